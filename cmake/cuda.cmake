@@ -1,0 +1,33 @@
+# Finds nvcc 12.9 or newer (family-specific targets, compute_120f) and sets FOURFOLD_HAS_CUDA. Each launch file is
+# compiled for its own chip alone, by explicit -gencode: -arch=sm_120f would also compile a base PTX image that has no
+# FP4 instruction.
+set(FOURFOLD_NVCC_MINIMUM 12.9)
+set(FOURFOLD_HAS_CUDA OFF)
+
+if(NOT FOURFOLD_CUDA STREQUAL "off")
+  find_program(FOURFOLD_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)
+  if(FOURFOLD_NVCC)
+    execute_process(COMMAND ${FOURFOLD_NVCC} --version OUTPUT_VARIABLE nvcc_says)
+    string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" ignored "${nvcc_says}")
+    set(nvcc_version ${CMAKE_MATCH_1})
+    if(nvcc_version VERSION_LESS FOURFOLD_NVCC_MINIMUM)
+      message(FATAL_ERROR "fourfold: ${FOURFOLD_NVCC} is version ${nvcc_version}; the CUDA kernels need "
+        "${FOURFOLD_NVCC_MINIMUM} or newer. Install a newer toolkit, or build without CUDA: -DFOURFOLD_CUDA=off")
+    endif()
+    set(CMAKE_CUDA_COMPILER ${FOURFOLD_NVCC})
+    set(CMAKE_CUDA_ARCHITECTURES OFF)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    set(FOURFOLD_HAS_CUDA ON)
+    message(STATUS "fourfold: CUDA kernels for sm_90a, sm_120f, sm_121f with nvcc ${nvcc_version}")
+  elseif(FOURFOLD_CUDA STREQUAL "on")
+    message(FATAL_ERROR "fourfold: nvcc was not found; the CUDA kernels need ${FOURFOLD_NVCC_MINIMUM} or newer")
+  else()
+    message(STATUS "fourfold: no nvcc; building without CUDA kernels (simulator and CPU only)")
+  endif()
+endif()
+set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -lineinfo -Xptxas -warn-spills)
+set(FOURFOLD_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
+set(FOURFOLD_GENCODE_SM120 -gencode=arch=compute_120f,code=sm_120f -gencode=arch=compute_120f,code=sm_121f)
