@@ -83,10 +83,11 @@ class CudaCta {
   // Collective: lane i names row i % 8 (16 bytes) of 8x8 b16 matrix i / 8; result register j belongs to matrix j.
   __device__ U32x4 load_matrix_x4(const void* row) const { return ptx::load_matrix_x4(ptx::shared_address(row)); }
 
-  // ---- global memory ---- T has 4, 8 or 16 bytes for loads, 1, 2, 4, 8 or 16 for stores
+  // ---- global memory ---- T has 4, 8 or 16 bytes (load: also 2; store: also 1 and 2)
   // Data a predecessor may have written: only after wait_predecessors (or an older grid's, see docs/simulator.md).
   template <class T>
   __device__ T load(const T* from) const {
+    if constexpr (sizeof(T) == 2) return std::bit_cast<T>(ptx::load_global_16(from));
     if constexpr (sizeof(T) == 4) return std::bit_cast<T>(ptx::load_global_32(from));
     if constexpr (sizeof(T) == 8) return std::bit_cast<T>(ptx::load_global_64(from));
     if constexpr (sizeof(T) == 16) return std::bit_cast<T>(ptx::load_global_128(from));

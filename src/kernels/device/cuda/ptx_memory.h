@@ -55,6 +55,11 @@ __device__ __forceinline__ U32x4 load_matrix_x4(std::uint32_t row_address) {
 
 // ---- global memory ----
 // Plain loads: data another kernel may have written just before this one's wait.
+__device__ __forceinline__ std::uint16_t load_global_16(const void* pointer) {
+  std::uint16_t v;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(pointer) : "memory");
+  return v;
+}
 __device__ __forceinline__ std::uint32_t load_global_32(const void* pointer) {
   std::uint32_t v;
   asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");

@@ -1,0 +1,240 @@
+#include "kernels/launch/cuda_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/launch/cuda_rows.h"
+
+namespace fourfold::kernels {
+namespace {
+
+template <class Chip>
+CudaRows shared_rows() {
+  CudaRows rows;
+  add_part<Chip, Part::stream_nvfp4>(rows);
+  add_part<Chip, Part::stream_mxfp4>(rows);
+  add_part<Chip, Part::stream_fp4>(rows);
+  add_part<Chip, Part::tile_mma_nvfp4>(rows);
+  add_part<Chip, Part::tile_mma_mxfp4>(rows);
+  add_part<Chip, Part::tile_fp4>(rows);
+  return rows;
+}
+
+CudaRows rows_of(int compute_capability) {
+  if (compute_capability == 90) {
+    CudaRows rows = shared_rows<moe::Hopper>();
+    add_part<moe::Hopper, Part::tile_wgmma_nvfp4>(rows);
+    add_part<moe::Hopper, Part::tile_wgmma_mxfp4>(rows);
+    return rows;
+  }
+  return shared_rows<moe::Workstation>();
+}
+
+plan::DeviceReport report_of(const cudaDeviceProp& device) {
+  plan::DeviceReport report{};
+  report.name = device.name;
+  report.cc_major = device.major;
+  report.cc_minor = device.minor;
+  report.smem_bytes_per_block = static_cast<int>(device.sharedMemPerBlockOptin);
+  report.smem_bytes_per_sm = static_cast<int>(device.sharedMemPerMultiprocessor);
+  report.smem_reserved_bytes_per_block = static_cast<int>(device.reservedSharedMemPerBlock);
+  report.registers_per_sm = device.regsPerMultiprocessor;
+  report.threads_per_sm = device.maxThreadsPerMultiProcessor;
+  report.blocks_per_sm_max = device.maxBlocksPerMultiProcessor;
+  report.sm_count = device.multiProcessorCount;
+  return report;
+}
+
+const plan::ArchFacts* facts_of(const cudaDeviceProp& device) {
+  return plan::find_arch(format("sm{}{}", device.major, device.minor));
+}
+
+// Why this device cannot run the kernels; empty if it can.
+std::string refusal(const cudaDeviceProp& device) {
+  const int capability = 10 * device.major + device.minor;
+  if (capability != 90 && capability != 120 && capability != 121)
+    return format("{} has compute capability {}.{}; kernels are compiled for 9.0, 12.0 and 12.1", device.name,
+                  device.major, device.minor);
+  const plan::ArchFacts* facts = facts_of(device);
+  if (facts == nullptr) return format("no facts are known for compute capability {}.{}", device.major, device.minor);
+  std::string text;
+  for (const std::string& mismatch : plan::compare_with_device(*facts, report_of(device)))
+    text += (text.empty() ? "" : "; ") + mismatch;
+  return text.empty() ? text : format("{} differs from what its kernels were planned for: {}", device.name, text);
+}
+
+class CudaMemory final : public Memory {
+ public:
+  explicit CudaMemory(cudaStream_t stream) : stream_(stream) {}
+  void* allocate(std::size_t bytes, std::string_view name) override {
+    void* pointer = nullptr;
+    const cudaError_t status = cudaMalloc(&pointer, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      std::size_t free_bytes = 0, total_bytes = 0;
+      cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+      fail(Code::out_of_memory, "{} needs {} bytes; {} of {} are free on the device", name,
+           with_commas(static_cast<long long>(bytes)), with_commas(static_cast<long long>(free_bytes)),
+           with_commas(static_cast<long long>(total_bytes)));
+    }
+    cuda_check(status, "allocating device memory");
+    return pointer;
+  }
+  void release(void* pointer) override { cuda_check(cudaFree(pointer), "freeing device memory"); }
+  void write(void* to, const void* from, std::size_t bytes) override {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the device");
+    cuda_check(cudaStreamSynchronize(stream_), "copying to the device");
+  }
+  void read(void* to, const void* from, std::size_t bytes) override {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
+    cuda_check(cudaStreamSynchronize(stream_), "running the kernels before a copy");
+  }
+  void forget(void* start, std::size_t bytes) override {
+    cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
+  }
+
+ private:
+  cudaStream_t stream_;
+};
+
+class CudaMachine final : public Machine {
+ public:
+  explicit CudaMachine(const CudaMachineOptions& options)
+      : stream_(static_cast<cudaStream_t>(options.stream)), memory_(stream_), dependent_(options.dependent_launch) {
+    cudaDeviceProp device{};
+    cuda_check(cudaGetDeviceProperties(&device, options.device), "reading the device's properties");
+    if (const std::string why = refusal(device); !why.empty()) throw Error(Code::unsupported_device, why);
+    cuda_check(cudaSetDevice(options.device), "selecting the device");
+    arch_ = facts_of(device);
+    sm_count_ = device.multiProcessorCount;
+    description_ = format("{}, {}", device.name, arch_->name);
+    const int capability = 10 * device.major + device.minor;
+    rows_ = rows_of(capability);
+    basic_ = capability == 90 ? basic_kernels<moe::Hopper>() : basic_kernels<moe::Workstation>();
+    prepare(rows_.gemm, gemm_facts_);
+    prepare(rows_.few_gate_up, gate_up_facts_);
+    prepare(rows_.few_down, down_facts_);
+    basic_.prepare();
+  }
+
+  Memory& memory() override { return memory_; }
+  std::string description() const override { return description_; }
+  const plan::ArchFacts& arch() const override { return *arch_; }
+  int sm_count() const override { return sm_count_; }
+  const std::vector<plan::RowFacts>& rows(RowKind kind) const override {
+    return kind == RowKind::gemm ? gemm_facts_ : kind == RowKind::few_gate_up ? gate_up_facts_ : down_facts_;
+  }
+  const std::vector<CompiledRow>& compiled() const { return compiled_; }
+
+  void route_small(const moe_route::RouteParams& params) override {
+    basic_.route_small(launch(1, moe_route::kSmallThreads, sort_bytes), params);
+  }
+  void route_choose(const moe_route::RouteParams& params) override {
+    basic_.route_choose(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
+  }
+  void route_scan(const moe_route::RouteParams& params) override {
+    basic_.route_scan(launch(1, moe_route::kSmallThreads, sort_bytes), params);
+  }
+  void route_place(const moe_route::RouteParams& params) override {
+    basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
+  }
+  void stage_tokens(const moe_tokens::StageParams& params) override {
+    const std::int64_t wanted = (params.groups + moe_tokens::kThreads - 1) / moe_tokens::kThreads;
+    basic_.stage(launch(static_cast<int>(std::min<std::int64_t>(wanted, 16 * sm_count_)), moe_tokens::kThreads, 0), params);
+  }
+  void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
+    basic_.quantize(launch(4 * sm_count_, moe_tokens::kThreads, 0), params);
+  }
+  void gemm(RowHandle row, const moe::GemmParams& params) override {
+    const CudaGemmRow& entry = rows_.gemm[static_cast<std::size_t>(row.index)];
+    entry.launch(persistent(entry.facts), params);
+  }
+  void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
+    const CudaFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
+    CudaLaunch all = persistent(entry.facts);
+    // No more blocks than strips: one strip a block spreads a single token over the SMs.
+    all.blocks = std::min(all.blocks, few.tokens * few.top_k * params.strips);
+    entry.launch(all, few, params);
+  }
+  void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
+    const CudaFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
+    entry.launch(launch(params.strips, entry.facts.threads, entry.facts.total_bytes), few, params);
+  }
+  void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
+    if (params.tokens == 0) return;
+    const CudaLaunch all = launch(params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0);
+    (rows_are_f32 ? basic_.combine_f32 : basic_.combine_bf16)(all, params);
+  }
+  void pack(const record::PackJob& job, bool mxfp4) override {
+    (mxfp4 ? basic_.pack_mxfp4 : basic_.pack_nvfp4)(launch(8 * sm_count_, record::kPackThreads, 0), job);
+  }
+
+ private:
+  static constexpr int sort_bytes = static_cast<int>(sizeof(moe_route::SortStorage));
+  static int chunks(const moe_route::RouteParams& params) {
+    return (params.tokens + moe_route::kChunkTokens - 1) / moe_route::kChunkTokens;
+  }
+  CudaLaunch launch(int blocks, int threads, int shared_bytes) const {
+    return {blocks, threads, shared_bytes, stream_, dependent_};
+  }
+  CudaLaunch persistent(const plan::RowFacts& row) const {
+    return launch(sm_count_ * row.blocks_per_sm, row.threads, row.total_bytes);
+  }
+  // Each compiled kernel must keep the plan: as many resident blocks as planned, registers within the cap.
+  template <class Row>
+  void prepare(const std::vector<Row>& rows, std::vector<plan::RowFacts>& facts) {
+    for (const Row& row : rows) {
+      const KernelFacts compiled = row.prepare();
+      if (compiled.registers > row.facts.registers)
+        fail(Code::internal, "{}: compiled to {} registers, planned at most {}", row.facts.row, compiled.registers,
+             row.facts.registers);
+      if (compiled.resident_blocks < row.facts.blocks_per_sm)
+        fail(Code::internal, "{}: {} blocks fit an SM, planned {}", row.facts.row, compiled.resident_blocks,
+             row.facts.blocks_per_sm);
+      compiled_.push_back({row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
+      facts.push_back(row.facts);
+    }
+  }
+
+  cudaStream_t stream_;
+  CudaMemory memory_;
+  bool dependent_;
+  const plan::ArchFacts* arch_ = nullptr;
+  int sm_count_ = 0;
+  std::string description_;
+  CudaRows rows_;
+  BasicKernels basic_{};
+  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_;
+  std::vector<CompiledRow> compiled_;
+};
+
+}  // namespace
+
+std::vector<CudaDevice> cuda_devices(std::string& why) {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    cudaGetLastError();
+    why = cudaGetErrorString(status);
+    return {};
+  }
+  if (count == 0) why = "no NVIDIA GPU";
+  std::vector<CudaDevice> devices;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    cuda_check(cudaGetDeviceProperties(&properties, index), "reading a device's properties");
+    devices.push_back({index, properties.name, 10 * properties.major + properties.minor,
+                       properties.multiProcessorCount, properties.totalGlobalMem, refusal(properties)});
+  }
+  return devices;
+}
+
+std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options) {
+  return std::make_unique<CudaMachine>(options);
+}
+
+std::vector<CompiledRow> compiled_rows(const Machine& machine) {
+  return static_cast<const CudaMachine&>(machine).compiled();
+}
+
+}  // namespace fourfold::kernels

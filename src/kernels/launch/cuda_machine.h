@@ -1,0 +1,43 @@
+// The GPU as a Machine: one device, one stream. Host-only header; the CUDA runtime stays behind it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/launch/machine.h"
+
+namespace fourfold::kernels {
+
+// What the driver says about a device, and the first reason why it cannot be used (empty: it can).
+struct CudaDevice {
+  int index = 0;
+  std::string name;
+  int compute_capability = 0;  // 90, 120, 121
+  int sm_count = 0;
+  std::size_t memory_bytes = 0;
+  std::string refused;
+};
+
+// Empty without a driver or device; `why` then says which.
+std::vector<CudaDevice> cuda_devices(std::string& why);
+
+struct CudaMachineOptions {
+  int device = 0;
+  void* stream = nullptr;       // cudaStream_t; the caller's
+  bool dependent_launch = true;
+};
+
+// Checks the chip against its facts and every row against its plan. Throws unsupported_device with the reason.
+std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options);
+
+// Compiled registers, local bytes and resident blocks of each gemm row, in the order of rows(RowKind::gemm).
+struct CompiledRow {
+  std::string row;
+  int registers;
+  int local_bytes;
+  int resident_blocks;
+};
+std::vector<CompiledRow> compiled_rows(const Machine& machine);
+
+}  // namespace fourfold::kernels

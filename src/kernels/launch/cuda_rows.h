@@ -1,0 +1,62 @@
+// The tables of compiled rows and kernels: what the launch files of a chip provide and the machine uses. Host-only.
+#pragma once
+
+#include <vector>
+
+#include "kernels/launch/cuda_launch.h"
+#include "kernels/moe/chips.h"
+#include "kernels/moe/gemm_params.h"
+#include "kernels/moe_combine/combine_params.h"
+#include "kernels/moe_few/few_params.h"
+#include "kernels/moe_route/route_params.h"
+#include "kernels/moe_tokens/token_params.h"
+#include "kernels/record/pack.h"
+#include "plan/row_facts.h"
+
+namespace fourfold::kernels {
+
+// A row compiled for a chip.
+template <class... Params>
+struct CudaRow {
+  plan::RowFacts facts;
+  KernelFacts (*prepare)();
+  void (*launch)(const CudaLaunch&, const Params&...);
+};
+using CudaGemmRow = CudaRow<moe::GemmParams>;
+using CudaFewRow = CudaRow<moe_few::FewParams, moe::GemmParams>;
+
+struct CudaRows {
+  std::vector<CudaGemmRow> gemm;
+  std::vector<CudaFewRow> few_gate_up;
+  std::vector<CudaFewRow> few_down;
+};
+
+// The rows of a chip come in parts, one translation unit each, so that builds are parallel and short.
+enum class Part {
+  stream_nvfp4,
+  stream_mxfp4,
+  stream_fp4,
+  tile_mma_nvfp4,
+  tile_mma_mxfp4,
+  tile_fp4,
+  tile_wgmma_nvfp4,  // Hopper
+  tile_wgmma_mxfp4,
+};
+template <class Chip, Part part>
+void add_part(CudaRows& rows);
+
+// The kernels without rows.
+template <class Params>
+using LaunchBasic = void (*)(const CudaLaunch&, const Params&);
+struct BasicKernels {
+  LaunchBasic<moe_route::RouteParams> route_small, route_choose, route_scan, route_place;
+  LaunchBasic<moe_tokens::StageParams> stage;
+  LaunchBasic<moe_tokens::QuantizeParams> quantize;
+  LaunchBasic<moe_combine::CombineParams> combine_f32, combine_bf16;
+  LaunchBasic<record::PackJob> pack_nvfp4, pack_mxfp4;
+  void (*prepare)();
+};
+template <class Chip>
+BasicKernels basic_kernels();
+
+}  // namespace fourfold::kernels

@@ -1,0 +1,74 @@
+// A machine that runs the kernels: a GPU's stream, or the simulator. The layer is written against this, so both run the
+// same sequence of launches. Rows are found by name once, when a layer is prepared, and launched by handle.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/moe/gemm_params.h"
+#include "kernels/moe_combine/combine_params.h"
+#include "kernels/moe_few/few_params.h"
+#include "kernels/moe_route/route_params.h"
+#include "kernels/moe_tokens/token_params.h"
+#include "kernels/record/pack.h"
+#include "plan/arch.h"
+#include "plan/row_facts.h"
+
+namespace fourfold::kernels {
+
+// Which of a machine's row tables a row is in.
+enum class RowKind { gemm, few_gate_up, few_down };
+
+// Rows a machine has, in a fixed order; the index is the handle.
+struct RowHandle {
+  RowKind kind = RowKind::gemm;
+  int index = -1;
+  bool found() const { return index >= 0; }
+};
+
+// The machine's memory, for tests, benches and examples; the layer itself never allocates.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual void* allocate(std::size_t bytes, std::string_view name) = 0;
+  virtual void release(void* pointer) = 0;
+  virtual void write(void* to, const void* from, std::size_t bytes) = 0;
+  // Waits for everything launched, then reads.
+  virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+  // Makes unwritten what a kernel must write: poison on a GPU, "never written" on the simulator.
+  virtual void forget(void* start, std::size_t bytes) = 0;
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  virtual Memory& memory() = 0;
+
+  virtual std::string description() const = 0;          // "NVIDIA H200, sm90" or "simulator, sm120"
+  virtual const plan::ArchFacts& arch() const = 0;
+  virtual int sm_count() const = 0;
+  virtual const std::vector<plan::RowFacts>& rows(RowKind kind) const = 0;
+
+  RowHandle find(RowKind kind, std::string_view row) const {
+    const auto& all = rows(kind);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i].row == row) return {kind, static_cast<int>(i)};
+    return {kind, -1};
+  }
+
+  // Launches, in stream order; each may start before its predecessor has finished (dependent launch).
+  virtual void route_small(const moe_route::RouteParams& params) = 0;
+  virtual void route_choose(const moe_route::RouteParams& params) = 0;
+  virtual void route_scan(const moe_route::RouteParams& params) = 0;
+  virtual void route_place(const moe_route::RouteParams& params) = 0;
+  virtual void stage_tokens(const moe_tokens::StageParams& params) = 0;
+  virtual void quantize_tokens(const moe_tokens::QuantizeParams& params) = 0;
+  virtual void gemm(RowHandle row, const moe::GemmParams& params) = 0;
+  virtual void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
+  virtual void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
+  virtual void combine(const moe_combine::CombineParams& params, bool rows_are_f32) = 0;
+  virtual void pack(const record::PackJob& job, bool mxfp4) = 0;
+};
+
+}  // namespace fourfold::kernels

@@ -1,0 +1,21 @@
+// The simulator as a Machine.
+#pragma once
+
+#include <memory>
+
+#include "kernels/launch/machine.h"
+#include "kernels/launch/sim_rows.h"
+#include "sim/device.h"
+
+namespace fourfold::kernels {
+
+struct SimMachineOptions {
+  const plan::ArchFacts* arch = &plan::kSm120;  // sm120, or sm90, which also has the wgmma rows
+  int persistent_blocks = 3;
+  bool dependent_launch = true;
+};
+
+// Borrows the device: memory, seed and mutations are the caller's to set.
+std::unique_ptr<Machine> make_sim_machine(sim::Device& device, const SimMachineOptions& options = {});
+
+}  // namespace fourfold::kernels

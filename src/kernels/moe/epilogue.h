@@ -1,0 +1,166 @@
+// What becomes of finished dot products. One strip (32 rows, two m16 tiles) times one n8 group of tokens: lane (g, t)
+// holds, per tile, slots g and g + 8 for tokens 2t and 2t + 1:  c[0] = (g, 2t), c[1] = (g, 2t+1), c[2] = (g+8, 2t),
+// c[3] = (g+8, 2t+1). The row orders of record.h make what a lane holds adjacent in memory.
+#pragma once
+
+#include <cstdint>
+
+#include "base/e2m1.h"
+#include "base/e4m3.h"
+#include "base/macros.h"
+#include "base/nvfp4.h"
+#include "kernels/device/functions.h"
+#include "kernels/device/types.h"
+#include "kernels/record/record.h"
+
+namespace fourfold::moe {
+
+// Where a group of up to eight tokens goes.
+struct TokenGroup {
+  std::int64_t first_slot;
+  int count;  // tokens that exist; the rest is not stored
+};
+
+// Column order of a bf16 token row.
+//   plain: as it is.
+//   staged: within each 32 columns, pair 4t + j (columns 8t + 2j, +1) sits at pair 4j + t. That is the order in which
+//   the decoded weights meet the 16-byte rows that ldmatrix and wgmma read.
+enum class RowLayout { plain, staged };
+
+constexpr int staged_pair(int pair) { return (pair & ~15) | ((pair & 3) << 2) | ((pair >> 2) & 3); }
+
+// ---- gate/up: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----
+
+template <class Cta>
+FOURFOLD_DEVICE float neuron(const float (&c)[4], int token, float gate_factor, float up_factor) {
+  return device::swiglu<Cta>(Cta::mul(c[token], gate_factor), Cta::mul(c[2 + token], up_factor));
+}
+
+template <RowLayout Layout, class Cta>
+FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
+                                        const float (&tile0)[4], const float (&tile1)[4], float gate_factor,
+                                        float up_factor) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::uint32_t pair = Cta::pack_bf16(neuron<Cta>(tile0, b, gate_factor, up_factor),
+                                              neuron<Cta>(tile1, b, gate_factor, up_factor));
+    const int index = 8 * strip + g;
+    const int place = Layout == RowLayout::staged ? staged_pair(index) : index;
+    std::uint16_t* row = out + (group.first_slot + token) * columns;
+    cta.store(reinterpret_cast<std::uint32_t*>(row) + place, pair);
+  }
+}
+
+// One tile alone (a warp that owns 16 rows): single neurons.
+template <RowLayout Layout, class Cta>
+FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip, int tile,
+                                        const float (&c)[4], float gate_factor, float up_factor) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::uint32_t pair = Cta::pack_bf16(neuron<Cta>(c, b, gate_factor, up_factor), 0.0f);
+    const int index = 8 * strip + g;
+    const int place = Layout == RowLayout::staged ? staged_pair(index) : index;
+    cta.store(out + (group.first_slot + token) * columns + 2 * place + tile, static_cast<std::uint16_t>(pair));
+  }
+}
+
+// A strip's 16 neurons are one 16-block of the next GEMM's token: its largest value lies in the eight lanes of one t.
+// All lanes of the warp take part, and all eight places are stored: places without a token hold zeros, so that every
+// byte of a token record is written. records: K / 64 of the next GEMM. NVFP4 only (a block of 16).
+template <class Cta>
+FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int records, TokenGroup group, int strip,
+                                         const float (&tile0)[4], const float (&tile1)[4], float gate_factor,
+                                         float up_factor, float inverse_input_scale) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+  const int column = 16 * strip + 2 * g;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const float even = neuron<Cta>(tile0, b, gate_factor, up_factor);
+    const float odd = neuron<Cta>(tile1, b, gate_factor, up_factor);
+    float amax = Cta::max(Cta::abs(even), Cta::abs(odd));
+#pragma unroll
+    for (int mask = 4; mask < 32; mask *= 2) amax = Cta::max(amax, cta.shuffle_xor(amax, mask));
+    const E4m3 scale = nvfp4_activation_scale(amax, inverse_input_scale);
+    const float multiplier = nvfp4_activation_multiplier(scale, inverse_input_scale);
+    const std::int64_t slot = group.first_slot + 2 * t + b;
+    unsigned char* to = out + ((slot / record::kTokens) * records + column / record::kColumns) * record::kTokenRecordBytes;
+    const int place = static_cast<int>(slot % record::kTokens);
+    const int within = column % record::kColumns;
+    const int byte = (4 * place + (within % 32) / 8) * 8 + (within / 32) * 4 + (within % 8) / 2;
+    const std::uint32_t codes = nvfp4_activation_code(even, multiplier).bits |
+                                static_cast<std::uint32_t>(nvfp4_activation_code(odd, multiplier).bits) << 4;
+    cta.store(to + byte, static_cast<unsigned char>(codes));
+    if (g == 0) cta.store(to + record::kTokenPayloadBytes + 4 * place + within / 16, scale.bits);
+  }
+}
+
+// ---- down and plain: rows 32*strip + 4g .. + 3 ----
+
+// The four rows of token b that a lane holds: {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}.
+template <class Cta>
+FOURFOLD_DEVICE device::F32x4 four_rows(const float (&tile0)[4], const float (&tile1)[4], int b, float factor,
+                                        float weight) {
+  return {Cta::mul(Cta::mul(tile0[b], factor), weight), Cta::mul(Cta::mul(tile0[2 + b], factor), weight),
+          Cta::mul(Cta::mul(tile1[b], factor), weight), Cta::mul(Cta::mul(tile1[2 + b], factor), weight)};
+}
+
+template <class Cta>
+FOURFOLD_DEVICE float weight_of(Cta cta, const float* slot_weight, std::int64_t slot) {
+  return slot_weight ? cta.load(slot_weight + slot) : 1.0f;
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void store_rows_f32(Cta cta, float* out, int columns, TokenGroup group, int strip,
+                                    const float (&tile0)[4], const float (&tile1)[4], float factor,
+                                    const float* slot_weight) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::int64_t slot = group.first_slot + token;
+    const device::F32x4 rows = four_rows<Cta>(tile0, tile1, b, factor, weight_of(cta, slot_weight, slot));
+    cta.store(reinterpret_cast<device::F32x4*>(out + slot * columns + 32 * strip + 4 * g), rows);
+  }
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void store_rows_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
+                                     const float (&tile0)[4], const float (&tile1)[4], float factor,
+                                     const float* slot_weight) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::int64_t slot = group.first_slot + token;
+    const device::F32x4 rows = four_rows<Cta>(tile0, tile1, b, factor, weight_of(cta, slot_weight, slot));
+    const device::U32x2 packed{{Cta::pack_bf16(rows.v[0], rows.v[1]), Cta::pack_bf16(rows.v[2], rows.v[3])}};
+    cta.store(reinterpret_cast<device::U32x2*>(out + slot * columns + 32 * strip + 4 * g), packed);
+  }
+}
+
+// One tile alone: rows 32*strip + 4g + 2*tile, + 1.
+template <class Cta>
+FOURFOLD_DEVICE void store_rows_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip, int tile,
+                                     const float (&c)[4], float factor, const float* slot_weight) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::int64_t slot = group.first_slot + token;
+    const float weight = weight_of(cta, slot_weight, slot);
+    const std::uint32_t packed =
+        Cta::pack_bf16(Cta::mul(Cta::mul(c[b], factor), weight), Cta::mul(Cta::mul(c[2 + b], factor), weight));
+    cta.store(reinterpret_cast<std::uint32_t*>(out + slot * columns + 32 * strip + 4 * g + 2 * tile), packed);
+  }
+}
+
+}  // namespace fourfold::moe

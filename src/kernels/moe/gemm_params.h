@@ -1,0 +1,45 @@
+// The arguments of a grouped GEMM over packed experts, shared by the streaming (decode) and the tiled (prefill) kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/moe/tables.h"
+
+namespace fourfold::moe {
+
+// What happens to a dot product once it is complete.
+enum class Op : std::int32_t {
+  gate_up,  // gate and up rows of a neuron become silu(gate) * up, the token of the second GEMM
+  down,     // times the routing weight of the slot, kept apart per slot for the combine
+  plain,    // stored as it is: the grouped GEMM offered to other engines
+};
+
+struct GemmParams {
+  const unsigned char* weights;      // records [experts][strips][records]
+  const unsigned char* tokens;       // W4A16: bf16 rows; W4A4: token records [slot / 8][records]
+  const TokenTile* tiles;            // [*tile_count]
+  const std::int32_t* tile_count;
+  const std::int32_t* slot_token;    // row of `tokens` that a slot reads; null: the slot itself (W4A16 only)
+  const float* slot_weight;          // down: factor per slot; null: 1
+  const float* scale;                // [experts] global scale of gate (or of the one matrix); null: 1
+  const float* scale_up;             // [experts] global scale of up
+  const float* token_scale;          // [experts] W4A4: input scale the tokens were quantised with; null: 1
+  const float* next_inverse_scale;   // [experts] W4A4 gate_up: reciprocal of the input scale the result is quantised with
+  void* out;                         // see Op and the kernel's README; rows are slots
+  Op op;
+  std::int32_t strips;               // weight rows / 32
+  std::int32_t records;              // K / 64
+  std::int32_t out_columns;          // row length of out, in elements
+};
+
+// The factor of a complete dot product, given the expert's scales.
+template <class Cta>
+FOURFOLD_DEVICE float dot_factor(Cta cta, const float* scale, const float* token_scale, int expert,
+                                 float decode_factor) {
+  const float weight_side = scale ? cta.load(scale + expert) : 1.0f;
+  const float token_side = token_scale ? cta.load(token_scale + expert) : 1.0f;
+  return Cta::mul(Cta::mul(weight_side, token_side), decode_factor);
+}
+
+}  // namespace fourfold::moe

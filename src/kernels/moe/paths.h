@@ -1,0 +1,31 @@
+// The mathematics a row can run: which operands, which tensor-core instruction. Types, because rows are types.
+#pragma once
+
+#include "kernels/record/record.h"
+
+namespace fourfold::moe {
+
+// Tokens in bf16, weights decoded to bf16 in registers, mma.m16n8k16.
+struct W4a16Mma {
+  static constexpr const char* name = "w4a16-mma";
+  static constexpr bool half_tokens = true;
+  static constexpr record::BitOrder bit_order = record::BitOrder::half;
+};
+// The same operands through the warpgroup instruction of Hopper; tokens come from shared memory.
+struct W4a16Wgmma {
+  static constexpr const char* name = "w4a16-wgmma";
+  static constexpr bool half_tokens = true;
+  static constexpr record::BitOrder bit_order = record::BitOrder::half;
+};
+// Tokens quantised to token records, the FP4 instruction of SM120 (emulated elsewhere, for proof).
+struct W4a4 {
+  static constexpr const char* name = "w4a4";
+  static constexpr bool half_tokens = false;
+  static constexpr record::BitOrder bit_order = record::BitOrder::fp4;
+};
+
+// What is left to multiply into a complete dot product besides the global scales.
+template <class Path, class Format>
+inline constexpr float kDecodeFactor = Path::half_tokens ? Format::half_decode_factor : 1.0f;
+
+}  // namespace fourfold::moe

@@ -1,0 +1,68 @@
+// The layer's last step: a token's result is the sum of its experts' rows, in the order of their rank. One fixed order,
+// so the sum has the same bits whatever batch the token sits in.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/macros.h"
+#include "kernels/device/types.h"
+#include "kernels/moe/tables.h"
+#include "kernels/moe_combine/combine_params.h"
+
+namespace fourfold::moe_combine {
+
+template <class Element, class Cta>
+FOURFOLD_DEVICE void load_eight(Cta cta, const void* rows, std::int64_t at, float (&values)[8]) {
+  if constexpr (std::is_same_v<Element, float>) {
+    const float* from = static_cast<const float*>(rows) + at;
+    const auto low = cta.load(reinterpret_cast<const device::F32x4*>(from));
+    const auto high = cta.load(reinterpret_cast<const device::F32x4*>(from + 4));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[i] = low.v[i];
+      values[4 + i] = high.v[i];
+    }
+  } else {
+    const auto packed = cta.load(reinterpret_cast<const device::U32x4*>(static_cast<const std::uint16_t*>(rows) + at));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[2 * i] = std::bit_cast<float>(packed.v[i] << 16);
+      values[2 * i + 1] = std::bit_cast<float>(packed.v[i] & 0xFFFF0000u);
+    }
+  }
+}
+
+// Element: float or std::uint16_t (bf16).
+template <class Element, class Cta>
+FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
+  cta.wait_predecessors();
+  cta.release_successors();
+  const int per_token = blocks_per_token(params.columns);
+  const int token = cta.block() / per_token;
+  const int column = (cta.block() - token * per_token) * kColumnsPerBlock + cta.thread() * kColumnsPerThread;
+  if (column >= params.columns) return;
+  const std::int32_t* slots = params.pair_slot + static_cast<std::int64_t>(token) * params.top_k;
+  float sum[8];
+  // Four ranks at a time are in flight; they are added one after the other.
+  for (int first = 0; first < params.top_k; first += 4) {
+    float part[4][8];
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+      if (first + r < params.top_k)
+        load_eight<Element>(cta, params.rows,
+                            static_cast<std::int64_t>(cta.load(slots + first + r)) * params.columns + column, part[r]);
+#pragma unroll
+    for (int r = 0; r < 4; ++r)
+      if (first + r < params.top_k)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[i] = first + r == 0 ? part[r][i] : Cta::add(sum[i], part[r][i]);
+  }
+  const device::U32x4 packed{{Cta::pack_bf16(sum[0], sum[1]), Cta::pack_bf16(sum[2], sum[3]),
+                              Cta::pack_bf16(sum[4], sum[5]), Cta::pack_bf16(sum[6], sum[7])}};
+  cta.store(reinterpret_cast<device::U32x4*>(params.out + static_cast<std::int64_t>(token) * params.columns + column),
+            packed);
+}
+
+}  // namespace fourfold::moe_combine

@@ -1,0 +1,112 @@
+// The rows of the tiled kernel, per chip and path. MxNxK = weight rows x tokens x K in elements.
+#pragma once
+
+#include "kernels/moe/row_list.h"
+#include "kernels/moe_gemm/tile_row.h"
+#include "plan/row_facts.h"
+
+namespace fourfold::moe_gemm {
+
+// Eight math warps and a warpgroup of producers, which hands its registers over: the wide tiles spill without.
+template <class Arch, class Path, class Format, int M, int N, int K>
+using Wide = TileRow<TileShape<Arch, Path, Format, M, N, K, 8, 4>>;
+// Four math warps and one producer warp: token records need no gathering, and two blocks share an SM.
+template <class Arch, class Path, class Format, int M, int N, int K, int Blocks>
+using Slim = TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>;
+
+// The field's K = 64 tiles and their K = 128 and 256 relatives.
+template <class Arch, class Path, class Format>
+using NamedTiles = moe::RowList<Wide<Arch, Path, Format, 128, 128, 64>,   //
+                                Wide<Arch, Path, Format, 128, 256, 64>,   //
+                                Wide<Arch, Path, Format, 256, 128, 64>,   //
+                                Wide<Arch, Path, Format, 128, 64, 128>,   //
+                                Wide<Arch, Path, Format, 128, 128, 128>,  //
+                                Wide<Arch, Path, Format, 256, 128, 128>,  //
+                                Wide<Arch, Path, Format, 128, 128, 256>>;
+
+// Few tokens of a prompt: 8 to 32 (64 is a named tile).
+template <class Arch, class Path, class Format>
+using NarrowTiles = moe::RowList<Wide<Arch, Path, Format, 128, 8, 256>,   //
+                                 Wide<Arch, Path, Format, 128, 16, 256>,  //
+                                 Wide<Arch, Path, Format, 128, 32, 128>>;
+
+// FP4 tokens: two blocks of at most 50,176 bytes on an SM.
+template <class Arch>
+using NarrowFp4Tiles = moe::RowList<Slim<Arch, moe::W4a4, record::Nvfp4, 128, 8, 256, 2>,   //
+                                    Slim<Arch, moe::W4a4, record::Nvfp4, 128, 16, 256, 2>,  //
+                                    Slim<Arch, moe::W4a4, record::Nvfp4, 128, 32, 128, 2>>;
+
+template <class Arch, class Format>
+using MmaTiles = moe::Join<NamedTiles<Arch, moe::W4a16Mma, Format>, NarrowTiles<Arch, moe::W4a16Mma, Format>>;
+
+// Hopper's prefill rows: 256 rows of weights against up to 160 tokens, the heavy operand there.
+template <class Format, int N>
+using HopperTile = TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 256, N, 64, 8, 4, 1, true>>;
+template <class Format>
+using HopperTiles = moe::RowList<HopperTile<Format, 64>, HopperTile<Format, 160>>;
+template <class Format>
+using WgmmaTiles =
+    moe::Join<moe::Join<NamedTiles<plan::Sm90, moe::W4a16Wgmma, Format>, NarrowTiles<plan::Sm90, moe::W4a16Wgmma, Format>>,
+              HopperTiles<Format>>;
+
+template <class Arch>
+using Fp4Tiles = moe::Join<NamedTiles<Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
+// MXFP4 tokens are a verified row, not a path that serves.
+template <class Arch>
+using Mxfp4Tiles = moe::RowList<Wide<Arch, moe::W4a4, record::Mxfp4, 128, 128, 64>>;
+
+template <class Row>
+std::string row_name() {
+  return moe::row_name("moe_gemm", Row::m, Row::n, Row::k, Row::Path::name, Row::Format::name);
+}
+
+template <class Row>
+std::vector<plan::RowPart> row_parts() {
+  using Storage = typename Row::Storage;
+  std::vector<plan::RowPart> parts;
+  int counted = 0;
+  const auto add = [&](const char* name, std::size_t bytes) {
+    parts.push_back({name, static_cast<int>(bytes)});
+    counted += static_cast<int>(bytes);
+  };
+  if constexpr (Row::Path::half_tokens) {
+    add("token panels", sizeof(Storage::tokens));
+    add("weight records", sizeof(Storage::weights));
+    add("barriers", sizeof(Storage::weights_full) + sizeof(Storage::weights_empty) + sizeof(Storage::tokens_full) +
+                        sizeof(Storage::tokens_empty));
+  } else {
+    using Stage = typename Storage::Stage;
+    add("weight records", Row::stages * sizeof(Stage::weights));
+    add("token records", Row::stages * sizeof(Stage::tokens));
+    add("barriers", sizeof(Storage::full) + sizeof(Storage::empty));
+  }
+  if (const int padding = static_cast<int>(sizeof(Storage)) - counted; padding > 0) add("padding", padding);
+  return parts;
+}
+
+template <class Row>
+plan::RowFacts row_facts() {
+  plan::RowFacts facts{};
+  facts.kernel = "moe_gemm";
+  facts.row = row_name<Row>();
+  facts.arch = Row::Arch::name;
+  facts.path = Row::Path::name;
+  facts.format = Row::Format::name;
+  facts.role = "prefill";
+  facts.m = Row::m;
+  facts.n = Row::n;
+  facts.k = Row::k;
+  facts.threads = Row::threads;
+  facts.math_warps = Row::math_warps;
+  facts.producer_warps = Row::producer_warps;
+  facts.stages = Row::stages;
+  facts.parts = row_parts<Row>();
+  facts.total_bytes = static_cast<int>(sizeof(typename Row::Storage));
+  facts.limit_bytes = Row::smem_limit;
+  facts.registers = Row::launch_registers;
+  facts.blocks_per_sm = Row::blocks_per_sm;
+  facts.epilogue_aliases_stages = false;
+  return facts;
+}
+
+}  // namespace fourfold::moe_gemm

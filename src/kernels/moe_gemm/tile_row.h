@@ -1,0 +1,150 @@
+// A row of the tiled kernel: the tile, its warps, and its shared memory as one struct. Depth, launch size, expected
+// bytes and the printed table are all sizeof of that struct; a row that does not fit its chip does not compile.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/device/types.h"
+#include "kernels/moe/paths.h"
+#include "plan/arch.h"
+#include "plan/budget.h"
+
+namespace fourfold::moe_gemm {
+
+// bf16 tokens of 64 columns: N rows x 128 bytes in the 128-byte swizzle, columns in staged order.
+template <int N>
+struct alignas(1024) TokenPanel {
+  static_assert(N % 8 == 0, "the swizzle pattern repeats every 8 rows");
+  unsigned char rows[N * 128];
+};
+
+template <class Shape>
+struct WeightStage {
+  record::WeightRecord<typename Shape::Format> strip[Shape::m / record::kRows][Shape::k / record::kColumns];
+};
+
+// 16-bit paths: a ring of weight stages (K columns each) and a ring of token panels (64 columns each). bf16 tokens are
+// 3.5 times as heavy as the weights they meet, so they come in the smaller steps.
+template <class Shape, int Stages, int Panels>
+struct HalfStorage {
+  TokenPanel<Shape::n> tokens[Panels];
+  WeightStage<Shape> weights[Stages];
+  device::Mbarrier weights_full[Stages];   // the records of the stage have landed
+  device::Mbarrier weights_empty[Stages];  // every math warp has read them
+  device::Mbarrier tokens_full[Panels];
+  device::Mbarrier tokens_empty[Panels];
+};
+
+// FP4 path: tokens are as light as weights; one ring holds both.
+template <class Shape, int Stages>
+struct Fp4Storage {
+  struct Stage {
+    WeightStage<Shape> weights;
+    record::TokenRecord tokens[Shape::n / record::kTokens][Shape::k / record::kColumns];
+  };
+  Stage stage[Stages];
+  device::Mbarrier full[Stages];
+  device::Mbarrier empty[Stages];
+};
+
+// ArchT gives the budget; MathWarps and ProducerWarps the roles. Warps of the math role form a grid of m16-tile rows
+// (see tiles_per_warp) times token columns. FineWidths: see padded_columns in tile_walk.h.
+template <class ArchT, class PathT, class FormatT, int M, int N, int K, int MathWarpsN, int ProducerWarpsN, int BlocksN = 1,
+          bool FineWidths = !std::is_same_v<PathT, moe::W4a16Wgmma>>
+struct TileShape {
+  using Arch = ArchT;
+  using Path = PathT;
+  using Format = FormatT;
+  static constexpr int m = M, n = N, k = K;
+  static constexpr int strips = M / record::kRows;
+  static constexpr int panels = K / record::kColumns;
+  static constexpr int math_warps = MathWarpsN;
+  static constexpr int producer_warps = ProducerWarpsN;
+  static constexpr int threads = 32 * (MathWarpsN + ProducerWarpsN);
+  static constexpr int blocks_per_sm = BlocksN;
+  static constexpr bool fine_widths = FineWidths;
+  static constexpr int smem_limit = plan::smem_budget_for(ArchT::facts, BlocksN);
+
+  // m16 tiles of a strip that one warp multiplies: both when there are enough strips for the warps, else one.
+  static constexpr int tiles_per_warp = math_warps > strips && std::is_same_v<PathT, moe::W4a16Mma> ? 1 : 2;
+  static constexpr int warps_along_m = strips * 2 / tiles_per_warp;
+  static constexpr int warps_along_n = math_warps / warps_along_m;
+  static constexpr int tokens_per_warp = N / (warps_along_n > 0 ? warps_along_n : 1);
+
+  static_assert(M % record::kRows == 0 && K % record::kColumns == 0 && N % 8 == 0);
+  static_assert(plan::FitsThreads<threads, ArchT::threads_per_block_max>::value);
+};
+
+inline constexpr int kMaxStages = 12;
+
+// Depth of the two rings; the one ring of the FP4 path has no panels of its own.
+struct Depth {
+  int stages;
+  int panels;
+};
+
+template <class Shape, int Stages, int Panels>
+using TileStorage = std::conditional_t<Shape::Path::half_tokens, HalfStorage<Shape, Stages, Panels>,
+                                       Fp4Storage<Shape, Stages>>;
+
+template <class Shape, int Stages, int Panels>
+inline constexpr bool kFits = sizeof(TileStorage<Shape, Stages, Panels>) <= static_cast<std::size_t>(Shape::smem_limit);
+
+// The deepest pipeline, read off sizeof the real storage so that padding cannot be forgotten. Both rings as deep as each
+// other if at least two stages fit that way; else two weight stages and as many token panels as there is room for.
+template <class Shape, int Stages = kMaxStages>
+constexpr int deepest_stages() {
+  if constexpr (Stages <= 1)
+    return 0;
+  else if constexpr (kFits<Shape, Stages, Stages * Shape::panels>)
+    return Stages;
+  else
+    return deepest_stages<Shape, Stages - 1>();
+}
+template <class Shape, int Panels = 2 * Shape::panels>
+constexpr int deepest_panels() {
+  if constexpr (Panels <= 1)
+    return 0;
+  else if constexpr (kFits<Shape, 2, Panels>)
+    return Panels;
+  else
+    return deepest_panels<Shape, Panels - 1>();
+}
+template <class Shape>
+constexpr Depth deepest_pipeline() {
+  constexpr int stages = deepest_stages<Shape>();
+  if constexpr (stages >= 2)
+    return {stages, stages * Shape::panels};
+  else if constexpr (Shape::Path::half_tokens)
+    return {2, deepest_panels<Shape>()};
+  else
+    return {0, 0};
+}
+
+template <class ShapeT>
+struct TileRow : ShapeT {
+  using Shape = ShapeT;
+  static constexpr Depth depth = deepest_pipeline<ShapeT>();
+  static constexpr int stages = depth.stages;
+  static constexpr int token_panels = depth.panels;
+  // A shape that does not fit at two stages is named with the bytes those would need.
+  using Storage = TileStorage<ShapeT, (stages >= 2 ? stages : 2), (token_panels >= 2 ? token_panels : 2)>;
+  static_assert(plan::FitsSharedMemory<sizeof(Storage), ShapeT::smem_limit>::value);
+  static_assert(stages >= 2 && token_panels >= 2, "a one-stage pipeline cannot overlap loads with math");
+
+  // Producers are a whole warpgroup where setmaxnreg moves registers to the math warps.
+  static constexpr bool hands_over_registers = ShapeT::producer_warps % 4 == 0 && ShapeT::math_warps % 4 == 0;
+  static constexpr int launch_registers =
+      plan::registers_at(ShapeT::Arch::facts, ShapeT::threads, ShapeT::blocks_per_sm);
+  // A producer thread keeps the index of each token row it gathers; the copies take the rest.
+  static constexpr int gathered_rows = ShapeT::Path::half_tokens ? ShapeT::n / (4 * ShapeT::producer_warps) : 0;
+  static constexpr int producer_registers = plan::round_up(32 + 4 * gathered_rows, 8);
+  static constexpr int math_registers =
+      hands_over_registers
+          ? plan::round_down((launch_registers * ShapeT::threads / 32 - producer_registers * ShapeT::producer_warps) /
+                                 ShapeT::math_warps,
+                             8)
+          : launch_registers;
+};
+
+}  // namespace fourfold::moe_gemm

@@ -1,0 +1,68 @@
+// The order of work items: every role iterates the same walk, so loader and math cannot disagree. An item is a token
+// tile times M weight rows; blocks take items round robin, neighbours share the tokens in L2.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/moe/gemm_params.h"
+
+namespace fourfold::moe_gemm {
+
+struct Item {
+  moe::TokenTile tile;
+  int first_strip;
+  int columns;  // tokens the tensor cores run on: tile.count rounded up
+};
+
+// Token columns a row's math can run a tile of `count` tokens with. wgmma has its width in its encoding, one loop per
+// width: rows that serve have them in steps that waste little, the others a half and a quarter of N.
+template <class Row>
+constexpr int padded_columns(int count) {
+  if constexpr (Row::fine_widths) {
+    if (count <= 32) return (count + 7) / 8 * 8;
+    return (count + 15) / 16 * 16;
+  } else {
+    return count <= Row::n / 4 && Row::n >= 32 ? Row::n / 4 : count <= Row::n / 2 && Row::n >= 16 ? Row::n / 2 : Row::n;
+  }
+}
+
+template <class Row, class Cta>
+class TileWalk {
+ public:
+  FOURFOLD_DEVICE TileWalk(Cta cta, const moe::GemmParams& params)
+      : cta_(cta), params_(params), blocks_of_m_((params.strips + Row::strips - 1) / Row::strips) {
+    count_ = cta.load(params.tile_count) * blocks_of_m_;
+    index_ = cta.block();
+  }
+  FOURFOLD_DEVICE bool done() const { return index_ >= count_; }
+  FOURFOLD_DEVICE Item item() const {
+    const int tile = index_ / blocks_of_m_;
+    Item item;
+    item.tile = cta_.load(params_.tiles + tile);
+    item.first_strip = (index_ - tile * blocks_of_m_) * Row::strips;
+    item.columns = padded_columns<Row>(item.tile.count);
+    return item;
+  }
+  FOURFOLD_DEVICE void advance() { index_ += cta_.blocks(); }
+
+ private:
+  Cta cta_;
+  const moe::GemmParams& params_;
+  int blocks_of_m_;
+  int count_;
+  int index_;
+};
+
+// Stages of K; the last may hold fewer panels.
+template <class Row>
+FOURFOLD_DEVICE int stages_of_k(const moe::GemmParams& params) {
+  return (params.records + Row::panels - 1) / Row::panels;
+}
+template <class Row>
+FOURFOLD_DEVICE int panels_of_stage(const moe::GemmParams& params, int stage_of_k) {
+  const int left = params.records - stage_of_k * Row::panels;
+  return left < Row::panels ? left : Row::panels;
+}
+
+}  // namespace fourfold::moe_gemm

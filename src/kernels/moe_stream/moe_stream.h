@@ -1,0 +1,202 @@
+// The streaming kernel: grouped GEMM for decode. Each warp reads weight records from global memory into registers,
+// multiplies them with the few tokens of their expert, and finishes its strips alone; see README.md.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/macros.h"
+#include "kernels/moe/epilogue.h"
+#include "kernels/moe/gemm_params.h"
+#include "kernels/moe_stream/multiply_a16.h"
+#include "kernels/moe_stream/multiply_a4.h"
+#include "kernels/moe_stream/stream_row.h"
+#include "kernels/moe_stream/unit_walk.h"
+
+namespace fourfold::moe_stream {
+
+template <class Row>
+using Operands = std::conditional_t<Row::Path::half_tokens, HalfOperands<Row>, Fp4Operands<Row>>;
+
+// Sums of one strip for up to N tokens, as the tensor cores leave them.
+template <class Row>
+using Sums = float[2][Row::token_tiles][4];
+
+template <class Row>
+FOURFOLD_DEVICE void clear(Sums<Row>& sums) {
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int n = 0; n < Row::token_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[m][n][i] = 0.0f;
+}
+
+// total = total + segment, in the order of the segments; the first one starts the total.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void add_segment(Sums<Row>& total, const Sums<Row>& segment, bool first) {
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int n = 0; n < Row::token_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        total[m][n][i] = first ? segment[m][n][i] : Cta::add(total[m][n][i], segment[m][n][i]);
+}
+
+// The tile list in global memory, written by the router.
+struct GlobalTiles {
+  const moe::TokenTile* tiles;
+  template <class Cta>
+  FOURFOLD_DEVICE int expert(Cta cta, int index) const {
+    return cta.load(&tiles[index].expert);
+  }
+  template <class Cta>
+  FOURFOLD_DEVICE moe::TokenTile tile(Cta cta, int index) const {
+    return cta.load(tiles + index);
+  }
+  template <class Cta>
+  FOURFOLD_DEVICE int token_row(Cta cta, const moe::GemmParams& params, int, const moe::TokenTile& tile,
+                                int place) const {
+    const int slot = tile.first_slot + place;
+    return params.slot_token ? cta.load(params.slot_token + slot) : slot;
+  }
+};
+
+// What a warp keeps of the token tile it is in.
+struct TileContext {
+  int index = -1;
+  moe::TokenTile tile{};
+  float factor = 1.0f;
+  float factor_up = 1.0f;
+  float next_inverse_scale = 1.0f;
+};
+
+template <class Row, class Cta, class TileList>
+FOURFOLD_DEVICE void enter(Cta cta, TileContext& context, Operands<Row>& operands, const moe::GemmParams& params,
+                           const TileList& tiles, int index) {
+  constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
+  context.index = index;
+  context.tile = tiles.tile(cta, index);
+  enter_tile<Row>(cta, operands, params, tiles, index, context.tile);
+  context.factor = moe::dot_factor(cta, params.scale, params.token_scale, context.tile.expert, decode);
+  if (params.op == moe::Op::gate_up) {
+    context.factor_up = moe::dot_factor(cta, params.scale_up, params.token_scale, context.tile.expert, decode);
+    if constexpr (!Row::Path::half_tokens)
+      context.next_inverse_scale = cta.load(params.next_inverse_scale + context.tile.expert);
+  }
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const TileContext& context, int strip,
+                                  const Sums<Row>& total) {
+#pragma unroll
+  for (int n = 0; n < Row::token_tiles; ++n) {
+    const moe::TokenGroup group{context.tile.first_slot + 8 * n, context.tile.count - 8 * n};
+    if (group.count <= 0) break;
+    if (params.op == moe::Op::gate_up) {
+      if constexpr (Row::Path::half_tokens) {
+        moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out), params.out_columns,
+                                                       group, strip, total[0][n], total[1][n], context.factor,
+                                                       context.factor_up);
+      } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
+        moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out), params.out_columns / record::kColumns,
+                                 group, strip, total[0][n], total[1][n], context.factor, context.factor_up,
+                                 context.next_inverse_scale);
+      }
+    } else if (params.op == moe::Op::down) {
+      moe::store_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, total[0][n],
+                          total[1][n], context.factor, params.slot_weight);
+    } else {
+      moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, total[0][n],
+                           total[1][n], context.factor, params.slot_weight);
+    }
+  }
+}
+
+// A shared strip: each warp of the group leaves its segments in shared memory; one of them, in turn, adds them up in
+// order. Returns whether this warp has the total.
+template <class Row, class Cta>
+FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage, const WarpShare<Row>& warps,
+                                         const Unit& unit, const Sums<Row>& segment, Sums<Row>& total) {
+  const int first = warps.group * warps.segments;
+  device::F32x4* mine = storage.partial[first + unit.segment];
+#pragma unroll
+  for (int m = 0; m < 2; ++m)
+#pragma unroll
+    for (int n = 0; n < Row::token_tiles; ++n) {
+      const float(&c)[4] = segment[m][n];
+      cta.store_shared(mine + (m * Row::token_tiles + n) * 32 + cta.lane(), device::F32x4{{c[0], c[1], c[2], c[3]}});
+    }
+  if (unit.segment + warps.sharing < warps.segments) return false;  // more segments of this strip are mine
+  const int threads = 32 * warps.sharing;
+  const int barrier = 1 + warps.group;
+  cta.barrier_sync(barrier, threads);  // every segment of the strip is written
+  const bool adds = unit.strip % warps.sharing == warps.place;
+  if (adds) {
+    for (int s = 0; s < warps.segments; ++s) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m)
+#pragma unroll
+        for (int n = 0; n < Row::token_tiles; ++n) {
+          const device::F32x4 part =
+              cta.load_shared(storage.partial[first + s] + (m * Row::token_tiles + n) * 32 + cta.lane());
+#pragma unroll
+          for (int i = 0; i < 4; ++i) total[m][n][i] = s == 0 ? part.v[i] : Cta::add(total[m][n][i], part.v[i]);
+        }
+    }
+  }
+  cta.barrier_sync(barrier, threads);  // the sums are read; the next shared strip may overwrite them
+  return adds;
+}
+
+// The body: every warp of every block walks its units.
+template <class Row, class Cta, class TileList>
+FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const TileList& tiles, int tile_count,
+                                  typename Row::Storage& storage) {
+  const BlockShare share = block_share(cta, tile_count, params.strips);
+  const int warp = cta.warp();
+  const WarpShare<Row> warps(share, warp, params.records);
+  UnitWalk<Row, Cta, TileList> walk(cta, params, tiles, share, warps, warp);
+  if (walk.done()) return;
+
+  Operands<Row> operands;
+  TileContext context;
+  Unit unit = walk.unit();
+#pragma unroll
+  for (int r = 0; r < Row::depth; ++r) load_record<Row>(cta, operands, r, unit.weights + r * Row::record_bytes);
+
+  Sums<Row> segment, total;
+  for (bool more = true; more;) {
+    const bool ends_segment = walk.last_part(unit);
+    walk.advance();
+    const Unit next = walk.unit();
+    more = !walk.done();
+    if (unit.tile != context.index) enter<Row>(cta, context, operands, params, tiles, unit.tile);
+    if (unit.part == 0) clear<Row>(segment);
+    multiply_unit<Row>(cta, operands, unit.weights, next.weights,
+                       unit.segment * kSegmentRecords + unit.part * Row::unit_records, segment);
+    if (ends_segment) {
+      bool complete;
+      if (unit.shared && warps.sharing > 1) {
+        complete = gather_shared_strip<Row>(cta, storage, warps, unit, segment, total);
+      } else {
+        add_segment<Row, Cta>(total, segment, unit.segment == 0);
+        complete = unit.segment + 1 == warps.segments;
+      }
+      if (complete) finish_strip<Row>(cta, params, context, unit.strip, total);
+    }
+    unit = next;
+  }
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void stream_gemm(Cta cta, const moe::GemmParams& params) {
+  // The tables and tokens come from the kernel before; successors may start as soon as ours are visible.
+  cta.wait_predecessors();
+  cta.release_successors();
+  const GlobalTiles tiles{params.tiles};
+  stream_tiles<Row>(cta, params, tiles, cta.load(params.tile_count), cta.template shared<typename Row::Storage>());
+}
+
+}  // namespace fourfold::moe_stream

@@ -1,0 +1,69 @@
+// The rows of the streaming kernel, per chip. Names read 32xNxK: a warp's strip, the tokens of a pass, the columns of
+// its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64.
+#pragma once
+
+#include "kernels/moe/row_list.h"
+#include "kernels/moe_stream/stream_row.h"
+#include "plan/row_facts.h"
+
+namespace fourfold::moe_stream {
+
+// Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/kernels.md); wider rows pay
+// for their sums with fewer blocks.
+template <class Arch, class Format>
+using HalfRows = moe::RowList<
+    //                                        N  unit warps depth blocks
+    StreamRow<Arch, moe::W4a16Mma, Format,    8,  8,   4,    2,    4>,
+    StreamRow<Arch, moe::W4a16Mma, Format,    8,  4,   4,    2,    4>,
+    StreamRow<Arch, moe::W4a16Mma, Format,    8,  1,   4,    1,    4>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   16,  8,   4,    2,    3>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   16,  4,   4,    2,    3>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   16,  1,   4,    1,    3>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   32,  4,   4,    2,    2>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   32,  1,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   64,  4,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, Format,   64,  1,   4,    1,    2>>;
+
+template <class Arch>
+using Fp4Rows = moe::RowList<
+    StreamRow<Arch, moe::W4a4, record::Nvfp4,  8,  4,   4,    2,    4>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4,  8,  1,   4,    1,    4>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 16,  4,   4,    2,    3>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 16,  1,   4,    1,    3>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 32,  4,   4,    2,    2>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 32,  1,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
+    StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
+
+template <class Row>
+std::string row_name() {
+  return moe::row_name("moe_stream", record::kRows, Row::tokens, Row::unit_records * record::kColumns, Row::Path::name,
+                       Row::Format::name);
+}
+
+template <class Row>
+plan::RowFacts row_facts() {
+  plan::RowFacts facts{};
+  facts.kernel = "moe_stream";
+  facts.row = row_name<Row>();
+  facts.arch = Row::Arch::name;
+  facts.path = Row::Path::name;
+  facts.format = Row::Format::name;
+  facts.role = "decode";
+  facts.m = record::kRows;
+  facts.n = Row::tokens;
+  facts.k = Row::unit_records * record::kColumns;
+  facts.threads = Row::threads;
+  facts.math_warps = Row::warps;
+  facts.producer_warps = 0;
+  facts.stages = Row::depth;
+  facts.parts = {{"partial sums", static_cast<int>(sizeof(typename Row::Storage))}};
+  facts.total_bytes = static_cast<int>(sizeof(typename Row::Storage));
+  facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
+  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  facts.blocks_per_sm = Row::blocks_per_sm;
+  facts.epilogue_aliases_stages = false;
+  return facts;
+}
+
+}  // namespace fourfold::moe_stream

@@ -1,0 +1,45 @@
+// A row of the streaming kernel: one type, its registers and its shared memory. See README.md for the picture.
+#pragma once
+
+#include "kernels/moe/paths.h"
+#include "kernels/moe/tables.h"
+#include "plan/arch.h"
+#include "plan/budget.h"
+
+namespace fourfold::moe_stream {
+
+inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
+inline constexpr int kMaxSegments = 16;  // K up to 8,192
+
+// Warps        warps of a block; each streams its own strips.
+// Tokens       N, up to this many tokens of an expert per pass (multiple of 8).
+// UnitRecords  records whose loop is unrolled: 8 when K is a multiple of 512, 4 for 256, 1 for any K.
+// Depth        weight records a warp keeps in flight in registers.
+// Blocks       blocks per SM the registers are capped for.
+template <class ArchT, class PathT, class FormatT, int TokensN, int UnitRecordsN, int WarpsN, int DepthN, int BlocksN>
+struct StreamRow {
+  using Arch = ArchT;
+  using Path = PathT;
+  using Format = FormatT;
+  static constexpr int tokens = TokensN;
+  static constexpr int token_tiles = TokensN / 8;
+  static constexpr int unit_records = UnitRecordsN;
+  static constexpr int warps = WarpsN;
+  static constexpr int threads = 32 * WarpsN;
+  static constexpr int depth = DepthN;
+  static constexpr int blocks_per_sm = BlocksN;
+  static constexpr int record_bytes = record::kRecordBytes<FormatT>;
+  // Sharing one strip between warps needs room for every segment's partial sums; wide rows do without it.
+  static constexpr bool splits_strips = token_tiles <= 2;
+
+  static_assert(tokens % 8 == 0 && tokens <= 64);
+  static_assert(kSegmentRecords % unit_records == 0 && depth <= unit_records && unit_records % depth == 0);
+
+  struct Storage {
+    // Partial sums of shared strips: [group and segment][tile][token tile][lane], four floats a lane.
+    device::F32x4 partial[splits_strips ? kMaxSegments : 1][2 * token_tiles * 32];
+  };
+  static_assert(plan::FitsSharedMemory<sizeof(Storage), plan::smem_budget_for(ArchT::facts, BlocksN)>::value);
+};
+
+}  // namespace fourfold::moe_stream

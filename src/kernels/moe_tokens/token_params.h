@@ -1,0 +1,28 @@
+// The arguments and sizes of the token kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/moe/tables.h"
+
+namespace fourfold::moe_tokens {
+
+inline constexpr int kThreads = 256;
+
+struct StageParams {
+  const std::uint16_t* tokens;  // [tokens, columns] bf16
+  std::uint16_t* staged;        // the same rows, staged order
+  std::int64_t groups;          // tokens * columns / 32
+};
+
+struct QuantizeParams {
+  const std::uint16_t* tokens;       // [tokens, columns] bf16
+  const moe::TokenTile* tiles;
+  const std::int32_t* tile_count;
+  const std::int32_t* slot_token;
+  const float* inverse_input_scale;  // [experts]
+  unsigned char* records;            // [slot / 8][columns / 64]
+  std::int32_t column_records;       // columns / 64
+};
+
+}  // namespace fourfold::moe_tokens

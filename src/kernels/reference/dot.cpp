@@ -1,0 +1,156 @@
+#include "kernels/reference/dot.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/tensor_core.h"
+#include "kernels/moe/tables.h"
+
+namespace fourfold::reference {
+namespace {
+
+using tensor_core::Operand;
+
+constexpr std::int64_t kStepColumns = 64;  // columns of a record; four k16 steps, or one FP4 step
+
+template <class View>
+Weights copy_of(const View& matrix, int columns_per_scale) {
+  Weights weights;
+  weights.rows = matrix.rows;
+  weights.columns = matrix.columns;
+  weights.columns_per_scale = columns_per_scale;
+  weights.codes.reserve(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  for (std::int64_t row = 0; row < matrix.rows; ++row)
+    for (std::int64_t column = 0; column < matrix.columns; ++column) weights.codes.push_back(matrix.code(row, column));
+  for (const auto scale : matrix.scales) weights.scale_bytes.push_back(scale.bits);
+  return weights;
+}
+
+std::uint8_t scale_byte(const Weights& weights, std::int64_t row, std::int64_t column) {
+  const std::int64_t per_row = weights.columns / weights.columns_per_scale;
+  return weights.scale_bytes[static_cast<std::size_t>(row * per_row + column / weights.columns_per_scale)];
+}
+double scale_value(const Weights& weights, std::int64_t row, std::int64_t column) {
+  const std::uint8_t byte = scale_byte(weights, row, column);
+  return weights.is_mxfp4() ? std::ldexp(1.0, byte - 127) : static_cast<double>(to_float(E4m3{byte}));
+}
+double code_value(const Weights& weights, std::int64_t row, std::int64_t column) {
+  return to_float(weights.codes[static_cast<std::size_t>(row * weights.columns + column)]);
+}
+
+// The decoded bf16 weight: code * scale * 2^-8 (NVFP4) or * 2^-62 (MXFP4), exact.
+Bf16 decoded_weight(const Weights& weights, std::int64_t row, std::int64_t column) {
+  const double exact = std::ldexp(code_value(weights, row, column) * scale_value(weights, row, column),
+                                  weights.is_mxfp4() ? -62 : -8);
+  const Bf16 rounded = to_bf16(static_cast<float>(exact));
+  check(static_cast<double>(to_float(rounded)) == exact, "a decoded weight is exact in bf16", row, column);
+  return rounded;
+}
+
+// Columns of k16 step `step` (0..3) of a record: eight lanes' worth of four neighbours.
+std::int64_t column_of_step(int step, int i) { return 32 * (step / 2) + 8 * (i / 4) + 4 * (step % 2) + i % 4; }
+
+// Runs `add(acc, record)` over the records, in one chain or in ordered segments.
+template <class AddRecord>
+float ordered_sum(std::int64_t records, Order order, const AddRecord& add) {
+  const std::int64_t per_segment = order == Order::decode ? moe::kSegmentColumns / kStepColumns : records;
+  float total = 0.0f;
+  for (std::int64_t first = 0; first < records; first += per_segment) {
+    float segment = 0.0f;
+    for (std::int64_t r = first; r < std::min(records, first + per_segment); ++r) segment = add(segment, r);
+    total = first == 0 ? segment : total + segment;
+  }
+  return total;
+}
+
+std::int64_t segments_of(std::int64_t columns, Order order) {
+  return order == Order::decode ? (columns + moe::kSegmentColumns - 1) / moe::kSegmentColumns : 1;
+}
+
+// Exact sum of products of 16 (or 32) columns, times 4: codes are multiples of 1/2.
+std::int32_t block_sum_x4(const Weights& a, std::int64_t row, const Weights& b, std::int64_t token, std::int64_t first) {
+  std::int32_t sum = 0;
+  for (std::int64_t c = first; c < first + a.columns_per_scale; ++c)
+    sum += e2m1_doubled(a.codes[static_cast<std::size_t>(row * a.columns + c)]) *
+           e2m1_doubled(b.codes[static_cast<std::size_t>(token * b.columns + c)]);
+  return sum;
+}
+
+float add_fp4_record(float acc, const Weights& a, std::int64_t row, const Weights& b, std::int64_t token,
+                     std::int64_t first_column) {
+  const int blocks = static_cast<int>(kStepColumns / a.columns_per_scale);
+  std::int32_t sums[4], exponents[4], products[4];
+  for (int i = 0; i < blocks; ++i) {
+    const std::int64_t column = first_column + i * a.columns_per_scale;
+    const std::uint8_t sa = scale_byte(a, row, column), sb = scale_byte(b, token, column);
+    const auto pa = a.is_mxfp4() ? tensor_core::split_ue8m0(sa) : tensor_core::split_ue4m3(sa);
+    const auto pb = a.is_mxfp4() ? tensor_core::split_ue8m0(sb) : tensor_core::split_ue4m3(sb);
+    sums[i] = block_sum_x4(a, row, b, token, column);
+    exponents[i] = pa.exponent + pb.exponent;
+    products[i] = pa.significand * pb.significand;
+  }
+  return tensor_core::fused_sum_fp4(acc, sums, exponents, products, a.is_mxfp4() ? 0 : 6, blocks);
+}
+
+}  // namespace
+
+Weights weights_of(const Nvfp4View& matrix) { return copy_of(matrix, 16); }
+Weights weights_of(const Mxfp4View& matrix) { return copy_of(matrix, 32); }
+
+double chain_bound_bf16(double magnitude, std::int64_t steps, std::int64_t segments) {
+  // Every addend of a step is at most `magnitude`; truncation loses less than 2^-25 of the largest for each of the 17,
+  // the rounding toward zero less than 2^-23 of the sum. Later steps keep those errors. Adding segments rounds once each.
+  const double per_step = 17.0 * 0x1p-25 + 0x1p-23;
+  return magnitude * (static_cast<double>(steps) * per_step + static_cast<double>(segments) * 0x1p-24) * (1.0 + 0x1p-10);
+}
+
+double chain_bound_fp4(double magnitude, std::int64_t steps, std::int64_t segments, double scale_sum) {
+  const double rounding = static_cast<double>(steps) * 0x1p-23 + static_cast<double>(segments) * 0x1p-24;
+  const double truncation = 5.0 * 0x1p-35 * (static_cast<double>(steps) * magnitude + scale_sum);
+  return (magnitude * rounding + truncation) * (1.0 + 0x1p-10);
+}
+
+Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order order) {
+  Dot dot{};
+  for (std::int64_t c = 0; c < weights.columns; ++c) {
+    const double product = code_value(weights, row, c) * scale_value(weights, row, c) * to_float(token[c]);
+    dot.value += product;
+    dot.magnitude += std::abs(product);
+  }
+  dot.bits = ordered_sum(weights.columns / kStepColumns, order, [&](float acc, std::int64_t record) {
+    for (int step = 0; step < 4; ++step) {
+      Operand a[16], b[16];
+      for (int i = 0; i < 16; ++i) {
+        const std::int64_t column = record * kStepColumns + column_of_step(step, i);
+        a[i] = tensor_core::split_bf16(decoded_weight(weights, row, column).bits);
+        b[i] = tensor_core::split_bf16(token[column].bits);
+      }
+      acc = tensor_core::fused_sum_16(acc, a, b);
+    }
+    return acc;
+  });
+  dot.bound = chain_bound_bf16(dot.magnitude, weights.columns / 16, segments_of(weights.columns, order));
+  return dot;
+}
+
+Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token, Order order) {
+  Dot dot{};
+  double scale_sum = 0.0, largest = 0.0;
+  for (std::int64_t c = 0; c < weights.columns; ++c) {
+    const double scales = scale_value(weights, row, c) * scale_value(tokens, token, c);
+    const double product = scales * code_value(weights, row, c) * code_value(tokens, token, c);
+    dot.value += product;
+    dot.magnitude += std::abs(product);
+    largest = c % kStepColumns == 0 ? scales : std::max(largest, scales);
+    if (c % kStepColumns == kStepColumns - 1) scale_sum += largest;
+  }
+  dot.bits = ordered_sum(weights.columns / kStepColumns, order, [&](float acc, std::int64_t record) {
+    return add_fp4_record(acc, weights, row, tokens, token, record * kStepColumns);
+  });
+  dot.bound =
+      chain_bound_fp4(dot.magnitude, weights.columns / kStepColumns, segments_of(weights.columns, order), scale_sum);
+  return dot;
+}
+
+}  // namespace fourfold::reference

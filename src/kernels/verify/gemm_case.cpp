@@ -1,0 +1,349 @@
+#include "kernels/verify/gemm_case.h"
+
+#include <bit>
+#include <cmath>
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <functional>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/device/functions.h"
+#include "kernels/device/sim/cta.h"
+#include "kernels/moe/epilogue.h"
+#include "kernels/moe/paths.h"
+#include "kernels/record/pack.h"
+#include "kernels/verify/inputs.h"
+
+namespace fourfold::verify {
+namespace {
+
+using Host = device::SimCta;  // its numeric members are the exact host arithmetic
+using kernels::Memory;
+
+// Device memory that goes back when the case ends.
+class Arena {
+ public:
+  explicit Arena(Memory& memory) : memory_(memory) {}
+  ~Arena() {
+    for (void* pointer : pointers_) memory_.release(pointer);
+  }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  void* bytes(std::size_t count, const char* name) {
+    pointers_.push_back(memory_.allocate(std::max<std::size_t>(count, 16), name));
+    return pointers_.back();
+  }
+  template <class T>
+  T* upload(const std::vector<T>& values, const char* name) {
+    T* to = static_cast<T*>(bytes(values.size() * sizeof(T), name));
+    if (!values.empty()) memory_.write(to, values.data(), values.size() * sizeof(T));
+    return to;
+  }
+
+ private:
+  Memory& memory_;
+  std::vector<void*> pointers_;
+};
+
+struct Expert {
+  CheckpointMatrix matrix;  // plain, or gate
+  CheckpointMatrix up;
+  reference::Weights weights;
+  reference::Weights up_weights;
+};
+
+// Everything of a case, host side.
+struct Setup {
+  bool mxfp4, half_tokens, gate_up, decode;
+  std::vector<Expert> experts;
+  std::vector<float> scale, scale_up, token_scale, token_inverse, next_scale, next_inverse;
+  std::vector<Bf16> tokens;
+  Assignment assignment;
+  CheckpointMatrix slots;  // W4A4: quantised tokens
+  reference::Weights slot_weights;
+};
+
+Setup make_setup(const GemmCase& test) {
+  Random random(test.seed);
+  Setup setup{};
+  setup.mxfp4 = test.row.format == "mxfp4";
+  setup.half_tokens = test.row.path != "w4a4";
+  setup.gate_up = test.op == moe::Op::gate_up;
+  setup.decode = test.row.role == "decode";
+  for (std::size_t e = 0; e < test.tokens_per_expert.size(); ++e) {
+    Expert expert;
+    const std::int64_t rows = setup.gate_up ? test.rows / 2 : test.rows;
+    expert.matrix = random_matrix(random, rows, test.columns, setup.mxfp4);
+    expert.weights = reference_of(expert.matrix);
+    if (setup.gate_up) {
+      expert.up = random_matrix(random, rows, test.columns, setup.mxfp4);
+      expert.up_weights = reference_of(expert.up);
+    }
+    setup.experts.push_back(std::move(expert));
+    setup.scale.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
+    setup.scale_up.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
+    const auto input = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
+    setup.token_scale.push_back(setup.half_tokens ? 1.0f : input.scale);
+    setup.token_inverse.push_back(input.inverse);
+    const auto next = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0))});
+    setup.next_scale.push_back(next.scale);
+    setup.next_inverse.push_back(next.inverse);
+  }
+  if (setup.mxfp4 && !setup.half_tokens) setup.token_scale.assign(setup.token_scale.size(), 1.0f);
+  const int token_count = 24;
+  setup.tokens = random_tokens(random, token_count, test.columns);
+  setup.assignment = random_assignment(random, test.tokens_per_expert, token_count, test.row.n);
+  if (!setup.half_tokens) {
+    setup.slots = setup.mxfp4 ? quantize_slots_mxfp4(setup.tokens, test.columns, setup.assignment)
+                              : quantize_slots(setup.tokens, test.columns, setup.assignment, setup.token_inverse);
+    setup.slot_weights = reference_of(setup.slots);
+  }
+  return setup;
+}
+
+std::vector<std::uint8_t> pack_experts(const GemmCase& test, const Setup& setup) {
+  const std::size_t each = setup.mxfp4 ? record::packed_bytes<record::Mxfp4>(test.rows, test.columns)
+                                       : record::packed_bytes<record::Nvfp4>(test.rows, test.columns);
+  std::vector<std::uint8_t> packed(each * setup.experts.size());
+  for (std::size_t e = 0; e < setup.experts.size(); ++e) {
+    const Expert& expert = setup.experts[e];
+    record::PackJob job{};
+    job.matrix = {expert.matrix.codes.data(), expert.matrix.scales.data()};
+    job.up = {expert.up.codes.data(), expert.up.scales.data()};
+    job.records = packed.data() + e * each;
+    job.rows = test.rows;
+    job.columns = test.columns;
+    job.row_order = setup.gate_up ? record::RowOrder::gate_up : record::RowOrder::plain;
+    job.bit_order = setup.half_tokens ? record::BitOrder::half : record::BitOrder::fp4;
+    if (setup.mxfp4)
+      record::pack_records<record::Mxfp4>(job);
+    else
+      record::pack_records<record::Nvfp4>(job);
+  }
+  return packed;
+}
+
+// Tokens in the column order the row reads: plain for the streaming kernel, staged for the tiled one.
+std::vector<Bf16> rows_for(const GemmCase& test, const Setup& setup) {
+  if (setup.decode) return setup.tokens;
+  std::vector<Bf16> staged(setup.tokens.size());
+  for (std::size_t i = 0; i < setup.tokens.size(); ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(test.columns), column = i % static_cast<std::size_t>(test.columns);
+    const std::size_t pair = static_cast<std::size_t>(moe::staged_pair(static_cast<int>(column / 2)));
+    staged[row * static_cast<std::size_t>(test.columns) + 2 * pair + column % 2] = setup.tokens[i];
+  }
+  return staged;
+}
+
+float decode_factor(const Setup& setup) {
+  if (!setup.half_tokens) return 1.0f;
+  return setup.mxfp4 ? record::Mxfp4::half_decode_factor : record::Nvfp4::half_decode_factor;
+}
+
+// A dot product with its global factor: bits as the kernel computes them, value and bound in double.
+struct Scaled {
+  float bits;
+  double value;
+  double bound;
+};
+
+Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::int64_t row, std::int64_t slot,
+                  std::int64_t columns, int expert, float global_scale) {
+  const auto order = setup.decode ? reference::Order::decode : reference::Order::prefill;
+  const Bf16* token = setup.tokens.data() + setup.assignment.slot_token[static_cast<std::size_t>(slot)] * columns;
+  const reference::Dot dot = setup.half_tokens ? reference::dot_w4a16(weights, row, token, order)
+                                               : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
+  const float token_scale = setup.token_scale[static_cast<std::size_t>(expert)];
+  const float factor = Host::mul(Host::mul(global_scale, token_scale), decode_factor(setup));
+  const double exact_factor = static_cast<double>(global_scale) * token_scale;
+  // The product of the two global scales is rounded once, and once more when the sum is multiplied.
+  const double value = dot.value * exact_factor;
+  return {Host::mul(dot.bits, factor), value, dot.bound * exact_factor + std::abs(value) * 0x1p-22 + 0x1p-126};
+}
+
+// |d/dg silu| <= 1.1; the elementary functions are within a few ulp.
+Scaled swiglu_of(const Scaled& gate, const Scaled& up) {
+  const double sigmoid = 1.0 / (1.0 + std::exp(-gate.value));
+  const double value = gate.value * sigmoid * up.value;
+  const double silu_bound = 1.1 * gate.bound;
+  const double bound = silu_bound * (std::abs(up.value) + up.bound) + std::abs(gate.value * sigmoid) * up.bound +
+                       std::abs(value) * 0x1p-20 + 0x1p-126;
+  return {device::swiglu<Host>(gate.bits, up.bits), value, bound};
+}
+
+std::uint16_t bf16_bits(float value) { return static_cast<std::uint16_t>(Host::pack_bf16(value, 0.0f)); }
+float bf16_value(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+double bf16_rounding(double value) { return std::abs(value) * 0x1p-8 + 0x1p-133; }
+
+void compare_bf16(Result& result, std::uint16_t actual, const Scaled& expected) {
+  result.compare(bf16_value(actual), expected.value, expected.bound + bf16_rounding(expected.value),
+                 actual == bf16_bits(expected.bits));
+}
+
+int real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
+  int count = 0;
+  for (std::int64_t slot = 0; slot < setup.assignment.slots(); ++slot)
+    if (const int expert = setup.assignment.slot_expert[static_cast<std::size_t>(slot)]; expert >= 0) {
+      visit(slot, expert);
+      ++count;
+    }
+  return count;
+}
+
+Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, int expert, std::int64_t neuron) {
+  const Expert& weights = setup.experts[static_cast<std::size_t>(expert)];
+  return swiglu_of(scaled_dot(setup, weights.weights, neuron, slot, test.columns, expert,
+                              setup.scale[static_cast<std::size_t>(expert)]),
+                   scaled_dot(setup, weights.up_weights, neuron, slot, test.columns, expert,
+                              setup.scale_up[static_cast<std::size_t>(expert)]));
+}
+
+void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint16_t>& out) {
+  const std::int64_t neurons = test.rows / 2;
+  real_slots(setup, [&](std::int64_t slot, int expert) {
+    for (std::int64_t neuron = 0; neuron < neurons; ++neuron) {
+      const int pair = static_cast<int>(neuron / 2);
+      const std::int64_t place = setup.decode ? neuron : 2 * moe::staged_pair(pair) + neuron % 2;
+      compare_bf16(result, out[static_cast<std::size_t>(slot * neurons + place)],
+                   neuron_of(test, setup, slot, expert, neuron));
+    }
+  });
+}
+
+// How far the nearest E2M1 value may lie from a magnitude: half the local distance, or what exceeds 6.
+double quantisation_error(double magnitude) {
+  return magnitude <= 2.0 ? 0.25 : magnitude <= 4.0 ? 0.5 : std::max(1.0, magnitude - 6.0);
+}
+
+void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint8_t>& out) {
+  const std::int64_t neurons = test.rows / 2;
+  const CheckpointMatrix actual = from_token_records(out.data(), setup.assignment.slots(), neurons);
+  const reference::Weights values = reference_of(actual);
+  real_slots(setup, [&](std::int64_t slot, int expert) {
+    const float inverse = setup.next_inverse[static_cast<std::size_t>(expert)];
+    const double input_scale = setup.next_scale[static_cast<std::size_t>(expert)];
+    for (std::int64_t block = 0; block < neurons / 16; ++block) {
+      Scaled neuron[16];
+      float amax = 0.0f;
+      for (int i = 0; i < 16; ++i) {
+        neuron[i] = neuron_of(test, setup, slot, expert, 16 * block + i);
+        amax = Host::max(amax, Host::abs(neuron[i].bits));
+      }
+      const E4m3 scale = nvfp4_activation_scale(amax, inverse);
+      const float multiplier = nvfp4_activation_multiplier(scale, inverse);
+      const std::uint8_t scale_bits = actual.scales[static_cast<std::size_t>(slot * (neurons / 16) + block)];
+      const double unit = to_float(E4m3{scale_bits}) * input_scale;
+      for (int i = 0; i < 16; ++i) {
+        const E2m1 code = values.codes[static_cast<std::size_t>(slot * neurons + 16 * block + i)];
+        const bool same = scale_bits == scale.bits && code.bits == nvfp4_activation_code(neuron[i].bits, multiplier).bits;
+        const double step = unit == 0.0 ? std::abs(neuron[i].value) : unit * quantisation_error(std::abs(neuron[i].value) / unit);
+        result.compare(to_float(code) * unit, neuron[i].value, step * (1.0 + 0x1p-20) + neuron[i].bound, same);
+      }
+    }
+  });
+}
+
+void check_rows(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint8_t>& out, bool f32) {
+  real_slots(setup, [&](std::int64_t slot, int expert) {
+    const float weight = test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
+    for (std::int64_t row = 0; row < test.rows; ++row) {
+      Scaled expected = scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot, test.columns,
+                                   expert, setup.scale[static_cast<std::size_t>(expert)]);
+      expected.bits = Host::mul(expected.bits, weight);
+      expected.value *= weight;
+      expected.bound = expected.bound * weight + std::abs(expected.value) * 0x1p-23;
+      const std::size_t at = static_cast<std::size_t>(slot * test.rows + row);
+      if (f32) {
+        float actual;
+        std::memcpy(&actual, out.data() + 4 * at, 4);
+        result.compare(actual, expected.value, expected.bound,
+                       std::bit_cast<std::uint32_t>(actual) == std::bit_cast<std::uint32_t>(expected.bits));
+      } else {
+        std::uint16_t actual;
+        std::memcpy(&actual, out.data() + 2 * at, 2);
+        compare_bf16(result, actual, expected);
+      }
+    }
+  });
+}
+
+std::string_view op_name(moe::Op op) {
+  return op == moe::Op::gate_up ? "gate_up" : op == moe::Op::down ? "down" : "plain";
+}
+
+void run(kernels::Machine& machine, const GemmCase& test, Result& result) {
+  const Setup setup = make_setup(test);
+  Arena arena(machine.memory());
+  moe::GemmParams params{};
+  params.weights = arena.upload(pack_experts(test, setup), "weights");
+  if (setup.half_tokens)
+    params.tokens = reinterpret_cast<const unsigned char*>(arena.upload(rows_for(test, setup), "tokens"));
+  else
+    params.tokens = arena.upload(token_records(setup.slots), "token records");
+  params.tiles = arena.upload(setup.assignment.tiles, "tiles");
+  params.tile_count =
+      arena.upload(std::vector<std::int32_t>{static_cast<std::int32_t>(setup.assignment.tiles.size())}, "tile count");
+  params.slot_token = setup.half_tokens ? arena.upload(setup.assignment.slot_token, "slot tokens") : nullptr;
+  params.slot_weight = test.op == moe::Op::down ? arena.upload(setup.assignment.slot_weight, "slot weights") : nullptr;
+  params.scale = arena.upload(setup.scale, "scales");
+  params.scale_up = arena.upload(setup.scale_up, "up scales");
+  params.token_scale = setup.half_tokens ? nullptr : arena.upload(setup.token_scale, "token scales");
+  params.next_inverse_scale = arena.upload(setup.next_inverse, "next scales");
+  params.op = test.op;
+  params.strips = static_cast<std::int32_t>(test.rows / record::kRows);
+  params.records = static_cast<std::int32_t>(test.columns / record::kColumns);
+  params.out_columns = static_cast<std::int32_t>(setup.gate_up ? test.rows / 2 : test.rows);
+
+  const bool fp4_result = setup.gate_up && !setup.half_tokens;
+  const bool f32_result = test.op == moe::Op::down && setup.decode;
+  const std::int64_t values = setup.assignment.slots() * params.out_columns;
+  const std::size_t bytes = static_cast<std::size_t>(
+      fp4_result ? values / 512 * record::kTokenRecordBytes : values * (f32_result ? 4 : 2));
+  params.out = arena.bytes(bytes, "result");
+  machine.memory().forget(params.out, bytes);
+
+  machine.gemm(machine.find(kernels::RowKind::gemm, test.row.row), params);
+
+  std::vector<std::uint8_t> out(bytes);
+  // Places without a token are not written (except in token records): read what must be there, slot by slot.
+  if (fp4_result) {
+    machine.memory().read(out.data(), params.out, bytes);
+    return check_gate_up_nvfp4(result, test, setup, out);
+  }
+  const std::size_t row_bytes = static_cast<std::size_t>(params.out_columns) * (f32_result ? 4 : 2);
+  real_slots(setup, [&](std::int64_t slot, int) {
+    machine.memory().read(out.data() + static_cast<std::size_t>(slot) * row_bytes,
+                          static_cast<std::uint8_t*>(params.out) + static_cast<std::size_t>(slot) * row_bytes, row_bytes);
+  });
+  if (setup.gate_up) {
+    std::vector<std::uint16_t> halves(out.size() / 2);
+    std::memcpy(halves.data(), out.data(), out.size());
+    check_gate_up_bf16(result, test, setup, halves);
+  } else {
+    check_rows(result, test, setup, out, f32_result);
+  }
+}
+
+}  // namespace
+
+Result run_gemm_case(kernels::Machine& machine, const GemmCase& test, bool bits_exact) {
+  Result result;
+  result.kernel = test.row.kernel;
+  result.row = test.row.row;
+  result.machine = machine.description();
+  result.seed = test.seed;
+  result.exact = bits_exact;
+  std::string counts;
+  for (const int count : test.tokens_per_expert) counts += (counts.empty() ? "" : "+") + std::to_string(count);
+  result.shape = format("{} {}x{} tokens {}", op_name(test.op), test.rows, test.columns, counts);
+  try {
+    run(machine, test, result);
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  return result;
+}
+
+}  // namespace fourfold::verify

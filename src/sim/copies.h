@@ -1,0 +1,56 @@
+// Asynchronous copies from global to shared memory. Bulk copies are cut into pieces that land at random moments in
+// random order; each completes its bytes on the copy's barrier. The 16-byte copies of single threads land some time
+// before the wait that covers them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/dice.h"
+#include "sim/site.h"
+#include "sim/thread.h"
+
+namespace fourfold::sim {
+
+class Block;
+
+class Copies {
+ public:
+  explicit Copies(Block& block) : block_(block) {}
+  void reset();
+
+  void bulk_load(Thread& thread, void* to, const void* from, int bytes, const void* barrier, SiteTable::Id site);
+  void copy_16(Thread& thread, void* to, const void* from, SiteTable::Id site);
+  void commit(Thread& thread) { thread.copy_groups.push_back(thread.copies.size()); }
+  // Until at most `pending` of the thread's committed groups are unfinished.
+  void wait(Thread& thread, int pending);
+
+  bool any_in_flight() const { return !pieces_.empty(); }
+  // Lets one piece land: the oldest, or a random one.
+  void land_one(Dice* dice);
+
+  // A thread may not leave with copies it never waited for, nor a block with copies in flight.
+  void check_exit(Thread& thread, SiteTable::Id site);
+  void check_end();
+
+ private:
+  struct Bulk {
+    std::uint32_t to;
+    const std::byte* from;
+    std::uint32_t bytes;
+    std::uint32_t left;
+    int barrier;
+    SiteTable::Id site;
+  };
+  struct Piece {
+    std::size_t copy;
+    std::uint32_t offset;
+    std::uint32_t bytes;
+  };
+
+  Block& block_;
+  std::vector<Bulk> bulk_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace fourfold::sim

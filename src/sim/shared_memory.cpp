@@ -1,0 +1,240 @@
+#include "sim/shared_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace fourfold::sim {
+namespace {
+
+constexpr std::size_t kRedZoneBytes = 1024;
+constexpr std::byte kRedZone{0xFA};
+constexpr std::byte kNeverWritten{0xCD};
+
+// Whether a read by `reader` makes the older read redundant. What the viewing thread knows is passed on with its own
+// reads only: whoever learns of a wgmma need not know what the thread that issued it knew.
+bool covers(const View& view, Epoch reader, Epoch older) {
+  return party_of(older) == party_of(reader) || (party_of(reader) == view.self && view.ordered(older));
+}
+
+}  // namespace
+
+void SharedMemory::reset(std::uint32_t bytes) {
+  const std::size_t needed = bytes + 2 * kRedZoneBytes + kAlignment;
+  if (needed > storage_bytes_) {
+    storage_ = std::make_unique<std::byte[]>(needed);
+    storage_bytes_ = needed;
+  }
+  const auto start = reinterpret_cast<std::uintptr_t>(storage_.get()) + kRedZoneBytes;
+  data_ = storage_.get() + kRedZoneBytes + (kAlignment - start % kAlignment) % kAlignment;
+  bytes_ = bytes;
+  std::memset(data_ - kRedZoneBytes, static_cast<int>(kRedZone), kRedZoneBytes);
+  std::memset(data_, static_cast<int>(kNeverWritten), bytes);
+  std::memset(data_ + bytes, static_cast<int>(kRedZone), kRedZoneBytes);
+  granules_.assign((bytes + 15) / 16, Granule{});
+  spill_.clear();
+  free_spill_.clear();
+}
+
+bool SharedMemory::red_zones_intact() const {
+  const auto intact = [](const std::byte* from) {
+    return std::all_of(from, from + kRedZoneBytes, [](std::byte b) { return b == kRedZone; });
+  };
+  return intact(data_ - kRedZoneBytes) && intact(data_ + bytes_);
+}
+
+bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsigned words, bool must_be_written,
+                                  std::uint32_t offset, SharedConflict& conflict) const {
+  const std::uint32_t base = offset & ~15u;
+  if ((granule.barrier & words) != 0) [[unlikely]] {
+    conflict = {FaultKind::barrier_misuse, offset};
+    return false;
+  }
+  if (must_be_written && (granule.written & words) != words) [[unlikely]] {
+    const unsigned missing = words & ~granule.written;
+    conflict = {FaultKind::unwritten_read, base + 4u * static_cast<unsigned>(std::countr_zero(missing))};
+    return false;
+  }
+  Epoch checked = 0;
+  for (unsigned left = words & granule.written; left; left &= left - 1) {
+    const unsigned word = static_cast<unsigned>(std::countr_zero(left));
+    const Epoch epoch = granule.write[word];
+    if (epoch == checked) continue;  // usually one access wrote the whole granule
+    checked = epoch;
+    if (!view.ordered(epoch)) [[unlikely]] {
+      conflict = {FaultKind::race, base + 4u * word, epoch, granule.write_site[word], true};
+      return false;
+    }
+  }
+  if (granule.in_flight) [[unlikely]] {
+    conflict = {FaultKind::race, offset, granule.write[0], granule.write_site[0], true};
+    return false;
+  }
+  return true;
+}
+
+bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsigned words, std::uint32_t offset,
+                                 SharedConflict& conflict) const {
+  const auto judge = [&](const Reader& reader) {
+    if ((reader.words & words) == 0 || view.ordered(reader.epoch)) return true;
+    const unsigned word = static_cast<unsigned>(std::countr_zero(reader.words & words));
+    conflict = {FaultKind::race, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
+    return false;
+  };
+  for (unsigned i = 0; i < granule.readers; ++i)
+    if (!judge(granule.reader[i])) return false;
+  if (granule.spill)
+    for (const Reader& reader : spill_[granule.spill - 1])
+      if (!judge(reader)) return false;
+  return true;
+}
+
+// One entry per party that read since the last write, except those whose reads this one already knows of: a write that
+// is ordered after this read is ordered after them too.
+void SharedMemory::note_read(const View& view, Granule& granule, unsigned words, Epoch reader, SiteTable::Id site) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < granule.readers; ++i) {
+    const Reader old = granule.reader[i];
+    if (old.epoch == reader) {
+      words |= old.words;  // same thread, same clock: one entry
+      continue;
+    }
+    if ((old.words & ~words) == 0 && covers(view, reader, old.epoch)) continue;
+    granule.reader[kept++] = old;
+  }
+  const Reader fresh{reader, site, static_cast<std::uint8_t>(words)};
+  if (kept < kInlineReaders) {
+    granule.reader[kept] = fresh;
+    granule.readers = static_cast<std::uint8_t>(kept + 1);
+    return;
+  }
+  granule.readers = kInlineReaders;
+  spill_read(view, granule, fresh);
+}
+
+void SharedMemory::spill_read(const View& view, Granule& granule, Reader fresh) {
+  if (!granule.spill) {
+    if (free_spill_.empty()) {
+      spill_.emplace_back();
+      free_spill_.push_back(static_cast<std::uint32_t>(spill_.size()));
+    }
+    granule.spill = free_spill_.back();
+    free_spill_.pop_back();
+  }
+  std::vector<Reader>& list = spill_[granule.spill - 1];
+  for (Reader& old : list) {
+    const bool same = old.epoch == fresh.epoch;
+    if (same || ((old.words & ~fresh.words) == 0 && covers(view, fresh.epoch, old.epoch))) {
+      if (same) fresh.words |= old.words;
+      old = fresh;
+      return;
+    }
+  }
+  list.push_back(fresh);
+}
+
+void SharedMemory::forget_reads(Granule& granule, unsigned words) {
+  const auto cut = [words](Reader& reader) {
+    reader.words = static_cast<std::uint8_t>(reader.words & ~words);
+    return reader.words == 0;
+  };
+  unsigned kept = 0;
+  for (unsigned i = 0; i < granule.readers; ++i)
+    if (!cut(granule.reader[i])) granule.reader[kept++] = granule.reader[i];
+  granule.readers = static_cast<std::uint8_t>(kept);
+  if (!granule.spill) return;
+  std::vector<Reader>& list = spill_[granule.spill - 1];
+  list.erase(std::remove_if(list.begin(), list.end(), cut), list.end());
+  if (list.empty()) {
+    free_spill_.push_back(granule.spill);
+    granule.spill = 0;
+  }
+}
+
+void SharedMemory::note_write(Granule& granule, unsigned words, Epoch writer, SiteTable::Id site) {
+  for (unsigned left = words; left; left &= left - 1) {
+    const unsigned word = static_cast<unsigned>(std::countr_zero(left));
+    granule.write[word] = writer;
+    granule.write_site[word] = site;
+  }
+  granule.written = static_cast<std::uint8_t>(granule.written | words);
+  if (granule.readers || granule.spill) forget_reads(granule, words);
+}
+
+bool SharedMemory::read(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch reader, SiteTable::Id site,
+                        SharedConflict& conflict) {
+  Granule& granule = granules_[offset >> 4];
+  const unsigned words = words_of(offset, bytes);
+  if (!writes_ordered(view, granule, words, true, offset, conflict)) return false;
+  note_read(view, granule, words, reader, site);
+  return true;
+}
+
+bool SharedMemory::write(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer, SiteTable::Id site,
+                         SharedConflict& conflict) {
+  Granule& granule = granules_[offset >> 4];
+  const unsigned words = words_of(offset, bytes);
+  if (!writes_ordered(view, granule, words, false, offset, conflict) ||
+      !reads_ordered(view, granule, words, offset, conflict))
+    return false;
+  note_write(granule, words, writer, site);
+  return true;
+}
+
+// Whether every word written through the generic proxy has a proxy fence on its path to this view.
+bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::uint32_t offset,
+                                 SharedConflict& conflict) const {
+  for (unsigned left = granule.written; left; left &= left - 1) {
+    const unsigned word = static_cast<unsigned>(std::countr_zero(left));
+    if (!view.reaches_async_proxy(granule.write[word])) [[unlikely]] {
+      conflict = {FaultKind::proxy_race, (offset & ~15u) + 4u * word, granule.write[word], granule.write_site[word],
+                  true};
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SharedMemory::read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site,
+                              SharedConflict& conflict) {
+  Granule& granule = granules_[offset >> 4];
+  if (!writes_ordered(view, granule, 15u, true, offset, conflict) || !async_reaches(view, granule, offset, conflict))
+    return false;
+  note_read(view, granule, 15u, reader, site);
+  return true;
+}
+
+bool SharedMemory::write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
+                               SiteTable::Id site, SharedConflict& conflict) {
+  for (std::uint32_t at = offset; at < offset + bytes; at += 16) {
+    Granule& granule = granules_[at >> 4];
+    if (!writes_ordered(view, granule, 15u, false, at, conflict) || !reads_ordered(view, granule, 15u, at, conflict) ||
+        !async_reaches(view, granule, at, conflict))
+      return false;
+    note_write(granule, 15u, writer, site);
+  }
+  return true;
+}
+
+bool SharedMemory::begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
+                              SharedConflict& conflict) {
+  if (!write(view, offset, 16, writer, site, conflict)) return false;
+  granules_[offset >> 4].in_flight = 1;
+  return true;
+}
+
+void SharedMemory::settle_copy(std::uint32_t offset, Epoch writer) {
+  Granule& granule = granules_[offset >> 4];
+  granule.in_flight = 0;
+  for (Epoch& epoch : granule.write) epoch = writer;
+}
+
+bool SharedMemory::claim_barrier(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
+                                 SharedConflict& conflict) {
+  if (!write(view, offset, 8, writer, site, conflict)) return false;
+  Granule& granule = granules_[offset >> 4];
+  granule.barrier = static_cast<std::uint8_t>(granule.barrier | words_of(offset, 8));
+  return true;
+}
+
+}  // namespace fourfold::sim

@@ -1,0 +1,147 @@
+// bf16: the fast sums of multiply_row, and the plain ones of base/tensor_core.h for operands they do not cover.
+#include "sim/tensor_math.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/tensor_core.h"
+
+namespace fourfold::sim {
+namespace {
+
+// The compiler's portable vectors, in the width every x86-64 and aarch64 has.
+typedef float Floats __attribute__((vector_size(16)));
+typedef std::int32_t Ints __attribute__((vector_size(16)));
+typedef std::int16_t Shorts __attribute__((vector_size(16)));
+typedef std::uint16_t Halves __attribute__((vector_size(16)));
+
+// Operands between 2^-45 and 2^46, C between 2^-90 and 2^91: then no product, scaled product or result leaves the
+// normal range of f32.
+constexpr std::int16_t kModerateOperand = 45;
+constexpr std::int16_t kModerateSum = 90;
+constexpr std::int16_t kZeroExponent = -8000;  // loses against everything; two of them still fit 16 bits
+
+// Eight bf16 to value and exponent; false when one of them is not moderate.
+bool split(const std::uint16_t* bits, float* value, std::int16_t* exponent) {
+  Halves raw;
+  std::memcpy(&raw, bits, sizeof raw);
+  for (int i = 0; i < 8; ++i) value[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);
+  const Shorts zero = (raw & 0x7FFF) == 0;
+  const Shorts power = (Shorts)((raw >> 7) & 0xFF) - 127;
+  const Shorts extreme = ((power > kModerateOperand) | (power < -kModerateOperand)) & ~zero;
+  const Shorts masked = (power & ~zero) | (zero & kZeroExponent);
+  std::memcpy(exponent, &masked, sizeof masked);
+  std::uint64_t halves[2];
+  std::memcpy(halves, &extreme, sizeof halves);
+  return (halves[0] | halves[1]) == 0;
+}
+
+// tensor_core::fused_sum_16 for one row and eight columns of moderate operands. Products are exact in f32; scaled so
+// that the unit of truncation is 1, conversion to an integer is the truncation, and sums of integers are exact.
+void multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, float (&c)[8]) {
+  Shorts largest;
+  for (int n = 0; n < 8; ++n) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(c[n]);
+    largest[n] = static_cast<std::int16_t>(bits << 1 == 0 ? -kModerateSum : static_cast<int>(bits >> 23 & 255u) - 127);
+  }
+  for (int k = 0; k < 16; ++k) {
+    Shorts exponent;
+    std::memcpy(&exponent, columns.exponent[k], sizeof exponent);
+    exponent += rows.exponent[row][k];
+    const Shorts larger = exponent > largest;
+    largest = (exponent & larger) | (largest & ~larger);
+  }
+  std::int16_t power[8];
+  std::memcpy(power, &largest, sizeof power);
+  for (int half = 0; half < 8; half += 4) {
+    alignas(16) float scales[4];
+    for (int n = 0; n < 4; ++n)
+      scales[n] = std::bit_cast<float>(static_cast<std::uint32_t>(127 + 25 - power[half + n]) << 23);
+    Floats scale, addend;
+    std::memcpy(&scale, scales, sizeof scale);
+    std::memcpy(&addend, c + half, sizeof addend);
+    // A scaled product is below 2^27, so sixteen of them and C could overflow 32 bits: two sums.
+    Ints low = __builtin_convertvector(addend * scale, Ints), high{};
+    for (int k = 0; k < 8; ++k) {
+      Floats first, second;
+      std::memcpy(&first, columns.value[k] + half, sizeof first);
+      std::memcpy(&second, columns.value[k + 8] + half, sizeof second);
+      low += __builtin_convertvector(first * rows.value[row][k] * scale, Ints);
+      high += __builtin_convertvector(second * rows.value[row][k + 8] * scale, Ints);
+    }
+    // Back to the true scale; then the bits an f32 has no room for are cut, which rounds toward zero.
+    for (int n = 0; n < 4; ++n) {
+      const double unit = std::bit_cast<double>(static_cast<std::uint64_t>(1023 - 25 + power[half + n]) << 52);
+      const double sum = (static_cast<double>(low[n]) + static_cast<double>(high[n])) * unit;
+      c[half + n] = static_cast<float>(
+          std::bit_cast<double>(std::bit_cast<std::uint64_t>(sum) & ~std::uint64_t{0x1FFFFFFF}));
+    }
+  }
+}
+
+float multiply_one(const Bf16Rows& rows, int row, const Bf16Columns& columns, int n, float c) {
+  tensor_core::Operand a[16], b[16];
+  bool finite = std::isfinite(c);
+  double sum = c;
+  for (int k = 0; k < 16; ++k) {
+    a[k] = tensor_core::split_bf16(rows.bits[row][k]);
+    b[k] = tensor_core::split_bf16(columns.bits[k][n]);
+    finite = finite && tensor_core::is_finite_bf16(rows.bits[row][k]) && tensor_core::is_finite_bf16(columns.bits[k][n]);
+    sum += static_cast<double>(rows.value[row][k]) * columns.value[k][n];
+  }
+  if (finite) return tensor_core::fused_sum_16(c, a, b);
+  return std::isnan(sum) ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(sum);
+}
+
+bool moderate(const float (&c)[8]) {
+  bool all = true;
+  for (const float value : c) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+    const int power = static_cast<int>(bits >> 23 & 255u) - 127;
+    all = all && (bits << 1 == 0 || (power >= -kModerateSum && power <= kModerateSum));
+  }
+  return all;
+}
+
+}  // namespace
+
+void gather_rows(const std::uint32_t* const (&a)[32], Bf16Rows& rows) {
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const int row = (lane >> 2) + 8 * (i & 1), k = 2 * (lane & 3) + 8 * (i >> 1);
+      std::memcpy(&rows.bits[row][k], &a[lane][i], 4);  // k and k + 1, low half first
+    }
+  for (int row = 0; row < 16; ++row) {
+    const bool low = split(rows.bits[row], rows.value[row], rows.exponent[row]);
+    const bool high = split(rows.bits[row] + 8, rows.value[row] + 8, rows.exponent[row] + 8);
+    rows.moderate[row] = low && high;
+  }
+}
+
+void gather_columns(const std::uint32_t (&b)[32][2], Bf16Columns& columns) {
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 2; ++i) {
+      const int n = lane >> 2, k = 2 * (lane & 3) + 8 * i;
+      columns.bits[k][n] = static_cast<std::uint16_t>(b[lane][i]);
+      columns.bits[k + 1][n] = static_cast<std::uint16_t>(b[lane][i] >> 16);
+    }
+  prepare(columns);
+}
+
+void prepare(Bf16Columns& columns) {
+  columns.moderate = true;
+  for (int k = 0; k < 16; ++k)
+    if (!split(columns.bits[k], columns.value[k], columns.exponent[k])) columns.moderate = false;
+}
+
+void multiply(const Bf16Rows& rows, const Bf16Columns& columns, float (&c)[16][8]) {
+  for (int row = 0; row < 16; ++row) {
+    if (columns.moderate && rows.moderate[row] && moderate(c[row])) [[likely]]
+      multiply_row(rows, row, columns, c[row]);
+    else
+      for (int n = 0; n < 8; ++n) c[row][n] = multiply_one(rows, row, columns, n, c[row][n]);
+  }
+}
+
+}  // namespace fourfold::sim

@@ -1,0 +1,54 @@
+#include "sim/clock.h"
+
+#include <gtest/gtest.h>
+
+namespace fourfold::sim {
+namespace {
+
+TEST(Clock, JoinsComponentByComponent) {
+  ClockPool pool(7);
+  ClockRef a = pool.zero(), b = pool.zero();
+  a->happened[0] = 3;
+  a->fenced[6] = 1;
+  b->happened[0] = 2;
+  b->happened[5] = 9;
+  b->visible = 4;
+  EXPECT_TRUE(pool.join(*a, *b));
+  EXPECT_EQ(a->happened[0], 3u);
+  EXPECT_EQ(a->happened[5], 9u);
+  EXPECT_EQ(a->fenced[6], 1u);
+  EXPECT_EQ(a->visible, 4u);
+  EXPECT_FALSE(pool.join(*a, *b));
+}
+
+TEST(Clock, ReusesWhatNobodyHolds) {
+  ClockPool pool(3);
+  ClockVector* first;
+  {
+    ClockRef a = pool.zero();
+    first = a.get();
+    ClockRef b = a;
+    a = pool.zero();
+    EXPECT_NE(a.get(), b.get());
+  }
+  bool seen = false;
+  ClockRef held[2] = {pool.zero(), pool.zero()};
+  for (const ClockRef& ref : held) seen = seen || ref.get() == first;
+  EXPECT_TRUE(seen);
+}
+
+TEST(Clock, AFenceCoversEverythingThatHappened) {
+  ClockPool pool(3);
+  ClockRef a = pool.zero();
+  a->happened[1] = 5;
+  const View before{a->happened, a->fenced, 0, 0, 2};
+  EXPECT_TRUE(before.ordered(make_epoch(1, 5)));
+  EXPECT_FALSE(before.ordered(make_epoch(1, 6)));
+  EXPECT_FALSE(before.reaches_async_proxy(make_epoch(1, 5)));
+  EXPECT_TRUE(before.reaches_async_proxy(make_epoch(2, 1)));  // party 2 is an agent
+  pool.fence(*a);
+  EXPECT_TRUE(before.reaches_async_proxy(make_epoch(1, 5)));
+}
+
+}  // namespace
+}  // namespace fourfold::sim

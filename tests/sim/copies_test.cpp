@@ -1,0 +1,316 @@
+#include "sim/copies.h"
+
+#include <numeric>
+
+#include "support.h"
+
+namespace fourfold::sim {
+namespace {
+
+constexpr int kStages = 3;
+constexpr int kStageWords = 512;
+
+struct Pipeline {
+  alignas(128) std::uint32_t stage[kStages][kStageWords];
+  Mbarrier full[kStages], empty[kStages];
+};
+
+// What a test may leave out of the pipeline below.
+struct Damage {
+  bool no_sync_warp = false;   // before lane 0 of a consumer warp gives the stage back
+  bool no_empty_wait = false;  // the producer does not wait for the stage
+  bool no_full_wait = false;   // the consumers do not wait for the data
+  int forget_bytes = 0;        // fewer bytes expected than copied
+};
+
+// One producer warp, `consumers` warps that sum up `tiles` tiles; every seed must give the same sums.
+void run_pipeline(Device& device, const std::uint32_t* input, std::uint32_t* sums, int tiles, int consumers,
+                  std::uint64_t seed, const Damage& damage = {}) {
+  launch(device, config_of(32 * (consumers + 1), sizeof(Pipeline), seed), [&](SimCta cta) {
+    auto& s = cta.shared<Pipeline>();
+    if (cta.thread() == 0) {
+      for (int i = 0; i < kStages; ++i) {
+        cta.init(&s.full[i], 1);
+        cta.init(&s.empty[i], consumers);
+      }
+      cta.fence_barrier_init();
+    }
+    cta.sync_block();
+    device::PipelineCursor<kStages> cursor;
+    if (cta.warp() == consumers) {
+      for (int tile = 0; tile < tiles; ++tile, cursor.advance()) {
+        if (cta.lane() == 0) {
+          // A fresh barrier reports the phase before as complete: the first lap never blocks.
+          if (!damage.no_empty_wait) cta.wait(&s.empty[cursor.stage], cursor.phase ^ 1u);
+          cta.arrive_expect(&s.full[cursor.stage], kStageWords * 4 - damage.forget_bytes);
+          cta.bulk_load(s.stage[cursor.stage], input + tile * kStageWords, kStageWords * 4, &s.full[cursor.stage]);
+        }
+      }
+      return;
+    }
+    std::uint32_t sum = 0;
+    for (int tile = 0; tile < tiles; ++tile, cursor.advance()) {
+      if (!damage.no_full_wait) cta.wait(&s.full[cursor.stage], cursor.phase);
+      const auto* const quads = reinterpret_cast<const U32x4*>(s.stage[cursor.stage]);
+      for (int i = cta.lane(); i < kStageWords / 4; i += 32) {
+        const U32x4 quad = cta.load_shared(quads + i);
+        sum += quad.v[0] + quad.v[1] + quad.v[2] + quad.v[3];
+      }
+      if (!damage.no_sync_warp) cta.sync_warp();
+      if (cta.lane() == 0) cta.arrive(&s.empty[cursor.stage]);
+    }
+    cta.store(sums + cta.thread(), sum);
+  });
+}
+
+class PipelineTest : public testing::Test {
+ protected:
+  static constexpr int kTiles = 8, kConsumers = 3;
+  Device device{{.memory_bytes = 1 << 22}};
+  std::uint32_t* input = counting_words(device, kTiles * kStageWords, "input");
+  std::uint32_t* sums = device.allocate_array<std::uint32_t>(32 * kConsumers, "sums");
+
+  int damaged(const Damage& damage, int seeds, std::vector<FaultKind> kinds) {
+    int found = 0;
+    for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(seeds); ++seed) {
+      try {
+        run_pipeline(device, input, sums, kTiles, kConsumers, seed, damage);
+      } catch (const Fault& fault) {
+        ++found;
+        EXPECT_NE(std::find(kinds.begin(), kinds.end(), fault.kind()), kinds.end()) << fault.what();
+      }
+    }
+    return found;
+  }
+};
+
+TEST_F(PipelineTest, GivesTheSameSumsInEverySeed) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    device.forget(sums, 4 * 32 * kConsumers);
+    run_pipeline(device, input, sums, kTiles, kConsumers, seed);
+    std::vector<std::uint32_t> got(32 * kConsumers);
+    device.read_to_host(got.data(), sums, got.size() * 4);
+    for (int warp = 0; warp < kConsumers; ++warp) {
+      const auto total = std::accumulate(got.begin() + 32 * warp, got.begin() + 32 * (warp + 1), 0u);
+      constexpr std::uint32_t kWords = kTiles * kStageWords;
+      EXPECT_EQ(total, kWords * (kWords - 1) / 2) << "seed " << seed;
+    }
+  }
+}
+
+TEST_F(PipelineTest, AMissingSyncWarpBeforeTheArriveIsFoundInEverySeed) {
+  EXPECT_EQ(damaged({.no_sync_warp = true}, 20, {FaultKind::race, FaultKind::barrier_overrun}), 20);
+}
+
+TEST_F(PipelineTest, MissingWaitsAreFoundInEverySeed) {
+  EXPECT_EQ(damaged({.no_empty_wait = true}, 20, {FaultKind::race, FaultKind::barrier_overrun, FaultKind::barrier_misuse}), 20);
+  EXPECT_EQ(damaged({.no_full_wait = true}, 20, {FaultKind::race, FaultKind::unwritten_read, FaultKind::barrier_overrun}), 20);
+}
+
+TEST_F(PipelineTest, WrongByteCountsAreFoundInEverySeed) {
+  EXPECT_EQ(damaged({.forget_bytes = 16}, 20, {FaultKind::deadlock, FaultKind::barrier_misuse}), 20);
+  EXPECT_EQ(damaged({.forget_bytes = -16}, 20, {FaultKind::deadlock}), 20);
+  EXPECT_EQ(damaged({.forget_bytes = kStageWords * 4}, 20, {FaultKind::race, FaultKind::barrier_misuse}), 20);
+}
+
+struct Storage {
+  U32x4 quads[256];
+  Mbarrier barrier;
+};
+
+// Runs `body` in one warp with an initialised barrier.
+template <class F>
+void run_copy(Device& device, std::uint64_t seed, F body) {
+  launch(device, config_of(32, sizeof(Storage), seed), [&](SimCta cta) {
+    auto& s = cta.shared<Storage>();
+    if (cta.lane() == 0) {
+      cta.init(&s.barrier, 1);
+      cta.fence_barrier_init();
+    }
+    cta.sync_warp();
+    body(cta, s);
+  });
+}
+
+TEST(BulkCopy, ChecksSizesAddressesAndSources) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  auto* const fresh = device.allocate_array<std::uint32_t>(256, "fresh");
+  const auto copy = [&](FaultKind kind, int bytes, int to_offset, const void* from) {
+    return expect_fault(kind, [&] {
+      run_copy(device, 0, [&](SimCta cta, Storage& s) {
+        if (cta.lane() == 0) cta.bulk_load(reinterpret_cast<std::byte*>(s.quads) + to_offset, from, bytes, &s.barrier);
+      });
+    });
+  };
+  copy(FaultKind::misaligned, 24, 0, words);
+  copy(FaultKind::misaligned, 0, 0, words);
+  copy(FaultKind::misaligned, 16, 8, words);
+  copy(FaultKind::misaligned, 16, 0, words + 1);
+  copy(FaultKind::out_of_bounds, 1040, 0, words);
+  copy(FaultKind::out_of_bounds, 32, 256 * 16, words);
+  copy(FaultKind::barrier_misuse, 16, 256 * 16, words);  // over the barrier itself
+  copy(FaultKind::unwritten_read, 64, 0, fresh);
+  const Fault left = copy(FaultKind::leftover_copy, 64, 0, words);
+  EXPECT_EQ(left.place().file, "copies_test.cpp");
+}
+
+TEST(BulkCopy, NeedsAFencedBarrier) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  expect_fault(FaultKind::barrier_misuse, [&] {
+    launch(device, config_of(32, sizeof(Storage)), [&](SimCta cta) {
+      auto& s = cta.shared<Storage>();
+      if (cta.lane() != 0) return;
+      cta.init(&s.barrier, 1);
+      cta.bulk_load(s.quads, words, 16, &s.barrier);
+    });
+  });
+}
+
+TEST(BulkCopy, BelongsToTheEngineUntilThePhaseIsObserved) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  const auto touch = [&](std::uint64_t seed, auto body) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      if (cta.lane() == 0) {
+        cta.arrive_expect(&s.barrier, 1024);
+        cta.bulk_load(s.quads, words, 1024, &s.barrier);
+        body(cta, s);
+      }
+      cta.sync_warp();
+      cta.wait(&s.barrier, 0);
+      EXPECT_EQ(cta.load_shared(&s.quads[cta.lane()]).v[0], static_cast<std::uint32_t>(4 * cta.lane()));
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    touch(seed, [](SimCta, Storage&) {});
+    const Fault read = expect_fault(FaultKind::race, [&] { touch(seed, [](SimCta cta, Storage& s) { cta.load_shared(&s.quads[9]); }); });
+    EXPECT_TRUE(mentions(read, "a bulk copy issued at copies_test.cpp")) << read.what();
+    expect_fault(FaultKind::race, [&] { touch(seed, [](SimCta cta, Storage& s) { cta.store_shared(&s.quads[9], U32x4{}); }); });
+    expect_fault(FaultKind::race, [&] {
+      touch(seed, [&](SimCta cta, Storage& s) { cta.bulk_load(&s.quads[9], words, 16, &s.barrier); });
+    });
+  }
+}
+
+TEST(BulkCopy, MayNotOverwriteWhatIsStillRead) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  const auto overwrite = [&](std::uint64_t seed, bool ordered, bool fenced) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      if (cta.lane() == 5) cta.store_shared(&s.quads[3], U32x4{{7, 7, 7, 7}});
+      if (fenced) cta.fence_async_proxy();
+      if (ordered) cta.sync_warp();
+      if (cta.lane() == 0) {
+        cta.arrive_expect(&s.barrier, 1024);
+        cta.bulk_load(s.quads, words, 1024, &s.barrier);
+      }
+      cta.wait(&s.barrier, 0);
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    overwrite(seed, true, true);
+    expect_fault(FaultKind::race, [&] { overwrite(seed, false, true); });
+    // Ordered, but the ordinary write may still be on its way when the engine writes.
+    expect_fault(FaultKind::proxy_race, [&] { overwrite(seed, true, false); });
+  }
+}
+
+TEST(BulkCopy, ReadsGlobalDataOfItsOwnBlockOnlyBehindAFence) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  const auto copy = [&](bool fenced) {
+    run_copy(device, 3, [&](SimCta cta, Storage& s) {
+      if (cta.lane() != 0) return;
+      cta.store(words + 3, 77u);
+      if (fenced) cta.fence_async_proxy();
+      cta.arrive_expect(&s.barrier, 16);
+      cta.bulk_load(s.quads, words, 16, &s.barrier);
+      cta.wait(&s.barrier, 0);
+      EXPECT_EQ(cta.load_shared(&s.quads[0]).v[3], 77u);
+    });
+  };
+  copy(true);
+  expect_fault(FaultKind::proxy_race, [&] { copy(false); });
+}
+
+TEST(AsyncCopy, GroupsLandWhenWaitedFor) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 1024, "words");
+  const auto* const quads = reinterpret_cast<const U32x4*>(words);
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      for (int group = 0; group < 3; ++group) {
+        cta.copy_16_async(&s.quads[32 * group + cta.lane()], quads + 32 * group + cta.lane());
+        cta.copy_commit();
+      }
+      cta.copy_wait<1>();
+      // Groups 0 and 1 are there for the thread that copied them, for others after a sync.
+      EXPECT_EQ(cta.load_shared(&s.quads[32 + cta.lane()]).v[1], static_cast<std::uint32_t>(4 * (32 + cta.lane()) + 1));
+      cta.sync_warp();
+      EXPECT_EQ(cta.load_shared(&s.quads[31 - cta.lane()]).v[0], static_cast<std::uint32_t>(4 * (31 - cta.lane())));
+      cta.copy_wait<0>();
+      EXPECT_EQ(cta.load_shared(&s.quads[64 + cta.lane()]).v[2], static_cast<std::uint32_t>(4 * (64 + cta.lane()) + 2));
+    });
+}
+
+TEST(AsyncCopy, EarlyAndUnorderedReadsAreRaces) {
+  Device device({.memory_bytes = 1 << 20});
+  const auto* const quads = reinterpret_cast<const U32x4*>(counting_words(device, 1024, "words"));
+  const auto body = [&](std::uint64_t seed, bool commit, bool wait, bool sync, int neighbour) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      cta.copy_16_async(&s.quads[cta.lane()], quads + cta.lane());
+      if (commit) cta.copy_commit();
+      if (wait) cta.copy_wait<0>();
+      if (sync) cta.sync_warp();
+      cta.load_shared(&s.quads[(cta.lane() + neighbour) % 32]);
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    body(seed, true, true, true, 1);
+    body(seed, true, true, false, 0);
+    const Fault unordered = fault_of([&] { body(seed, true, true, false, 1); });  // the neighbour may be later, too
+    EXPECT_TRUE(unordered.kind() == FaultKind::race || unordered.kind() == FaultKind::unwritten_read);
+    expect_fault(FaultKind::race, [&] { body(seed, true, false, true, 1); });
+    expect_fault(FaultKind::race, [&] { body(seed, true, false, true, 0); });
+    expect_fault(FaultKind::race, [&] { body(seed, false, true, true, 0); });  // an uncommitted copy is in no group
+  }
+}
+
+TEST(AsyncCopy, SyncBeforeTheWaitDoesNotCount) {
+  Device device({.memory_bytes = 1 << 20});
+  const auto* const quads = reinterpret_cast<const U32x4*>(counting_words(device, 1024, "words"));
+  EXPECT_EQ(faults_in_seeds(FaultKind::race, 10,
+                            [&](std::uint64_t seed) {
+                              run_copy(device, seed, [&](SimCta cta, Storage& s) {
+                                cta.copy_16_async(&s.quads[cta.lane()], quads + cta.lane());
+                                cta.copy_commit();
+                                cta.sync_warp();
+                                cta.copy_wait<0>();
+                                cta.ballot(true);
+                                cta.load_shared(&s.quads[31 - cta.lane()]);
+                              });
+                            }),
+            10);
+}
+
+TEST(AsyncCopy, LeftoversAndFormAreChecked) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 1024, "words");
+  expect_fault(FaultKind::leftover_copy, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) {
+      cta.copy_16_async(&s.quads[cta.lane()], reinterpret_cast<const U32x4*>(words) + cta.lane());
+      cta.copy_commit();
+    });
+  });
+  expect_fault(FaultKind::misaligned, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) { cta.copy_16_async(&s.quads[0], words + 1); });
+  });
+  expect_fault(FaultKind::misaligned, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) { cta.copy_16_async(&s.quads[0].v[1], words); });
+  });
+}
+
+}  // namespace
+}  // namespace fourfold::sim
