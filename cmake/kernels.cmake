@@ -1,7 +1,7 @@
 # The kernels room: host code and simulator launches always; with nvcc, the rows of each chip as generated translation
 # units (one per part), compiled for that chip alone.
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cpp)
-list(FILTER kernel_sources EXCLUDE REGEX "/(c_api|cuda_machine)\\.cpp$")
+list(FILTER kernel_sources EXCLUDE REGEX "/(c_api|cuda_machine|moe_bench)\\.cpp$")
 foreach(FOURFOLD_PART stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4 tile_wgmma_nvfp4
     tile_wgmma_mxfp4)
   set(source ${CMAKE_BINARY_DIR}/rows/sim_${FOURFOLD_PART}.cpp)
@@ -19,7 +19,12 @@ if(FOURFOLD_HAS_CUDA)
   set(gencode_Workstation ${FOURFOLD_GENCODE_SM120})
 
   find_package(CUDAToolkit REQUIRED)
-  add_library(fourfold_kernels_cuda STATIC ${PROJECT_SOURCE_DIR}/src/kernels/launch/cuda_machine.cpp)
+  add_library(fourfold_kernels_cuda STATIC
+    ${PROJECT_SOURCE_DIR}/src/kernels/launch/cuda_machine.cpp
+    ${PROJECT_SOURCE_DIR}/src/kernels/bench/moe_bench.cpp
+    ${PROJECT_SOURCE_DIR}/src/kernels/bench/device_tools.cu)
+  target_compile_options(fourfold_kernels_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_SM90} ${FOURFOLD_GENCODE_SM120}>)
   target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_kernels_room CUDA::cudart_static)
   foreach(chip Hopper Workstation)
     set(sources)

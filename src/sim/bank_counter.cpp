@@ -30,10 +30,10 @@ BankTraffic count_wavefronts(const std::uint32_t (&offset)[32], std::uint32_t la
   return result;
 }
 
-// The first group of this line that the lane is not in yet, or a new one at the end. A new one that other lanes did not
-// expect here leaves the guess where it was.
-void BankCounter::record_elsewhere(unsigned lane, std::uint32_t& next, SiteTable::Id site, std::uint32_t offset,
-                                   std::uint32_t bytes) {
+// The first group of this line that the lane is not in yet, or a new one at the end. A new one that other
+// lanes did not expect here leaves the guess where it was.
+void BankCounter::record_elsewhere(unsigned lane, std::uint32_t& next, SiteTable::Id site,
+                                   std::uint32_t offset, std::uint32_t bytes) {
   std::uint32_t at = next < used_ ? 0 : used_;
   while (at < used_ && !groups_[at].takes(lane, site, bytes)) ++at;
   if (at == kGroupsMax) {

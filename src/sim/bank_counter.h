@@ -1,5 +1,6 @@
 // Counts shared-memory wavefronts per call site. Lanes run one after another here, so the accesses of a warp
-// instruction are put together again: every lane's n-th access from one line since the warp's last collective.
+// instruction are put together again: every lane's n-th access from one line since the warp's last
+// collective.
 #pragma once
 
 #include <array>
@@ -16,14 +17,16 @@ struct BankTraffic {
   std::uint64_t ideal = 0;       // passes without a bank conflict
 };
 
-// Passes that `lanes` (a mask) need for accesses of `bytes` each: 16-byte accesses go by quarter warps, 8-byte ones by
-// half warps; lanes that read the same word share a pass.
+// Passes that `lanes` (a mask) need for accesses of `bytes` each: 16-byte accesses go by quarter warps,
+// 8-byte ones by half warps; lanes that read the same word share a pass.
 BankTraffic count_wavefronts(const std::uint32_t (&offset)[32], std::uint32_t lanes, std::uint32_t bytes);
 
 class BankCounter {
  public:
-  // One access of a lane. `next` is the lane's guess which group it belongs to: right as long as lanes do not diverge.
-  void record(unsigned lane, std::uint32_t& next, SiteTable::Id site, std::uint32_t offset, std::uint32_t bytes) {
+  // One access of a lane. `next` is the lane's guess which group it belongs to: right as long as lanes do not
+  // diverge.
+  void record(unsigned lane, std::uint32_t& next, SiteTable::Id site, std::uint32_t offset,
+              std::uint32_t bytes) {
     if (next < used_ && groups_[next].takes(lane, site, bytes)) [[likely]]
       groups_[next++].add(lane, offset);
     else

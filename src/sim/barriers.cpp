@@ -9,7 +9,8 @@ namespace fourfold::sim {
 
 void Barriers::reset() {
   mbarriers_.clear();
-  mbarriers_.reserve(kMbarriersMax);
+  mbarriers_.reserve(kMbarriersMax);  // waiting threads hold references
+  block_.clocks().use(block_.barrier_party(0));
   index_at_.assign(block_.shared().bytes() / 8 + 1, -1);
   for (Named& named : named_) named = {};
 }
@@ -19,7 +20,7 @@ void Barriers::init(Thread& thread, const void* address, int arrivals, SiteTable
   if (arrivals < 1 || arrivals > kBytesMax)
     block_.fault(FaultKind::barrier_misuse, &thread, site,
                  format("init with {} arrivals; a barrier takes 1 to {}", arrivals, kBytesMax));
-  std::int8_t& index = index_at_[offset / 8];
+  std::int16_t& index = index_at_[offset / 8];
   if (index >= 0)
     block_.fault(FaultKind::barrier_misuse, &thread, site,
                  format("init of {}, which was initialised at {} already", describe(index),
@@ -30,7 +31,8 @@ void Barriers::init(Thread& thread, const void* address, int arrivals, SiteTable
   SharedConflict conflict;
   if (!block_.shared().claim_barrier(block_.view(thread), offset, thread.epoch(), site, conflict))
     block_.fault(conflict, &thread, site, "init");
-  index = static_cast<std::int8_t>(mbarriers_.size());
+  index = static_cast<std::int16_t>(mbarriers_.size());
+  block_.clocks().use(block_.barrier_party(index) + 1);
   Barrier& barrier = mbarriers_.emplace_back();
   barrier.offset = offset;
   barrier.site = site;
@@ -54,15 +56,17 @@ Barrier& Barriers::usable(Thread& thread, const void* address, SiteTable::Id sit
   const std::uint32_t offset = block_.shared_offset(thread, address, 8, 8, site, operation);
   const int index = index_at_[offset / 8];
   if (index < 0)
-    block_.fault(FaultKind::barrier_misuse, &thread, site,
-                 format("{} on shared byte {}, which is no initialised barrier", operation, with_commas(offset)));
+    block_.fault(
+        FaultKind::barrier_misuse, &thread, site,
+        format("{} on shared byte {}, which is no initialised barrier", operation, with_commas(offset)));
   Barrier& barrier = at(index);
   if (thread.id != barrier.initialiser &&
       !(barrier.fenced && thread.known->happened[barrier.initialiser] >= barrier.fence_clock))
-    block_.fault(FaultKind::barrier_misuse, &thread, site,
-                 format("{} on {}: {} initialised it at {}, but {}", operation, describe(index),
-                        block_.thread_text(barrier.initialiser), block_.site_text(barrier.site),
-                        barrier.fenced ? "nothing orders that before this" : "no fence_barrier_init followed"));
+    block_.fault(
+        FaultKind::barrier_misuse, &thread, site,
+        format("{} on {}: {} initialised it at {}, but {}", operation, describe(index),
+               block_.thread_text(barrier.initialiser), block_.site_text(barrier.site),
+               barrier.fenced ? "nothing orders that before this" : "no fence_barrier_init followed"));
   return barrier;
 }
 
@@ -70,9 +74,10 @@ int Barriers::for_copy(Thread& thread, const void* address, SiteTable::Id site) 
   const Barrier& barrier = usable(thread, address, site, "bulk_load");
   const int index = static_cast<int>(&barrier - mbarriers_.data());
   if (!barrier.fenced)
-    block_.fault(FaultKind::barrier_misuse, &thread, site,
-                 format("bulk_load on {}: no fence_barrier_init has made its init at {} visible to the copy engine",
-                        describe(index), block_.site_text(barrier.site)));
+    block_.fault(
+        FaultKind::barrier_misuse, &thread, site,
+        format("bulk_load on {}: no fence_barrier_init has made its init at {} visible to the copy engine",
+               describe(index), block_.site_text(barrier.site)));
   return index;
 }
 
@@ -87,8 +92,8 @@ void Barriers::arrive(Thread& thread, const void* address, std::int64_t expect_b
     barrier.bytes += expect_bytes;
     if (barrier.bytes > kBytesMax)
       block_.fault(FaultKind::barrier_misuse, &thread, site,
-                   format("arrive_expect of {} bytes on {}: a phase holds at most {}", with_commas(expect_bytes),
-                          describe(index), with_commas(kBytesMax)));
+                   format("arrive_expect of {} bytes on {}: a phase holds at most {}",
+                          with_commas(expect_bytes), describe(index), with_commas(kBytesMax)));
   }
   block_.release(thread, *barrier.gathering, barrier.last_arrival);
   --barrier.pending;
@@ -112,14 +117,18 @@ void Barriers::settle(Barrier& barrier, const Thread* thread, SiteTable::Id site
 void Barriers::complete(Barrier& barrier, const Thread* thread, SiteTable::Id site) {
   const int index = static_cast<int>(&barrier - mbarriers_.data());
   if (barrier.copies_in_flight != 0)
-    block_.fault(FaultKind::barrier_misuse, thread, site,
-                 format("{} completed its phase while {} bulk copies on it were in flight: their bytes were not expected",
-                        describe(index), barrier.copies_in_flight));
+    block_.fault(
+        FaultKind::barrier_misuse, thread, site,
+        format(
+            "{} completed its phase while {} bulk copies on it were in flight: their bytes were not expected",
+            describe(index), barrier.copies_in_flight));
   if (barrier.woken != 0)
-    block_.fault(FaultKind::barrier_overrun, thread, site,
-                 format("{} completed a second phase while {} threads had not yet seen the first: their parity now means "
-                        "another phase",
-                        describe(index), barrier.woken));
+    block_.fault(
+        FaultKind::barrier_overrun, thread, site,
+        format(
+            "{} completed a second phase while {} threads had not yet seen the first: their parity now means "
+            "another phase",
+            describe(index), barrier.woken));
   // A waiter learns of this phase's copies, too.
   barrier.gathering->happened[barrier.party] = barrier.phase + 1;
   barrier.completed = barrier.gathering;
@@ -138,7 +147,8 @@ void Barriers::complete(Barrier& barrier, const Thread* thread, SiteTable::Id si
 void Barriers::wait(Thread& thread, const void* address, std::uint32_t parity, SiteTable::Id site) {
   Barrier& barrier = usable(thread, address, site, "wait");
   if (parity > 1)
-    block_.fault(FaultKind::barrier_misuse, &thread, site, format("wait with parity {}; it is 0 or 1", parity));
+    block_.fault(FaultKind::barrier_misuse, &thread, site,
+                 format("wait with parity {}; it is 0 or 1", parity));
   if ((barrier.phase & 1u) == parity) {
     thread.waiting_barrier = static_cast<int>(&barrier - mbarriers_.data());
     thread.waiting_parity = parity;
@@ -156,8 +166,9 @@ bool Barriers::arrive_named(Warp& warp, int id, int threads, SiteTable::Id site)
   const Thread& thread = warp.threads[0];
   const int all = block_.config().threads;
   if (id < 0 || id >= kNamedMax || threads <= 0 || threads % 32 != 0 || threads > all)
-    block_.fault(FaultKind::barrier_misuse, &thread, site,
-                 format("barrier_sync({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id, threads, all));
+    block_.fault(
+        FaultKind::barrier_misuse, &thread, site,
+        format("barrier_sync({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id, threads, all));
   Named& named = named_[id];
   if (named.warps == 0) {
     named.threads = threads;
@@ -194,7 +205,8 @@ std::string Barriers::describe(int index) const {
 std::string Barriers::describe_named(const Warp& warp) const {
   for (int id = 0; id < kNamedMax; ++id)
     if (named_[id].warps >> warp.index & 1u)
-      return format(": barrier {} has {} of {} warps", id, std::popcount(named_[id].warps), named_[id].threads / 32);
+      return format(": barrier {} has {} of {} warps", id, std::popcount(named_[id].warps),
+                    named_[id].threads / 32);
   return {};
 }
 

@@ -1,5 +1,6 @@
-// The barriers of a block: mbarriers (arrivals and transaction bytes, in phases) and the sixteen named barriers of
-// whole warps. An mbarrier's 8 bytes in shared memory are opaque; its state lives here, found by its address.
+// The barriers of a block: mbarriers (arrivals and transaction bytes, in phases) and the sixteen named
+// barriers of whole warps. An mbarrier's 8 bytes in shared memory are opaque; its state lives here, found by
+// its address.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct Barrier {
 
 class Barriers {
  public:
-  static constexpr int kMbarriersMax = 64;
+  static constexpr int kMbarriersMax = 512;
   static constexpr int kNamedMax = 16;
   static constexpr std::int64_t kBytesMax = (1 << 20) - 1;  // transaction count of the hardware
 
@@ -76,7 +77,7 @@ class Barriers {
 
   Block& block_;
   std::vector<Barrier> mbarriers_;
-  std::vector<std::int8_t> index_at_;  // per 8 bytes of shared memory; -1 where there is none
+  std::vector<std::int16_t> index_at_;  // per 8 bytes of shared memory; -1 where there is none
   Named named_[kNamedMax];
 };
 

@@ -20,7 +20,7 @@ Block::Block(LaunchContext& launch, StackPool& stacks)
     : launch_(launch),
       stacks_(stacks),
       thread_count_(static_cast<std::uint32_t>(launch.config.threads)),
-      clocks_(thread_count_ + Barriers::kMbarriersMax + (thread_count_ + 127) / 128),
+      clocks_(barrier_party(0), barrier_party(Barriers::kMbarriersMax)),
       barriers_(*this),
       copies_(*this),
       warpgroups_(*this),
@@ -45,8 +45,10 @@ void Block::start(int index) {
   index_ = index;
   seeded_ = config().seed != 0;
   dice_ = Dice(config().seed, (std::uint64_t{grid().id} << 32) + 1 + static_cast<std::uint64_t>(index));
-  constexpr std::uint32_t kStay[4] = {0, 128, 224, 250}, kLand[4] = {255, 64, 16, 0};
-  temper_ = {kStay[dice_.below(4)], kLand[dice_.below(4)]};
+  constexpr std::uint32_t kStay[4] = {0, 128, 224, 250}, kLand[4] = {255, 64, 16, 0},
+                          kPartial[4] = {0, 0, 128, 252};
+  temper_ = {kStay[dice_.below(4)], kLand[dice_.below(4)], kPartial[dice_.below(4)],
+             dice_.next() & dice_.next()};
   current_warp_ = warps_.size() - 1;  // so that plain order begins with warp 0
   failure_ = nullptr;
   cancelling_ = false;
@@ -83,7 +85,7 @@ void Block::start(int index) {
     warp.accumulators.clear();
     warp.issued.clear();
     warp.wgmma_fenced = false;
-    warp.wgmma_committed = warp.wgmma_in_group = warp.wgmma_target = 0;
+    warp.wgmma_committed = warp.wgmma_target = 0;
   }
 }
 
@@ -113,7 +115,8 @@ void Block::check_end() {
   barriers_.check_end();
   warpgroups_.check_end();
   if (!shared_.red_zones_intact())
-    fault(FaultKind::out_of_bounds, nullptr, 0, "something wrote past the block's shared memory without load_shared or store_shared");
+    fault(FaultKind::out_of_bounds, nullptr, 0,
+          "something wrote past the block's shared memory without load_shared or store_shared");
   std::uint32_t visible = 0;
   for (std::uint32_t id = 0; id < thread_count_; ++id) visible = std::max(visible, threads_[id].visible);
   release_block(visible);
@@ -188,8 +191,8 @@ void Block::meet(Thread& thread, Collective op, SiteTable::Id site, void* args, 
     warp.site = site;
   } else if (warp.op != op || warp.site != site) {
     fault(FaultKind::divergent_collective, &thread, site,
-          format("{} here, but lane {} of the same warp waits in {} at {}", name_of(op), std::countr_zero(warp.arrived),
-                 name_of(warp.op), site_text(warp.site)));
+          format("{} here, but lane {} of the same warp waits in {} at {}", name_of(op),
+                 std::countr_zero(warp.arrived), name_of(warp.op), site_text(warp.site)));
   }
   warp.args[thread.lane] = args;
   warp.arrived |= thread.bit();
@@ -236,7 +239,9 @@ Thread* Block::pick() {
       else if (order_ == 1)
         lane = 31u - static_cast<unsigned>(std::countl_zero(ready));
       else
-        lane = (static_cast<unsigned>(std::countr_zero(std::rotr(ready, static_cast<int>(order_)))) + order_) & 31u;
+        lane =
+            (static_cast<unsigned>(std::countr_zero(std::rotr(ready, static_cast<int>(order_)))) + order_) &
+            31u;
       warp.turn &= ~(1u << lane);
       return &warp.threads[lane];
     }
@@ -277,7 +282,12 @@ void Block::next_turn() {
     }
     order_ = dice_.below(32);
   }
-  warps_[current_warp_].turn = warps_[current_warp_].runnable;
+  Warp& warp = warps_[current_warp_];
+  warp.turn = warp.runnable;
+  if (seeded_ && dice_.chance(temper_.partial)) {
+    const std::uint32_t quick = warp.runnable & ~temper_.slow;
+    if (quick) warp.turn = quick;
+  }
 }
 
 }  // namespace fourfold::sim

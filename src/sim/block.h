@@ -1,5 +1,6 @@
-// One running block: its threads as fibers, its shared memory, its barriers and copies, and the scheduler that decides
-// who runs next. There is no scheduler thread: whoever must wait picks the next runner and switches to it.
+// One running block: its threads as fibers, its shared memory, its barriers and copies, and the scheduler
+// that decides who runs next. There is no scheduler thread: whoever must wait picks the next runner and
+// switches to it.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "sim/barriers.h"
 #include "sim/bank_counter.h"
+#include "sim/barriers.h"
 #include "sim/clock.h"
 #include "sim/copies.h"
+#include "sim/dice.h"
 #include "sim/fault.h"
 #include "sim/fiber.h"
 #include "sim/global_memory.h"
 #include "sim/launch.h"
-#include "sim/dice.h"
 #include "sim/shared_memory.h"
 #include "sim/site.h"
 #include "sim/thread.h"
@@ -76,14 +77,16 @@ class Block {
   // Notes that the operation was executed here and says whether a mutation removes it.
   bool skips(SiteTable::Id site, SyncOp op, MutationKind kind = MutationKind::skip) {
     launch_.sites.note(site, op);
-    return launch_.mutated && launch_.mutated_site == site && launch_.mutated_op == op && launch_.mutation == kind;
+    return launch_.mutated && launch_.mutated_site == site && launch_.mutated_op == op &&
+           launch_.mutation == kind;
   }
   void count_step(const Thread* thread, SiteTable::Id site) {
     if (++steps_ > launch_.config.step_limit) [[unlikely]]
       too_many_steps(thread, site);
   }
 
-  // All 32 lanes of the warp meet here; the last one runs `act`. When it answers false, the warp sleeps until wake().
+  // All 32 lanes of the warp meet here; the last one runs `act`. When it answers false, the warp sleeps until
+  // wake().
   using Act = bool (*)(Block& block, Warp& warp);
   void meet(Thread& thread, Collective op, SiteTable::Id site, void* args, Act act);
   void wake(Warp& warp);
@@ -96,7 +99,8 @@ class Block {
     return {thread.known->happened, thread.known->fenced, thread.id, thread.fenced, thread_count_};
   }
   GlobalAccessor accessor(const Thread& thread, SiteTable::Id site) const {
-    return {view(thread), thread.epoch(), launch_.grid.id, static_cast<std::uint32_t>(index_), thread.visible, site};
+    return {view(thread), thread.epoch(), launch_.grid.id, static_cast<std::uint32_t>(index_), thread.visible,
+            site};
   }
   void tick(Thread& thread);
   void acquire(Thread& thread, const ClockRef& other);
@@ -107,9 +111,12 @@ class Block {
   // The warp's lanes learn that `party` has come as far as `clock`.
   void learn(Warp& warp, std::uint32_t party, std::uint32_t clock);
   ClockPool& clocks() { return clocks_; }
-  std::uint32_t barrier_party(int barrier) const { return thread_count_ + static_cast<std::uint32_t>(barrier); }
+  // Parties: the threads, then the warpgroups, then as many barriers as the kernel has initialised.
   std::uint32_t warpgroup_party(int warp) const {
-    return thread_count_ + Barriers::kMbarriersMax + static_cast<std::uint32_t>(warp / 4);
+    return thread_count_ + static_cast<std::uint32_t>(warp / 4);
+  }
+  std::uint32_t barrier_party(int barrier) const {
+    return thread_count_ + (thread_count_ + 127) / 128 + static_cast<std::uint32_t>(barrier);
   }
 
   // ---- messages (block_report.cpp) ----
@@ -119,8 +126,8 @@ class Block {
   [[noreturn]] void fault(const GlobalConflict& conflict, const Thread* thread, SiteTable::Id site,
                           const std::string& action);
   // Offset of a pointer into shared memory, checked for bounds and alignment.
-  std::uint32_t shared_offset(const Thread& thread, const void* pointer, std::uint32_t bytes, std::uint32_t alignment,
-                              SiteTable::Id site, const char* action);
+  std::uint32_t shared_offset(const Thread& thread, const void* pointer, std::uint32_t bytes,
+                              std::uint32_t alignment, SiteTable::Id site, const char* action);
   void check_global(const Thread& thread, const void* pointer, std::uint32_t bytes, std::uint32_t alignment,
                     SiteTable::Id site, const char* action);
   // "warp 3 lane 0 at moe_gemm.h:88", "a bulk copy issued at moe_gemm.h:60"
@@ -131,8 +138,10 @@ class Block {
  private:
   // How this seed likes to schedule: swarm testing, some seeds are eager where others are lazy.
   struct Temper {
-    std::uint32_t stay;  // chance of 256 to give the same warp another turn
-    std::uint32_t land;  // chance of 256, per turn, that a piece of a copy lands
+    std::uint32_t stay;     // chance of 256 to give the same warp another turn
+    std::uint32_t land;     // chance of 256, per turn, that a piece of a copy lands
+    std::uint32_t partial;  // chance of 256 that a turn leaves out the slow lanes, which then fall behind
+    std::uint32_t slow;     // mask of lanes
   };
 
   static void thread_main(void* thread);

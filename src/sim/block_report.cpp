@@ -1,4 +1,5 @@
-// Every message of a block: faults with the place, the data and the other party, and the list of who waits for what.
+// Every message of a block: faults with the place, the data and the other party, and the list of who waits
+// for what.
 #include <bit>
 
 #include "base/format.h"
@@ -73,8 +74,8 @@ std::string Block::thread_text(std::uint32_t thread) const {
 std::string Block::party_text(Epoch epoch, SiteTable::Id site) const {
   const std::uint32_t party = party_of(epoch);
   if (party < thread_count_) return format("{} at {}", thread_text(party), site_text(site));
-  if (party < thread_count_ + Barriers::kMbarriersMax) return format("a bulk copy issued at {}", site_text(site));
-  return format("a wgmma issued at {}", site_text(site));
+  return format(party < barrier_party(0) ? "a wgmma issued at {}" : "a bulk copy issued at {}",
+                site_text(site));
 }
 
 void Block::fault(const SharedConflict& conflict, const Thread* thread, SiteTable::Id site,
@@ -103,23 +104,24 @@ void Block::fault(const GlobalConflict& conflict, const Thread* thread, SiteTabl
   switch (conflict.kind) {
     case FaultKind::unwritten_read: detail = "nobody ever wrote these bytes"; break;
     case FaultKind::predecessor_race:
-      detail = format("{} by grid {} at {}, which need not be complete yet; this is grid {} and knows of grids up to {}",
-                      did, conflict.other_grid, site_text(conflict.site), grid().id,
-                      thread ? thread->visible : grid().visible_at_start);
+      detail = format(
+          "{} by grid {} at {}, which need not be complete yet; this is grid {} and knows of grids up to {}",
+          did, conflict.other_grid, site_text(conflict.site), grid().id,
+          thread ? thread->visible : grid().visible_at_start);
       break;
     case FaultKind::proxy_race:
       detail = format("written by {}, with no fence_async_proxy between that write and the copy engine",
                       party_text(conflict.other, conflict.site));
       break;
     default:
-      detail = conflict.other
-                   ? format("{} by {}, and {}", did, party_text(conflict.other, conflict.site),
-                            conflict.constant ? "the read-only path does not see writes of its own grid"
-                                              : "nothing orders the two")
-               : conflict.other_block >= GlobalMemory::kBlocksMax
-                   ? format("{} by other blocks of the same grid, the last at {}", did, site_text(conflict.site))
-                   : format("{} by block {} of the same grid at {}", did, conflict.other_block,
-                            site_text(conflict.site));
+      detail =
+          conflict.other ? format("{} by {}, and {}", did, party_text(conflict.other, conflict.site),
+                                  conflict.constant ? "the read-only path does not see writes of its own grid"
+                                                    : "nothing orders the two")
+          : conflict.other_block >= GlobalMemory::kBlocksMax
+              ? format("{} by other blocks of the same grid, the last at {}", did, site_text(conflict.site))
+              : format("{} by block {} of the same grid at {}", did, conflict.other_block,
+                       site_text(conflict.site));
   }
   fault(conflict.kind, thread, site, where + detail);
 }
@@ -129,17 +131,17 @@ std::uint32_t Block::shared_offset(const Thread& thread, const void* pointer, st
   const std::ptrdiff_t offset = static_cast<const std::byte*>(pointer) - shared_.data();
   if (!shared_.contains(offset, bytes)) [[unlikely]]
     fault(FaultKind::out_of_bounds, &thread, site,
-          format("{} of {} bytes at shared byte {}; the block has {} bytes", action, bytes, with_commas(offset),
-                 with_commas(shared_.bytes())));
+          format("{} of {} bytes at shared byte {}; the block has {} bytes", action, bytes,
+                 with_commas(offset), with_commas(shared_.bytes())));
   if ((static_cast<std::uint32_t>(offset) & (alignment - 1)) != 0) [[unlikely]]
     fault(FaultKind::misaligned, &thread, site,
-          format("{} of {} bytes at shared byte {}, which is not a multiple of {}", action, bytes, with_commas(offset),
-                 alignment));
+          format("{} of {} bytes at shared byte {}, which is not a multiple of {}", action, bytes,
+                 with_commas(offset), alignment));
   return static_cast<std::uint32_t>(offset);
 }
 
-void Block::check_global(const Thread& thread, const void* pointer, std::uint32_t bytes, std::uint32_t alignment,
-                         SiteTable::Id site, const char* action) {
+void Block::check_global(const Thread& thread, const void* pointer, std::uint32_t bytes,
+                         std::uint32_t alignment, SiteTable::Id site, const char* action) {
   if (!launch_.memory.contains(pointer, bytes)) [[unlikely]]
     fault(FaultKind::out_of_bounds, &thread, site,
           format("{} of {} bytes at {}", action, bytes, launch_.memory.describe(pointer)));
@@ -157,10 +159,12 @@ std::string Block::waiting_text(const Warp& warp) const {
   };
   if (warp.arrived) {
     std::string what = format("{} at {}", name_of(warp.op), site_text(warp.site));
-    if (warp.arrived != ~0u) what += ", for the other lanes";
+    if (warp.arrived != ~0u)
+      what += ", for the other lanes";
     else if (warp.op == Collective::sync_block || warp.op == Collective::barrier_sync)
       what += barriers_.describe_named(warp);
-    else what += warpgroups_.describe_wait(warp);
+    else
+      what += warpgroups_.describe_wait(warp);
     line(warp.arrived, what);
   }
   std::uint32_t left = 0;

@@ -24,16 +24,24 @@ bool join_words(std::uint32_t* into, const std::uint32_t* from, std::uint32_t co
 
 }  // namespace
 
-ClockPool::ClockPool(std::uint32_t parties) : parties_(parties), padded_((parties + 3u) & ~3u) {}
+ClockPool::ClockPool(std::uint32_t parties, std::uint32_t capacity)
+    : used_((parties + 3u) & ~3u), capacity_((capacity + 3u) & ~3u) {}
+
+void ClockPool::use(std::uint32_t parties) {
+  const std::uint32_t wanted = (parties + 3u) & ~3u;
+  for (std::uint32_t i = used_; i < wanted; ++i)
+    for (const auto& vector : vectors_) vector->happened[i] = vector->fenced[i] = 0;
+  used_ = wanted;
+}
 
 ClockVector* ClockPool::take() {
   if (free_.empty()) {
-    storage_.push_back(std::make_unique<std::uint32_t[]>(2 * padded_));
+    storage_.push_back(std::make_unique<std::uint32_t[]>(2 * capacity_));
     vectors_.push_back(std::make_unique<ClockVector>());
     ClockVector* const fresh = vectors_.back().get();
     fresh->pool = this;
     fresh->happened = storage_.back().get();
-    fresh->fenced = fresh->happened + padded_;
+    fresh->fenced = fresh->happened + capacity_;
     free_.push_back(fresh);
   }
   ClockVector* const vector = free_.back();
@@ -45,19 +53,22 @@ ClockVector* ClockPool::take() {
 ClockRef ClockPool::zero() {
   ClockVector* const vector = take();
   vector->visible = 0;
-  std::memset(vector->happened, 0, 2 * padded_ * sizeof(std::uint32_t));
+  std::memset(vector->happened, 0, used_ * sizeof(std::uint32_t));
+  std::memset(vector->fenced, 0, used_ * sizeof(std::uint32_t));
   return ClockRef(vector);
 }
 
 ClockRef ClockPool::copy(const ClockVector& from) {
   ClockVector* const vector = take();
   vector->visible = from.visible;
-  std::memcpy(vector->happened, from.happened, 2 * padded_ * sizeof(std::uint32_t));
+  std::memcpy(vector->happened, from.happened, used_ * sizeof(std::uint32_t));
+  std::memcpy(vector->fenced, from.fenced, used_ * sizeof(std::uint32_t));
   return ClockRef(vector);
 }
 
 bool ClockPool::join(ClockVector& into, const ClockVector& from) const {
-  bool grew = join_words(into.happened, from.happened, 2 * padded_);
+  bool grew = join_words(into.happened, from.happened, used_);
+  grew |= join_words(into.fenced, from.fenced, used_);
   if (from.visible > into.visible) {
     into.visible = from.visible;
     grew = true;
@@ -66,7 +77,7 @@ bool ClockPool::join(ClockVector& into, const ClockVector& from) const {
 }
 
 void ClockPool::fence(ClockVector& vector) const {
-  std::memcpy(vector.fenced, vector.happened, padded_ * sizeof(std::uint32_t));
+  std::memcpy(vector.fenced, vector.happened, used_ * sizeof(std::uint32_t));
 }
 
 }  // namespace fourfold::sim

@@ -1,10 +1,10 @@
-// Happened-before, kept as vector clocks. Every thread of a block has a clock that ticks at each of its releases; a
-// vector says how far each party (threads, then agents: one per mbarrier for its copies, one per warpgroup for its
-// wgmmas) is known to have come. A second vector says how far each thread's ordinary writes are also visible to the
-// async proxy (a fence stands on the path).
+// Happened-before, kept as vector clocks. Every thread of a block has a clock that ticks at each of its
+// releases; a vector says how far each party (threads, then agents: one per mbarrier for its copies, one per
+// warpgroup for its wgmmas) is known to have come. A second vector says how far each thread's ordinary writes
+// are also visible to the async proxy (a fence stands on the path).
 //
-// Vectors are immutable once shared. After a warp or block barrier all its threads point to one vector and differ only
-// in their own, private component; that is what makes barriers and waits cheap.
+// Vectors are immutable once shared. After a warp or block barrier all its threads point to one vector and
+// differ only in their own, private component; that is what makes barriers and waits cheap.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +68,10 @@ class ClockRef {
 
 class ClockPool {
  public:
-  explicit ClockPool(std::uint32_t parties);
-  std::uint32_t parties() const { return parties_; }
+  // Room for `capacity` parties, of which the first `parties` are in use.
+  ClockPool(std::uint32_t parties, std::uint32_t capacity);
+  // Parties come and go from block to block; newcomers start at zero in every vector.
+  void use(std::uint32_t parties);
 
   ClockRef zero();
   ClockRef copy(const ClockVector& from);
@@ -82,8 +84,8 @@ class ClockPool {
  private:
   ClockVector* take();
 
-  std::uint32_t parties_;
-  std::uint32_t padded_;  // parties rounded up to whole SIMD registers
+  std::uint32_t used_;  // parties in use and capacity, both in whole SIMD registers
+  std::uint32_t capacity_;
   std::vector<std::unique_ptr<std::uint32_t[]>> storage_;
   std::vector<std::unique_ptr<ClockVector>> vectors_;
   std::vector<ClockVector*> free_;
@@ -99,7 +101,7 @@ struct View {
   const std::uint32_t* fenced;
   std::uint32_t self;        // party of the looking thread
   std::uint32_t own_fenced;  // its own writes up to this clock are visible to the async proxy
-  std::uint32_t threads;     // parties below this number are threads, the others are agents of the async proxy
+  std::uint32_t threads;  // parties below this number are threads, the others are agents of the async proxy
 
   bool ordered(Epoch epoch) const {
     const std::uint32_t party = party_of(epoch);

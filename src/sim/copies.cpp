@@ -22,7 +22,8 @@ void Copies::reset() {
 void Copies::bulk_load(Thread& thread, void* to, const void* from, int bytes, const void* barrier,
                        SiteTable::Id site) {
   if (bytes <= 0 || bytes % static_cast<int>(kChunkBytes) != 0)
-    block_.fault(FaultKind::misaligned, &thread, site, format("bulk_load of {} bytes; it moves multiples of 16", bytes));
+    block_.fault(FaultKind::misaligned, &thread, site,
+                 format("bulk_load of {} bytes; it moves multiples of 16", bytes));
   const auto size = static_cast<std::uint32_t>(bytes);
   const std::uint32_t offset = block_.shared_offset(thread, to, size, kChunkBytes, site, "bulk_load");
   block_.check_global(thread, from, size, kChunkBytes, site, "bulk_load");
@@ -77,11 +78,13 @@ void Copies::land_one(Dice* dice) {
 }
 
 void Copies::copy_16(Thread& thread, void* to, const void* from, SiteTable::Id site) {
-  const std::uint32_t offset = block_.shared_offset(thread, to, kChunkBytes, kChunkBytes, site, "copy_16_async");
+  const std::uint32_t offset =
+      block_.shared_offset(thread, to, kChunkBytes, kChunkBytes, site, "copy_16_async");
   block_.check_global(thread, from, kChunkBytes, kChunkBytes, site, "copy_16_async");
   const View view = block_.view(thread);
   GlobalConflict source;
-  if (!block_.memory().read(block_.accessor(thread, site), from, kChunkBytes, source)) block_.fault(source, &thread, site, "copy_16_async");
+  if (!block_.memory().read(block_.accessor(thread, site), from, kChunkBytes, source))
+    block_.fault(source, &thread, site, "copy_16_async");
   SharedConflict conflict;
   if (!block_.shared().begin_copy(view, offset, thread.epoch(), site, conflict))
     block_.fault(conflict, &thread, site, "copy_16_async");
@@ -110,7 +113,8 @@ void Copies::wait(Thread& thread, int pending) {
 void Copies::check_exit(Thread& thread, SiteTable::Id site) {
   if (!thread.copies.empty())
     block_.fault(FaultKind::leftover_copy, &thread, site,
-                 format("returned from the kernel with {} asynchronous copies it never waited for, the first to shared byte {}",
+                 format("returned from the kernel with {} asynchronous copies it never waited for, the first "
+                        "to shared byte {}",
                         thread.copies.size(), with_commas(thread.copies.front().to)));
 }
 

@@ -22,7 +22,8 @@ std::size_t scaled_stack(std::size_t bytes) { return built_with_sanitizer() ? 4 
 
 }  // namespace
 
-Device::Device(DeviceOptions options) : memory_(options.memory_bytes), stacks_(scaled_stack(options.stack_bytes)) {}
+Device::Device(DeviceOptions options)
+    : memory_(options.memory_bytes), stacks_(scaled_stack(options.stack_bytes)) {}
 
 void Device::write_from_host(void* to, const void* from, std::size_t bytes) {
   memory_.mark_written(to, bytes);
@@ -31,7 +32,8 @@ void Device::write_from_host(void* to, const void* from, std::size_t bytes) {
 
 void Device::read_to_host(void* to, const void* from, std::size_t bytes) const {
   if (!memory_.contains(from, bytes))
-    throw Fault(FaultKind::out_of_bounds, {}, format("the host reads {} bytes at {}", bytes, memory_.describe(from)));
+    throw Fault(FaultKind::out_of_bounds, {},
+                format("the host reads {} bytes at {}", bytes, memory_.describe(from)));
   if (const void* const unwritten = memory_.first_unwritten(from, bytes))
     throw Fault(FaultKind::unwritten_read, {},
                 format("the host reads {}: nobody ever wrote these bytes", memory_.describe(unwritten)));
@@ -40,8 +42,8 @@ void Device::read_to_host(void* to, const void* from, std::size_t bytes) const {
 
 void Device::check_config(const LaunchConfig& config) const {
   if (config.threads < 32 || config.threads > 1024 || config.threads % 32 != 0)
-    fail(Code::invalid_request, "{}: {} threads a block; the simulator takes 32 to 1,024, in whole warps", config.name,
-         config.threads);
+    fail(Code::invalid_request, "{}: {} threads a block; the simulator takes 32 to 1,024, in whole warps",
+         config.name, config.threads);
   if (config.blocks < 1 || static_cast<std::uint32_t>(config.blocks) > GlobalMemory::kBlocksMax)
     fail(Code::invalid_request, "{}: {} blocks; the simulator takes 1 to {}", config.name, config.blocks,
          GlobalMemory::kBlocksMax);
@@ -51,9 +53,10 @@ void Device::check_config(const LaunchConfig& config) const {
                        with_commas(config.shared_bytes), with_commas(config.shared_limit_bytes)));
   const int registers = (config.registers_per_thread + 7) / 8 * 8;
   if (registers < 0 || registers > 256 || registers * config.threads > 65536)
-    throw Fault(FaultKind::register_rule, place_of(config),
-                format("asks for {} registers a thread with {} threads; a block has 65,536, a thread at most 255",
-                       config.registers_per_thread, config.threads));
+    throw Fault(
+        FaultKind::register_rule, place_of(config),
+        format("asks for {} registers a thread with {} threads; a block has 65,536, a thread at most 255",
+               config.registers_per_thread, config.threads));
 }
 
 LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
@@ -62,7 +65,8 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
   check_config(config);
   LaunchStats stats;
   std::vector<BankTraffic> traffic;
-  Grid grid{.id = last_grid_ + 1, .visible_at_start = config.pdl ? std::max(released_, complete_) : last_grid_};
+  Grid grid{.id = last_grid_ + 1,
+            .visible_at_start = config.pdl ? std::max(released_, complete_) : last_grid_};
   LaunchContext context{.config = config,
                         .kernel = kernel,
                         .memory = memory_,
@@ -91,9 +95,10 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
     for (const int index : order) block.run(index);
     // The chain of dependent launches holds only while every link waits for the one before it.
     if (config.pdl && !grid.waited)
-      throw Fault(FaultKind::predecessor_race, place_of(config),
-                  format("grid {} was launched as a dependent but never waited: grid {} could overtake grid {}", grid.id,
-                         grid.id + 1, grid.id - 1));
+      throw Fault(
+          FaultKind::predecessor_race, place_of(config),
+          format("grid {} was launched as a dependent but never waited: grid {} could overtake grid {}",
+                 grid.id, grid.id + 1, grid.id - 1));
   } catch (...) {
     remember_sites(stats);
     released_ = complete_ = last_grid_;  // whoever goes on after a fault starts a new chain

@@ -1,5 +1,5 @@
-// The simulated GPU as hosts see it: memory, and launches that form a chain as on one stream. A device belongs to one
-// host thread at a time; different devices may be used by different threads at once.
+// The simulated GPU as hosts see it: memory, and launches that form a chain as on one stream. A device
+// belongs to one host thread at a time; different devices may be used by different threads at once.
 //
 //   sim::Device device;
 //   auto* x = static_cast<float*>(device.allocate(4096, "x"));
@@ -26,7 +26,7 @@ namespace fourfold::sim {
 
 struct DeviceOptions {
   std::size_t memory_bytes = std::size_t{1} << 30;  // addresses only; pages appear when touched
-  std::size_t stack_bytes = 64 * 1024;              // per simulated thread; sanitizer builds use four times as much
+  std::size_t stack_bytes = 64 * 1024;  // per simulated thread; sanitizer builds use four times as much
 };
 
 class Device {

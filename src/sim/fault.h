@@ -1,5 +1,5 @@
-// What the simulated GPU found wrong with a kernel. A Fault ends the launch; its message names the kernel, the block,
-// the warp and lane, the line of the kernel that did it, and the other party where there is one.
+// What the simulated GPU found wrong with a kernel. A Fault ends the launch; its message names the kernel,
+// the block, the warp and lane, the line of the kernel that did it, and the other party where there is one.
 #pragma once
 
 #include <exception>
@@ -10,14 +10,14 @@
 namespace fourfold::sim {
 
 enum class FaultKind {
-  out_of_bounds,         // an address outside its allocation, or outside the block's shared memory
-  unwritten_read,        // bytes nobody ever wrote
-  race,                  // two accesses, at least one of them a write, with nothing that orders them
-  proxy_race,            // ordinary writes read by wgmma or overwritten by the copy engine without a proxy fence
-  deadlock,              // nobody can run and no copy is in flight; also the step limit
-  barrier_overrun,       // more arrivals than expected, or a phase completed under a waiter of the phase before
-  barrier_misuse,        // not initialised, not fenced, read as data, completed with a copy in flight
-  misaligned,            // an address or a size that is not a multiple of what the instruction needs
+  out_of_bounds,    // an address outside its allocation, or outside the block's shared memory
+  unwritten_read,   // bytes nobody ever wrote
+  race,             // two accesses, at least one of them a write, with nothing that orders them
+  proxy_race,       // ordinary writes read by wgmma or overwritten by the copy engine without a proxy fence
+  deadlock,         // nobody can run and no copy is in flight; also the step limit
+  barrier_overrun,  // more arrivals than expected, or a phase completed under a waiter of the phase before
+  barrier_misuse,   // not initialised, not fenced, read as data, completed with a copy in flight
+  misaligned,       // an address or a size that is not a multiple of what the instruction needs
   divergent_collective,  // lanes of a warp (warps of a warpgroup) at different collectives
   predecessor_race,      // data of a grid that need not be complete yet (programmatic dependent launch)
   early_accumulator,     // an accumulator of wgmma touched, overlapped or left before a wait covered it

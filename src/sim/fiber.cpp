@@ -10,9 +10,11 @@
 
 // Present when the program is built with a sanitizer, null otherwise: no choice at compile time is needed.
 extern "C" {
-[[gnu::weak, gnu::visibility("default")]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* low,
+[[gnu::weak, gnu::visibility("default")]] void __sanitizer_start_switch_fiber(void** fake_stack,
+                                                                              const void* low,
                                                                               std::size_t bytes);
-[[gnu::weak, gnu::visibility("default")]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** low,
+[[gnu::weak, gnu::visibility("default")]] void __sanitizer_finish_switch_fiber(void* fake_stack,
+                                                                               const void** low,
                                                                                std::size_t* bytes);
 [[gnu::weak, gnu::visibility("default")]] void __asan_unpoison_memory_region(const volatile void* start,
                                                                              std::size_t bytes);
@@ -22,9 +24,9 @@ extern "C" {
 [[gnu::weak, gnu::visibility("default")]] void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 
-// fourfold_sim_switch_stacks(void** save, void* load): pushes the callee-saved registers, stores the stack pointer to
-// *save, takes `load` as the stack pointer, pops and returns there. It returns with `ret`: every fiber suspends from
-// the same few call sites, so the return predictor is usually right even across stacks.
+// fourfold_sim_switch_stacks(void** save, void* load): pushes the callee-saved registers, stores the stack
+// pointer to *save, takes `load` as the stack pointer, pops and returns there. It returns with `ret`: every
+// fiber suspends from the same few call sites, so the return predictor is usually right even across stacks.
 // fourfold_sim_first_entry: where a new fiber starts; calls the function kept in a callee-saved register.
 #if defined(__ELF__) && defined(__x86_64__)
 asm(R"(
@@ -134,8 +136,8 @@ bool built_with_sanitizer() {
 
 namespace {
 
-// Addresses cost nothing: a guard this wide also stops frames that would step over a single page, and it is a multiple
-// of every page size in use.
+// Addresses cost nothing: a guard this wide also stops frames that would step over a single page, and it is a
+// multiple of every page size in use.
 constexpr std::size_t kGuardBytes = 64 * 1024;
 
 }  // namespace
@@ -154,7 +156,8 @@ Stack StackPool::at(std::size_t index) {
     const std::size_t bytes = pitch * kStacksPerMapping;
     void* const start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
-      fail(Code::out_of_memory, "no {} bytes for the stacks of {} simulated threads", bytes, kStacksPerMapping);
+      fail(Code::out_of_memory, "no {} bytes for the stacks of {} simulated threads", bytes,
+           kStacksPerMapping);
     mappings_.push_back({start, bytes});
     for (std::size_t i = 0; i < kStacksPerMapping; ++i) {
       std::byte* const guard = static_cast<std::byte*>(start) + i * pitch;
@@ -189,8 +192,8 @@ void Fiber::prepare(Stack stack, unsigned colour, Entry entry, void* argument) {
   std::byte* const top = stack.low + stack.bytes - shift;  // 16-byte aligned: pages and shift are
   void* registers[20] = {};
 #if defined(__x86_64__)
-  // Popped in this order: r15 r14 r13 r12 rbx rbp, then the return address. At the first instruction of first_entry
-  // the stack pointer is then a multiple of 16, as a call needs it.
+  // Popped in this order: r15 r14 r13 r12 rbx rbp, then the return address. At the first instruction of
+  // first_entry the stack pointer is then a multiple of 16, as a call needs it.
   constexpr std::size_t kFrameBytes = 7 * 8;
   std::byte* const frame = top - 16 - kFrameBytes;
   registers[2] = reinterpret_cast<void*>(&Fiber::main_of);

@@ -1,9 +1,9 @@
-// Fibers: the threads of a simulated block. A switch saves the callee-saved registers and changes the stack pointer,
-// nothing else: no system call, about 10 ns. Own assembly on x86-64 and aarch64 (ELF), ucontext elsewhere. Address and
-// thread sanitizers are told about every switch.
+// Fibers: the threads of a simulated block. A switch saves the callee-saved registers and changes the stack
+// pointer, nothing else: no system call, about 10 ns. Own assembly on x86-64 and aarch64 (ELF), ucontext
+// elsewhere. Address and thread sanitizers are told about every switch.
 //
-// An exception may not leave a fiber's entry function; whoever starts a fiber catches in the entry and hands the
-// exception over.
+// An exception may not leave a fiber's entry function; whoever starts a fiber catches in the entry and hands
+// the exception over.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace fourfold::sim {
 // Whether a sanitizer's runtime is linked in: frames are several times larger then.
 bool built_with_sanitizer();
 
-// The usable part of a stack. The 64 KiB below it are unreachable, so an overflow is a segmentation fault at the line
-// that overflows, never silent damage.
+// The usable part of a stack. The 64 KiB below it are unreachable, so an overflow is a segmentation fault at
+// the line that overflows, never silent damage.
 struct Stack {
   std::byte* low = nullptr;
   std::size_t bytes = 0;
@@ -56,9 +56,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Prepares the fiber to run entry(argument) on this stack at the next switch to it. The entry never returns: it
-  // leaves by a last switch. `colour` shifts the start of the stack, so that the fibers of a warp, which all stand at
-  // the same depth, do not meet in the same cache sets.
+  // Prepares the fiber to run entry(argument) on this stack at the next switch to it. The entry never
+  // returns: it leaves by a last switch. `colour` shifts the start of the stack, so that the fibers of a
+  // warp, which all stand at the same depth, do not meet in the same cache sets.
   void prepare(Stack stack, unsigned colour, Entry entry, void* argument);
 
   // Suspends `from`, which is running, and resumes `to`. `last` says that `from` will not be resumed again.

@@ -23,7 +23,8 @@ void* reserve(std::size_t bytes) {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED)
     fail_with_hint(Code::out_of_memory, "give the simulated device less memory (DeviceOptions::memory_bytes)",
-                   "cannot reserve {} bytes of addresses for the simulated device", with_commas(static_cast<long long>(bytes)));
+                   "cannot reserve {} bytes of addresses for the simulated device",
+                   with_commas(static_cast<long long>(bytes)));
   return start;
 }
 
@@ -58,7 +59,8 @@ void* GlobalMemory::allocate(std::size_t bytes, std::string_view name) {
   if (offset + pitch > capacity_)
     fail_with_hint(Code::out_of_memory, "give the simulated device more memory (DeviceOptions::memory_bytes)",
                    "the simulated device has {} bytes and no room for {} more ({})",
-                   with_commas(static_cast<long long>(capacity_)), with_commas(static_cast<long long>(bytes)), name);
+                   with_commas(static_cast<long long>(capacity_)), with_commas(static_cast<long long>(bytes)),
+                   name);
   allocations_[offset] = {bytes, std::string(name)};
   for (std::size_t word = offset / 4; word * 4 < offset + bytes; ++word)
     state_[word] = static_cast<std::uint8_t>(bytes_in_word(word, offset, offset + bytes) << 4);
@@ -154,7 +156,8 @@ bool GlobalMemory::read_word(const GlobalAccessor& who, std::size_t word, unsign
         conflict = {FaultKind::race, address, record.write_grid, record.write_block, 0, record.write_site};
         return false;
       }
-    } else if ((who.constant || !who.view.ordered(record.write_epoch)) && (record.write_bytes & bytes_mask)) [[unlikely]] {
+    } else if ((who.constant || !who.view.ordered(record.write_epoch)) && (record.write_bytes & bytes_mask))
+        [[unlikely]] {
       conflict = {FaultKind::race, address, who.grid, who.block, record.write_epoch, record.write_site};
       conflict.constant = who.view.ordered(record.write_epoch);
       return false;
@@ -163,7 +166,8 @@ bool GlobalMemory::read_word(const GlobalAccessor& who, std::size_t word, unsign
       return false;
     }
   } else if (record.write_grid > who.visible) [[unlikely]] {
-    conflict = {FaultKind::predecessor_race, address, record.write_grid, record.write_block, 0, record.write_site};
+    conflict = {FaultKind::predecessor_race, address, record.write_grid,
+                record.write_block,          0,       record.write_site};
     return false;
   }
   if (record.read_grid != who.grid) {
@@ -183,8 +187,13 @@ bool GlobalMemory::write_word(const GlobalAccessor& who, std::size_t word, unsig
   const void* const address = data_ + word * 4;
   Record& record = records_[word];
   const auto collide = [&](FaultKind kind, bool wrote) {
-    conflict = {kind, address, wrote ? record.write_grid : record.read_grid,
-                wrote ? record.write_block : record.read_block, 0, wrote ? record.write_site : record.read_site, wrote};
+    conflict = {kind,
+                address,
+                wrote ? record.write_grid : record.read_grid,
+                wrote ? record.write_block : record.read_block,
+                0,
+                wrote ? record.write_site : record.read_site,
+                wrote};
     return false;
   };
   const bool own_write = record.write_grid == who.grid && record.write_block == who.block;
@@ -216,9 +225,8 @@ bool GlobalMemory::write_word(const GlobalAccessor& who, std::size_t word, unsig
   } else if (record.read_grid > who.visible) {
     return collide(FaultKind::predecessor_race, false);
   }
-  record.write_bytes = static_cast<std::uint8_t>(own_write && record.write_epoch == who.epoch
-                                                     ? record.write_bytes | bytes_mask
-                                                     : bytes_mask);
+  record.write_bytes = static_cast<std::uint8_t>(
+      own_write && record.write_epoch == who.epoch ? record.write_bytes | bytes_mask : bytes_mask);
   record.write_grid = who.grid;
   record.write_block = static_cast<std::uint16_t>(who.block);
   record.write_epoch = who.epoch;
@@ -227,7 +235,8 @@ bool GlobalMemory::write_word(const GlobalAccessor& who, std::size_t word, unsig
   return true;
 }
 
-bool GlobalMemory::read(const GlobalAccessor& who, const void* start, std::uint32_t bytes, GlobalConflict& conflict) {
+bool GlobalMemory::read(const GlobalAccessor& who, const void* start, std::uint32_t bytes,
+                        GlobalConflict& conflict) {
   const std::size_t from = offset_of(start), to = from + bytes;
   for (std::size_t word = from / 4; word * 4 < to; ++word)
     if (!read_word(who, word, bytes_in_word(word, from, to), conflict)) return false;

@@ -1,6 +1,6 @@
-// The memory of the simulated GPU: one reserved range of addresses, so that a pointer alone finds its shadow. The
-// shadow knows, for every 4 bytes, which of them are allocated and written, and which grid, block and thread touched
-// them last. Allocations are real memory: the host may look at them.
+// The memory of the simulated GPU: one reserved range of addresses, so that a pointer alone finds its shadow.
+// The shadow knows, for every 4 bytes, which of them are allocated and written, and which grid, block and
+// thread touched them last. Allocations are real memory: the host may look at them.
 //
 // Judging only, as in shared_memory.h: a broken rule is answered with a Conflict.
 #pragma once
@@ -102,8 +102,8 @@ class GlobalMemory {
 
   std::size_t capacity_;
   std::byte* data_ = nullptr;
-  std::uint8_t* state_ = nullptr;  // per 4 bytes: low half written, high half allocated
-  Record* records_ = nullptr;      // per 4 bytes; pages appear when a kernel touches them
+  std::uint8_t* state_ = nullptr;                  // per 4 bytes: low half written, high half allocated
+  Record* records_ = nullptr;                      // per 4 bytes; pages appear when a kernel touches them
   std::map<std::size_t, Allocation> allocations_;  // by offset
 };
 

@@ -62,7 +62,8 @@ void Lane::init(void* barrier, int arrivals, Site at) const {
 }
 
 void Lane::fence_barrier_init(Site at) const {
-  if (!block_.skips(block_.sites().intern(at), SyncOp::fence_barrier_init)) block_.barriers().fence_init(thread_);
+  if (!block_.skips(block_.sites().intern(at), SyncOp::fence_barrier_init))
+    block_.barriers().fence_init(thread_);
 }
 
 void Lane::arrive(void* barrier, Site at) const {
@@ -95,20 +96,23 @@ void Lane::wait_predecessors(Site at) const {
 }
 
 void Lane::release_successors(Site at) const {
-  if (!block_.skips(block_.sites().intern(at), SyncOp::release_successors)) block_.release_block(thread_.visible);
+  if (!block_.skips(block_.sites().intern(at), SyncOp::release_successors))
+    block_.release_block(thread_.visible);
 }
 
 void Lane::raise_registers(int count, Site at) const {
-  block_.meet(thread_, Collective::raise_registers, block_.sites().intern(at), &count, [](Block& block, Warp& warp) {
-    return block.warpgroups().raise_registers(warp, *static_cast<const int*>(warp.args[0]), warp.site);
-  });
+  block_.meet(
+      thread_, Collective::raise_registers, block_.sites().intern(at), &count, [](Block& block, Warp& warp) {
+        return block.warpgroups().raise_registers(warp, *static_cast<const int*>(warp.args[0]), warp.site);
+      });
 }
 
 void Lane::drop_registers(int count, Site at) const {
-  block_.meet(thread_, Collective::drop_registers, block_.sites().intern(at), &count, [](Block& block, Warp& warp) {
-    block.warpgroups().drop_registers(warp, *static_cast<const int*>(warp.args[0]), warp.site);
-    return true;
-  });
+  block_.meet(thread_, Collective::drop_registers, block_.sites().intern(at), &count,
+              [](Block& block, Warp& warp) {
+                block.warpgroups().drop_registers(warp, *static_cast<const int*>(warp.args[0]), warp.site);
+                return true;
+              });
 }
 
 // ---- tensor cores ----
@@ -163,19 +167,22 @@ bool act_mma_fp4(Block& block, Warp& warp) {
 
 }  // namespace
 
-void Lane::mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Site at) const {
+void Lane::mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                    Site at) const {
   Bf16Args args{d, a, {b0, b1}};
   block_.meet(thread_, Collective::mma_bf16, block_.sites().intern(at), &args, &act_mma_bf16);
 }
 
 void Lane::mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                     std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b, Site at) const {
+                     std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b,
+                     Site at) const {
   Fp4Args args{{d, a, {b0, b1}, scale_a, scale_b}, thread_a, thread_b};
   block_.meet(thread_, Collective::mma_nvfp4, block_.sites().intern(at), &args, &act_mma_fp4<false>);
 }
 
 void Lane::mma_mxfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
-                     std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b, Site at) const {
+                     std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b,
+                     Site at) const {
   Fp4Args args{{d, a, {b0, b1}, scale_a, scale_b}, thread_a, thread_b};
   block_.meet(thread_, Collective::mma_mxfp4, block_.sites().intern(at), &args, &act_mma_fp4<true>);
 }
@@ -191,12 +198,14 @@ void Lane::wgmma_fence(Site at) const {
 
 void Lane::wgmma_bf16(int n, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor, Site at) const {
   WgmmaLane args{n, d, a, descriptor};
-  block_.meet(thread_, Collective::wgmma_bf16, block_.sites().intern(at), &args, [](Block& block, Warp& warp) {
-    const WgmmaLane* lanes[32];
-    for (int lane = 0; lane < 32; ++lane) lanes[lane] = static_cast<const WgmmaLane*>(warp.args[lane]);
-    block.warpgroups().issue(warp, lanes, warp.site);
-    return true;
-  });
+  block_.meet(thread_, Collective::wgmma_bf16, block_.sites().intern(at), &args,
+              [](Block& block, Warp& warp) {
+                const WgmmaLane* lanes[32];
+                for (int lane = 0; lane < 32; ++lane)
+                  lanes[lane] = static_cast<const WgmmaLane*>(warp.args[lane]);
+                block.warpgroups().issue(warp, lanes, warp.site);
+                return true;
+              });
 }
 
 void Lane::wgmma_commit(Site at) const {
@@ -232,7 +241,8 @@ ExchangeArgs& exchange(Warp& warp, int lane) { return *static_cast<ExchangeArgs*
 std::uint64_t Lane::shuffle(std::uint64_t value, int from_lane, Site at) const {
   ExchangeArgs args{value, from_lane & 31, 0};
   block_.meet(thread_, Collective::shuffle, block_.sites().intern(at), &args, [](Block&, Warp& warp) {
-    for (int lane = 0; lane < 32; ++lane) exchange(warp, lane).result = exchange(warp, exchange(warp, lane).lane).value;
+    for (int lane = 0; lane < 32; ++lane)
+      exchange(warp, lane).result = exchange(warp, exchange(warp, lane).lane).value;
     return true;
   });
   return args.result;
@@ -241,7 +251,8 @@ std::uint64_t Lane::shuffle(std::uint64_t value, int from_lane, Site at) const {
 std::uint64_t Lane::shuffle_xor(std::uint64_t value, int mask, Site at) const {
   ExchangeArgs args{value, (lane() ^ mask) & 31, 0};
   block_.meet(thread_, Collective::shuffle_xor, block_.sites().intern(at), &args, [](Block&, Warp& warp) {
-    for (int lane = 0; lane < 32; ++lane) exchange(warp, lane).result = exchange(warp, exchange(warp, lane).lane).value;
+    for (int lane = 0; lane < 32; ++lane)
+      exchange(warp, lane).result = exchange(warp, exchange(warp, lane).lane).value;
     return true;
   });
   return args.result;
@@ -275,7 +286,8 @@ std::uint32_t Lane::match(std::uint32_t value, Site at) const {
     for (int lane = 0; lane < 32; ++lane) {
       std::uint64_t mask = 0;
       for (int other = 0; other < 32; ++other)
-        mask |= static_cast<std::uint64_t>(exchange(warp, other).value == exchange(warp, lane).value) << other;
+        mask |= static_cast<std::uint64_t>(exchange(warp, other).value == exchange(warp, lane).value)
+                << other;
       exchange(warp, lane).result = mask;
     }
     return true;
@@ -284,7 +296,9 @@ std::uint32_t Lane::match(std::uint32_t value, Site at) const {
 }
 
 void Lane::check(bool holds, const char* what, Site at) const {
-  if (!holds) block_.fault(FaultKind::user_check, &thread_, block_.sites().intern(at), format("does not hold: {}", what));
+  if (!holds)
+    block_.fault(FaultKind::user_check, &thread_, block_.sites().intern(at),
+                 format("does not hold: {}", what));
 }
 
 }  // namespace fourfold::sim

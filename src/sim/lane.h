@@ -1,6 +1,6 @@
-// A simulated thread as kernels reach it: one member per instruction, in plain integers and pointers. The device
-// language (kernels/device/sim/cta.h) wraps it. Every member takes the call site of the kernel for messages, traffic
-// counts and mutations.
+// A simulated thread as kernels reach it: one member per instruction, in plain integers and pointers. The
+// device language (kernels/device/sim/cta.h) wraps it. Every member takes the call site of the kernel for
+// messages, traffic counts and mutations.
 #pragma once
 
 #include <cstddef>
@@ -59,11 +59,12 @@ class Lane {
   void copy_wait(int pending, Site at) const;
 
   // ---- tensor cores ----
-  void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, Site at) const;
-  void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a,
-                 std::uint32_t scale_b, int thread_a, int thread_b, Site at) const;
-  void mma_mxfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a,
-                 std::uint32_t scale_b, int thread_a, int thread_b, Site at) const;
+  void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                Site at) const;
+  void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b, Site at) const;
+  void mma_mxfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 std::uint32_t scale_a, std::uint32_t scale_b, int thread_a, int thread_b, Site at) const;
   // Address inside the block's shared memory, as descriptors hold it.
   std::uint32_t shared_address(const void* pointer, Site at) const;
   void wgmma_fence(Site at) const;
@@ -92,7 +93,8 @@ class Lane {
   int blocks_;
 };
 
-// A float that a kernel must not have seen: the poison of an accumulator in flight, perhaps quietened by arithmetic.
+// A float that a kernel must not have seen: the poison of an accumulator in flight, perhaps quietened by
+// arithmetic.
 bool is_poison(float value);
 // Raises the fault for it; numeric members call this, they do not know their thread.
 [[noreturn]] void used_poison(Site at);

@@ -31,7 +31,8 @@ void used_poison(Site at) {
   FaultPlace place;
   place.file = base_name(at.file);
   place.line = at.line;
-  throw Fault(FaultKind::early_accumulator, place, "computes with an accumulator of a wgmma that no wgmma_wait has covered");
+  throw Fault(FaultKind::early_accumulator, place,
+              "computes with an accumulator of a wgmma that no wgmma_wait has covered");
 }
 
 void* Lane::shared(std::size_t bytes, std::size_t alignment, Site at) const {
@@ -64,7 +65,8 @@ void Lane::store_shared(void* to, const void* value, int bytes, Site at) const {
   const std::uint32_t offset = block_.shared_offset(thread_, to, size, size, site, "store_shared");
   if (!thread_.warp->accumulators.empty()) refuse_poison(block_, thread_, value, bytes, site);
   SharedConflict conflict;
-  if (!block_.shared().write(block_.view(thread_), offset, size, thread_.epoch(), site, conflict)) [[unlikely]]
+  if (!block_.shared().write(block_.view(thread_), offset, size, thread_.epoch(), site, conflict))
+      [[unlikely]]
     block_.fault(conflict, &thread_, site, "store_shared");
   thread_.warp->banks.record(thread_.lane, thread_.access_index, site, offset, size);
   std::memcpy(to, value, size);
@@ -77,7 +79,8 @@ struct MatrixArgs {
   std::uint32_t* registers;
 };
 
-// Lane i reads row i % 8 of matrix i / 8; lane l then holds columns 2(l % 4) and 2(l % 4) + 1 of row l / 4 of each.
+// Lane i reads row i % 8 of matrix i / 8; lane l then holds columns 2(l % 4) and 2(l % 4) + 1 of row l / 4 of
+// each.
 bool act_load_matrix(Block& block, Warp& warp) {
   std::uint32_t offset[32];
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -85,7 +88,8 @@ bool act_load_matrix(Block& block, Warp& warp) {
     const void* const row = static_cast<const MatrixArgs*>(warp.args[lane])->row;
     offset[lane] = block.shared_offset(thread, row, 16, 16, warp.site, "load_matrix_x4");
     SharedConflict conflict;
-    if (!block.shared().read(block.view(thread), offset[lane], 16, thread.epoch(), warp.site, conflict)) [[unlikely]]
+    if (!block.shared().read(block.view(thread), offset[lane], 16, thread.epoch(), warp.site, conflict))
+        [[unlikely]]
       block.fault(conflict, &thread, warp.site, "load_matrix_x4");
     thread.warp->banks.record(lane, thread.access_index, warp.site, offset[lane], 16);
   }
@@ -143,7 +147,8 @@ void Lane::store_global(void* to, const void* value, int bytes, Site at) const {
 void Lane::prefetch_l2(const void* from, int bytes, Site at) const {
   const SiteTable::Id site = block_.sites().intern(at);
   if (bytes <= 0 || bytes % 16 != 0)
-    block_.fault(FaultKind::misaligned, &thread_, site, format("prefetch_l2 of {} bytes; it takes multiples of 16", bytes));
+    block_.fault(FaultKind::misaligned, &thread_, site,
+                 format("prefetch_l2 of {} bytes; it takes multiples of 16", bytes));
   block_.check_global(thread_, from, static_cast<std::uint32_t>(bytes), 16, site, "prefetch_l2");
 }
 

@@ -17,8 +17,8 @@ struct LaunchConfig {
   int shared_bytes = 0;          // dynamic shared memory per block
   int shared_limit_bytes = 0;    // of the chip; asking for more is a fault
   int registers_per_thread = 0;  // at launch; 0 takes what 65,536 registers give
-  bool pdl = false;              // may start before its predecessor has finished (programmatic dependent launch)
-  std::uint64_t seed = 0;        // 0: plain order; every other number is another schedule
+  bool pdl = false;        // may start before its predecessor has finished (programmatic dependent launch)
+  std::uint64_t seed = 0;  // 0: plain order; every other number is another schedule
   const char* name = "kernel";
   std::uint64_t step_limit = 1'000'000'000;  // scheduler turns and memory accesses; more is a livelock
 };
@@ -33,19 +33,19 @@ struct SiteTraffic {
 };
 
 struct LaunchStats {
-  std::uint64_t collectives = 0;      // of warps
-  std::uint64_t switches = 0;         // between simulated threads
-  std::uint64_t turns = 0;            // of the scheduler
-  std::uint64_t accesses = 0;         // loads and stores of single threads
+  std::uint64_t collectives = 0;  // of warps
+  std::uint64_t switches = 0;     // between simulated threads
+  std::uint64_t turns = 0;        // of the scheduler
+  std::uint64_t accesses = 0;     // loads and stores of single threads
   std::uint64_t bulk_copies = 0;
-  std::uint64_t async_copies = 0;     // 16-byte copies of single threads
+  std::uint64_t async_copies = 0;  // 16-byte copies of single threads
   std::uint64_t copied_bytes = 0;
   std::uint64_t mma_bf16 = 0;
   std::uint64_t mma_fp4 = 0;
-  std::uint64_t wgmma = 0;            // counted once per warp
+  std::uint64_t wgmma = 0;               // counted once per warp
   std::uint64_t uncounted_accesses = 0;  // left out of `traffic`: too many between two collectives
   std::vector<SiteTraffic> traffic;
-  std::vector<SyncSite> sites;        // every synchronisation that was executed
+  std::vector<SyncSite> sites;  // every synchronisation that was executed
 };
 
 // A kernel as the scheduler calls it: once per thread, without the cost of std::function.

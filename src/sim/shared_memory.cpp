@@ -11,8 +11,8 @@ constexpr std::size_t kRedZoneBytes = 1024;
 constexpr std::byte kRedZone{0xFA};
 constexpr std::byte kNeverWritten{0xCD};
 
-// Whether a read by `reader` makes the older read redundant. What the viewing thread knows is passed on with its own
-// reads only: whoever learns of a wgmma need not know what the thread that issued it knew.
+// Whether a read by `reader` makes the older read redundant. What the viewing thread knows is passed on with
+// its own reads only: whoever learns of a wgmma need not know what the thread that issued it knew.
 bool covers(const View& view, Epoch reader, Epoch older) {
   return party_of(older) == party_of(reader) || (party_of(reader) == view.self && view.ordered(older));
 }
@@ -43,8 +43,9 @@ bool SharedMemory::red_zones_intact() const {
   return intact(data_ - kRedZoneBytes) && intact(data_ + bytes_);
 }
 
-bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsigned words, bool must_be_written,
-                                  std::uint32_t offset, SharedConflict& conflict) const {
+bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsigned words,
+                                  bool must_be_written, std::uint32_t offset,
+                                  SharedConflict& conflict) const {
   const std::uint32_t base = offset & ~15u;
   if ((granule.barrier & words) != 0) [[unlikely]] {
     conflict = {FaultKind::barrier_misuse, offset};
@@ -73,8 +74,8 @@ bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsi
   return true;
 }
 
-bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsigned words, std::uint32_t offset,
-                                 SharedConflict& conflict) const {
+bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsigned words,
+                                 std::uint32_t offset, SharedConflict& conflict) const {
   const auto judge = [&](const Reader& reader) {
     if ((reader.words & words) == 0 || view.ordered(reader.epoch)) return true;
     const unsigned word = static_cast<unsigned>(std::countr_zero(reader.words & words));
@@ -89,9 +90,10 @@ bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsig
   return true;
 }
 
-// One entry per party that read since the last write, except those whose reads this one already knows of: a write that
-// is ordered after this read is ordered after them too.
-void SharedMemory::note_read(const View& view, Granule& granule, unsigned words, Epoch reader, SiteTable::Id site) {
+// One entry per party that read since the last write, except those whose reads this one already knows of: a
+// write that is ordered after this read is ordered after them too.
+void SharedMemory::note_read(const View& view, Granule& granule, unsigned words, Epoch reader,
+                             SiteTable::Id site) {
   unsigned kept = 0;
   for (unsigned i = 0; i < granule.readers; ++i) {
     const Reader old = granule.reader[i];
@@ -161,8 +163,8 @@ void SharedMemory::note_write(Granule& granule, unsigned words, Epoch writer, Si
   if (granule.readers || granule.spill) forget_reads(granule, words);
 }
 
-bool SharedMemory::read(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch reader, SiteTable::Id site,
-                        SharedConflict& conflict) {
+bool SharedMemory::read(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch reader,
+                        SiteTable::Id site, SharedConflict& conflict) {
   Granule& granule = granules_[offset >> 4];
   const unsigned words = words_of(offset, bytes);
   if (!writes_ordered(view, granule, words, true, offset, conflict)) return false;
@@ -170,8 +172,8 @@ bool SharedMemory::read(const View& view, std::uint32_t offset, std::uint32_t by
   return true;
 }
 
-bool SharedMemory::write(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer, SiteTable::Id site,
-                         SharedConflict& conflict) {
+bool SharedMemory::write(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
+                         SiteTable::Id site, SharedConflict& conflict) {
   Granule& granule = granules_[offset >> 4];
   const unsigned words = words_of(offset, bytes);
   if (!writes_ordered(view, granule, words, false, offset, conflict) ||
@@ -187,8 +189,8 @@ bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::
   for (unsigned left = granule.written; left; left &= left - 1) {
     const unsigned word = static_cast<unsigned>(std::countr_zero(left));
     if (!view.reaches_async_proxy(granule.write[word])) [[unlikely]] {
-      conflict = {FaultKind::proxy_race, (offset & ~15u) + 4u * word, granule.write[word], granule.write_site[word],
-                  true};
+      conflict = {FaultKind::proxy_race, (offset & ~15u) + 4u * word, granule.write[word],
+                  granule.write_site[word], true};
       return false;
     }
   }
@@ -198,7 +200,8 @@ bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::
 bool SharedMemory::read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site,
                               SharedConflict& conflict) {
   Granule& granule = granules_[offset >> 4];
-  if (!writes_ordered(view, granule, 15u, true, offset, conflict) || !async_reaches(view, granule, offset, conflict))
+  if (!writes_ordered(view, granule, 15u, true, offset, conflict) ||
+      !async_reaches(view, granule, offset, conflict))
     return false;
   note_read(view, granule, 15u, reader, site);
   return true;
@@ -208,8 +211,8 @@ bool SharedMemory::write_async(const View& view, std::uint32_t offset, std::uint
                                SiteTable::Id site, SharedConflict& conflict) {
   for (std::uint32_t at = offset; at < offset + bytes; at += 16) {
     Granule& granule = granules_[at >> 4];
-    if (!writes_ordered(view, granule, 15u, false, at, conflict) || !reads_ordered(view, granule, 15u, at, conflict) ||
-        !async_reaches(view, granule, at, conflict))
+    if (!writes_ordered(view, granule, 15u, false, at, conflict) ||
+        !reads_ordered(view, granule, 15u, at, conflict) || !async_reaches(view, granule, at, conflict))
       return false;
     note_write(granule, 15u, writer, site);
   }

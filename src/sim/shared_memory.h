@@ -1,7 +1,9 @@
-// The shared memory of one block: exactly the bytes the launch asked for, and a shadow that remembers who touched what.
-// The shadow has one cache line per 16 bytes and is exact to the 4-byte word, the smallest access there is.
+// The shared memory of one block: exactly the bytes the launch asked for, and a shadow that remembers who
+// touched what. The shadow has one cache line per 16 bytes and is exact to the 4-byte word, the smallest
+// access there is.
 //
-// Judging only: an access that breaks a rule is answered with a Conflict; the block turns it into a Fault with names.
+// Judging only: an access that breaks a rule is answered with a Conflict; the block turns it into a Fault
+// with names.
 #pragma once
 
 #include <cstddef>
@@ -46,13 +48,15 @@ class SharedMemory {
              SharedConflict& conflict);
 
   // wgmma reads 16 bytes: the writes must also have reached the async proxy.
-  bool read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site, SharedConflict& conflict);
+  bool read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site,
+                  SharedConflict& conflict);
   // The copy engine will write whole 16-byte granules; from now on they belong to `writer`.
-  bool write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer, SiteTable::Id site,
-                   SharedConflict& conflict);
+  bool write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
+                   SiteTable::Id site, SharedConflict& conflict);
 
   // A 16-byte copy of one thread (cp.async): nobody may touch the granule until it is settled.
-  bool begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site, SharedConflict& conflict);
+  bool begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
+                  SharedConflict& conflict);
   void settle_copy(std::uint32_t offset, Epoch writer);
 
   // The 8 bytes become a barrier: from now on they are no data.
@@ -86,7 +90,8 @@ class SharedMemory {
                       std::uint32_t offset, SharedConflict& conflict) const;
   bool reads_ordered(const View& view, const Granule& granule, unsigned words, std::uint32_t offset,
                      SharedConflict& conflict) const;
-  bool async_reaches(const View& view, const Granule& granule, std::uint32_t offset, SharedConflict& conflict) const;
+  bool async_reaches(const View& view, const Granule& granule, std::uint32_t offset,
+                     SharedConflict& conflict) const;
   void note_read(const View& view, Granule& granule, unsigned words, Epoch reader, SiteTable::Id site);
   void spill_read(const View& view, Granule& granule, Reader fresh);
   void note_write(Granule& granule, unsigned words, Epoch writer, SiteTable::Id site);

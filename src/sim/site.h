@@ -1,5 +1,6 @@
-// Call sites: every member of the device language knows the line of the kernel it was called from. Sites name parties
-// in messages, group shared-memory traffic, and are the handle by which a test removes one synchronisation.
+// Call sites: every member of the device language knows the line of the kernel it was called from. Sites name
+// parties in messages, group shared-memory traffic, and are the handle by which a test removes one
+// synchronisation.
 #pragma once
 
 #include <array>
@@ -61,8 +62,8 @@ std::string describe(const Mutation& mutation);
 // Every way to damage this site.
 std::vector<Mutation> mutations_of(const SyncSite& site);
 
-// Numbers the sites a device has met. Two spellings of one file (a header seen from two translation units) get one
-// number.
+// Numbers the sites a device has met. Two spellings of one file (a header seen from two translation units)
+// get one number.
 class SiteTable {
  public:
   using Id = std::uint16_t;
@@ -100,7 +101,8 @@ class SiteTable {
     std::uint32_t executed;
   };
   static std::size_t slot_of(Site site) {
-    return ((reinterpret_cast<std::uintptr_t>(site.file) >> 3) * 31u + static_cast<unsigned>(site.line)) & 1023u;
+    return ((reinterpret_cast<std::uintptr_t>(site.file) >> 3) * 31u + static_cast<unsigned>(site.line)) &
+           1023u;
   }
   Id intern_slow(Site site, Slot& slot);
 

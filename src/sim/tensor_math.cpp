@@ -1,6 +1,8 @@
-// bf16: the fast sums of multiply_row, and the plain ones of base/tensor_core.h for operands they do not cover.
+// bf16: the fast sums of multiply_row, and the plain ones of base/tensor_core.h for operands they do not
+// cover.
 #include "sim/tensor_math.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -16,34 +18,66 @@ typedef std::int32_t Ints __attribute__((vector_size(16)));
 typedef std::int16_t Shorts __attribute__((vector_size(16)));
 typedef std::uint16_t Halves __attribute__((vector_size(16)));
 
-// Operands between 2^-45 and 2^46, C between 2^-90 and 2^91: then no product, scaled product or result leaves the
-// normal range of f32.
-constexpr std::int16_t kModerateOperand = 45;
-constexpr std::int16_t kModerateSum = 90;
+// Ordinary operands lie between 2^-45 and 2^46, C between 2^-90 and 2^91: then no product, scaled product or
+// result leaves the normal range of f32.
+constexpr std::int16_t kOrdinary = 45;
+constexpr std::int16_t kOrdinarySum = 90;
 constexpr std::int16_t kZeroExponent = -8000;  // loses against everything; two of them still fit 16 bits
 
-// Eight bf16 to value and exponent; false when one of them is not moderate.
-bool split(const std::uint16_t* bits, float* value, std::int16_t* exponent) {
-  Halves raw;
-  std::memcpy(&raw, bits, sizeof raw);
-  for (int i = 0; i < 8; ++i) value[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);
-  const Shorts zero = (raw & 0x7FFF) == 0;
-  const Shorts power = (Shorts)((raw >> 7) & 0xFF) - 127;
-  const Shorts extreme = ((power > kModerateOperand) | (power < -kModerateOperand)) & ~zero;
-  const Shorts masked = (power & ~zero) | (zero & kZeroExponent);
-  std::memcpy(exponent, &masked, sizeof masked);
+bool any(Shorts mask) {
   std::uint64_t halves[2];
-  std::memcpy(halves, &extreme, sizeof halves);
-  return (halves[0] | halves[1]) == 0;
+  std::memcpy(halves, &mask, sizeof halves);
+  return (halves[0] | halves[1]) != 0;
 }
 
-// tensor_core::fused_sum_16 for one row and eight columns of moderate operands. Products are exact in f32; scaled so
-// that the unit of truncation is 1, conversion to an integer is the truncation, and sums of integers are exact.
-void multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, float (&c)[8]) {
+// Eight bf16 to value and exponent; says whether tiny or large ones are among them.
+void split(const std::uint16_t* bits, float* value, std::int16_t* exponent, bool& tiny, bool& large) {
+  Halves raw;
+  std::memcpy(&raw, bits, sizeof raw);
+  const Shorts zero = (raw & 0x7FFF) == 0;
+  const Shorts biased = (Shorts)((raw >> 7) & 0xFF);
+  const Shorts subnormal = biased == 0;
+  const Shorts power = biased - 127 - subnormal;  // a true comparison is -1
+  const Shorts small = (power < -kOrdinary) & ~zero;
+  const Shorts masked = (power & ~zero) | (zero & kZeroExponent);
+  std::memcpy(exponent, &masked, sizeof masked);
+  tiny = tiny || any(small);
+  large = large || any(power > kOrdinary);
+  const Halves kept = raw & (Halves)~small;
+  std::uint16_t ordinary[8];
+  std::memcpy(ordinary, &kept, sizeof ordinary);
+  for (int i = 0; i < 8; ++i) value[i] = std::bit_cast<float>(static_cast<std::uint32_t>(ordinary[i]) << 16);
+}
+
+// The largest exponents of a set of operands, and of the tiny ones among them.
+struct Powers {
+  int largest = kZeroExponent;
+  int tiny = kZeroExponent;
+
+  void add(const std::int16_t* exponents, int count) {
+    for (int i = 0; i < count; ++i) {
+      largest = std::max<int>(largest, exponents[i]);
+      if (exponents[i] < -kOrdinary) tiny = std::max<int>(tiny, exponents[i]);
+    }
+  }
+};
+
+// The exponent E a sum must reach for every product with a tiny operand to be truncated to nothing: such a
+// product is below 2^(a + b + 2), and what lies below 2^(E - 25) is dropped.
+std::int16_t needed_for_tiny(const Powers& row, const Powers& columns) {
+  return static_cast<std::int16_t>(std::max(row.tiny + columns.largest, columns.tiny + row.largest) + 27);
+}
+
+// tensor_core::fused_sum_16 for one row and eight columns of ordinary operands. Products are exact in f32;
+// scaled so that the unit of truncation is 1, conversion to an integer is the truncation, and sums of
+// integers are exact. False, and nothing changed, where a tiny operand could matter.
+bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, const Powers& column_powers,
+                  float (&c)[8]) {
   Shorts largest;
   for (int n = 0; n < 8; ++n) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(c[n]);
-    largest[n] = static_cast<std::int16_t>(bits << 1 == 0 ? -kModerateSum : static_cast<int>(bits >> 23 & 255u) - 127);
+    largest[n] = static_cast<std::int16_t>(bits << 1 == 0 ? 2 * kZeroExponent
+                                                          : static_cast<int>(bits >> 23 & 255u) - 127);
   }
   for (int k = 0; k < 16; ++k) {
     Shorts exponent;
@@ -52,6 +86,13 @@ void multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, flo
     const Shorts larger = exponent > largest;
     largest = (exponent & larger) | (largest & ~larger);
   }
+  if (rows.tiny[row] || columns.tiny) {
+    Powers row_powers;
+    row_powers.add(rows.exponent[row], 16);
+    if (any(largest < needed_for_tiny(row_powers, column_powers))) return false;
+  }
+  const Shorts nothing = largest < -kOrdinarySum;  // every addend is zero
+  largest = (largest & ~nothing) | (nothing & -kOrdinarySum);
   std::int16_t power[8];
   std::memcpy(power, &largest, sizeof power);
   for (int half = 0; half < 8; half += 4) {
@@ -72,12 +113,14 @@ void multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, flo
     }
     // Back to the true scale; then the bits an f32 has no room for are cut, which rounds toward zero.
     for (int n = 0; n < 4; ++n) {
-      const double unit = std::bit_cast<double>(static_cast<std::uint64_t>(1023 - 25 + power[half + n]) << 52);
+      const double unit =
+          std::bit_cast<double>(static_cast<std::uint64_t>(1023 - 25 + power[half + n]) << 52);
       const double sum = (static_cast<double>(low[n]) + static_cast<double>(high[n])) * unit;
       c[half + n] = static_cast<float>(
           std::bit_cast<double>(std::bit_cast<std::uint64_t>(sum) & ~std::uint64_t{0x1FFFFFFF}));
     }
   }
+  return true;
 }
 
 float multiply_one(const Bf16Rows& rows, int row, const Bf16Columns& columns, int n, float c) {
@@ -87,19 +130,21 @@ float multiply_one(const Bf16Rows& rows, int row, const Bf16Columns& columns, in
   for (int k = 0; k < 16; ++k) {
     a[k] = tensor_core::split_bf16(rows.bits[row][k]);
     b[k] = tensor_core::split_bf16(columns.bits[k][n]);
-    finite = finite && tensor_core::is_finite_bf16(rows.bits[row][k]) && tensor_core::is_finite_bf16(columns.bits[k][n]);
-    sum += static_cast<double>(rows.value[row][k]) * columns.value[k][n];
+    finite = finite && tensor_core::is_finite_bf16(rows.bits[row][k]) &&
+             tensor_core::is_finite_bf16(columns.bits[k][n]);
+    sum += static_cast<double>(std::bit_cast<float>(std::uint32_t{rows.bits[row][k]} << 16)) *
+           std::bit_cast<float>(std::uint32_t{columns.bits[k][n]} << 16);
   }
   if (finite) return tensor_core::fused_sum_16(c, a, b);
   return std::isnan(sum) ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(sum);
 }
 
-bool moderate(const float (&c)[8]) {
+bool ordinary(const float (&c)[8]) {
   bool all = true;
   for (const float value : c) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     const int power = static_cast<int>(bits >> 23 & 255u) - 127;
-    all = all && (bits << 1 == 0 || (power >= -kModerateSum && power <= kModerateSum));
+    all = all && (bits << 1 == 0 || (power >= -kOrdinarySum && power <= kOrdinarySum));
   }
   return all;
 }
@@ -113,9 +158,9 @@ void gather_rows(const std::uint32_t* const (&a)[32], Bf16Rows& rows) {
       std::memcpy(&rows.bits[row][k], &a[lane][i], 4);  // k and k + 1, low half first
     }
   for (int row = 0; row < 16; ++row) {
-    const bool low = split(rows.bits[row], rows.value[row], rows.exponent[row]);
-    const bool high = split(rows.bits[row] + 8, rows.value[row] + 8, rows.exponent[row] + 8);
-    rows.moderate[row] = low && high;
+    rows.tiny[row] = rows.large[row] = false;
+    for (int k = 0; k < 16; k += 8)
+      split(rows.bits[row] + k, rows.value[row] + k, rows.exponent[row] + k, rows.tiny[row], rows.large[row]);
   }
 }
 
@@ -130,17 +175,21 @@ void gather_columns(const std::uint32_t (&b)[32][2], Bf16Columns& columns) {
 }
 
 void prepare(Bf16Columns& columns) {
-  columns.moderate = true;
+  columns.tiny = columns.large = false;
   for (int k = 0; k < 16; ++k)
-    if (!split(columns.bits[k], columns.value[k], columns.exponent[k])) columns.moderate = false;
+    split(columns.bits[k], columns.value[k], columns.exponent[k], columns.tiny, columns.large);
 }
 
 void multiply(const Bf16Rows& rows, const Bf16Columns& columns, float (&c)[16][8]) {
+  Powers column_powers;
+  const bool any_tiny =
+      std::any_of(rows.tiny, rows.tiny + 16, [](bool tiny) { return tiny; }) || columns.tiny;
+  if (any_tiny) column_powers.add(columns.exponent[0], 16 * 8);
   for (int row = 0; row < 16; ++row) {
-    if (columns.moderate && rows.moderate[row] && moderate(c[row])) [[likely]]
-      multiply_row(rows, row, columns, c[row]);
-    else
-      for (int n = 0; n < 8; ++n) c[row][n] = multiply_one(rows, row, columns, n, c[row][n]);
+    const bool fast = !columns.large && !rows.large[row] && ordinary(c[row]);
+    if (fast && multiply_row(rows, row, columns, column_powers, c[row])) [[likely]]
+      continue;
+    for (int n = 0; n < 8; ++n) c[row][n] = multiply_one(rows, row, columns, n, c[row][n]);
   }
 }
 

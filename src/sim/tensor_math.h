@@ -1,5 +1,6 @@
-// The arithmetic of the tensor cores for whole fragments: what 32 lanes hold between them in, 32 lanes' sums out. Bit
-// for bit the model of base/tensor_core.h; operands that are not finite give the IEEE answer (NaN as 0x7FFFFFFF).
+// The arithmetic of the tensor cores for whole fragments: what 32 lanes hold between them in, 32 lanes' sums
+// out. Bit for bit the model of base/tensor_core.h; operands that are not finite give the IEEE answer (NaN as
+// 0x7FFFFFFF).
 #pragma once
 
 #include <cstdint>
@@ -7,17 +8,19 @@
 namespace fourfold::sim {
 
 // A (16 rows x 16) and B (16 x 8 columns) of one bf16 step, taken apart once for all 128 outputs.
+// Elements are zero, ordinary (near enough to 1 for the fast sums), tiny (their value is kept as 0: the fast
+// sums are used only where they would be truncated away) or large (no fast sums).
 struct Bf16Rows {
-  alignas(16) std::uint16_t bits[16][16];      // [row][k]
+  alignas(16) std::uint16_t bits[16][16];  // [row][k]
   alignas(16) float value[16][16];
-  alignas(16) std::int16_t exponent[16][16];   // of the leading 1
-  bool moderate[16];                           // every element is zero or near enough to 1 for the fast sums
+  alignas(16) std::int16_t exponent[16][16];  // of the leading 1
+  bool large[16], tiny[16];                   // whether a row has such elements
 };
 struct Bf16Columns {
   alignas(16) std::uint16_t bits[16][8];  // [k][column]
   alignas(16) float value[16][8];
   alignas(16) std::int16_t exponent[16][8];
-  bool moderate;
+  bool large, tiny;
 };
 
 // Register fragments of mma.m16n8k16: a[lane] has four registers, b[lane] two.

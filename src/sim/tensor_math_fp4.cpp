@@ -1,5 +1,5 @@
-// FP4 with block scales: integer block sums, then the fused sum of the scaled blocks and C, eight columns at a time
-// where no block is truncated, by base/tensor_core.h elsewhere.
+// FP4 with block scales: integer block sums, then the fused sum of the scaled blocks and C, eight columns at
+// a time where no block is truncated, by base/tensor_core.h elsewhere.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -17,7 +17,8 @@ typedef std::int16_t Shorts __attribute__((vector_size(16)));
 constexpr std::int16_t kDoubledE2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 constexpr std::array<std::array<std::int16_t, 2>, 256> kPairs = [] {
   std::array<std::array<std::int16_t, 2>, 256> pairs{};
-  for (unsigned byte = 0; byte < 256; ++byte) pairs[byte] = {kDoubledE2m1[byte & 15u], kDoubledE2m1[byte >> 4]};
+  for (unsigned byte = 0; byte < 256; ++byte)
+    pairs[byte] = {kDoubledE2m1[byte & 15u], kDoubledE2m1[byte >> 4]};
   return pairs;
 }();
 
@@ -64,17 +65,20 @@ void split_scales(std::uint32_t word, int at, Scales<Count>& scales) {
     scales.exponent[b][at] = static_cast<std::int16_t>(part.exponent);
     // significand * 2^(exponent - 3), or 2^exponent
     scales.value[b][at] =
-        part.significand * std::bit_cast<double>(static_cast<std::uint64_t>(1023 + part.exponent - (Mx ? 0 : 3)) << 52);
+        part.significand *
+        std::bit_cast<double>(static_cast<std::uint64_t>(1023 + part.exponent - (Mx ? 0 : 3)) << 52);
     scales.nan[at] = scales.nan[at] || (Mx ? byte == 255u : (byte & 127u) == 127u);
   }
 }
 
-// One row, eight columns. False, and nothing changed, where a block would be truncated or the result is very small.
+// One row, eight columns. False, and nothing changed, where a block would be truncated or the result is very
+// small.
 template <bool Mx>
 bool fuse_row(const Shorts (&sums)[4], const Scales<16>& row_scales, int row, const Scales<8>& column_scales,
               float (&c)[8]) {
   constexpr int kBlocks = Mx ? 2 : 4;
-  constexpr std::int16_t kSpread = Mx ? 33 : 27;  // 35 places, less 2 of the sums and the scales' fraction bits
+  constexpr std::int16_t kSpread =
+      Mx ? 33 : 27;  // 35 places, less 2 of the sums and the scales' fraction bits
   Shorts largest, smallest{};
   for (int n = 0; n < 8; ++n) {
     const int biased = static_cast<int>(std::bit_cast<std::uint32_t>(c[n]) >> 23 & 255u);
@@ -118,8 +122,8 @@ bool fuse_row(const Shorts (&sums)[4], const Scales<16>& row_scales, int row, co
 }
 
 template <bool Mx>
-float fuse_one(const Shorts (&sums)[4], const Scales<16>& row_scales, int row, const Scales<8>& column_scales, int n,
-               float c) {
+float fuse_one(const Shorts (&sums)[4], const Scales<16>& row_scales, int row, const Scales<8>& column_scales,
+               int n, float c) {
   constexpr int kBlocks = Mx ? 2 : 4;
   if (row_scales.nan[row] || column_scales.nan[n] || std::isnan(c)) return std::bit_cast<float>(0x7FFFFFFFu);
   if (std::isinf(c)) return c;  // finite products cannot bring an infinity back

@@ -120,7 +120,6 @@ struct Warp {
   std::vector<IssuedWgmma> issued;
   bool wgmma_fenced = false;
   std::uint32_t wgmma_committed = 0;  // groups
-  std::uint32_t wgmma_in_group = 0;   // issued, not committed
   std::uint32_t wgmma_target = 0;     // groups the warp waits for
 
   int registers = 0;         // per thread

@@ -1,9 +1,10 @@
-// What four warps do together: wgmma and the hand-over of registers. Warps of a group need not stand at the same line
-// at the same time, but they must pass the same lines in the same order; a log per group checks that.
+// What four warps do together: wgmma and the hand-over of registers. Warps of a group need not stand at the
+// same line at the same time, but they must pass the same lines in the same order; a log per group checks
+// that.
 //
-// A wgmma is computed when its warp issues it, from what shared memory holds then (its reads are checked then, and a
-// later write collides with them until a wait covers the group). The kernel's accumulators are poisoned at issue and
-// get their values at the wait.
+// A wgmma is computed when its warp issues it, from what shared memory holds then (its reads are checked
+// then, and a later write collides with them until a wait covers the group). The kernel's accumulators are
+// poisoned at issue and get their values at the wait.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 namespace fourfold::sim {
 
 class Block;
+struct Bf16Columns;
 
 // One lane's arguments of wgmma.m64nNk16.
 struct WgmmaLane {
@@ -59,11 +61,18 @@ class Warpgroups {
     std::uint64_t passed[4] = {};  // by each warp
   };
 
+  struct Panel;
+  struct Readers;
+
+  static bool is_poisoned(const float* d, int floats);
   void pass(Warp& warp, Collective op, SiteTable::Id site, std::uint64_t argument);
   bool group_committed(const Warp& warp) const;
   void deliver(Warp& warp);
   void check_operands(Warp& warp, const IssuedWgmma& issued);
   void check_registers(Warp& warp, int count, SiteTable::Id site);
+  Panel check_issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site);
+  void read_columns(const Panel& panel, int first_column, const Readers& readers, SiteTable::Id site,
+                    Bf16Columns& columns);
   Accumulator& accumulator(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site);
 
   Block& block_;

@@ -22,8 +22,12 @@ TEST(BankCounter, CountsPassesOfOneInstruction) {
   EXPECT_EQ(passes(16, [](auto lane) { return 16 * lane; }).wavefronts, 4u);
   EXPECT_EQ(passes(16, [](auto lane) { return 16 * lane; }).ideal, 4u);
   EXPECT_EQ(passes(16, [](auto lane) { return 128 * lane; }).wavefronts, 32u);
-  EXPECT_EQ(passes(16, [](auto lane) { return 128 * (lane & 7) + ((lane & 7) << 4); }).wavefronts, 4u);  // swizzled
-  EXPECT_EQ(passes(16, [](auto lane) { return 16 * lane; }, 0xFFu).ideal, 1u);
+  EXPECT_EQ(passes(16, [](auto lane) { return 128 * (lane & 7) + ((lane & 7) << 4); }).wavefronts,
+            4u);  // swizzled
+  EXPECT_EQ(passes(
+                16, [](auto lane) { return 16 * lane; }, 0xFFu)
+                .ideal,
+            1u);
 }
 
 TEST(BankCounter, ReportsPerLineOfTheKernel) {

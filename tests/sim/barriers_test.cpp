@@ -6,14 +6,15 @@ namespace fourfold::sim {
 namespace {
 
 struct Storage {
-  Mbarrier barrier[70];
+  Mbarrier barrier[600];
   std::uint32_t words[256];
 };
 
 template <class F>
 void run_with(int threads, std::uint64_t seed, F kernel) {
   Device device({.memory_bytes = 1 << 20});
-  launch(device, config_of(threads, sizeof(Storage), seed), [&](SimCta cta) { kernel(cta, cta.shared<Storage>()); });
+  launch(device, config_of(threads, sizeof(Storage), seed),
+         [&](SimCta cta) { kernel(cta, cta.shared<Storage>()); });
 }
 
 // Thread 0 initialises barrier 0; everybody may use it afterwards.
@@ -36,7 +37,8 @@ TEST(Barriers, PhasesCarryDataThroughManySeeds) {
           cta.arrive(&s.barrier[0]);
         } else {
           cta.wait(&s.barrier[0], parity);
-          EXPECT_EQ(cta.load_shared(&s.words[31 - cta.lane()]), static_cast<std::uint32_t>(100 * round + 31 - cta.lane()));
+          EXPECT_EQ(cta.load_shared(&s.words[31 - cta.lane()]),
+                    static_cast<std::uint32_t>(100 * round + 31 - cta.lane()));
         }
         cta.sync_block();
       }
@@ -96,7 +98,8 @@ TEST(Barriers, InitNeedsItsFenceAndASync) {
     });
   };
   use(true, true);
-  EXPECT_TRUE(mentions(expect_fault(FaultKind::barrier_misuse, [&] { use(false, true); }), "no fence_barrier_init"));
+  EXPECT_TRUE(
+      mentions(expect_fault(FaultKind::barrier_misuse, [&] { use(false, true); }), "no fence_barrier_init"));
   EXPECT_TRUE(mentions(expect_fault(FaultKind::barrier_misuse, [&] { use(true, false); }), "nothing orders"));
   // The initialiser itself needs neither.
   run_with(32, 0, [](SimCta cta, Storage& s) {
@@ -121,13 +124,15 @@ TEST(Barriers, MisuseIsNamed) {
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.init(&s.barrier[0], 1); });
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.init(&s.barrier[1], 0); });
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.wait(&s.barrier[0], 2); });
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.arrive_expect(&s.barrier[0], 1 << 20); });
+  fault_in(FaultKind::barrier_misuse,
+           [](SimCta cta, Storage& s) { cta.arrive_expect(&s.barrier[0], 1 << 20); });
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.arrive_expect(&s.barrier[0], -16); });
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) {
-    for (int i = 1; i < 70; ++i) cta.init(&s.barrier[i], 1);
+    for (int i = 1; i < 600; ++i) cta.init(&s.barrier[i], 1);
   });
   fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.load_shared(&s.barrier[0].state); });
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta, Storage& s) { cta.store_shared(&s.barrier[0].state, std::uint64_t{1}); });
+  fault_in(FaultKind::barrier_misuse,
+           [](SimCta cta, Storage& s) { cta.store_shared(&s.barrier[0].state, std::uint64_t{1}); });
   fault_in(FaultKind::misaligned, [](SimCta cta, Storage& s) {
     cta.arrive(reinterpret_cast<Mbarrier*>(reinterpret_cast<std::uintptr_t>(&s.barrier[0]) + 4));
   });
@@ -145,8 +150,8 @@ TEST(Barriers, TooManyArrivalsAreAnOverrun) {
 }
 
 TEST(Barriers, APhaseCompletedUnderAWaiterIsAnOverrun) {
-  // Thread 0 completes two phases; whoever still waits for the first can no longer tell them apart. Who comes so late
-  // that both are over waits forever.
+  // Thread 0 completes two phases; whoever still waits for the first can no longer tell them apart. Who comes
+  // so late that both are over waits forever.
   int overruns = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Fault fault = fault_of([&] {
@@ -161,7 +166,8 @@ TEST(Barriers, APhaseCompletedUnderAWaiterIsAnOverrun) {
       });
     });
     overruns += fault.kind() == FaultKind::barrier_overrun;
-    EXPECT_TRUE(fault.kind() == FaultKind::barrier_overrun || fault.kind() == FaultKind::deadlock) << fault.what();
+    EXPECT_TRUE(fault.kind() == FaultKind::barrier_overrun || fault.kind() == FaultKind::deadlock)
+        << fault.what();
   }
   EXPECT_GT(overruns, 3);
 }
@@ -188,9 +194,12 @@ TEST(Barriers, NamedBarriersJoinTheirWarps) {
 }
 
 TEST(Barriers, NamedBarriersAreChecked) {
-  expect_fault(FaultKind::barrier_misuse, [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(16, 64); }); });
-  expect_fault(FaultKind::barrier_misuse, [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 33); }); });
-  expect_fault(FaultKind::barrier_misuse, [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 128); }); });
+  expect_fault(FaultKind::barrier_misuse,
+               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(16, 64); }); });
+  expect_fault(FaultKind::barrier_misuse,
+               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 33); }); });
+  expect_fault(FaultKind::barrier_misuse,
+               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 128); }); });
   expect_fault(FaultKind::barrier_misuse, [] {
     run_with(96, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, cta.warp() == 2 ? 64 : 96); });
   });

@@ -6,7 +6,7 @@ namespace fourfold::sim {
 namespace {
 
 TEST(Clock, JoinsComponentByComponent) {
-  ClockPool pool(7);
+  ClockPool pool(7, 7);
   ClockRef a = pool.zero(), b = pool.zero();
   a->happened[0] = 3;
   a->fenced[6] = 1;
@@ -22,7 +22,7 @@ TEST(Clock, JoinsComponentByComponent) {
 }
 
 TEST(Clock, ReusesWhatNobodyHolds) {
-  ClockPool pool(3);
+  ClockPool pool(3, 3);
   ClockVector* first;
   {
     ClockRef a = pool.zero();
@@ -38,7 +38,7 @@ TEST(Clock, ReusesWhatNobodyHolds) {
 }
 
 TEST(Clock, AFenceCoversEverythingThatHappened) {
-  ClockPool pool(3);
+  ClockPool pool(3, 3);
   ClockRef a = pool.zero();
   a->happened[1] = 5;
   const View before{a->happened, a->fenced, 0, 0, 2};
@@ -48,6 +48,21 @@ TEST(Clock, AFenceCoversEverythingThatHappened) {
   EXPECT_TRUE(before.reaches_async_proxy(make_epoch(2, 1)));  // party 2 is an agent
   pool.fence(*a);
   EXPECT_TRUE(before.reaches_async_proxy(make_epoch(1, 5)));
+}
+
+TEST(Clock, NewPartiesStartAtZeroEverywhere) {
+  ClockPool pool(4, 40);
+  pool.use(30);
+  ClockRef a = pool.zero();
+  a->happened[20] = 7;
+  pool.use(4);
+  const ClockRef b = pool.copy(*a);
+  pool.use(25);
+  EXPECT_EQ(a->happened[20], 0u);
+  EXPECT_EQ(b->happened[20], 0u);
+  a->happened[24] = 3;
+  EXPECT_TRUE(pool.join(*b, *a));
+  EXPECT_EQ(b->happened[24], 3u);
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ void run_pipeline(Device& device, const std::uint32_t* input, std::uint32_t* sum
           // A fresh barrier reports the phase before as complete: the first lap never blocks.
           if (!damage.no_empty_wait) cta.wait(&s.empty[cursor.stage], cursor.phase ^ 1u);
           cta.arrive_expect(&s.full[cursor.stage], kStageWords * 4 - damage.forget_bytes);
-          cta.bulk_load(s.stage[cursor.stage], input + tile * kStageWords, kStageWords * 4, &s.full[cursor.stage]);
+          cta.bulk_load(s.stage[cursor.stage], input + tile * kStageWords, kStageWords * 4,
+                        &s.full[cursor.stage]);
         }
       }
       return;
@@ -67,7 +68,7 @@ class PipelineTest : public testing::Test {
  protected:
   static constexpr int kTiles = 8, kConsumers = 3;
   Device device{{.memory_bytes = 1 << 22}};
-  std::uint32_t* input = counting_words(device, kTiles * kStageWords, "input");
+  std::uint32_t* input = counting_words(device, kTiles* kStageWords, "input");
   std::uint32_t* sums = device.allocate_array<std::uint32_t>(32 * kConsumers, "sums");
 
   int damaged(const Damage& damage, int seeds, std::vector<FaultKind> kinds) {
@@ -103,8 +104,12 @@ TEST_F(PipelineTest, AMissingSyncWarpBeforeTheArriveIsFoundInEverySeed) {
 }
 
 TEST_F(PipelineTest, MissingWaitsAreFoundInEverySeed) {
-  EXPECT_EQ(damaged({.no_empty_wait = true}, 20, {FaultKind::race, FaultKind::barrier_overrun, FaultKind::barrier_misuse}), 20);
-  EXPECT_EQ(damaged({.no_full_wait = true}, 20, {FaultKind::race, FaultKind::unwritten_read, FaultKind::barrier_overrun}), 20);
+  EXPECT_EQ(damaged({.no_empty_wait = true}, 20,
+                    {FaultKind::race, FaultKind::barrier_overrun, FaultKind::barrier_misuse}),
+            20);
+  EXPECT_EQ(damaged({.no_full_wait = true}, 20,
+                    {FaultKind::race, FaultKind::unwritten_read, FaultKind::barrier_overrun}),
+            20);
 }
 
 TEST_F(PipelineTest, WrongByteCountsAreFoundInEverySeed) {
@@ -139,7 +144,8 @@ TEST(BulkCopy, ChecksSizesAddressesAndSources) {
   const auto copy = [&](FaultKind kind, int bytes, int to_offset, const void* from) {
     return expect_fault(kind, [&] {
       run_copy(device, 0, [&](SimCta cta, Storage& s) {
-        if (cta.lane() == 0) cta.bulk_load(reinterpret_cast<std::byte*>(s.quads) + to_offset, from, bytes, &s.barrier);
+        if (cta.lane() == 0)
+          cta.bulk_load(reinterpret_cast<std::byte*>(s.quads) + to_offset, from, bytes, &s.barrier);
       });
     });
   };
@@ -153,6 +159,16 @@ TEST(BulkCopy, ChecksSizesAddressesAndSources) {
   copy(FaultKind::unwritten_read, 64, 0, fresh);
   const Fault left = copy(FaultKind::leftover_copy, 64, 0, words);
   EXPECT_EQ(left.place().file, "copies_test.cpp");
+}
+
+TEST(BulkCopy, ExpectedBytesThatNeverComeAreLeftOver) {
+  Device device({.memory_bytes = 1 << 20});
+  const Fault fault = expect_fault(FaultKind::leftover_copy, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) {
+      if (cta.lane() == 0) cta.arrive_expect(&s.barrier, 48);
+    });
+  });
+  EXPECT_TRUE(mentions(fault, "48 bytes outstanding")) << fault.what();
 }
 
 TEST(BulkCopy, NeedsAFencedBarrier) {
@@ -185,9 +201,12 @@ TEST(BulkCopy, BelongsToTheEngineUntilThePhaseIsObserved) {
   };
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     touch(seed, [](SimCta, Storage&) {});
-    const Fault read = expect_fault(FaultKind::race, [&] { touch(seed, [](SimCta cta, Storage& s) { cta.load_shared(&s.quads[9]); }); });
+    const Fault read = expect_fault(
+        FaultKind::race, [&] { touch(seed, [](SimCta cta, Storage& s) { cta.load_shared(&s.quads[9]); }); });
     EXPECT_TRUE(mentions(read, "a bulk copy issued at copies_test.cpp")) << read.what();
-    expect_fault(FaultKind::race, [&] { touch(seed, [](SimCta cta, Storage& s) { cta.store_shared(&s.quads[9], U32x4{}); }); });
+    expect_fault(FaultKind::race, [&] {
+      touch(seed, [](SimCta cta, Storage& s) { cta.store_shared(&s.quads[9], U32x4{}); });
+    });
     expect_fault(FaultKind::race, [&] {
       touch(seed, [&](SimCta cta, Storage& s) { cta.bulk_load(&s.quads[9], words, 16, &s.barrier); });
     });
@@ -247,11 +266,14 @@ TEST(AsyncCopy, GroupsLandWhenWaitedFor) {
       }
       cta.copy_wait<1>();
       // Groups 0 and 1 are there for the thread that copied them, for others after a sync.
-      EXPECT_EQ(cta.load_shared(&s.quads[32 + cta.lane()]).v[1], static_cast<std::uint32_t>(4 * (32 + cta.lane()) + 1));
+      EXPECT_EQ(cta.load_shared(&s.quads[32 + cta.lane()]).v[1],
+                static_cast<std::uint32_t>(4 * (32 + cta.lane()) + 1));
       cta.sync_warp();
-      EXPECT_EQ(cta.load_shared(&s.quads[31 - cta.lane()]).v[0], static_cast<std::uint32_t>(4 * (31 - cta.lane())));
+      EXPECT_EQ(cta.load_shared(&s.quads[31 - cta.lane()]).v[0],
+                static_cast<std::uint32_t>(4 * (31 - cta.lane())));
       cta.copy_wait<0>();
-      EXPECT_EQ(cta.load_shared(&s.quads[64 + cta.lane()]).v[2], static_cast<std::uint32_t>(4 * (64 + cta.lane()) + 2));
+      EXPECT_EQ(cta.load_shared(&s.quads[64 + cta.lane()]).v[2],
+                static_cast<std::uint32_t>(4 * (64 + cta.lane()) + 2));
     });
 }
 
@@ -270,11 +292,13 @@ TEST(AsyncCopy, EarlyAndUnorderedReadsAreRaces) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     body(seed, true, true, true, 1);
     body(seed, true, true, false, 0);
-    const Fault unordered = fault_of([&] { body(seed, true, true, false, 1); });  // the neighbour may be later, too
+    const Fault unordered =
+        fault_of([&] { body(seed, true, true, false, 1); });  // the neighbour may be later, too
     EXPECT_TRUE(unordered.kind() == FaultKind::race || unordered.kind() == FaultKind::unwritten_read);
     expect_fault(FaultKind::race, [&] { body(seed, true, false, true, 1); });
     expect_fault(FaultKind::race, [&] { body(seed, true, false, true, 0); });
-    expect_fault(FaultKind::race, [&] { body(seed, false, true, true, 0); });  // an uncommitted copy is in no group
+    expect_fault(FaultKind::race,
+                 [&] { body(seed, false, true, true, 0); });  // an uncommitted copy is in no group
   }
 }
 

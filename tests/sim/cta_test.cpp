@@ -2,7 +2,9 @@
 #include "kernels/device/sim/cta.h"
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "sim/dice.h"
 #include "support.h"
@@ -14,6 +16,34 @@ std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value);
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// A kernel may use whatever the GPU's machine offers; the simulator must offer it, too.
+TEST(SimCta, HasEveryMemberOfTheGpuMachine) {
+  const std::string here = __FILE__;
+  const std::string folder = here.substr(0, here.rfind("tests/sim/")) + "src/kernels/device/";
+  const std::string simulator = text_of(folder + "sim/cta.h");
+  std::istringstream gpu(text_of(folder + "cuda/cta.h"));
+  int members = 0;
+  for (std::string line; std::getline(gpu, line);) {
+    const auto mark = line.find("__device__ ");
+    const auto open = line.find('(', mark);
+    if (mark == std::string::npos || open == std::string::npos) continue;
+    // The word before the first parenthesis is the member's name.
+    const auto before = line.find_last_of(" *&", open);
+    const std::string name = line.substr(before + 1, open - before - 1);
+    EXPECT_NE(simulator.find(" " + name + "("), std::string::npos) << name;
+    ++members;
+  }
+  EXPECT_GT(members, 50);
+}
 
 TEST(SimCta, FmaRoundsOnce) {
   EXPECT_EQ(SimCta::fma(1.0f + 0x1p-23f, 1.0f + 0x1p-23f, -1.0f), 0x1p-22f + 0x1p-46f);
@@ -77,19 +107,23 @@ std::uint32_t nearest_bf16(double value) {
 TEST(SimCta, PackAndMulBf16RoundToNearestEven) {
   EXPECT_EQ(SimCta::pack_bf16(1.0f, -2.0f), 0xC0003F80u);
   EXPECT_EQ(SimCta::pack_bf16(kNan, kInf), 0x7F807FFFu);
-  EXPECT_EQ(SimCta::mul_bf16x2(0x7F80u, 0x0000u), 0x7FFFu);  // infinity times zero; the high half is 0 times 0
+  EXPECT_EQ(SimCta::mul_bf16x2(0x7F80u, 0x0000u),
+            0x7FFFu);  // infinity times zero; the high half is 0 times 0
   Dice random(3);
   for (int i = 0; i < 200000; ++i) {
     std::uint32_t a = random.next(), b = random.next();
-    if (i % 4 == 0) b = (b & 0x807F807Fu) | ((127u - (a >> 7 & 0x7Fu)) & 0xFFu) << 7;  // near the subnormals' edge
+    if (i % 4 == 0)
+      b = (b & 0x807F807Fu) | ((127u - (a >> 7 & 0x7Fu)) & 0xFFu) << 7;  // near the subnormals' edge
     if (i % 4 == 1) a &= 0x80FF80FFu;
     const float x = float_of(random.next());
     const std::uint32_t packed = SimCta::pack_bf16(x, float_of(a));
     ASSERT_EQ(packed & 0xFFFFu, nearest_bf16(x));
     ASSERT_EQ(packed >> 16, nearest_bf16(float_of(a)));
     const std::uint32_t product = SimCta::mul_bf16x2(a, b);
-    ASSERT_EQ(product & 0xFFFFu, nearest_bf16(static_cast<double>(float_of(a << 16)) * float_of(b << 16))) << a << " " << b;
-    ASSERT_EQ(product >> 16, nearest_bf16(static_cast<double>(float_of(a & 0xFFFF0000u)) * float_of(b & 0xFFFF0000u)));
+    ASSERT_EQ(product & 0xFFFFu, nearest_bf16(static_cast<double>(float_of(a << 16)) * float_of(b << 16)))
+        << a << " " << b;
+    ASSERT_EQ(product >> 16,
+              nearest_bf16(static_cast<double>(float_of(a & 0xFFFF0000u)) * float_of(b & 0xFFFF0000u)));
   }
 }
 

@@ -145,8 +145,10 @@ TEST_F(ChainTest, ANormalLaunchAndTheHostWaitForEverything) {
 
 TEST_F(ChainTest, ADependentGridThatNeverWaitsBreaksTheChain) {
   good(x, y, 0);
-  const Fault fault = expect_fault(FaultKind::predecessor_race, [&] { launch(device, dependent(), [](SimCta) {}); });
-  EXPECT_TRUE(mentions(fault, "grid 2 was launched as a dependent but never waited: grid 3 could overtake grid 1"));
+  const Fault fault =
+      expect_fault(FaultKind::predecessor_race, [&] { launch(device, dependent(), [](SimCta) {}); });
+  EXPECT_TRUE(
+      mentions(fault, "grid 2 was launched as a dependent but never waited: grid 3 could overtake grid 1"));
 }
 
 TEST(Device, RunsEveryThreadOfEveryBlockOnce) {
@@ -159,7 +161,8 @@ TEST(Device, RunsEveryThreadOfEveryBlockOnce) {
       EXPECT_EQ(cta.threads(), 96);
       EXPECT_EQ(cta.blocks(), 5);
       EXPECT_EQ(cta.thread(), cta.warp() * 32 + cta.lane());
-      cta.store(out + cta.block() * 96 + cta.thread(), static_cast<std::uint32_t>(cta.block() * 1000 + cta.thread()));
+      cta.store(out + cta.block() * 96 + cta.thread(),
+                static_cast<std::uint32_t>(cta.block() * 1000 + cta.thread()));
     });
     std::vector<std::uint32_t> got(5 * 96);
     device.read_to_host(got.data(), out, got.size() * 4);
@@ -203,17 +206,20 @@ TEST(Device, AFaultUnwindsEveryThreadAndLeavesTheDeviceUsable) {
     launch(device, config_of(128, 0, seed), [&](SimCta cta) { cta.sync_block(); });
   }
   // Exceptions of the test itself come through as they are.
-  EXPECT_THROW(launch(device, config_of(32), [](SimCta cta) {
-                 if (cta.lane() == 3) throw std::runtime_error("mine");
-                 cta.sync_warp();
-               }),
+  EXPECT_THROW(launch(device, config_of(32),
+                      [](SimCta cta) {
+                        if (cta.lane() == 3) throw std::runtime_error("mine");
+                        cta.sync_warp();
+                      }),
                std::runtime_error);
 }
 
 TEST(Device, UserChecksNameTheThread) {
   Device device({.memory_bytes = 1 << 20});
   const Fault fault = expect_fault(FaultKind::user_check, [&] {
-    device.launch(config_of(64), [](Lane& lane) { lane.check(lane.thread() != 45, "no thread 45", {__FILE__, __LINE__}); });
+    device.launch(config_of(64), [](Lane& lane) {
+      lane.check(lane.thread() != 45, "no thread 45", {__FILE__, __LINE__});
+    });
   });
   EXPECT_EQ(fault.place().warp, 1);
   EXPECT_EQ(fault.place().lane, 13);

@@ -64,7 +64,8 @@ TEST(Fiber, SwitchesRoundAndKeepsItsRegisters) {
     players[i].id = i;
     players[i].rounds = 40;
     players[i].log = &log;
-    players[i].fiber.prepare(stacks.at(static_cast<std::size_t>(i)), static_cast<unsigned>(i), &play, &players[i]);
+    players[i].fiber.prepare(stacks.at(static_cast<std::size_t>(i)), static_cast<unsigned>(i), &play,
+                             &players[i]);
   }
   Fiber::transfer(host, players[0].fiber);  // player 0 ends first
   Fiber::transfer(host, players[1].fiber);

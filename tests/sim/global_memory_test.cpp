@@ -12,7 +12,8 @@ TEST(GlobalMemory, LoadsAndStoresEverySize) {
   auto* const out = device.allocate_array<std::uint32_t>(64, "out");
   launch(device, config_of(32), [&](SimCta cta) {
     const int i = cta.thread();
-    if (i < 16) cta.store(reinterpret_cast<U32x4*>(out) + i, cta.load(reinterpret_cast<const U32x4*>(in) + i));
+    if (i < 16)
+      cta.store(reinterpret_cast<U32x4*>(out) + i, cta.load(reinterpret_cast<const U32x4*>(in) + i));
     cta.sync_block();
     if (i == 0) {
       cta.store(reinterpret_cast<std::uint8_t*>(out) + 1, std::uint8_t{0xAB});
@@ -50,9 +51,11 @@ TEST(GlobalMemory, ChecksBoundsAlignmentAndUnwrittenBytes) {
     });
   });
   int on_host = 0;
-  expect_fault(FaultKind::out_of_bounds, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(&on_host); }); });
+  expect_fault(FaultKind::out_of_bounds,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(&on_host); }); });
   auto* const fresh = device.allocate_array<std::uint32_t>(4, "fresh");
-  expect_fault(FaultKind::unwritten_read, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(fresh); }); });
+  expect_fault(FaultKind::unwritten_read,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(fresh); }); });
   // One byte of four is not enough.
   expect_fault(FaultKind::unwritten_read, [&] {
     launch(device, config_of(32), [&](SimCta cta) {
@@ -67,17 +70,20 @@ TEST(GlobalMemory, ChecksBoundsAlignmentAndUnwrittenBytes) {
   expect_fault(FaultKind::out_of_bounds, [&] { device.read_to_host(host, fresh, 20); });
   device.mark_written(words, 4);
   device.forget(words, 8);
-  expect_fault(FaultKind::unwritten_read, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(words + 1); }); });
+  expect_fault(FaultKind::unwritten_read,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(words + 1); }); });
 }
 
 TEST(GlobalMemory, ReleasedMemoryIsGone) {
   Device device({.memory_bytes = 1 << 20});
   auto* const first = counting_words(device, 100000, "first");
   device.release(first);
-  expect_fault(FaultKind::out_of_bounds, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(first); }); });
+  expect_fault(FaultKind::out_of_bounds,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(first); }); });
   auto* const second = device.allocate_array<std::uint32_t>(100000, "second");
   EXPECT_EQ(first, second);  // reused, and unwritten again
-  expect_fault(FaultKind::unwritten_read, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(second); }); });
+  expect_fault(FaultKind::unwritten_read,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.load(second); }); });
   EXPECT_THROW(device.allocate(1 << 20, "too much"), Error);
 }
 
@@ -104,7 +110,8 @@ TEST(GlobalMemory, BlocksOfAGridMayNotTalk) {
     });
     // Neighbours are free, down to the byte, and everybody may read.
     launch(device, config, [&](SimCta cta) {
-      if (cta.lane() == 0) cta.store(reinterpret_cast<std::uint16_t*>(words + 7) + cta.block(), std::uint16_t{1});
+      if (cta.lane() == 0)
+        cta.store(reinterpret_cast<std::uint16_t*>(words + 7) + cta.block(), std::uint16_t{1});
       if (cta.lane() == 1) cta.store(words + 8 + cta.block(), 1u);
       cta.load(words + 20);
     });
@@ -142,16 +149,20 @@ TEST(GlobalMemory, TheReadOnlyPathMissesWritesOfItsOwnGrid) {
     });
   });
   EXPECT_TRUE(mentions(fault, "the read-only path does not see writes of its own grid")) << fault.what();
-  launch(device, config_of(32), [&](SimCta cta) { cta.load_stream(words + cta.lane()); });  // an older grid's are fine
+  launch(device, config_of(32),
+         [&](SimCta cta) { cta.load_stream(words + cta.lane()); });  // an older grid's are fine
 }
 
 TEST(GlobalMemory, PrefetchIsOnlyAHint) {
   Device device({.memory_bytes = 1 << 20});
   auto* const words = device.allocate_array<std::uint32_t>(64, "words");
   launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words, 256); });  // unwritten is fine
-  expect_fault(FaultKind::misaligned, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words, 20); }); });
-  expect_fault(FaultKind::misaligned, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words + 1, 16); }); });
-  expect_fault(FaultKind::out_of_bounds, [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words, 272); }); });
+  expect_fault(FaultKind::misaligned,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words, 20); }); });
+  expect_fault(FaultKind::misaligned,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words + 1, 16); }); });
+  expect_fault(FaultKind::out_of_bounds,
+               [&] { launch(device, config_of(32), [&](SimCta cta) { cta.prefetch_l2(words, 272); }); });
 }
 
 }  // namespace

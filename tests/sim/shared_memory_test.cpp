@@ -13,7 +13,8 @@ struct Storage {
 template <class F>
 void run_shared(int threads, std::uint64_t seed, F kernel) {
   Device device({.memory_bytes = 1 << 20});
-  launch(device, config_of(threads, sizeof(Storage), seed), [&](SimCta cta) { kernel(cta, cta.shared<Storage>()); });
+  launch(device, config_of(threads, sizeof(Storage), seed),
+         [&](SimCta cta) { kernel(cta, cta.shared<Storage>()); });
 }
 
 TEST(SharedMemory, KeepsWhatIsStored) {
@@ -139,11 +140,11 @@ TEST(SharedMemory, ManyReadersAreAllRemembered) {
 
 TEST(SharedMemory, ChecksBoundsAndAlignment) {
   expect_fault(FaultKind::out_of_bounds, [] {
-    run_shared(32, 0, [](SimCta cta, Storage& s) { cta.store_shared(&s.words[0] + sizeof(Storage) / 4, 1u); });
+    run_shared(32, 0,
+               [](SimCta cta, Storage& s) { cta.store_shared(&s.words[0] + sizeof(Storage) / 4, 1u); });
   });
-  expect_fault(FaultKind::out_of_bounds, [] {
-    run_shared(32, 0, [](SimCta cta, Storage& s) { cta.load_shared(&s.words[0] - 1); });
-  });
+  expect_fault(FaultKind::out_of_bounds,
+               [] { run_shared(32, 0, [](SimCta cta, Storage& s) { cta.load_shared(&s.words[0] - 1); }); });
   expect_fault(FaultKind::misaligned, [] {
     run_shared(32, 0, [](SimCta cta, Storage& s) {
       cta.store_shared(reinterpret_cast<U32x4*>(reinterpret_cast<std::uintptr_t>(&s.words[1])), U32x4{});
@@ -164,7 +165,9 @@ TEST(SharedMemory, LoadMatrixDistributesRowsAndCountsAsARead) {
   for (std::uint64_t seed = 0; seed < 5; ++seed)
     run_shared(32, seed, [](SimCta cta, Storage& s) {
       // Matrix m, row r: halves 100 m + 10 r + column.
-      const auto half = [](int m, int r, int column) { return static_cast<std::uint32_t>(100 * m + 10 * r + column); };
+      const auto half = [](int m, int r, int column) {
+        return static_cast<std::uint32_t>(100 * m + 10 * r + column);
+      };
       const int m = cta.lane() / 8, r = cta.lane() % 8;
       U32x4 row;
       for (int i = 0; i < 4; ++i) row.v[i] = half(m, r, 2 * i) | half(m, r, 2 * i + 1) << 16;
@@ -200,9 +203,8 @@ TEST(SharedMemory, StorageMustFitTheLaunchAndTheChip) {
     launch(device, config_of(32, 64), [](SimCta cta) { cta.shared<Storage>(); });
   });
   EXPECT_TRUE(mentions(small, "2,048") && mentions(small, "64"));
-  const Fault large = expect_fault(FaultKind::shared_limit, [&] {
-    launch(device, config_of(32, 102400), [](SimCta) {});
-  });
+  const Fault large =
+      expect_fault(FaultKind::shared_limit, [&] { launch(device, config_of(32, 102400), [](SimCta) {}); });
   EXPECT_TRUE(mentions(large, "102,400") && mentions(large, "101,376"));
 }
 

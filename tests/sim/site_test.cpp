@@ -32,7 +32,8 @@ struct Storage {
   std::uint32_t sum[4];
 };
 
-// A small kernel with every kind of synchronisation there is: a bulk pipeline into wgmma, a second grid behind it.
+// A small kernel with every kind of synchronisation there is: a bulk pipeline into wgmma, a second grid
+// behind it.
 void run_chain(Device& device, const std::uint16_t* input, float* middle, float* out, std::uint64_t seed) {
   LaunchConfig config = config_of(256, sizeof(Storage), seed);
   config.pdl = true;

@@ -13,28 +13,37 @@ namespace fourfold::sim {
 namespace {
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-std::uint16_t bf16(float value) { return static_cast<std::uint16_t>(bits_of(value) >> 16); }  // exact values only
+std::uint16_t bf16(float value) {
+  return static_cast<std::uint16_t>(bits_of(value) >> 16);
+}  // exact values only
 
-// What the four ranges of operands look like: ordinary, anything finite, subnormal, many zeros.
+// What the ranges of operands look like: ordinary, anything finite, subnormal, many zeros, a few tiny ones
+// among ordinary.
 std::uint16_t random_bf16(Dice& random, int range) {
   const std::uint32_t bits = random.next() & 0x807Fu;
   switch (range) {
     case 0: return static_cast<std::uint16_t>(bits | (120 + random.below(16)) << 7);
     case 1: return static_cast<std::uint16_t>(bits | random.below(255) << 7);
     case 2: return static_cast<std::uint16_t>(bits | random.below(3) << 7);
-    default: return static_cast<std::uint16_t>(random.below(2) ? bits & 0x8000u : bits | (110 + random.below(40)) << 7);
+    case 3:
+      return static_cast<std::uint16_t>(random.below(2) ? bits & 0x8000u
+                                                        : bits | (110 + random.below(40)) << 7);
+    default:
+      return static_cast<std::uint16_t>(bits | (random.below(6) ? 118 + random.below(16) : random.below(90))
+                                                   << 7);
   }
 }
 
 float random_c(Dice& random, int range) {
   if (random.below(6) == 0) return 0.0f;
   const std::uint32_t bits = random.next() & 0x807FFFFFu;
-  return std::bit_cast<float>(bits | (range == 0 || range == 3 ? 105 + random.below(40) : random.below(255)) << 23);
+  return std::bit_cast<float>(bits | (range == 0 || range >= 3 ? 105 + random.below(40) : random.below(255))
+                                         << 23);
 }
 
 TEST(TensorMath, Bf16AgreesWithTheModelBitForBit) {
   Dice random(11);
-  for (int range = 0; range < 4; ++range)
+  for (int range = 0; range < 5; ++range)
     for (int round = 0; round < 200; ++round) {
       std::uint16_t a[16][16], b[16][8];  // [row][k], [k][column]
       std::uint32_t registers[32][4], columns_b[32][2];
@@ -50,7 +59,8 @@ TEST(TensorMath, Bf16AgreesWithTheModelBitForBit) {
           registers[lane][i] = a[row][k] | static_cast<std::uint32_t>(a[row][k + 1]) << 16;
         }
         for (int i = 0; i < 2; ++i)
-          columns_b[lane][i] = b[2 * t + 8 * i][g] | static_cast<std::uint32_t>(b[2 * t + 8 * i + 1][g]) << 16;
+          columns_b[lane][i] = b[2 * t + 8 * i][g] | static_cast<std::uint32_t>(b[2 * t + 8 * i + 1][g])
+                                                         << 16;
         rows_a[lane] = registers[lane];
       }
       float c[16][8], want[16][8];
@@ -81,7 +91,9 @@ TEST(TensorMath, MmaBf16MultipliesSmallIntegers) {
   for (std::uint64_t seed = 0; seed < 30; ++seed)
     launch(device, config_of(64, 0, seed), [&](SimCta cta) {
       const int g = cta.lane() >> 2, t = cta.lane() & 3;
-      const auto pair = [](float low, float high) { return bf16(low) | static_cast<std::uint32_t>(bf16(high)) << 16; };
+      const auto pair = [](float low, float high) {
+        return bf16(low) | static_cast<std::uint32_t>(bf16(high)) << 16;
+      };
       std::uint32_t a[4], b[2];
       for (int i = 0; i < 4; ++i) {
         const int row = g + 8 * (i & 1), k = 2 * t + 8 * (i >> 1);
@@ -175,9 +187,10 @@ TEST(TensorMath, Fp4AgreesWithTheModelBitForBit) {
           multiply_nvfp4(pointers, thread_a, thread_b);
         for (int lane = 0; lane < 32; ++lane)
           for (int i = 0; i < 4; ++i) {
-            const float want =
-                fp4_output(lanes, output_row(lane, i), output_column(lane, i), thread_a, thread_b, mx, before[lane][i]);
-            ASSERT_EQ(bits_of(d[lane][i]), bits_of(want)) << "mx " << mx << " range " << range << " round " << round;
+            const float want = fp4_output(lanes, output_row(lane, i), output_column(lane, i), thread_a,
+                                          thread_b, mx, before[lane][i]);
+            ASSERT_EQ(bits_of(d[lane][i]), bits_of(want))
+                << "mx " << mx << " range " << range << " round " << round;
           }
       }
 }
@@ -188,7 +201,8 @@ TEST(TensorMath, Fp4CollectivesUseTheirSelectors) {
     launch(device, config_of(32, 0, seed), [](SimCta cta) {
       const std::uint32_t ones[4] = {0x22222222u, 0x22222222u, 0x22222222u, 0x22222222u};  // 1.0 everywhere
       const int t = cta.lane() & 3;
-      // Rows take 2.0 from the lanes of selector 1, columns 4.0 from lane 3 of the quad; elsewhere lies a NaN.
+      // Rows take 2.0 from the lanes of selector 1, columns 4.0 from lane 3 of the quad; elsewhere lies a
+      // NaN.
       const std::uint32_t scale_a = t >= 2 ? 0x40404040u : 0x7F7F7F7Fu;
       const std::uint32_t scale_b = t == 3 ? 0xC8C8C8C8u : 0x7F7F7F7Fu;  // bit 7 is ignored
       float d[4] = {0, 0, 0, 0};
@@ -197,7 +211,8 @@ TEST(TensorMath, Fp4CollectivesUseTheirSelectors) {
       cta.mma_nvfp4<0, 3>(d, ones, 0x22222222u, 0x22222222u, scale_a, scale_b);
       for (const float value : d) EXPECT_EQ(bits_of(value), 0x7FFFFFFFu);
       float e[4] = {1, 1, 1, 1};
-      cta.mma_mxfp4<0, 0>(e, ones, 0x22222222u, 0x22222222u, 0xFFFF8180u, 0xFFFF7F7Fu);  // 2 and 4, in two bytes
+      cta.mma_mxfp4<0, 0>(e, ones, 0x22222222u, 0x22222222u, 0xFFFF8180u,
+                          0xFFFF7F7Fu);  // 2 and 4, in two bytes
       for (const float value : e) EXPECT_EQ(value, 1 + 32 * 2.0f + 32 * 4.0f);
     });
 }

@@ -9,12 +9,15 @@ namespace {
 
 constexpr int kN = 16;
 
-std::uint16_t bf16(float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); }
+std::uint16_t bf16(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
 std::uint32_t pair(float low, float high) { return bf16(low) | static_cast<std::uint32_t>(bf16(high)) << 16; }
 float a_at(int row, int k) { return static_cast<float>((row * 5 + k * 3) % 11 - 5); }
 float b_at(int k, int n) { return static_cast<float>((k * 7 + n * 4) % 9 - 4); }
 
-// kN tokens of 64 bf16 along K, swizzled; filled by bulk copies from an image of the same layout, or by copy_16_async.
+// kN tokens of 64 bf16 along K, swizzled; filled by bulk copies from an image of the same layout, or by
+// copy_16_async.
 struct Storage {
   alignas(1024) std::uint16_t panel[kN * 64];
   Mbarrier full;
@@ -38,7 +41,8 @@ void fragments_of_a(SimCta cta, int k16, std::uint32_t (&a)[4]) {
 
 // D (64 x kN) = A (64 x 64) B (64 x kN): four chained wgmmas in one or two groups.
 template <bool Bulk>
-void multiply_panel(Device& device, const std::uint16_t* image, float* out, std::uint64_t seed, const Damage& damage = {}) {
+void multiply_panel(Device& device, const std::uint16_t* image, float* out, std::uint64_t seed,
+                    const Damage& damage = {}) {
   launch(device, config_of(128, sizeof(Storage), seed), [&](SimCta cta) {
     auto& s = cta.shared<Storage>();
     if constexpr (Bulk) {
@@ -52,7 +56,8 @@ void multiply_panel(Device& device, const std::uint16_t* image, float* out, std:
       if (!damage.no_sync) cta.wait(&s.full, 0);
     } else {
       for (int chunk = cta.thread(); chunk < kN * 8; chunk += 128)
-        cta.copy_16_async(reinterpret_cast<U32x4*>(s.panel) + chunk, reinterpret_cast<const U32x4*>(image) + chunk);
+        cta.copy_16_async(reinterpret_cast<U32x4*>(s.panel) + chunk,
+                          reinterpret_cast<const U32x4*>(image) + chunk);
       cta.copy_commit();
       if (!damage.no_copy_wait) cta.copy_wait<0>();
       if (!damage.no_proxy_fence) cta.fence_async_proxy();
@@ -73,7 +78,8 @@ void multiply_panel(Device& device, const std::uint16_t* image, float* out, std:
     if (damage.change_a) a[2][1] ^= 1u;
     if (damage.store_d && cta.thread() == 17) cta.store(out, d[0]);
     if (damage.compute_d) cta.add(d[0], 1.0f);
-    if (damage.overwrite_panel && cta.thread() == 0) cta.store_shared(reinterpret_cast<U32x4*>(s.panel), U32x4{});
+    if (damage.overwrite_panel && cta.thread() == 0)
+      cta.store_shared(reinterpret_cast<U32x4*>(s.panel), U32x4{});
     if (!damage.no_wait) cta.wgmma_wait<0>();
     for (int i = 0; i < kN / 2; ++i) {
       const int row = 16 * cta.warp() + (cta.lane() >> 2) + 8 * (i % 4 >> 1);
@@ -90,7 +96,8 @@ class WgmmaTest : public testing::Test {
     for (int n = 0; n < kN; ++n)
       for (int k = 0; k < 64; ++k)
         image[(device::swizzled_offset(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(k / 8)) +
-               static_cast<std::uint32_t>(k % 8) * 2) / 2] = bf16(b_at(k, n));
+               static_cast<std::uint32_t>(k % 8) * 2) /
+              2] = bf16(b_at(k, n));
     device.write_from_host(panel, image.data(), image.size() * 2);
   }
   template <bool Bulk>
@@ -145,6 +152,39 @@ TEST_F(WgmmaTest, RegistersInFlightAreGuarded) {
 
 TEST_F(WgmmaTest, TheOperandInSharedMemoryMayNotChange) {
   fault_in_seeds<true>({FaultKind::race}, {.overwrite_panel = true});
+}
+
+TEST_F(WgmmaTest, GroupsMayStayInFlight) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed)
+    launch(device, config_of(128, sizeof(Storage), seed), [&](SimCta cta) {
+      auto& s = cta.shared<Storage>();
+      for (int chunk = cta.thread(); chunk < kN * 8; chunk += 128)
+        cta.store_shared(reinterpret_cast<U32x4*>(s.panel) + chunk,
+                         cta.load(reinterpret_cast<const U32x4*>(panel) + chunk));
+      cta.fence_async_proxy();
+      cta.sync_block();
+      float d[2][kN / 2] = {};  // even and odd k16 steps
+      std::uint32_t a[4][4];
+      for (int k16 = 0; k16 < 4; ++k16) {
+        fragments_of_a(cta, k16, a[k16]);
+        cta.wgmma_fence();
+        cta.wgmma_bf16<kN>(d[k16 % 2], a[k16],
+                           cta.wgmma_descriptor(s.panel) + static_cast<std::uint64_t>(2 * k16));
+        cta.wgmma_commit();
+        cta.wgmma_wait<1>();
+        // The step before is complete, this one is not.
+        if (k16 == 1) {
+          EXPECT_NE(std::bit_cast<std::uint32_t>(d[0][0]), Warpgroups::kPoison);
+          EXPECT_EQ(std::bit_cast<std::uint32_t>(d[1][0]), Warpgroups::kPoison);
+        }
+      }
+      cta.wgmma_wait<0>();
+      const int row = 16 * cta.warp() + (cta.lane() >> 2), n = 2 * (cta.lane() & 3);
+      float want[2] = {};
+      for (int k = 0; k < 64; ++k) want[k / 16 % 2] += a_at(row, k) * b_at(k, n);
+      EXPECT_EQ(d[0][0], want[0]);
+      EXPECT_EQ(d[1][0], want[1]);
+    });
 }
 
 // One thread gives the panel back for all four warps after its own wait: groups belong to the warpgroup.
@@ -212,7 +252,8 @@ TEST_F(WgmmaTest, FormAndConvergenceAreChecked) {
     cta.wgmma_bf16<8>(own(cta), a, cta.wgmma_descriptor(s.panel + 64));  // one row down: not a swizzle atom
   });
   wgmma_fault(FaultKind::out_of_bounds, device, [&](SimCta cta, Storage& s) {
-    cta.wgmma_bf16<16>(own(cta), a, cta.wgmma_descriptor(s.panel) + (std::uint64_t{8192 >> 4} << 32));  // the stride
+    cta.wgmma_bf16<16>(own(cta), a,
+                       cta.wgmma_descriptor(s.panel) + (std::uint64_t{8192 >> 4} << 32));  // the stride
   });
   wgmma_fault(FaultKind::early_accumulator, device, [&](SimCta cta, Storage& s) {
     cta.wgmma_bf16<16>(own(cta), a, cta.wgmma_descriptor(s.panel));
@@ -227,14 +268,16 @@ TEST_F(WgmmaTest, FormAndConvergenceAreChecked) {
   wgmma_fault(FaultKind::divergent_collective, device, [&](SimCta cta, Storage&) {
     if (cta.warp() == 1) cta.wgmma_commit();
   });
-  wgmma_fault(FaultKind::divergent_collective, device, [](SimCta, Storage&) {}, 96);
+  wgmma_fault(
+      FaultKind::divergent_collective, device, [](SimCta, Storage&) {}, 96);
   const Fault deadlock = wgmma_fault(FaultKind::deadlock, device, [&](SimCta cta, Storage& s) {
     if (cta.warp() == 3) return;
     cta.wgmma_bf16<8>(own(cta), a, cta.wgmma_descriptor(s.panel));
     cta.wgmma_commit();
     cta.wgmma_wait<0>();
   });
-  EXPECT_TRUE(mentions(deadlock, "other warps of the warpgroup have not committed as many groups")) << deadlock.what();
+  EXPECT_TRUE(mentions(deadlock, "other warps of the warpgroup have not committed as many groups"))
+      << deadlock.what();
 }
 
 LaunchConfig with_registers(int threads, int registers, std::uint64_t seed = 0) {

@@ -12,8 +12,8 @@ namespace fourfold::kernels {
 
 template <class Arch>
 FOURFOLD_KERNEL void __launch_bounds__(moe_route::kSmallThreads)
-    route_small_kernel(const __grid_constant__ moe_route::RouteParams params) {
-  moe_route::route_small(device::CudaCta<Arch>{}, params);
+    route_table_kernel(const __grid_constant__ moe_route::RouteParams params) {
+  moe_route::route_table(device::CudaCta<Arch>{}, params);
 }
 template <class Arch>
 FOURFOLD_KERNEL void __launch_bounds__(moe_route::kChunkThreads)
@@ -62,7 +62,7 @@ BasicKernels define_basic_kernels() {
   using Arch = typename Chip::Own;
   using moe_combine::CombineParams;
   using moe_route::RouteParams;
-  return {.route_small = launch_basic<RouteParams, route_small_kernel<Arch>>,
+  return {.route_table = launch_basic<RouteParams, route_table_kernel<Arch>>,
           .route_choose = launch_basic<RouteParams, route_choose_kernel<Arch>>,
           .route_scan = launch_basic<RouteParams, route_scan_kernel<Arch>>,
           .route_place = launch_basic<RouteParams, route_place_kernel<Arch>>,
@@ -74,9 +74,9 @@ BasicKernels define_basic_kernels() {
           .pack_mxfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Mxfp4, Arch>>,
           .prepare = [] {
             constexpr std::size_t bytes = sizeof(moe_route::SortStorage);
-            prepare_kernel("route_small", route_small_kernel<Arch>, moe_route::kSmallThreads, bytes);
+            prepare_kernel("route_table", route_table_kernel<Arch>, moe_route::kSmallThreads, bytes);
             prepare_kernel("route_choose", route_choose_kernel<Arch>, moe_route::kChunkThreads, bytes);
-            prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads, bytes);
+            prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage));
             prepare_kernel("route_place", route_place_kernel<Arch>, moe_route::kChunkThreads, bytes);
           }};
 }

@@ -127,14 +127,15 @@ class CudaMachine final : public Machine {
   }
   const std::vector<CompiledRow>& compiled() const { return compiled_; }
 
-  void route_small(const moe_route::RouteParams& params) override {
-    basic_.route_small(launch(1, moe_route::kSmallThreads, sort_bytes), params);
+  void route_table(const moe_route::RouteParams& params) override {
+    basic_.route_table(launch(1, moe_route::kSmallThreads, sort_bytes), params);
   }
   void route_choose(const moe_route::RouteParams& params) override {
     basic_.route_choose(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
   }
   void route_scan(const moe_route::RouteParams& params) override {
-    basic_.route_scan(launch(1, moe_route::kSmallThreads, sort_bytes), params);
+    const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
+    basic_.route_scan(launch(blocks, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage)), params);
   }
   void route_place(const moe_route::RouteParams& params) override {
     basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
@@ -172,9 +173,7 @@ class CudaMachine final : public Machine {
 
  private:
   static constexpr int sort_bytes = static_cast<int>(sizeof(moe_route::SortStorage));
-  static int chunks(const moe_route::RouteParams& params) {
-    return (params.tokens + moe_route::kChunkTokens - 1) / moe_route::kChunkTokens;
-  }
+  static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
   CudaLaunch launch(int blocks, int threads, int shared_bytes) const {
     return {blocks, threads, shared_bytes, stream_, dependent_};
   }

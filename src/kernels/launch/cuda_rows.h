@@ -49,7 +49,7 @@ void add_part(CudaRows& rows);
 template <class Params>
 using LaunchBasic = void (*)(const CudaLaunch&, const Params&);
 struct BasicKernels {
-  LaunchBasic<moe_route::RouteParams> route_small, route_choose, route_scan, route_place;
+  LaunchBasic<moe_route::RouteParams> route_table, route_choose, route_scan, route_place;
   LaunchBasic<moe_tokens::StageParams> stage;
   LaunchBasic<moe_tokens::QuantizeParams> quantize;
   LaunchBasic<moe_combine::CombineParams> combine_f32, combine_bf16;

@@ -58,7 +58,7 @@ class Machine {
   }
 
   // Launches, in stream order; each may start before its predecessor has finished (dependent launch).
-  virtual void route_small(const moe_route::RouteParams& params) = 0;
+  virtual void route_table(const moe_route::RouteParams& params) = 0;
   virtual void route_choose(const moe_route::RouteParams& params) = 0;
   virtual void route_scan(const moe_route::RouteParams& params) = 0;
   virtual void route_place(const moe_route::RouteParams& params) = 0;

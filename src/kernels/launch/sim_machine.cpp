@@ -86,16 +86,17 @@ class SimMachine final : public Machine {
     return kind == RowKind::gemm ? gemm_facts_ : kind == RowKind::few_gate_up ? gate_up_facts_ : down_facts_;
   }
 
-  void route_small(const moe_route::RouteParams& params) override {
-    run("route_small", 1, moe_route::kSmallThreads, sizeof(moe_route::SortStorage),
-        [&](device::SimCta cta) { moe_route::route_small(cta, params); });
+  void route_table(const moe_route::RouteParams& params) override {
+    run("route_table", 1, moe_route::kSmallThreads, sizeof(moe_route::SortStorage),
+        [&](device::SimCta cta) { moe_route::route_table(cta, params); });
   }
   void route_choose(const moe_route::RouteParams& params) override {
     run("route_choose", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
         [&](device::SimCta cta) { moe_route::route_choose(cta, params); });
   }
   void route_scan(const moe_route::RouteParams& params) override {
-    run("route_scan", 1, moe_route::kSmallThreads, sizeof(moe_route::SortStorage),
+    const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
+    run("route_scan", blocks, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage),
         [&](device::SimCta cta) { moe_route::route_scan(cta, params); });
   }
   void route_place(const moe_route::RouteParams& params) override {
@@ -141,9 +142,7 @@ class SimMachine final : public Machine {
   }
 
  private:
-  static int chunks(const moe_route::RouteParams& params) {
-    return (params.tokens + moe_route::kChunkTokens - 1) / moe_route::kChunkTokens;
-  }
+  static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
   template <class Body>
   void run(const char* name, int blocks, int threads, std::size_t shared_bytes, const Body& body) {
     queue_.last = queue_.device->launch(

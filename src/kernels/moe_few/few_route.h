@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/types.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
@@ -14,8 +15,9 @@ namespace fourfold::moe_few {
 
 // Tile u: one expert and the tokens that chose it; its slots are 8u .. 8u + 7.
 struct FewRoute {
-  std::int32_t pair_expert[kFewPairs];  // pair = token * top_k + rank
-  float pair_weight[kFewPairs];
+  // [token][rank], ranks beyond top_k hold -1, so that four can be read at once.
+  alignas(16) std::int32_t rank_expert[kFewTokens][moe::kMaxTopK];
+  float pair_weight[kFewPairs];         // pair = token * top_k + rank
   std::int32_t pair_place[kFewPairs];   // kFewTokens * tile + place
   std::int32_t leaders[kFewTokens];     // mask of ranks whose expert no earlier token chose
   std::int32_t tile_expert[kFewPairs];
@@ -32,19 +34,23 @@ struct PairView {
 };
 
 template <class Cta>
-FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewParams& params, int token, int rank) {
-  const int expert = cta.load_shared(&route.pair_expert[token * params.top_k + rank]);
+FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewParams& params, int token, int expert) {
   PairView view{-1, 0, 0, 0};
-  for (int t = 0; t < params.tokens; ++t)
-    for (int r = 0; r < params.top_k; ++r)
-      if (cta.load_shared(&route.pair_expert[t * params.top_k + r]) == expert) {
-        if (view.leader_token < 0) {
-          view.leader_token = t;
-          view.leader_rank = r;
-        }
-        view.place += t < token;
-        ++view.count;
-      }
+  for (int t = 0; t < params.tokens; ++t) {
+    int rank = -1;  // at most one: a token's experts differ
+    for (int r = 0; r < params.top_k; r += 4) {
+      const auto four = cta.load_shared(reinterpret_cast<const device::U32x4*>(&route.rank_expert[t][r]));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) rank = static_cast<int>(four.v[i]) == expert ? r + i : rank;
+    }
+    if (rank < 0) continue;
+    if (view.leader_token < 0) {
+      view.leader_token = t;
+      view.leader_rank = rank;
+    }
+    view.place += t < token;
+    ++view.count;
+  }
   return view;
 }
 
@@ -53,18 +59,20 @@ template <class Cta>
 FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route) {
   const int token = cta.warp(), rank = cta.lane();
   const bool has_token = token < params.tokens;
+  int expert = -1;
   if (has_token) {
     const moe_route::Choice choice = moe_route::choose_experts(cta, params.logits + token * params.experts,
                                                                params.experts, params.top_k, params.renormalise);
+    expert = rank < params.top_k ? choice.expert : -1;
+    cta.store_shared(&route.rank_expert[token][rank], expert);
     if (rank < params.top_k) {
-      cta.store_shared(&route.pair_expert[token * params.top_k + rank], choice.expert);
       cta.store_shared(&route.pair_weight[token * params.top_k + rank], choice.weight);
     }
   }
   cta.sync_block();  // every token has its experts
   PairView view{-1, 0, 0, 0};
   if (has_token) {
-    if (rank < params.top_k) view = look_around(cta, route, params, token, rank);
+    if (rank < params.top_k) view = look_around(cta, route, params, token, expert);
     const std::uint32_t leaders = cta.ballot(view.leader_token == token);
     if (rank == 0) cta.store_shared(&route.leaders[token], static_cast<std::int32_t>(leaders));
   }
@@ -81,7 +89,7 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route)
     cta.store_shared(&route.tile_token[before_leader][view.place], token);
     cta.store_shared(&route.pair_place[pair], kFewTokens * before_leader + view.place);
     if (view.place == 0) {
-      cta.store_shared(&route.tile_expert[before_leader], cta.load_shared(&route.pair_expert[pair]));
+      cta.store_shared(&route.tile_expert[before_leader], expert);
       cta.store_shared(&route.tile_count[before_leader], view.count);
     }
   }

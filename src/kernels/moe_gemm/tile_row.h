@@ -76,6 +76,7 @@ struct TileShape {
 };
 
 inline constexpr int kMaxStages = 12;
+inline constexpr int kMaxPanels = 16;  // deeper rings hide nothing more and need barriers
 
 // Depth of the two rings; the one ring of the FP4 path has no panels of its own.
 struct Depth {
@@ -88,7 +89,8 @@ using TileStorage = std::conditional_t<Shape::Path::half_tokens, HalfStorage<Sha
                                        Fp4Storage<Shape, Stages>>;
 
 template <class Shape, int Stages, int Panels>
-inline constexpr bool kFits = sizeof(TileStorage<Shape, Stages, Panels>) <= static_cast<std::size_t>(Shape::smem_limit);
+inline constexpr bool kFits = (Stages == 2 || Panels <= kMaxPanels) &&
+                              sizeof(TileStorage<Shape, Stages, Panels>) <= static_cast<std::size_t>(Shape::smem_limit);
 
 // The deepest pipeline, read off sizeof the real storage so that padding cannot be forgotten. Both rings as deep as each
 // other if at least two stages fit that way; else two weight stages and as many token panels as there is room for.

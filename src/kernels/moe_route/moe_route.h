@@ -1,8 +1,8 @@
 // From router logits to the tables of the layer: top-k per token, then a stable counting sort of the pairs by expert and
 // the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables are the same every time.
 //
-// Up to kChunkTokens tokens one block does it all (route_small). More tokens are cut into chunks: route_choose picks and
-// counts per chunk, route_scan turns counts into positions, route_place writes the tables.
+// route_choose picks the experts, many blocks. Up to kSmallTokens tokens one more block, route_table, does the rest; more
+// tokens are cut into chunks whose counts route_choose leaves, route_scan adds up and route_place turns into slots.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,6 @@
 #include "kernels/moe_route/top_k.h"
 
 namespace fourfold::moe_route {
-
-// Top-k of the chunk's tokens, one warp a token; ids go to shared memory and to the table.
-template <class Cta>
-FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
-                                  int token_count) {
-  const int warps = cta.threads() / 32;
-  for (int i = cta.warp(); i < token_count; i += warps) {
-    const int token = first_token + i;
-    const Choice choice = choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts,
-                                         params.experts, params.top_k, params.renormalise);
-    const int lane = cta.lane();
-    if (lane < params.top_k) {
-      cta.store_shared(&storage.expert_of_pair[i * params.top_k + lane], choice.expert);
-      const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
-      cta.store(params.tables.pair_expert + pair, choice.expert);
-      cta.store(params.tables.pair_weight + pair, choice.weight);
-    }
-  }
-  cta.sync_block();  // every id of the chunk is in shared memory
-}
 
 // The part of the chunk's pairs that counting warp w owns: contiguous, so ranks follow the pair order.
 struct PairRange {
@@ -141,17 +121,27 @@ FOURFOLD_DEVICE int tiles_of(int count, int tile_tokens) {
   return (count + each - 1) / each;
 }
 
-// Positions of all experts from their totals; thread e owns expert e. Returns expert e's first slot.
-template <class Cta>
-FOURFOLD_DEVICE int lay_out_experts(Cta cta, const RouteParams& params, SortStorage& storage, int total_of_expert) {
-  const int expert = cta.thread();
-  const int tiles = tiles_of(total_of_expert, params.tile_tokens);
-  TwoSums all;
-  const TwoSums first =
-      prefix_of_block(cta, storage, {moe::round_up(total_of_expert, moe::kSlotGroup), tiles}, all);
-  if (expert < params.experts) write_tiles(cta, params, expert, total_of_expert, first.slots, first.tiles);
-  if (cta.thread() == 0) cta.store(params.tables.tile_count, all.tiles);
-  return first.slots;
+// First slot of every expert from the totals, into shared memory; with `writes` also the tile list. Blocks of fewer
+// threads than experts take several rounds.
+template <class Cta, class TotalOf>
+FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, SortStorage& storage, bool writes,
+                                     const TotalOf& total_of) {
+  TwoSums before{0, 0};
+  for (int base = 0; base < params.experts; base += cta.threads()) {
+    const int expert = base + cta.thread();
+    const int total = expert < params.experts ? total_of(expert) : 0;
+    TwoSums all;
+    const TwoSums first = prefix_of_block(
+        cta, storage, {moe::round_up(total, moe::kSlotGroup), tiles_of(total, params.tile_tokens)}, all);
+    if (expert < params.experts) {
+      cta.store_shared(&storage.first_slot[expert], before.slots + first.slots);
+      if (writes)
+        write_tiles(cta, params, expert, total, before.slots + first.slots, before.tiles + first.tiles);
+    }
+    before = {before.slots + all.slots, before.tiles + all.tiles};
+    cta.sync_block();  // the sums of the warps are read before another round writes them; first slots are in place
+  }
+  if (writes && cta.thread() == 0) cta.store(params.tables.tile_count, before.tiles);
 }
 
 // Writes the slots of a chunk's pairs. counts[w][e] holds warp w's first rank and first_slot[e] the expert's first slot.
@@ -186,86 +176,108 @@ FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage
   }
 }
 
+template <class Cta>
+FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage& storage, int first_token, int pairs) {
+  for (int i = cta.thread(); i < pairs; i += cta.threads())
+    cta.store_shared(&storage.expert_of_pair[i],
+                     cta.load(params.tables.pair_expert + static_cast<std::int64_t>(first_token) * params.top_k + i));
+  cta.sync_block();  // the ids are in shared memory
+}
+
 // ---- the kernels ----
 
+// One warp a token; for many tokens also the counts of the chunk.
 template <class Cta>
-FOURFOLD_DEVICE void route_small(Cta cta, const RouteParams& params) {
+FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
+  cta.wait_predecessors();
+  cta.release_successors();
+  SortStorage& storage = cta.template shared<SortStorage>();
+  const int each = chunk_tokens(params.tokens);
+  const int first_token = cta.block() * each;
+  const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
+  const int lane = cta.lane();
+  for (int i = cta.warp(); i < tokens; i += kCountingWarps) {
+    const int token = first_token + i;
+    const Choice choice = choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts,
+                                         params.experts, params.top_k, params.renormalise);
+    if (lane < params.top_k) {
+      const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
+      cta.store(params.tables.pair_expert + pair, choice.expert);
+      cta.store(params.tables.pair_weight + pair, choice.weight);
+      cta.store_shared(&storage.expert_of_pair[i * params.top_k + lane], choice.expert);
+    }
+  }
+  if (params.chunk_counts == nullptr) return;
+  cta.sync_block();  // every id of the chunk is in shared memory
+  count_chunk(cta, params, storage, tokens * params.top_k);
+  for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
+    cta.store(params.chunk_counts + static_cast<std::int64_t>(cta.block()) * params.experts + expert,
+              ranks_of_warps(cta, storage, expert, 0));
+}
+
+// One block: all tables of a small batch.
+template <class Cta>
+FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
   SortStorage& storage = cta.template shared<SortStorage>();
   cta.wait_predecessors();
   cta.release_successors();
   const int pairs = params.tokens * params.top_k;
-  choose_chunk(cta, params, storage, 0, params.tokens);
+  load_pairs(cta, params, storage, 0, pairs);
   count_chunk(cta, params, storage, pairs);
-  const int expert = cta.thread();
-  const int total = expert < params.experts ? ranks_of_warps(cta, storage, expert, 0) : 0;
-  const int first_slot = lay_out_experts(cta, params, storage, total);
-  if (expert < params.experts) cta.store_shared(&storage.first_slot[expert], first_slot);
-  cta.sync_block();  // ranks and first slots are in place
+  lay_out_experts(cta, params, storage, true, [&](int expert) { return ranks_of_warps(cta, storage, expert, 0); });
   place_chunk(cta, params, storage, 0, pairs);
 }
 
-FOURFOLD_DEVICE int tokens_of_chunk(const RouteParams& params, int chunk) {
-  const int left = params.tokens - chunk * kChunkTokens;
-  return left < kChunkTokens ? left : kChunkTokens;
-}
-
-template <class Cta>
-FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
-  SortStorage& storage = cta.template shared<SortStorage>();
-  cta.wait_predecessors();
-  cta.release_successors();
-  const int chunk = cta.block();
-  const int tokens = tokens_of_chunk(params, chunk);
-  choose_chunk(cta, params, storage, chunk * kChunkTokens, tokens);
-  count_chunk(cta, params, storage, tokens * params.top_k);
-  for (int expert = cta.thread(); expert < params.experts; expert += cta.threads()) {
-    const int total = ranks_of_warps(cta, storage, expert, 0);
-    cta.store(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert, total);
-  }
-}
-
-// One block: counts per chunk become the chunk's first slot per expert.
+// A block owns kScanExperts experts, a lane each; warps share the chunks. Counts become first ranks, in chunk order.
 template <class Cta>
 FOURFOLD_DEVICE void route_scan(Cta cta, const RouteParams& params) {
-  SortStorage& storage = cta.template shared<SortStorage>();
+  ScanStorage& storage = cta.template shared<ScanStorage>();
   cta.wait_predecessors();
   cta.release_successors();
-  const int expert = cta.thread();
-  const int chunks = (params.tokens + kChunkTokens - 1) / kChunkTokens;
-  int total = 0;
-  if (expert < params.experts)
-    for (int c = 0; c < chunks; ++c)
-      total += cta.load(params.chunk_counts + static_cast<std::int64_t>(c) * params.experts + expert);
-  int slot = lay_out_experts(cta, params, storage, total);
-  if (expert < params.experts)
-    for (int c = 0; c < chunks; ++c) {
-      std::int32_t* count = params.chunk_counts + static_cast<std::int64_t>(c) * params.experts + expert;
-      const int here = cta.load(count);
-      cta.store(count, slot);
-      slot += here;
-    }
+  const int expert = cta.block() * kScanExperts + cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
+  const bool valid = expert < params.experts;
+  const int chunks = chunk_count(params.tokens);
+  const int each = (chunks + warps - 1) / warps;  // contiguous, so that ranks follow the chunk order
+  const int begin = warp * each < chunks ? warp * each : chunks;
+  const int end = begin + each < chunks ? begin + each : chunks;
+  int sum = 0;
+  for (int c = begin; c < end; ++c)
+    if (valid) sum += cta.load(params.chunk_counts + static_cast<std::int64_t>(c) * params.experts + expert);
+  cta.store_shared(&storage.sums[warp][cta.lane()], sum);
+  cta.sync_block();  // the warps' sums are written
+  int running = 0, total = 0;
+  for (int w = 0; w < warps; ++w) {
+    const int part = cta.load_shared(&storage.sums[w][cta.lane()]);
+    running += w < warp ? part : 0;
+    total += part;
+  }
+  if (!valid) return;
+  for (int c = begin; c < end; ++c) {
+    std::int32_t* count = params.chunk_counts + static_cast<std::int64_t>(c) * params.experts + expert;
+    const int here = cta.load(count);
+    cta.store(count, running);
+    running += here;
+  }
+  if (warp == 0) cta.store(params.expert_counts + expert, total);
 }
 
+// A chunk's pairs to their slots. Every block lays the experts out for itself; the first one writes the tile list.
 template <class Cta>
 FOURFOLD_DEVICE void route_place(Cta cta, const RouteParams& params) {
   SortStorage& storage = cta.template shared<SortStorage>();
   cta.wait_predecessors();
   cta.release_successors();
-  const int chunk = cta.block();
-  const int first_token = chunk * kChunkTokens;
-  const int pairs = tokens_of_chunk(params, chunk) * params.top_k;
-  for (int i = cta.thread(); i < pairs; i += cta.threads())
-    cta.store_shared(&storage.expert_of_pair[i],
-                     cta.load(params.tables.pair_expert + static_cast<std::int64_t>(first_token) * params.top_k + i));
+  const int chunk = cta.block(), each = chunk_tokens(params.tokens), first_token = chunk * each;
+  const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
+  lay_out_experts(cta, params, storage, chunk == 0,
+                  [&](int expert) { return cta.load(params.expert_counts + expert); });
+  load_pairs(cta, params, storage, first_token, tokens * params.top_k);
+  count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
-    cta.store_shared(&storage.first_slot[expert],
-                     cta.load(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert));
-  cta.sync_block();  // ids and first slots are in shared memory
-  count_chunk(cta, params, storage, pairs);
-  for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
-    ranks_of_warps(cta, storage, expert, 0);
+    ranks_of_warps(cta, storage, expert,
+                   cta.load(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert));
   cta.sync_block();  // ranks are in place
-  place_chunk(cta, params, storage, first_token, pairs);
+  place_chunk(cta, params, storage, first_token, tokens * params.top_k);
 }
 
 }  // namespace fourfold::moe_route

@@ -7,17 +7,23 @@
 
 namespace fourfold::moe_route {
 
-inline constexpr int kChunkTokens = 64;
-inline constexpr int kChunkPairs = kChunkTokens * moe::kMaxTopK;
-inline constexpr int kSmallThreads = 1024;   // route_small and route_scan: one thread per expert
+inline constexpr int kSmallTokens = 64;      // up to here one block builds the tables
+inline constexpr int kSmallPairs = kSmallTokens * moe::kMaxTopK;
+inline constexpr int kSmallThreads = 1024;   // route_table and route_scan
 inline constexpr int kChunkThreads = 256;    // route_choose and route_place
 inline constexpr int kCountingWarps = 8;     // warps that count and rank the pairs of a chunk
-static_assert(kSmallThreads >= moe::kMaxExperts);
+inline constexpr int kScanExperts = 32;      // experts a block of route_scan owns: one a lane
+static_assert(kSmallThreads >= moe::kMaxExperts && kChunkThreads == 32 * kCountingWarps);
+
+// Tokens of a block of route_choose, and of a chunk: one a warp while there are few, so that each finishes soon.
+constexpr int chunk_tokens(int tokens) { return tokens <= kSmallTokens ? kCountingWarps : 2 * kCountingWarps; }
+constexpr int chunk_count(int tokens) { return (tokens + chunk_tokens(tokens) - 1) / chunk_tokens(tokens); }
 
 struct RouteParams {
   const float* logits;  // [tokens, experts]
   moe::RouteTables tables;
-  std::int32_t* chunk_counts;  // [chunks, experts], only for several chunks
+  std::int32_t* chunk_counts;   // [chunks, experts]: pairs per chunk, then their first rank (more than kSmallTokens only)
+  std::int32_t* expert_counts;  // [experts], likewise
   std::int32_t tokens;
   std::int32_t experts;
   std::int32_t top_k;
@@ -25,12 +31,16 @@ struct RouteParams {
   bool renormalise;
 };
 
-// Shared memory of all routing kernels. counts[w][e]: pairs of expert e in warp w's part of the chunk, then their first rank.
+// Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first rank.
 struct SortStorage {
-  std::int32_t expert_of_pair[kChunkPairs];
+  std::int32_t expert_of_pair[kSmallPairs];
   std::int32_t counts[kCountingWarps][moe::kMaxExperts];
   std::int32_t first_slot[moe::kMaxExperts];
   std::int32_t scan[2][kSmallThreads / 32];
+};
+// ... and of route_scan: sums of the warps for the block's experts.
+struct ScanStorage {
+  std::int32_t sums[kSmallThreads / 32][kScanExperts];
 };
 
 }  // namespace fourfold::moe_route

@@ -11,8 +11,6 @@
 
 namespace fourfold::moe_route {
 
-inline constexpr int kLogitsPerLane = moe::kMaxExperts / 32;
-
 // Unsigned key in the order of the floats; NaN sorts below everything.
 constexpr std::uint32_t order_key(float value) {
   if (value != value) return 0u;
@@ -29,42 +27,32 @@ struct Choice {
   float weight;
 };
 
-// All lanes of the warp call it; lane r receives rank r.
-template <class Cta>
-FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise) {
+// PerLane logits a lane: lane l holds experts l, l + 32, ...
+template <int PerLane, class Cta>
+FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int experts, int top_k, bool renormalise) {
   const int lane = cta.lane();
-  // Lane l holds experts l, l + 32, ... ; a key of zero is "absent" (NaN logits are chosen last, by index order).
-  std::uint32_t key[kLogitsPerLane];
+  // A key of zero is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
+  std::uint32_t key[PerLane];
 #pragma unroll
-  for (int i = 0; i < kLogitsPerLane; ++i) {
-    key[i] = 0u;
-    if (32 * i < experts) {
-      const int expert = 32 * i + lane;
-      if (expert < experts) {
-        const std::uint32_t ordered = order_key(cta.load(logits + expert));
-        key[i] = ordered == 0u ? 1u : ordered;
-      }
-    }
+  for (int i = 0; i < PerLane; ++i) {
+    const int expert = 32 * i + lane;
+    const std::uint32_t ordered = expert < experts ? order_key(cta.load(logits + expert)) : 0u;
+    key[i] = expert < experts && ordered == 0u ? 1u : ordered;
   }
   Choice mine{0, 0.0f};
   float my_logit = 0.0f, largest = 0.0f;
   for (int rank = 0; rank < top_k; ++rank) {
     std::uint32_t best = 0u;
-    int best_index = 0;
 #pragma unroll
-    for (int i = 0; i < kLogitsPerLane; ++i)
-      if (32 * i < experts && key[i] > best) {
-        best = key[i];
-        best_index = i;
-      }
+    for (int i = 0; i < PerLane; ++i) best = key[i] > best ? key[i] : best;
     const std::uint32_t top = cta.max_all(best);
-    // Of the lanes that hold it, the lowest expert wins.
-    const int expert = 32 * best_index + lane;
-    const std::uint32_t claim = best == top ? ~static_cast<std::uint32_t>(expert) : 0u;
+    // Of the experts with that key the lowest wins: the largest complement of an index.
+    std::uint32_t claim = 0u;
+#pragma unroll
+    for (int i = PerLane - 1; i >= 0; --i) claim = key[i] == top ? ~static_cast<std::uint32_t>(32 * i + lane) : claim;
     const int winner = static_cast<int>(~cta.max_all(claim));
 #pragma unroll
-    for (int i = 0; i < kLogitsPerLane; ++i)
-      if (32 * i < experts && 32 * i + lane == winner) key[i] = 0u;
+    for (int i = 0; i < PerLane; ++i) key[i] = 32 * i + lane == winner ? 0u : key[i];
     const float logit = value_of_key(top == 1u ? 0u : top);
     if (rank == 0) largest = logit;
     if (lane == rank) {
@@ -77,14 +65,21 @@ FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts,
   if (renormalise) {
     for (int rank = 0; rank < top_k; ++rank) sum = Cta::add(sum, cta.shuffle(e, rank));
   } else {
-    float part = 0.0f;
     for (int expert = lane; expert < experts; expert += 32)
-      part = Cta::add(part, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -largest)));
-    for (int mask = 16; mask > 0; mask /= 2) part = Cta::add(part, cta.shuffle_xor(part, mask));
-    sum = part;
+      sum = Cta::add(sum, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -largest)));
+    for (int mask = 16; mask > 0; mask /= 2) sum = Cta::add(sum, cta.shuffle_xor(sum, mask));
   }
   mine.weight = Cta::mul(e, Cta::reciprocal(sum));
   return mine;
+}
+
+// All lanes of the warp call it; lane r receives rank r.
+template <class Cta>
+FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise) {
+  static_assert(moe::kMaxExperts == 32 * 32);
+  if (experts <= 32 * 8) return choose_experts_of<8>(cta, logits, experts, top_k, renormalise);
+  if (experts <= 32 * 16) return choose_experts_of<16>(cta, logits, experts, top_k, renormalise);
+  return choose_experts_of<32>(cta, logits, experts, top_k, renormalise);
 }
 
 }  // namespace fourfold::moe_route

@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "kernels/device/functions.h"
 #include "kernels/device/sim/cta.h"
+#include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/paths.h"
 #include "kernels/record/pack.h"
@@ -20,32 +21,7 @@ namespace fourfold::verify {
 namespace {
 
 using Host = device::SimCta;  // its numeric members are the exact host arithmetic
-using kernels::Memory;
-
-// Device memory that goes back when the case ends.
-class Arena {
- public:
-  explicit Arena(Memory& memory) : memory_(memory) {}
-  ~Arena() {
-    for (void* pointer : pointers_) memory_.release(pointer);
-  }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  void* bytes(std::size_t count, const char* name) {
-    pointers_.push_back(memory_.allocate(std::max<std::size_t>(count, 16), name));
-    return pointers_.back();
-  }
-  template <class T>
-  T* upload(const std::vector<T>& values, const char* name) {
-    T* to = static_cast<T*>(bytes(values.size() * sizeof(T), name));
-    if (!values.empty()) memory_.write(to, values.data(), values.size() * sizeof(T));
-    return to;
-  }
-
- private:
-  Memory& memory_;
-  std::vector<void*> pointers_;
-};
+using kernels::Arena;
 
 struct Expert {
   CheckpointMatrix matrix;  // plain, or gate
@@ -301,7 +277,7 @@ void run(kernels::Machine& machine, const GemmCase& test, Result& result) {
   const std::int64_t values = setup.assignment.slots() * params.out_columns;
   const std::size_t bytes = static_cast<std::size_t>(
       fp4_result ? values / 512 * record::kTokenRecordBytes : values * (f32_result ? 4 : 2));
-  params.out = arena.bytes(bytes, "result");
+  params.out = arena.take<std::uint8_t>(bytes, "result");
   machine.memory().forget(params.out, bytes);
 
   machine.gemm(machine.find(kernels::RowKind::gemm, test.row.row), params);

@@ -1,9 +1,9 @@
-// The simulated GPU as kernels see it: the same members as kernels/device/cuda/cta.h, with the same meaning. A kernel is
-// a template over the two. Each member also takes its call site, by default that of the caller, which names it in
-// faults, counts its bank conflicts and lets tests remove it (docs/simulator.md).
+// The simulated GPU as kernels see it: the same members as kernels/device/cuda/cta.h, with the same meaning.
+// A kernel is a template over the two. Each member also takes its call site, by default that of the caller,
+// which names it in faults, counts its bank conflicts and lets tests remove it (docs/simulator.md).
 //
-// The storage of wgmma operands (d, a) must live until the wait that covers them; kernels keep them in local arrays of
-// the enclosing scope, which the GPU holds in registers.
+// The storage of wgmma operands (d, a) must live until the wait that covers them; kernels keep them in local
+// arrays of the enclosing scope, which the GPU holds in registers.
 #pragma once
 
 #include <bit>
@@ -40,10 +40,12 @@ class SimCta {
   void sync_warp(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->sync_warp({file, line});
   }
-  void barrier_sync(int id, int threads, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void barrier_sync(int id, int threads, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) const {
     lane_->barrier_sync(id, threads, {file, line});
   }
-  void init(Mbarrier* barrier, int arrivals, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void init(Mbarrier* barrier, int arrivals, const char* file = __builtin_FILE(),
+            int line = __builtin_LINE()) const {
     lane_->init(barrier, arrivals, {file, line});
   }
   void fence_barrier_init(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
@@ -91,7 +93,8 @@ class SimCta {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
     lane_->store_shared(to, &value, sizeof(T), {file, line});
   }
-  U32x4 load_matrix_x4(const void* row, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  U32x4 load_matrix_x4(const void* row, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) const {
     U32x4 registers;
     lane_->load_matrix_x4(row, registers.v, {file, line});
     return registers;
@@ -123,8 +126,8 @@ class SimCta {
   }
 
   // ---- asynchronous copies, global to shared ----
-  void bulk_load(void* to, const void* from, int bytes, Mbarrier* barrier, const char* file = __builtin_FILE(),
-                 int line = __builtin_LINE()) const {
+  void bulk_load(void* to, const void* from, int bytes, Mbarrier* barrier,
+                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->bulk_load(to, from, bytes, barrier, {file, line});
   }
   void copy_16_async(void* to, const void* from, const char* file = __builtin_FILE(),
@@ -145,14 +148,16 @@ class SimCta {
     lane_->mma_bf16(d, a, b0, b1, {file, line});
   }
   template <int ThreadA, int ThreadB>
-  void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a,
-                 std::uint32_t scale_b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 std::uint32_t scale_a, std::uint32_t scale_b, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) const {
     static_assert(ThreadA >= 0 && ThreadA < 2 && ThreadB >= 0 && ThreadB < 4);
     lane_->mma_nvfp4(d, a, b0, b1, scale_a, scale_b, ThreadA, ThreadB, {file, line});
   }
   template <int ThreadA, int ThreadB>
-  void mma_mxfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a,
-                 std::uint32_t scale_b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void mma_mxfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                 std::uint32_t scale_a, std::uint32_t scale_b, const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) const {
     static_assert(ThreadA >= 0 && ThreadA < 2 && ThreadB >= 0 && ThreadB < 4);
     lane_->mma_mxfp4(d, a, b0, b1, scale_a, scale_b, ThreadA, ThreadB, {file, line});
   }
@@ -189,15 +194,18 @@ class SimCta {
   std::uint32_t ballot(bool value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     return lane_->ballot(value, {file, line});
   }
-  std::uint32_t max_all(std::uint32_t value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  std::uint32_t max_all(std::uint32_t value, const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE()) const {
     return lane_->max_all(value, {file, line});
   }
-  std::uint32_t match(std::uint32_t value, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  std::uint32_t match(std::uint32_t value, const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) const {
     return lane_->match(value, {file, line});
   }
 
   // ---- numbers ---- correctly rounded (nearest even), never contracted; NaN is 0x7FFFFFFF as on the GPU
-  static float fma(float a, float b, float c, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  static float fma(float a, float b, float c, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
     return settled(std::fma(a, b, c), {file, line}, a, b, c);
   }
   static float mul(float a, float b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -278,7 +286,8 @@ class SimCta {
     const std::uint32_t half = 1u << (drop - 1);
     return (value + half - 1 + (value >> drop & 1u)) >> drop;
   }
-  // In whole numbers: kernels multiply codes scaled far into the subnormals, where floating-point hardware is slow.
+  // In whole numbers: kernels multiply codes scaled far into the subnormals, where floating-point hardware is
+  // slow.
   static std::uint32_t mul_bf16(std::uint32_t a, std::uint32_t b) {
     const std::uint32_t sign = (a ^ b) & 0x8000u;
     const int exponent_a = static_cast<int>(a >> 7 & 0xFFu), exponent_b = static_cast<int>(b >> 7 & 0xFFu);
@@ -288,10 +297,12 @@ class SimCta {
       return nan ? 0x7FFFu : sign | 0x7F80u;
     }
     if (zero) return sign;
-    const std::uint32_t product = (exponent_a ? (a & 0x7Fu) | 0x80u : a & 0x7Fu) * (exponent_b ? (b & 0x7Fu) | 0x80u : b & 0x7Fu);
+    const std::uint32_t product =
+        (exponent_a ? (a & 0x7Fu) | 0x80u : a & 0x7Fu) * (exponent_b ? (b & 0x7Fu) | 0x80u : b & 0x7Fu);
     // product * 2^(scale - 133): 2^-133 is the last place of a subnormal.
     const int scale = (exponent_a ? exponent_a : 1) + (exponent_b ? exponent_b : 1) - 135;
-    const int exponent = scale + static_cast<int>(std::bit_width(product)) - 8;  // 0: in the last place of 2^-126
+    const int exponent =
+        scale + static_cast<int>(std::bit_width(product)) - 8;  // 0: in the last place of 2^-126
     if (exponent <= 0) return sign | shift_rounded(product, -scale);
     // Eight significant bits; a carry moves into the exponent by itself.
     const std::uint32_t significand = shift_rounded(product, static_cast<int>(std::bit_width(product)) - 8);

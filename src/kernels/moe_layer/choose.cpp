@@ -1,0 +1,142 @@
+#include "kernels/moe_layer/choose.h"
+
+#include <charconv>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/moe/row_list.h"
+#include "kernels/moe/tables.h"
+#include "kernels/moe_few/few_params.h"
+
+namespace fourfold::moe_layer {
+namespace {
+
+const char* path_name(Activations activations) { return activations == Activations::w4a4 ? "w4a4" : "w4a16-mma"; }
+const char* format_name(Format format) { return format == Format::mxfp4 ? "mxfp4" : "nvfp4"; }
+
+// Columns of the unrolled loop: the largest that divides K; rows for 32 tokens and more, and FP4 rows, have no 512.
+int unit_columns(int k, bool has_512) {
+  if (has_512 && k % 512 == 0) return 512;
+  return k % 256 == 0 ? 256 : 64;
+}
+
+// Tokens of a pass, from the mean number of tokens an active expert gets. A wider pass reads an expert's weights once for
+// more tokens but keeps fewer warps on an SM.
+int stream_tokens(double mean) { return mean <= 4.0 ? 8 : mean <= 8.0 ? 16 : mean <= 16.0 ? 32 : 64; }
+
+double mean_tokens(const Request& request) {
+  return static_cast<double>(request.tokens) * request.shape.top_k / request.shape.experts;
+}
+
+std::string stream_row(const Request& request, int n, int k) {
+  const bool has_512 = request.activations == Activations::w4a16 && n <= 16;
+  return moe::row_name("moe_stream", 32, n, unit_columns(k, has_512), path_name(request.activations),
+                       format_name(request.format));
+}
+
+Choice decode_choice(const Request& request) {
+  const Shape& shape = request.shape;
+  Choice choice;
+  const int down_segments = (shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  if (request.activations == Activations::w4a16 && request.tokens <= moe_few::kFewTokens &&
+      request.tokens * shape.top_k * down_segments <= moe_few::kMaxUnits) {
+    choice.few = true;
+    choice.tile_tokens = moe_few::kFewTokens;
+    choice.gate_up_row = moe::row_name("moe_few_gate_up", 32, moe_few::kFewTokens, unit_columns(shape.hidden, true),
+                                       "w4a16-mma", format_name(request.format));
+    choice.down_row = moe::row_name("moe_few_down", 32, moe_few::kFewTokens, unit_columns(shape.intermediate, true),
+                                    "w4a16-mma", format_name(request.format));
+    return choice;
+  }
+  choice.tile_tokens = stream_tokens(mean_tokens(request));
+  choice.gate_up_row = stream_row(request, choice.tile_tokens, shape.hidden);
+  choice.down_row = stream_row(request, choice.tile_tokens, shape.intermediate);
+  return choice;
+}
+
+struct TileSize {
+  int m, n, k;
+};
+
+TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
+  const double mean = mean_tokens(request);
+  if (request.activations == Activations::w4a16 && arch.has_wgmma) return mean <= 48.0 ? TileSize{256, 64, 64} : TileSize{256, 160, 64};
+  if (mean <= 8.0) return {128, 8, 256};
+  if (mean <= 16.0) return {128, 16, 256};
+  if (mean <= 32.0) return {128, 32, 128};
+  if (mean <= 64.0) return {128, 64, 128};
+  return request.activations == Activations::w4a4 ? TileSize{128, 128, 128} : TileSize{256, 128, 64};
+}
+
+Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
+  const TileSize tile = prefill_tile(arch, request);
+  const bool wgmma = request.activations == Activations::w4a16 && arch.has_wgmma;
+  Choice choice;
+  choice.tile_tokens = tile.n;
+  choice.gate_up_row = choice.down_row =
+      moe::row_name("moe_gemm", tile.m, tile.n, tile.k, wgmma ? "w4a16-wgmma" : path_name(request.activations),
+                    format_name(request.format));
+  return choice;
+}
+
+Choice refuse(std::string why) {
+  Choice choice;
+  choice.refusal = std::move(why);
+  return choice;
+}
+
+}  // namespace
+
+void require_shape(const Request& request) {
+  const Shape& s = request.shape;
+  if (s.hidden <= 0 || s.hidden % 64 != 0 || s.intermediate <= 0 || s.intermediate % 64 != 0)
+    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be positive multiples of 64", s.hidden,
+         s.intermediate);
+  if (s.hidden > 8192 || s.intermediate > 8192)
+    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be at most 8,192", s.hidden, s.intermediate);
+  if (s.experts < 1 || s.experts > moe::kMaxExperts)
+    fail(Code::invalid_request, "{} experts; 1 to {} are supported", s.experts, moe::kMaxExperts);
+  if (s.top_k < 1 || s.top_k > moe::kMaxTopK)
+    fail(Code::invalid_request, "top-k is {}; 1 to {} are supported", s.top_k, moe::kMaxTopK);
+  if (s.top_k > s.experts) fail(Code::invalid_request, "top-k {} exceeds the {} experts", s.top_k, s.experts);
+  if (request.tokens < 0) fail(Code::invalid_request, "{} tokens", request.tokens);
+  if (static_cast<long long>(request.tokens) * s.top_k > (1 << 24))
+    fail(Code::invalid_request, "{} tokens with top-k {} exceed {} pairs; split the batch", request.tokens, s.top_k, 1 << 24);
+}
+
+Choice choose(const plan::ArchFacts& arch, const Request& request) {
+  require_shape(request);
+  if (!arch.has_bulk_copy)
+    return refuse(format("{} has no bulk copies; kernels exist for sm90, sm120 and sm121", arch.name));
+  if (!arch.has_fp4_mma && !arch.has_wgmma)
+    return refuse(format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name));
+  if (request.activations == Activations::w4a4 && request.format == Format::mxfp4)
+    return refuse("MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights");
+  Choice choice = request.role == Role::decode ? decode_choice(request) : prefill_choice(arch, request);
+  choice.emulated = request.activations == Activations::w4a4 && !arch.has_fp4_mma;
+  return choice;
+}
+
+Shape parse_shape(const std::string& text) {
+  if (text == "35b") return {2048, 512, 256, 8};
+  if (text == "122b") return {3072, 1024, 256, 8};
+  if (text == "397b") return {4096, 1024, 512, 10};
+  if (text == "397b-tp4") return {4096, 256, 512, 10};
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int value = 0;
+    const auto [next, status] = std::from_chars(at, end, value);
+    if (status != std::errc{} || (next != end && *next != ',')) break;
+    numbers.push_back(value);
+    at = next + (next != end);
+    if (next == end) break;
+  }
+  if (numbers.size() != 4 || at != end)
+    fail(Code::invalid_request, "unknown shape '{}': use 35b, 122b, 397b, 397b-tp4 or H,I,E,k", text);
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+}
+
+}  // namespace fourfold::moe_layer

@@ -1,0 +1,61 @@
+// The MoE layer: from router logits and tokens to the weighted sum of the chosen experts. Composes the kernels; owns the
+// workspace layout; allocates nothing and can be captured in a graph.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/launch/machine.h"
+#include "kernels/moe_layer/choose.h"
+
+namespace fourfold::moe_layer {
+
+// Packed experts and their global scales, on the machine. Input scales are for W4A4.
+struct LayerWeights {
+  const unsigned char* gate_up = nullptr;  // records [E][2I/32][H/64], gate_up row order
+  const unsigned char* down = nullptr;     // records [E][H/32][I/64], plain row order
+  const float* gate_scale = nullptr;       // [E]; null: 1
+  const float* up_scale = nullptr;         // [E]
+  const float* down_scale = nullptr;       // [E]
+  const float* gate_up_input_scale = nullptr;    // [E]
+  const float* gate_up_input_inverse = nullptr;  // [E]
+  const float* down_input_scale = nullptr;       // [E]
+  const float* down_input_inverse = nullptr;     // [E]
+};
+
+struct LayerCall {
+  const float* logits = nullptr;          // [tokens, E] f32
+  const std::uint16_t* tokens = nullptr;  // [tokens, H] bf16
+  std::uint16_t* out = nullptr;           // [tokens, H] bf16
+  void* workspace = nullptr;              // workspace_bytes, 256-byte aligned
+  std::size_t workspace_bytes = 0;
+  bool renormalise = true;
+};
+
+// Byte offsets into the workspace; what a path does not need has size zero.
+struct WorkspaceLayout {
+  std::size_t pair_expert, pair_weight, pair_slot, slot_token, slot_weight, tiles, tile_count, chunk_counts,
+      expert_counts;
+  std::size_t tokens;        // staged rows, or token records
+  std::size_t intermediate;  // bf16 slots, or token records
+  std::size_t rows;          // results per slot
+  std::size_t total;
+};
+
+// A layer ready to run with a fixed token count on a machine.
+struct Prepared {
+  Request request;
+  Choice choice;
+  kernels::RowHandle gate_up, down;
+  WorkspaceLayout layout{};
+};
+
+// Throws unsupported_op with the reason when there is no row.
+Prepared prepare(const kernels::Machine& machine, const Request& request);
+// The same with rows of the caller's choosing (benches, tuning, proofs). Both rows must share N and role.
+Prepared prepare_with(const kernels::Machine& machine, const Request& request, const Choice& choice);
+WorkspaceLayout workspace_layout(const Request& request, const Choice& choice);
+
+void run(kernels::Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call);
+
+}  // namespace fourfold::moe_layer

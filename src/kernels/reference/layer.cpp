@@ -1,0 +1,155 @@
+#include "kernels/reference/layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/device/functions.h"
+#include "kernels/device/sim/cta.h"
+#include "kernels/record/record.h"
+
+namespace fourfold::reference {
+namespace {
+
+using Host = device::SimCta;  // its numeric members are the exact host arithmetic
+
+struct Scaled {
+  float bits;
+  double value;
+  double bound;
+};
+
+float decode_factor(const LayerModel& model, const Weights& weights) {
+  if (model.w4a4) return 1.0f;
+  return weights.is_mxfp4() ? record::Mxfp4::half_decode_factor : record::Nvfp4::half_decode_factor;
+}
+
+Scaled scaled(const LayerModel& model, const Weights& weights, const Dot& dot, float global, float token_scale) {
+  const float factor = Host::mul(Host::mul(global, token_scale), decode_factor(model, weights));
+  const double exact = static_cast<double>(global) * token_scale;
+  const double value = dot.value * exact;
+  return {Host::mul(dot.bits, factor), value, dot.bound * exact + std::abs(value) * 0x1p-22 + 0x1p-126};
+}
+
+// A token as a one-row NVFP4 matrix.
+Weights quantized(const std::vector<float>& values, float inverse_scale) {
+  Weights row;
+  row.rows = 1;
+  row.columns = static_cast<std::int64_t>(values.size());
+  for (std::size_t block = 0; block < values.size() / 16; ++block) {
+    float amax = 0.0f;
+    for (std::size_t i = 0; i < 16; ++i) amax = Host::max(amax, Host::abs(values[16 * block + i]));
+    const E4m3 scale = nvfp4_activation_scale(amax, inverse_scale);
+    const float multiplier = nvfp4_activation_multiplier(scale, inverse_scale);
+    row.scale_bytes.push_back(scale.bits);
+    for (std::size_t i = 0; i < 16; ++i) row.codes.push_back(nvfp4_activation_code(values[16 * block + i], multiplier));
+  }
+  return row;
+}
+
+Bf16 rounded(float value) { return {static_cast<std::uint16_t>(Host::pack_bf16(value, 0.0f))}; }
+
+// The activation between the GEMMs, as its bits: what GEMM2 reads is exact input to it, so errors start afresh there.
+std::vector<float> activations(const LayerModel& model, const Expert& expert, const Bf16* token, const Weights& slot) {
+  std::vector<float> values;
+  const float token_scale = model.w4a4 ? expert.gate_up_input_scale : 1.0f;
+  for (std::int64_t neuron = 0; neuron < model.intermediate; ++neuron) {
+    const auto half = [&](const Weights& weights, float global) {
+      const Dot dot = model.w4a4 ? dot_w4a4(weights, neuron, slot, 0, model.order)
+                                 : dot_w4a16(weights, neuron, token, model.order);
+      return scaled(model, weights, dot, global, token_scale).bits;
+    };
+    values.push_back(device::swiglu<Host>(half(expert.gate, expert.gate_scale), half(expert.up, expert.up_scale)));
+  }
+  return values;
+}
+
+void add_expert(const LayerModel& model, const Expert& expert, float weight, bool first, const Bf16* token,
+                std::vector<float>& sum, OutputRow& row) {
+  Weights slot;
+  if (model.w4a4) {
+    std::vector<float> values(static_cast<std::size_t>(model.hidden));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_float(token[i]);
+    slot = quantized(values, expert.gate_up_input_inverse);
+  }
+  const std::vector<float> inner = activations(model, expert, token, slot);
+  std::vector<Bf16> inner_half;
+  for (const float value : inner) inner_half.push_back(rounded(value));
+  const Weights inner_fp4 = model.w4a4 ? quantized(inner, expert.down_input_inverse) : Weights{};
+  const float token_scale = model.w4a4 ? expert.down_input_scale : 1.0f;
+  for (std::int64_t column = 0; column < model.hidden; ++column) {
+    const Dot dot = model.w4a4 ? dot_w4a4(expert.down, column, inner_fp4, 0, model.order)
+                               : dot_w4a16(expert.down, column, inner_half.data(), model.order);
+    Scaled part = scaled(model, expert.down, dot, expert.down_scale, token_scale);
+    part.bits = Host::mul(part.bits, weight);
+    part.value *= weight;
+    part.bound = part.bound * weight + std::abs(part.value) * 0x1p-23;
+    if (model.order == Order::prefill) {
+      part.bits = to_float(rounded(part.bits));
+      part.bound += std::abs(part.value) * 0x1p-8 + 0x1p-133;
+    }
+    const auto at = static_cast<std::size_t>(column);
+    sum[at] = first ? part.bits : Host::add(sum[at], part.bits);
+    row.value[at] += part.value;
+    row.bound[at] += part.bound + std::abs(row.value[at]) * 0x1p-23;
+  }
+}
+
+}  // namespace
+
+Route route(const float* logits, int experts, int top_k, bool renormalise) {
+  std::vector<int> order(static_cast<std::size_t>(experts));
+  std::iota(order.begin(), order.end(), 0);
+  // Total order: larger logit first, NaN after everything, then the lower index. -0 sorts below +0, as its bits do.
+  const auto key = [&](int e) {
+    const float value = logits[e];
+    if (value != value) return std::int64_t{-1};
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    return static_cast<std::int64_t>((bits & 0x80000000u) ? ~bits : bits | 0x80000000u);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+  Route result;
+  const float largest = logits[order[0]] != logits[order[0]] ? std::bit_cast<float>(0x7FFFFFFFu) : logits[order[0]];
+  std::vector<float> e;
+  for (int rank = 0; rank < top_k; ++rank) {
+    result.experts.push_back(order[static_cast<std::size_t>(rank)]);
+    const float logit = logits[result.experts.back()];
+    e.push_back(device::exp_f32<Host>(Host::add(logit, -largest)));
+  }
+  float sum = 0.0f;
+  if (renormalise) {
+    for (const float part : e) sum = Host::add(sum, part);
+  } else {
+    // 32 partial sums, folded in halves: the order of a warp.
+    float lane[32] = {};
+    for (int expert = 0; expert < experts; ++expert)
+      lane[expert % 32] = Host::add(lane[expert % 32], device::exp_f32<Host>(Host::add(logits[expert], -largest)));
+    for (int mask = 16; mask > 0; mask /= 2) {
+      float next[32];
+      for (int l = 0; l < 32; ++l) next[l] = Host::add(lane[l], lane[l ^ mask]);
+      std::copy(next, next + 32, lane);
+    }
+    sum = lane[0];
+  }
+  for (const float part : e) result.weights.push_back(Host::mul(part, Host::reciprocal(sum)));
+  return result;
+}
+
+OutputRow layer_row(const LayerModel& model, const float* logits, const Bf16* token) {
+  const Route chosen = route(logits, static_cast<int>(model.experts.size()), model.top_k, model.renormalise);
+  const auto columns = static_cast<std::size_t>(model.hidden);
+  OutputRow row;
+  row.value.assign(columns, 0.0);
+  row.bound.assign(columns, 0.0);
+  std::vector<float> sum(columns, 0.0f);
+  for (std::size_t rank = 0; rank < chosen.experts.size(); ++rank)
+    add_expert(model, model.experts[static_cast<std::size_t>(chosen.experts[rank])], chosen.weights[rank], rank == 0, token,
+               sum, row);
+  for (std::size_t i = 0; i < columns; ++i) {
+    row.bits.push_back(rounded(sum[i]));
+    row.bound[i] += std::abs(row.value[i]) * 0x1p-8 + 0x1p-133;
+  }
+  return row;
+}
+
+}  // namespace fourfold::reference

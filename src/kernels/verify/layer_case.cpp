@@ -1,0 +1,179 @@
+#include "kernels/verify/layer_case.h"
+
+#include <cmath>
+#include <exception>
+#include <limits>
+
+#include "base/format.h"
+#include "kernels/launch/arena.h"
+#include "kernels/record/pack.h"
+#include "kernels/reference/layer.h"
+#include "kernels/verify/inputs.h"
+
+namespace fourfold::verify {
+namespace {
+
+using kernels::Arena;
+using moe_layer::Activations;
+using moe_layer::Format;
+using moe_layer::Role;
+
+struct Setup {
+  reference::LayerModel model;
+  std::vector<CheckpointMatrix> gate, up, down;
+  std::vector<float> logits;
+  std::vector<Bf16> tokens;
+};
+
+std::vector<float> make_logits(const LayerCase& test, Random& random) {
+  const auto experts = static_cast<std::size_t>(test.request.shape.experts);
+  const auto tokens = static_cast<std::size_t>(test.request.tokens);
+  std::vector<float> logits(experts * tokens);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    float value = static_cast<float>(random.normal() * 3.0);
+    if (test.logits == LogitKind::ties) value = static_cast<float>(random.below(3));
+    if (test.logits == LogitKind::one_expert_set)
+      value = i % experts < static_cast<std::size_t>(test.request.shape.top_k) ? 9.0f + value : value - 9.0f;
+    if (test.logits == LogitKind::with_nan && random.below(4) == 0)
+      value = random.below(2) ? std::numeric_limits<float>::quiet_NaN() : -std::numeric_limits<float>::infinity();
+    logits[i] = value;
+  }
+  // A row of NaN alone has no meaning: keep one number in each.
+  if (test.logits == LogitKind::with_nan)
+    for (std::size_t t = 0; t < tokens; ++t) logits[t * experts + t % experts] = 1.0f;
+  return logits;
+}
+
+Setup make_setup(const LayerCase& test) {
+  Random random(test.seed);
+  const auto& request = test.request;
+  const auto& shape = request.shape;
+  Setup setup;
+  setup.model.hidden = shape.hidden;
+  setup.model.intermediate = shape.intermediate;
+  setup.model.top_k = shape.top_k;
+  setup.model.renormalise = test.renormalise;
+  setup.model.w4a4 = request.activations == Activations::w4a4;
+  setup.model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
+  const bool mxfp4 = request.format == Format::mxfp4;
+  for (int e = 0; e < shape.experts; ++e) {
+    setup.gate.push_back(random_matrix(random, shape.intermediate, shape.hidden, mxfp4));
+    setup.up.push_back(random_matrix(random, shape.intermediate, shape.hidden, mxfp4));
+    setup.down.push_back(random_matrix(random, shape.hidden, shape.intermediate, mxfp4));
+    reference::Expert expert;
+    expert.gate = reference_of(setup.gate.back());
+    expert.up = reference_of(setup.up.back());
+    expert.down = reference_of(setup.down.back());
+    expert.gate_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
+    expert.up_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
+    expert.down_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
+    const auto first = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
+    const auto second = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0))});
+    expert.gate_up_input_scale = first.scale;
+    expert.gate_up_input_inverse = first.inverse;
+    expert.down_input_scale = second.scale;
+    expert.down_input_inverse = second.inverse;
+    setup.model.experts.push_back(std::move(expert));
+  }
+  setup.logits = make_logits(test, random);
+  setup.tokens = random_tokens(random, request.tokens, shape.hidden);
+  return setup;
+}
+
+template <class Format>
+void pack_all(const Setup& setup, record::BitOrder order, std::vector<std::uint8_t>& gate_up,
+              std::vector<std::uint8_t>& down) {
+  for (std::size_t e = 0; e < setup.gate.size(); ++e) {
+    const std::int64_t hidden = setup.model.hidden, inner = setup.model.intermediate;
+    const std::size_t first = record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));
+    const std::size_t second = record::packed_bytes<Format>(static_cast<std::size_t>(hidden), static_cast<std::size_t>(inner));
+    gate_up.resize(first * setup.gate.size());
+    down.resize(second * setup.gate.size());
+    record::pack_records<Format>({{setup.gate[e].codes.data(), setup.gate[e].scales.data()},
+                                  {setup.up[e].codes.data(), setup.up[e].scales.data()},
+                                  gate_up.data() + e * first, 2 * inner, hidden, record::RowOrder::gate_up, order});
+    record::pack_records<Format>({{setup.down[e].codes.data(), setup.down[e].scales.data()},
+                                  {},
+                                  down.data() + e * second, hidden, inner, record::RowOrder::plain, order});
+  }
+}
+
+moe_layer::LayerWeights upload_weights(Arena& arena, const LayerCase& test, const Setup& setup) {
+  std::vector<std::uint8_t> gate_up, down;
+  const auto order = setup.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
+  if (test.request.format == Format::mxfp4)
+    pack_all<record::Mxfp4>(setup, order, gate_up, down);
+  else
+    pack_all<record::Nvfp4>(setup, order, gate_up, down);
+  const auto column = [&](float reference::Expert::*member, const char* name) {
+    std::vector<float> values;
+    for (const auto& expert : setup.model.experts) values.push_back(expert.*member);
+    return arena.upload(values, name);
+  };
+  moe_layer::LayerWeights weights;
+  weights.gate_up = arena.upload(gate_up, "gate/up records");
+  weights.down = arena.upload(down, "down records");
+  weights.gate_scale = column(&reference::Expert::gate_scale, "gate scales");
+  weights.up_scale = column(&reference::Expert::up_scale, "up scales");
+  weights.down_scale = column(&reference::Expert::down_scale, "down scales");
+  weights.gate_up_input_scale = column(&reference::Expert::gate_up_input_scale, "input scales");
+  weights.gate_up_input_inverse = column(&reference::Expert::gate_up_input_inverse, "inverse input scales");
+  weights.down_input_scale = column(&reference::Expert::down_input_scale, "down input scales");
+  weights.down_input_inverse = column(&reference::Expert::down_input_inverse, "inverse down input scales");
+  return weights;
+}
+
+void run(kernels::Machine& machine, const LayerCase& test, Result& result) {
+  const Setup setup = make_setup(test);
+  const moe_layer::Prepared layer = moe_layer::prepare(machine, test.request);
+  result.row = layer.choice.gate_up_row == layer.choice.down_row
+                   ? layer.choice.gate_up_row
+                   : layer.choice.gate_up_row + " + " + layer.choice.down_row;
+  Arena arena(machine.memory());
+  const moe_layer::LayerWeights weights = upload_weights(arena, test, setup);
+  const std::size_t values = setup.tokens.size();
+  moe_layer::LayerCall call;
+  call.logits = arena.upload(setup.logits, "logits");
+  call.tokens = reinterpret_cast<const std::uint16_t*>(arena.upload(setup.tokens, "tokens"));
+  call.out = arena.take<std::uint16_t>(values, "result");
+  call.workspace = arena.take<unsigned char>(layer.layout.total, "workspace");
+  call.workspace_bytes = layer.layout.total;
+  call.renormalise = test.renormalise;
+  machine.memory().forget(call.out, values * 2);
+  machine.memory().forget(call.workspace, layer.layout.total);
+  moe_layer::run(machine, layer, weights, call);
+  std::vector<Bf16> out(values);
+  if (values) machine.memory().read(out.data(), call.out, values * 2);
+  for (int token = 0; token < test.request.tokens; ++token) {
+    const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(setup.model.hidden);
+    const reference::OutputRow row =
+        reference::layer_row(setup.model, setup.logits.data() + token * test.request.shape.experts, setup.tokens.data() + first);
+    for (std::size_t i = 0; i < row.bits.size(); ++i)
+      result.compare(to_float(out[first + i]), row.value[i], row.bound[i], out[first + i].bits == row.bits[i].bits);
+  }
+  if (test.request.tokens == 0) result.compare(0.0, 0.0, 1.0, true);  // nothing to do, and nothing went wrong
+}
+
+}  // namespace
+
+Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bits_exact) {
+  Result result;
+  const auto& request = test.request;
+  result.kernel = "moe_layer";
+  result.row = "moe_layer";
+  result.machine = machine.description();
+  result.seed = test.seed;
+  result.exact = bits_exact;
+  result.shape = format("{} {} {} H {} I {} E {} k {} tokens {}", request.role == Role::decode ? "decode" : "prefill",
+                        request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
+                        request.format == Format::mxfp4 ? "mxfp4" : "nvfp4", request.shape.hidden,
+                        request.shape.intermediate, request.shape.experts, request.shape.top_k, request.tokens);
+  try {
+    run(machine, test, result);
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  return result;
+}
+
+}  // namespace fourfold::verify

@@ -1,0 +1,159 @@
+// wgmma at its issue: what is checked then, what it reads, what it computes.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/format.h"
+#include "sim/block.h"
+#include "sim/tensor_math.h"
+#include "sim/warpgroups.h"
+
+namespace fourfold::sim {
+
+// A shared-memory operand with 128-byte rows along K and the 128-byte swizzle.
+struct Warpgroups::Panel {
+  std::uint32_t start;        // of column 0, with the advance along K inside the swizzle atom
+  std::uint32_t atom_stride;  // between groups of eight columns
+
+  // Where 16-byte chunk `chunk` (0 or 1) of a k16 step of column `column` lies. The swizzle works on the
+  // final address.
+  std::uint32_t chunk_offset(int column, int chunk) const {
+    const std::uint32_t plain = start + static_cast<std::uint32_t>(column / 8) * atom_stride +
+                                static_cast<std::uint32_t>(column % 8) * 128u +
+                                static_cast<std::uint32_t>(chunk) * 16u;
+    return plain ^ ((plain >> 7 & 7u) << 4);
+  }
+};
+
+// The lanes of a warp that know different things, and on whose behalf they read.
+struct Warpgroups::Readers {
+  const Thread* thread[32];
+  int count = 0;
+  Epoch epoch;
+};
+
+// The accumulator in flight that these lanes mean, or a new one whose values are taken from the kernel.
+Accumulator& Warpgroups::accumulator(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site) {
+  const int floats = lanes[0]->n / 2;
+  for (Accumulator& open : warp.accumulators) {
+    bool same = open.floats == floats;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      same = same && open.d[lane] == lanes[lane]->d;
+      if (!is_poisoned(open.d[lane], open.floats))
+        block_.fault(FaultKind::early_accumulator, &warp.threads[lane], site,
+                     format("the kernel wrote to an accumulator of the wgmma at {}, which is still in flight",
+                            block_.site_text(open.site)));
+    }
+    if (same) return open;
+    for (unsigned lane = 0; lane < 32; ++lane)
+      if (lanes[lane]->d < open.d[lane] + open.floats && open.d[lane] < lanes[lane]->d + floats)
+        block_.fault(FaultKind::early_accumulator, &warp.threads[lane], site,
+                     format("this accumulator overlaps, but is not, the one of the wgmma in flight at {}",
+                            block_.site_text(open.site)));
+  }
+  Accumulator& fresh = warp.accumulators.emplace_back();
+  fresh.floats = floats;
+  fresh.values.resize(32 * static_cast<std::size_t>(floats));
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    fresh.d[lane] = lanes[lane]->d;
+    float* const values = &fresh.values[lane * static_cast<std::size_t>(floats)];
+    std::copy(fresh.d[lane], fresh.d[lane] + floats, values);
+    std::fill(fresh.d[lane], fresh.d[lane] + floats, std::bit_cast<float>(kPoison));
+  }
+  return fresh;
+}
+
+// Everything that can be wrong with the instruction itself.
+Warpgroups::Panel Warpgroups::check_issue(Warp& warp, const WgmmaLane* const (&lanes)[32],
+                                          SiteTable::Id site) {
+  const int n = lanes[0]->n;
+  const std::uint64_t descriptor = lanes[0]->descriptor;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (lanes[lane]->descriptor != descriptor)
+      block_.fault(FaultKind::divergent_collective, &warp.threads[lane], site,
+                   "wgmma_bf16 with another descriptor than lane 0");
+  pass(warp, Collective::wgmma_bf16, site, descriptor * 31u + static_cast<std::uint64_t>(n));
+  const Thread& thread = warp.threads[0];
+  if (!warp.wgmma_fenced)
+    block_.fault(FaultKind::register_rule, &thread, site,
+                 "wgmma_bf16 without a wgmma_fence since the start or the last wgmma_wait: the tensor core "
+                 "may read its "
+                 "registers before they are written");
+  if (n < 8 || n > 256 || n % 8 != 0)
+    block_.fault(FaultKind::bad_descriptor, &thread, site,
+                 format("wgmma_bf16 with N = {}; it is 8 to 256, in eights", n));
+  // Bits 0-13 start / 16, 16-29 leading offset (unused), 32-45 stride / 16, 49-51 base offset, 62-63 swizzle.
+  constexpr std::uint64_t kKnownBits = 0x3FFFull | 0x3FFFull << 16 | 0x3FFFull << 32 | 3ull << 62;
+  if ((descriptor & ~kKnownBits) != 0 || descriptor >> 62 != 1)
+    block_.fault(FaultKind::bad_descriptor, &thread, site,
+                 "only K-major descriptors with the 128-byte swizzle and no base offset can be decoded");
+  const Panel panel{static_cast<std::uint32_t>(descriptor & 0x3FFFu) << 4,
+                    static_cast<std::uint32_t>(descriptor >> 32 & 0x3FFFu) << 4};
+  if ((panel.start & 0x380u) != 0 || (n > 8 && (panel.atom_stride == 0 || panel.atom_stride % 1024 != 0)))
+    block_.fault(FaultKind::misaligned, &thread, site,
+                 format("swizzled panels start and step at multiples of 1,024 bytes; this one starts at {} "
+                        "and steps by {}",
+                        with_commas(panel.start), with_commas(panel.atom_stride)));
+  return panel;
+}
+
+// Eight columns of B, k = 0..15.
+void Warpgroups::read_columns(const Panel& panel, int first_column, const Readers& readers,
+                              SiteTable::Id site, Bf16Columns& columns) {
+  for (int column = 0; column < 8; ++column)
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      const std::uint32_t offset = panel.chunk_offset(first_column + column, chunk);
+      if (!block_.shared().contains(offset, 16))
+        block_.fault(FaultKind::out_of_bounds, readers.thread[0], site,
+                     format("wgmma_bf16 reads shared byte {}; the block has {} bytes", with_commas(offset),
+                            with_commas(block_.shared().bytes())));
+      SharedConflict conflict;
+      for (int i = 0; i < readers.count; ++i)
+        if (!block_.shared().read_async(block_.view(*readers.thread[i]), offset, readers.epoch, site,
+                                        conflict))
+          block_.fault(conflict, readers.thread[i], site, "wgmma_bf16");
+      std::uint16_t bits[8];
+      std::memcpy(bits, block_.shared().data() + offset, sizeof bits);
+      for (int k = 0; k < 8; ++k) columns.bits[8 * chunk + k][column] = bits[k];
+    }
+  prepare(columns);
+}
+
+void Warpgroups::issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site) {
+  const Panel panel = check_issue(warp, lanes, site);
+  // Lanes that know the same need not be asked twice.
+  Readers readers;
+  readers.epoch = make_epoch(block_.warpgroup_party(warp.index), warp.wgmma_committed + 1);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (lane == 0 || !(warp.threads[lane].known == readers.thread[readers.count - 1]->known))
+      readers.thread[readers.count++] = &warp.threads[lane];
+
+  IssuedWgmma& issued = warp.issued.emplace_back();
+  issued.group = warp.wgmma_committed;
+  issued.site = site;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    issued.a[lane] = lanes[lane]->a;
+    std::memcpy(issued.a_values[lane], lanes[lane]->a, sizeof issued.a_values[lane]);
+  }
+  Bf16Rows rows;
+  gather_rows(issued.a, rows);
+  Accumulator& open = accumulator(warp, lanes, site);
+  open.last_group = warp.wgmma_committed;
+  open.site = site;
+  for (int tile = 0; tile < open.floats / 4; ++tile) {
+    Bf16Columns columns;
+    read_columns(panel, 8 * tile, readers, site, columns);
+    const auto value = [&](int lane, int i) -> float& {
+      return open.values[static_cast<std::size_t>(lane * open.floats + 4 * tile + i)];
+    };
+    float c[16][8];
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) c[output_row(lane, i)][output_column(lane, i)] = value(lane, i);
+    multiply(rows, columns, c);
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) value(lane, i) = c[output_row(lane, i)][output_column(lane, i)];
+  }
+  ++block_.stats().wgmma;
+}
+
+}  // namespace fourfold::sim
