@@ -1,5 +1,6 @@
 #include "sim/barriers.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/format.h"
@@ -100,6 +101,26 @@ void Barriers::arrive(Thread& thread, const void* address, std::int64_t expect_b
   settle(barrier, &thread, site);
 }
 
+int Barriers::for_copy_arrival(Thread& thread, const void* address, SiteTable::Id site) {
+  const Barrier& barrier = usable(thread, address, site, "copy_arrive");
+  return static_cast<int>(&barrier - mbarriers_.data());
+}
+
+void Barriers::arrive_later(int index, const ClockVector& known, std::uint32_t thread, std::uint32_t clock,
+                            std::uint32_t fenced, SiteTable::Id site) {
+  Barrier& barrier = at(index);
+  if (barrier.pending == 0)
+    block_.fault(FaultKind::barrier_overrun, nullptr, site,
+                 format("copies of {} completed on {}: all {} arrivals of this phase have been made",
+                        block_.thread_text(thread), describe(index), barrier.expected));
+  block_.clocks().join(*barrier.gathering, known);
+  barrier.gathering->happened[thread] = std::max(barrier.gathering->happened[thread], clock);
+  barrier.gathering->fenced[thread] = std::max(barrier.gathering->fenced[thread], fenced);
+  barrier.last_arrival = {};
+  --barrier.pending;
+  settle(barrier, nullptr, site);
+}
+
 void Barriers::land(int index, std::uint32_t bytes, SiteTable::Id site) {
   Barrier& barrier = at(index);
   barrier.bytes -= bytes;
@@ -162,13 +183,12 @@ void Barriers::wait(Thread& thread, const void* address, std::uint32_t parity, S
   if (barrier.completed) block_.acquire(thread, barrier.completed);
 }
 
-bool Barriers::arrive_named(Warp& warp, int id, int threads, SiteTable::Id site) {
+Barriers::Named& Barriers::join_named(Warp& warp, int id, int threads, SiteTable::Id site) {
   const Thread& thread = warp.threads[0];
   const int all = block_.config().threads;
   if (id < 0 || id >= kNamedMax || threads <= 0 || threads % 32 != 0 || threads > all)
-    block_.fault(
-        FaultKind::barrier_misuse, &thread, site,
-        format("barrier_sync({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id, threads, all));
+    block_.fault(FaultKind::barrier_misuse, &thread, site,
+                 format("named barrier ({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id, threads, all));
   Named& named = named_[id];
   if (named.warps == 0) {
     named.threads = threads;
@@ -178,14 +198,41 @@ bool Barriers::arrive_named(Warp& warp, int id, int threads, SiteTable::Id site)
                  format("barrier {} with {} threads here and {} at {}", id, threads, named.threads,
                         block_.site_text(named.site)));
   }
+  if (named.warps >> warp.index & 1u)
+    block_.fault(FaultKind::barrier_overrun, &thread, site,
+                 format("barrier {}: this warp has arrived already, and the others have not come yet", id));
   named.warps |= 1u << warp.index;
+  return named;
+}
+
+// All have come: those that wait learn what every other warp knew. Says whether that was so.
+bool Barriers::complete_named(Named& named, const Warp& last) {
   if (std::popcount(named.warps) * 32 < named.threads) return false;
-  const std::uint32_t members = named.warps;
+  const std::uint32_t waiting = named.waiting;
+  const ClockRef passed = named.passed;
   named = {};
-  block_.join_warps(members);
-  for (std::uint32_t left = members & ~(1u << warp.index); left; left &= left - 1)
-    block_.wake(block_.warps()[static_cast<std::size_t>(std::countr_zero(left))]);
+  if (waiting) block_.join_warps(waiting);
+  for (std::uint32_t left = waiting; left; left &= left - 1) {
+    Warp& warp = block_.warps()[static_cast<std::size_t>(std::countr_zero(left))];
+    if (passed)
+      for (unsigned lane = 0; lane < 32; ++lane) block_.acquire(warp.threads[lane], passed);
+    if (warp.index != last.index) block_.wake(warp);
+  }
   return true;
+}
+
+bool Barriers::sync_named(Warp& warp, int id, int threads, SiteTable::Id site) {
+  Named& named = join_named(warp, id, threads, site);
+  named.waiting |= 1u << warp.index;
+  return complete_named(named, warp);
+}
+
+void Barriers::arrive_named(Warp& warp, int id, int threads, SiteTable::Id site) {
+  Named& named = join_named(warp, id, threads, site);
+  if (!named.passed) named.passed = block_.clocks().zero();
+  ClockRef last;
+  for (unsigned lane = 0; lane < 32; ++lane) block_.release(warp.threads[lane], *named.passed, last);
+  complete_named(named, warp);
 }
 
 void Barriers::check_end() {

@@ -56,8 +56,15 @@ class Barriers {
   Barrier& at(int index) { return mbarriers_[static_cast<std::size_t>(index)]; }
   void land(int index, std::uint32_t bytes, SiteTable::Id site);
 
-  // A whole warp has gathered at a named barrier. True when it may go on.
-  bool arrive_named(Warp& warp, int id, int threads, SiteTable::Id site);
+  // For the copies of single threads: the barrier their completion arrives on, and that arrival, with what the thread
+  // knew when it asked for it.
+  int for_copy_arrival(Thread& thread, const void* address, SiteTable::Id site);
+  void arrive_later(int index, const ClockVector& known, std::uint32_t thread, std::uint32_t clock,
+                    std::uint32_t fenced, SiteTable::Id site);
+
+  // A whole warp has gathered at a named barrier: to wait there (true when it may go on), or to pass.
+  bool sync_named(Warp& warp, int id, int threads, SiteTable::Id site);
+  void arrive_named(Warp& warp, int id, int threads, SiteTable::Id site);
 
   // Bytes still expected at the end of a block.
   void check_end();
@@ -67,9 +74,13 @@ class Barriers {
  private:
   struct Named {
     int threads = 0;
-    std::uint32_t warps = 0;  // mask of the warps that have arrived
+    std::uint32_t warps = 0;    // mask of the warps that have arrived
+    std::uint32_t waiting = 0;  // of those, the ones that wait
+    ClockRef passed;            // what the others knew when they passed
     SiteTable::Id site = 0;
   };
+  Named& join_named(Warp& warp, int id, int threads, SiteTable::Id site);
+  bool complete_named(Named& named, const Warp& last);
 
   Barrier& usable(Thread& thread, const void* address, SiteTable::Id site, const char* operation);
   void settle(Barrier& barrier, const Thread* thread, SiteTable::Id site);

@@ -33,6 +33,7 @@ std::string_view name_of(Collective op) {
     case Collective::sync_warp: return "sync_warp";
     case Collective::sync_block: return "sync_block";
     case Collective::barrier_sync: return "barrier_sync";
+    case Collective::barrier_arrive: return "barrier_arrive";
     case Collective::load_matrix_x4: return "load_matrix_x4";
     case Collective::mma_bf16: return "mma_bf16";
     case Collective::mma_nvfp4: return "mma_nvfp4";

@@ -17,6 +17,7 @@ constexpr std::uint32_t kPiecesMax = 4;
 void Copies::reset() {
   bulk_.clear();
   pieces_.clear();
+  arrivals_.clear();
 }
 
 void Copies::bulk_load(Thread& thread, void* to, const void* from, int bytes, const void* barrier,
@@ -58,8 +59,36 @@ void Copies::bulk_load(Thread& thread, void* to, const void* from, int bytes, co
   pieces_.push_back({copy, start, size - start});
 }
 
+void Copies::land_arrival(std::size_t chosen) {
+  const Arrival arrival = std::move(arrivals_[chosen]);
+  arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  for (const PendingCopy& copy : arrival.copies) {
+    if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, kChunkBytes);
+    block_.shared().settle_copy(copy.to, make_epoch(arrival.thread, arrival.clock));
+  }
+  block_.barriers().arrive_later(arrival.barrier, *arrival.known, arrival.thread, arrival.clock, arrival.fenced,
+                                 arrival.site);
+}
+
+void Copies::arrive(Thread& thread, const void* barrier, SiteTable::Id site) {
+  Arrival arrival;
+  arrival.barrier = block_.barriers().for_copy_arrival(thread, barrier, site);
+  arrival.copies = std::move(thread.copies);
+  thread.copies.clear();
+  thread.copy_groups.clear();
+  arrival.known = thread.known;
+  arrival.thread = thread.id;
+  arrival.clock = thread.clock;
+  arrival.fenced = thread.fenced;
+  arrival.site = site;
+  block_.tick(thread);
+  arrivals_.push_back(std::move(arrival));
+}
+
 void Copies::land_one(Dice* dice) {
-  const std::size_t chosen = dice ? dice->below(static_cast<std::uint32_t>(pieces_.size())) : 0;
+  const std::size_t waiting = pieces_.size() + arrivals_.size();
+  const std::size_t chosen = dice ? dice->below(static_cast<std::uint32_t>(waiting)) : 0;
+  if (chosen >= pieces_.size()) return land_arrival(chosen - pieces_.size());
   const Piece piece = pieces_[chosen];
   if (dice) {
     pieces_[chosen] = pieces_.back();
@@ -119,6 +148,9 @@ void Copies::check_exit(Thread& thread, SiteTable::Id site) {
 }
 
 void Copies::check_end() {
+  if (!arrivals_.empty())
+    block_.fault(FaultKind::leftover_copy, nullptr, arrivals_.front().site,
+                 "the block ended while copies that arrive on a barrier were in flight");
   if (!pieces_.empty()) {
     const Bulk& bulk = bulk_[pieces_.front().copy];
     block_.fault(FaultKind::leftover_copy, nullptr, bulk.site,

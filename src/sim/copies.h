@@ -25,8 +25,10 @@ class Copies {
   void commit(Thread& thread) { thread.copy_groups.push_back(thread.copies.size()); }
   // Until at most `pending` of the thread's committed groups are unfinished.
   void wait(Thread& thread, int pending);
+  // An arrival on the barrier once all copies the thread has issued so far have landed.
+  void arrive(Thread& thread, const void* barrier, SiteTable::Id site);
 
-  bool any_in_flight() const { return !pieces_.empty(); }
+  bool any_in_flight() const { return !pieces_.empty() || !arrivals_.empty(); }
   // Lets one piece land: the oldest, or a random one.
   void land_one(Dice* dice);
 
@@ -49,9 +51,22 @@ class Copies {
     std::uint32_t bytes;
   };
 
+  // Copies of one thread that will arrive on a barrier, and what the thread knew when it said so.
+  struct Arrival {
+    std::vector<PendingCopy> copies;
+    int barrier;
+    ClockRef known;
+    std::uint32_t thread;
+    std::uint32_t clock;
+    std::uint32_t fenced;
+    SiteTable::Id site;
+  };
+  void land_arrival(std::size_t chosen);
+
   Block& block_;
   std::vector<Bulk> bulk_;
   std::vector<Piece> pieces_;
+  std::vector<Arrival> arrivals_;
 };
 
 }  // namespace fourfold::sim

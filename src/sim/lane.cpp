@@ -28,7 +28,12 @@ struct NamedArgs {
 };
 bool meet_named(Block& block, Warp& warp) {
   const auto& args = *static_cast<const NamedArgs*>(warp.args[0]);
-  return block.barriers().arrive_named(warp, args.id, args.threads, warp.site);
+  return block.barriers().sync_named(warp, args.id, args.threads, warp.site);
+}
+bool pass_named(Block& block, Warp& warp) {
+  const auto& args = *static_cast<const NamedArgs*>(warp.args[0]);
+  block.barriers().arrive_named(warp, args.id, args.threads, warp.site);
+  return true;
 }
 
 }  // namespace
@@ -45,6 +50,13 @@ void Lane::barrier_sync(int id, int threads, Site at) const {
   if (block_.skips(site, SyncOp::barrier_sync)) return;
   NamedArgs args{id, threads};
   block_.meet(thread_, Collective::barrier_sync, site, &args, &meet_named);
+}
+
+void Lane::barrier_arrive(int id, int threads, Site at) const {
+  const SiteTable::Id site = block_.sites().intern(at);
+  if (block_.skips(site, SyncOp::barrier_arrive)) return;
+  NamedArgs args{id, threads};
+  block_.meet(thread_, Collective::barrier_arrive, site, &args, &pass_named);
 }
 
 void Lane::sync_warp(Site at) const {

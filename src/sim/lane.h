@@ -31,6 +31,7 @@ class Lane {
   void sync_block(Site at) const;
   void sync_warp(Site at) const;
   void barrier_sync(int id, int threads, Site at) const;
+  void barrier_arrive(int id, int threads, Site at) const;
   void init(void* barrier, int arrivals, Site at) const;
   void fence_barrier_init(Site at) const;
   void arrive(void* barrier, Site at) const;
@@ -57,6 +58,7 @@ class Lane {
   void copy_16_async(void* to, const void* from, Site at) const;
   void copy_commit(Site at) const;
   void copy_wait(int pending, Site at) const;
+  void copy_arrive(void* barrier, Site at) const;
 
   // ---- tensor cores ----
   void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,

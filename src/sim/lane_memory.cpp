@@ -168,6 +168,11 @@ void Lane::copy_commit(Site at) const {
   if (!block_.skips(block_.sites().intern(at), SyncOp::copy_commit)) block_.copies().commit(thread_);
 }
 
+void Lane::copy_arrive(void* barrier, Site at) const {
+  const SiteTable::Id site = block_.sites().intern(at);
+  if (!block_.skips(site, SyncOp::copy_arrive)) block_.copies().arrive(thread_, barrier, site);
+}
+
 void Lane::copy_wait(int pending, Site at) const {
   if (!block_.skips(block_.sites().intern(at), SyncOp::copy_wait)) block_.copies().wait(thread_, pending);
 }

@@ -19,6 +19,7 @@ std::string_view name_of(SyncOp op) {
     case SyncOp::sync_block: return "sync_block";
     case SyncOp::sync_warp: return "sync_warp";
     case SyncOp::barrier_sync: return "barrier_sync";
+    case SyncOp::barrier_arrive: return "barrier_arrive";
     case SyncOp::init: return "init";
     case SyncOp::fence_barrier_init: return "fence_barrier_init";
     case SyncOp::arrive: return "arrive";
@@ -29,6 +30,7 @@ std::string_view name_of(SyncOp op) {
     case SyncOp::release_successors: return "release_successors";
     case SyncOp::copy_commit: return "copy_commit";
     case SyncOp::copy_wait: return "copy_wait";
+    case SyncOp::copy_arrive: return "copy_arrive";
     case SyncOp::wgmma_fence: return "wgmma_fence";
     case SyncOp::wgmma_commit: return "wgmma_commit";
     case SyncOp::wgmma_wait: return "wgmma_wait";

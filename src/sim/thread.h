@@ -58,6 +58,7 @@ enum class Collective : std::uint8_t {
   sync_warp,
   sync_block,
   barrier_sync,
+  barrier_arrive,
   load_matrix_x4,
   mma_bf16,
   mma_nvfp4,

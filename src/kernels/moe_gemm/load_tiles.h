@@ -12,12 +12,6 @@
 
 namespace fourfold::moe_gemm {
 
-// Token panels that may be issued but not yet announced when a producer waits for room in either ring. What it waits for
-// is released only after the math warps have used everything `stages` (or `token_panels`) turns back, so that much must
-// be announced. A stage at the end of K can hold a single panel: the lag stays below the depth of both rings.
-template <class Row>
-inline constexpr int kCopyLag = Row::stages > 2 && Row::token_panels > 2 ? 2 : 1;
-
 // Weights of one stage. Called by one producer warp; a lane per strip. other_bytes: what else will land on the barrier.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void load_weights(Cta cta, const moe::GemmParams& params, WeightStage<typename Row::Shape>& to,
@@ -25,8 +19,8 @@ FOURFOLD_DEVICE void load_weights(Cta cta, const moe::GemmParams& params, Weight
   const int panels = panels_of_stage<Row>(params, stage_of_k);
   const int bytes = panels * static_cast<int>(sizeof(record::WeightRecord<typename Row::Format>));
   const int lane = cta.lane();
+  // Copies may complete before their bytes are expected: the phase cannot end before this arrival.
   if (lane == 0) cta.arrive_expect(full, bytes * Row::strips + other_bytes);
-  cta.sync_warp();  // the bytes are expected before the first copy can complete
   if (lane < Row::strips) {
     // A tile that reaches past the matrix repeats its last strip; the rows are not stored.
     const int wanted = item.first_strip + lane;
@@ -74,19 +68,11 @@ FOURFOLD_DEVICE void copy_rows(Cta cta, const moe::GemmParams& params, TokenPane
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void announce(Cta cta, typename Row::Storage& storage, int panel) {
-  cta.fence_async_proxy();  // the copied rows, before wgmma reads them through the async proxy
-  cta.arrive(&storage.tokens_full[panel]);
-}
-
-template <class Row, class Cta>
 FOURFOLD_DEVICE void load_half_tiles(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
-  constexpr int lag = kCopyLag<Row>;
   device::PipelineCursor<Row::stages> weights;
-  device::PipelineCursor<Row::token_panels> fill, ready;
+  device::PipelineCursor<Row::token_panels> fill;
   const int thread = cta.thread() - 32 * Row::math_warps;
   const bool loads_weights = cta.warp() == Row::math_warps;
-  int issued = 0;
   for (TileWalk<Row, Cta> walk(cta, params); !walk.done(); walk.advance()) {
     const Item item = walk.item();
     TokenRows<Row> rows;
@@ -102,19 +88,11 @@ FOURFOLD_DEVICE void load_half_tiles(Cta cta, const moe::GemmParams& params, typ
       }
       cta.wait(&storage.tokens_empty[fill.stage], fill.phase ^ 1u);
       copy_rows<Row>(cta, params, storage.tokens[fill.stage], item, panel, thread, rows);
-      cta.copy_commit();
+      // The copies announce themselves: a producer that waited for its own (and fenced them for wgmma) would have one
+      // panel in flight at a time.
+      cta.copy_arrive(&storage.tokens_full[fill.stage]);
       fill.advance();
-      if (++issued > lag) {
-        cta.template copy_wait<lag>();  // this thread's copies of panel `ready` have landed
-        announce<Row>(cta, storage, ready.stage);
-        ready.advance();
-      }
     }
-  }
-  cta.template copy_wait<0>();
-  for (int left = issued < lag ? issued : lag; left > 0; --left) {
-    announce<Row>(cta, storage, ready.stage);
-    ready.advance();
   }
 }
 

@@ -154,7 +154,7 @@ FOURFOLD_DEVICE void multiply_half_item(Cta cta, const moe::GemmParams& params, 
     const auto& weights = storage.weights[at.stage.stage];
     const int panels = panels_of_stage<Row>(params, s);
     for (int panel = 0; panel < panels; ++panel) {
-      cta.wait(&storage.tokens_full[at.panel.stage], at.panel.phase);  // every producer thread announced its rows
+      cta.wait(&storage.tokens_full[at.panel.stage], at.panel.phase);  // the rows of every producer thread have landed
       multiply_half_panel<Row>(cta, weights.strip[place.strip][panel], storage.tokens[at.panel.stage], place, groups,
                                sums);
       release(cta, &storage.tokens_empty[at.panel.stage]);

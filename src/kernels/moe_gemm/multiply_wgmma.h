@@ -1,7 +1,6 @@
 // The math role with Hopper's warpgroup instruction: weights are decoded into the register operand, tokens come from
-// shared memory. Two warpgroups take turns: while the products of one run, the other decodes its next panel. (Keeping
-// products of one warpgroup in flight across the decode would hide as much, but ptxas 13.0 serialises every wgmma of a
-// kernel with more than three widths then: C7512.)
+// shared memory. (Keeping a warpgroup's products in flight across its own decode would hide as much as taking turns, but
+// ptxas 13.0 then serialises every wgmma of a kernel with more than three widths: C7512.)
 #pragma once
 
 #include <cstdint>
@@ -26,6 +25,31 @@ struct GroupPlace {
   FOURFOLD_DEVICE explicit GroupPlace(int warp) {
     strip = operands == 2 ? warp : warp % 4;
     tile = operands == 2 ? 0 : warp / 4;
+  }
+};
+
+// The two warpgroups issue their products in turn. Without it both decode at the same time and then both wait for the
+// tensor cores; in turn, one decodes while the products of the other run.
+struct Turns {
+  static constexpr int threads = 256;
+  int own;    // named barrier of this warpgroup's turn
+  int other;
+  FOURFOLD_DEVICE explicit Turns(int warp) : own(1 + warp / 4), other(2 - warp / 4) {}
+  template <class Cta>
+  FOURFOLD_DEVICE void begin(Cta cta) const {
+    if (own == 2) cta.barrier_arrive(other, threads);  // the first turn is warpgroup 0's
+  }
+  template <class Cta>
+  FOURFOLD_DEVICE void wait(Cta cta) const {
+    cta.barrier_sync(own, threads);
+  }
+  template <class Cta>
+  FOURFOLD_DEVICE void pass(Cta cta) const {
+    cta.barrier_arrive(other, threads);
+  }
+  template <class Cta>
+  FOURFOLD_DEVICE void end(Cta cta) const {
+    if (own == 1) cta.barrier_sync(own, threads);  // takes the last pass, so that the barrier is left empty
   }
 };
 
@@ -61,7 +85,8 @@ FOURFOLD_DEVICE void decode_halves(Cta cta, const record::WeightRecord<typename 
 // All of K for one item with N token columns, then the result.
 template <class Row, int N, class Cta>
 FOURFOLD_DEVICE void multiply_item(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage,
-                                   MathCursors<Row>& at, const Item& item, const GroupPlace<Row>& place) {
+                                   MathCursors<Row>& at, const Turns& turns, const Item& item,
+                                   const GroupPlace<Row>& place) {
   constexpr int operands = GroupPlace<Row>::operands, halves = kHalvesAtOnce<Row, N>;
   float sums[operands][N / 2];
 #pragma unroll
@@ -74,12 +99,14 @@ FOURFOLD_DEVICE void multiply_item(Cta cta, const moe::GemmParams& params, typen
     const auto& weights = storage.weights[at.stage.stage];
     const int panels = panels_of_stage<Row>(params, s);
     for (int panel = 0; panel < panels; ++panel) {
-      cta.wait(&storage.tokens_full[at.panel.stage], at.panel.phase);  // every producer thread announced its rows
+      cta.wait(&storage.tokens_full[at.panel.stage], at.panel.phase);  // the rows of every producer thread have landed
+      cta.fence_async_proxy();  // ... by ordinary copies; wgmma reads them through the async proxy
       const std::uint64_t tokens = cta.wgmma_descriptor(storage.tokens[at.panel.stage].rows);
 #pragma unroll
       for (int first_half = 0; first_half < 2; first_half += halves) {
         DecodedSteps<Row, halves> steps;
         decode_halves<Row, halves>(cta, weights.strip[place.strip][panel], first_half, place, steps);
+        turns.wait(cta);
         cta.wgmma_fence();  // operands and sums were written by ordinary instructions; wgmma reads them next
 #pragma unroll
         for (int half = 0; half < halves; ++half)
@@ -90,6 +117,7 @@ FOURFOLD_DEVICE void multiply_item(Cta cta, const moe::GemmParams& params, typen
               // A k16 step is 32 bytes along the 128-byte row: two units of the descriptor's address.
               cta.template wgmma_bf16<N>(sums[m], steps[half][m][step], tokens + 2 * (2 * (first_half + half) + step));
         cta.wgmma_commit();
+        turns.pass(cta);
         cta.template wgmma_wait<0>();
       }
       release(cta, &storage.tokens_empty[at.panel.stage]);
@@ -119,34 +147,38 @@ FOURFOLD_DEVICE void multiply_item(Cta cta, const moe::GemmParams& params, typen
 // The instruction's width is part of its encoding: one loop per width of padded_columns().
 template <class Row, int N, class Cta>
 FOURFOLD_DEVICE void multiply_width(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage,
-                                    MathCursors<Row>& at, const Item& item, const GroupPlace<Row>& place) {
+                                    MathCursors<Row>& at, const Turns& turns, const Item& item,
+                                    const GroupPlace<Row>& place) {
   if constexpr (N <= Row::n && padded_columns<Row>(N) == N) {
-    if (item.columns == N) multiply_item<Row, N>(cta, params, storage, at, item, place);
+    if (item.columns == N) multiply_item<Row, N>(cta, params, storage, at, turns, item, place);
   }
 }
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_tiles_wgmma(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
   const GroupPlace<Row> place(cta.warp());
+  const Turns turns(cta.warp());
   MathCursors<Row> at;
+  turns.begin(cta);
   for (TileWalk<Row, Cta> walk(cta, params); !walk.done(); walk.advance()) {
     const Item item = walk.item();
-    multiply_width<Row, 8>(cta, params, storage, at, item, place);
-    multiply_width<Row, 16>(cta, params, storage, at, item, place);
-    multiply_width<Row, 24>(cta, params, storage, at, item, place);
-    multiply_width<Row, 32>(cta, params, storage, at, item, place);
-    multiply_width<Row, 48>(cta, params, storage, at, item, place);
-    multiply_width<Row, 64>(cta, params, storage, at, item, place);
-    multiply_width<Row, 80>(cta, params, storage, at, item, place);
-    multiply_width<Row, 96>(cta, params, storage, at, item, place);
-    multiply_width<Row, 112>(cta, params, storage, at, item, place);
-    multiply_width<Row, 128>(cta, params, storage, at, item, place);
-    multiply_width<Row, 144>(cta, params, storage, at, item, place);
-    multiply_width<Row, 160>(cta, params, storage, at, item, place);
-    multiply_width<Row, 192>(cta, params, storage, at, item, place);
-    multiply_width<Row, 224>(cta, params, storage, at, item, place);
-    multiply_width<Row, 256>(cta, params, storage, at, item, place);
+    multiply_width<Row, 8>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 16>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 24>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 32>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 48>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 64>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 80>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 96>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 112>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 128>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 144>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 160>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 192>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 224>(cta, params, storage, at, turns, item, place);
+    multiply_width<Row, 256>(cta, params, storage, at, turns, item, place);
   }
+  turns.end(cta);
 }
 
 }  // namespace fourfold::moe_gemm

@@ -42,6 +42,8 @@ class CudaCta {
   __device__ void sync_block() const { __syncthreads(); }
   __device__ void sync_warp() const { __syncwarp(); }
   __device__ void barrier_sync(int id, int threads) const { ptx::barrier_sync(id, threads); }
+  // Counts this warp as arrived without waiting.
+  __device__ void barrier_arrive(int id, int threads) const { ptx::barrier_arrive(id, threads); }
   __device__ void init(Mbarrier* barrier, int arrivals) const {
     ptx::mbarrier_init(ptx::shared_address(barrier), static_cast<std::uint32_t>(arrivals));
   }
@@ -118,6 +120,8 @@ class CudaCta {
   __device__ void copy_16_async(void* to, const void* from) const {
     ptx::copy_16_async(ptx::shared_address(to), from);
   }
+  // One arrival on the barrier when every copy this thread has issued so far has landed; nobody waits here.
+  __device__ void copy_arrive(Mbarrier* barrier) const { ptx::copy_arrive(ptx::shared_address(barrier)); }
   __device__ void copy_commit() const { ptx::copy_commit(); }
   // Waits until at most Pending of this thread's committed groups are unfinished.
   template <int Pending>

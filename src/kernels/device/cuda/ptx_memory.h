@@ -130,6 +130,10 @@ __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, st
 __device__ __forceinline__ void copy_16_async(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+// .noinc: the arrival is one of those the barrier was initialised with.
+__device__ __forceinline__ void copy_arrive(std::uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending>
 __device__ __forceinline__ void copy_wait() {

@@ -44,6 +44,9 @@ class SimCta {
                     int line = __builtin_LINE()) const {
     lane_->barrier_sync(id, threads, {file, line});
   }
+  void barrier_arrive(int id, int threads, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    lane_->barrier_arrive(id, threads, {file, line});
+  }
   void init(Mbarrier* barrier, int arrivals, const char* file = __builtin_FILE(),
             int line = __builtin_LINE()) const {
     lane_->init(barrier, arrivals, {file, line});
@@ -133,6 +136,9 @@ class SimCta {
   void copy_16_async(void* to, const void* from, const char* file = __builtin_FILE(),
                      int line = __builtin_LINE()) const {
     lane_->copy_16_async(to, from, {file, line});
+  }
+  void copy_arrive(Mbarrier* barrier, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    lane_->copy_arrive(barrier, {file, line});
   }
   void copy_commit(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->copy_commit({file, line});
