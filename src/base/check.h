@@ -1,5 +1,5 @@
-// check(condition, "what must hold", values...): we are wrong, not the world. On in release; aborts with the place and
-// the values. Never used on user input.
+// check(condition, "what must hold", values...): we are wrong, not the world. On in release; aborts with the
+// place and the values. Never used on user input.
 #pragma once
 
 #include <cstdio>
@@ -20,7 +20,8 @@ struct Claim {
 };
 
 [[noreturn]] inline void claim_failed(const Claim& claim, const std::string& values) {
-  std::fprintf(stderr, "fourfold: %s:%d: does not hold: %s%s\n", claim.file, claim.line, claim.what, values.c_str());
+  std::fprintf(stderr, "fourfold: %s:%d: does not hold: %s%s\n", claim.file, claim.line, claim.what,
+               values.c_str());
   std::abort();
 }
 

@@ -1,5 +1,6 @@
-// The one error class: the world is wrong (bad file, bad request, no such device). Thrown on the control plane only,
-// caught at the doors (C ABI, main). The message holds the offending numbers, the hint the next step.
+// The one error class: the world is wrong (bad file, bad request, no such device). Thrown on the control
+// plane only, caught at the doors (C ABI, main). The message holds the offending numbers, the hint the next
+// step.
 #pragma once
 
 #include <stdexcept>

@@ -1,14 +1,14 @@
-// The exact arithmetic of the tensor cores, as plain integer code: what the simulator executes, what the scalar
-// references expect bit for bit, and what the emulated FP4 instruction computes on Hopper.
+// The exact arithmetic of the tensor cores, as plain integer code: what the simulator executes, what the
+// scalar references expect bit for bit, and what the emulated FP4 instruction computes on Hopper.
 //
-// bf16 (mma.m16n8k16 and wgmma k16 on Hopper): the sixteen products and C are aligned to the largest exponent among
-// the non-zero addends, each truncated (toward zero) below 2^(E-25), summed exactly, and the sum is rounded toward
-// zero to f32 once. Checked on an H200: 0 of 1,536,000 mma outputs and 0 of 1,536,000 wgmma outputs differ, subnormal
-// operands included (bench/results/).
+// bf16 (mma.m16n8k16 and wgmma k16 on Hopper): the sixteen products and C are aligned to the largest exponent
+// among the non-zero addends, each truncated (toward zero) below 2^(E-25), summed exactly, and the sum is
+// rounded toward zero to f32 once. Checked on an H200: 0 of 1,536,000 mma outputs and 0 of 1,536,000 wgmma
+// outputs differ, subnormal operands included (bench/results/).
 //
-// FP4 (mma.m16n8k64 on SM120): four exact 16-block sums, each times its two scales; the four and C are aligned to
-// E = max(exp C, exp scale_a + exp scale_b), truncated below 2^(E-35), summed, rounded toward zero once. A published
-// model of RTX Blackwell (MMA-Sim); not measured by us.
+// FP4 (mma.m16n8k64 on SM120): four exact 16-block sums, each times its two scales; the four and C are
+// aligned to E = max(exp C, exp scale_a + exp scale_b), truncated below 2^(E-35), summed, rounded toward zero
+// once. A published model of RTX Blackwell (MMA-Sim); not measured by us.
 #pragma once
 
 #include <bit>
@@ -48,8 +48,8 @@ constexpr std::int64_t shift_toward_zero(std::int64_t value, int left) {
   return value < 0 ? -((-value) >> -left) : value >> -left;
 }
 
-// Place of the highest set bit; value is not zero. Spelled out: nvcc 13.0 compiles std::countl_zero to the constant 64 in
-// device code.
+// Place of the highest set bit; value is not zero. Spelled out: nvcc 13.0 compiles std::countl_zero to the
+// constant 64 in device code.
 constexpr int highest_bit(std::uint64_t value) {
   int place = 0;
   for (int step = 32; step > 0; step /= 2)
@@ -94,9 +94,9 @@ constexpr float fused_sum_16(float c, const Operand* a, const Operand* b) {
   return round_toward_zero(sum, lsb);
 }
 
-// One FP4 output. block_sum_x4: the exact block sums times 4 (a sum of 16 products of E2M1 values is a multiple of
-// 1/4). scale_exponent: exponent of each block's two scales together; scale_product: product of their significands as
-// integers, so that scale = scale_product * 2^(scale_exponent - scale_fraction_bits).
+// One FP4 output. block_sum_x4: the exact block sums times 4 (a sum of 16 products of E2M1 values is a
+// multiple of 1/4). scale_exponent: exponent of each block's two scales together; scale_product: product of
+// their significands as integers, so that scale = scale_product * 2^(scale_exponent - scale_fraction_bits).
 constexpr float fused_sum_fp4(float c, const std::int32_t* block_sum_x4, const std::int32_t* scale_exponent,
                               const std::int32_t* scale_product, int scale_fraction_bits, int blocks) {
   const Operand addend = split_f32(c);
@@ -124,6 +124,8 @@ constexpr ScaleParts split_ue4m3(std::uint32_t byte) {
   return {biased - 7, fraction | 8};
 }
 // UE8M0: a power of two, value = 2^exponent.
-constexpr ScaleParts split_ue8m0(std::uint32_t byte) { return {static_cast<std::int32_t>(byte & 255u) - 127, 1}; }
+constexpr ScaleParts split_ue8m0(std::uint32_t byte) {
+  return {static_cast<std::int32_t>(byte & 255u) - 127, 1};
+}
 
 }  // namespace fourfold::tensor_core
