@@ -188,7 +188,8 @@ Barriers::Named& Barriers::join_named(Warp& warp, int id, int threads, SiteTable
   const int all = block_.config().threads;
   if (id < 0 || id >= kNamedMax || threads <= 0 || threads % 32 != 0 || threads > all)
     block_.fault(FaultKind::barrier_misuse, &thread, site,
-                 format("named barrier ({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id, threads, all));
+                 format("named barrier ({}, {}): ids are 0 to 15, threads a multiple of 32 up to {}", id,
+                        threads, all));
   Named& named = named_[id];
   if (named.warps == 0) {
     named.threads = threads;

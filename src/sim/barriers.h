@@ -56,8 +56,8 @@ class Barriers {
   Barrier& at(int index) { return mbarriers_[static_cast<std::size_t>(index)]; }
   void land(int index, std::uint32_t bytes, SiteTable::Id site);
 
-  // For the copies of single threads: the barrier their completion arrives on, and that arrival, with what the thread
-  // knew when it asked for it.
+  // For the copies of single threads: the barrier their completion arrives on, and that arrival, with what
+  // the thread knew when it asked for it.
   int for_copy_arrival(Thread& thread, const void* address, SiteTable::Id site);
   void arrive_later(int index, const ClockVector& known, std::uint32_t thread, std::uint32_t clock,
                     std::uint32_t fenced, SiteTable::Id site);

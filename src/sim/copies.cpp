@@ -66,8 +66,8 @@ void Copies::land_arrival(std::size_t chosen) {
     if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, kChunkBytes);
     block_.shared().settle_copy(copy.to, make_epoch(arrival.thread, arrival.clock));
   }
-  block_.barriers().arrive_later(arrival.barrier, *arrival.known, arrival.thread, arrival.clock, arrival.fenced,
-                                 arrival.site);
+  block_.barriers().arrive_later(arrival.barrier, *arrival.known, arrival.thread, arrival.clock,
+                                 arrival.fenced, arrival.site);
 }
 
 void Copies::arrive(Thread& thread, const void* barrier, SiteTable::Id site) {

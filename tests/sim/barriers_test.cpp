@@ -212,5 +212,130 @@ TEST(Barriers, NamedBarriersAreChecked) {
   EXPECT_TRUE(mentions(fault, "warp 2 lanes 0-31: returned from the kernel")) << fault.what();
 }
 
+// Warp 1 writes, passes barrier 1 and goes on; warp 0 waits there and reads.
+struct Passing {
+  bool passes = true;
+  bool waits = true;
+};
+void run_passing(Device& device, std::uint64_t seed, Passing how = {}) {
+  launch(device, config_of(64, sizeof(Storage), seed), [&](SimCta cta) {
+    auto& s = cta.shared<Storage>();
+    if (cta.warp() == 1) {
+      cta.store_shared(&s.words[cta.lane()], static_cast<std::uint32_t>(3 * cta.lane()));
+      if (how.passes) cta.barrier_arrive(1, 64);
+      return;
+    }
+    if (how.waits) cta.barrier_sync(1, 64);
+    EXPECT_EQ(cta.load_shared(&s.words[31 - cta.lane()]), static_cast<std::uint32_t>(3 * (31 - cta.lane())));
+  });
+}
+
+TEST(BarrierArrive, OrdersTheWritesOfWhoPassesBeforeWhoWaits) {
+  Device device({.memory_bytes = 1 << 20});
+  for (std::uint64_t seed = 0; seed < 30; ++seed) run_passing(device, seed);
+}
+
+TEST(BarrierArrive, WithoutItNothingIsOrdered) {
+  Device device({.memory_bytes = 1 << 20});
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    expect_fault(FaultKind::deadlock, [&] { run_passing(device, seed, {.passes = false}); });
+    const FaultKind kind = fault_of([&] { run_passing(device, seed, {.waits = false}); }).kind();
+    EXPECT_TRUE(kind == FaultKind::race || kind == FaultKind::unwritten_read) << seed;
+  }
+}
+
+TEST(BarrierArrive, WhoPassesLearnsNothing) {
+  // Warp 0 writes and waits; warp 1 only passes, so it may not read what warp 0 wrote.
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Fault fault = fault_of([&] {
+      run_with(64, seed, [](SimCta cta, Storage& s) {
+        if (cta.warp() == 0) {
+          cta.store_shared(&s.words[cta.lane()], 1u);
+          cta.barrier_sync(1, 64);
+        } else {
+          cta.barrier_arrive(1, 64);
+          cta.load_shared(&s.words[cta.lane()]);
+        }
+      });
+    });
+    EXPECT_TRUE(fault.kind() == FaultKind::race || fault.kind() == FaultKind::unwritten_read) << fault.what();
+  }
+}
+
+TEST(BarrierArrive, DoesNotWait) {
+  // Each warp passes one barrier before it waits at the other; if passing waited, neither would arrive.
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    run_with(64, seed, [](SimCta cta, Storage& s) {
+      const int own = 1 + cta.warp(), other = 2 - cta.warp();
+      cta.store_shared(&s.words[cta.thread()], static_cast<std::uint32_t>(cta.thread()));
+      cta.barrier_arrive(other, 64);
+      cta.barrier_sync(own, 64);
+      EXPECT_EQ(cta.load_shared(&s.words[cta.thread() ^ 32]), static_cast<std::uint32_t>(cta.thread() ^ 32));
+    });
+}
+
+TEST(BarrierArrive, TurnsCanBeTakenForManyRounds) {
+  // Two warps write the same word in turn; every write is ordered by the passes.
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    run_with(64, seed, [](SimCta cta, Storage& s) {
+      const int own = 1 + cta.warp(), other = 2 - cta.warp();
+      if (cta.warp() == 1) cta.barrier_arrive(other, 64);
+      for (std::uint32_t round = 0; round < 5; ++round) {
+        cta.barrier_sync(own, 64);
+        if (cta.lane() == 0) {
+          if (round || cta.warp() == 1) {
+            EXPECT_EQ(cta.load_shared(&s.words[0]), 2 * round + static_cast<std::uint32_t>(cta.warp()) - 1);
+          }
+          cta.store_shared(&s.words[0], 2 * round + static_cast<std::uint32_t>(cta.warp()));
+        }
+        cta.barrier_arrive(other, 64);
+      }
+      if (cta.warp() == 0) cta.barrier_sync(own, 64);
+    });
+}
+
+TEST(BarrierArrive, MisuseIsNamed) {
+  const auto fault_in = [](FaultKind kind, auto body) {
+    return expect_fault(kind, [&] { run_with(64, 0, [&](SimCta cta, Storage&) { body(cta); }); });
+  };
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(16, 64); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(-1, 64); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(1, 33); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(1, 128); });
+  const Fault counts = fault_in(FaultKind::barrier_misuse, [](SimCta cta) {
+    if (cta.warp() == 0) cta.barrier_arrive(1, 64);
+    cta.ballot(true);
+    if (cta.warp() == 1) cta.barrier_sync(1, 32);
+  });
+  EXPECT_TRUE(mentions(counts, "with 32 threads here and 64 at barriers_test.cpp:")) << counts.what();
+  const Fault twice = fault_in(FaultKind::barrier_overrun, [](SimCta cta) {
+    if (cta.warp() == 1) return;
+    cta.barrier_arrive(1, 64);
+    cta.barrier_arrive(1, 64);
+  });
+  EXPECT_TRUE(mentions(twice, "this warp has arrived already")) << twice.what();
+  fault_in(FaultKind::divergent_collective, [](SimCta cta) {
+    if (cta.lane() < 16)
+      cta.barrier_arrive(1, 64);
+    else
+      cta.ballot(true);
+  });
+}
+
+TEST(BarrierArrive, CanBeRemoved) {
+  Device device({.memory_bytes = 1 << 20});
+  run_passing(device, 0);
+  const std::vector<SyncSite> sites = device.executed_sites();
+  ASSERT_EQ(sites.size(), 2u);
+  EXPECT_EQ(sites[0].op, SyncOp::barrier_arrive);
+  EXPECT_EQ(sites[1].op, SyncOp::barrier_sync);
+  ASSERT_EQ(mutations_of(sites[0]).size(), 1u);
+  device.install(mutations_of(sites[0])[0]);
+  for (std::uint64_t seed = 0; seed < 10; ++seed)
+    expect_fault(FaultKind::deadlock, [&] { run_passing(device, seed); });
+  device.clear_mutation();
+  run_passing(device, 1);
+}
+
 }  // namespace
 }  // namespace fourfold::sim

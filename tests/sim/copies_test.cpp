@@ -1,5 +1,6 @@
 #include "sim/copies.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "support.h"
@@ -334,6 +335,202 @@ TEST(AsyncCopy, LeftoversAndFormAreChecked) {
   expect_fault(FaultKind::misaligned, [&] {
     run_copy(device, 0, [&](SimCta cta, Storage& s) { cta.copy_16_async(&s.quads[0].v[1], words); });
   });
+}
+
+// Warp 1 copies a quad a lane and lets the copies arrive on the barrier; warp 0 waits there and reads the
+// quads of other lanes.
+struct Announced {
+  bool waits = true;
+  int arrivals = 32;
+  bool late_copy = false;  // one more copy after the arrival was asked for
+};
+void run_announced(Device& device, const U32x4* quads, std::uint64_t seed, Announced how = {}) {
+  launch(device, config_of(64, sizeof(Storage), seed), [&](SimCta cta) {
+    auto& s = cta.shared<Storage>();
+    if (cta.thread() == 0) {
+      cta.init(&s.barrier, how.arrivals);
+      cta.fence_barrier_init();
+    }
+    cta.sync_block();
+    const int lane = cta.lane();
+    if (cta.warp() == 1) {
+      cta.copy_16_async(&s.quads[lane], quads + lane);
+      cta.copy_16_async(&s.quads[32 + lane], quads + 32 + lane);
+      cta.copy_arrive(&s.barrier);
+      if (how.late_copy) {
+        cta.copy_16_async(&s.quads[64 + lane], quads + 64 + lane);
+        cta.copy_commit();
+        cta.copy_wait<0>();
+      }
+      return;
+    }
+    if (how.waits) cta.wait(&s.barrier, 0);
+    EXPECT_EQ(cta.load_shared(&s.quads[31 - lane]).v[1], static_cast<std::uint32_t>(4 * (31 - lane) + 1));
+    EXPECT_EQ(cta.load_shared(&s.quads[63 - lane]).v[2], static_cast<std::uint32_t>(4 * (63 - lane) + 2));
+    if (how.late_copy) cta.load_shared(&s.quads[64 + lane]);
+  });
+}
+
+class CopyArrive : public testing::Test {
+ protected:
+  static bool unordered(const Fault& fault) {
+    return fault.kind() == FaultKind::race || fault.kind() == FaultKind::unwritten_read;
+  }
+  Device device{{.memory_bytes = 1 << 20}};
+  const U32x4* quads = reinterpret_cast<const U32x4*>(counting_words(device, 1024, "words"));
+};
+
+TEST_F(CopyArrive, OrdersTheCopiesBeforeWhoWaitsForThePhase) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) run_announced(device, quads, seed);
+}
+
+TEST_F(CopyArrive, WithoutTheWaitReadsAreRaces) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Fault fault = fault_of([&] { run_announced(device, quads, seed, {.waits = false}); });
+    EXPECT_TRUE(unordered(fault)) << fault.what();
+  }
+}
+
+TEST_F(CopyArrive, CoversOnlyTheCopiesBeforeIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Fault fault = fault_of([&] { run_announced(device, quads, seed, {.late_copy = true}); });
+    EXPECT_TRUE(unordered(fault)) << fault.what();
+  }
+}
+
+TEST_F(CopyArrive, TheCopyingThreadMustWaitToo) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto run = [&](bool waits) {
+      run_copy(device, seed, [&](SimCta cta, Storage& s) {
+        if (cta.lane() != 0) return;
+        cta.copy_16_async(&s.quads[0], quads + 5);
+        cta.copy_arrive(&s.barrier);
+        if (waits) cta.wait(&s.barrier, 0);
+        EXPECT_EQ(cta.load_shared(&s.quads[0]).v[0], 20u);
+      });
+    };
+    run(true);
+    expect_fault(FaultKind::race, [&] { run(false); });
+  }
+}
+
+TEST_F(CopyArrive, DoesNotBlockAndServesManyPhases) {
+  // A ring of two quads a lane, refilled five times: the copies of one lap are in flight while the next is
+  // prepared.
+  struct Ring {
+    U32x4 quad[2][32];
+    Mbarrier full[2], empty[2];
+  };
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    launch(device, config_of(64, sizeof(Ring), seed), [&](SimCta cta) {
+      auto& s = cta.shared<Ring>();
+      if (cta.thread() == 0) {
+        for (int i = 0; i < 2; ++i) {
+          cta.init(&s.full[i], 32);
+          cta.init(&s.empty[i], 32);
+        }
+        cta.fence_barrier_init();
+      }
+      cta.sync_block();
+      device::PipelineCursor<2> cursor;
+      for (int lap = 0; lap < 5; ++lap, cursor.advance()) {
+        if (cta.warp() == 1) {
+          cta.wait(&s.empty[cursor.stage], cursor.phase ^ 1u);
+          cta.copy_16_async(&s.quad[cursor.stage][cta.lane()], quads + 32 * lap + cta.lane());
+          cta.copy_arrive(&s.full[cursor.stage]);
+        } else {
+          cta.wait(&s.full[cursor.stage], cursor.phase);
+          EXPECT_EQ(cta.load_shared(&s.quad[cursor.stage][cta.lane() ^ 7]).v[0],
+                    static_cast<std::uint32_t>(4 * (32 * lap + (cta.lane() ^ 7))));
+          cta.arrive(&s.empty[cursor.stage]);
+        }
+      }
+    });
+}
+
+TEST_F(CopyArrive, WithoutCopiesItIsAnArrival) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed)
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      if (cta.lane() == 3) cta.copy_arrive(&s.barrier);
+      cta.wait(&s.barrier, 0);
+    });
+}
+
+TEST_F(CopyArrive, CopiesStayOrdinaryWrites) {
+  // A bulk copy may overwrite them only behind a proxy fence of who waited.
+  const auto overwrite = [&](std::uint64_t seed, bool fenced) {
+    struct Two {
+      U32x4 quads[32];
+      Mbarrier copied, loaded;
+    };
+    launch(device, config_of(32, sizeof(Two), seed), [&](SimCta cta) {
+      auto& s = cta.shared<Two>();
+      if (cta.lane() == 0) {
+        cta.init(&s.copied, 32);
+        cta.init(&s.loaded, 1);
+        cta.fence_barrier_init();
+      }
+      cta.sync_warp();
+      cta.copy_16_async(&s.quads[cta.lane()], quads + cta.lane());
+      cta.copy_arrive(&s.copied);
+      cta.wait(&s.copied, 0);
+      if (fenced) cta.fence_async_proxy();
+      if (cta.lane() == 0) {
+        cta.arrive_expect(&s.loaded, 512);
+        cta.bulk_load(s.quads, quads + 32, 512, &s.loaded);
+      }
+      cta.wait(&s.loaded, 0);
+      EXPECT_EQ(cta.load_shared(&s.quads[cta.lane()]).v[0],
+                static_cast<std::uint32_t>(4 * (32 + cta.lane())));
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    overwrite(seed, true);
+    expect_fault(FaultKind::proxy_race, [&] { overwrite(seed, false); });
+  }
+}
+
+TEST_F(CopyArrive, MisuseIsNamed) {
+  expect_fault(FaultKind::barrier_misuse, [&] {
+    launch(device, config_of(32, sizeof(Storage)), [&](SimCta cta) {
+      cta.copy_arrive(&cta.shared<Storage>().barrier);  // never initialised
+    });
+  });
+  // More arrivals than the barrier was made for, in one phase: the bytes expected keep it open.
+  const Fault overrun = expect_fault(FaultKind::barrier_overrun, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) {
+      if (cta.lane() != 0) return;
+      cta.arrive_expect(&s.barrier, 16);
+      cta.copy_16_async(&s.quads[0], quads);
+      cta.copy_arrive(&s.barrier);
+      cta.wait(&s.barrier, 0);
+    });
+  });
+  EXPECT_TRUE(mentions(overrun, "copies of warp 0 lane 0 completed")) << overrun.what();
+  // One arrival too few is a wait without end.
+  expect_fault(FaultKind::deadlock, [&] { run_announced(device, quads, 0, {.arrivals = 33}); });
+  // Nobody waits: the copies would land in the shared memory of another block.
+  expect_fault(FaultKind::leftover_copy, [&] {
+    run_copy(device, 0, [&](SimCta cta, Storage& s) {
+      if (cta.lane() != 0) return;
+      cta.copy_16_async(&s.quads[0], quads);
+      cta.copy_arrive(&s.barrier);
+    });
+  });
+}
+
+TEST_F(CopyArrive, CanBeRemoved) {
+  run_announced(device, quads, 0);
+  for (const SyncSite& site : device.executed_sites())
+    for (const Mutation& mutation : mutations_of(site)) {
+      device.install(mutation);
+      for (std::uint64_t seed = 0; seed < 10; ++seed) fault_of([&] { run_announced(device, quads, seed); });
+    }
+  device.clear_mutation();
+  const auto& sites = device.executed_sites();
+  const auto is_copy_arrive = [](const SyncSite& site) { return site.op == SyncOp::copy_arrive; };
+  EXPECT_EQ(std::count_if(sites.begin(), sites.end(), is_copy_arrive), 1);
+  run_announced(device, quads, 1);
 }
 
 }  // namespace

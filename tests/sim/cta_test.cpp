@@ -73,6 +73,17 @@ TEST(SimCta, MaxPrefersNumbersAndPlusZero) {
   EXPECT_TRUE(std::signbit(SimCta::max(-0.0f, -0.0f)));
 }
 
+TEST(SimCta, MinPrefersNumbersAndMinusZero) {
+  EXPECT_EQ(SimCta::min(1.0f, 2.0f), 1.0f);
+  EXPECT_EQ(SimCta::min(-1.0f, -2.0f), -2.0f);
+  EXPECT_EQ(SimCta::min(kNan, 2.0f), 2.0f);
+  EXPECT_EQ(SimCta::min(2.0f, kNan), 2.0f);
+  EXPECT_EQ(bits_of(SimCta::min(kNan, kNan)), 0x7FFFFFFFu);
+  EXPECT_TRUE(std::signbit(SimCta::min(-0.0f, 0.0f)));
+  EXPECT_TRUE(std::signbit(SimCta::min(0.0f, -0.0f)));
+  EXPECT_FALSE(std::signbit(SimCta::min(0.0f, 0.0f)));
+}
+
 TEST(SimCta, PoisonIsRefused) {
   const float poison = float_of(0x7FBADBADu), quiet = float_of(0xFFFADBADu);
   for (const float value : {poison, quiet}) {

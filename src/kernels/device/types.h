@@ -36,15 +36,16 @@ struct PipelineCursor {
   }
 };
 
-// Shared-memory operand of wgmma: rows of 128 bytes along K (64 bf16), eight rows to a 1,024-byte swizzle atom.
-// Bits 0-13 start address / 16, 16-29 leading offset (unused with a swizzle), 32-45 stride between atoms / 16,
-// 62-63 swizzle mode (1 = 128 bytes).
+// Shared-memory operand of wgmma: rows of 128 bytes along K (64 bf16), eight rows to a 1,024-byte swizzle
+// atom. Bits 0-13 start address / 16, 16-29 leading offset (unused with a swizzle), 32-45 stride between
+// atoms / 16, 62-63 swizzle mode (1 = 128 bytes).
 constexpr std::uint64_t wgmma_descriptor_bits(std::uint32_t shared_address) {
   return (static_cast<std::uint64_t>(shared_address & 0x3FFFFu) >> 4) | (std::uint64_t{1} << 16) |
          (std::uint64_t{1024 >> 4} << 32) | (std::uint64_t{1} << 62);
 }
 
-// Byte offset of 16-byte chunk `chunk` (0..7) of row `row` in a panel of 128-byte rows with the 128-byte swizzle.
+// Byte offset of 16-byte chunk `chunk` (0..7) of row `row` in a panel of 128-byte rows with the 128-byte
+// swizzle.
 constexpr std::uint32_t swizzled_offset(std::uint32_t row, std::uint32_t chunk) {
   return row * 128u + ((chunk ^ (row & 7u)) << 4);
 }

@@ -1,5 +1,5 @@
-// The chips kernels are compiled for, and which budget their rows keep. Hopper runs the rows that exist on SM120 within
-// SM120's shared memory: to prove them, and to measure what 99 KB costs.
+// The chips kernels are compiled for, and which budget their rows keep. Hopper runs the rows that exist on
+// SM120 within SM120's shared memory: to prove them, and to measure what 99 KB costs.
 #pragma once
 
 #include "plan/arch.h"
@@ -19,8 +19,8 @@ struct Sm90Within99K : plan::Sm90 {
 };
 
 struct Hopper {
-  using Own = plan::Sm90;          // rows of its own: wgmma
-  using Shared = Sm90Within99K;    // rows it shares with SM120
+  using Own = plan::Sm90;        // rows of its own: wgmma
+  using Shared = Sm90Within99K;  // rows it shares with SM120
 };
 struct Workstation {  // SM120 and SM121: one source, one budget
   using Own = plan::Sm120;

@@ -1,6 +1,6 @@
-// What becomes of finished dot products. One strip (32 rows, two m16 tiles) times one n8 group of tokens: lane (g, t)
-// holds, per tile, slots g and g + 8 for tokens 2t and 2t + 1:  c[0] = (g, 2t), c[1] = (g, 2t+1), c[2] = (g+8, 2t),
-// c[3] = (g+8, 2t+1). The row orders of record.h make what a lane holds adjacent in memory.
+// What becomes of finished dot products. One strip (32 rows, two m16 tiles) times one n8 group of tokens:
+// lane (g, t) holds, per tile, slots g and g + 8 for tokens 2t and 2t + 1:  c[0] = (g, 2t), c[1] = (g, 2t+1),
+// c[2] = (g+8, 2t), c[3] = (g+8, 2t+1). The row orders of record.h make what a lane holds adjacent in memory.
 #pragma once
 
 #include <cstdint>
@@ -23,60 +23,74 @@ struct TokenGroup {
 
 // Column order of a bf16 token row.
 //   plain: as it is.
-//   staged: within each 32 columns, pair 4t + j (columns 8t + 2j, +1) sits at pair 4j + t. That is the order in which
-//   the decoded weights meet the 16-byte rows that ldmatrix and wgmma read.
+//   staged: within each 32 columns, pair 4t + j (columns 8t + 2j, +1) sits at pair 4j + t. That is the order
+//   in which the decoded weights meet the 16-byte rows that ldmatrix and wgmma read.
 enum class RowLayout { plain, staged };
 
 constexpr int staged_pair(int pair) { return (pair & ~15) | ((pair & 3) << 2) | ((pair >> 2) & 3); }
 
-// ---- gate/up: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----
+// ---- gate/up, 16-bit tokens ----
 
 template <class Cta>
 FOURFOLD_DEVICE float neuron(const float (&c)[4], int token, float gate_factor, float up_factor) {
   return device::swiglu<Cta>(Cta::mul(c[token], gate_factor), Cta::mul(c[2 + token], up_factor));
 }
 
+// Where a lane's pair of neurons of a tile belongs: neurons 8(g/2) + 2j and + 1 of the 32 that two strips
+// make, for token 2t + g%2. In the staged order that is word g/2 of chunk j.
+constexpr int pair_token(int lane) { return 2 * (lane & 3) + ((lane >> 2) & 1); }
+constexpr int pair_chunk(int strip, int tile) { return 2 * (strip & 1) + tile; }
+
+// A lane's sums give one neuron for tokens 2t and 2t + 1; lane g^1 has the neighbouring neuron. Each keeps
+// one token and takes the other neuron of it. All lanes of the warp take part.
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t neuron_pair(Cta cta, const float (&c)[4], float gate_factor, float up_factor) {
+  const std::uint32_t own =
+      Cta::pack_bf16(neuron<Cta>(c, 0, gate_factor, up_factor), neuron<Cta>(c, 1, gate_factor, up_factor));
+  const std::uint32_t other = cta.shuffle_xor(own, 4);
+  return Cta::byte_permute(own, other, (cta.lane() & 4) ? 0x3276u : 0x5410u);
+}
+
+// Both tiles of a strip.
 template <RowLayout Layout, class Cta>
 FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
                                         const float (&tile0)[4], const float (&tile1)[4], float gate_factor,
                                         float up_factor) {
-  const int g = cta.lane() >> 2, t = cta.lane() & 3;
-#pragma unroll
-  for (int b = 0; b < 2; ++b) {
-    const int token = 2 * t + b;
-    if (token >= group.count) continue;
-    const std::uint32_t pair = Cta::pack_bf16(neuron<Cta>(tile0, b, gate_factor, up_factor),
-                                              neuron<Cta>(tile1, b, gate_factor, up_factor));
-    const int index = 8 * strip + g;
-    const int place = Layout == RowLayout::staged ? staged_pair(index) : index;
-    std::uint16_t* row = out + (group.first_slot + token) * columns;
-    cta.store(reinterpret_cast<std::uint32_t*>(row) + place, pair);
+  const std::uint32_t first = neuron_pair(cta, tile0, gate_factor, up_factor);
+  const std::uint32_t second = neuron_pair(cta, tile1, gate_factor, up_factor);
+  const int token = pair_token(cta.lane()), in_tile = cta.lane() >> 3;
+  if (token >= group.count) return;
+  auto* row = reinterpret_cast<std::uint32_t*>(out + (group.first_slot + token) * columns) + 16 * (strip / 2);
+  if constexpr (Layout == RowLayout::plain) {
+    cta.store(reinterpret_cast<device::U32x2*>(row + 4 * in_tile + pair_chunk(strip, 0)),
+              device::U32x2{{first, second}});
+  } else {
+    cta.store(row + 4 * pair_chunk(strip, 0) + in_tile, first);
+    cta.store(row + 4 * pair_chunk(strip, 1) + in_tile, second);
   }
 }
 
-// One tile alone (a warp that owns 16 rows): single neurons.
-template <RowLayout Layout, class Cta>
-FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip, int tile,
-                                        const float (&c)[4], float gate_factor, float up_factor) {
-  const int g = cta.lane() >> 2, t = cta.lane() & 3;
-#pragma unroll
-  for (int b = 0; b < 2; ++b) {
-    const int token = 2 * t + b;
-    if (token >= group.count) continue;
-    const std::uint32_t pair = Cta::pack_bf16(neuron<Cta>(c, b, gate_factor, up_factor), 0.0f);
-    const int index = 8 * strip + g;
-    const int place = Layout == RowLayout::staged ? staged_pair(index) : index;
-    cta.store(out + (group.first_slot + token) * columns + 2 * place + tile, static_cast<std::uint16_t>(pair));
-  }
-}
-
-// A strip's 16 neurons are one 16-block of the next GEMM's token: its largest value lies in the eight lanes of one t.
-// All lanes of the warp take part, and all eight places are stored: places without a token hold zeros, so that every
-// byte of a token record is written. records: K / 64 of the next GEMM. NVFP4 only (a block of 16).
+// One tile alone (a warp that owns 16 rows), staged.
 template <class Cta>
-FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int records, TokenGroup group, int strip,
-                                         const float (&tile0)[4], const float (&tile1)[4], float gate_factor,
-                                         float up_factor, float inverse_input_scale) {
+FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
+                                        int tile, const float (&c)[4], float gate_factor, float up_factor) {
+  const std::uint32_t pair = neuron_pair(cta, c, gate_factor, up_factor);
+  const int token = pair_token(cta.lane());
+  if (token >= group.count) return;
+  auto* row = reinterpret_cast<std::uint32_t*>(out + (group.first_slot + token) * columns) + 16 * (strip / 2);
+  cta.store(row + 4 * pair_chunk(strip, tile) + (cta.lane() >> 3), pair);
+}
+
+// ---- gate/up, FP4 tokens: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----
+
+// A strip's 16 neurons are one 16-block of the next GEMM's token: its largest value lies in the eight lanes
+// of one t. All lanes of the warp take part, and all eight places are stored: places without a token hold
+// zeros, so that every byte of a token record is written. records: K / 64 of the next GEMM. NVFP4 only (a
+// block of 16).
+template <class Cta>
+FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int records, TokenGroup group,
+                                         int strip, const float (&tile0)[4], const float (&tile1)[4],
+                                         float gate_factor, float up_factor, float inverse_input_scale) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
   const int column = 16 * strip + 2 * g;
 #pragma unroll
@@ -89,7 +103,8 @@ FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int record
     const E4m3 scale = nvfp4_activation_scale(amax, inverse_input_scale);
     const float multiplier = nvfp4_activation_multiplier(scale, inverse_input_scale);
     const std::int64_t slot = group.first_slot + 2 * t + b;
-    unsigned char* to = out + ((slot / record::kTokens) * records + column / record::kColumns) * record::kTokenRecordBytes;
+    unsigned char* to =
+        out + ((slot / record::kTokens) * records + column / record::kColumns) * record::kTokenRecordBytes;
     const int place = static_cast<int>(slot % record::kTokens);
     const int within = column % record::kColumns;
     const int byte = (4 * place + (within % 32) / 8) * 8 + (within / 32) * 4 + (within % 8) / 2;
@@ -100,14 +115,12 @@ FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int record
   }
 }
 
-// ---- down and plain: rows 32*strip + 4g .. + 3 ----
+// ---- down and plain: rows 32*strip + 16*tile + 2g and + 1 ----
 
-// The four rows of token b that a lane holds: {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}.
+// The two rows of token 2t + b that a lane holds of a tile.
 template <class Cta>
-FOURFOLD_DEVICE device::F32x4 four_rows(const float (&tile0)[4], const float (&tile1)[4], int b, float factor,
-                                        float weight) {
-  return {Cta::mul(Cta::mul(tile0[b], factor), weight), Cta::mul(Cta::mul(tile0[2 + b], factor), weight),
-          Cta::mul(Cta::mul(tile1[b], factor), weight), Cta::mul(Cta::mul(tile1[2 + b], factor), weight)};
+FOURFOLD_DEVICE device::F32x2 two_rows(const float (&c)[4], int b, float factor, float weight) {
+  return {{Cta::mul(Cta::mul(c[b], factor), weight), Cta::mul(Cta::mul(c[2 + b], factor), weight)}};
 }
 
 template <class Cta>
@@ -125,8 +138,31 @@ FOURFOLD_DEVICE void store_rows_f32(Cta cta, float* out, int columns, TokenGroup
     const int token = 2 * t + b;
     if (token >= group.count) continue;
     const std::int64_t slot = group.first_slot + token;
-    const device::F32x4 rows = four_rows<Cta>(tile0, tile1, b, factor, weight_of(cta, slot_weight, slot));
-    cta.store(reinterpret_cast<device::F32x4*>(out + slot * columns + 32 * strip + 4 * g), rows);
+    const float weight = weight_of(cta, slot_weight, slot);
+    auto* row = reinterpret_cast<device::F32x2*>(out + slot * columns + 32 * strip) + g;
+    cta.store(row, two_rows<Cta>(tile0, b, factor, weight));
+    cta.store(row + 8, two_rows<Cta>(tile1, b, factor, weight));
+  }
+}
+
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t two_rows_bf16(const float (&c)[4], int b, float factor, float weight) {
+  const device::F32x2 rows = two_rows<Cta>(c, b, factor, weight);
+  return Cta::pack_bf16(rows.v[0], rows.v[1]);
+}
+
+// One tile alone.
+template <class Cta>
+FOURFOLD_DEVICE void store_rows_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
+                                     int tile, const float (&c)[4], float factor, const float* slot_weight) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    const std::int64_t slot = group.first_slot + token;
+    auto* row = reinterpret_cast<std::uint32_t*>(out + slot * columns + 32 * strip + 16 * tile) + g;
+    cta.store(row, two_rows_bf16<Cta>(c, b, factor, weight_of(cta, slot_weight, slot)));
   }
 }
 
@@ -134,33 +170,8 @@ template <class Cta>
 FOURFOLD_DEVICE void store_rows_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
                                      const float (&tile0)[4], const float (&tile1)[4], float factor,
                                      const float* slot_weight) {
-  const int g = cta.lane() >> 2, t = cta.lane() & 3;
-#pragma unroll
-  for (int b = 0; b < 2; ++b) {
-    const int token = 2 * t + b;
-    if (token >= group.count) continue;
-    const std::int64_t slot = group.first_slot + token;
-    const device::F32x4 rows = four_rows<Cta>(tile0, tile1, b, factor, weight_of(cta, slot_weight, slot));
-    const device::U32x2 packed{{Cta::pack_bf16(rows.v[0], rows.v[1]), Cta::pack_bf16(rows.v[2], rows.v[3])}};
-    cta.store(reinterpret_cast<device::U32x2*>(out + slot * columns + 32 * strip + 4 * g), packed);
-  }
-}
-
-// One tile alone: rows 32*strip + 4g + 2*tile, + 1.
-template <class Cta>
-FOURFOLD_DEVICE void store_rows_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip, int tile,
-                                     const float (&c)[4], float factor, const float* slot_weight) {
-  const int g = cta.lane() >> 2, t = cta.lane() & 3;
-#pragma unroll
-  for (int b = 0; b < 2; ++b) {
-    const int token = 2 * t + b;
-    if (token >= group.count) continue;
-    const std::int64_t slot = group.first_slot + token;
-    const float weight = weight_of(cta, slot_weight, slot);
-    const std::uint32_t packed =
-        Cta::pack_bf16(Cta::mul(Cta::mul(c[b], factor), weight), Cta::mul(Cta::mul(c[2 + b], factor), weight));
-    cta.store(reinterpret_cast<std::uint32_t*>(out + slot * columns + 32 * strip + 4 * g + 2 * tile), packed);
-  }
+  store_rows_bf16(cta, out, columns, group, strip, 0, tile0, factor, slot_weight);
+  store_rows_bf16(cta, out, columns, group, strip, 1, tile1, factor, slot_weight);
 }
 
 }  // namespace fourfold::moe

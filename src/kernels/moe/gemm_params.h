@@ -1,4 +1,5 @@
-// The arguments of a grouped GEMM over packed experts, shared by the streaming (decode) and the tiled (prefill) kernel.
+// The arguments of a grouped GEMM over packed experts, shared by the streaming (decode) and the tiled
+// (prefill) kernel.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +17,25 @@ enum class Op : std::int32_t {
 };
 
 struct GemmParams {
-  const unsigned char* weights;      // records [experts][strips][records]
-  const unsigned char* tokens;       // W4A16: bf16 rows; W4A4: token records [slot / 8][records]
-  const TokenTile* tiles;            // [*tile_count]
+  const unsigned char* weights;  // records [experts][strips][records]
+  const unsigned char* tokens;   // W4A16: bf16 rows; W4A4: token records [slot / 8][records]
+  const TokenTile* tiles;        // [*tile_count]
   const std::int32_t* tile_count;
-  const std::int32_t* slot_token;    // row of `tokens` that a slot reads; null: the slot itself (W4A16 only)
-  const float* slot_weight;          // down: factor per slot; null: 1
-  const float* scale;                // [experts] global scale of gate (or of the one matrix); null: 1
-  const float* scale_up;             // [experts] global scale of up
-  const float* token_scale;          // [experts] W4A4: input scale the tokens were quantised with; null: 1
-  const float* next_inverse_scale;   // [experts] W4A4 gate_up: reciprocal of the input scale the result is quantised with
-  void* out;                         // see Op and the kernel's README; rows are slots
+  const std::int32_t* slot_token;   // row of `tokens` that a slot reads; null: the slot itself (W4A16 only)
+  const float* slot_weight;         // down: factor per slot; null: 1
+  const float* scale;               // [experts] global scale of gate (or of the one matrix); null: 1
+  const float* scale_up;            // [experts] global scale of up
+  const float* token_scale;         // [experts] W4A4: input scale the tokens were quantised with; null: 1
+  const float* next_inverse_scale;  // [experts] W4A4 gate_up: reciprocal of the input scale the result is
+                                    // quantised with
+  void* out;                        // see Op and the kernel's README; rows are slots
   Op op;
-  std::int32_t strips;               // weight rows / 32
-  std::int32_t records;              // K / 64
-  std::int32_t out_columns;          // row length of out, in elements
+  std::int32_t strips;       // weight rows / 32
+  std::int32_t records;      // K / 64
+  std::int32_t out_columns;  // row length of out, in elements
+  // The tables were complete before the predecessor started (GEMM2: the router's, and GEMM1 waited for them).
+  // Then tiles and first weights are read while the predecessor still runs.
+  bool tables_are_older;
 };
 
 // The factor of a complete dot product, given the expert's scales.

@@ -1,4 +1,5 @@
-// The mathematics a row can run: which operands, which tensor-core instruction. Types, because rows are types.
+// The mathematics a row can run: which operands, which tensor-core instruction. Types, because rows are
+// types.
 #pragma once
 
 #include "kernels/record/record.h"

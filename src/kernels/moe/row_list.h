@@ -1,5 +1,5 @@
-// Rows are types; a list of them is what a kernel offers on a chip. One name per row, the same on every machine, so that
-// what was proved and what was measured can be compared line by line.
+// Rows are types; a list of them is what a kernel offers on a chip. One name per row, the same on every
+// machine, so that what was proved and what was measured can be compared line by line.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// What the kernels of the MoE layer hand to each other in device memory. All sizes are worst cases fixed by the caller's
-// token count, so every launch has a fixed grid and can be captured in a graph; what varies lies in these tables.
+// What the kernels of the MoE layer hand to each other in device memory. All sizes are worst cases fixed by
+// the caller's token count, so every launch has a fixed grid and can be captured in a graph; what varies lies
+// in these tables.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct RouteTables {
   std::int32_t* pair_expert;  // [pairs]
   float* pair_weight;         // [pairs]
   std::int32_t* pair_slot;    // [pairs]
-  std::int32_t* slot_token;   // [slots]; slots without a token repeat a token of their expert
+  std::int32_t* slot_token;   // [slots]; unwritten where an expert's last group of eight has no token
   float* slot_weight;         // [slots]
   TokenTile* tiles;           // [tile_limit]
   std::int32_t* tile_count;   // [1]

@@ -10,9 +10,9 @@ inline constexpr int kColumnsPerThread = 8;
 inline constexpr int kColumnsPerBlock = kThreads * kColumnsPerThread;
 
 struct CombineParams {
-  const void* rows;                // [slots, columns]: f32 (decode) or bf16 (prefill), routing weight applied
-  const std::int32_t* pair_slot;   // [tokens * top_k]
-  std::uint16_t* out;              // [tokens, columns] bf16
+  const void* rows;               // [slots, columns]: f32 (decode) or bf16 (prefill), routing weight applied
+  const std::int32_t* pair_slot;  // [tokens * top_k]
+  std::uint16_t* out;             // [tokens, columns] bf16
   std::int32_t tokens;
   std::int32_t top_k;
   std::int32_t columns;

@@ -1,5 +1,5 @@
-// The layer's last step: a token's result is the sum of its experts' rows, in the order of their rank. One fixed order,
-// so the sum has the same bits whatever batch the token sits in.
+// The layer's last step: a token's result is the sum of its experts' rows, in the order of their rank. One
+// fixed order, so the sum has the same bits whatever batch the token sits in.
 #pragma once
 
 #include <bit>
@@ -25,7 +25,8 @@ FOURFOLD_DEVICE void load_eight(Cta cta, const void* rows, std::int64_t at, floa
       values[4 + i] = high.v[i];
     }
   } else {
-    const auto packed = cta.load(reinterpret_cast<const device::U32x4*>(static_cast<const std::uint16_t*>(rows) + at));
+    const auto packed =
+        cta.load(reinterpret_cast<const device::U32x4*>(static_cast<const std::uint16_t*>(rows) + at));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       values[2 * i] = std::bit_cast<float>(packed.v[i] << 16);
@@ -52,7 +53,8 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
     for (int r = 0; r < 4; ++r)
       if (first + r < params.top_k)
         load_eight<Element>(cta, params.rows,
-                            static_cast<std::int64_t>(cta.load(slots + first + r)) * params.columns + column, part[r]);
+                            static_cast<std::int64_t>(cta.load(slots + first + r)) * params.columns + column,
+                            part[r]);
 #pragma unroll
     for (int r = 0; r < 4; ++r)
       if (first + r < params.top_k)
@@ -61,7 +63,8 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
   }
   const device::U32x4 packed{{Cta::pack_bf16(sum[0], sum[1]), Cta::pack_bf16(sum[2], sum[3]),
                               Cta::pack_bf16(sum[4], sum[5]), Cta::pack_bf16(sum[6], sum[7])}};
-  cta.store(reinterpret_cast<device::U32x4*>(params.out + static_cast<std::int64_t>(token) * params.columns + column),
+  cta.store(reinterpret_cast<device::U32x4*>(params.out + static_cast<std::int64_t>(token) * params.columns +
+                                             column),
             packed);
 }
 

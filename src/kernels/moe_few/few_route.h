@@ -1,5 +1,5 @@
-// Routing for a handful of tokens, redone by every block in shared memory: cheaper than a kernel of its own. Tokens that
-// chose the same expert share a tile, so its weights stream once.
+// Routing for a handful of tokens, redone by every block in shared memory: cheaper than a kernel of its own.
+// Tokens that chose the same expert share a tile, so its weights stream once.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace fourfold::moe_few {
 struct FewRoute {
   // [token][rank], ranks beyond top_k hold -1, so that four can be read at once.
   alignas(16) std::int32_t rank_expert[kFewTokens][moe::kMaxTopK];
-  float pair_weight[kFewPairs];         // pair = token * top_k + rank
-  std::int32_t pair_place[kFewPairs];   // kFewTokens * tile + place
-  std::int32_t leaders[kFewTokens];     // mask of ranks whose expert no earlier token chose
+  float pair_weight[kFewPairs];        // pair = token * top_k + rank
+  std::int32_t pair_place[kFewPairs];  // kFewTokens * tile + place
+  std::int32_t leaders[kFewTokens];    // mask of ranks whose expert no earlier token chose
   std::int32_t tile_expert[kFewPairs];
   std::int32_t tile_count[kFewPairs];
   std::int32_t tile_token[kFewPairs][kFewTokens];
@@ -29,12 +29,13 @@ struct FewRoute {
 struct PairView {
   int leader_token;  // first token that chose the expert, and at which rank
   int leader_rank;
-  int place;         // earlier tokens that chose it
-  int count;         // tokens that chose it
+  int place;  // earlier tokens that chose it
+  int count;  // tokens that chose it
 };
 
 template <class Cta>
-FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewParams& params, int token, int expert) {
+FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewParams& params, int token,
+                                     int expert) {
   PairView view{-1, 0, 0, 0};
   for (int t = 0; t < params.tokens; ++t) {
     int rank = -1;  // at most one: a token's experts differ
@@ -61,8 +62,8 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route)
   const bool has_token = token < params.tokens;
   int expert = -1;
   if (has_token) {
-    const moe_route::Choice choice = moe_route::choose_experts(cta, params.logits + token * params.experts,
-                                                               params.experts, params.top_k, params.renormalise);
+    const moe_route::Choice choice = moe_route::choose_experts(
+        cta, params.logits + token * params.experts, params.experts, params.top_k, params.renormalise);
     expert = rank < params.top_k ? choice.expert : -1;
     cta.store_shared(&route.rank_expert[token][rank], expert);
     if (rank < params.top_k) {

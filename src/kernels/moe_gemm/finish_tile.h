@@ -1,5 +1,5 @@
-// Results of a math warp to memory, straight from registers: the row orders of the records make them adjacent, so no
-// epilogue buffer is needed and none is in the plan.
+// Results of a math warp to memory, straight from registers: the row orders of the records make them
+// adjacent, so no epilogue buffer is needed and none is in the plan.
 #pragma once
 
 #include <cstdint>
@@ -37,28 +37,31 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
                                   moe::TokenGroup group, const float (&tile0)[4], const float (&tile1)[4]) {
   if (params.op == moe::Op::gate_up) {
     if constexpr (Row::Path::half_tokens) {
-      moe::store_gate_up_bf16<moe::RowLayout::staged>(cta, static_cast<std::uint16_t*>(params.out), params.out_columns,
-                                                      group, strip, tile0, tile1, factors.gate, factors.up);
+      moe::store_gate_up_bf16<moe::RowLayout::staged>(cta, static_cast<std::uint16_t*>(params.out),
+                                                      params.out_columns, group, strip, tile0, tile1,
+                                                      factors.gate, factors.up);
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
-      moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out), params.out_columns / record::kColumns,
-                               group, strip, tile0, tile1, factors.gate, factors.up, factors.next_inverse_scale);
+      moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
+                               params.out_columns / record::kColumns, group, strip, tile0, tile1,
+                               factors.gate, factors.up, factors.next_inverse_scale);
     }
   } else {
-    moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, tile0, tile1,
-                         factors.gate, params.op == moe::Op::down ? params.slot_weight : nullptr);
+    moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
+                         tile0, tile1, factors.gate,
+                         params.op == moe::Op::down ? params.slot_weight : nullptr);
   }
 }
 
 // One tile of a strip.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void finish_tile(Cta cta, const moe::GemmParams& params, const Factors& factors, int strip, int tile,
-                                 moe::TokenGroup group, const float (&sum)[4]) {
+FOURFOLD_DEVICE void finish_tile(Cta cta, const moe::GemmParams& params, const Factors& factors, int strip,
+                                 int tile, moe::TokenGroup group, const float (&sum)[4]) {
   if (params.op == moe::Op::gate_up)
-    moe::store_gate_up_bf16<moe::RowLayout::staged>(cta, static_cast<std::uint16_t*>(params.out), params.out_columns,
-                                                    group, strip, tile, sum, factors.gate, factors.up);
+    moe::store_gate_up_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
+                            tile, sum, factors.gate, factors.up);
   else
-    moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, tile, sum,
-                         factors.gate, params.op == moe::Op::down ? params.slot_weight : nullptr);
+    moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, tile,
+                         sum, factors.gate, params.op == moe::Op::down ? params.slot_weight : nullptr);
 }
 
 }  // namespace fourfold::moe_gemm

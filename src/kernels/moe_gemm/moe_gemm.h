@@ -29,18 +29,19 @@ FOURFOLD_DEVICE void multiply_tiles(Cta cta, const moe::GemmParams& params, type
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void init_barriers(Cta cta, typename Row::Storage& storage) {
-  if constexpr (Row::Path::half_tokens) {
+  constexpr int gatherers = 32 * Row::producer_warps;  // each thread announces its own copies
+  if constexpr (Row::two_rings) {
     for (int stage = 0; stage < Row::stages; ++stage) {
       cta.init(&storage.weights_full[stage], 1);  // the thread that expects the bytes
       cta.init(&storage.weights_empty[stage], Row::math_warps);
     }
     for (int panel = 0; panel < Row::token_panels; ++panel) {
-      cta.init(&storage.tokens_full[panel], 32 * Row::producer_warps);  // each thread for its own copies
+      cta.init(&storage.tokens_full[panel], gatherers);
       cta.init(&storage.tokens_empty[panel], Row::math_warps);
     }
   } else {
     for (int stage = 0; stage < Row::stages; ++stage) {
-      cta.init(&storage.full[stage], 1);
+      cta.init(&storage.full[stage], Row::Path::half_tokens ? 1 + gatherers : 1);
       cta.init(&storage.empty[stage], Row::math_warps);
     }
   }

@@ -36,15 +36,15 @@ using WarpSums = float[Row::tiles_per_warp][kGroupsPerWarp<Row>][4];
 // One panel (64 columns) of bf16 tokens.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_half_panel(Cta cta, const record::WeightRecord<typename Row::Format>& record,
-                                         const TokenPanel<Row::n>& tokens, const WarpPlace<Row>& place, int groups,
-                                         WarpSums<Row>& sums) {
+                                         const TokenPanel<Row::n>& tokens, const WarpPlace<Row>& place,
+                                         int groups, WarpSums<Row>& sums) {
   using Format = typename Row::Format;
   const int lane = cta.lane();
   device::U32x4 tile[Row::tiles_per_warp];
 #pragma unroll
   for (int m = 0; m < Row::tiles_per_warp; ++m)
-    tile[m] = cta.load_shared(
-        reinterpret_cast<const device::U32x4*>(record.payload + record::payload_offset(place.tile + m, lane)));
+    tile[m] = cta.load_shared(reinterpret_cast<const device::U32x4*>(
+        record.payload + record::payload_offset(place.tile + m, lane)));
   record::LaneScales<Format> scales;
   scales.words = cta.load_shared(reinterpret_cast<const typename record::LaneScales<Format>::Word*>(
       record.scales + record::lane_scale_offset<Format>(lane)));
@@ -63,8 +63,8 @@ FOURFOLD_DEVICE void multiply_half_panel(Cta cta, const record::WeightRecord<typ
       const int group = n * Row::warps_along_n + place.token_column;
       if (group < groups) {
         // Matrix i of the four is chunk i of this half; its rows are the group's tokens.
-        const device::U32x4 b =
-            cta.load_matrix_x4(tokens.rows + device::swizzled_offset(8 * group + (lane & 7), 4 * half + (lane >> 3)));
+        const device::U32x4 b = cta.load_matrix_x4(
+            tokens.rows + device::swizzled_offset(8 * group + (lane & 7), 4 * half + (lane >> 3)));
 #pragma unroll
         for (int m = 0; m < Row::tiles_per_warp; ++m) {
           cta.mma_bf16(sums[m][n], steps[m][0], b.v[0], b.v[1]);
@@ -84,12 +84,14 @@ FOURFOLD_DEVICE void multiply_fp4_panel(Cta cta, const typename Row::Storage::St
   device::U32x4 tile[2];
 #pragma unroll
   for (int m = 0; m < 2; ++m)
-    tile[m] = cta.load_shared(reinterpret_cast<const device::U32x4*>(record.payload + record::payload_offset(m, lane)));
+    tile[m] = cta.load_shared(
+        reinterpret_cast<const device::U32x4*>(record.payload + record::payload_offset(m, lane)));
   std::uint32_t scale_a;
   if constexpr (Row::Format::scale_word_bytes == 4) {
     scale_a = cta.load_shared(reinterpret_cast<const std::uint32_t*>(record.scales) + lane);
   } else {
-    const std::uint32_t pair = cta.load_shared(reinterpret_cast<const std::uint32_t*>(record.scales) + (lane >> 1));
+    const std::uint32_t pair =
+        cta.load_shared(reinterpret_cast<const std::uint32_t*>(record.scales) + (lane >> 1));
     scale_a = (lane & 1) ? pair >> 16 : pair & 0xFFFFu;
   }
   const auto& tokens = stage.tokens;
@@ -114,8 +116,8 @@ FOURFOLD_DEVICE void multiply_fp4_panel(Cta cta, const typename Row::Storage::St
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const Item& item, const WarpPlace<Row>& place,
-                                 const WarpSums<Row>& sums) {
+FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const Item& item,
+                                 const WarpPlace<Row>& place, const WarpSums<Row>& sums) {
   const int strip = item.first_strip + place.strip;
   if (strip >= params.strips) return;
   const Factors factors = factors_of<Row>(cta, params, item.tile.expert);
@@ -131,11 +133,11 @@ FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const I
   }
 }
 
-// All lanes have read it, so lane 0 may give it back.
+// All lanes have read it, so lane 0 may give it back, if that is wanted: a predicate, not a branch.
 template <class Cta>
-FOURFOLD_DEVICE void release(Cta cta, device::Mbarrier* empty) {
+FOURFOLD_DEVICE void release(Cta cta, device::Mbarrier* empty, bool wanted = true) {
   cta.sync_warp();
-  if (cta.lane() == 0) cta.arrive(empty);
+  if (cta.lane() == 0 && wanted) cta.arrive(empty);
 }
 
 // Where the math role stands in the rings.
@@ -146,17 +148,18 @@ struct MathCursors {
 };
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void multiply_half_item(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage,
-                                        MathCursors<Row>& at, const WarpPlace<Row>& place, int groups,
-                                        WarpSums<Row>& sums) {
+FOURFOLD_DEVICE void multiply_half_item(Cta cta, const moe::GemmParams& params,
+                                        typename Row::Storage& storage, MathCursors<Row>& at,
+                                        const WarpPlace<Row>& place, int groups, WarpSums<Row>& sums) {
   for (int s = 0; s < stages_of_k<Row>(params); ++s) {
     cta.wait(&storage.weights_full[at.stage.stage], at.stage.phase);  // the records have landed
     const auto& weights = storage.weights[at.stage.stage];
     const int panels = panels_of_stage<Row>(params, s);
     for (int panel = 0; panel < panels; ++panel) {
-      cta.wait(&storage.tokens_full[at.panel.stage], at.panel.phase);  // the rows of every producer thread have landed
-      multiply_half_panel<Row>(cta, weights.strip[place.strip][panel], storage.tokens[at.panel.stage], place, groups,
-                               sums);
+      cta.wait(&storage.tokens_full[at.panel.stage],
+               at.panel.phase);  // the rows of every producer thread have landed
+      multiply_half_panel<Row>(cta, weights.strip[place.strip][panel], storage.tokens[at.panel.stage], place,
+                               groups, sums);
       release(cta, &storage.tokens_empty[at.panel.stage]);
       at.panel.advance();
     }
@@ -180,7 +183,8 @@ FOURFOLD_DEVICE void multiply_fp4_item(Cta cta, const moe::GemmParams& params, t
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void multiply_tiles_mma(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
+FOURFOLD_DEVICE void multiply_tiles_mma(Cta cta, const moe::GemmParams& params,
+                                        typename Row::Storage& storage) {
   const WarpPlace<Row> place(cta.warp());
   MathCursors<Row> at;
   for (TileWalk<Row, Cta> walk(cta, params); !walk.done(); walk.advance()) {

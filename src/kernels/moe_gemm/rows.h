@@ -1,34 +1,42 @@
 // The rows of the tiled kernel, per chip and path. MxNxK = weight rows x tokens x K in elements.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/moe/row_list.h"
 #include "kernels/moe_gemm/tile_row.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::moe_gemm {
 
-// Eight math warps and a warpgroup of producers, which hands its registers over: the wide tiles spill without.
+// Eight math warps and a warpgroup of producers, which hands its registers over: the wide tiles spill
+// without.
 template <class Arch, class Path, class Format, int M, int N, int K>
 using Wide = TileRow<TileShape<Arch, Path, Format, M, N, K, 8, 4>>;
 // Four math warps and one producer warp: token records need no gathering, and two blocks share an SM.
 template <class Arch, class Path, class Format, int M, int N, int K, int Blocks>
 using Slim = TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>;
 
+// A math warp per m16 tile, which hide each other's decoding, and a warpgroup of producers. The wide ones
+// serve and have every width of sixteen.
+template <class Arch, class Path, class Format, int M, int N, int K>
+using Grouped = TileRow<TileShape<Arch, Path, Format, M, N, K, M / 16, 4, 1, M == 256>>;
+
 // The field's K = 64 tiles and their K = 128 and 256 relatives.
-template <class Arch, class Path, class Format>
-using NamedTiles = moe::RowList<Wide<Arch, Path, Format, 128, 128, 64>,   //
-                                Wide<Arch, Path, Format, 128, 256, 64>,   //
-                                Wide<Arch, Path, Format, 256, 128, 64>,   //
-                                Wide<Arch, Path, Format, 128, 64, 128>,   //
-                                Wide<Arch, Path, Format, 128, 128, 128>,  //
-                                Wide<Arch, Path, Format, 256, 128, 128>,  //
-                                Wide<Arch, Path, Format, 128, 128, 256>>;
+template <template <class, class, class, int, int, int> class Kind, class Arch, class Path, class Format>
+using NamedTiles = moe::RowList<Kind<Arch, Path, Format, 128, 128, 64>,   //
+                                Kind<Arch, Path, Format, 128, 256, 64>,   //
+                                Kind<Arch, Path, Format, 256, 128, 64>,   //
+                                Kind<Arch, Path, Format, 128, 64, 128>,   //
+                                Kind<Arch, Path, Format, 128, 128, 128>,  //
+                                Kind<Arch, Path, Format, 256, 128, 128>,  //
+                                Kind<Arch, Path, Format, 128, 128, 256>>;
 
 // Few tokens of a prompt: 8 to 32 (64 is a named tile).
-template <class Arch, class Path, class Format>
-using NarrowTiles = moe::RowList<Wide<Arch, Path, Format, 128, 8, 256>,   //
-                                 Wide<Arch, Path, Format, 128, 16, 256>,  //
-                                 Wide<Arch, Path, Format, 128, 32, 128>>;
+template <template <class, class, class, int, int, int> class Kind, class Arch, class Path, class Format>
+using NarrowTiles = moe::RowList<Kind<Arch, Path, Format, 128, 8, 256>,   //
+                                 Kind<Arch, Path, Format, 128, 16, 256>,  //
+                                 Kind<Arch, Path, Format, 128, 32, 128>>;
 
 // FP4 tokens: two blocks of at most 50,176 bytes on an SM.
 template <class Arch>
@@ -37,27 +45,36 @@ using NarrowFp4Tiles = moe::RowList<Slim<Arch, moe::W4a4, record::Nvfp4, 128, 8,
                                     Slim<Arch, moe::W4a4, record::Nvfp4, 128, 32, 128, 2>>;
 
 template <class Arch, class Format>
-using MmaTiles = moe::Join<NamedTiles<Arch, moe::W4a16Mma, Format>, NarrowTiles<Arch, moe::W4a16Mma, Format>>;
+using MmaTiles =
+    moe::Join<NamedTiles<Wide, Arch, moe::W4a16Mma, Format>, NarrowTiles<Wide, Arch, moe::W4a16Mma, Format>>;
 
-// Hopper's prefill rows: 256 rows of weights against up to 160 tokens, the heavy operand there.
-template <class Format, int N>
-using HopperTile = TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 256, N, 64, 8, 4, 1, true>>;
+// Hopper's own: short tiles for the middle of the range, where weights come from memory ...
 template <class Format>
-using HopperTiles = moe::RowList<HopperTile<Format, 64>, HopperTile<Format, 160>>;
+using ShortTiles = moe::RowList<Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
+// ... and two of SM120's tiles with all the shared memory the card has, to measure what the 99 KB budget
+// costs.
 template <class Format>
-using WgmmaTiles =
-    moe::Join<moe::Join<NamedTiles<plan::Sm90, moe::W4a16Wgmma, Format>, NarrowTiles<plan::Sm90, moe::W4a16Wgmma, Format>>,
-              HopperTiles<Format>>;
+using OwnLimitTiles = std::conditional_t<std::is_same_v<Format, record::Nvfp4>,
+                                         moe::RowList<Wide<plan::Sm90, moe::W4a16Mma, Format, 128, 128, 64>,
+                                                      Wide<plan::Sm90, moe::W4a16Mma, Format, 256, 128, 64>>,
+                                         moe::RowList<>>;
+template <class Format>
+using WgmmaTiles = moe::Join<moe::Join<NamedTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>,
+                                       NarrowTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>>,
+                             moe::Join<ShortTiles<Format>, OwnLimitTiles<Format>>>;
 
 template <class Arch>
-using Fp4Tiles = moe::Join<NamedTiles<Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
+using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
 // MXFP4 tokens are a verified row, not a path that serves.
 template <class Arch>
 using Mxfp4Tiles = moe::RowList<Wide<Arch, moe::W4a4, record::Mxfp4, 128, 128, 64>>;
 
 template <class Row>
 std::string row_name() {
-  return moe::row_name("moe_gemm", Row::m, Row::n, Row::k, Row::Path::name, Row::Format::name);
+  constexpr bool own_limit =
+      std::is_same_v<typename Row::Arch, plan::Sm90> && std::is_same_v<typename Row::Path, moe::W4a16Mma>;
+  return moe::row_name("moe_gemm", Row::m, Row::n, Row::k, Row::Path::name, Row::Format::name) +
+         (own_limit ? " own-limit" : "");
 }
 
 template <class Row>
@@ -69,11 +86,16 @@ std::vector<plan::RowPart> row_parts() {
     parts.push_back({name, static_cast<int>(bytes)});
     counted += static_cast<int>(bytes);
   };
-  if constexpr (Row::Path::half_tokens) {
+  if constexpr (Row::two_rings) {
     add("token panels", sizeof(Storage::tokens));
     add("weight records", sizeof(Storage::weights));
-    add("barriers", sizeof(Storage::weights_full) + sizeof(Storage::weights_empty) + sizeof(Storage::tokens_full) +
-                        sizeof(Storage::tokens_empty));
+    add("barriers", sizeof(Storage::weights_full) + sizeof(Storage::weights_empty) +
+                        sizeof(Storage::tokens_full) + sizeof(Storage::tokens_empty));
+  } else if constexpr (Row::Path::half_tokens) {
+    add("token panels", sizeof(Storage::tokens));
+    add("weight records", sizeof(Storage::weights));
+    add("epilogue staging", sizeof(Storage::staging));
+    add("barriers", sizeof(Storage::full) + sizeof(Storage::empty));
   } else {
     using Stage = typename Storage::Stage;
     add("weight records", Row::stages * sizeof(Stage::weights));

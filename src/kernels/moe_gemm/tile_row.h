@@ -1,5 +1,6 @@
-// A row of the tiled kernel: the tile, its warps, and its shared memory as one struct. Depth, launch size, expected
-// bytes and the printed table are all sizeof of that struct; a row that does not fit its chip does not compile.
+// A row of the tiled kernel: the tile, its warps, and its shared memory as one struct. Depth, launch size,
+// expected bytes and the printed table are all sizeof of that struct; a row that does not fit its chip does
+// not compile.
 #pragma once
 
 #include <type_traits>
@@ -23,8 +24,8 @@ struct WeightStage {
   record::WeightRecord<typename Shape::Format> strip[Shape::m / record::kRows][Shape::k / record::kColumns];
 };
 
-// 16-bit paths: a ring of weight stages (K columns each) and a ring of token panels (64 columns each). bf16 tokens are
-// 3.5 times as heavy as the weights they meet, so they come in the smaller steps.
+// 16-bit paths: a ring of weight stages (K columns each) and a ring of token panels (64 columns each). bf16
+// tokens are 3.5 times as heavy as the weights they meet, so they come in the smaller steps.
 template <class Shape, int Stages, int Panels>
 struct HalfStorage {
   TokenPanel<Shape::n> tokens[Panels];
@@ -33,6 +34,29 @@ struct HalfStorage {
   device::Mbarrier weights_empty[Stages];  // every math warp has read them
   device::Mbarrier tokens_full[Panels];
   device::Mbarrier tokens_empty[Panels];
+};
+
+// Bytes of a token that a warpgroup's 64 weight rows make, and the distance of two tokens in the staging
+// buffer: a chunk more, so that the words of eight tokens lie in different banks.
+inline constexpr int kGateUpRowBytes = 64;  // 32 neurons
+inline constexpr int kPlainRowBytes = 128;
+constexpr int staging_pitch_bytes(int row_bytes) { return row_bytes + 16; }
+// A whole tile of gate/up results, which is also room for at least eight plain rows.
+constexpr int staging_bytes(int tokens) {
+  const int gate_up = tokens * staging_pitch_bytes(kGateUpRowBytes),
+            eight_rows = 8 * staging_pitch_bytes(kPlainRowBytes);
+  return gate_up > eight_rows ? gate_up : eight_rows;
+}
+
+// Warpgroup path: one ring for both operands, because every wait of sixteen math warps costs issue slots.
+// Results leave through a buffer of their own, so that the next item's copies never wait for them.
+template <class Shape, int Stages>
+struct GroupStorage {
+  TokenPanel<Shape::n> tokens[Stages][Shape::panels];
+  WeightStage<Shape> weights[Stages];
+  alignas(16) unsigned char staging[Shape::math_warps / 4][staging_bytes(Shape::n)];
+  device::Mbarrier full[Stages];   // records and token rows have landed
+  device::Mbarrier empty[Stages];  // every math warp's products have read them
 };
 
 // FP4 path: tokens are as light as weights; one ring holds both.
@@ -47,10 +71,10 @@ struct Fp4Storage {
   device::Mbarrier empty[Stages];
 };
 
-// ArchT gives the budget; MathWarps and ProducerWarps the roles. Warps of the math role form a grid of m16-tile rows
-// (see tiles_per_warp) times token columns. FineWidths: see padded_columns in tile_walk.h.
-template <class ArchT, class PathT, class FormatT, int M, int N, int K, int MathWarpsN, int ProducerWarpsN, int BlocksN = 1,
-          bool FineWidths = !std::is_same_v<PathT, moe::W4a16Wgmma>>
+// ArchT gives the budget; MathWarps and ProducerWarps the roles. Warps of the math role form a grid of
+// m16-tile rows (see tiles_per_warp) times token columns. FineWidths: see padded_columns in tile_walk.h.
+template <class ArchT, class PathT, class FormatT, int M, int N, int K, int MathWarpsN, int ProducerWarpsN,
+          int BlocksN = 1, bool FineWidths = !std::is_same_v<PathT, moe::W4a16Wgmma>>
 struct TileShape {
   using Arch = ArchT;
   using Path = PathT;
@@ -66,7 +90,7 @@ struct TileShape {
   static constexpr int smem_limit = plan::smem_budget_for(ArchT::facts, BlocksN);
 
   // m16 tiles of a strip that one warp multiplies: both when there are enough strips for the warps, else one.
-  static constexpr int tiles_per_warp = math_warps > strips && std::is_same_v<PathT, moe::W4a16Mma> ? 1 : 2;
+  static constexpr int tiles_per_warp = math_warps > strips&& std::is_same_v<PathT, moe::W4a16Mma> ? 1 : 2;
   static constexpr int warps_along_m = strips * 2 / tiles_per_warp;
   static constexpr int warps_along_n = math_warps / warps_along_m;
   static constexpr int tokens_per_warp = N / (warps_along_n > 0 ? warps_along_n : 1);
@@ -85,15 +109,19 @@ struct Depth {
 };
 
 template <class Shape, int Stages, int Panels>
-using TileStorage = std::conditional_t<Shape::Path::half_tokens, HalfStorage<Shape, Stages, Panels>,
-                                       Fp4Storage<Shape, Stages>>;
+using TileStorage =
+    std::conditional_t<std::is_same_v<typename Shape::Path, moe::W4a16Wgmma>, GroupStorage<Shape, Stages>,
+                       std::conditional_t<Shape::Path::half_tokens, HalfStorage<Shape, Stages, Panels>,
+                                          Fp4Storage<Shape, Stages>>>;
 
 template <class Shape, int Stages, int Panels>
 inline constexpr bool kFits = (Stages == 2 || Panels <= kMaxPanels) &&
-                              sizeof(TileStorage<Shape, Stages, Panels>) <= static_cast<std::size_t>(Shape::smem_limit);
+                              sizeof(TileStorage<Shape, Stages, Panels>) <=
+                                  static_cast<std::size_t>(Shape::smem_limit);
 
-// The deepest pipeline, read off sizeof the real storage so that padding cannot be forgotten. Both rings as deep as each
-// other if at least two stages fit that way; else two weight stages and as many token panels as there is room for.
+// The deepest pipeline, read off sizeof the real storage so that padding cannot be forgotten. Both rings as
+// deep as each other if at least two stages fit that way; else two weight stages and as many token panels as
+// there is room for.
 template <class Shape, int Stages = kMaxStages>
 constexpr int deepest_stages() {
   if constexpr (Stages <= 1)
@@ -128,6 +156,7 @@ struct TileRow : ShapeT {
   using Shape = ShapeT;
   static constexpr Depth depth = deepest_pipeline<ShapeT>();
   static constexpr int stages = depth.stages;
+  static constexpr bool two_rings = std::is_same_v<typename ShapeT::Path, moe::W4a16Mma>;
   static constexpr int token_panels = depth.panels;
   // A shape that does not fit at two stages is named with the bytes those would need.
   using Storage = TileStorage<ShapeT, (stages >= 2 ? stages : 2), (token_panels >= 2 ? token_panels : 2)>;
@@ -138,15 +167,17 @@ struct TileRow : ShapeT {
   static constexpr bool hands_over_registers = ShapeT::producer_warps % 4 == 0 && ShapeT::math_warps % 4 == 0;
   static constexpr int launch_registers =
       plan::registers_at(ShapeT::Arch::facts, ShapeT::threads, ShapeT::blocks_per_sm);
-  // A producer thread keeps the index of each token row it gathers; the copies take the rest.
-  static constexpr int gathered_rows = ShapeT::Path::half_tokens ? ShapeT::n / (4 * ShapeT::producer_warps) : 0;
-  static constexpr int producer_registers = plan::round_up(32 + 4 * gathered_rows, 8);
-  static constexpr int math_registers =
-      hands_over_registers
-          ? plan::round_down((launch_registers * ShapeT::threads / 32 - producer_registers * ShapeT::producer_warps) /
-                                 ShapeT::math_warps,
-                             8)
-          : launch_registers;
+  // A producer thread keeps a number for each of its token rows. With sixteen math warps the file has 32
+  // registers left.
+  static constexpr int gathered_rows =
+      ShapeT::Path::half_tokens ? ShapeT::n / (4 * ShapeT::producer_warps) : 0;
+  static constexpr int producer_registers = ShapeT::math_warps > 8 ? 32 : gathered_rows <= 8 ? 40 : 56;
+  static constexpr int math_registers = hands_over_registers
+                                            ? plan::round_down((launch_registers * ShapeT::threads / 32 -
+                                                                producer_registers * ShapeT::producer_warps) /
+                                                                   ShapeT::math_warps,
+                                                               8)
+                                            : launch_registers;
 };
 
 }  // namespace fourfold::moe_gemm

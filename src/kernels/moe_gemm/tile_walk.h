@@ -1,5 +1,5 @@
-// The order of work items: every role iterates the same walk, so loader and math cannot disagree. An item is a token
-// tile times M weight rows; blocks take items round robin, neighbours share the tokens in L2.
+// The order of work items: every role iterates the same walk, so loader and math cannot disagree. An item is
+// a token tile times M weight rows; blocks take items round robin, neighbours share the tokens in L2.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@ struct Item {
   int columns;  // tokens the tensor cores run on: tile.count rounded up
 };
 
-// Token columns a row's math can run a tile of `count` tokens with. wgmma has its width in its encoding, one loop per
-// width: rows that serve have them in steps that waste little, the others a half and a quarter of N.
+// Token columns a row's math can run a tile of `count` tokens with. wgmma has its width in its encoding, one
+// loop per width: rows that serve have them in steps that waste little, the others a half and a quarter of N.
 template <class Row>
 constexpr int padded_columns(int count) {
   if constexpr (Row::fine_widths) {
     if (count <= 32) return (count + 7) / 8 * 8;
     return (count + 15) / 16 * 16;
   } else {
-    return count <= Row::n / 4 && Row::n >= 32 ? Row::n / 4 : count <= Row::n / 2 && Row::n >= 16 ? Row::n / 2 : Row::n;
+    return count <= Row::n / 4 && Row::n >= 32   ? Row::n / 4
+           : count <= Row::n / 2 && Row::n >= 16 ? Row::n / 2
+                                                 : Row::n;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/moe_layer/choose.h"
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -8,21 +9,25 @@
 #include "kernels/moe/row_list.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
+#include "kernels/record/record.h"
 
 namespace fourfold::moe_layer {
 namespace {
 
-const char* path_name(Activations activations) { return activations == Activations::w4a4 ? "w4a4" : "w4a16-mma"; }
+const char* path_name(Activations activations) {
+  return activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
+}
 const char* format_name(Format format) { return format == Format::mxfp4 ? "mxfp4" : "nvfp4"; }
 
-// Columns of the unrolled loop: the largest that divides K; rows for 32 tokens and more, and FP4 rows, have no 512.
+// Columns of the unrolled loop: the largest that divides K; rows for 32 tokens and more, and FP4 rows, have
+// no 512.
 int unit_columns(int k, bool has_512) {
   if (has_512 && k % 512 == 0) return 512;
   return k % 256 == 0 ? 256 : 64;
 }
 
-// Tokens of a pass, from the mean number of tokens an active expert gets. A wider pass reads an expert's weights once for
-// more tokens but keeps fewer warps on an SM.
+// Tokens of a pass, from the mean number of tokens an active expert gets. A wider pass reads an expert's
+// weights once for more tokens but keeps fewer warps on an SM.
 int stream_tokens(double mean) { return mean <= 4.0 ? 8 : mean <= 8.0 ? 16 : mean <= 16.0 ? 32 : 64; }
 
 double mean_tokens(const Request& request) {
@@ -35,24 +40,39 @@ std::string stream_row(const Request& request, int n, int k) {
                        format_name(request.format));
 }
 
+Choice stream_choice(const Request& request) {
+  Choice choice;
+  choice.tile_tokens = stream_tokens(mean_tokens(request));
+  choice.gate_up_row = stream_row(request, choice.tile_tokens, request.shape.hidden);
+  choice.down_row = stream_row(request, choice.tile_tokens, request.shape.intermediate);
+  return choice;
+}
+
+// The two-kernel path can take four tokens, but from the second on its GEMM2, one block a strip, is slower
+// than streaming over all SMs and combining (H200, 35b, four tokens: 38 us against 25); so is its GEMM1 once
+// a block has several strips.
+constexpr int kFewBest = 1;
+constexpr int kFewStrips = 256;
+static_assert(kFewBest <= moe_few::kFewTokens);
+
 Choice decode_choice(const Request& request) {
   const Shape& shape = request.shape;
   Choice choice;
   const int down_segments = (shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
-  if (request.activations == Activations::w4a16 && request.tokens <= moe_few::kFewTokens &&
+  if (request.activations == Activations::w4a16 && request.tokens <= kFewBest &&
+      request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows <= kFewStrips &&
       request.tokens * shape.top_k * down_segments <= moe_few::kMaxUnits) {
     choice.few = true;
     choice.tile_tokens = moe_few::kFewTokens;
-    choice.gate_up_row = moe::row_name("moe_few_gate_up", 32, moe_few::kFewTokens, unit_columns(shape.hidden, true),
-                                       "w4a16-mma", format_name(request.format));
-    choice.down_row = moe::row_name("moe_few_down", 32, moe_few::kFewTokens, unit_columns(shape.intermediate, true),
-                                    "w4a16-mma", format_name(request.format));
+    choice.gate_up_row =
+        moe::row_name("moe_few_gate_up", 32, moe_few::kFewTokens, unit_columns(shape.hidden, true),
+                      "w4a16-mma", format_name(request.format));
+    choice.down_row =
+        moe::row_name("moe_few_down", 32, moe_few::kFewTokens, unit_columns(shape.intermediate, true),
+                      "w4a16-mma", format_name(request.format));
     return choice;
   }
-  choice.tile_tokens = stream_tokens(mean_tokens(request));
-  choice.gate_up_row = stream_row(request, choice.tile_tokens, shape.hidden);
-  choice.down_row = stream_row(request, choice.tile_tokens, shape.intermediate);
-  return choice;
+  return stream_choice(request);
 }
 
 struct TileSize {
@@ -61,7 +81,8 @@ struct TileSize {
 
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   const double mean = mean_tokens(request);
-  if (request.activations == Activations::w4a16 && arch.has_wgmma) return mean <= 48.0 ? TileSize{256, 64, 64} : TileSize{256, 160, 64};
+  if (request.activations == Activations::w4a16 && arch.has_wgmma)
+    return mean <= 48.0 ? TileSize{256, 64, 64} : TileSize{256, 128, 64};
   if (mean <= 8.0) return {128, 8, 256};
   if (mean <= 16.0) return {128, 16, 256};
   if (mean <= 32.0) return {128, 32, 128};
@@ -75,14 +96,31 @@ Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
   Choice choice;
   choice.tile_tokens = tile.n;
   choice.gate_up_row = choice.down_row =
-      moe::row_name("moe_gemm", tile.m, tile.n, tile.k, wgmma ? "w4a16-wgmma" : path_name(request.activations),
-                    format_name(request.format));
+      moe::row_name("moe_gemm", tile.m, tile.n, tile.k,
+                    wgmma ? "w4a16-wgmma" : path_name(request.activations), format_name(request.format));
   return choice;
 }
 
-Choice refuse(std::string why) {
+// Why the chip has no row for this; empty if it has.
+std::string refusal(const plan::ArchFacts& arch, const Request& request) {
+  if (!arch.has_bulk_copy)
+    return format("{} has no bulk copies; kernels exist for sm90, sm120 and sm121", arch.name);
+  if (!arch.has_fp4_mma && !arch.has_wgmma)
+    return format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name);
+  if (request.activations == Activations::w4a4 && request.format == Format::mxfp4)
+    return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
+  return {};
+}
+
+template <class ChooseDecode>
+Choice choose_by_role(const plan::ArchFacts& arch, const Request& request,
+                      const ChooseDecode& choose_decode) {
+  require_shape(request);
   Choice choice;
-  choice.refusal = std::move(why);
+  choice.refusal = refusal(arch, request);
+  if (!choice.ok()) return choice;
+  choice = request.role == Role::decode ? choose_decode(request) : prefill_choice(arch, request);
+  choice.emulated = request.activations == Activations::w4a4 && !arch.has_fp4_mma;
   return choice;
 }
 
@@ -91,10 +129,11 @@ Choice refuse(std::string why) {
 void require_shape(const Request& request) {
   const Shape& s = request.shape;
   if (s.hidden <= 0 || s.hidden % 64 != 0 || s.intermediate <= 0 || s.intermediate % 64 != 0)
-    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be positive multiples of 64", s.hidden,
-         s.intermediate);
+    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be positive multiples of 64",
+         s.hidden, s.intermediate);
   if (s.hidden > 8192 || s.intermediate > 8192)
-    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be at most 8,192", s.hidden, s.intermediate);
+    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be at most 8,192", s.hidden,
+         s.intermediate);
   if (s.experts < 1 || s.experts > moe::kMaxExperts)
     fail(Code::invalid_request, "{} experts; 1 to {} are supported", s.experts, moe::kMaxExperts);
   if (s.top_k < 1 || s.top_k > moe::kMaxTopK)
@@ -102,20 +141,24 @@ void require_shape(const Request& request) {
   if (s.top_k > s.experts) fail(Code::invalid_request, "top-k {} exceeds the {} experts", s.top_k, s.experts);
   if (request.tokens < 0) fail(Code::invalid_request, "{} tokens", request.tokens);
   if (static_cast<long long>(request.tokens) * s.top_k > (1 << 24))
-    fail(Code::invalid_request, "{} tokens with top-k {} exceed {} pairs; split the batch", request.tokens, s.top_k, 1 << 24);
+    fail(Code::invalid_request, "{} tokens with top-k {} exceed {} pairs; split the batch", request.tokens,
+         s.top_k, 1 << 24);
+  // Kernels count places in token rows in 16-byte chunks, 32 bits wide.
+  const long long slots = static_cast<long long>(request.tokens) * s.top_k + 8LL * s.experts;
+  const long long chunks =
+      std::max(static_cast<long long>(request.tokens) * s.hidden, slots * s.intermediate) / 8;
+  if (chunks >= 1LL << 32)
+    fail(Code::invalid_request,
+         "{} tokens of {} columns with top-k {} are too many for one call; split the batch", request.tokens,
+         std::max(s.hidden, s.intermediate), s.top_k);
 }
 
 Choice choose(const plan::ArchFacts& arch, const Request& request) {
-  require_shape(request);
-  if (!arch.has_bulk_copy)
-    return refuse(format("{} has no bulk copies; kernels exist for sm90, sm120 and sm121", arch.name));
-  if (!arch.has_fp4_mma && !arch.has_wgmma)
-    return refuse(format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name));
-  if (request.activations == Activations::w4a4 && request.format == Format::mxfp4)
-    return refuse("MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights");
-  Choice choice = request.role == Role::decode ? decode_choice(request) : prefill_choice(arch, request);
-  choice.emulated = request.activations == Activations::w4a4 && !arch.has_fp4_mma;
-  return choice;
+  return choose_by_role(arch, request, decode_choice);
+}
+
+Choice choose_gemm(const plan::ArchFacts& arch, const Request& request) {
+  return choose_by_role(arch, request, stream_choice);
 }
 
 Shape parse_shape(const std::string& text) {

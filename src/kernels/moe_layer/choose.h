@@ -1,5 +1,5 @@
-// Which rows a layer runs with: a total function of chip, shape, format, role and token count. It answers with rows or
-// with a reason, never with something slower and silent.
+// Which rows a layer runs with: a total function of chip, shape, format, role and token count. It answers
+// with rows or with a reason, never with something slower and silent.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct Shape {
 
 enum class Activations { w4a16, w4a4 };
 enum class Format { nvfp4, mxfp4 };
-// Role decides arithmetic, batch never does: prompt rows and generated rows may round differently, but a row's result
-// never depends on its neighbours.
+// Role decides arithmetic, batch never does: prompt rows and generated rows may round differently, but a
+// row's result never depends on its neighbours.
 enum class Role { prefill, decode };
 
 struct Request {
@@ -30,18 +30,20 @@ struct Request {
 };
 
 struct Choice {
-  std::string refusal;      // why there is no row; empty when there is
-  bool few = false;         // the two-kernel path for one to four tokens
+  std::string refusal;  // why there is no row; empty when there is
+  bool few = false;     // the two-kernel path for one to four tokens
   std::string gate_up_row;
   std::string down_row;
-  int tile_tokens = 0;      // N of both rows
-  bool emulated = false;    // the FP4 instruction is emulated on this chip: proof only, never to serve
+  int tile_tokens = 0;    // N of both rows
+  bool emulated = false;  // the FP4 instruction is emulated on this chip: proof only, never to serve
   bool ok() const { return refusal.empty(); }
 };
 
 // Throws invalid_request for a shape that no layer has (names the numbers).
 void require_shape(const Request& request);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
+// The same for one grouped GEMM without router: H is its K, top_k is 1, gate_up_row the row.
+Choice choose_gemm(const plan::ArchFacts& arch, const Request& request);
 
 // Known shapes: 35b, 122b, 397b, 397b-tp4, or "H,I,E,k". Throws invalid_request otherwise.
 Shape parse_shape(const std::string& text);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/launch_route.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::moe_layer {
@@ -20,7 +21,8 @@ bool half_tokens(const Request& request) { return request.activations == Activat
 bool stages_tokens(const Request& request) { return half_tokens(request) && request.role == Role::prefill; }
 
 std::size_t token_record_bytes(std::size_t slots, int columns) {
-  return slots / record::kTokens * static_cast<std::size_t>(columns / record::kColumns) * record::kTokenRecordBytes;
+  return slots / record::kTokens * static_cast<std::size_t>(columns / record::kColumns) *
+         record::kTokenRecordBytes;
 }
 
 struct Cursor {
@@ -61,8 +63,9 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
     need(weights.down_input_inverse, "the reciprocal down input scales");
   }
   if (call.workspace_bytes < layer.layout.total)
-    fail(Code::invalid_request, "the workspace has {} bytes; {} tokens need {}", with_commas(static_cast<long long>(call.workspace_bytes)),
-         layer.request.tokens, with_commas(static_cast<long long>(layer.layout.total)));
+    fail(Code::invalid_request, "the workspace has {} bytes; {} tokens need {}",
+         with_commas(static_cast<long long>(call.workspace_bytes)), layer.request.tokens,
+         with_commas(static_cast<long long>(layer.layout.total)));
   if (reinterpret_cast<std::uintptr_t>(call.workspace) % kAlignment != 0)
     fail(Code::invalid_request, "the workspace must be aligned to {} bytes", kAlignment);
 }
@@ -79,10 +82,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.top_k = layer.request.shape.top_k;
   params.tile_tokens = layer.choice.tile_tokens;
   params.renormalise = call.renormalise;
-  machine.route_choose(params);
-  if (small) return machine.route_table(params);
-  machine.route_scan(params);
-  machine.route_place(params);
+  moe_route::launch_route(machine, params);
 }
 
 moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
@@ -124,6 +124,7 @@ moe::GemmParams down_params(const Prepared& layer, const LayerWeights& weights, 
   params.strips = shape.hidden / record::kRows;
   params.records = shape.intermediate / record::kColumns;
   params.out_columns = shape.hidden;
+  params.tables_are_older = true;
   return params;
 }
 
@@ -134,7 +135,8 @@ void run_few(Machine& machine, const Prepared& layer, const LayerWeights& weight
   machine.few_down(layer.down, few, down_params(layer, weights, call));
 }
 
-void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
+void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights& weights,
+                    const LayerCall& call) {
   const Shape& shape = layer.request.shape;
   if (stages_tokens(layer.request)) {
     machine.stage_tokens({call.tokens, place<std::uint16_t>(call, layer.layout.tokens),
@@ -152,10 +154,12 @@ void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights&
 WorkspaceLayout workspace_layout(const Request& request, const Choice& choice) {
   const Shape& shape = request.shape;
   const auto pairs = static_cast<std::size_t>(request.tokens) * static_cast<std::size_t>(shape.top_k);
-  const auto slots = choice.few ? pairs * moe::kSlotGroup
-                                : static_cast<std::size_t>(moe::slot_limit(request.tokens, shape.top_k, shape.experts));
+  const auto slots =
+      choice.few ? pairs * moe::kSlotGroup
+                 : static_cast<std::size_t>(moe::slot_limit(request.tokens, shape.top_k, shape.experts));
   const bool half = half_tokens(request);
-  const auto hidden = static_cast<std::size_t>(shape.hidden), inner = static_cast<std::size_t>(shape.intermediate);
+  const auto hidden = static_cast<std::size_t>(shape.hidden),
+             inner = static_cast<std::size_t>(shape.intermediate);
   Cursor cursor;
   WorkspaceLayout layout{};
   if (!choice.few) {
@@ -167,13 +171,16 @@ WorkspaceLayout workspace_layout(const Request& request, const Choice& choice) {
     layout.pair_slot = cursor.take(pairs * 4);
     layout.slot_token = cursor.take(slots * 4);
     layout.slot_weight = cursor.take(slots * 4);
-    layout.tiles = cursor.take(sizeof(moe::TokenTile) * static_cast<std::size_t>(moe::tile_limit(
-                                                            request.tokens, shape.top_k, shape.experts, choice.tile_tokens)));
+    layout.tiles = cursor.take(sizeof(moe::TokenTile) *
+                               static_cast<std::size_t>(moe::tile_limit(request.tokens, shape.top_k,
+                                                                        shape.experts, choice.tile_tokens)));
     layout.tile_count = cursor.take(4);
     layout.chunk_counts = cursor.take(small ? 0 : chunks * experts * 4);
     layout.expert_counts = cursor.take(small ? 0 : experts * 4);
-    layout.tokens = cursor.take(!half ? token_record_bytes(slots, shape.hidden)
-                                      : stages_tokens(request) ? static_cast<std::size_t>(request.tokens) * hidden * 2 : 0);
+    layout.tokens =
+        cursor.take(!half                    ? token_record_bytes(slots, shape.hidden)
+                    : stages_tokens(request) ? static_cast<std::size_t>(request.tokens) * hidden * 2
+                                             : 0);
     layout.rows = cursor.take(slots * hidden * (request.role == Role::decode ? 4 : 2));
   }
   layout.intermediate = cursor.take(half ? slots * inner * 2 : token_record_bytes(slots, shape.intermediate));
@@ -192,7 +199,8 @@ Prepared prepare_with(const Machine& machine, const Request& request, const Choi
   Prepared layer{request, choice, {}, {}, {}};
   layer.gate_up = machine.find(choice.few ? RowKind::few_gate_up : RowKind::gemm, choice.gate_up_row);
   layer.down = machine.find(choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
-  for (const auto& [handle, name] : {std::pair{layer.gate_up, choice.gate_up_row}, std::pair{layer.down, choice.down_row}})
+  for (const auto& [handle, name] :
+       {std::pair{layer.gate_up, choice.gate_up_row}, std::pair{layer.down, choice.down_row}})
     if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), name);
   layer.layout = workspace_layout(request, choice);
   return layer;

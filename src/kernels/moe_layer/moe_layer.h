@@ -1,5 +1,5 @@
-// The MoE layer: from router logits and tokens to the weighted sum of the chosen experts. Composes the kernels; owns the
-// workspace layout; allocates nothing and can be captured in a graph.
+// The MoE layer: from router logits and tokens to the weighted sum of the chosen experts. Composes the
+// kernels; owns the workspace layout; allocates nothing and can be captured in a graph.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace fourfold::moe_layer {
 
 // Packed experts and their global scales, on the machine. Input scales are for W4A4.
 struct LayerWeights {
-  const unsigned char* gate_up = nullptr;  // records [E][2I/32][H/64], gate_up row order
-  const unsigned char* down = nullptr;     // records [E][H/32][I/64], plain row order
-  const float* gate_scale = nullptr;       // [E]; null: 1
-  const float* up_scale = nullptr;         // [E]
-  const float* down_scale = nullptr;       // [E]
+  const unsigned char* gate_up = nullptr;        // records [E][2I/32][H/64], gate_up row order
+  const unsigned char* down = nullptr;           // records [E][H/32][I/64], plain row order
+  const float* gate_scale = nullptr;             // [E]; null: 1
+  const float* up_scale = nullptr;               // [E]
+  const float* down_scale = nullptr;             // [E]
   const float* gate_up_input_scale = nullptr;    // [E]
   const float* gate_up_input_inverse = nullptr;  // [E]
   const float* down_input_scale = nullptr;       // [E]
@@ -56,6 +56,7 @@ Prepared prepare(const kernels::Machine& machine, const Request& request);
 Prepared prepare_with(const kernels::Machine& machine, const Request& request, const Choice& choice);
 WorkspaceLayout workspace_layout(const Request& request, const Choice& choice);
 
-void run(kernels::Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call);
+void run(kernels::Machine& machine, const Prepared& layer, const LayerWeights& weights,
+         const LayerCall& call);
 
 }  // namespace fourfold::moe_layer

@@ -1,8 +1,10 @@
-// From router logits to the tables of the layer: top-k per token, then a stable counting sort of the pairs by expert and
-// the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables are the same every time.
+// From router logits to the tables of the layer: top-k per token, then a stable counting sort of the pairs by
+// expert and the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables
+// are the same every time.
 //
-// route_choose picks the experts, many blocks. Up to kSmallTokens tokens one more block, route_table, does the rest; more
-// tokens are cut into chunks whose counts route_choose leaves, route_scan adds up and route_place turns into slots.
+// Up to kOneBlockTokens tokens route_table does it all in one block. More: route_choose picks the experts,
+// many blocks; up to kSmallTokens route_table does the rest; beyond, tokens are cut into chunks whose counts
+// route_choose leaves, route_scan adds up and route_place turns into slots. launch_route.h has the sequence.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +30,10 @@ FOURFOLD_DEVICE PairRange pairs_of_warp(int pair_count, int warp) {
 // counts[w][e] for the chunk. Lanes with the same expert find each other by match; the lowest writes for all.
 template <class Cta>
 FOURFOLD_DEVICE void count_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int pair_count) {
-  for (int i = cta.thread(); i < kCountingWarps * params.experts; i += cta.threads())
-    cta.store_shared(&storage.counts[i / params.experts][i % params.experts], 0);
-  cta.sync_block();  // the counts are zero
+  for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
+#pragma unroll
+    for (int w = 0; w < kCountingWarps; ++w) cta.store_shared(&storage.counts[w][expert], 0);
+  cta.sync_block();  // the counts are zero, and the ids of the chunk in shared memory
   const int warp = cta.warp();
   if (warp < kCountingWarps) {
     const PairRange range = pairs_of_warp(pair_count, warp);
@@ -54,59 +57,75 @@ FOURFOLD_DEVICE void count_chunk(Cta cta, const RouteParams& params, SortStorage
 // Sum over the counting warps for one expert; leaves each warp's first rank (from `base`) in counts.
 template <class Cta>
 FOURFOLD_DEVICE int ranks_of_warps(Cta cta, SortStorage& storage, int expert, int base) {
+  int count[kCountingWarps];
+#pragma unroll
+  for (int w = 0; w < kCountingWarps; ++w) count[w] = cta.load_shared(&storage.counts[w][expert]);
   int running = base;
+#pragma unroll
   for (int w = 0; w < kCountingWarps; ++w) {
-    const int count = cta.load_shared(&storage.counts[w][expert]);
     cta.store_shared(&storage.counts[w][expert], running);
-    running += count;
+    running += count[w];
   }
   return running - base;
 }
 
-// Exclusive prefix sums over the block's threads of two values at once.
+// Two values summed side by side.
 struct TwoSums {
   int slots;
   int tiles;
 };
+// Inclusive prefix sums over the lanes of a warp.
 template <class Cta>
-FOURFOLD_DEVICE TwoSums prefix_of_block(Cta cta, SortStorage& storage, TwoSums own, TwoSums& total) {
-  TwoSums inclusive = own;
-  const int lane = cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
+FOURFOLD_DEVICE TwoSums prefix_of_warp(Cta cta, TwoSums own) {
+  const int lane = cta.lane();
 #pragma unroll
   for (int by = 1; by < 32; by *= 2) {
-    const int slots = cta.shuffle(inclusive.slots, lane >= by ? lane - by : lane);
-    const int tiles = cta.shuffle(inclusive.tiles, lane >= by ? lane - by : lane);
+    const int slots = cta.shuffle(own.slots, lane >= by ? lane - by : lane);
+    const int tiles = cta.shuffle(own.tiles, lane >= by ? lane - by : lane);
     if (lane >= by) {
-      inclusive.slots += slots;
-      inclusive.tiles += tiles;
+      own.slots += slots;
+      own.tiles += tiles;
     }
   }
+  return own;
+}
+// Exclusive prefix sums over the block's threads.
+template <class Cta, class Storage>
+FOURFOLD_DEVICE TwoSums prefix_of_block(Cta cta, Storage& storage, TwoSums own, TwoSums& total) {
+  const TwoSums inclusive = prefix_of_warp(cta, own);
+  const int lane = cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
   if (lane == 31) {
     cta.store_shared(&storage.scan[0][warp], inclusive.slots);
     cta.store_shared(&storage.scan[1][warp], inclusive.tiles);
   }
   cta.sync_block();  // the warps' totals are written
-  TwoSums before{0, 0};
-  total = {0, 0};
-  for (int w = 0; w < warps; ++w) {
-    const int slots = cta.load_shared(&storage.scan[0][w]), tiles = cta.load_shared(&storage.scan[1][w]);
-    if (w < warp) {
-      before.slots += slots;
-      before.tiles += tiles;
-    }
-    total.slots += slots;
-    total.tiles += tiles;
-  }
+  // Every warp scans them for itself: a lane a warp.
+  TwoSums of_warp{0, 0};
+  if (lane < warps)
+    of_warp = {cta.load_shared(&storage.scan[0][lane]), cta.load_shared(&storage.scan[1][lane])};
+  const TwoSums up_to = prefix_of_warp(cta, of_warp);
+  total = {cta.shuffle(up_to.slots, 31), cta.shuffle(up_to.tiles, 31)};
+  const TwoSums before{cta.shuffle(up_to.slots - of_warp.slots, warp),
+                       cta.shuffle(up_to.tiles - of_warp.tiles, warp)};
   return {before.slots + inclusive.slots - own.slots, before.tiles + inclusive.tiles - own.tiles};
 }
 
-// The token tiles of one expert: as few as N allows, as even as groups of eight allow.
+// Tokens of each tile of an expert (the last may have fewer): as few tiles as N allows, as even as groups of
+// eight allow.
+FOURFOLD_DEVICE int tokens_of_tile(int count, int tile_tokens) {
+  if (count <= tile_tokens) return moe::round_up(count, moe::kSlotGroup);  // most experts: no division
+  const int tiles = (count + tile_tokens - 1) / tile_tokens;
+  return moe::round_up((count + tiles - 1) / tiles, moe::kSlotGroup);
+}
+FOURFOLD_DEVICE int tiles_of(int count, int tile_tokens) {
+  if (count <= tile_tokens) return count > 0;
+  const int each = tokens_of_tile(count, tile_tokens);
+  return (count + each - 1) / each;
+}
 template <class Cta>
 FOURFOLD_DEVICE void write_tiles(Cta cta, const RouteParams& params, int expert, int count, int first_slot,
                                  int first_tile) {
-  const int tiles = (count + params.tile_tokens - 1) / params.tile_tokens;
-  if (tiles == 0) return;
-  const int each = moe::round_up((count + tiles - 1) / tiles, moe::kSlotGroup);
+  const int each = tokens_of_tile(count, params.tile_tokens);
   int index = first_tile;
   for (int begin = 0; begin < count; begin += each, ++index) {
     const int left = count - begin;
@@ -114,15 +133,9 @@ FOURFOLD_DEVICE void write_tiles(Cta cta, const RouteParams& params, int expert,
               moe::TokenTile{expert, first_slot + begin, left < each ? left : each, 0});
   }
 }
-FOURFOLD_DEVICE int tiles_of(int count, int tile_tokens) {
-  const int tiles = (count + tile_tokens - 1) / tile_tokens;
-  if (tiles == 0) return 0;
-  const int each = moe::round_up((count + tiles - 1) / tiles, moe::kSlotGroup);
-  return (count + each - 1) / each;
-}
 
-// First slot of every expert from the totals, into shared memory; with `writes` also the tile list. Blocks of fewer
-// threads than experts take several rounds.
+// First slot of every expert from the totals, into shared memory; with `writes` also the tile list. Blocks of
+// fewer threads than experts take several rounds.
 template <class Cta, class TotalOf>
 FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, SortStorage& storage, bool writes,
                                      const TotalOf& total_of) {
@@ -139,12 +152,14 @@ FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, SortSto
         write_tiles(cta, params, expert, total, before.slots + first.slots, before.tiles + first.tiles);
     }
     before = {before.slots + all.slots, before.tiles + all.tiles};
-    cta.sync_block();  // the sums of the warps are read before another round writes them; first slots are in place
+    cta.sync_block();  // the sums of the warps are read before another round writes them; first slots are in
+                       // place
   }
   if (writes && cta.thread() == 0) cta.store(params.tables.tile_count, before.tiles);
 }
 
-// Writes the slots of a chunk's pairs. counts[w][e] holds warp w's first rank and first_slot[e] the expert's first slot.
+// Writes the slots of a chunk's pairs. counts[w][e] holds warp w's first rank and first_slot[e] the expert's
+// first slot.
 template <class Cta>
 FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
                                  int pair_count) {
@@ -159,13 +174,13 @@ FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage
         valid ? static_cast<std::uint32_t>(cta.load_shared(&storage.expert_of_pair[in_chunk])) : ~0u;
     const std::uint32_t same = cta.match(expert);
     if (valid) {
-      const int rank = cta.load_shared(&storage.counts[warp][expert]) +
-                       Cta::count_ones(same & ((1u << cta.lane()) - 1u));
+      const int rank =
+          cta.load_shared(&storage.counts[warp][expert]) + Cta::count_ones(same & ((1u << cta.lane()) - 1u));
       const int slot = cta.load_shared(&storage.first_slot[expert]) + rank;
       const std::int64_t pair = first_pair + in_chunk;
       cta.store(params.tables.pair_slot + pair, slot);
       cta.store(params.tables.slot_token + slot, first_token + in_chunk / params.top_k);
-      cta.store(params.tables.slot_weight + slot, cta.load(params.tables.pair_weight + pair));
+      cta.store(params.tables.slot_weight + slot, cta.load_shared(&storage.weight_of_pair[in_chunk]));
     }
     cta.sync_warp();  // ranks are read before they move on
     if (valid && Cta::lowest_bit(same) == cta.lane()) {
@@ -177,16 +192,38 @@ FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage
 }
 
 template <class Cta>
-FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage& storage, int first_token, int pairs) {
-  for (int i = cta.thread(); i < pairs; i += cta.threads())
-    cta.store_shared(&storage.expert_of_pair[i],
-                     cta.load(params.tables.pair_expert + static_cast<std::int64_t>(first_token) * params.top_k + i));
-  cta.sync_block();  // the ids are in shared memory
+FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
+                                int pairs) {
+  const std::int64_t first = static_cast<std::int64_t>(first_token) * params.top_k;
+  for (int i = cta.thread(); i < pairs; i += cta.threads()) {
+    cta.store_shared(&storage.expert_of_pair[i], cta.load(params.tables.pair_expert + first + i));
+    cta.store_shared(&storage.weight_of_pair[i], cta.load(params.tables.pair_weight + first + i));
+  }
 }
 
 // ---- the kernels ----
 
-// One warp a token; for many tokens also the counts of the chunk.
+// The experts of tokens first_token .. + tokens, one warp a token; the ids also into shared memory.
+template <class Cta>
+FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
+                                  int tokens) {
+  const int lane = cta.lane();
+  for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
+    const int token = first_token + i;
+    const Choice choice =
+        choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts, params.experts,
+                       params.top_k, params.renormalise);
+    if (lane < params.top_k) {
+      const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
+      cta.store(params.tables.pair_expert + pair, choice.expert);
+      cta.store(params.tables.pair_weight + pair, choice.weight);
+      cta.store_shared(&storage.expert_of_pair[i * params.top_k + lane], choice.expert);
+      cta.store_shared(&storage.weight_of_pair[i * params.top_k + lane], choice.weight);
+    }
+  }
+}
+
+// For many tokens also the counts of the chunk.
 template <class Cta>
 FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   cta.wait_predecessors();
@@ -195,40 +232,33 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
-  const int lane = cta.lane();
-  for (int i = cta.warp(); i < tokens; i += kCountingWarps) {
-    const int token = first_token + i;
-    const Choice choice = choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts,
-                                         params.experts, params.top_k, params.renormalise);
-    if (lane < params.top_k) {
-      const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
-      cta.store(params.tables.pair_expert + pair, choice.expert);
-      cta.store(params.tables.pair_weight + pair, choice.weight);
-      cta.store_shared(&storage.expert_of_pair[i * params.top_k + lane], choice.expert);
-    }
-  }
+  choose_chunk(cta, params, storage, first_token, tokens);
   if (params.chunk_counts == nullptr) return;
-  cta.sync_block();  // every id of the chunk is in shared memory
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
     cta.store(params.chunk_counts + static_cast<std::int64_t>(cta.block()) * params.experts + expert,
               ranks_of_warps(cta, storage, expert, 0));
 }
 
-// One block: all tables of a small batch.
+// One block: all tables of a small batch, and of a very small one the experts too.
 template <class Cta>
 FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
   SortStorage& storage = cta.template shared<SortStorage>();
   cta.wait_predecessors();
   cta.release_successors();
   const int pairs = params.tokens * params.top_k;
-  load_pairs(cta, params, storage, 0, pairs);
+  if (params.tokens <= kOneBlockTokens)
+    choose_chunk(cta, params, storage, 0, params.tokens);
+  else
+    load_pairs(cta, params, storage, 0, pairs);
   count_chunk(cta, params, storage, pairs);
-  lay_out_experts(cta, params, storage, true, [&](int expert) { return ranks_of_warps(cta, storage, expert, 0); });
+  lay_out_experts(cta, params, storage, true,
+                  [&](int expert) { return ranks_of_warps(cta, storage, expert, 0); });
   place_chunk(cta, params, storage, 0, pairs);
 }
 
-// A block owns kScanExperts experts, a lane each; warps share the chunks. Counts become first ranks, in chunk order.
+// A block owns kScanExperts experts, a lane each; warps share the chunks. Counts become first ranks, in chunk
+// order.
 template <class Cta>
 FOURFOLD_DEVICE void route_scan(Cta cta, const RouteParams& params) {
   ScanStorage& storage = cta.template shared<ScanStorage>();
@@ -261,7 +291,8 @@ FOURFOLD_DEVICE void route_scan(Cta cta, const RouteParams& params) {
   if (warp == 0) cta.store(params.expert_counts + expert, total);
 }
 
-// A chunk's pairs to their slots. Every block lays the experts out for itself; the first one writes the tile list.
+// A chunk's pairs to their slots. Every block lays the experts out for itself; the first one writes the tile
+// list.
 template <class Cta>
 FOURFOLD_DEVICE void route_place(Cta cta, const RouteParams& params) {
   SortStorage& storage = cta.template shared<SortStorage>();
@@ -274,8 +305,9 @@ FOURFOLD_DEVICE void route_place(Cta cta, const RouteParams& params) {
   load_pairs(cta, params, storage, first_token, tokens * params.top_k);
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
-    ranks_of_warps(cta, storage, expert,
-                   cta.load(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert));
+    ranks_of_warps(
+        cta, storage, expert,
+        cta.load(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert));
   cta.sync_block();  // ranks are in place
   place_chunk(cta, params, storage, first_token, tokens * params.top_k);
 }

@@ -7,22 +7,28 @@
 
 namespace fourfold::moe_route {
 
-inline constexpr int kSmallTokens = 64;      // up to here one block builds the tables
+inline constexpr int kOneBlockTokens = 32;  // up to here one block does everything, a warp a token
+inline constexpr int kSmallTokens = 64;     // up to here one block builds the tables
 inline constexpr int kSmallPairs = kSmallTokens * moe::kMaxTopK;
-inline constexpr int kSmallThreads = 1024;   // route_table and route_scan
-inline constexpr int kChunkThreads = 256;    // route_choose and route_place
-inline constexpr int kCountingWarps = 8;     // warps that count and rank the pairs of a chunk
-inline constexpr int kScanExperts = 32;      // experts a block of route_scan owns: one a lane
-static_assert(kSmallThreads >= moe::kMaxExperts && kChunkThreads == 32 * kCountingWarps);
+inline constexpr int kSmallThreads = 1024;  // route_table and route_scan
+inline constexpr int kChunkThreads = 256;   // route_choose and route_place
+inline constexpr int kCountingWarps = 8;    // warps that count and rank the pairs of a chunk
+inline constexpr int kScanExperts = 32;     // experts a block of route_scan owns: one a lane
+static_assert(kSmallThreads >= moe::kMaxExperts && kSmallThreads >= 32 * kOneBlockTokens &&
+              kChunkThreads == 32 * kCountingWarps);
 
-// Tokens of a block of route_choose, and of a chunk: one a warp while there are few, so that each finishes soon.
-constexpr int chunk_tokens(int tokens) { return tokens <= kSmallTokens ? kCountingWarps : 2 * kCountingWarps; }
+// Tokens of a block of route_choose, and of a chunk: one a warp while there are few, so that each finishes
+// soon.
+constexpr int chunk_tokens(int tokens) {
+  return tokens <= kSmallTokens ? kCountingWarps : 2 * kCountingWarps;
+}
 constexpr int chunk_count(int tokens) { return (tokens + chunk_tokens(tokens) - 1) / chunk_tokens(tokens); }
 
 struct RouteParams {
   const float* logits;  // [tokens, experts]
   moe::RouteTables tables;
-  std::int32_t* chunk_counts;   // [chunks, experts]: pairs per chunk, then their first rank (more than kSmallTokens only)
+  std::int32_t* chunk_counts;   // [chunks, experts]: pairs per chunk, then their first rank (more than
+                                // kSmallTokens only)
   std::int32_t* expert_counts;  // [experts], likewise
   std::int32_t tokens;
   std::int32_t experts;
@@ -31,9 +37,11 @@ struct RouteParams {
   bool renormalise;
 };
 
-// Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first rank.
+// Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first
+// rank.
 struct SortStorage {
   std::int32_t expert_of_pair[kSmallPairs];
+  float weight_of_pair[kSmallPairs];
   std::int32_t counts[kCountingWarps][moe::kMaxExperts];
   std::int32_t first_slot[moe::kMaxExperts];
   std::int32_t scan[2][kSmallThreads / 32];

@@ -1,5 +1,6 @@
-// Top-k of one token's router logits by one warp, in f32: the k largest, ties to the lower expert, then the softmax over
-// all experts restricted to them (renormalised, or not). A pure function of the row: nothing else enters.
+// Top-k of one token's router logits by one warp, in f32: the k largest, ties to the lower expert, then the
+// softmax over all experts restricted to them (renormalised, or not). A pure function of the row: nothing
+// else enters.
 #pragma once
 
 #include <bit>
@@ -23,13 +24,14 @@ constexpr float value_of_key(std::uint32_t key) {
 }
 
 struct Choice {
-  int expert;    // of rank `lane`; undefined for lanes >= top_k
+  int expert;  // of rank `lane`; undefined for lanes >= top_k
   float weight;
 };
 
 // PerLane logits a lane: lane l holds experts l, l + 32, ...
 template <int PerLane, class Cta>
-FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int experts, int top_k, bool renormalise) {
+FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int experts, int top_k,
+                                         bool renormalise) {
   const int lane = cta.lane();
   // A key of zero is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
   std::uint32_t key[PerLane];
@@ -49,7 +51,8 @@ FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int exper
     // Of the experts with that key the lowest wins: the largest complement of an index.
     std::uint32_t claim = 0u;
 #pragma unroll
-    for (int i = PerLane - 1; i >= 0; --i) claim = key[i] == top ? ~static_cast<std::uint32_t>(32 * i + lane) : claim;
+    for (int i = PerLane - 1; i >= 0; --i)
+      claim = key[i] == top ? ~static_cast<std::uint32_t>(32 * i + lane) : claim;
     const int winner = static_cast<int>(~cta.max_all(claim));
 #pragma unroll
     for (int i = 0; i < PerLane; ++i) key[i] = 32 * i + lane == winner ? 0u : key[i];
@@ -75,7 +78,8 @@ FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int exper
 
 // All lanes of the warp call it; lane r receives rank r.
 template <class Cta>
-FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise) {
+FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k,
+                                      bool renormalise) {
   static_assert(moe::kMaxExperts == 32 * 32);
   if (experts <= 32 * 8) return choose_experts_of<8>(cta, logits, experts, top_k, renormalise);
   if (experts <= 32 * 16) return choose_experts_of<16>(cta, logits, experts, top_k, renormalise);

@@ -1,5 +1,6 @@
-// The streaming kernel: grouped GEMM for decode. Each warp reads weight records from global memory into registers,
-// multiplies them with the few tokens of their expert, and finishes its strips alone; see README.md.
+// The streaming kernel: grouped GEMM for decode. Each warp reads weight records from global memory into
+// registers, multiplies them with the few tokens of their expert, and finishes its strips alone; see
+// README.md.
 #pragma once
 
 #include <cstdint>
@@ -73,49 +74,50 @@ struct TileContext {
 };
 
 template <class Row, class Cta, class TileList>
-FOURFOLD_DEVICE void enter(Cta cta, TileContext& context, Operands<Row>& operands, const moe::GemmParams& params,
-                           const TileList& tiles, int index) {
+FOURFOLD_DEVICE void enter(Cta cta, TileContext& context, Operands<Row>& operands,
+                           const moe::GemmParams& params, const TileList& tiles, int index) {
   constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   context.index = index;
   context.tile = tiles.tile(cta, index);
   enter_tile<Row>(cta, operands, params, tiles, index, context.tile);
   context.factor = moe::dot_factor(cta, params.scale, params.token_scale, context.tile.expert, decode);
   if (params.op == moe::Op::gate_up) {
-    context.factor_up = moe::dot_factor(cta, params.scale_up, params.token_scale, context.tile.expert, decode);
+    context.factor_up =
+        moe::dot_factor(cta, params.scale_up, params.token_scale, context.tile.expert, decode);
     if constexpr (!Row::Path::half_tokens)
       context.next_inverse_scale = cta.load(params.next_inverse_scale + context.tile.expert);
   }
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const TileContext& context, int strip,
-                                  const Sums<Row>& total) {
+FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const TileContext& context,
+                                  int strip, const Sums<Row>& total) {
 #pragma unroll
   for (int n = 0; n < Row::token_tiles; ++n) {
     const moe::TokenGroup group{context.tile.first_slot + 8 * n, context.tile.count - 8 * n};
     if (group.count <= 0) break;
     if (params.op == moe::Op::gate_up) {
       if constexpr (Row::Path::half_tokens) {
-        moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out), params.out_columns,
-                                                       group, strip, total[0][n], total[1][n], context.factor,
-                                                       context.factor_up);
+        moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out),
+                                                       params.out_columns, group, strip, total[0][n],
+                                                       total[1][n], context.factor, context.factor_up);
       } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
-        moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out), params.out_columns / record::kColumns,
-                                 group, strip, total[0][n], total[1][n], context.factor, context.factor_up,
-                                 context.next_inverse_scale);
+        moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
+                                 params.out_columns / record::kColumns, group, strip, total[0][n],
+                                 total[1][n], context.factor, context.factor_up, context.next_inverse_scale);
       }
     } else if (params.op == moe::Op::down) {
       moe::store_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, total[0][n],
                           total[1][n], context.factor, params.slot_weight);
     } else {
-      moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, total[0][n],
-                           total[1][n], context.factor, params.slot_weight);
+      moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
+                           total[0][n], total[1][n], context.factor, params.slot_weight);
     }
   }
 }
 
-// A shared strip: each warp of the group leaves its segments in shared memory; one of them, in turn, adds them up in
-// order. Returns whether this warp has the total.
+// A shared strip: each warp of the group leaves its segments in shared memory; one of them, in turn, adds
+// them up in order. Returns whether this warp has the total.
 template <class Row, class Cta>
 FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage, const WarpShare<Row>& warps,
                                          const Unit& unit, const Sums<Row>& segment, Sums<Row>& total) {
@@ -126,7 +128,8 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
 #pragma unroll
     for (int n = 0; n < Row::token_tiles; ++n) {
       const float(&c)[4] = segment[m][n];
-      cta.store_shared(mine + (m * Row::token_tiles + n) * 32 + cta.lane(), device::F32x4{{c[0], c[1], c[2], c[3]}});
+      cta.store_shared(mine + (m * Row::token_tiles + n) * 32 + cta.lane(),
+                       device::F32x4{{c[0], c[1], c[2], c[3]}});
     }
   if (unit.segment + warps.sharing < warps.segments) return false;  // more segments of this strip are mine
   const int threads = 32 * warps.sharing;
@@ -142,7 +145,8 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
           const device::F32x4 part =
               cta.load_shared(storage.partial[first + s] + (m * Row::token_tiles + n) * 32 + cta.lane());
 #pragma unroll
-          for (int i = 0; i < 4; ++i) total[m][n][i] = s == 0 ? part.v[i] : Cta::add(total[m][n][i], part.v[i]);
+          for (int i = 0; i < 4; ++i)
+            total[m][n][i] = s == 0 ? part.v[i] : Cta::add(total[m][n][i], part.v[i]);
         }
     }
   }
@@ -150,21 +154,28 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
   return adds;
 }
 
-// The body: every warp of every block walks its units.
+// The body: every warp of every block walks its units. `waits`: the tokens come from a predecessor not yet
+// waited for.
 template <class Row, class Cta, class TileList>
-FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const TileList& tiles, int tile_count,
-                                  typename Row::Storage& storage) {
+FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const TileList& tiles,
+                                  int tile_count, typename Row::Storage& storage, bool waits) {
   const BlockShare share = block_share(cta, tile_count, params.strips);
   const int warp = cta.warp();
   const WarpShare<Row> warps(share, warp, params.records);
   UnitWalk<Row, Cta, TileList> walk(cta, params, tiles, share, warps, warp);
-  if (walk.done()) return;
-
   Operands<Row> operands;
   TileContext context;
   Unit unit = walk.unit();
+  if (!walk.done()) {
 #pragma unroll
-  for (int r = 0; r < Row::depth; ++r) load_record<Row>(cta, operands, r, unit.weights + r * Row::record_bytes);
+    for (int r = 0; r < Row::depth; ++r)
+      load_record<Row>(cta, operands, r, unit.weights + r * Row::record_bytes);
+  }
+  if (waits) {
+    cta.wait_predecessors();
+    cta.release_successors();
+  }
+  if (walk.done()) return;
 
   Sums<Row> segment, total;
   for (bool more = true; more;) {
@@ -192,11 +203,13 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void stream_gemm(Cta cta, const moe::GemmParams& params) {
-  // The tables and tokens come from the kernel before; successors may start as soon as ours are visible.
-  cta.wait_predecessors();
-  cta.release_successors();
+  if (!params.tables_are_older) {
+    cta.wait_predecessors();
+    cta.release_successors();
+  }
   const GlobalTiles tiles{params.tiles};
-  stream_tiles<Row>(cta, params, tiles, cta.load(params.tile_count), cta.template shared<typename Row::Storage>());
+  stream_tiles<Row>(cta, params, tiles, cta.load(params.tile_count),
+                    cta.template shared<typename Row::Storage>(), params.tables_are_older);
 }
 
 }  // namespace fourfold::moe_stream

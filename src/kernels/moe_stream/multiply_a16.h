@@ -1,5 +1,6 @@
-// One unit of a strip times up to N bf16 tokens: weights stream from global memory straight into registers (each is used
-// once, so shared memory would only add a copy), tokens come through L1, where the strips of an expert find them again.
+// One unit of a strip times up to N bf16 tokens: weights stream from global memory straight into registers
+// (each is used once, so shared memory would only add a copy), tokens come through L1, where the strips of an
+// expert find them again.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@ struct HalfOperands {
   static constexpr int depth = Row::depth;
   device::U32x4 tile[depth][2];
   record::LaneScales<typename Row::Format> scales[depth];
-  // Lane's place in the token rows: token 8n + g at column 8t, counted in 16-byte chunks from the first row. Half the
-  // registers of pointers.
+  // Lane's place in the token rows: token 8n + g at column 8t, counted in 16-byte chunks from the first row.
+  // Half the registers of pointers.
   const unsigned char* tokens = nullptr;
   std::uint32_t chunk[Row::token_tiles]{};
 };
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE device::U32x4 load_chunk(Cta cta, const HalfOperands<Row>& operands, int n, int bytes_along_k) {
+FOURFOLD_DEVICE device::U32x4 load_chunk(Cta cta, const HalfOperands<Row>& operands, int n,
+                                         int bytes_along_k) {
   const unsigned char* row = operands.tokens + static_cast<std::int64_t>(operands.chunk[n]) * 16;
   return cta.load(reinterpret_cast<const device::U32x4*>(row + bytes_along_k));
 }
@@ -112,7 +114,8 @@ FOURFOLD_DEVICE void multiply_wide(Cta cta, HalfOperands<Row>& operands, const u
       token[slot][n] = load_chunk<Row>(cta, operands, n, first_record * 128 + 64 * step);
   };
   if constexpr (ahead > 0) load_tokens(0, 0);
-  // Rolled for the widest rows: unrolled, the scheduler would keep more tokens in flight than there are registers.
+    // Rolled for the widest rows: unrolled, the scheduler would keep more tokens in flight than there are
+    // registers.
 #pragma unroll(Row::token_tiles > 4 ? 1 : count)
   for (int r = 0; r < count; ++r) {
     const int slot = r % Row::depth;

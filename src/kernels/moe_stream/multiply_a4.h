@@ -1,4 +1,5 @@
-// One unit of a strip times up to N tokens in token records: the FP4 instruction takes both operands as they lie.
+// One unit of a strip times up to N tokens in token records: the FP4 instruction takes both operands as they
+// lie.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct Fp4Operands {
   static constexpr int scale_groups = (Row::token_tiles + 3) / 4;
   device::U32x4 tile[depth][2];
   std::uint32_t scales[depth];
-  const unsigned char* token[Row::token_tiles]{};        // token record of tile n, record 0
-  const unsigned char* token_scale[scale_groups]{};      // scale word this lane supplies for tiles 4c .. 4c + 3
+  const unsigned char* token[Row::token_tiles]{};    // token record of tile n, record 0
+  const unsigned char* token_scale[scale_groups]{};  // scale word this lane supplies for tiles 4c .. 4c + 3
 };
 
 template <class Row, class Cta>
@@ -28,10 +29,11 @@ FOURFOLD_DEVICE void load_record(Cta cta, Fp4Operands<Row>& operands, int slot, 
       cta.load_stream(reinterpret_cast<const device::U32x4*>(at + record::payload_offset(0, lane)));
   operands.tile[slot][1] =
       cta.load_stream(reinterpret_cast<const device::U32x4*>(at + record::payload_offset(1, lane)));
-  // One word a lane holds the row scales of both tiles; the instruction's selector picks. MXFP4 words have two bytes:
-  // lanes read the aligned pair and keep their half.
+  // One word a lane holds the row scales of both tiles; the instruction's selector picks. MXFP4 words have
+  // two bytes: lanes read the aligned pair and keep their half.
   if constexpr (Row::Format::scale_word_bytes == 4) {
-    operands.scales[slot] = cta.load_stream(reinterpret_cast<const std::uint32_t*>(at + record::kPayloadBytes) + lane);
+    operands.scales[slot] =
+        cta.load_stream(reinterpret_cast<const std::uint32_t*>(at + record::kPayloadBytes) + lane);
   } else {
     const std::uint32_t pair =
         cta.load_stream(reinterpret_cast<const std::uint32_t*>(at + record::kPayloadBytes) + (lane >> 1));
@@ -40,8 +42,8 @@ FOURFOLD_DEVICE void load_record(Cta cta, Fp4Operands<Row>& operands, int slot, 
 }
 
 template <class Row, class Cta, class TileList>
-FOURFOLD_DEVICE void enter_tile(Cta cta, Fp4Operands<Row>& operands, const moe::GemmParams& params, const TileList&, int,
-                                const moe::TokenTile& tile) {
+FOURFOLD_DEVICE void enter_tile(Cta cta, Fp4Operands<Row>& operands, const moe::GemmParams& params,
+                                const TileList&, int, const moe::TokenTile& tile) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
   const int last = (tile.count - 1) / record::kTokens;  // record groups beyond the tile repeat its last one
   const auto group = [&](int n) {
@@ -58,7 +60,8 @@ FOURFOLD_DEVICE void enter_tile(Cta cta, Fp4Operands<Row>& operands, const moe::
 // tile and n are constants once the loops are unrolled; the instruction wants its selectors as immediates.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void mma_selected(Cta cta, int tile, int n, float (&sum)[4], const std::uint32_t (&a)[4],
-                                  std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a, std::uint32_t scale_b) {
+                                  std::uint32_t b0, std::uint32_t b1, std::uint32_t scale_a,
+                                  std::uint32_t scale_b) {
   const auto run = [&]<int TileSelect, int TokenSelect>() {
     if constexpr (Row::Format::scale_word_bytes == 4)
       cta.template mma_nvfp4<TileSelect, TokenSelect>(sum, a, b0, b1, scale_a, scale_b);

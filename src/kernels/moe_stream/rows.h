@@ -1,5 +1,5 @@
-// The rows of the streaming kernel, per chip. Names read 32xNxK: a warp's strip, the tokens of a pass, the columns of
-// its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64.
+// The rows of the streaming kernel, per chip. Names read 32xNxK: a warp's strip, the tokens of a pass, the
+// columns of its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64.
 #pragma once
 
 #include "kernels/moe/row_list.h"
@@ -8,8 +8,9 @@
 
 namespace fourfold::moe_stream {
 
-// Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/kernels.md); wider rows pay
-// for their sums with fewer blocks.
+// Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/decisions/0001);
+// wider rows pay for their sums with fewer blocks.
+// clang-format off
 template <class Arch, class Format>
 using HalfRows = moe::RowList<
     //                                        N  unit warps depth blocks
@@ -34,11 +35,12 @@ using Fp4Rows = moe::RowList<
     StreamRow<Arch, moe::W4a4, record::Nvfp4, 32,  1,   4,    1,    2>,
     StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
     StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
+// clang-format on
 
 template <class Row>
 std::string row_name() {
-  return moe::row_name("moe_stream", record::kRows, Row::tokens, Row::unit_records * record::kColumns, Row::Path::name,
-                       Row::Format::name);
+  return moe::row_name("moe_stream", record::kRows, Row::tokens, Row::unit_records * record::kColumns,
+                       Row::Path::name, Row::Format::name);
 }
 
 template <class Row>

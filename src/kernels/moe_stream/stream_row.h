@@ -1,4 +1,5 @@
-// A row of the streaming kernel: one type, its registers and its shared memory. See README.md for the picture.
+// A row of the streaming kernel: one type, its registers and its shared memory. See README.md for the
+// picture.
 #pragma once
 
 #include "kernels/moe/paths.h"
@@ -16,7 +17,8 @@ inline constexpr int kMaxSegments = 16;  // K up to 8,192
 // UnitRecords  records whose loop is unrolled: 8 when K is a multiple of 512, 4 for 256, 1 for any K.
 // Depth        weight records a warp keeps in flight in registers.
 // Blocks       blocks per SM the registers are capped for.
-template <class ArchT, class PathT, class FormatT, int TokensN, int UnitRecordsN, int WarpsN, int DepthN, int BlocksN>
+template <class ArchT, class PathT, class FormatT, int TokensN, int UnitRecordsN, int WarpsN, int DepthN,
+          int BlocksN>
 struct StreamRow {
   using Arch = ArchT;
   using Path = PathT;

@@ -1,9 +1,10 @@
 // Which strips a warp works on, and in which order. Every role that needs the order uses this one walk.
 //
-// The work of a launch is the list of (token tile, strip); a block takes a contiguous share of it, so that its weights
-// are a contiguous stretch of memory and all blocks read the same number of bytes. Inside a block each warp takes whole
-// strips as long as there are enough for all; the last few strips are shared, a segment of K per warp. Who computes a
-// segment never changes the result: a dot product is the ordered sum of its segments.
+// The work of a launch is the list of (token tile, strip); a block takes a contiguous share of it, so that
+// its weights are a contiguous stretch of memory and all blocks read the same number of bytes. Inside a block
+// each warp takes whole strips as long as there are enough for all; the last few strips are shared, a segment
+// of K per warp. Who computes a segment never changes the result: a dot product is the ordered sum of its
+// segments.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +20,24 @@ struct BlockShare {
   int end;
 };
 
-// Strips [begin, end) of the launch's tile_count * strips that belong to this block.
+// Strips [begin, end) of the launch's tile_count * strips that belong to this block: the same number for
+// every block but the last ones, which may have none. Shares that differ by one strip would leave a part of
+// the blocks alone at the end, too few to keep the memory busy.
 template <class Cta>
 FOURFOLD_DEVICE BlockShare block_share(Cta cta, int tile_count, int strips) {
-  const std::int64_t total = static_cast<std::int64_t>(tile_count) * strips;
-  return {static_cast<int>(total * cta.block() / cta.blocks()), static_cast<int>(total * (cta.block() + 1) / cta.blocks())};
+  const int total = tile_count * strips;
+  const int each = (total + cta.blocks() - 1) / cta.blocks();
+  const int begin = cta.block() * each;
+  if (begin >= total) return {total, total};
+  return {begin, begin + each < total ? begin + each : total};
 }
 
 // How a block divides its share among its warps.
 template <class Row>
 struct WarpShare {
-  int whole_rounds;   // rounds in which every warp has a strip of its own
-  int sharing;        // warps that share a strip afterwards
-  int group;          // this warp's group of sharing warps, and its place in it
+  int whole_rounds;  // rounds in which every warp has a strip of its own
+  int sharing;       // warps that share a strip afterwards
+  int group;         // this warp's group of sharing warps, and its place in it
   int place;
   int shared_rounds;  // strips this warp's group shares
   int segments;       // of a strip
@@ -57,8 +63,8 @@ struct WarpShare {
 // A stretch of at most unit_records records of one strip.
 struct Unit {
   const unsigned char* weights;
-  int tile;     // index into the tile list
-  int strip;    // of the expert
+  int tile;   // index into the tile list
+  int strip;  // of the expert
   int segment;
   int part;     // unit inside the segment
   bool shared;  // the strip is shared with the warps of the group
@@ -139,7 +145,8 @@ class UnitWalk {
     expert_weights_ = params_.weights + strip * params_.records * Row::record_bytes;
   }
   FOURFOLD_DEVICE void point() {
-    const std::int64_t first = static_cast<std::int64_t>(unit_.strip) * params_.records + unit_.segment * kSegmentRecords;
+    const std::int64_t first =
+        static_cast<std::int64_t>(unit_.strip) * params_.records + unit_.segment * kSegmentRecords;
     unit_.weights = expert_weights_ + first * Row::record_bytes;
   }
 

@@ -1,5 +1,5 @@
-// Tokens in the form a GEMM reads: bf16 rows in staged column order for the tiled 16-bit kernels, or NVFP4 token records
-// for W4A4. The streaming 16-bit kernel reads plain rows and needs neither.
+// Tokens in the form a GEMM reads: bf16 rows in staged column order for the tiled 16-bit kernels, or NVFP4
+// token records for W4A4. The streaming 16-bit kernel reads plain rows and needs neither.
 #pragma once
 
 #include <bit>
@@ -21,11 +21,12 @@ FOURFOLD_DEVICE void stage_tokens(Cta cta, const StageParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
   const std::int64_t step = static_cast<std::int64_t>(cta.blocks()) * cta.threads();
-  for (std::int64_t i = static_cast<std::int64_t>(cta.block()) * cta.threads() + cta.thread(); i < params.groups;
-       i += step) {
+  for (std::int64_t i = static_cast<std::int64_t>(cta.block()) * cta.threads() + cta.thread();
+       i < params.groups; i += step) {
     device::U32x4 in[4];
 #pragma unroll
-    for (int t = 0; t < 4; ++t) in[t] = cta.load(reinterpret_cast<const device::U32x4*>(params.tokens + 32 * i) + t);
+    for (int t = 0; t < 4; ++t)
+      in[t] = cta.load(reinterpret_cast<const device::U32x4*>(params.tokens + 32 * i) + t);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const device::U32x4 out{{in[0].v[j], in[1].v[j], in[2].v[j], in[3].v[j]}};
@@ -36,8 +37,8 @@ FOURFOLD_DEVICE void stage_tokens(Cta cta, const StageParams& params) {
 
 // One lane's eight codes of one half: token g, columns 8t.. of the half. Also the block's scale.
 template <class Cta>
-FOURFOLD_DEVICE std::uint32_t quantize_half(Cta cta, const device::U32x4& pairs, bool valid, float inverse_scale,
-                                            E4m3& scale) {
+FOURFOLD_DEVICE std::uint32_t quantize_half(Cta cta, const device::U32x4& pairs, bool valid,
+                                            float inverse_scale, E4m3& scale) {
   float value[8];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -59,20 +60,21 @@ FOURFOLD_DEVICE std::uint32_t quantize_half(Cta cta, const device::U32x4& pairs,
 
 // A warp makes one token record: eight slots of an expert, 64 columns. Blocks take token tiles round robin.
 template <class Cta>
-FOURFOLD_DEVICE void quantize_record(Cta cta, const QuantizeParams& params, const moe::TokenTile& tile, float inverse,
-                                     int group, int record) {
+FOURFOLD_DEVICE void quantize_record(Cta cta, const QuantizeParams& params, const moe::TokenTile& tile,
+                                     float inverse, int group, int record) {
   const int lane = cta.lane(), g = lane >> 2, t = lane & 3;
   const int place = 8 * group + g;
   const bool valid = place < tile.count;
   const int token = cta.load(params.slot_token + tile.first_slot + (valid ? place : tile.count - 1));
   const std::uint16_t* from =
-      params.tokens + (static_cast<std::int64_t>(token) * params.column_records + record) * record::kColumns + 8 * t;
+      params.tokens + (static_cast<std::int64_t>(token) * params.column_records + record) * record::kColumns +
+      8 * t;
   E4m3 scale[2];
   device::U32x2 codes;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
-    codes.v[half] = quantize_half(cta, cta.load(reinterpret_cast<const device::U32x4*>(from + 32 * half)), valid,
-                                  inverse, scale[half]);
+    codes.v[half] = quantize_half(cta, cta.load(reinterpret_cast<const device::U32x4*>(from + 32 * half)),
+                                  valid, inverse, scale[half]);
   const std::int64_t index =
       (tile.first_slot / record::kTokens + group) * static_cast<std::int64_t>(params.column_records) + record;
   unsigned char* to = params.records + index * record::kTokenRecordBytes;
@@ -80,7 +82,8 @@ FOURFOLD_DEVICE void quantize_record(Cta cta, const QuantizeParams& params, cons
   // Blocks 0 and 2 lie with lanes t = 0, 1; blocks 1 and 3 with t = 2, 3.
   const std::uint32_t own = scale[0].bits | static_cast<std::uint32_t>(scale[1].bits) << 16;
   const std::uint32_t other = cta.shuffle_xor(own, 2);
-  if (t == 0) cta.store(reinterpret_cast<std::uint32_t*>(to + record::kTokenPayloadBytes) + g, own | other << 8);
+  if (t == 0)
+    cta.store(reinterpret_cast<std::uint32_t*>(to + record::kTokenPayloadBytes) + g, own | other << 8);
 }
 
 template <class Cta>

@@ -16,7 +16,7 @@ struct StageParams {
 };
 
 struct QuantizeParams {
-  const std::uint16_t* tokens;       // [tokens, columns] bf16
+  const std::uint16_t* tokens;  // [tokens, columns] bf16
   const moe::TokenTile* tiles;
   const std::int32_t* tile_count;
   const std::int32_t* slot_token;

@@ -1,9 +1,9 @@
-// The `half` bit order: how 16 codes (8 of row slot g, 8 of slot g + 8) sit in two words so that the 16-bit kernels
-// turn them into eight bf16 pairs with 18 operations instead of 30.
+// The `half` bit order: how 16 codes (8 of row slot g, 8 of slot g + 8) sit in two words so that the 16-bit
+// kernels turn them into eight bf16 pairs with 18 operations instead of 30.
 //
-// A code s.eem is the bf16 number value * 2^-126 when s is at bit 15 and eem at bits 8..6. One mask extracts a pair of
-// codes if a shifted copy of the word has both halves in place. Three pairs per word tile that way (shifts 0, 4 and
-// rotation 10); the fourth pairs of the two words share the bits left over:
+// A code s.eem is the bf16 number value * 2^-126 when s is at bit 15 and eem at bits 8..6. One mask extracts
+// a pair of codes if a shifted copy of the word has both halves in place. Three pairs per word tile that way
+// (shifts 0, 4 and rotation 10); the fourth pairs of the two words share the bits left over:
 //
 //   pair 0   a & M                          bits 15, 8, 7, 6 of each 16-bit half
 //   pair 1   (a << 4) & M                   bits 11, 4, 3, 2
@@ -11,8 +11,8 @@
 //   pair 3   row g:     (a << 5) & SM | (b >> 2) & EE       a's bits 10, 1 and b's bits 10, 9
 //            row g + 8: (a << 6) & SM | (b << 7) & EE       a's bits 9, 0 and b's bits 1, 0
 //
-// No four shifted copies of {15, 8, 7, 6} tile 16 bits (the polynomial 1 + x + x^2 + x^9 does not divide), so one word
-// alone cannot do better than eleven operations. docs/decisions/0002 has the measurements.
+// No four shifted copies of {15, 8, 7, 6} tile 16 bits (the polynomial 1 + x + x^2 + x^9 does not divide), so
+// one word alone cannot do better than eleven operations. docs/decisions/0002 has the measurements.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct HalfWords {
 
 // Moves the bf16-placed bits of a pair back to where the word keeps them.
 constexpr std::uint32_t spread_code_pair(std::uint32_t low, std::uint32_t high) {
-  const std::uint32_t placed = ((low & 8u) << 12) | ((low & 7u) << 6) | ((high & 8u) << 28) | ((high & 7u) << 22);
+  const std::uint32_t placed =
+      ((low & 8u) << 12) | ((low & 7u) << 6) | ((high & 8u) << 28) | ((high & 7u) << 22);
   return placed;
 }
 
@@ -42,7 +43,8 @@ constexpr HalfWords to_half_order(std::uint32_t row_g, std::uint32_t row_g8) {
   std::uint32_t last[2]{};
   for (int pair = 0; pair < 4; ++pair) {
     const std::uint32_t of_g = spread_code_pair((row_g >> (8 * pair)) & 15u, (row_g >> (8 * pair + 4)) & 15u);
-    const std::uint32_t of_g8 = spread_code_pair((row_g8 >> (8 * pair)) & 15u, (row_g8 >> (8 * pair + 4)) & 15u);
+    const std::uint32_t of_g8 =
+        spread_code_pair((row_g8 >> (8 * pair)) & 15u, (row_g8 >> (8 * pair + 4)) & 15u);
     if (pair == 0) {
       out.a |= of_g;
       out.b |= of_g8;

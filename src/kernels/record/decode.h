@@ -1,5 +1,5 @@
-// From a weight record in half order to the A operands of bf16 tensor-core steps: decode in registers, scales folded in.
-// Exact: an E2M1 code times an E4M3 or UE8M0 scale has at most six significant bits.
+// From a weight record in half order to the A operands of bf16 tensor-core steps: decode in registers, scales
+// folded in. Exact: an E2M1 code times an E4M3 or UE8M0 scale has at most six significant bits.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace fourfold::record {
 
-// What one lane reads of a record's scales for the 16-bit paths: one broadcast load at g serves both tiles and both
-// row slots.
+// What one lane reads of a record's scales for the 16-bit paths: one broadcast load at g serves both tiles
+// and both row slots.
 template <class Format>
 struct LaneScales;
 template <>
 struct LaneScales<Nvfp4> {
-  using Word = device::U32x4;  // {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}, four E4M3 each
+  using Word =
+      device::U32x4;  // {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}, four E4M3 each
   Word words;
 };
 template <>
@@ -31,29 +32,63 @@ constexpr int lane_scale_offset(int lane) {
   return (lane >> 2) * static_cast<int>(sizeof(typename LaneScales<Format>::Word));
 }
 
-// The two multipliers of a row slot as a bf16 pair: low half for columns 0..31 of the record, high half for 32..63, of
-// the 16-block (or 32-block) this lane's columns belong to. NVFP4 gives scale * 2^118, MXFP4 scale * 2^64.
+// The same for a warp that owns one tile.
+template <class Format>
+struct TileScales;
+template <>
+struct TileScales<Nvfp4> {
+  using Word = device::U32x2;  // {slot g, slot g+8}, four E4M3 each
+  Word words;
+};
+template <>
+struct TileScales<Mxfp4> {
+  using Word = std::uint32_t;  // {slot g, slot g+8} of two UE8M0
+  Word words;
+};
+template <class Format>
+constexpr int tile_scale_offset(int lane, int tile) {
+  return lane_scale_offset<Format>(lane) + tile * static_cast<int>(sizeof(typename TileScales<Format>::Word));
+}
+
+// The two multipliers of a row slot as a bf16 pair: low half for columns 0..31 of the record, high half
+// for 32..63, of the 16-block (or 32-block) this lane's columns belong to. NVFP4 gives scale * 2^118, MXFP4
+// scale * 2^64.
 template <class Cta>
-FOURFOLD_DEVICE std::uint32_t scale_pair(const LaneScales<Nvfp4>& scales, int tile, int upper, int lane) {
+FOURFOLD_DEVICE std::uint32_t nvfp4_pair(std::uint32_t word, int lane) {
   // Lane t holds columns 8t..8t+7 of each half: 16-block t/2 of that half, byte t/2 or 2 + t/2.
   const std::uint32_t selector = (lane & 2) ? 0x4341u : 0x4240u;
   // An E4M3 byte shifted to bits 10..4 is the bf16 number scale * 2^-120, subnormals included.
-  // A choice, not an index: an index known only at run time would put the words into local memory.
-  const std::uint32_t word = tile ? scales.words.v[2 + upper] : scales.words.v[upper];
   const std::uint32_t small = Cta::byte_permute(word, 0u, selector) << 4;
   constexpr std::uint32_t two_to_119 = 0x7B007B00u;
   return Cta::mul_bf16x2(Cta::mul_bf16x2(small, two_to_119), two_to_119);
 }
 template <class Cta>
-FOURFOLD_DEVICE std::uint32_t scale_pair(const LaneScales<Mxfp4>& scales, int tile, int upper, int) {
-  const std::uint32_t word = tile ? scales.words.v[1] : scales.words.v[0];
+FOURFOLD_DEVICE std::uint32_t mxfp4_pair(std::uint32_t word, int upper) {
   const std::uint32_t exponents = Cta::byte_permute(word, 0u, upper ? 0x4342u : 0x4140u);
   constexpr std::uint32_t shift = static_cast<std::uint32_t>(Mxfp4::half_exponent_shift) << 7;
   return (exponents << 7) + (shift | shift << 16);
 }
 
-// A operands of the two k16 steps of one 32-column half of a tile. `multiplier_g` and `multiplier_g8` are that half's
-// multipliers, twice. Step s covers columns 8t + 4s .. 8t + 4s + 3 of each lane t.
+// A choice of words, not an index: an index known only at run time would put them into local memory.
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t scale_pair(const LaneScales<Nvfp4>& scales, int tile, int upper, int lane) {
+  return nvfp4_pair<Cta>(tile ? scales.words.v[2 + upper] : scales.words.v[upper], lane);
+}
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t scale_pair(const LaneScales<Mxfp4>& scales, int tile, int upper, int) {
+  return mxfp4_pair<Cta>(tile ? scales.words.v[1] : scales.words.v[0], upper);
+}
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t scale_pair(const TileScales<Nvfp4>& scales, int upper, int lane) {
+  return nvfp4_pair<Cta>(scales.words.v[upper], lane);
+}
+template <class Cta>
+FOURFOLD_DEVICE std::uint32_t scale_pair(const TileScales<Mxfp4>& scales, int upper, int) {
+  return mxfp4_pair<Cta>(scales.words, upper);
+}
+
+// A operands of the two k16 steps of one 32-column half of a tile. `multiplier_g` and `multiplier_g8` are
+// that half's multipliers, twice. Step s covers columns 8t + 4s .. 8t + 4s + 3 of each lane t.
 template <class Cta>
 FOURFOLD_DEVICE void decode_half(std::uint32_t a, std::uint32_t b, std::uint32_t multiplier_g,
                                  std::uint32_t multiplier_g8, std::uint32_t (&steps)[2][4]) {
@@ -69,8 +104,8 @@ FOURFOLD_DEVICE void decode_half(std::uint32_t a, std::uint32_t b, std::uint32_t
 
 // A lane's registers of one tile to its operands for columns 32*half .. +31.
 template <class Format, class Cta>
-FOURFOLD_DEVICE void decode_tile_half(const device::U32x4& registers, std::uint32_t pair_g, std::uint32_t pair_g8,
-                                      int half, std::uint32_t (&steps)[2][4]) {
+FOURFOLD_DEVICE void decode_tile_half(const device::U32x4& registers, std::uint32_t pair_g,
+                                      std::uint32_t pair_g8, int half, std::uint32_t (&steps)[2][4]) {
   const std::uint32_t of_g = half ? Cta::twice_high(pair_g) : Cta::twice_low(pair_g);
   const std::uint32_t of_g8 = half ? Cta::twice_high(pair_g8) : Cta::twice_low(pair_g8);
   decode_half<Cta>(registers.v[2 * half], registers.v[2 * half + 1], of_g, of_g8, steps);

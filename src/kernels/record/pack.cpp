@@ -15,9 +15,11 @@ std::uint32_t read_word(const std::uint8_t* from) {
   return word;
 }
 
-void require_shape(std::int64_t rows, std::int64_t columns) {
-  if (rows <= 0 || rows % kRows != 0)
-    fail(Code::invalid_request, "a packed matrix needs a multiple of {} rows; got {}", kRows, rows);
+void require_shape(std::int64_t rows, std::int64_t columns, RowOrder order) {
+  // Gate and up together: the row order pairs strips.
+  const int multiple = order == RowOrder::gate_up ? 2 * kRows : kRows;
+  if (rows <= 0 || rows % multiple != 0)
+    fail(Code::invalid_request, "a packed matrix needs a multiple of {} rows; got {}", multiple, rows);
   if (columns <= 0 || columns % kColumns != 0)
     fail(Code::invalid_request, "a packed matrix needs a multiple of {} columns; got {}", kColumns, columns);
 }
@@ -36,12 +38,16 @@ void require_scales(const MatrixBytes& matrix, std::int64_t rows, std::int64_t c
       if ((byte & 0x7F) == 0x7F)
         fail(Code::bad_checkpoint, "scale 0x7F (NaN) at row {}, block {}", i / per_row, i % per_row);
       if (byte & 0x80)
-        fail(Code::bad_checkpoint, "negative scale (byte {}) at row {}, block {}", byte, i / per_row, i % per_row);
+        fail(Code::bad_checkpoint, "negative scale (byte {}) at row {}, block {}", byte, i / per_row,
+             i % per_row);
     } else {
-      if (byte == 0xFF) fail(Code::bad_checkpoint, "scale 0xFF (NaN) at row {}, block {}", i / per_row, i % per_row);
-      if (order == BitOrder::half && (byte < Format::smallest_scale_byte || byte > Format::largest_scale_byte))
-        fail(Code::bad_checkpoint, "MXFP4 scale 2^{} at row {}, block {} is outside 2^{}..2^{}: not exact in bf16",
-             byte - 127, i / per_row, i % per_row, Format::smallest_scale_byte - 127, Format::largest_scale_byte - 127);
+      if (byte == 0xFF)
+        fail(Code::bad_checkpoint, "scale 0xFF (NaN) at row {}, block {}", i / per_row, i % per_row);
+      if (order == BitOrder::half &&
+          (byte < Format::smallest_scale_byte || byte > Format::largest_scale_byte))
+        fail(Code::bad_checkpoint,
+             "MXFP4 scale 2^{} at row {}, block {} is outside 2^{}..2^{}: not exact in bf16", byte - 127,
+             i / per_row, i % per_row, Format::smallest_scale_byte - 127, Format::largest_scale_byte - 127);
     }
   }
 }
@@ -60,9 +66,10 @@ void pack_one(const PackJob& job, std::int64_t strip, std::int64_t record) {
     }
   for (int tile = 0; tile < 2; ++tile)
     for (int slot = 0; slot < 16; ++slot) {
-      const int row = row_of_slot(job.row_order, static_cast<int>(strip), tile, slot);
+      const int row = row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, slot);
       std::memcpy(out + kPayloadBytes + scale_offset<Format>(tile, slot),
-                  source_of(job, slot).scales + matrix_scale_offset<Format>(job, row, record), Format::scale_word_bytes);
+                  source_of(job, slot).scales + matrix_scale_offset<Format>(job, row, record),
+                  Format::scale_word_bytes);
     }
 }
 
@@ -70,7 +77,7 @@ void pack_one(const PackJob& job, std::int64_t strip, std::int64_t record) {
 
 template <class Format>
 void pack_records(const PackJob& job) {
-  require_shape(job.rows, job.columns);
+  require_shape(job.rows, job.columns, job.row_order);
   require_pointer(job.records, "the packed output");
   require_pointer(job.matrix.codes, "the codes");
   require_pointer(job.matrix.scales, "the scales");
@@ -91,7 +98,7 @@ void pack_records(const PackJob& job) {
 
 template <class Format>
 void unpack_records(const UnpackJob& job) {
-  require_shape(job.rows, job.columns);
+  require_shape(job.rows, job.columns, job.row_order);
   require_pointer(job.records, "the records");
   const std::int64_t records = job.columns / kColumns;
   const bool gate_up = job.row_order == RowOrder::gate_up;
@@ -100,7 +107,8 @@ void unpack_records(const UnpackJob& job) {
       const std::uint8_t* in = job.records + (strip * records + record) * kRecordBytes<Format>;
       for (int tile = 0; tile < 2; ++tile)
         for (int slot = 0; slot < 16; ++slot) {
-          const std::int64_t row = row_of_slot(job.row_order, static_cast<int>(strip), tile, slot);
+          const std::int64_t row =
+              row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, slot);
           std::uint8_t* codes = gate_up && slot >= 8 ? job.up_codes : job.codes;
           std::uint8_t* scales = gate_up && slot >= 8 ? job.up_scales : job.scales;
           for (int half = 0; half < 2; ++half)
@@ -111,10 +119,12 @@ void unpack_records(const UnpackJob& job) {
               const int upper = slot >> 3;
               const std::uint32_t word =
                   job.bit_order == BitOrder::half ? from_half_order({a, b}, upper) : (upper ? b : a);
-              std::memcpy(codes + row * (job.columns / 2) + record * (kColumns / 2) + 16 * half + 4 * t, &word, 4);
+              std::memcpy(codes + row * (job.columns / 2) + record * (kColumns / 2) + 16 * half + 4 * t,
+                          &word, 4);
             }
-          std::memcpy(scales + row * (job.columns / Format::columns_per_scale) + record * Format::scale_word_bytes,
-                      in + kPayloadBytes + scale_offset<Format>(tile, slot), Format::scale_word_bytes);
+          std::memcpy(
+              scales + row * (job.columns / Format::columns_per_scale) + record * Format::scale_word_bytes,
+              in + kPayloadBytes + scale_offset<Format>(tile, slot), Format::scale_word_bytes);
         }
     }
 }

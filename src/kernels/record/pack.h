@@ -1,5 +1,6 @@
-// From a checkpoint's matrix (codes row by row, even column in the low nibble; scales linear) to records and back. The
-// arithmetic of one lane is here once; pack.cpp runs it on all cores of the host, pack_kernel.h on the GPU.
+// From a checkpoint's matrix (codes row by row, even column in the low nibble; scales linear) to records and
+// back. The arithmetic of one lane is here once; pack.cpp runs it on all cores of the host, pack_kernel.h on
+// the GPU.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,8 @@ struct PackJob {
 constexpr const MatrixBytes& source_of(const PackJob& job, int slot) {
   return job.row_order == RowOrder::gate_up && slot >= 8 ? job.up : job.matrix;
 }
-constexpr std::int64_t code_offset(const PackJob& job, std::int64_t row, std::int64_t record, int half, int t) {
+constexpr std::int64_t code_offset(const PackJob& job, std::int64_t row, std::int64_t record, int half,
+                                   int t) {
   return row * (job.columns / 2) + record * (kColumns / 2) + 16 * half + 4 * t;
 }
 template <class Format>
@@ -42,10 +44,11 @@ constexpr std::int64_t matrix_scale_offset(const PackJob& job, std::int64_t row,
 
 // The four registers of `lane` for one tile. read(slot, row, half, t) gives the word of eight codes.
 template <class Read>
-constexpr device::U32x4 lane_registers(const PackJob& job, std::int64_t strip, int tile, int lane, const Read& read) {
+constexpr device::U32x4 lane_registers(const PackJob& job, std::int64_t strip, int tile, int lane,
+                                       const Read& read) {
   const int g = lane >> 2, t = lane & 3;
-  const int row_low = row_of_slot(job.row_order, static_cast<int>(strip), tile, g);
-  const int row_high = row_of_slot(job.row_order, static_cast<int>(strip), tile, g + 8);
+  const int row_low = row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, g);
+  const int row_high = row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, g + 8);
   device::U32x4 out{};
   for (int half = 0; half < 2; ++half) {
     const std::uint32_t low = read(g, row_low, half, t), high = read(g + 8, row_high, half, t);
@@ -63,9 +66,9 @@ constexpr device::U32x4 lane_registers(const PackJob& job, std::int64_t strip, i
 
 inline constexpr int kPackThreads = 256;  // of the GPU's pack kernel
 
-// Packs on the host, on all cores. Throws invalid_request when rows are not a multiple of 32 (gate_up: of 16 neurons
-// each), columns not of 64, a pointer is missing, or an NVFP4 scale is NaN; MXFP4 scales outside 57..190 are refused in
-// half order, where they would not be exact.
+// Packs on the host, on all cores. Throws invalid_request when rows are not a multiple of 32 (gate_up: of 16
+// neurons each), columns not of 64, a pointer is missing, or an NVFP4 scale is NaN; MXFP4 scales
+// outside 57..190 are refused in half order, where they would not be exact.
 template <class Format>
 void pack_records(const PackJob& job);
 

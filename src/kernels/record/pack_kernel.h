@@ -1,5 +1,5 @@
-// Packing on the GPU: a warp makes one record at a time; reads and writes are whole sectors, so it runs at the speed of
-// memory. The same lane arithmetic as on the host.
+// Packing on the GPU: a warp makes one record at a time; reads and writes are whole sectors, so it runs at
+// the speed of memory. The same lane arithmetic as on the host.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,25 @@ FOURFOLD_DEVICE void pack_kernel(Cta cta, const PackJob& job) {
   const std::int64_t total = job.rows / kRows * records;
   const int lane = cta.lane();
   const std::int64_t warps = static_cast<std::int64_t>(cta.blocks()) * (cta.threads() / 32);
-  for (std::int64_t at = static_cast<std::int64_t>(cta.block()) * (cta.threads() / 32) + cta.warp(); at < total;
-       at += warps) {
+  for (std::int64_t at = static_cast<std::int64_t>(cta.block()) * (cta.threads() / 32) + cta.warp();
+       at < total; at += warps) {
     const std::int64_t strip = at / records, record = at - strip * records;
     std::uint8_t* out = job.records + at * kRecordBytes<Format>;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      const device::U32x4 registers = lane_registers(job, strip, tile, lane, [&](int slot, int row, int half, int t) {
-        return cta.load(
-            reinterpret_cast<const std::uint32_t*>(source_of(job, slot).codes + code_offset(job, row, record, half, t)));
-      });
+      const device::U32x4 registers =
+          lane_registers(job, strip, tile, lane, [&](int slot, int row, int half, int t) {
+            return cta.load(reinterpret_cast<const std::uint32_t*>(source_of(job, slot).codes +
+                                                                   code_offset(job, row, record, half, t)));
+          });
       cta.store(reinterpret_cast<device::U32x4*>(out + payload_offset(tile, lane)), registers);
     }
     // Lane l writes scale word l: slot l/4 (+ 8 if odd) of tile (l/2) % 2.
     const int slot = (lane >> 2) + 8 * (lane & 1), tile = (lane >> 1) & 1;
     const std::uint8_t* from =
         source_of(job, slot).scales +
-        matrix_scale_offset<Format>(job, row_of_slot(job.row_order, static_cast<int>(strip), tile, slot), record);
+        matrix_scale_offset<Format>(
+            job, row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, slot), record);
     if constexpr (Format::scale_word_bytes == 4)
       cta.store(reinterpret_cast<std::uint32_t*>(out + kPayloadBytes) + lane,
                 cta.load(reinterpret_cast<const std::uint32_t*>(from)));

@@ -22,7 +22,8 @@ Weights copy_of(const View& matrix, int columns_per_scale) {
   weights.columns_per_scale = columns_per_scale;
   weights.codes.reserve(static_cast<std::size_t>(matrix.rows * matrix.columns));
   for (std::int64_t row = 0; row < matrix.rows; ++row)
-    for (std::int64_t column = 0; column < matrix.columns; ++column) weights.codes.push_back(matrix.code(row, column));
+    for (std::int64_t column = 0; column < matrix.columns; ++column)
+      weights.codes.push_back(matrix.code(row, column));
   for (const auto scale : matrix.scales) weights.scale_bytes.push_back(scale.bits);
   return weights;
 }
@@ -49,7 +50,9 @@ Bf16 decoded_weight(const Weights& weights, std::int64_t row, std::int64_t colum
 }
 
 // Columns of k16 step `step` (0..3) of a record: eight lanes' worth of four neighbours.
-std::int64_t column_of_step(int step, int i) { return 32 * (step / 2) + 8 * (i / 4) + 4 * (step % 2) + i % 4; }
+std::int64_t column_of_step(int step, int i) {
+  return 32 * (step / 2) + 8 * (i / 4) + 4 * (step % 2) + i % 4;
+}
 
 // Runs `add(acc, record)` over the records, in one chain or in ordered segments.
 template <class AddRecord>
@@ -69,7 +72,8 @@ std::int64_t segments_of(std::int64_t columns, Order order) {
 }
 
 // Exact sum of products of 16 (or 32) columns, times 4: codes are multiples of 1/2.
-std::int32_t block_sum_x4(const Weights& a, std::int64_t row, const Weights& b, std::int64_t token, std::int64_t first) {
+std::int32_t block_sum_x4(const Weights& a, std::int64_t row, const Weights& b, std::int64_t token,
+                          std::int64_t first) {
   std::int32_t sum = 0;
   for (std::int64_t c = first; c < first + a.columns_per_scale; ++c)
     sum += e2m1_doubled(a.codes[static_cast<std::size_t>(row * a.columns + c)]) *
@@ -99,10 +103,12 @@ Weights weights_of(const Nvfp4View& matrix) { return copy_of(matrix, 16); }
 Weights weights_of(const Mxfp4View& matrix) { return copy_of(matrix, 32); }
 
 double chain_bound_bf16(double magnitude, std::int64_t steps, std::int64_t segments) {
-  // Every addend of a step is at most `magnitude`; truncation loses less than 2^-25 of the largest for each of the 17,
-  // the rounding toward zero less than 2^-23 of the sum. Later steps keep those errors. Adding segments rounds once each.
+  // Every addend of a step is at most `magnitude`; truncation loses less than 2^-25 of the largest for each
+  // of the 17, the rounding toward zero less than 2^-23 of the sum. Later steps keep those errors. Adding
+  // segments rounds once each.
   const double per_step = 17.0 * 0x1p-25 + 0x1p-23;
-  return magnitude * (static_cast<double>(steps) * per_step + static_cast<double>(segments) * 0x1p-24) * (1.0 + 0x1p-10);
+  return magnitude * (static_cast<double>(steps) * per_step + static_cast<double>(segments) * 0x1p-24) *
+         (1.0 + 0x1p-10);
 }
 
 double chain_bound_fp4(double magnitude, std::int64_t steps, std::int64_t segments, double scale_sum) {
@@ -134,7 +140,8 @@ Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order
   return dot;
 }
 
-Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token, Order order) {
+Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token,
+             Order order) {
   Dot dot{};
   double scale_sum = 0.0, largest = 0.0;
   for (std::int64_t c = 0; c < weights.columns; ++c) {
@@ -148,8 +155,8 @@ Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, st
   dot.bits = ordered_sum(weights.columns / kStepColumns, order, [&](float acc, std::int64_t record) {
     return add_fp4_record(acc, weights, row, tokens, token, record * kStepColumns);
   });
-  dot.bound =
-      chain_bound_fp4(dot.magnitude, weights.columns / kStepColumns, segments_of(weights.columns, order), scale_sum);
+  dot.bound = chain_bound_fp4(dot.magnitude, weights.columns / kStepColumns,
+                              segments_of(weights.columns, order), scale_sum);
   return dot;
 }
 

@@ -1,6 +1,6 @@
-// The meaning of a dot product, twice: bit for bit as the tensor cores add it up, and in double precision with the error
-// bound that follows from their rounding. Plain scalar loops over the checkpoint's form of the weights, so nothing of the
-// record layout is shared with the kernels under test.
+// The meaning of a dot product, twice: bit for bit as the tensor cores add it up, and in double precision
+// with the error bound that follows from their rounding. Plain scalar loops over the checkpoint's form of the
+// weights, so nothing of the record layout is shared with the kernels under test.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,30 @@ struct Weights {
 Weights weights_of(const Nvfp4View& matrix);
 Weights weights_of(const Mxfp4View& matrix);
 
-// How the sum is cut: prefill adds straight through, decode in segments of 512 columns that are added in order.
+// How the sum is cut: prefill adds straight through, decode in segments of 512 columns that are added in
+// order.
 enum class Order { prefill, decode };
 
 struct Dot {
-  float bits;         // the sum as the kernels must give it, before any global scale
-  double value;       // the sum in double precision, before any global scale
-  double magnitude;   // sum of the absolute products
-  double bound;       // how far `bits` may lie from `value`
+  float bits;        // the sum as the kernels must give it, before any global scale
+  double value;      // the sum in double precision, before any global scale
+  double magnitude;  // sum of the absolute products
+  double bound;      // how far `bits` may lie from `value`
 };
 
-// Row of the weights times a bf16 token (plain column order). `bits` carries the factor the 16-bit decode leaves out
-// (2^-8 for NVFP4, 2^-62 for MXFP4); value, magnitude and bound do not.
+// Row of the weights times a bf16 token (plain column order). `bits` carries the factor the 16-bit decode
+// leaves out (2^-8 for NVFP4, 2^-62 for MXFP4); value, magnitude and bound do not.
 Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order order);
 
-// Row of the weights times a token quantised in the same format (one row of a matrix, without its global scale).
-Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token, Order order);
+// Row of the weights times a token quantised in the same format (one row of a matrix, without its global
+// scale).
+Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token,
+             Order order);
 
-// The worst rounding of a chain of `steps` tensor-core sums whose absolute products sum to `magnitude`, plus the final
-// additions of `segments` partial sums. bf16: 17 addends truncated below 2^(E-25), one rounding toward zero. FP4: five
-// addends truncated below 2^(E-35), where E may be the exponent of a step's largest scale product even if its codes are
-// zero; scale_sum adds those products over the steps.
+// The worst rounding of a chain of `steps` tensor-core sums whose absolute products sum to `magnitude`, plus
+// the final additions of `segments` partial sums. bf16: 17 addends truncated below 2^(E-25), one rounding
+// toward zero. FP4: five addends truncated below 2^(E-35), where E may be the exponent of a step's largest
+// scale product even if its codes are zero; scale_sum adds those products over the steps.
 double chain_bound_bf16(double magnitude, std::int64_t steps, std::int64_t segments);
 double chain_bound_fp4(double magnitude, std::int64_t steps, std::int64_t segments, double scale_sum);
 

@@ -24,7 +24,8 @@ float decode_factor(const LayerModel& model, const Weights& weights) {
   return weights.is_mxfp4() ? record::Mxfp4::half_decode_factor : record::Nvfp4::half_decode_factor;
 }
 
-Scaled scaled(const LayerModel& model, const Weights& weights, const Dot& dot, float global, float token_scale) {
+Scaled scaled(const LayerModel& model, const Weights& weights, const Dot& dot, float global,
+              float token_scale) {
   const float factor = Host::mul(Host::mul(global, token_scale), decode_factor(model, weights));
   const double exact = static_cast<double>(global) * token_scale;
   const double value = dot.value * exact;
@@ -42,15 +43,18 @@ Weights quantized(const std::vector<float>& values, float inverse_scale) {
     const E4m3 scale = nvfp4_activation_scale(amax, inverse_scale);
     const float multiplier = nvfp4_activation_multiplier(scale, inverse_scale);
     row.scale_bytes.push_back(scale.bits);
-    for (std::size_t i = 0; i < 16; ++i) row.codes.push_back(nvfp4_activation_code(values[16 * block + i], multiplier));
+    for (std::size_t i = 0; i < 16; ++i)
+      row.codes.push_back(nvfp4_activation_code(values[16 * block + i], multiplier));
   }
   return row;
 }
 
 Bf16 rounded(float value) { return {static_cast<std::uint16_t>(Host::pack_bf16(value, 0.0f))}; }
 
-// The activation between the GEMMs, as its bits: what GEMM2 reads is exact input to it, so errors start afresh there.
-std::vector<float> activations(const LayerModel& model, const Expert& expert, const Bf16* token, const Weights& slot) {
+// The activation between the GEMMs, as its bits: what GEMM2 reads is exact input to it, so errors start
+// afresh there.
+std::vector<float> activations(const LayerModel& model, const Expert& expert, const Bf16* token,
+                               const Weights& slot) {
   std::vector<float> values;
   const float token_scale = model.w4a4 ? expert.gate_up_input_scale : 1.0f;
   for (std::int64_t neuron = 0; neuron < model.intermediate; ++neuron) {
@@ -59,7 +63,8 @@ std::vector<float> activations(const LayerModel& model, const Expert& expert, co
                                  : dot_w4a16(weights, neuron, token, model.order);
       return scaled(model, weights, dot, global, token_scale).bits;
     };
-    values.push_back(device::swiglu<Host>(half(expert.gate, expert.gate_scale), half(expert.up, expert.up_scale)));
+    values.push_back(
+        device::swiglu<Host>(half(expert.gate, expert.gate_scale), half(expert.up, expert.up_scale)));
   }
   return values;
 }
@@ -100,16 +105,19 @@ void add_expert(const LayerModel& model, const Expert& expert, float weight, boo
 Route route(const float* logits, int experts, int top_k, bool renormalise) {
   std::vector<int> order(static_cast<std::size_t>(experts));
   std::iota(order.begin(), order.end(), 0);
-  // Total order: larger logit first, NaN after everything, then the lower index. -0 sorts below +0, as its bits do.
+  // Total order: larger logit first, NaN after everything, then the lower index. -0 sorts below +0, as its
+  // bits do.
   const auto key = [&](int e) {
     const float value = logits[e];
     if (value != value) return std::int64_t{-1};
     const auto bits = std::bit_cast<std::uint32_t>(value);
     return static_cast<std::int64_t>((bits & 0x80000000u) ? ~bits : bits | 0x80000000u);
   };
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return key(a) != key(b) ? key(a) > key(b) : a < b; });
   Route result;
-  const float largest = logits[order[0]] != logits[order[0]] ? std::bit_cast<float>(0x7FFFFFFFu) : logits[order[0]];
+  const float largest =
+      logits[order[0]] != logits[order[0]] ? std::bit_cast<float>(0x7FFFFFFFu) : logits[order[0]];
   std::vector<float> e;
   for (int rank = 0; rank < top_k; ++rank) {
     result.experts.push_back(order[static_cast<std::size_t>(rank)]);
@@ -123,7 +131,8 @@ Route route(const float* logits, int experts, int top_k, bool renormalise) {
     // 32 partial sums, folded in halves: the order of a warp.
     float lane[32] = {};
     for (int expert = 0; expert < experts; ++expert)
-      lane[expert % 32] = Host::add(lane[expert % 32], device::exp_f32<Host>(Host::add(logits[expert], -largest)));
+      lane[expert % 32] =
+          Host::add(lane[expert % 32], device::exp_f32<Host>(Host::add(logits[expert], -largest)));
     for (int mask = 16; mask > 0; mask /= 2) {
       float next[32];
       for (int l = 0; l < 32; ++l) next[l] = Host::add(lane[l], lane[l ^ mask]);
@@ -143,8 +152,8 @@ OutputRow layer_row(const LayerModel& model, const float* logits, const Bf16* to
   row.bound.assign(columns, 0.0);
   std::vector<float> sum(columns, 0.0f);
   for (std::size_t rank = 0; rank < chosen.experts.size(); ++rank)
-    add_expert(model, model.experts[static_cast<std::size_t>(chosen.experts[rank])], chosen.weights[rank], rank == 0, token,
-               sum, row);
+    add_expert(model, model.experts[static_cast<std::size_t>(chosen.experts[rank])], chosen.weights[rank],
+               rank == 0, token, sum, row);
   for (std::size_t i = 0; i < columns; ++i) {
     row.bits.push_back(rounded(sum[i]));
     row.bound[i] += std::abs(row.value[i]) * 0x1p-8 + 0x1p-133;

@@ -1,5 +1,5 @@
-// The meaning of the MoE layer in scalar loops, bit for bit: routing, both GEMMs, the activation between them, the sum
-// over experts. The specification every kernel path is held against.
+// The meaning of the MoE layer in scalar loops, bit for bit: routing, both GEMMs, the activation between
+// them, the sum over experts. The specification every kernel path is held against.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ struct Expert {
   Weights gate, up, down;
   float gate_scale = 1.0f, up_scale = 1.0f, down_scale = 1.0f;
   // W4A4 only.
-  float gate_up_input_scale = 1.0f, gate_up_input_inverse = 1.0f, down_input_scale = 1.0f, down_input_inverse = 1.0f;
+  float gate_up_input_scale = 1.0f, gate_up_input_inverse = 1.0f, down_input_scale = 1.0f,
+        down_input_inverse = 1.0f;
 };
 
 struct LayerModel {
@@ -27,7 +28,7 @@ struct LayerModel {
 };
 
 struct Route {
-  std::vector<int> experts;    // by rank
+  std::vector<int> experts;  // by rank
   std::vector<float> weights;
 };
 

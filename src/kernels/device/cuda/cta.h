@@ -1,9 +1,10 @@
-// The GPU as kernels see it. kernels/device/sim/cta.h offers the same members on the simulated GPU; a kernel is a
-// template over the two and may use nothing else: no intrinsic, no raw access to shared or global memory.
+// The GPU as kernels see it. kernels/device/sim/cta.h offers the same members on the simulated GPU; a kernel
+// is a template over the two and may use nothing else: no intrinsic, no raw access to shared or global
+// memory.
 //
-// Members come in families: who am I; order (barriers, fences); shared memory; global memory; asynchronous copies;
-// tensor cores; exchange inside a warp; numbers. The numeric members are exact by definition (correctly rounded), so
-// both machines give the same bits.
+// Members come in families: who am I; order (barriers, fences); shared memory; global memory; asynchronous
+// copies; tensor cores; exchange inside a warp; numbers. The numeric members are exact by definition
+// (correctly rounded), so both machines give the same bits.
 #pragma once
 
 #include <bit>
@@ -82,11 +83,15 @@ class CudaCta {
     if constexpr (sizeof(T) == 8) ptx::store_shared_64(address, std::bit_cast<U32x2>(value));
     if constexpr (sizeof(T) == 16) ptx::store_shared_128(address, std::bit_cast<U32x4>(value));
   }
-  // Collective: lane i names row i % 8 (16 bytes) of 8x8 b16 matrix i / 8; result register j belongs to matrix j.
-  __device__ U32x4 load_matrix_x4(const void* row) const { return ptx::load_matrix_x4(ptx::shared_address(row)); }
+  // Collective: lane i names row i % 8 (16 bytes) of 8x8 b16 matrix i / 8; result register j belongs to
+  // matrix j.
+  __device__ U32x4 load_matrix_x4(const void* row) const {
+    return ptx::load_matrix_x4(ptx::shared_address(row));
+  }
 
   // ---- global memory ---- T has 4, 8 or 16 bytes (load: also 2; store: also 1 and 2)
-  // Data a predecessor may have written: only after wait_predecessors (or an older grid's, see docs/simulator.md).
+  // Data a predecessor may have written: only after wait_predecessors (or an older grid's, see
+  // docs/simulator.md).
   template <class T>
   __device__ T load(const T* from) const {
     if constexpr (sizeof(T) == 2) return std::bit_cast<T>(ptx::load_global_16(from));
@@ -115,7 +120,8 @@ class CudaCta {
 
   // ---- asynchronous copies, global to shared ----
   __device__ void bulk_load(void* to, const void* from, int bytes, Mbarrier* barrier) const {
-    ptx::bulk_load(ptx::shared_address(to), from, static_cast<std::uint32_t>(bytes), ptx::shared_address(barrier));
+    ptx::bulk_load(ptx::shared_address(to), from, static_cast<std::uint32_t>(bytes),
+                   ptx::shared_address(barrier));
   }
   __device__ void copy_16_async(void* to, const void* from) const {
     ptx::copy_16_async(ptx::shared_address(to), from);
@@ -130,7 +136,8 @@ class CudaCta {
   }
 
   // ---- tensor cores ---- collectives of a warp (mma) or of four warps (wgmma)
-  __device__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) const {
+  __device__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                           std::uint32_t b1) const {
     ptx::mma_bf16_m16n8k16(d, a, b0, b1);
   }
   template <int ThreadA, int ThreadB>
@@ -153,7 +160,8 @@ class CudaCta {
     return wgmma_descriptor_bits(ptx::shared_address(panel));
   }
   __device__ void wgmma_fence() const { ptx::wgmma_fence(); }
-  // Asynchronous: d may not be touched, a may not be changed, until a wait covers the group it was committed in.
+  // Asynchronous: d may not be touched, a may not be changed, until a wait covers the group it was committed
+  // in.
   template <int N>
   __device__ void wgmma_bf16(float* d, const std::uint32_t (&a)[4], std::uint64_t b) const {
     ptx::Wgmma<N>::run(d, a, b);
@@ -178,12 +186,24 @@ class CudaCta {
   // Mask of the lanes that hold the same value.
   __device__ std::uint32_t match(std::uint32_t value) const { return __match_any_sync(~0u, value); }
 
+  // The same pointer or number, but the compiler may not look through it: what depends on it is computed here
+  // and kept, not computed again at every use (pointers) nor long before it is needed (numbers).
+  template <class T>
+  static __device__ T keep(T value) {
+    if constexpr (sizeof(T) == 8)
+      asm volatile("" : "+l"(value));
+    else
+      asm volatile("" : "+r"(value));
+    return value;
+  }
+
   // ---- numbers ---- correctly rounded (nearest even), never contracted
   static __device__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
   static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
   static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
   static __device__ float reciprocal(float a) { return __frcp_rn(a); }
   static __device__ float max(float a, float b) { return fmaxf(a, b); }
+  static __device__ float min(float a, float b) { return fminf(a, b); }
   static __device__ float abs(float a) { return fabsf(a); }
   // {low, high} as two bf16, each rounded to nearest even.
   static __device__ std::uint32_t pack_bf16(float low, float high) {
@@ -196,7 +216,8 @@ class CudaCta {
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
     return r;
   }
-  // The low or high half twice. As a pair of moves, not a byte permute: ptxas then folds it into the multiply.
+  // The low or high half twice. As a pair of moves, not a byte permute: ptxas then folds it into the
+  // multiply.
   static __device__ std::uint32_t twice_low(std::uint32_t a) {
     std::uint32_t r;
     asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; mov.b32 %0, {l, l};}" : "=r"(r) : "r"(a));

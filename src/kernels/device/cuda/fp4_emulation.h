@@ -1,9 +1,10 @@
-// The FP4 MMA of SM120 computed on Hopper, bit for bit as the model in base/tensor_core.h says. It exists to prove the
-// SM120 kernels on silicon that lacks the instruction, never to serve: a call costs hundreds of instructions.
+// The FP4 MMA of SM120 computed on Hopper, bit for bit as the model in base/tensor_core.h says. It exists to
+// prove the SM120 kernels on silicon that lacks the instruction, never to serve: a call costs hundreds of
+// instructions.
 //
-// A quad's lane t holds columns 8t..8t+7 of each 32-half, so a 16-block lives in two lanes of the quad. Zeroing the
-// other two gives exact block sums from ordinary f16 MMAs (products are multiples of 1/4, sums at most 576) with no
-// data exchange; only the scales are shuffled.
+// A quad's lane t holds columns 8t..8t+7 of each 32-half, so a 16-block lives in two lanes of the quad.
+// Zeroing the other two gives exact block sums from ordinary f16 MMAs (products are multiples of 1/4, sums at
+// most 576) with no data exchange; only the scales are shuffled.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,8 @@ __device__ __noinline__ void emulate_mma_fp4(float (&d)[4], const std::uint32_t 
       const std::uint32_t ra = row_scale[i >> 1] >> (8 * byte), cb = column_scale[i & 1] >> (8 * byte);
       const tensor_core::ScaleParts pa = Mxfp4 ? tensor_core::split_ue8m0(ra) : tensor_core::split_ue4m3(ra);
       const tensor_core::ScaleParts pb = Mxfp4 ? tensor_core::split_ue8m0(cb) : tensor_core::split_ue4m3(cb);
-      sum_x4[b] = static_cast<std::int32_t>(block[b][i] * 1073741824.0f);  // x 2^28 undoes the codes' 2^-14 twice, x 4
+      sum_x4[b] = static_cast<std::int32_t>(block[b][i] *
+                                            1073741824.0f);  // x 2^28 undoes the codes' 2^-14 twice, x 4
       exponent[b] = pa.exponent + pb.exponent;
       product[b] = pa.significand * pb.significand;
     }

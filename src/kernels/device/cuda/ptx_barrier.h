@@ -1,4 +1,5 @@
-// PTX for order: barriers, fences, grid dependencies, register hand-over, warp votes. One instruction, one function.
+// PTX for order: barriers, fences, grid dependencies, register hand-over, warp votes. One instruction, one
+// function.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ __device__ __forceinline__ void mbarrier_arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ __forceinline__ void mbarrier_arrive_expect(std::uint32_t barrier, std::uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 __device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   asm volatile(
@@ -37,8 +39,11 @@ __device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Orders this thread's ordinary shared-memory accesses before later ones of the async proxy (copy engine, wgmma).
-__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Orders this thread's ordinary shared-memory accesses before later ones of the async proxy (copy engine,
+// wgmma).
+__device__ __forceinline__ void fence_async_proxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 // Programmatic dependent launch.
 __device__ __forceinline__ void wait_predecessors() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -1,6 +1,6 @@
 // PTX for memory: one instruction, one function. Shared addresses are 32-bit; sizes are in bytes.
-// Asynchronous copies are spelled .shared::cta, never .shared::cluster: on sm_12x the latter becomes a driver call that
-// also disables setmaxnreg.
+// Asynchronous copies are spelled .shared::cta, never .shared::cluster: on sm_12x the latter becomes a driver
+// call that also disables setmaxnreg.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ __device__ __forceinline__ void store_shared_64(std::uint32_t address, U32x2 v) 
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(address), "r"(v.v[0]), "r"(v.v[1]) : "memory");
 }
 __device__ __forceinline__ void store_shared_128(std::uint32_t address, U32x4 v) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.v[0]), "r"(v.v[1]), "r"(v.v[2]),
-               "r"(v.v[3])
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.v[0]), "r"(v.v[1]),
+               "r"(v.v[2]), "r"(v.v[3])
                : "memory");
 }
 // Four 8x8 b16 matrices; lane i gives the address of row i % 8 of matrix i / 8.
@@ -78,7 +78,8 @@ __device__ __forceinline__ U32x4 load_global_128(const void* pointer) {
                : "memory");
   return r;
 }
-// Streamed loads: weights, read once, constant for the life of the program; they must not push tokens out of L1.
+// Streamed loads: weights, read once, constant for the life of the program; they must not push tokens out of
+// L1.
 __device__ __forceinline__ std::uint32_t load_stream_32(const void* pointer) {
   std::uint32_t v;
   asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(pointer));
@@ -86,7 +87,9 @@ __device__ __forceinline__ std::uint32_t load_stream_32(const void* pointer) {
 }
 __device__ __forceinline__ U32x2 load_stream_64(const void* pointer) {
   U32x2 r;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(r.v[0]), "=r"(r.v[1]) : "l"(pointer));
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(r.v[0]), "=r"(r.v[1])
+               : "l"(pointer));
   return r;
 }
 __device__ __forceinline__ U32x4 load_stream_128(const void* pointer) {
@@ -109,8 +112,8 @@ __device__ __forceinline__ void store_global_64(void* pointer, U32x2 v) {
   asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(pointer), "r"(v.v[0]), "r"(v.v[1]) : "memory");
 }
 __device__ __forceinline__ void store_global_128(void* pointer, U32x4 v) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(v.v[0]), "r"(v.v[1]), "r"(v.v[2]),
-               "r"(v.v[3])
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(pointer), "r"(v.v[0]), "r"(v.v[1]),
+               "r"(v.v[2]), "r"(v.v[3])
                : "memory");
 }
 // Brings bytes (a multiple of 16) into L2 without waiting for them.
@@ -122,9 +125,10 @@ __device__ __forceinline__ void prefetch_l2(const void* pointer, std::uint32_t b
 // Bulk: address and size multiples of 16; completes its bytes on the barrier.
 __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
                                           std::uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 // One 16-byte chunk per lane; tracked by the lane's copy groups.
 __device__ __forceinline__ void copy_16_async(std::uint32_t to, const void* from) {

@@ -44,7 +44,8 @@ class SimCta {
                     int line = __builtin_LINE()) const {
     lane_->barrier_sync(id, threads, {file, line});
   }
-  void barrier_arrive(int id, int threads, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void barrier_arrive(int id, int threads, const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) const {
     lane_->barrier_arrive(id, threads, {file, line});
   }
   void init(Mbarrier* barrier, int arrivals, const char* file = __builtin_FILE(),
@@ -137,7 +138,8 @@ class SimCta {
                      int line = __builtin_LINE()) const {
     lane_->copy_16_async(to, from, {file, line});
   }
-  void copy_arrive(Mbarrier* barrier, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+  void copy_arrive(Mbarrier* barrier, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) const {
     lane_->copy_arrive(barrier, {file, line});
   }
   void copy_commit(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
@@ -209,6 +211,11 @@ class SimCta {
     return lane_->match(value, {file, line});
   }
 
+  template <class T>
+  static T keep(T value) {
+    return value;
+  }
+
   // ---- numbers ---- correctly rounded (nearest even), never contracted; NaN is 0x7FFFFFFF as on the GPU
   static float fma(float a, float b, float c, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) {
@@ -222,6 +229,9 @@ class SimCta {
   }
   static float reciprocal(float a, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return settled(1.0f / a, {file, line}, a);
+  }
+  static float min(float a, float b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return a != a && b != b ? max(a, b, file, line) : -max(-a, -b, file, line);
   }
   // The other operand when one is NaN; +0 is larger than -0.
   static float max(float a, float b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
