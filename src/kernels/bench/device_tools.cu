@@ -18,27 +18,32 @@ __device__ std::uint32_t random_word(std::uint64_t seed, std::uint64_t index) {
   return static_cast<std::uint32_t>(random_bits(seed, index));
 }
 
-__global__ void fill_kernel(std::uint32_t* words, std::size_t count, std::uint64_t seed, std::uint32_t and_mask,
-                            std::uint32_t or_mask) {
+__global__ void fill_kernel(std::uint32_t* words, std::size_t count, std::uint64_t seed,
+                            std::uint32_t and_mask, std::uint32_t or_mask) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
   for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
     words[i] = (random_word(seed, i) & and_mask) | or_mask;
 }
 
-// The last words of a record are its scales: bytes 0x60..0x77 are moderate in both formats (E4M3 8..240, UE8M0 2^-31..2^-8).
-__global__ void fill_records_kernel(std::uint32_t* words, std::size_t count, int record_words, std::uint64_t seed) {
+// The last words of a record are its scales: bytes 0x60..0x77 are moderate in both formats (E4M3 8..240,
+// UE8M0 2^-31..2^-8).
+__global__ void fill_records_kernel(std::uint32_t* words, std::size_t count, int record_words,
+                                    std::uint64_t seed) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step) {
     const std::uint32_t word = random_word(seed, i);
     const bool scale = i % record_words >= record::kPayloadBytes / 4;
     words[i] = scale ? (word & 0x17171717u) | 0x60606060u : word;
   }
 }
 
-__global__ void __launch_bounds__(512) read_kernel(const uint4* data, std::size_t count, std::uint32_t* sink) {
+__global__ void __launch_bounds__(512)
+    read_kernel(const uint4* data, std::size_t count, std::uint32_t* sink) {
   std::uint32_t sum = 0;
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
+  for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += step) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -75,10 +80,10 @@ struct Events {
 
 }  // namespace
 
-void fill_random(void* words, std::size_t count, std::uint64_t seed, std::uint32_t and_mask, std::uint32_t or_mask,
-                 void* stream) {
-  fill_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<std::uint32_t*>(words), count,
-                                                                             seed, and_mask, or_mask);
+void fill_random(void* words, std::size_t count, std::uint64_t seed, std::uint32_t and_mask,
+                 std::uint32_t or_mask, void* stream) {
+  fill_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
+      static_cast<std::uint32_t*>(words), count, seed, and_mask, or_mask);
   cuda_check(cudaGetLastError(), "filling device memory");
 }
 
@@ -111,7 +116,9 @@ void* make_stream() {
   cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
   return stream;
 }
-void destroy_stream(void* stream) { cuda_check(cudaStreamDestroy(static_cast<cudaStream_t>(stream)), "ending a stream"); }
+void destroy_stream(void* stream) {
+  cuda_check(cudaStreamDestroy(static_cast<cudaStream_t>(stream)), "ending a stream");
+}
 void synchronize(void* stream) {
   cuda_check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "waiting for the stream");
 }
@@ -149,7 +156,8 @@ DeviceState device_state() {
   state.name = properties.name;
   state.driver = format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
   cuda_check(cudaDeviceGetAttribute(&state.sm_clock_mhz, cudaDevAttrClockRate, device), "reading clocks");
-  cuda_check(cudaDeviceGetAttribute(&state.memory_clock_mhz, cudaDevAttrMemoryClockRate, device), "reading clocks");
+  cuda_check(cudaDeviceGetAttribute(&state.memory_clock_mhz, cudaDevAttrMemoryClockRate, device),
+             "reading clocks");
   state.sm_clock_mhz /= 1000;
   state.memory_clock_mhz /= 1000;
   return state;

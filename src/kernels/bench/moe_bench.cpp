@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/glob.h"
 #include "base/random.h"
 #include "kernels/bench/device_tools.h"
 #include "kernels/launch/arena.h"
@@ -30,8 +31,9 @@ std::size_t matrix_bytes(Format format, std::size_t rows, std::size_t columns) {
 moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& options, void* stream) {
   const auto& s = options.shape;
   const auto experts = static_cast<std::size_t>(s.experts);
-  const std::size_t gate_up = experts * matrix_bytes(options.format, static_cast<std::size_t>(2 * s.intermediate),
-                                                     static_cast<std::size_t>(s.hidden));
+  const std::size_t gate_up =
+      experts * matrix_bytes(options.format, static_cast<std::size_t>(2 * s.intermediate),
+                             static_cast<std::size_t>(s.hidden));
   const std::size_t down = experts * matrix_bytes(options.format, static_cast<std::size_t>(s.hidden),
                                                   static_cast<std::size_t>(s.intermediate));
   auto* first = arena.take<unsigned char>(gate_up, "gate/up records");
@@ -52,7 +54,8 @@ moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& option
   return weights;
 }
 
-// Router logits: uniform random, Zipf-skewed (exponent 1 over a random order of the experts), or the same for all.
+// Router logits: uniform random, Zipf-skewed (exponent 1 over a random order of the experts), or the same for
+// all.
 std::vector<float> make_logits(const MoeBenchOptions& options, int tokens, Random& random) {
   const auto experts = static_cast<std::size_t>(options.shape.experts);
   std::vector<float> preference(experts, 0.0f);
@@ -71,7 +74,8 @@ std::vector<float> make_logits(const MoeBenchOptions& options, int tokens, Rando
     for (std::size_t e = 0; e < experts; ++e) {
       // Gumbel noise on log-preferences draws experts without replacement in proportion to the preferences.
       const double gumbel = -std::log(-std::log(1.0 - random.uniform() * (1.0 - 1e-12)));
-      logits.push_back(options.routing == Routing::same ? shared[e] : preference[e] + static_cast<float>(gumbel));
+      logits.push_back(options.routing == Routing::same ? shared[e]
+                                                        : preference[e] + static_cast<float>(gumbel));
     }
   return logits;
 }
@@ -82,7 +86,8 @@ double distinct_experts(const std::vector<float>& logits, int tokens, int expert
   for (int token = 0; token < tokens; ++token) {
     const float* row = logits.data() + static_cast<std::size_t>(token) * static_cast<std::size_t>(experts);
     std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + top_k, order.end(), [&](int a, int b) { return row[a] > row[b]; });
+    std::partial_sort(order.begin(), order.begin() + top_k, order.end(),
+                      [&](int a, int b) { return row[a] > row[b]; });
     chosen.insert(order.begin(), order.begin() + top_k);
     if (static_cast<int>(chosen.size()) == experts) break;
   }
@@ -104,7 +109,8 @@ std::string routing_name(Routing routing) {
   return routing == Routing::uniform ? "uniform" : routing == Routing::zipf ? "zipf" : "same";
 }
 
-// A machine that forwards only the launches of one kind: times the parts of a layer with the layer's own code.
+// A machine that forwards only the launches of one kind: times the parts of a layer with the layer's own
+// code.
 class OnePart final : public Machine {
  public:
   enum Part { route, tokens, gate_up, down, combining, count };
@@ -117,13 +123,27 @@ class OnePart final : public Machine {
   std::string description() const override { return machine_.description(); }
   const plan::ArchFacts& arch() const override { return machine_.arch(); }
   int sm_count() const override { return machine_.sm_count(); }
-  const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override { return machine_.rows(kind); }
-  void route_table(const moe_route::RouteParams& p) override { if (take(route)) machine_.route_table(p); }
-  void route_choose(const moe_route::RouteParams& p) override { if (take(route)) machine_.route_choose(p); }
-  void route_scan(const moe_route::RouteParams& p) override { if (take(route)) machine_.route_scan(p); }
-  void route_place(const moe_route::RouteParams& p) override { if (take(route)) machine_.route_place(p); }
-  void stage_tokens(const moe_tokens::StageParams& p) override { if (take(tokens)) machine_.stage_tokens(p); }
-  void quantize_tokens(const moe_tokens::QuantizeParams& p) override { if (take(tokens)) machine_.quantize_tokens(p); }
+  const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override {
+    return machine_.rows(kind);
+  }
+  void route_table(const moe_route::RouteParams& p) override {
+    if (take(route)) machine_.route_table(p);
+  }
+  void route_choose(const moe_route::RouteParams& p) override {
+    if (take(route)) machine_.route_choose(p);
+  }
+  void route_scan(const moe_route::RouteParams& p) override {
+    if (take(route)) machine_.route_scan(p);
+  }
+  void route_place(const moe_route::RouteParams& p) override {
+    if (take(route)) machine_.route_place(p);
+  }
+  void stage_tokens(const moe_tokens::StageParams& p) override {
+    if (take(tokens)) machine_.stage_tokens(p);
+  }
+  void quantize_tokens(const moe_tokens::QuantizeParams& p) override {
+    if (take(tokens)) machine_.quantize_tokens(p);
+  }
   void gemm(kernels::RowHandle row, const moe::GemmParams& p) override {
     if (take(p.op == moe::Op::gate_up ? gate_up : down)) machine_.gemm(row, p);
   }
@@ -133,7 +153,11 @@ class OnePart final : public Machine {
   void few_down(kernels::RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& p) override {
     if (take(down)) machine_.few_down(row, few, p);
   }
-  void combine(const moe_combine::CombineParams& p, bool f32) override { if (take(combining)) machine_.combine(p, f32); }
+  void combine(const moe_combine::CombineParams& p, bool f32) override {
+    if (take(combining)) machine_.combine(p, f32);
+  }
+  void group_tiles(const moe_group::TileParams&) override {}
+  void group_scatter(const moe_group::ScatterParams&) override {}
   void pack(const record::PackJob&, bool) override {}
   int launches() const { return launches_; }
 
@@ -182,7 +206,8 @@ class MoeBench {
     double experts = 0.0;
     for (int r = 0; r < options_.routings; ++r) {
       const std::vector<float> host = make_logits(options_, tokens, random);
-      experts += distinct_experts(host, tokens, options_.shape.experts, options_.shape.top_k) / options_.routings;
+      experts +=
+          distinct_experts(host, tokens, options_.shape.experts, options_.shape.top_k) / options_.routings;
       logits.push_back(scratch.upload(host, "logits"));
     }
     const auto values = static_cast<std::size_t>(tokens) * static_cast<std::size_t>(options_.shape.hidden);
@@ -213,16 +238,17 @@ class MoeBench {
     }
   }
 
-  // Every pair of equal rows of this role that the machine has and whose name contains one of the patterns.
+  // Every pair of equal rows of this role that the machine has and whose name matches one of the patterns.
   std::vector<moe_layer::Choice> row_choices(const moe_layer::Request& request) const {
     std::vector<moe_layer::Choice> choices;
     const std::string format = options_.format == Format::mxfp4 ? "mxfp4" : "nvfp4";
     for (const auto& row : machine_.rows(kernels::RowKind::gemm)) {
-      if (row.format != format || (row.path == "w4a4") != (options_.activations == Activations::w4a4)) continue;
+      if (row.format != format || (row.path == "w4a4") != (options_.activations == Activations::w4a4))
+        continue;
       if (row.role != role_name(request.role)) continue;
-      const bool wanted = std::any_of(options_.rows.begin(), options_.rows.end(), [&](const std::string& pattern) {
-        return pattern == "all" || row.row.find(pattern) != std::string::npos;
-      });
+      const bool wanted =
+          std::any_of(options_.rows.begin(), options_.rows.end(),
+                      [&](const std::string& pattern) { return glob_match(pattern, row.row); });
       const bool fits = row.kernel != "moe_stream" ||
                         (request.shape.hidden % row.k == 0 && request.shape.intermediate % row.k == 0);
       if (!wanted || !fits) continue;
@@ -241,7 +267,8 @@ class MoeBench {
     line.shape = options_.shape_name;
     line.routing = routing_name(options_.routing);
     line.role = role_name(request.role);
-    line.rows = choice.gate_up_row == choice.down_row ? choice.gate_up_row : choice.gate_up_row + " + " + choice.down_row;
+    line.rows = choice.gate_up_row == choice.down_row ? choice.gate_up_row
+                                                      : choice.gate_up_row + " + " + choice.down_row;
     line.part = part;
     line.tokens = request.tokens;
     line.microseconds = sample.median / options_.routings;

@@ -1,5 +1,5 @@
-// Times the whole MoE layer on a GPU: random weights at the true shape, rotated routings so that weights come from
-// memory, graphs, warm-up; the memory ceiling is measured in the same run.
+// Times the whole MoE layer on a GPU: random weights at the true shape, rotated routings so that weights come
+// from memory, graphs, warm-up; the memory ceiling is measured in the same run.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct MoeBenchOptions {
   Routing routing = Routing::uniform;
   int routings = 16;
   int rounds = 11;
-  bool parts = false;               // also time each kernel of the layer alone
-  int prefill_from = 256;           // token counts from here on are timed as prompts
-  std::vector<std::string> rows;    // rows to time instead of the chosen ones ("all": every row that fits)
+  bool parts = false;             // also time each kernel of the layer alone
+  int prefill_from = 256;         // token counts from here on are timed as prompts
+  std::vector<std::string> rows;  // globs of rows to time instead of the chosen ones
   std::uint64_t seed = 1;
 };
 
@@ -34,9 +34,9 @@ struct MoeBenchLine {
   double microseconds = 0.0;  // median
   double spread = 0.0;        // (third quartile - first) / median
   double gbps = 0.0;
-  double share = 0.0;         // of the measured ceiling
+  double share = 0.0;  // of the measured ceiling
   double tflops = 0.0;
-  double experts = 0.0;       // distinct experts per routing
+  double experts = 0.0;  // distinct experts per routing
 };
 
 struct MoeBenchReport {

@@ -4,6 +4,7 @@
 #include "kernels/device/cuda/cta.h"
 #include "kernels/launch/cuda_rows.h"
 #include "kernels/moe_combine/moe_combine.h"
+#include "kernels/moe_group/moe_group.h"
 #include "kernels/moe_route/moe_route.h"
 #include "kernels/moe_tokens/moe_tokens.h"
 #include "kernels/record/pack_kernel.h"
@@ -45,6 +46,16 @@ FOURFOLD_KERNEL void __launch_bounds__(moe_combine::kThreads)
     combine_kernel(const __grid_constant__ moe_combine::CombineParams params) {
   moe_combine::combine<Element>(device::CudaCta<Arch>{}, params);
 }
+template <class Arch>
+FOURFOLD_KERNEL void __launch_bounds__(moe_group::kTileThreads)
+    group_tiles_kernel(const __grid_constant__ moe_group::TileParams params) {
+  moe_group::group_tiles(device::CudaCta<Arch>{}, params);
+}
+template <class Arch>
+FOURFOLD_KERNEL void __launch_bounds__(moe_group::kScatterThreads)
+    group_scatter_kernel(const __grid_constant__ moe_group::ScatterParams params) {
+  moe_group::group_scatter(device::CudaCta<Arch>{}, params);
+}
 template <class Format, class Arch>
 FOURFOLD_KERNEL void __launch_bounds__(record::kPackThreads)
     pack_records_kernel(const __grid_constant__ record::PackJob job) {
@@ -70,13 +81,16 @@ BasicKernels define_basic_kernels() {
           .quantize = launch_basic<moe_tokens::QuantizeParams, quantize_kernel<Arch>>,
           .combine_f32 = launch_basic<CombineParams, combine_kernel<float, Arch>>,
           .combine_bf16 = launch_basic<CombineParams, combine_kernel<std::uint16_t, Arch>>,
+          .group_tiles = launch_basic<moe_group::TileParams, group_tiles_kernel<Arch>>,
+          .group_scatter = launch_basic<moe_group::ScatterParams, group_scatter_kernel<Arch>>,
           .pack_nvfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Nvfp4, Arch>>,
           .pack_mxfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Mxfp4, Arch>>,
           .prepare = [] {
             constexpr std::size_t bytes = sizeof(moe_route::SortStorage);
             prepare_kernel("route_table", route_table_kernel<Arch>, moe_route::kSmallThreads, bytes);
             prepare_kernel("route_choose", route_choose_kernel<Arch>, moe_route::kChunkThreads, bytes);
-            prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage));
+            prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads,
+                           sizeof(moe_route::ScanStorage));
             prepare_kernel("route_place", route_place_kernel<Arch>, moe_route::kChunkThreads, bytes);
           }};
 }

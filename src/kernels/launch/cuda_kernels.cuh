@@ -25,13 +25,15 @@ FOURFOLD_KERNEL void __launch_bounds__(Row::threads, Row::blocks_per_sm)
 
 template <class Row>
 FOURFOLD_KERNEL void __launch_bounds__(Row::threads, Row::blocks_per_sm)
-    few_gate_up_kernel(const __grid_constant__ moe_few::FewParams few, const __grid_constant__ moe::GemmParams params) {
+    few_gate_up_kernel(const __grid_constant__ moe_few::FewParams few,
+                       const __grid_constant__ moe::GemmParams params) {
   moe_few::few_gate_up<Row>(device::CudaCta<typename Row::Arch>{}, few, params);
 }
 
 template <class Row>
 FOURFOLD_KERNEL void __launch_bounds__(Row::threads, Row::blocks_per_sm)
-    few_down_kernel(const __grid_constant__ moe_few::FewParams few, const __grid_constant__ moe::GemmParams params) {
+    few_down_kernel(const __grid_constant__ moe_few::FewParams few,
+                    const __grid_constant__ moe::GemmParams params) {
   moe_few::few_down<Row>(device::CudaCta<typename Row::Arch>{}, few, params);
 }
 
@@ -39,7 +41,8 @@ template <class Row>
 CudaGemmRow stream_row() {
   return {moe_stream::row_facts<Row>(),
           [] {
-            return prepare_kernel("moe_stream", stream_kernel<Row>, Row::threads, sizeof(typename Row::Storage));
+            return prepare_kernel("moe_stream", stream_kernel<Row>, Row::threads,
+                                  sizeof(typename Row::Storage));
           },
           [](const CudaLaunch& launch, const moe::GemmParams& params) {
             launch_kernel("moe_stream", stream_kernel<Row>, launch, params);
@@ -49,7 +52,9 @@ CudaGemmRow stream_row() {
 template <class Row>
 CudaGemmRow tile_row() {
   return {moe_gemm::row_facts<Row>(),
-          [] { return prepare_kernel("moe_gemm", tile_kernel<Row>, Row::threads, sizeof(typename Row::Storage)); },
+          [] {
+            return prepare_kernel("moe_gemm", tile_kernel<Row>, Row::threads, sizeof(typename Row::Storage));
+          },
           [](const CudaLaunch& launch, const moe::GemmParams& params) {
             launch_kernel("moe_gemm", tile_kernel<Row>, launch, params);
           }};
@@ -71,7 +76,8 @@ template <class Row>
 CudaFewRow few_down_row() {
   return {moe_few::down_facts<Row>(),
           [] {
-            return prepare_kernel("moe_few_down", few_down_kernel<Row>, Row::threads, sizeof(moe_few::DownStorage<Row>));
+            return prepare_kernel("moe_few_down", few_down_kernel<Row>, Row::threads,
+                                  sizeof(moe_few::DownStorage<Row>));
           },
           [](const CudaLaunch& launch, const moe_few::FewParams& few, const moe::GemmParams& params) {
             launch_kernel("moe_few_down", few_down_kernel<Row>, launch, few, params);

@@ -20,11 +20,13 @@ struct CudaLaunch {
   int threads;
   int shared_bytes;
   cudaStream_t stream;
-  bool dependent;  // may start before the kernel before it has finished; every kernel here waits for it by itself
+  bool dependent;  // may start before the kernel before it has finished; every kernel here waits for it by
+                   // itself
 };
 
 template <class... Params>
-void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch& launch, const Params&... params) {
+void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch& launch,
+                   const Params&... params) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
@@ -46,16 +48,21 @@ struct KernelFacts {
   int resident_blocks;
 };
 
-// Raises the kernel's shared-memory limit and reads back what was compiled. Fails at start rather than at the first use.
+// Raises the kernel's shared-memory limit and reads back what was compiled. Fails at start rather than at the
+// first use.
 template <class... Params>
-KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int threads, std::size_t shared_bytes) {
+KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int threads,
+                           std::size_t shared_bytes) {
   const auto* function = reinterpret_cast<const void*>(kernel);
-  cuda_check(
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), name);
+  cuda_check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shared_bytes)),
+             name);
   cudaFuncAttributes attributes{};
   cuda_check(cudaFuncGetAttributes(&attributes, function), name);
   KernelFacts facts{attributes.numRegs, static_cast<int>(attributes.localSizeBytes), 0};
-  cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.resident_blocks, function, threads, shared_bytes), name);
+  cuda_check(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.resident_blocks, function, threads, shared_bytes),
+      name);
   return facts;
 }
 

@@ -57,11 +57,13 @@ std::string refusal(const cudaDeviceProp& device) {
     return format("{} has compute capability {}.{}; kernels are compiled for 9.0, 12.0 and 12.1", device.name,
                   device.major, device.minor);
   const plan::ArchFacts* facts = facts_of(device);
-  if (facts == nullptr) return format("no facts are known for compute capability {}.{}", device.major, device.minor);
+  if (facts == nullptr)
+    return format("no facts are known for compute capability {}.{}", device.major, device.minor);
   std::string text;
   for (const std::string& mismatch : plan::compare_with_device(*facts, report_of(device)))
     text += (text.empty() ? "" : "; ") + mismatch;
-  return text.empty() ? text : format("{} differs from what its kernels were planned for: {}", device.name, text);
+  return text.empty() ? text
+                      : format("{} differs from what its kernels were planned for: {}", device.name, text);
 }
 
 class CudaMemory final : public Memory {
@@ -93,6 +95,7 @@ class CudaMemory final : public Memory {
   void forget(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
   }
+  void set_stream(cudaStream_t stream) { stream_ = stream; }
 
  private:
   cudaStream_t stream_;
@@ -101,7 +104,9 @@ class CudaMemory final : public Memory {
 class CudaMachine final : public Machine {
  public:
   explicit CudaMachine(const CudaMachineOptions& options)
-      : stream_(static_cast<cudaStream_t>(options.stream)), memory_(stream_), dependent_(options.dependent_launch) {
+      : stream_(static_cast<cudaStream_t>(options.stream)),
+        memory_(stream_),
+        dependent_(options.dependent_launch) {
     cudaDeviceProp device{};
     cuda_check(cudaGetDeviceProperties(&device, options.device), "reading the device's properties");
     if (const std::string why = refusal(device); !why.empty()) throw Error(Code::unsupported_device, why);
@@ -126,6 +131,10 @@ class CudaMachine final : public Machine {
     return kind == RowKind::gemm ? gemm_facts_ : kind == RowKind::few_gate_up ? gate_up_facts_ : down_facts_;
   }
   const std::vector<CompiledRow>& compiled() const { return compiled_; }
+  void set_stream(cudaStream_t stream) {
+    stream_ = stream;
+    memory_.set_stream(stream);
+  }
 
   void route_table(const moe_route::RouteParams& params) override {
     basic_.route_table(launch(1, moe_route::kSmallThreads, sort_bytes), params);
@@ -142,7 +151,9 @@ class CudaMachine final : public Machine {
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {
     const std::int64_t wanted = (params.groups + moe_tokens::kThreads - 1) / moe_tokens::kThreads;
-    basic_.stage(launch(static_cast<int>(std::min<std::int64_t>(wanted, 16 * sm_count_)), moe_tokens::kThreads, 0), params);
+    basic_.stage(
+        launch(static_cast<int>(std::min<std::int64_t>(wanted, 16 * sm_count_)), moe_tokens::kThreads, 0),
+        params);
   }
   void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
     basic_.quantize(launch(4 * sm_count_, moe_tokens::kThreads, 0), params);
@@ -164,8 +175,16 @@ class CudaMachine final : public Machine {
   }
   void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
     if (params.tokens == 0) return;
-    const CudaLaunch all = launch(params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0);
+    const CudaLaunch all =
+        launch(params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0);
     (rows_are_f32 ? basic_.combine_f32 : basic_.combine_bf16)(all, params);
+  }
+  void group_tiles(const moe_group::TileParams& params) override {
+    const int blocks = moe_group::tile_blocks(params, sm_count_);
+    basic_.group_tiles(launch(blocks, moe_group::kTileThreads, sizeof(moe_group::TileStorage)), params);
+  }
+  void group_scatter(const moe_group::ScatterParams& params) override {
+    basic_.group_scatter(launch(4 * sm_count_, moe_group::kScatterThreads, 0), params);
   }
   void pack(const record::PackJob& job, bool mxfp4) override {
     (mxfp4 ? basic_.pack_mxfp4 : basic_.pack_nvfp4)(launch(8 * sm_count_, record::kPackThreads, 0), job);
@@ -186,12 +205,13 @@ class CudaMachine final : public Machine {
     for (const Row& row : rows) {
       const KernelFacts compiled = row.prepare();
       if (compiled.registers > row.facts.registers)
-        fail(Code::internal, "{}: compiled to {} registers, planned at most {}", row.facts.row, compiled.registers,
-             row.facts.registers);
+        fail(Code::internal, "{}: compiled to {} registers, planned at most {}", row.facts.row,
+             compiled.registers, row.facts.registers);
       if (compiled.resident_blocks < row.facts.blocks_per_sm)
         fail(Code::internal, "{}: {} blocks fit an SM, planned {}", row.facts.row, compiled.resident_blocks,
              row.facts.blocks_per_sm);
-      compiled_.push_back({row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
+      compiled_.push_back(
+          {row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
       facts.push_back(row.facts);
     }
   }
@@ -230,6 +250,10 @@ std::vector<CudaDevice> cuda_devices(std::string& why) {
 
 std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options) {
   return std::make_unique<CudaMachine>(options);
+}
+
+void set_stream(Machine& machine, void* stream) {
+  static_cast<CudaMachine&>(machine).set_stream(static_cast<cudaStream_t>(stream));
 }
 
 std::vector<CompiledRow> compiled_rows(const Machine& machine) {

@@ -24,12 +24,16 @@ std::vector<CudaDevice> cuda_devices(std::string& why);
 
 struct CudaMachineOptions {
   int device = 0;
-  void* stream = nullptr;       // cudaStream_t; the caller's
+  void* stream = nullptr;  // cudaStream_t; the caller's
   bool dependent_launch = true;
 };
 
-// Checks the chip against its facts and every row against its plan. Throws unsupported_device with the reason.
+// Checks the chip against its facts and every row against its plan. Throws unsupported_device with the
+// reason.
 std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options);
+
+// Later launches and copies of a GPU's machine go to this stream (cudaStream_t).
+void set_stream(Machine& machine, void* stream);
 
 // Compiled registers, local bytes and resident blocks of each gemm row, in the order of rows(RowKind::gemm).
 struct CompiledRow {

@@ -23,8 +23,10 @@ void define_part(CudaRows& rows) {
   if constexpr (part == Part::stream_nvfp4) add_half_stream<Shared, record::Nvfp4>(rows);
   if constexpr (part == Part::stream_mxfp4) add_half_stream<Shared, record::Mxfp4>(rows);
   if constexpr (part == Part::stream_fp4) add_stream_rows<moe_stream::Fp4Rows<Shared>>(rows.gemm);
-  if constexpr (part == Part::tile_mma_nvfp4) add_tile_rows<moe_gemm::MmaTiles<Shared, record::Nvfp4>>(rows.gemm);
-  if constexpr (part == Part::tile_mma_mxfp4) add_tile_rows<moe_gemm::MmaTiles<Shared, record::Mxfp4>>(rows.gemm);
+  if constexpr (part == Part::tile_mma_nvfp4)
+    add_tile_rows<moe_gemm::MmaTiles<Shared, record::Nvfp4>>(rows.gemm);
+  if constexpr (part == Part::tile_mma_mxfp4)
+    add_tile_rows<moe_gemm::MmaTiles<Shared, record::Mxfp4>>(rows.gemm);
   if constexpr (part == Part::tile_fp4) {
     add_tile_rows<moe_gemm::Fp4Tiles<Shared>>(rows.gemm);
     add_tile_rows<moe_gemm::Mxfp4Tiles<Shared>>(rows.gemm);

@@ -1,4 +1,5 @@
-// The tables of compiled rows and kernels: what the launch files of a chip provide and the machine uses. Host-only.
+// The tables of compiled rows and kernels: what the launch files of a chip provide and the machine uses.
+// Host-only.
 #pragma once
 
 #include <vector>
@@ -8,6 +9,7 @@
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_few/few_params.h"
+#include "kernels/moe_group/group_params.h"
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_tokens/token_params.h"
 #include "kernels/record/pack.h"
@@ -53,6 +55,8 @@ struct BasicKernels {
   LaunchBasic<moe_tokens::StageParams> stage;
   LaunchBasic<moe_tokens::QuantizeParams> quantize;
   LaunchBasic<moe_combine::CombineParams> combine_f32, combine_bf16;
+  LaunchBasic<moe_group::TileParams> group_tiles;
+  LaunchBasic<moe_group::ScatterParams> group_scatter;
   LaunchBasic<record::PackJob> pack_nvfp4, pack_mxfp4;
   void (*prepare)();
 };

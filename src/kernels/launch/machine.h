@@ -1,5 +1,6 @@
-// A machine that runs the kernels: a GPU's stream, or the simulator. The layer is written against this, so both run the
-// same sequence of launches. Rows are found by name once, when a layer is prepared, and launched by handle.
+// A machine that runs the kernels: a GPU's stream, or the simulator. The layer is written against this, so
+// both run the same sequence of launches. Rows are found by name once, when a layer is prepared, and launched
+// by handle.
 #pragma once
 
 #include <string>
@@ -9,6 +10,7 @@
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_few/few_params.h"
+#include "kernels/moe_group/group_params.h"
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_tokens/token_params.h"
 #include "kernels/record/pack.h"
@@ -45,7 +47,7 @@ class Machine {
   virtual ~Machine() = default;
   virtual Memory& memory() = 0;
 
-  virtual std::string description() const = 0;          // "NVIDIA H200, sm90" or "simulator, sm120"
+  virtual std::string description() const = 0;  // "NVIDIA H200, sm90" or "simulator, sm120"
   virtual const plan::ArchFacts& arch() const = 0;
   virtual int sm_count() const = 0;
   virtual const std::vector<plan::RowFacts>& rows(RowKind kind) const = 0;
@@ -68,6 +70,8 @@ class Machine {
   virtual void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
   virtual void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
   virtual void combine(const moe_combine::CombineParams& params, bool rows_are_f32) = 0;
+  virtual void group_tiles(const moe_group::TileParams& params) = 0;
+  virtual void group_scatter(const moe_group::ScatterParams& params) = 0;
   virtual void pack(const record::PackJob& job, bool mxfp4) = 0;
 };
 

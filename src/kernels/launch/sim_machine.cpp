@@ -6,6 +6,7 @@
 #include "kernels/device/sim/cta.h"
 #include "kernels/launch/sim_parts.h"
 #include "kernels/moe_combine/moe_combine.h"
+#include "kernels/moe_group/moe_group.h"
 #include "kernels/moe_route/moe_route.h"
 #include "kernels/moe_tokens/moe_tokens.h"
 #include "kernels/record/pack_kernel.h"
@@ -116,8 +117,8 @@ class SimMachine final : public Machine {
   }
   void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const int strips = few.tokens * few.top_k * params.strips;
-    rows_.few_gate_up[static_cast<std::size_t>(row.index)].launch(queue_, std::min(queue_.persistent_blocks, strips), few,
-                                                                  params);
+    rows_.few_gate_up[static_cast<std::size_t>(row.index)].launch(
+        queue_, std::min(queue_.persistent_blocks, strips), few, params);
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     rows_.few_down[static_cast<std::size_t>(row.index)].launch(queue_, params.strips, few, params);
@@ -131,6 +132,14 @@ class SimMachine final : public Machine {
           else
             moe_combine::combine<std::uint16_t>(cta, params);
         });
+  }
+  void group_tiles(const moe_group::TileParams& params) override {
+    run("group_tiles", moe_group::tile_blocks(params, queue_.persistent_blocks), moe_group::kTileThreads,
+        sizeof(moe_group::TileStorage), [&](device::SimCta cta) { moe_group::group_tiles(cta, params); });
+  }
+  void group_scatter(const moe_group::ScatterParams& params) override {
+    run("group_scatter", 2, moe_group::kScatterThreads, 0,
+        [&](device::SimCta cta) { moe_group::group_scatter(cta, params); });
   }
   void pack(const record::PackJob& job, bool mxfp4) override {
     run("pack", 2, record::kPackThreads, 0, [&](device::SimCta cta) {

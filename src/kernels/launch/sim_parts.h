@@ -1,5 +1,5 @@
-// What each part of the simulator's rows consists of. The rows that SM120 and Hopper share run under SM120's limits, the
-// wgmma rows under Hopper's.
+// What each part of the simulator's rows consists of. The rows that SM120 and Hopper share run under SM120's
+// limits, the wgmma rows under Hopper's.
 #pragma once
 
 #include "kernels/device/sim/cta.h"
@@ -12,8 +12,8 @@
 
 namespace fourfold::kernels {
 
-inline sim::LaunchConfig config_of(const SimQueue& queue, const char* name, int blocks, int threads, std::size_t bytes,
-                                   int limit_bytes, int registers) {
+inline sim::LaunchConfig config_of(const SimQueue& queue, const char* name, int blocks, int threads,
+                                   std::size_t bytes, int limit_bytes, int registers) {
   sim::LaunchConfig config;
   config.blocks = blocks;
   config.threads = threads;
@@ -39,8 +39,8 @@ template <class Row>
 SimGemmRow sim_tile_row() {
   return {moe_gemm::row_facts<Row>(), [](SimQueue& queue, int blocks, const moe::GemmParams& params) {
             queue.last = queue.device->launch(
-                config_of(queue, "moe_gemm", blocks, Row::threads, sizeof(typename Row::Storage), Row::smem_limit,
-                          Row::launch_registers),
+                config_of(queue, "moe_gemm", blocks, Row::threads, sizeof(typename Row::Storage),
+                          Row::smem_limit, Row::launch_registers),
                 [&](sim::Lane& lane) { moe_gemm::tile_gemm<Row>(device::SimCta(lane), params); });
           }};
 }
@@ -90,8 +90,10 @@ void define_sim_part(SimRows& rows) {
   if constexpr (part == SimPart::stream_nvfp4) add_sim_half_streams<record::Nvfp4>(rows);
   if constexpr (part == SimPart::stream_mxfp4) add_sim_half_streams<record::Mxfp4>(rows);
   if constexpr (part == SimPart::stream_fp4) add_sim_streams<moe_stream::Fp4Rows<Sm120>>(rows);
-  if constexpr (part == SimPart::tile_mma_nvfp4) add_sim_tiles<moe_gemm::MmaTiles<Sm120, record::Nvfp4>>(rows);
-  if constexpr (part == SimPart::tile_mma_mxfp4) add_sim_tiles<moe_gemm::MmaTiles<Sm120, record::Mxfp4>>(rows);
+  if constexpr (part == SimPart::tile_mma_nvfp4)
+    add_sim_tiles<moe_gemm::MmaTiles<Sm120, record::Nvfp4>>(rows);
+  if constexpr (part == SimPart::tile_mma_mxfp4)
+    add_sim_tiles<moe_gemm::MmaTiles<Sm120, record::Mxfp4>>(rows);
   if constexpr (part == SimPart::tile_fp4) {
     add_sim_tiles<moe_gemm::Fp4Tiles<Sm120>>(rows);
     add_sim_tiles<moe_gemm::Mxfp4Tiles<Sm120>>(rows);

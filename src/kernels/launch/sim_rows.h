@@ -15,7 +15,7 @@ struct SimQueue {
   sim::Device* device = nullptr;
   int persistent_blocks = 3;  // grid of the kernels that walk a work list
   bool dependent = true;
-  sim::LaunchStats last;      // of the newest launch
+  sim::LaunchStats last;  // of the newest launch
 };
 
 template <class... Params>

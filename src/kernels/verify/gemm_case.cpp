@@ -1,26 +1,23 @@
 #include "kernels/verify/gemm_case.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <functional>
 
 #include "base/error.h"
 #include "base/format.h"
-#include "kernels/device/functions.h"
-#include "kernels/device/sim/cta.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
-#include "kernels/moe/paths.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
+#include "kernels/verify/scaled.h"
 
 namespace fourfold::verify {
 namespace {
 
-using Host = device::SimCta;  // its numeric members are the exact host arithmetic
 using kernels::Arena;
 
 struct Expert {
@@ -34,12 +31,29 @@ struct Expert {
 struct Setup {
   bool mxfp4, half_tokens, gate_up, decode;
   std::vector<Expert> experts;
-  std::vector<float> scale, scale_up, token_scale, token_inverse, next_scale, next_inverse;
+  std::vector<GlobalScale> scale, scale_up, token_scale;
+  std::vector<float> token_inverse, next_scale, next_inverse;
   std::vector<Bf16> tokens;
   Assignment assignment;
   CheckpointMatrix slots;  // W4A4: quantised tokens
   reference::Weights slot_weights;
 };
+
+// A scale as a checkpoint of this convention stores it, read back by the library.
+GlobalScale weight_scale(float scale, Convention convention) {
+  if (convention == Convention::model_opt) return {global_scale(ModelOptScale{scale}), scale};
+  return {global_scale(CompressedTensorsScale{Host::reciprocal(scale)}), scale};
+}
+Nvfp4InputScale input_scale(float scale, Convention convention) {
+  if (convention == Convention::model_opt) return nvfp4_input_scale(ModelOptInputScale{scale});
+  return nvfp4_input_scale(CompressedTensorsInputScale{Host::reciprocal(scale)});
+}
+
+std::vector<float> given(const std::vector<GlobalScale>& scales) {
+  std::vector<float> values;
+  for (const GlobalScale& scale : scales) values.push_back(scale.given);
+  return values;
+}
 
 Setup make_setup(const GemmCase& test) {
   Random random(test.seed);
@@ -58,22 +72,25 @@ Setup make_setup(const GemmCase& test) {
       expert.up_weights = reference_of(expert.up);
     }
     setup.experts.push_back(std::move(expert));
-    setup.scale.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
-    setup.scale_up.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
-    const auto input = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
-    setup.token_scale.push_back(setup.half_tokens ? 1.0f : input.scale);
+    setup.scale.push_back(weight_scale(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3), test.convention));
+    setup.scale_up.push_back(
+        weight_scale(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3), test.convention));
+    const auto token_scale = static_cast<float>(random.uniform(0.5, 2.0) * 2e-3);
+    const Nvfp4InputScale input = input_scale(token_scale, test.convention);
+    setup.token_scale.push_back(setup.half_tokens || setup.mxfp4 ? GlobalScale{}
+                                                                 : GlobalScale{input.scale, token_scale});
     setup.token_inverse.push_back(input.inverse);
     const auto next = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0))});
     setup.next_scale.push_back(next.scale);
     setup.next_inverse.push_back(next.inverse);
   }
-  if (setup.mxfp4 && !setup.half_tokens) setup.token_scale.assign(setup.token_scale.size(), 1.0f);
   const int token_count = 24;
   setup.tokens = random_tokens(random, token_count, test.columns);
   setup.assignment = random_assignment(random, test.tokens_per_expert, token_count, test.row.n);
   if (!setup.half_tokens) {
-    setup.slots = setup.mxfp4 ? quantize_slots_mxfp4(setup.tokens, test.columns, setup.assignment)
-                              : quantize_slots(setup.tokens, test.columns, setup.assignment, setup.token_inverse);
+    setup.slots = setup.mxfp4
+                      ? quantize_slots_mxfp4(setup.tokens, test.columns, setup.assignment)
+                      : quantize_slots(setup.tokens, test.columns, setup.assignment, setup.token_inverse);
     setup.slot_weights = reference_of(setup.slots);
   }
   return setup;
@@ -106,56 +123,24 @@ std::vector<Bf16> rows_for(const GemmCase& test, const Setup& setup) {
   if (setup.decode) return setup.tokens;
   std::vector<Bf16> staged(setup.tokens.size());
   for (std::size_t i = 0; i < setup.tokens.size(); ++i) {
-    const std::size_t row = i / static_cast<std::size_t>(test.columns), column = i % static_cast<std::size_t>(test.columns);
+    const std::size_t row = i / static_cast<std::size_t>(test.columns),
+                      column = i % static_cast<std::size_t>(test.columns);
     const std::size_t pair = static_cast<std::size_t>(moe::staged_pair(static_cast<int>(column / 2)));
     staged[row * static_cast<std::size_t>(test.columns) + 2 * pair + column % 2] = setup.tokens[i];
   }
   return staged;
 }
 
-float decode_factor(const Setup& setup) {
-  if (!setup.half_tokens) return 1.0f;
-  return setup.mxfp4 ? record::Mxfp4::half_decode_factor : record::Nvfp4::half_decode_factor;
-}
-
-// A dot product with its global factor: bits as the kernel computes them, value and bound in double.
-struct Scaled {
-  float bits;
-  double value;
-  double bound;
-};
-
 Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::int64_t row, std::int64_t slot,
-                  std::int64_t columns, int expert, float global_scale) {
+                  std::int64_t columns, int expert, const GlobalScale& scale) {
   const auto order = setup.decode ? reference::Order::decode : reference::Order::prefill;
-  const Bf16* token = setup.tokens.data() + setup.assignment.slot_token[static_cast<std::size_t>(slot)] * columns;
-  const reference::Dot dot = setup.half_tokens ? reference::dot_w4a16(weights, row, token, order)
-                                               : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
-  const float token_scale = setup.token_scale[static_cast<std::size_t>(expert)];
-  const float factor = Host::mul(Host::mul(global_scale, token_scale), decode_factor(setup));
-  const double exact_factor = static_cast<double>(global_scale) * token_scale;
-  // The product of the two global scales is rounded once, and once more when the sum is multiplied.
-  const double value = dot.value * exact_factor;
-  return {Host::mul(dot.bits, factor), value, dot.bound * exact_factor + std::abs(value) * 0x1p-22 + 0x1p-126};
-}
-
-// |d/dg silu| <= 1.1; the elementary functions are within a few ulp.
-Scaled swiglu_of(const Scaled& gate, const Scaled& up) {
-  const double sigmoid = 1.0 / (1.0 + std::exp(-gate.value));
-  const double value = gate.value * sigmoid * up.value;
-  const double silu_bound = 1.1 * gate.bound;
-  const double bound = silu_bound * (std::abs(up.value) + up.bound) + std::abs(gate.value * sigmoid) * up.bound +
-                       std::abs(value) * 0x1p-20 + 0x1p-126;
-  return {device::swiglu<Host>(gate.bits, up.bits), value, bound};
-}
-
-std::uint16_t bf16_bits(float value) { return static_cast<std::uint16_t>(Host::pack_bf16(value, 0.0f)); }
-float bf16_value(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-double bf16_rounding(double value) { return std::abs(value) * 0x1p-8 + 0x1p-133; }
-
-void compare_bf16(Result& result, std::uint16_t actual, const Scaled& expected) {
-  result.compare(bf16_value(actual), expected.value, expected.bound + bf16_rounding(expected.value),
-                 actual == bf16_bits(expected.bits));
+  const Bf16* token =
+      setup.tokens.data() + setup.assignment.slot_token[static_cast<std::size_t>(slot)] * columns;
+  const reference::Dot dot = setup.half_tokens
+                                 ? reference::dot_w4a16(weights, row, token, order)
+                                 : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
+  return scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)],
+                   setup.half_tokens ? half_decode_factor(setup.mxfp4) : 1.0f);
 }
 
 int real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
@@ -168,7 +153,8 @@ int real_slots(const Setup& setup, const std::function<void(std::int64_t slot, i
   return count;
 }
 
-Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, int expert, std::int64_t neuron) {
+Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, int expert,
+                 std::int64_t neuron) {
   const Expert& weights = setup.experts[static_cast<std::size_t>(expert)];
   return swiglu_of(scaled_dot(setup, weights.weights, neuron, slot, test.columns, expert,
                               setup.scale[static_cast<std::size_t>(expert)]),
@@ -176,7 +162,8 @@ Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, in
                               setup.scale_up[static_cast<std::size_t>(expert)]));
 }
 
-void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint16_t>& out) {
+void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup,
+                        const std::vector<std::uint16_t>& out) {
   const std::int64_t neurons = test.rows / 2;
   real_slots(setup, [&](std::int64_t slot, int expert) {
     for (std::int64_t neuron = 0; neuron < neurons; ++neuron) {
@@ -193,7 +180,8 @@ double quantisation_error(double magnitude) {
   return magnitude <= 2.0 ? 0.25 : magnitude <= 4.0 ? 0.5 : std::max(1.0, magnitude - 6.0);
 }
 
-void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint8_t>& out) {
+void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setup,
+                         const std::vector<std::uint8_t>& out) {
   const std::int64_t neurons = test.rows / 2;
   const CheckpointMatrix actual = from_token_records(out.data(), setup.assignment.slots(), neurons);
   const reference::Weights values = reference_of(actual);
@@ -213,23 +201,27 @@ void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setu
       const double unit = to_float(E4m3{scale_bits}) * input_scale;
       for (int i = 0; i < 16; ++i) {
         const E2m1 code = values.codes[static_cast<std::size_t>(slot * neurons + 16 * block + i)];
-        const bool same = scale_bits == scale.bits && code.bits == nvfp4_activation_code(neuron[i].bits, multiplier).bits;
-        const double step = unit == 0.0 ? std::abs(neuron[i].value) : unit * quantisation_error(std::abs(neuron[i].value) / unit);
-        result.compare(to_float(code) * unit, neuron[i].value, step * (1.0 + 0x1p-20) + neuron[i].bound, same);
+        const bool same =
+            scale_bits == scale.bits && code.bits == nvfp4_activation_code(neuron[i].bits, multiplier).bits;
+        const double step = unit == 0.0 ? std::abs(neuron[i].value)
+                                        : unit * quantisation_error(std::abs(neuron[i].value) / unit);
+        result.compare(to_float(code) * unit, neuron[i].value, step * (1.0 + 0x1p-20) + neuron[i].bound,
+                       same);
       }
     }
   });
 }
 
-void check_rows(Result& result, const GemmCase& test, const Setup& setup, const std::vector<std::uint8_t>& out, bool f32) {
+void check_rows(Result& result, const GemmCase& test, const Setup& setup,
+                const std::vector<std::uint8_t>& out, bool f32) {
   real_slots(setup, [&](std::int64_t slot, int expert) {
-    const float weight = test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
+    const float weight =
+        test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
     for (std::int64_t row = 0; row < test.rows; ++row) {
-      Scaled expected = scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot, test.columns,
-                                   expert, setup.scale[static_cast<std::size_t>(expert)]);
-      expected.bits = Host::mul(expected.bits, weight);
-      expected.value *= weight;
-      expected.bound = expected.bound * weight + std::abs(expected.value) * 0x1p-23;
+      const Scaled expected =
+          weighted(scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot,
+                              test.columns, expert, setup.scale[static_cast<std::size_t>(expert)]),
+                   weight);
       const std::size_t at = static_cast<std::size_t>(slot * test.rows + row);
       if (f32) {
         float actual;
@@ -245,12 +237,19 @@ void check_rows(Result& result, const GemmCase& test, const Setup& setup, const 
   });
 }
 
-std::string_view op_name(moe::Op op) {
-  return op == moe::Op::gate_up ? "gate_up" : op == moe::Op::down ? "down" : "plain";
+void check_output(Result& result, const GemmCase& test, const Setup& setup,
+                  const std::vector<std::uint8_t>& out) {
+  if (setup.gate_up && !setup.half_tokens) return check_gate_up_nvfp4(result, test, setup, out);
+  if (!setup.gate_up) return check_rows(result, test, setup, out, test.op == moe::Op::down && setup.decode);
+  std::vector<std::uint16_t> halves(out.size() / 2);
+  std::memcpy(halves.data(), out.data(), out.size());
+  check_gate_up_bf16(result, test, setup, halves);
 }
 
-void run(kernels::Machine& machine, const GemmCase& test, Result& result) {
-  const Setup setup = make_setup(test);
+// Launches the row on the case's inputs; what it wrote, with zeros where a slot has no token.
+std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test, const Setup& setup) {
+  const kernels::RowHandle handle = machine.find(kernels::RowKind::gemm, test.row.row);
+  if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), test.row.row);
   Arena arena(machine.memory());
   moe::GemmParams params{};
   params.weights = arena.upload(pack_experts(test, setup), "weights");
@@ -259,13 +258,14 @@ void run(kernels::Machine& machine, const GemmCase& test, Result& result) {
   else
     params.tokens = arena.upload(token_records(setup.slots), "token records");
   params.tiles = arena.upload(setup.assignment.tiles, "tiles");
-  params.tile_count =
-      arena.upload(std::vector<std::int32_t>{static_cast<std::int32_t>(setup.assignment.tiles.size())}, "tile count");
+  params.tile_count = arena.upload(
+      std::vector<std::int32_t>{static_cast<std::int32_t>(setup.assignment.tiles.size())}, "tile count");
   params.slot_token = setup.half_tokens ? arena.upload(setup.assignment.slot_token, "slot tokens") : nullptr;
-  params.slot_weight = test.op == moe::Op::down ? arena.upload(setup.assignment.slot_weight, "slot weights") : nullptr;
-  params.scale = arena.upload(setup.scale, "scales");
-  params.scale_up = arena.upload(setup.scale_up, "up scales");
-  params.token_scale = setup.half_tokens ? nullptr : arena.upload(setup.token_scale, "token scales");
+  params.slot_weight =
+      test.op == moe::Op::down ? arena.upload(setup.assignment.slot_weight, "slot weights") : nullptr;
+  params.scale = arena.upload(given(setup.scale), "scales");
+  params.scale_up = arena.upload(given(setup.scale_up), "up scales");
+  params.token_scale = setup.half_tokens ? nullptr : arena.upload(given(setup.token_scale), "token scales");
   params.next_inverse_scale = arena.upload(setup.next_inverse, "next scales");
   params.op = test.op;
   params.strips = static_cast<std::int32_t>(test.rows / record::kRows);
@@ -275,51 +275,62 @@ void run(kernels::Machine& machine, const GemmCase& test, Result& result) {
   const bool fp4_result = setup.gate_up && !setup.half_tokens;
   const bool f32_result = test.op == moe::Op::down && setup.decode;
   const std::int64_t values = setup.assignment.slots() * params.out_columns;
-  const std::size_t bytes = static_cast<std::size_t>(
-      fp4_result ? values / 512 * record::kTokenRecordBytes : values * (f32_result ? 4 : 2));
+  const std::size_t bytes = static_cast<std::size_t>(fp4_result ? values / 512 * record::kTokenRecordBytes
+                                                                : values * (f32_result ? 4 : 2));
   params.out = arena.take<std::uint8_t>(bytes, "result");
   machine.memory().forget(params.out, bytes);
 
-  machine.gemm(machine.find(kernels::RowKind::gemm, test.row.row), params);
+  machine.gemm(handle, params);
 
   std::vector<std::uint8_t> out(bytes);
   // Places without a token are not written (except in token records): read what must be there, slot by slot.
   if (fp4_result) {
     machine.memory().read(out.data(), params.out, bytes);
-    return check_gate_up_nvfp4(result, test, setup, out);
+    return out;
   }
   const std::size_t row_bytes = static_cast<std::size_t>(params.out_columns) * (f32_result ? 4 : 2);
   real_slots(setup, [&](std::int64_t slot, int) {
     machine.memory().read(out.data() + static_cast<std::size_t>(slot) * row_bytes,
-                          static_cast<std::uint8_t*>(params.out) + static_cast<std::size_t>(slot) * row_bytes, row_bytes);
+                          static_cast<std::uint8_t*>(params.out) + static_cast<std::size_t>(slot) * row_bytes,
+                          row_bytes);
   });
-  if (setup.gate_up) {
-    std::vector<std::uint16_t> halves(out.size() / 2);
-    std::memcpy(halves.data(), out.data(), out.size());
-    check_gate_up_bf16(result, test, setup, halves);
-  } else {
-    check_rows(result, test, setup, out, f32_result);
-  }
+  return out;
 }
 
 }  // namespace
+
+std::string_view op_name(moe::Op op) {
+  return op == moe::Op::gate_up ? "gate_up" : op == moe::Op::down ? "down" : "plain";
+}
+
+std::string op_of(const GemmCase& test) {
+  return format("{}{}", op_name(test.op),
+                test.convention == Convention::model_opt ? "" : " compressed-tensors");
+}
 
 Result run_gemm_case(kernels::Machine& machine, const GemmCase& test, bool bits_exact) {
   Result result;
   result.kernel = test.row.kernel;
   result.row = test.row.row;
+  result.op = op_of(test);
   result.machine = machine.description();
   result.seed = test.seed;
   result.exact = bits_exact;
   std::string counts;
-  for (const int count : test.tokens_per_expert) counts += (counts.empty() ? "" : "+") + std::to_string(count);
+  for (const int count : test.tokens_per_expert)
+    counts += (counts.empty() ? "" : "+") + std::to_string(count);
   result.shape = format("{} {}x{} tokens {}", op_name(test.op), test.rows, test.columns, counts);
   try {
-    run(machine, test, result);
+    const Setup setup = make_setup(test);
+    check_output(result, test, setup, launch(machine, test, setup));
   } catch (const std::exception& error) {
     result.failure = error.what();
   }
   return result;
+}
+
+std::vector<std::uint8_t> gemm_output(kernels::Machine& machine, const GemmCase& test) {
+  return launch(machine, test, make_setup(test));
 }
 
 }  // namespace fourfold::verify

@@ -14,9 +14,9 @@ namespace {
 std::uint8_t random_scale(Random& random, bool mxfp4) {
   if (mxfp4) return static_cast<std::uint8_t>(117 + random.below(21));
   switch (random.below(32)) {
-    case 0: return 0;                                                // a block scaled away
-    case 1: return static_cast<std::uint8_t>(1 + random.below(7));   // subnormal
-    case 2: return 0x7E;                                             // 448
+    case 0: return 0;                                               // a block scaled away
+    case 1: return static_cast<std::uint8_t>(1 + random.below(7));  // subnormal
+    case 2: return 0x7E;                                            // 448
     default: return static_cast<std::uint8_t>(0x20 + random.below(0x30));
   }
 }
@@ -49,7 +49,8 @@ CheckpointMatrix random_matrix(Random& random, std::int64_t rows, std::int64_t c
   const std::int64_t block = mxfp4 ? 32 : 16;
   for (std::int64_t b = 0; b < rows * columns / block; ++b)
     if (random.below(16) == 0)
-      std::memset(matrix.codes.data() + b * block / 2, random.below(2) ? 0x00 : 0x88, static_cast<std::size_t>(block / 2));
+      std::memset(matrix.codes.data() + b * block / 2, random.below(2) ? 0x00 : 0x88,
+                  static_cast<std::size_t>(block / 2));
   return matrix;
 }
 
@@ -59,7 +60,8 @@ reference::Weights reference_of(const CheckpointMatrix& matrix) {
   weights.columns = matrix.columns;
   weights.columns_per_scale = matrix.mxfp4 ? 32 : 16;
   for (std::int64_t row = 0; row < matrix.rows; ++row)
-    for (std::int64_t column = 0; column < matrix.columns; ++column) weights.codes.push_back(code_at(matrix, row, column));
+    for (std::int64_t column = 0; column < matrix.columns; ++column)
+      weights.codes.push_back(code_at(matrix, row, column));
   weights.scale_bytes = matrix.scales;
   return weights;
 }
@@ -86,7 +88,8 @@ Assignment random_assignment(Random& random, const std::vector<int>& tokens_per_
     const int first = static_cast<int>(assignment.slots());
     for (int place = 0; place < moe::round_up(count, moe::kSlotGroup); ++place) {
       const bool real = place < count;
-      assignment.slot_token.push_back(real ? static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(token_count))) : 0);
+      assignment.slot_token.push_back(
+          real ? static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(token_count))) : 0);
       assignment.slot_weight.push_back(real ? static_cast<float>(random.uniform(0.05, 1.0)) : 0.0f);
       assignment.slot_expert.push_back(real ? static_cast<std::int32_t>(expert) : -1);
     }
@@ -94,13 +97,14 @@ Assignment random_assignment(Random& random, const std::vector<int>& tokens_per_
     if (tiles == 0) continue;
     const int each = moe::round_up((count + tiles - 1) / tiles, moe::kSlotGroup);
     for (int begin = 0; begin < count; begin += each)
-      assignment.tiles.push_back({static_cast<std::int32_t>(expert), first + begin, std::min(each, count - begin), 0});
+      assignment.tiles.push_back(
+          {static_cast<std::int32_t>(expert), first + begin, std::min(each, count - begin), 0});
   }
   return assignment;
 }
 
-CheckpointMatrix quantize_slots(const std::vector<Bf16>& tokens, std::int64_t columns, const Assignment& assignment,
-                                const std::vector<float>& inverse_input_scale) {
+CheckpointMatrix quantize_slots(const std::vector<Bf16>& tokens, std::int64_t columns,
+                                const Assignment& assignment, const std::vector<float>& inverse_input_scale) {
   CheckpointMatrix slots = empty_matrix(assignment.slots(), columns, false);
   for (std::int64_t slot = 0; slot < slots.rows; ++slot) {
     const int expert = assignment.slot_expert[static_cast<std::size_t>(slot)];
@@ -114,7 +118,8 @@ CheckpointMatrix quantize_slots(const std::vector<Bf16>& tokens, std::int64_t co
       const float multiplier = nvfp4_activation_multiplier(scale, inverse);
       slots.scales[static_cast<std::size_t>(slot * (columns / 16) + block)] = scale.bits;
       for (int i = 0; i < 16; ++i)
-        set_code(slots, slot, 16 * block + i, nvfp4_activation_code(to_float(row[16 * block + i]), multiplier));
+        set_code(slots, slot, 16 * block + i,
+                 nvfp4_activation_code(to_float(row[16 * block + i]), multiplier));
     }
   }
   return slots;
@@ -154,8 +159,8 @@ std::vector<std::uint8_t> token_records(const CheckpointMatrix& slots) {
           to[byte] = static_cast<std::uint8_t>(to[byte] | (column % 2 ? code << 4 : code));
         }
         for (int b = 0; b < per_record; ++b)
-          to[record::kTokenPayloadBytes + 4 * token + b] =
-              slots.scales[static_cast<std::size_t>(slot * (slots.columns / (64 / per_record)) + r * per_record + b)];
+          to[record::kTokenPayloadBytes + 4 * token + b] = slots.scales[static_cast<std::size_t>(
+              slot * (slots.columns / (64 / per_record)) + r * per_record + b)];
       }
     }
   return out;
@@ -169,7 +174,8 @@ CheckpointMatrix from_token_records(const std::uint8_t* in, std::int64_t slots, 
       const std::uint8_t* from = in + (slot / record::kTokens * records + r) * record::kTokenRecordBytes;
       const int token = static_cast<int>(slot % record::kTokens);
       for (int column = 0; column < record::kColumns; ++column) {
-        const std::uint8_t pair = from[8 * (4 * token + (column % 32) / 8) + 4 * (column / 32) + (column % 8) / 2];
+        const std::uint8_t pair =
+            from[8 * (4 * token + (column % 32) / 8) + 4 * (column / 32) + (column % 8) / 2];
         set_code(matrix, slot, r * record::kColumns + column, column % 2 ? e2m1_odd(pair) : e2m1_even(pair));
       }
       for (int b = 0; b < 4; ++b)

@@ -1,5 +1,6 @@
-// Fresh random inputs for the proofs: weights in checkpoint form, tokens, assignments of tokens to experts. Ranges are
-// chosen to meet every corner of the formats: zero, subnormal and largest scales, zero blocks, outlier tokens.
+// Fresh random inputs for the proofs: weights in checkpoint form, tokens, assignments of tokens to experts.
+// Ranges are chosen to meet every corner of the formats: zero, subnormal and largest scales, zero blocks,
+// outlier tokens.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,9 @@ std::vector<Bf16> random_tokens(Random& random, std::int64_t rows, std::int64_t 
 
 // Which tokens an expert gets, laid out as the router would: an expert's slots start at a multiple of eight.
 struct Assignment {
-  std::vector<std::int32_t> slot_token;  // [slots]; places without a token hold 0
-  std::vector<float> slot_weight;        // [slots]
-  std::vector<std::int32_t> slot_expert; // [slots]; -1 where there is no token
+  std::vector<std::int32_t> slot_token;   // [slots]; places without a token hold 0
+  std::vector<float> slot_weight;         // [slots]
+  std::vector<std::int32_t> slot_expert;  // [slots]; -1 where there is no token
   std::vector<moe::TokenTile> tiles;
   std::int64_t slots() const { return static_cast<std::int64_t>(slot_token.size()); }
 };
@@ -40,8 +41,8 @@ Assignment random_assignment(Random& random, const std::vector<int>& tokens_per_
                              int tile_tokens);
 
 // Tokens quantised to NVFP4 for the slots of an assignment: one row a slot, zeros where there is no token.
-CheckpointMatrix quantize_slots(const std::vector<Bf16>& tokens, std::int64_t columns, const Assignment& assignment,
-                                const std::vector<float>& inverse_input_scale);
+CheckpointMatrix quantize_slots(const std::vector<Bf16>& tokens, std::int64_t columns,
+                                const Assignment& assignment, const std::vector<float>& inverse_input_scale);
 // MXFP4 likewise (block scales by the OCP rule).
 CheckpointMatrix quantize_slots_mxfp4(const std::vector<Bf16>& tokens, std::int64_t columns,
                                       const Assignment& assignment);

@@ -35,7 +35,8 @@ std::vector<float> make_logits(const LayerCase& test, Random& random) {
     if (test.logits == LogitKind::one_expert_set)
       value = i % experts < static_cast<std::size_t>(test.request.shape.top_k) ? 9.0f + value : value - 9.0f;
     if (test.logits == LogitKind::with_nan && random.below(4) == 0)
-      value = random.below(2) ? std::numeric_limits<float>::quiet_NaN() : -std::numeric_limits<float>::infinity();
+      value =
+          random.below(2) ? std::numeric_limits<float>::quiet_NaN() : -std::numeric_limits<float>::infinity();
     logits[i] = value;
   }
   // A row of NaN alone has no meaning: keep one number in each.
@@ -67,7 +68,8 @@ Setup make_setup(const LayerCase& test) {
     expert.gate_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.up_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.down_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
-    const auto first = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
+    const auto first =
+        nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
     const auto second = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0))});
     expert.gate_up_input_scale = first.scale;
     expert.gate_up_input_inverse = first.inverse;
@@ -85,16 +87,26 @@ void pack_all(const Setup& setup, record::BitOrder order, std::vector<std::uint8
               std::vector<std::uint8_t>& down) {
   for (std::size_t e = 0; e < setup.gate.size(); ++e) {
     const std::int64_t hidden = setup.model.hidden, inner = setup.model.intermediate;
-    const std::size_t first = record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));
-    const std::size_t second = record::packed_bytes<Format>(static_cast<std::size_t>(hidden), static_cast<std::size_t>(inner));
+    const std::size_t first =
+        record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));
+    const std::size_t second =
+        record::packed_bytes<Format>(static_cast<std::size_t>(hidden), static_cast<std::size_t>(inner));
     gate_up.resize(first * setup.gate.size());
     down.resize(second * setup.gate.size());
     record::pack_records<Format>({{setup.gate[e].codes.data(), setup.gate[e].scales.data()},
                                   {setup.up[e].codes.data(), setup.up[e].scales.data()},
-                                  gate_up.data() + e * first, 2 * inner, hidden, record::RowOrder::gate_up, order});
+                                  gate_up.data() + e * first,
+                                  2 * inner,
+                                  hidden,
+                                  record::RowOrder::gate_up,
+                                  order});
     record::pack_records<Format>({{setup.down[e].codes.data(), setup.down[e].scales.data()},
                                   {},
-                                  down.data() + e * second, hidden, inner, record::RowOrder::plain, order});
+                                  down.data() + e * second,
+                                  hidden,
+                                  inner,
+                                  record::RowOrder::plain,
+                                  order});
   }
 }
 
@@ -123,12 +135,8 @@ moe_layer::LayerWeights upload_weights(Arena& arena, const LayerCase& test, cons
   return weights;
 }
 
-void run(kernels::Machine& machine, const LayerCase& test, Result& result) {
+void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prepared& layer, Result& result) {
   const Setup setup = make_setup(test);
-  const moe_layer::Prepared layer = moe_layer::prepare(machine, test.request);
-  result.row = layer.choice.gate_up_row == layer.choice.down_row
-                   ? layer.choice.gate_up_row
-                   : layer.choice.gate_up_row + " + " + layer.choice.down_row;
   Arena arena(machine.memory());
   const moe_layer::LayerWeights weights = upload_weights(arena, test, setup);
   const std::size_t values = setup.tokens.size();
@@ -146,30 +154,48 @@ void run(kernels::Machine& machine, const LayerCase& test, Result& result) {
   if (values) machine.memory().read(out.data(), call.out, values * 2);
   for (int token = 0; token < test.request.tokens; ++token) {
     const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(setup.model.hidden);
-    const reference::OutputRow row =
-        reference::layer_row(setup.model, setup.logits.data() + token * test.request.shape.experts, setup.tokens.data() + first);
+    const reference::OutputRow row = reference::layer_row(
+        setup.model, setup.logits.data() + token * test.request.shape.experts, setup.tokens.data() + first);
     for (std::size_t i = 0; i < row.bits.size(); ++i)
-      result.compare(to_float(out[first + i]), row.value[i], row.bound[i], out[first + i].bits == row.bits[i].bits);
+      result.compare(to_float(out[first + i]), row.value[i], row.bound[i],
+                     out[first + i].bits == row.bits[i].bits);
   }
   if (test.request.tokens == 0) result.compare(0.0, 0.0, 1.0, true);  // nothing to do, and nothing went wrong
 }
 
 }  // namespace
 
+std::string rows_of(const moe_layer::Choice& choice) {
+  return choice.gate_up_row == choice.down_row ? choice.gate_up_row
+                                               : choice.gate_up_row + " + " + choice.down_row;
+}
+
+std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
+  const auto& request = test.request;
+  constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
+  return format("{} {} {}{}{}{}",
+                request.role == Role::prefill ? "prefill"
+                : choice.few                  ? "few"
+                                              : "decode",
+                request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
+                request.format == Format::mxfp4 ? "mxfp4" : "nvfp4", logits[static_cast<int>(test.logits)],
+                test.renormalise ? "" : " not renormalised", request.tokens == 0 ? " no tokens" : "");
+}
+
 Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bits_exact) {
   Result result;
   const auto& request = test.request;
   result.kernel = "moe_layer";
-  result.row = "moe_layer";
   result.machine = machine.description();
   result.seed = test.seed;
   result.exact = bits_exact;
-  result.shape = format("{} {} {} H {} I {} E {} k {} tokens {}", request.role == Role::decode ? "decode" : "prefill",
-                        request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                        request.format == Format::mxfp4 ? "mxfp4" : "nvfp4", request.shape.hidden,
-                        request.shape.intermediate, request.shape.experts, request.shape.top_k, request.tokens);
+  result.shape = format("H {} I {} E {} k {} tokens {}", request.shape.hidden, request.shape.intermediate,
+                        request.shape.experts, request.shape.top_k, request.tokens);
   try {
-    run(machine, test, result);
+    const moe_layer::Prepared layer = moe_layer::prepare(machine, request);
+    result.row = rows_of(layer.choice);
+    result.op = op_of(test, layer.choice);
+    run(machine, test, layer, result);
   } catch (const std::exception& error) {
     result.failure = error.what();
   }

@@ -1,7 +1,9 @@
-// The proof of a whole layer: from router logits to the weighted sum, tables included, against the scalar reference.
+// The proof of a whole layer: from router logits to the weighted sum, tables included, against the scalar
+// reference.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/launch/machine.h"
 #include "kernels/moe_layer/moe_layer.h"
@@ -17,6 +19,11 @@ struct LayerCase {
   bool renormalise = true;
   std::uint64_t seed = 1;
 };
+
+// "moe_few_gate_up ... + moe_few_down ...", or the one row both GEMMs use.
+std::string rows_of(const moe_layer::Choice& choice);
+// "few w4a16 nvfp4 ties": what the layer is asked for, on any chip.
+std::string op_of(const LayerCase& test, const moe_layer::Choice& choice);
 
 Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bits_exact);
 

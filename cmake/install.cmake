@@ -1,0 +1,68 @@
+# libfourfold_kernels and what `cmake --install` puts where: the C header, the shared library, the program, the CMake
+# package (find_package(fourfold), target fourfold::kernels), a pkg-config file and the Python wrapper. Nothing in the
+# installed tree holds a path of this machine.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# One fact, two spellings: the header's number must be the project's.
+file(STRINGS ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h version_line
+  REGEX "^#define FOURFOLD_KERNELS_VERSION [0-9]+$")
+string(REGEX MATCH "[0-9]+$" header_version "${version_line}")
+math(EXPR project_number "${PROJECT_VERSION_MAJOR} * 10000 + ${PROJECT_VERSION_MINOR} * 100 + ${PROJECT_VERSION_PATCH}")
+if(NOT header_version EQUAL project_number)
+  message(FATAL_ERROR "fourfold: FOURFOLD_KERNELS_VERSION is ${header_version}, the project's version is "
+    "${PROJECT_VERSION}, which is ${project_number}")
+endif()
+
+file(GLOB c_api_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/c_api/*.cpp)
+list(FILTER c_api_sources EXCLUDE REGEX "/gpu_[a-z]+\\.cpp$")
+if(FOURFOLD_HAS_CUDA)
+  list(APPEND c_api_sources ${PROJECT_SOURCE_DIR}/src/kernels/c_api/gpu_cuda.cpp)
+else()
+  list(APPEND c_api_sources ${PROJECT_SOURCE_DIR}/src/kernels/c_api/gpu_none.cpp)
+endif()
+
+# The rooms are position-independent archives; they are linked, not compiled again. The version script keeps the rest of
+# them (and the CUDA runtime inside) to ourselves.
+set(exports ${PROJECT_SOURCE_DIR}/src/kernels/c_api/exports.map)
+add_library(fourfold_kernels SHARED ${c_api_sources})
+target_link_libraries(fourfold_kernels PRIVATE fourfold_kernels_room)
+if(FOURFOLD_HAS_CUDA)
+  target_link_libraries(fourfold_kernels PRIVATE fourfold_kernels_cuda)
+endif()
+target_link_options(fourfold_kernels PRIVATE -Wl,--version-script=${exports})
+if(NOT FOURFOLD_SANITIZE)  # its run-time library is linked into programs only
+  target_link_options(fourfold_kernels PRIVATE -Wl,--no-undefined)
+endif()
+set_target_properties(fourfold_kernels PROPERTIES
+  LINK_DEPENDS ${exports}
+  VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}
+  EXPORT_NAME kernels)
+target_include_directories(fourfold_kernels INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+add_library(fourfold::kernels ALIAS fourfold_kernels)
+
+install(TARGETS fourfold_kernels EXPORT fourfold_targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fourfold)
+install(FILES ${PROJECT_SOURCE_DIR}/python/fourfold_kernels.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/python)
+if(TARGET fourfold)  # those who embed the library may build it alone
+  install(TARGETS fourfold RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+endif()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fourfold)
+install(EXPORT fourfold_targets NAMESPACE fourfold:: FILE fourfold-targets.cmake DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fourfold-config.cmake.in
+  ${CMAKE_BINARY_DIR}/package/fourfold-config.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/fourfold-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/package/fourfold-config.cmake
+  ${CMAKE_BINARY_DIR}/package/fourfold-config-version.cmake DESTINATION ${package_dir})
+
+# From the .pc file back to the prefix, so that a moved tree still tells the truth.
+file(RELATIVE_PATH FOURFOLD_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/fourfold_kernels.pc.in ${CMAKE_BINARY_DIR}/package/fourfold_kernels.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/fourfold_kernels.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

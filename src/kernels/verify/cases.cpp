@@ -1,0 +1,312 @@
+#include "kernels/verify/cases.h"
+
+#include <algorithm>
+
+#include "base/glob.h"
+#include "base/random.h"
+#include "kernels/moe/tables.h"
+#include "kernels/verify/basic_case.h"
+#include "kernels/verify/few_case.h"
+#include "kernels/verify/group_case.h"
+#include "kernels/verify/layer_case.h"
+
+namespace fourfold::verify {
+namespace {
+
+using kernels::Machine;
+using kernels::RowKind;
+using moe_layer::Activations;
+using moe_layer::Format;
+using moe_layer::Role;
+
+// Weight rows times columns times tokens: what both the simulator and the scalar reference take time for.
+double work(double rows, double columns, double tokens) { return rows * columns * tokens * 1e-6; }
+
+class CaseList {
+ public:
+  CaseList(const Machine& machine, const CaseOptions& options) : machine_(machine), options_(options) {}
+
+  int variants() const { return options_.quick ? 1 : options_.seeds; }
+  bool quick() const { return options_.quick; }
+  const Machine& machine() const { return machine_; }
+
+  // A seed of its own for every case.
+  std::uint64_t next_seed() { return mix_bits(options_.seed * 1'000'003 + ++count_) >> 24; }
+
+  void add(Case item) {
+    if (!options_.rows.empty() && !glob_match(options_.rows, item.row) &&
+        !glob_match(options_.rows, item.kernel))
+      return;
+    item.arch = machine_.arch().name;
+    cases_.push_back(std::move(item));
+  }
+  std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  const Machine& machine_;
+  const CaseOptions& options_;
+  std::uint64_t count_ = 0;
+  std::vector<Case> cases_;
+};
+
+// ---- rows of the grouped GEMMs ----
+
+bool exists(const plan::RowFacts& row, moe::Op op) {
+  // A 32-wide block of neurons lies in two strips: MXFP4 tokens come from outside, never from GEMM1.
+  return !(row.path == "w4a4" && row.format == "mxfp4" && op == moe::Op::gate_up);
+}
+
+// Variant 0: ragged strips and tokens, an expert without tokens, K with a rest. 1: everything exactly once.
+// Later ones: whatever the seed says.
+void shape_case(GemmCase& test, int variant, std::uint64_t seed) {
+  const plan::RowFacts& row = test.row;
+  const bool stream = row.kernel == "moe_stream";
+  Random random(seed);
+  const std::int64_t unit = stream ? row.k : 64;
+  if (variant == 0) {
+    test.rows = stream ? 160 : row.m >= 256 ? 320 : 192;
+    test.columns = stream ? (row.k == 512 ? 1024 : row.k == 256 ? 768 : 320) : row.k + 64;
+    test.tokens_per_expert = {3, 0, row.n + row.n / 2 + 1};
+  } else if (variant == 1) {
+    test.rows = stream ? 32 : row.m;
+    test.columns = row.k;
+    test.tokens_per_expert = {row.n, 1};
+  } else {
+    test.rows = 32 * (1 + static_cast<std::int64_t>(random.below(6)));
+    test.columns =
+        unit * (1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(512 / unit))));
+    const auto most = static_cast<std::uint64_t>(std::min(row.n, 64) + 9);
+    test.tokens_per_expert = {static_cast<int>(random.below(most)), 1 + static_cast<int>(random.below(most)),
+                              static_cast<int>(random.below(9))};
+  }
+  // Token records of the next GEMM hold 64 neurons: 128 rows of gate and up.
+  if (test.op == moe::Op::gate_up) test.rows = (test.rows + 127) / 128 * 128;
+}
+
+void add_gemm(CaseList& list, const plan::RowFacts& row, moe::Op op, int variant, Convention convention) {
+  GemmCase test;
+  test.row = row;
+  test.op = op;
+  test.convention = convention;
+  test.seed = list.next_seed();
+  shape_case(test, variant, test.seed);
+  double tokens = 0.0;
+  for (const int count : test.tokens_per_expert) tokens += count;
+  Case item;
+  item.kernel = row.kernel;
+  item.row = row.row;
+  item.op = op_of(test);
+  item.seed = test.seed;
+  item.cost = work(static_cast<double>(test.rows), static_cast<double>(test.columns), tokens);
+  item.native_fp4 = row.path == "w4a4";
+  item.gemm = test;
+  item.run = [test](Machine& machine, bool exact) { return run_gemm_case(machine, test, exact); };
+  list.add(std::move(item));
+}
+
+constexpr moe::Op kOps[] = {moe::Op::gate_up, moe::Op::down, moe::Op::plain};
+
+// The quick proof takes one operation a row, each in its turn.
+bool taken_quickly(const plan::RowFacts& row, moe::Op op, int index) {
+  const moe::Op turn = kOps[index % 3];
+  return op == (exists(row, turn) ? turn : moe::Op::plain);
+}
+
+void add_gemm_rows(CaseList& list, RowSet set) {
+  int index = 0;
+  std::vector<std::string>
+      conventions_of;  // paths whose first row also reads the other checkpoint convention
+  for (const plan::RowFacts& row : list.machine().rows(RowKind::gemm)) {
+    ++index;
+    if (set == RowSet::own && row.arch != list.machine().arch().name) continue;
+    for (int variant = 0; variant < list.variants(); ++variant)
+      for (const moe::Op op : kOps)
+        if (exists(row, op) && (!list.quick() || taken_quickly(row, op, index)))
+          add_gemm(list, row, op, variant, Convention::model_opt);
+    const std::string path = row.kernel + row.path;
+    if (row.format != "nvfp4" ||
+        std::find(conventions_of.begin(), conventions_of.end(), path) != conventions_of.end())
+      continue;
+    conventions_of.push_back(path);
+    add_gemm(list, row, moe::Op::plain, 1, Convention::compressed_tensors);
+  }
+}
+
+// ---- rows of the few-token kernels ----
+
+void add_few_rows(CaseList& list, RowKind kind) {
+  for (const plan::RowFacts& row : list.machine().rows(kind))
+    for (int variant = 0; variant < list.variants(); ++variant) {
+      FewCase test;
+      test.row = row;
+      test.kind = kind;
+      test.rows = variant % 2 == 0 ? 96 : 64;
+      test.columns = row.k == 64 ? 320 : row.k == 256 ? 768 : 1024;
+      test.experts = 3 + variant;
+      test.top_k = 2 + variant % 2;
+      test.tokens = variant % 3 == 0 ? 4 : variant % 3;
+      test.seed = list.next_seed();
+      Case item;
+      item.kernel = row.kernel;
+      item.row = row.row;
+      item.op = kind == RowKind::few_gate_up ? "gate_up" : "down";
+      item.seed = test.seed;
+      item.cost = work(2.0 * static_cast<double>(test.rows), static_cast<double>(test.columns),
+                       8.0 * test.tokens * test.top_k);
+      item.run = [test](Machine& machine, bool exact) { return run_few_case(machine, test, exact); };
+      list.add(std::move(item));
+    }
+}
+
+// ---- whole layers ----
+
+struct LayerKind {
+  moe_layer::Shape shape;
+  int tokens;
+  Role role;
+  Activations activations;
+  Format format;
+  LogitKind logits;
+  bool renormalise;
+  bool quick;  // part of the quick proof too
+};
+
+// Where some logits are NaN there are experts enough: a token with fewer numbers than k has no meaning.
+// clang-format off
+constexpr LayerKind kLayers[] = {
+    //   H    I   E  k  tokens
+    {{ 512, 256,  6, 3},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 256, 512,  5, 2},  4, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  true},
+    {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false},
+    {{ 192, 128,  4, 4},  2, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         false, false},
+    {{ 320, 192,  6, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 128,  64,  9, 2}, 70, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         false, false},
+    {{ 256, 128,  8, 2}, 12, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::one_expert_set, true,  false},
+    {{ 128, 128,  5, 3}, 11, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false},
+    {{ 128, 128, 12, 3}, 10, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  true},
+    {{ 192, 128,  5, 2},  9, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true},
+    {{ 128,  64, 12, 1},  6, Role::decode,  Activations::w4a4,  Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 256, 128,  3, 3},  7, Role::decode,  Activations::w4a4,  Format::nvfp4, LogitKind::ties,           true,  false},
+    {{ 128,  64,  4, 2},  0, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 320, 128,  4, 2}, 20, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 128,  64,  6, 3}, 80, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  false},
+    {{ 128, 128,  4, 2}, 15, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::one_expert_set, true,  false},
+    {{ 128,  64, 12, 3},  9, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false},
+    {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::mxfp4, LogitKind::ties,           true,  true},
+    {{ 128,  64,  4, 2}, 19, Role::prefill, Activations::w4a4,  Format::nvfp4, LogitKind::random,         true,  true},
+    {{ 128, 128,  3, 2}, 66, Role::prefill, Activations::w4a4,  Format::nvfp4, LogitKind::one_expert_set, true,  false},
+};
+// clang-format on
+
+void add_layers(CaseList& list) {
+  for (int variant = 0; variant < list.variants(); ++variant)
+    for (const LayerKind& kind : kLayers) {
+      if (list.quick() && !kind.quick) continue;
+      LayerCase test;
+      test.request = {kind.shape, kind.activations, kind.format, kind.role, kind.tokens};
+      test.logits = kind.logits;
+      test.renormalise = kind.renormalise;
+      test.seed = list.next_seed();
+      const moe_layer::Choice choice = moe_layer::choose(list.machine().arch(), test.request);
+      Case item;
+      item.kernel = "moe_layer";
+      item.row = rows_of(choice);
+      item.op = op_of(test, choice);
+      item.seed = test.seed;
+      item.cost =
+          work(3.0 * kind.shape.hidden, kind.shape.intermediate, 2.0 * kind.tokens * kind.shape.top_k);
+      item.native_fp4 = kind.activations == Activations::w4a4;
+      item.run = [test](Machine& machine, bool exact) { return run_layer_case(machine, test, exact); };
+      list.add(std::move(item));
+    }
+}
+
+// ---- the grouped GEMM without a router ----
+
+void add_groups(CaseList& list) {
+  constexpr moe_group::GemmRequest requests[] = {
+      {192, 128, 4, Activations::w4a16, Format::nvfp4, Role::decode, 0, true},
+      {256, 64, 4, Activations::w4a16, Format::mxfp4, Role::decode, 0, false},
+      {128, 64, 4, Activations::w4a4, Format::nvfp4, Role::decode, 0, false},
+      {192, 128, 4, Activations::w4a16, Format::nvfp4, Role::prefill, 0, false},
+      {128, 128, 4, Activations::w4a4, Format::nvfp4, Role::prefill, 0, false},
+  };
+  for (int variant = 0; variant < list.variants(); ++variant)
+    for (const moe_group::GemmRequest& request : requests) {
+      GroupCase test;
+      test.request = request;
+      test.rows_per_expert = {5 + variant, 0, 11, 2};
+      for (const int rows : test.rows_per_expert) test.request.rows += rows;
+      test.seed = list.next_seed();
+      const moe_layer::Request as_layer{{request.columns, request.columns, request.experts, 1},
+                                        request.activations,
+                                        request.format,
+                                        request.role,
+                                        test.request.rows};
+      Case item;
+      item.kernel = "moe_group";
+      item.row = moe_layer::choose_gemm(list.machine().arch(), as_layer).gate_up_row;
+      item.op = op_of(test);
+      item.seed = test.seed;
+      item.cost = work(request.out_columns, request.columns, test.request.rows);
+      item.native_fp4 = request.activations == Activations::w4a4;
+      item.run = [test](Machine& machine, bool exact) { return run_group_case(machine, test, exact); };
+      list.add(std::move(item));
+    }
+}
+
+// ---- kernels without rows ----
+
+template <class Test, class Run>
+void add_basic(CaseList& list, const char* kernel, Test test, double cost, Run run) {
+  test.seed = list.next_seed();
+  Case item;
+  item.kernel = item.row = kernel;
+  item.op = op_of(test);
+  item.seed = test.seed;
+  item.cost = cost;
+  item.run = [test, run](Machine& machine, bool) { return run(machine, test); };
+  list.add(std::move(item));
+}
+
+void add_basics(CaseList& list) {
+  using record::BitOrder;
+  using record::RowOrder;
+  for (int variant = 0; variant < list.variants(); ++variant) {
+    for (const bool mxfp4 : {false, true})
+      for (const RowOrder rows : {RowOrder::plain, RowOrder::gate_up})
+        for (const BitOrder bits : {BitOrder::half, BitOrder::fp4})
+          add_basic(list, "pack", PackCase{mxfp4, rows, bits, 64 + 64 * variant, 192, 0}, 0.1, run_pack_case);
+    for (const bool staged : {true, false})
+      add_basic(list, "moe_tokens", TokenCase{staged, 24, 192, 0}, 0.1, run_token_case);
+    for (const RouteCase& test : {RouteCase{1, 1, 1, 8, true, 0}, RouteCase{9, 16, 4, 8, true, 0},
+                                  RouteCase{64, 48, 8, 16, false, 0}, RouteCase{100, 40, 6, 64, true, 0},
+                                  RouteCase{5, 1024, 32, 8, true, 0}, RouteCase{70, 1024, 32, 128, true, 0}})
+      add_basic(list, "moe_route", test, 0.5, run_route_case);
+  }
+}
+
+}  // namespace
+
+std::vector<Case> make_cases(const Machine& machine, RowSet set, const CaseOptions& options) {
+  CaseList list(machine, options);
+  add_gemm_rows(list, set);
+  if (set == RowSet::all) {
+    add_few_rows(list, RowKind::few_gate_up);
+    add_few_rows(list, RowKind::few_down);
+    add_basics(list);
+  }
+  add_layers(list);
+  add_groups(list);
+  return list.take();
+}
+
+std::vector<std::string> case_names(const std::vector<Case>& cases) {
+  std::vector<std::string> names;
+  for (const Case& item : cases) names.push_back(item.kernel + " | " + item.row + " | " + item.op);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace fourfold::verify

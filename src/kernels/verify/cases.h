@@ -1,0 +1,47 @@
+// The list of proofs: every row of every kernel a machine has, every operation, whole layers, the kernels
+// without rows. The same function makes the list for the simulator and for a GPU, so the two can be compared
+// name by name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/launch/machine.h"
+#include "kernels/verify/gemm_case.h"
+#include "kernels/verify/result.h"
+
+namespace fourfold::verify {
+
+struct CaseOptions {
+  int seeds = 4;           // proofs of each row and operation, each with other numbers and shapes
+  bool quick = false;      // one operation a row, one seed
+  std::string rows;        // only rows whose name matches this glob; empty: all
+  std::uint64_t seed = 1;  // of the first; the others follow
+};
+
+// One proof that has not run yet.
+struct Case {
+  std::string kernel, row, op;
+  std::string arch;  // of the machine that the list was made for
+  std::uint64_t seed = 0;
+  double cost = 1.0;             // relative run time on the simulator
+  bool native_fp4 = false;       // needs the FP4 instruction: refused on a chip until its probes have passed
+  std::optional<GemmCase> gemm;  // for the direct comparison of two machines
+  std::function<Result(kernels::Machine&, bool bits_exact)> run;
+};
+
+// Which of a machine's rows to list.
+enum class RowSet {
+  all,
+  own,  // planned for this chip: leaves out what it shares with SM120, which SM120's list already has
+};
+
+std::vector<Case> make_cases(const kernels::Machine& machine, RowSet set, const CaseOptions& options);
+
+// "kernel | row | op" of each case, sorted, each once: what two reports must have in common.
+std::vector<std::string> case_names(const std::vector<Case>& cases);
+
+}  // namespace fourfold::verify

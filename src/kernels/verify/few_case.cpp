@@ -1,0 +1,189 @@
+#include "kernels/verify/few_case.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/launch/arena.h"
+#include "kernels/record/pack.h"
+#include "kernels/reference/layer.h"
+#include "kernels/verify/inputs.h"
+#include "kernels/verify/scaled.h"
+
+namespace fourfold::verify {
+namespace {
+
+using kernels::Arena;
+using kernels::RowKind;
+
+// One chosen (token, rank) and the slot the kernels give it: tiles are numbered by the first pair that chose
+// the expert, tokens of a tile by their index.
+struct Pair {
+  int token;
+  int expert;
+  float weight;
+  std::int64_t slot;
+};
+
+struct Setup {
+  bool mxfp4, gate_up;
+  std::vector<CheckpointMatrix> matrix, up;
+  std::vector<reference::Weights> weights, up_weights;
+  std::vector<float> scale, scale_up;
+  std::vector<float> logits;
+  std::vector<Pair> pairs;  // [tokens * top_k], by token, then rank
+  std::int64_t slots = 0;
+  std::vector<Bf16> inputs;  // GEMM1: tokens; GEMM2: slots
+};
+
+void place_pairs(const FewCase& test, Setup& setup) {
+  std::vector<int> tile_of_expert(static_cast<std::size_t>(test.experts), -1);
+  std::vector<int> taken(static_cast<std::size_t>(test.experts), 0);
+  int tiles = 0;
+  for (int token = 0; token < test.tokens; ++token) {
+    const reference::Route route =
+        reference::route(setup.logits.data() + token * test.experts, test.experts, test.top_k, true);
+    for (int rank = 0; rank < test.top_k; ++rank) {
+      const int expert = route.experts[static_cast<std::size_t>(rank)];
+      int& tile = tile_of_expert[static_cast<std::size_t>(expert)];
+      if (tile < 0) tile = tiles++;
+      setup.pairs.push_back(
+          {token, expert, route.weights[static_cast<std::size_t>(rank)],
+           std::int64_t{moe::kSlotGroup} * tile + taken[static_cast<std::size_t>(expert)]++});
+    }
+  }
+  setup.slots = std::int64_t{moe::kSlotGroup} * test.tokens * test.top_k;
+}
+
+Setup make_setup(const FewCase& test) {
+  Random random(test.seed);
+  Setup setup{};
+  setup.mxfp4 = test.row.format == "mxfp4";
+  setup.gate_up = test.kind == RowKind::few_gate_up;
+  for (int expert = 0; expert < test.experts; ++expert) {
+    setup.matrix.push_back(random_matrix(random, test.rows, test.columns, setup.mxfp4));
+    setup.up.push_back(random_matrix(random, test.rows, test.columns, setup.mxfp4));
+    setup.weights.push_back(reference_of(setup.matrix.back()));
+    setup.up_weights.push_back(reference_of(setup.up.back()));
+    setup.scale.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
+    setup.scale_up.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
+  }
+  for (int i = 0; i < test.tokens * test.experts; ++i)
+    setup.logits.push_back(static_cast<float>(random.normal() * 3.0));
+  place_pairs(test, setup);
+  setup.inputs = random_tokens(random, setup.gate_up ? test.tokens : setup.slots, test.columns);
+  return setup;
+}
+
+template <class Format>
+std::vector<std::uint8_t> pack_experts(const FewCase& test, const Setup& setup) {
+  const std::int64_t rows = setup.gate_up ? 2 * test.rows : test.rows;
+  const std::size_t each =
+      record::packed_bytes<Format>(static_cast<std::size_t>(rows), static_cast<std::size_t>(test.columns));
+  std::vector<std::uint8_t> packed(each * setup.matrix.size());
+  for (std::size_t e = 0; e < setup.matrix.size(); ++e)
+    record::pack_records<Format>({{setup.matrix[e].codes.data(), setup.matrix[e].scales.data()},
+                                  {setup.up[e].codes.data(), setup.up[e].scales.data()},
+                                  packed.data() + e * each,
+                                  rows,
+                                  test.columns,
+                                  setup.gate_up ? record::RowOrder::gate_up : record::RowOrder::plain,
+                                  record::BitOrder::half});
+  return packed;
+}
+
+Scaled dot_of(const Setup& setup, const reference::Weights& weights, float scale, std::int64_t row,
+              const Bf16* input) {
+  return scale_dot(reference::dot_w4a16(weights, row, input, reference::Order::decode), {scale, scale}, {},
+                   half_decode_factor(setup.mxfp4));
+}
+
+void check_gate_up(Result& result, const FewCase& test, const Setup& setup,
+                   const std::vector<std::uint16_t>& out) {
+  for (const Pair& pair : setup.pairs) {
+    const auto expert = static_cast<std::size_t>(pair.expert);
+    const Bf16* token = setup.inputs.data() + pair.token * test.columns;
+    for (std::int64_t neuron = 0; neuron < test.rows; ++neuron)
+      compare_bf16(result, out[static_cast<std::size_t>(pair.slot * test.rows + neuron)],
+                   swiglu_of(dot_of(setup, setup.weights[expert], setup.scale[expert], neuron, token),
+                             dot_of(setup, setup.up_weights[expert], setup.scale_up[expert], neuron, token)));
+  }
+}
+
+// The experts of a token in rank order; each addition rounds once.
+void check_down(Result& result, const FewCase& test, const Setup& setup,
+                const std::vector<std::uint16_t>& out) {
+  for (int token = 0; token < test.tokens; ++token)
+    for (std::int64_t row = 0; row < test.rows; ++row) {
+      Scaled sum{};
+      for (int rank = 0; rank < test.top_k; ++rank) {
+        const Pair& pair = setup.pairs[static_cast<std::size_t>(token * test.top_k + rank)];
+        const auto expert = static_cast<std::size_t>(pair.expert);
+        const Scaled part = weighted(dot_of(setup, setup.weights[expert], setup.scale[expert], row,
+                                            setup.inputs.data() + pair.slot * test.columns),
+                                     pair.weight);
+        sum.bits = rank == 0 ? part.bits : Host::add(sum.bits, part.bits);
+        sum.value += part.value;
+        sum.bound += part.bound + std::abs(sum.value) * 0x1p-23;
+      }
+      compare_bf16(result, out[static_cast<std::size_t>(token * test.rows + row)], sum);
+    }
+}
+
+void run(kernels::Machine& machine, const FewCase& test, Result& result) {
+  const kernels::RowHandle handle = machine.find(test.kind, test.row.row);
+  if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), test.row.row);
+  const Setup setup = make_setup(test);
+  Arena arena(machine.memory());
+  const moe_few::FewParams few{arena.upload(setup.logits, "logits"), test.tokens, test.experts, test.top_k,
+                               true};
+  moe::GemmParams params{};
+  params.weights = arena.upload(
+      setup.mxfp4 ? pack_experts<record::Mxfp4>(test, setup) : pack_experts<record::Nvfp4>(test, setup),
+      "weights");
+  params.tokens = reinterpret_cast<const unsigned char*>(arena.upload(setup.inputs, "tokens"));
+  params.scale = arena.upload(setup.scale, "scales");
+  params.scale_up = setup.gate_up ? arena.upload(setup.scale_up, "up scales") : nullptr;
+  params.op = setup.gate_up ? moe::Op::gate_up : moe::Op::down;
+  params.strips = static_cast<std::int32_t>((setup.gate_up ? 2 : 1) * test.rows / record::kRows);
+  params.records = static_cast<std::int32_t>(test.columns / record::kColumns);
+  params.out_columns = static_cast<std::int32_t>(test.rows);
+  const auto values = static_cast<std::size_t>((setup.gate_up ? setup.slots : test.tokens) * test.rows);
+  auto* out = arena.take<std::uint16_t>(values, "result");
+  params.out = out;
+  machine.memory().forget(out, values * 2);
+  std::vector<std::uint16_t> host(values);
+  if (!setup.gate_up) {
+    machine.few_down(handle, few, params);
+    machine.memory().read(host.data(), out, values * 2);
+    return check_down(result, test, setup, host);
+  }
+  machine.few_gate_up(handle, few, params);
+  for (const Pair& pair : setup.pairs)
+    machine.memory().read(host.data() + pair.slot * test.rows, out + pair.slot * test.rows,
+                          static_cast<std::size_t>(test.rows) * 2);
+  check_gate_up(result, test, setup, host);
+}
+
+}  // namespace
+
+Result run_few_case(kernels::Machine& machine, const FewCase& test, bool bits_exact) {
+  Result result;
+  result.kernel = test.row.kernel;
+  result.row = test.row.row;
+  result.op = test.kind == RowKind::few_gate_up ? "gate_up" : "down";
+  result.machine = machine.description();
+  result.seed = test.seed;
+  result.exact = bits_exact;
+  result.shape = format("{} {}x{} E {} k {} tokens {}", result.op, test.rows, test.columns, test.experts,
+                        test.top_k, test.tokens);
+  try {
+    run(machine, test, result);
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  return result;
+}
+
+}  // namespace fourfold::verify
