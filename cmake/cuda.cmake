@@ -32,6 +32,7 @@ if(NOT FOURFOLD_CUDA STREQUAL "off")
     message(STATUS "fourfold: no nvcc; building without CUDA kernels (simulator and CPU only)")
   endif()
 endif()
-set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -Xptxas -warn-spills -Xfatbin -compress-all)
+# compress-mode=speed is LZ4, which tools/check_cubins.py can read.
+set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -Xptxas -warn-spills -Xfatbin -compress-all --compress-mode=speed)
 set(FOURFOLD_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
 set(FOURFOLD_GENCODE_SM120 -gencode=arch=compute_120f,code=sm_120f -gencode=arch=compute_120f,code=sm_121f)

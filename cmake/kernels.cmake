@@ -1,15 +1,19 @@
 # The kernels room: host code and simulator launches always; with nvcc, the rows of each chip as generated translation
 # units (one per part), compiled for that chip alone.
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cpp)
-list(FILTER kernel_sources EXCLUDE REGEX "/(c_api|cuda_machine|moe_bench)\\.cpp$")
+list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench)\\.cpp$|/c_api/")
 foreach(FOURFOLD_PART stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4 tile_wgmma_nvfp4
     tile_wgmma_mxfp4)
   set(source ${CMAKE_BINARY_DIR}/rows/sim_${FOURFOLD_PART}.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/src/kernels/launch/sim_part.cpp.in ${source} @ONLY)
   list(APPEND kernel_sources ${source})
 endforeach()
+# Choosing rows needs none of them: `fourfold plan` links this alone.
+add_library(fourfold_kernels_choose STATIC ${PROJECT_SOURCE_DIR}/src/kernels/moe_layer/choose.cpp)
+target_link_libraries(fourfold_kernels_choose PUBLIC fourfold_options fourfold_base fourfold_plan)
 add_library(fourfold_kernels_room STATIC ${kernel_sources})
-target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_sim)
+target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_sim
+  fourfold_kernels_choose)
 
 if(FOURFOLD_HAS_CUDA)
   set(shared_parts stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4)

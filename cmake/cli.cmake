@@ -1,0 +1,48 @@
+# The program `fourfold`. Its commands are a library, so that tests call them without a command line; CLI11 is needed by
+# main.cpp alone.
+find_path(FOURFOLD_CLI11 CLI/CLI.hpp HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
+
+# The planner's command: links no machine, so it is built in seconds.
+add_library(fourfold_cli_plan STATIC
+  ${PROJECT_SOURCE_DIR}/src/cli/console.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/parse.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/plan_command.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/refused_shapes.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/row_table.cpp)
+target_link_libraries(fourfold_cli_plan PUBLIC fourfold_options fourfold_plan fourfold_kernels_choose)
+
+add_custom_target(fourfold_commit
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}
+    -DOUTPUT=${CMAKE_BINARY_DIR}/generated/commit.h -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake
+  BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/commit.h
+  COMMENT "")
+
+if(FOURFOLD_HAS_CUDA)
+  set(gpu_source gpu_cuda.cpp)
+  set(gpu_kernels fourfold_kernels_cuda)
+else()
+  set(gpu_source gpu_none.cpp)
+  set(gpu_kernels fourfold_kernels_room)
+endif()
+add_library(fourfold_cli STATIC
+  ${PROJECT_SOURCE_DIR}/src/cli/bench_moe_command.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/bench_pack_command.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/progress.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/verify_command.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/verify_report.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
+target_include_directories(fourfold_cli PRIVATE ${CMAKE_BINARY_DIR}/generated)
+add_dependencies(fourfold_cli fourfold_commit)
+target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan ${gpu_kernels})
+
+if(FOURFOLD_CLI11)
+  add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp)
+  target_link_libraries(fourfold PRIVATE fourfold_cli)
+  # As a system header: its warnings are not ours.
+  target_include_directories(fourfold SYSTEM PRIVATE ${FOURFOLD_CLI11})
+else()
+  message(WARNING "fourfold: the header CLI/CLI.hpp (CLI11) was not found, so the program `fourfold` is NOT built; "
+    "libraries and tests are. Install libcli11-dev (Debian, Ubuntu), cli11-devel (Fedora) or cli11 (Arch, Homebrew), or "
+    "give a folder written by ./dev bundle: -DFOURFOLD_BUNDLE=DIR")
+endif()

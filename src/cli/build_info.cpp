@@ -1,0 +1,52 @@
+#include "cli/build_info.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "base/error.h"
+#include "commit.h"
+
+namespace fourfold::cli {
+
+std::string version() { return kVersion; }
+
+std::string commit() {
+  if (const std::string built = kCommit; !built.empty()) return built;
+  const char* given = std::getenv("FOURFOLD_COMMIT");
+  return given ? given : "";
+}
+
+std::string utc_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  {
+    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+    file << text;
+    file.close();
+    if (!file) {
+      const std::string why = std::strerror(errno);
+      std::remove(beside.c_str());
+      fail_with_hint(Code::io, "Check that the folder exists and can be written.", "cannot write {}: {}",
+                     path, why);
+    }
+  }
+  if (std::rename(beside.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(beside.c_str());
+    fail(Code::io, "cannot rename {} to {}: {}", beside, path, why);
+  }
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,16 @@
+// What this program is and when it runs, for reports: version, commit, date.
+#pragma once
+
+#include <string>
+
+namespace fourfold::cli {
+
+std::string version();  // "0.1.0"
+// `git describe` at build time, or FOURFOLD_COMMIT of the environment where the build had no git; else empty.
+std::string commit();
+std::string utc_date();  // "2026-11-15T08:44:29Z"
+
+// Writes beside the file and renames, so that a reader never sees half of it. Throws io.
+void write_file(const std::string& path, const std::string& text);
+
+}  // namespace fourfold::cli

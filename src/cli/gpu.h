@@ -1,0 +1,41 @@
+// The GPU side of the program. gpu_cuda.cpp is built when CUDA is, gpu_none.cpp otherwise; nothing else knows
+// which.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/bench/moe_bench.h"
+#include "kernels/launch/machine.h"
+
+namespace fourfold::cli {
+
+struct GpuState {
+  std::string name;    // "NVIDIA H200"
+  std::string driver;  // "CUDA 13.0"
+  int sm_clock_mhz = 0;
+  int memory_clock_mhz = 0;
+};
+
+// One GPU's stream and machine.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+  // Makes it the device of the calling thread: needed when another thread opened it.
+  virtual void use() = 0;
+  virtual kernels::Machine& machine() = 0;
+  virtual GpuState state() const = 0;
+  // Microseconds of each timed replay of what `record` launches, captured as a graph.
+  virtual std::vector<double> time(int rounds, const std::function<void()>& record) = 0;
+  virtual bench::MoeBenchReport bench_moe(const bench::MoeBenchOptions& options) = 0;
+};
+
+// Throws unsupported_device with the reason and the next step.
+std::unique_ptr<Gpu> open_gpu(int index);
+
+// Why there is no GPU to use; empty when there is one.
+std::string why_no_gpu();
+
+}  // namespace fourfold::cli

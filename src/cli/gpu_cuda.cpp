@@ -1,0 +1,63 @@
+// Built where there is nvcc.
+#include "base/error.h"
+#include "cli/gpu.h"
+#include "kernels/bench/device_tools.h"
+#include "kernels/launch/cuda_launch.h"
+#include "kernels/launch/cuda_machine.h"
+
+namespace fourfold::cli {
+namespace {
+
+class CudaGpu final : public Gpu {
+ public:
+  // The stream belongs to the device that is current.
+  explicit CudaGpu(int index) : index_(index), stream_((use(), bench::make_stream()), bench::destroy_stream) {
+    machine_ =
+        kernels::make_cuda_machine({.device = index, .stream = stream_.get(), .dependent_launch = true});
+  }
+  void use() override { kernels::cuda_check(cudaSetDevice(index_), "selecting the device"); }
+  kernels::Machine& machine() override { return *machine_; }
+  GpuState state() const override {
+    const bench::DeviceState state = bench::device_state();
+    return {state.name, state.driver, state.sm_clock_mhz, state.memory_clock_mhz};
+  }
+  std::vector<double> time(int rounds, const std::function<void()>& record) override {
+    return bench::time_graph(stream_.get(), rounds, record);
+  }
+  bench::MoeBenchReport bench_moe(const bench::MoeBenchOptions& options) override {
+    return bench::bench_moe(*machine_, stream_.get(), options);
+  }
+
+ private:
+  int index_;
+  std::unique_ptr<void, void (*)(void*)> stream_;
+  std::unique_ptr<kernels::Machine> machine_;
+};
+
+}  // namespace
+
+std::string why_no_gpu() {
+  std::string why;
+  const auto devices = kernels::cuda_devices(why);
+  if (devices.empty()) return why;
+  for (const auto& device : devices)
+    if (device.refused.empty()) return {};
+  return devices.front().refused;
+}
+
+std::unique_ptr<Gpu> open_gpu(int index) {
+  std::string why;
+  const auto devices = kernels::cuda_devices(why);
+  if (devices.empty())
+    fail_with_hint(Code::unsupported_device, "Run on a machine with an NVIDIA GPU and its driver.",
+                   "no GPU can be used: {}", why);
+  if (index < 0 || index >= static_cast<int>(devices.size()))
+    fail_with_hint(Code::unsupported_device,
+                   format("Devices are numbered from 0; there are {}.", devices.size()), "there is no GPU {}",
+                   index);
+  const auto& device = devices[static_cast<std::size_t>(index)];
+  if (!device.refused.empty()) throw Error(Code::unsupported_device, device.refused);
+  return std::make_unique<CudaGpu>(index);
+}
+
+}  // namespace fourfold::cli

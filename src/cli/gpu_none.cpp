@@ -1,0 +1,16 @@
+// Built where there is no nvcc.
+#include "base/error.h"
+#include "cli/gpu.h"
+
+namespace fourfold::cli {
+
+std::string why_no_gpu() { return "this build has no CUDA kernels"; }
+
+std::unique_ptr<Gpu> open_gpu(int) {
+  fail_with_hint(
+      Code::unsupported_device,
+      "Build where nvcc 12.9 or newer is found, and run on a machine with an NVIDIA GPU (9.0, 12.0 or 12.1).",
+      "no GPU can be used: {}", why_no_gpu());
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,63 @@
+#include "cli/parse.h"
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace fourfold::cli {
+
+std::vector<std::string> split_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::vector<const plan::ArchFacts*> parse_archs(std::string_view text) {
+  std::vector<const plan::ArchFacts*> archs;
+  for (const std::string& name : split_commas(text)) {
+    const plan::ArchFacts* arch = plan::find_arch(name);
+    if (arch == nullptr)
+      fail_with_hint(Code::invalid_request, format("Known architectures: {}.", plan::arch_names()),
+                     "unknown architecture '{}'", name);
+    archs.push_back(arch);
+  }
+  return archs;
+}
+
+std::vector<int> parse_tokens(std::string_view text) {
+  std::vector<int> counts;
+  for (const std::string& part : split_commas(text)) {
+    int value = 0;
+    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (status != std::errc{} || end != part.data() + part.size() || value < 0)
+      fail_with_hint(Code::invalid_request,
+                     "Token counts are whole numbers with commas between them: 1,4,64.",
+                     "'{}' is not a token count", part);
+    counts.push_back(value);
+  }
+  return counts;
+}
+
+moe_layer::Activations parse_activations(std::string_view text) {
+  if (text == "w4a16") return moe_layer::Activations::w4a16;
+  if (text == "w4a4") return moe_layer::Activations::w4a4;
+  fail_with_hint(Code::invalid_request, "Known activations: w4a16, w4a4.", "unknown activations '{}'", text);
+}
+
+moe_layer::Format parse_format(std::string_view text) {
+  if (text == "nvfp4") return moe_layer::Format::nvfp4;
+  if (text == "mxfp4") return moe_layer::Format::mxfp4;
+  fail_with_hint(Code::invalid_request, "Known formats: nvfp4, mxfp4.", "unknown format '{}'", text);
+}
+
+moe_layer::Shape parse_layer_shape(const std::string& text) {
+  const moe_layer::Shape shape = moe_layer::parse_shape(text);
+  moe_layer::require_shape({.shape = shape});
+  return shape;
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,23 @@
+// Values of the command line that several commands read. Each refuses what it does not know and lists what it
+// does.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/moe_layer/choose.h"
+#include "plan/arch.h"
+
+namespace fourfold::cli {
+
+std::vector<std::string> split_commas(std::string_view text);
+std::vector<const plan::ArchFacts*> parse_archs(std::string_view text);
+std::vector<int> parse_tokens(std::string_view text);  // "1,4,64"; zero is a token count too
+moe_layer::Activations parse_activations(std::string_view text);
+moe_layer::Format parse_format(std::string_view text);
+
+// moe_layer::parse_shape and its checks, so that a bad shape fails before anything is allocated.
+moe_layer::Shape parse_layer_shape(const std::string& text);
+
+}  // namespace fourfold::cli

@@ -1,0 +1,210 @@
+#include "cli/plan_command.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_writer.h"
+#include "cli/parse.h"
+#include "cli/row_table.h"
+#include "kernels/moe_route/route_params.h"
+#include "plan/explain.h"
+#include "plan/products.h"
+#include "plan/text.h"
+
+namespace fourfold::cli {
+namespace {
+
+using moe_layer::Choice;
+using moe_layer::Request;
+using moe_layer::Role;
+using plan::ArchFacts;
+
+// ---- the table ----
+
+std::string paths_of(const ArchFacts& arch) {
+  std::string text;
+  const auto add = [&](bool has, std::string_view name) {
+    if (has) text += (text.empty() ? "" : ", ") + std::string(name);
+  };
+  add(arch.has_bf16_mma, "bf16 mma");
+  add(arch.has_wgmma, "wgmma");
+  add(arch.has_fp4_mma, "block-scaled FP4 mma");
+  add(arch.has_tcgen05, "tcgen05");
+  return text;
+}
+
+std::string arch_text(const ArchFacts& arch) {
+  std::string products;
+  for (const plan::Product& product : plan::kProducts)
+    if (product.arch->name == arch.name)
+      products += format("{}{} ({} SMs, {} GB/s)", products.empty() ? "" : ", ", product.name,
+                         product.sm_count, with_commas(product.bandwidth_gb_per_s));
+  return plan::paragraph(
+      format("{}: a block may use {} bytes of shared memory, an SM has {} and the driver keeps {} a block; "
+             "{} registers, "
+             "{} threads, {} named barriers a block; tensor paths: {}. Products: {}.",
+             arch.name, with_commas(arch.smem_bytes_per_block), with_commas(arch.smem_bytes_per_sm),
+             with_commas(arch.smem_reserved_bytes_per_block), with_commas(arch.registers_per_sm),
+             with_commas(arch.threads_per_sm), arch.named_barriers, paths_of(arch),
+             products.empty() ? "none listed" : products));
+}
+
+std::string rowless_text() {
+  return plan::paragraph(
+      format("Kernels without rows ask for little: routing {} bytes (its scan {}), token forms, combine and "
+             "packing none.",
+             with_commas(static_cast<long long>(sizeof(moe_route::SortStorage))),
+             with_commas(static_cast<long long>(sizeof(moe_route::ScanStorage)))));
+}
+
+struct Table {
+  std::vector<plan::RowFacts> rows;
+  std::vector<plan::RefusedShape> refused;
+  int limit_bytes = 0;  // the tightest of the architectures asked for
+};
+
+Table table_of(const std::vector<const ArchFacts*>& archs) {
+  Table table;
+  for (const ArchFacts* arch : archs) {
+    const auto rows = rows_of(*arch);
+    const auto refused = refused_shapes(*arch);
+    table.rows.insert(table.rows.end(), rows.begin(), rows.end());
+    table.refused.insert(table.refused.end(), refused.begin(), refused.end());
+    table.limit_bytes = table.limit_bytes == 0 ? arch->smem_bytes_per_block
+                                               : std::min(table.limit_bytes, arch->smem_bytes_per_block);
+  }
+  return table;
+}
+
+int print_table(const PlanOptions& options, const std::vector<const ArchFacts*>& archs,
+                const Console& console) {
+  const Table table = table_of(archs);
+  if (options.json) {
+    console.out << plan::table_json(table.rows, table.refused, table.limit_bytes) << "\n";
+    return kFine;
+  }
+  for (const ArchFacts* arch : archs) console.out << arch_text(*arch) << "\n";
+  console.out << plan::table_text(table.rows, table.refused) << "\n" << rowless_text();
+  if (options.picture) console.out << "\n" << plan::overflow_picture(picture_style(console));
+  return kFine;
+}
+
+// ---- one tile ----
+
+int print_explanation(const PlanOptions& options, const std::vector<const ArchFacts*>& archs,
+                      const Console& console) {
+  const auto tile = plan::parse_tile(options.explain);
+  if (!tile)
+    fail_with_hint(
+        Code::invalid_request,
+        "Write weight rows x tokens x K, all in elements: 256x128x128. K in bytes (256x128x64B) is another "
+        "library's spelling.",
+        "'{}' is not a tile", options.explain);
+  for (const ArchFacts* arch : archs)
+    console.out << plan::explain(*tile, *arch, rows_of(*arch), picture_style(console));
+  return kFine;
+}
+
+// ---- the choice ----
+
+struct Answer {
+  const ArchFacts* arch;
+  Request request;
+  Choice choice;
+};
+
+std::vector<Role> roles_of(const std::string& text) {
+  if (text == "both") return {Role::decode, Role::prefill};
+  if (text == "decode") return {Role::decode};
+  if (text == "prefill") return {Role::prefill};
+  fail_with_hint(Code::invalid_request, "Known roles: decode, prefill, both.", "unknown role '{}'", text);
+}
+
+const char* role_name(Role role) { return role == Role::decode ? "decode" : "prefill"; }
+
+std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<const ArchFacts*>& archs) {
+  if (options.shape.empty() || options.tokens.empty())
+    fail_with_hint(Code::invalid_request,
+                   "For example: fourfold plan --choose --shape 397b --tokens 64 --arch sm120",
+                   "--choose needs --shape and --tokens");
+  Request request;
+  request.shape = parse_layer_shape(options.shape);
+  request.activations = parse_activations(options.activations);
+  request.format = parse_format(options.format);
+  std::vector<Answer> answers;
+  for (const ArchFacts* arch : archs)
+    for (const int tokens : parse_tokens(options.tokens))
+      for (const Role role : roles_of(options.role)) {
+        request.tokens = tokens;
+        request.role = role;
+        answers.push_back({arch, request, moe_layer::choose(*arch, request)});
+      }
+  return answers;
+}
+
+std::string answer_text(const Answer& answer) {
+  std::string text =
+      format("{} {} tokens, {}: ", answer.arch->name, answer.request.tokens, role_name(answer.request.role));
+  const Choice& choice = answer.choice;
+  if (!choice.ok()) return text + "refused: " + choice.refusal + "\n";
+  text += choice.gate_up_row == choice.down_row ? choice.gate_up_row
+                                                : format("{} + {}", choice.gate_up_row, choice.down_row);
+  if (choice.few) text += " (two kernels, routing inside)";
+  if (choice.emulated) text += " (the FP4 instruction is emulated here: proof only)";
+  return text + "\n";
+}
+
+std::string answers_json(const PlanOptions& options, const std::vector<Answer>& answers) {
+  JsonWriter json(JsonWriter::Style::pretty);
+  json.begin_object().member("shape", options.shape).key("choices").begin_array();
+  for (const Answer& answer : answers) {
+    json.begin_object()
+        .member("arch", answer.arch->name)
+        .member("tokens", answer.request.tokens)
+        .member("role", role_name(answer.request.role))
+        .member("activations", options.activations)
+        .member("format", options.format);
+    if (answer.choice.ok())
+      json.member("gate_up_row", answer.choice.gate_up_row)
+          .member("down_row", answer.choice.down_row)
+          .member("few", answer.choice.few)
+          .member("emulated", answer.choice.emulated);
+    else
+      json.member("refused", answer.choice.refusal);
+    json.end_object();
+  }
+  json.end_array().end_object();
+  return json.finish();
+}
+
+int print_choice(const PlanOptions& options, const std::vector<const ArchFacts*>& archs,
+                 const Console& console) {
+  const std::vector<Answer> answers = answers_to(options, archs);
+  const auto emulated =
+      std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return a.choice.emulated; });
+  if (emulated != answers.end())
+    announce(console,
+             {"w4a4 on " + std::string(emulated->arch->name), "the emulated FP4 instruction", "a native one",
+              "the chip has none; the rows exist there for proof only"},
+             options.strict);
+  if (options.json)
+    console.out << answers_json(options, answers) << "\n";
+  else
+    for (const Answer& answer : answers) console.out << answer_text(answer);
+  return std::all_of(answers.begin(), answers.end(), [](const Answer& a) { return a.choice.ok(); }) ? kFine
+                                                                                                    : kMiss;
+}
+
+}  // namespace
+
+int run_plan(const PlanOptions& options, const Console& console) {
+  const std::vector<const ArchFacts*> archs = parse_archs(options.archs);
+  if (options.choose) return print_choice(options, archs, console);
+  if (!options.shape.empty() || !options.tokens.empty())
+    fail_with_hint(Code::invalid_request, "Add --choose to see which rows a layer of this shape runs with.",
+                   "--shape and --tokens mean nothing without --choose");
+  if (!options.explain.empty()) return print_explanation(options, archs, console);
+  return print_table(options, archs, console);
+}
+
+}  // namespace fourfold::cli

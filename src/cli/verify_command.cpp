@@ -1,0 +1,179 @@
+#include "cli/verify_command.h"
+
+#include <chrono>
+#include <list>
+#include <mutex>
+
+#include "base/error.h"
+#include "cli/build_info.h"
+#include "cli/gpu.h"
+#include "cli/progress.h"
+#include "cli/verify_report.h"
+#include "kernels/verify/probes.h"
+#include "kernels/verify/runner.h"
+
+namespace fourfold::cli {
+namespace {
+
+using verify::CaseOptions;
+using verify::Job;
+using verify::RowSet;
+using verify::Target;
+
+// Cases run on both machines for the direct comparison.
+constexpr std::size_t kCompared = 24;
+
+// Opened GPUs that no thread is using. A machine has one stream, so every thread that proves takes one of its
+// own.
+class GpuPool {
+ public:
+  explicit GpuPool(int index) : index_(index) {}
+
+  void use(const std::function<void(kernels::Machine&)>& with) {
+    std::unique_ptr<Gpu> gpu = take();
+    gpu->use();
+    with(gpu->machine());
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(gpu));  // not after an exception: what happened to that one is unknown
+  }
+
+ private:
+  std::unique_ptr<Gpu> take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        std::unique_ptr<Gpu> gpu = std::move(free_.back());
+        free_.pop_back();
+        return gpu;
+      }
+    }
+    return open_gpu(index_);
+  }
+
+  int index_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Gpu>> free_;
+};
+
+class Verification {
+ public:
+  Verification(const VerifyOptions& options, const Console& console) : options_(options), console_(console) {
+    report_.device = options.device;
+    const auto clock = std::chrono::system_clock::now().time_since_epoch();
+    report_.seed = options.seed.value_or(
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(clock).count()));
+    if (options.seeds) cases_.seeds = *options.seeds;
+    cases_.quick = options.quick;
+    cases_.rows = options.rows;
+    cases_.seed = report_.seed;
+  }
+
+  VerifyReport run() {
+    const auto start = std::chrono::steady_clock::now();
+    if (options_.device != "cuda") add_simulators();
+    if (options_.device != "sim") add_gpu();
+    if (jobs_.empty())
+      fail_with_hint(Code::invalid_request, "Rows are listed by `fourfold plan`; * stands for anything.",
+                     "no row matches '{}'", options_.rows);
+    {
+      ProgressLine line(console_, "verify");
+      report_.results = verify::run_jobs(
+          jobs_, [&](const verify::Progress& at) { line.update(at.done, at.count, at.share); });
+    }
+    if (gpu_ != nullptr && gpu_->bits_exact) compare_with_simulator();
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  // SM120's rows on a simulated SM120; what Hopper has of its own on a simulated Hopper.
+  void add_simulators() {
+    add_cases(add_target(verify::simulator_target(plan::kSm120, options_.prepare_simulator)), RowSet::all);
+    add_cases(add_target(verify::simulator_target(plan::kSm90, options_.prepare_simulator)), RowSet::own);
+  }
+
+  void add_gpu() {
+    if (const std::string why = why_no_gpu(); !why.empty() && options_.device == "all") {
+      report_.notices.push_back(format("no GPU was used: {}", why));
+      console_.err << "fourfold: notice: " << report_.notices.back() << "\n";
+      return;
+    }
+    const auto pool = std::make_shared<GpuPool>(options_.gpu);
+    Target target;
+    target.use = [pool](std::uint64_t, const std::function<void(kernels::Machine&)>& with) {
+      pool->use(with);
+    };
+    target.use(0, [&](kernels::Machine& machine) {
+      target.description = machine.description();
+      target.arch = &machine.arch();
+      if (machine.arch().has_fp4_mma) probe(machine, target);
+    });
+    gpu_ = &add_target(std::move(target));
+    add_cases(*gpu_, RowSet::all);
+  }
+
+  // A chip with the FP4 instruction of its own: ask it before its rows run, and whether it adds bf16 up as
+  // Hopper does.
+  void probe(kernels::Machine& machine, Target& target) {
+    const std::vector<verify::Probe> probes = verify::run_probes(machine, report_.seed);
+    target.native_refusal = verify::native_refusal(probes);
+    for (const verify::Probe& result : probes) target.bits_exact = target.bits_exact && result.passed;
+    report_.probed.push_back({machine.description(), probes});
+    if (!target.native_refusal.empty())
+      announce(console_, {"native FP4 rows", "W4A16", "W4A4", target.native_refusal}, options_.strict);
+  }
+
+  const Target& add_target(Target target) {
+    report_.machines.push_back(target.description);
+    targets_.push_back(std::move(target));
+    return targets_.back();
+  }
+
+  void add_cases(const Target& target, RowSet set) {
+    target.use(0, [&](kernels::Machine& machine) {
+      for (verify::Case& test : verify::make_cases(machine, set, cases_))
+        jobs_.push_back({&target, std::move(test)});
+    });
+  }
+
+  // The same case on both, for a sample spread over the GPU's list.
+  void compare_with_simulator() {
+    const Target simulator = verify::simulator_target(*gpu_->arch, options_.prepare_simulator);
+    std::vector<const verify::GemmCase*> all;
+    for (const Job& job : jobs_)
+      if (job.target == gpu_ && job.test.gemm) all.push_back(&*job.test.gemm);
+    const std::size_t count = std::min(all.size(), kCompared);
+    for (std::size_t i = 0; i < count; ++i)
+      report_.comparisons.push_back(verify::compare_machines(simulator, *gpu_, *all[i * all.size() / count]));
+  }
+
+  const VerifyOptions& options_;
+  const Console& console_;
+  CaseOptions cases_;
+  std::list<Target> targets_;  // jobs point at them
+  const Target* gpu_ = nullptr;
+  std::vector<Job> jobs_;
+  VerifyReport report_;
+};
+
+void require_options(const VerifyOptions& options) {
+  if (options.device != "sim" && options.device != "cuda" && options.device != "all")
+    fail_with_hint(Code::invalid_request, "Known devices: sim, cuda, all.", "unknown device '{}'",
+                   options.device);
+  if (options.seeds && (*options.seeds < 1 || *options.seeds > 1000))
+    fail(Code::invalid_request, "--seeds is {}; 1 to 1,000 are possible", *options.seeds);
+  if (options.quick && options.seeds)
+    fail(Code::invalid_request, "--quick proves each row once; --seeds asks for more: use one of them");
+}
+
+}  // namespace
+
+int run_verify(const VerifyOptions& options, const Console& console) {
+  require_options(options);
+  const VerifyReport report = Verification(options, console).run();
+  if (!options.report.empty()) write_file(options.report, report_json(report));
+  console.out << (options.json ? report_json(report) : report_text(report));
+  return report.passed() ? kFine : kMiss;
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,217 @@
+#include "cli/plan_command.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "cli/row_table.h"
+#include "kernels/launch/sim_machine.h"
+#include "plan/separate_budget.h"
+#include "tests/cli/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+std::string plan_text(const PlanOptions& options, int expected = kFine) {
+  Captured captured;
+  EXPECT_EQ(run_plan(options, captured.console), expected);
+  return captured.out.str();
+}
+
+std::string error_of(const PlanOptions& options) {
+  Captured captured;
+  try {
+    run_plan(options, captured.console);
+  } catch (const Error& error) {
+    EXPECT_EQ(captured.out.str(), "") << "nothing is printed before an error";
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "no error";
+}
+
+TEST(PlanCommand, EveryRowFitsItsLimit) {
+  for (const char* arch : {"sm90", "sm120", "sm121"}) {
+    PlanOptions options;
+    options.archs = arch;
+    options.json = true;
+    const Json json = read_json(plan_text(options));
+    EXPECT_GT(json.at("rows").items.size(), 60u);
+    EXPECT_EQ(json.at("limit_bytes").number, plan::find_arch(arch)->smem_bytes_per_block);
+    for (const Json& row : json.at("rows").items) {
+      EXPECT_LE(row.at("total_bytes").number, row.at("limit_bytes").number) << row.at("row").text;
+      EXPECT_LE(row.at("limit_bytes").number, json.at("limit_bytes").number) << row.at("row").text;
+      EXPECT_FALSE(row.at("kernel").text.empty());
+      double parts = 0.0;
+      for (const Json& part : row.at("parts").items) parts += part.at("bytes").number;
+      EXPECT_EQ(parts, row.at("total_bytes").number) << row.at("row").text;
+    }
+  }
+}
+
+TEST(PlanCommand, RefusedShapesSayWhy) {
+  PlanOptions options;
+  options.json = true;
+  const Json json = read_json(plan_text(options));
+  ASSERT_GT(json.at("refused").items.size(), 8u);
+  int too_large = 0;
+  bool famous = false, wgmma = false;
+  for (const Json& shape : json.at("refused").items) {
+    EXPECT_FALSE(shape.at("reason").text.empty());
+    EXPECT_GT(shape.at("needs_bytes").number, 0.0);
+    too_large += shape.at("needs_bytes").number > shape.at("limit_bytes").number;
+    wgmma = wgmma || shape.at("path").text == "w4a16-wgmma";
+    famous = famous || (shape.at("tile").text == "256x128x128" && shape.at("needs_bytes").number == 102'400);
+  }
+  EXPECT_GE(too_large, 8);
+  EXPECT_TRUE(famous);
+  EXPECT_TRUE(wgmma);
+}
+
+// The list of tiles: each exists on SM120 for both formats' 16-bit path and for NVFP4 tokens.
+TEST(PlanCommand, TheNamedTilesExist) {
+  std::set<std::string> have;
+  for (const plan::RowFacts& row : rows_of(plan::kSm120))
+    have.insert(plan::tile_name(plan::tile_of(row)) + " " + row.path + " " + row.format);
+  for (const char* tile :
+       {"128x128x64", "128x256x64", "256x128x64", "128x64x128", "128x128x128", "256x128x128", "128x128x256"})
+    for (const char* path : {"w4a4 nvfp4", "w4a16-mma nvfp4", "w4a16-mma mxfp4"})
+      EXPECT_TRUE(have.count(std::string(tile) + " " + path)) << tile << " " << path;
+  for (const int tokens : {8, 16, 32, 64}) {
+    bool decode = false;
+    for (const plan::RowFacts& row : rows_of(plan::kSm120))
+      decode = decode || (row.role == "decode" && row.n == tokens);
+    EXPECT_TRUE(decode) << tokens;
+  }
+}
+
+// The table and the machines list the same rows: one fact in two lists, compared.
+TEST(PlanCommand, TheTableIsWhatTheSimulatorRuns) {
+  for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90}) {
+    sim::Device device;
+    kernels::SimMachineOptions options;
+    options.arch = arch;
+    const auto machine = kernels::make_sim_machine(device, options);
+    std::multiset<std::string> run, planned;
+    for (const auto kind :
+         {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down})
+      for (const plan::RowFacts& row : machine->rows(kind)) run.insert(row.row);
+    for (const plan::RowFacts& row : rows_of(*arch)) planned.insert(row.row);
+    EXPECT_EQ(run, planned) << arch->name;
+    EXPECT_EQ(std::set<std::string>(planned.begin(), planned.end()).size(), planned.size())
+        << "row names are unique";
+  }
+}
+
+TEST(PlanCommand, ExplainComputesItsNumbers) {
+  PlanOptions options;
+  options.explain = "256x128x128";
+  const std::string page = plan_text(options);
+  const plan::separate::Budget budget =
+      plan::separate::budget_of({.tile = {256, 128, 128}, .epilogue = plan::separate::Epilogue::finalize});
+  for (const int number : {budget.sum_bytes, budget.content_bytes, budget.total_bytes, budget.limit_bytes})
+    EXPECT_NE(page.find(with_commas(number)), std::string::npos) << number;
+  EXPECT_NE(page.find("102,400"), std::string::npos);
+  EXPECT_NE(page.find("moe_gemm 256x128x128 w4a4 nvfp4"), std::string::npos);
+}
+
+TEST(PlanCommand, ThePictureShowsTheOverflow) {
+  PlanOptions options;
+  options.picture = true;
+  const std::string page = plan_text(options);
+  EXPECT_NE(page.find("fused finalize epilogue"), std::string::npos);
+  EXPECT_NE(page.find("101,376"), std::string::npos);
+}
+
+TEST(PlanCommand, SeveralArchitecturesAndOnesWithoutKernels) {
+  PlanOptions options;
+  options.archs = "sm120,sm100";
+  EXPECT_NE(plan_text(options).find("sm100: a block may use 232,448"), std::string::npos);
+  options.json = true;
+  const Json json = read_json(plan_text(options));
+  EXPECT_EQ(json.at("limit_bytes").number, 101'376) << "the tightest of those asked for";
+  EXPECT_NE(json.at("refused").items.back().at("reason").text.find("no kernels are compiled for this chip"),
+            std::string::npos);
+}
+
+TEST(PlanCommand, ChoosesRowsThatExist) {
+  for (const char* arch : {"sm90", "sm120", "sm121"}) {
+    std::set<std::string> have;
+    for (const plan::RowFacts& row : rows_of(*plan::find_arch(arch))) have.insert(row.row);
+    for (const char* shape : {"35b", "122b", "397b", "397b-tp4", "320,192,7,3"})
+      for (const char* activations : {"w4a16", "w4a4"})
+        for (const char* format : {"nvfp4", "mxfp4"}) {
+          if (std::string(activations) == "w4a4" && std::string(format) == "mxfp4") continue;
+          PlanOptions options;
+          options.archs = arch;
+          options.choose = options.json = true;
+          options.shape = shape;
+          options.tokens = "0,1,4,5,64,300,8192";
+          options.activations = activations;
+          options.format = format;
+          const Json json = read_json(plan_text(options));
+          for (const Json& choice : json.at("choices").items) {
+            EXPECT_TRUE(have.count(choice.at("gate_up_row").text))
+                << choice.at("gate_up_row").text << " on " << arch;
+            EXPECT_TRUE(have.count(choice.at("down_row").text))
+                << choice.at("down_row").text << " on " << arch;
+          }
+        }
+  }
+}
+
+TEST(PlanCommand, ARefusedChoiceIsAMissWithItsReason) {
+  PlanOptions options;
+  options.choose = true;
+  options.shape = "35b";
+  options.tokens = "8";
+  options.archs = "sm100";
+  EXPECT_NE(plan_text(options, kMiss).find("refused: no kernels are compiled for sm100"), std::string::npos);
+}
+
+TEST(PlanCommand, StrictMakesEmulationAnError) {
+  PlanOptions options;
+  options.choose = true;
+  options.shape = "35b";
+  options.tokens = "8";
+  options.archs = "sm90";
+  options.activations = "w4a4";
+  Captured captured;
+  EXPECT_EQ(run_plan(options, captured.console), kFine);
+  EXPECT_NE(captured.err.str().find("emulated"), std::string::npos);
+  options.strict = true;
+  EXPECT_NE(error_of(options).find("--strict"), std::string::npos);
+}
+
+TEST(PlanCommand, BadInputNamesTheNumbers) {
+  PlanOptions options;
+  options.archs = "sm122";
+  EXPECT_NE(error_of(options).find("sm80, sm89, sm90, sm100, sm103, sm120, sm121"), std::string::npos);
+  options = {};
+  options.explain = "256x128x64B";
+  EXPECT_NE(error_of(options).find("another library's spelling"), std::string::npos);
+  options = {};
+  options.choose = true;
+  EXPECT_NE(error_of(options).find("--shape"), std::string::npos);
+  const std::pair<const char*, const char*> bad_shapes[] = {{"100,64,8,2", "100"},
+                                                            {"64,64,2,4", "top-k 4 exceeds the 2 experts"},
+                                                            {"64,64,2000,4", "2000"},
+                                                            {"huge", "huge"},
+                                                            {"64,64,8", "64,64,8"}};
+  for (const auto& [shape, says] : bad_shapes) {
+    options.shape = shape;
+    options.tokens = "1";
+    EXPECT_NE(error_of(options).find(says), std::string::npos) << shape << ": " << error_of(options);
+  }
+  options.shape = "35b";
+  for (const char* tokens : {"-1", "x", "1,,2", "1.5"}) {
+    options.tokens = tokens;
+    EXPECT_NE(error_of(options).find("is not a token count"), std::string::npos) << tokens;
+  }
+  options = {};
+  options.shape = "35b";
+  EXPECT_NE(error_of(options).find("--choose"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::cli

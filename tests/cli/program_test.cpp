@@ -1,0 +1,107 @@
+// The built program from outside: exit codes, streams, and what a shell user meets first.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cli/console.h"
+#include "cli/gpu.h"
+#include "tests/cli/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out;
+};
+
+// Both streams together, or one of them: redirect is appended to the command.
+Outcome run(const std::string& arguments, const std::string& redirect = "2>&1") {
+  Outcome result{-1, {}};
+  std::FILE* pipe = popen(("'" FOURFOLD_PROGRAM "' " + arguments + " " + redirect).c_str(), "r");
+  if (pipe == nullptr) return result;
+  char buffer[4096];
+  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    result.out.append(buffer, got);
+  const int status = pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(FOURFOLD_PROGRAM).empty()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  }
+};
+
+TEST_F(Program, AloneItPrintsHelp) {
+  const Outcome alone = run("");
+  EXPECT_EQ(alone.status, kFine);
+  for (const char* command : {"plan", "verify", "bench"})
+    EXPECT_NE(alone.out.find(command), std::string::npos);
+  EXPECT_EQ(run("--help").status, kFine);
+  EXPECT_EQ(run("verify --help").status, kFine);
+}
+
+TEST_F(Program, Version) {
+  const Outcome version = run("--version");
+  EXPECT_EQ(version.status, kFine);
+  EXPECT_EQ(version.out.rfind("fourfold ", 0), 0u) << version.out;
+}
+
+TEST_F(Program, WrongUsageIs64) {
+  for (const char* arguments : {"--no-such-flag", "plan --no-such-flag", "bench", "bench nothing",
+                                "verify --seeds many", "plan verify", "nonsense", "verify extra"}) {
+    const Outcome wrong = run(arguments);
+    EXPECT_EQ(wrong.status, kUsage) << arguments << ": " << wrong.out;
+    EXPECT_EQ(wrong.out.rfind("fourfold: ", 0), 0u) << wrong.out;
+  }
+}
+
+TEST_F(Program, ErrorsAre2WithAHintOnStderr) {
+  const Outcome unknown = run("plan --arch sm999");
+  EXPECT_EQ(unknown.status, kFailed);
+  EXPECT_NE(unknown.out.find("fourfold: unknown architecture 'sm999'"), std::string::npos);
+  EXPECT_NE(unknown.out.find("Known architectures: sm80"), std::string::npos);
+  EXPECT_EQ(run("plan --arch sm999", "2>/dev/null").out, "");
+  EXPECT_EQ(run("plan --choose --shape 64,64,2,4 --tokens 1").status, kFailed);
+  EXPECT_EQ(run("verify --device tpu").status, kFailed);
+  if (!why_no_gpu().empty()) {
+    EXPECT_EQ(run("bench moe --tokens 1").status, kFailed);
+  }
+}
+
+TEST_F(Program, MissesAre1) {
+  EXPECT_EQ(run("plan --choose --shape 35b --tokens 1 --arch sm100").status, kMiss);
+}
+
+TEST_F(Program, StrictWorksBeforeAndAfterTheCommand) {
+  const std::string choose = "plan --choose --shape 35b --tokens 8 --arch sm90 --activations w4a4";
+  EXPECT_EQ(run(choose).status, kFine);
+  EXPECT_EQ(run(choose + " --strict").status, kFailed);
+  EXPECT_EQ(run("--strict " + choose).status, kFailed);
+}
+
+TEST_F(Program, JsonIsJson) {
+  for (const char* arguments :
+       {"plan --json", "plan --json --arch sm90,sm100", "plan --choose --shape 35b --tokens 1,64 --json",
+        "verify --rows pack --json --seeds 1"}) {
+    const Outcome result = run(arguments, "2>/dev/null");
+    EXPECT_EQ(result.status, kFine) << arguments;
+    EXPECT_NO_THROW(read_json(result.out)) << arguments;
+  }
+}
+
+TEST_F(Program, PlanNamesTheLimit) {
+  const Outcome plan = run("plan");
+  EXPECT_EQ(plan.status, kFine);
+  EXPECT_NE(plan.out.find("101,376"), std::string::npos);
+  EXPECT_NE(run("plan --explain 256x128x128 --arch sm120").out.find("102,400"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::cli

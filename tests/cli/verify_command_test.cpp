@@ -1,0 +1,242 @@
+#include "cli/verify_command.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/error.h"
+#include "cli/gpu.h"
+#include "kernels/launch/sim_machine.h"
+#include "kernels/verify/cases.h"
+#include "kernels/verify/runner.h"
+#include "sim/device.h"
+#include "tests/cli/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+VerifyOptions fixed_seed(std::string rows) {
+  VerifyOptions options;
+  options.seed = 20;
+  options.seeds = 1;
+  options.rows = std::move(rows);
+  return options;
+}
+
+std::vector<verify::Case> cases_of(const plan::ArchFacts& arch, verify::RowSet set) {
+  std::vector<verify::Case> cases;
+  verify::simulator_target(arch).use(
+      0, [&](kernels::Machine& machine) { cases = verify::make_cases(machine, set, {}); });
+  return cases;
+}
+
+TEST(VerifyCommand, QuickPassesOnTheSimulatorAndListsEveryRow) {
+  VerifyOptions options;
+  options.quick = options.json = true;
+  options.seed = 7;
+  Captured captured;
+  EXPECT_EQ(run_verify(options, captured.console), kFine) << captured.out.str();
+  const Json json = read_json(captured.out.str());
+  EXPECT_TRUE(json.at("passed").truth);
+  EXPECT_EQ(json.at("device").text, "sim");
+  std::set<std::string> proved;
+  for (const Json& row : json.at("rows").items) {
+    EXPECT_EQ(row.at("verdict").text, "pass") << row.at("row").text;
+    EXPECT_EQ(row.at("bit_mismatches").number, 0.0);
+    EXPECT_GT(row.at("compared").number, 0.0);
+    proved.insert(row.at("row").text);
+  }
+  for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90})
+    verify::simulator_target(*arch).use(0, [&](kernels::Machine& machine) {
+      for (const auto kind :
+           {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down})
+        for (const plan::RowFacts& row : machine.rows(kind)) EXPECT_TRUE(proved.count(row.row)) << row.row;
+    });
+}
+
+// Every row with every operation it has, on the chips whose lists the full proof takes.
+TEST(VerifyCommand, TheFullListSkipsNoOperation) {
+  const auto shared = verify::case_names(cases_of(plan::kSm120, verify::RowSet::all));
+  const auto own = verify::case_names(cases_of(plan::kSm90, verify::RowSet::own));
+  std::set<std::string> listed(shared.begin(), shared.end());
+  listed.insert(own.begin(), own.end());
+  int expected = 0;
+  verify::simulator_target(plan::kSm90).use(0, [&](kernels::Machine& machine) {
+    for (const plan::RowFacts& row : machine.rows(kernels::RowKind::gemm))
+      for (const char* op : {"gate_up", "down", "plain"}) {
+        if (row.path == "w4a4" && row.format == "mxfp4" && std::string(op) == "gate_up") continue;
+        ++expected;
+        EXPECT_TRUE(listed.count(row.kernel + " | " + row.row + " | " + op)) << row.row << " " << op;
+      }
+  });
+  EXPECT_GT(expected, 150);
+  // What a Hopper GPU lists, the simulator's two lists hold together; layers choose their rows by chip, so
+  // only by name.
+  for (const std::string& name : verify::case_names(cases_of(plan::kSm90, verify::RowSet::all)))
+    EXPECT_TRUE(listed.count(name)) << name;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The committed report of the H200 and the list the simulator makes for that chip: the same names, none
+// skipped.
+TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
+  const std::string path = std::string(FOURFOLD_SOURCE_DIR) + "/bench/results/verify-h200.json";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist yet";
+  const Json json = read_json(read_file(path));
+  EXPECT_TRUE(json.at("passed").truth);
+  std::set<std::string> proved;
+  for (const Json& row : json.at("rows").items) {
+    EXPECT_EQ(row.at("verdict").text, "pass") << row.at("row").text;
+    if (row.at("machine").text.find("simulator") == std::string::npos)
+      proved.insert(row.at("kernel").text + " | " + row.at("row").text + " | " + row.at("op").text);
+  }
+  const auto expected = verify::case_names(cases_of(plan::kSm90, verify::RowSet::all));
+  EXPECT_EQ(proved, std::set<std::string>(expected.begin(), expected.end()));
+}
+
+TEST(VerifyCommand, TheTableEndsWithCountsAndTheReportIsWritten) {
+  const std::string path = testing::TempDir() + "/fourfold_verify_report.json";
+  std::remove(path.c_str());
+  VerifyOptions options = fixed_seed("pack");
+  options.report = path;
+  Captured captured;
+  EXPECT_EQ(run_verify(options, captured.console), kFine);
+  EXPECT_NE(captured.out.str().find("pass, bits equal"), std::string::npos);
+  EXPECT_NE(captured.out.str().find(
+                "8 proofs of 8 rows and operations on 2 machines: 8 passed, 0 missed, 0 refused"),
+            std::string::npos)
+      << captured.out.str();
+  EXPECT_EQ(read_json(read_file(path)).at("rows").items.size(), 8u);
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+}
+
+TEST(VerifyCommand, TheSameSeedGivesTheSameNumbers) {
+  const auto run = [] {
+    VerifyOptions options = fixed_seed("moe_stream 32x8x64 w4a16-mma nvfp4");
+    options.json = true;
+    Captured captured;
+    EXPECT_EQ(run_verify(options, captured.console), kFine);
+    const Json json = read_json(captured.out.str());
+    std::string numbers;
+    for (const Json& row : json.at("rows").items)
+      numbers += row.at("op").text + " " + std::to_string(row.at("max_error").number) + " " +
+                 std::to_string(row.at("seed").number) + "\n";
+    return numbers;
+  };
+  EXPECT_EQ(run(), run());
+}
+
+// The first synchronisation of a kind that a row executes: what a mutation can remove.
+std::optional<sim::SyncSite> site_of(const verify::Case& test, sim::SyncOp op) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  EXPECT_TRUE(test.run(*machine, true).passed());
+  for (const sim::SyncSite& site : device.executed_sites())
+    if (site.op == op) return site;
+  return std::nullopt;
+}
+
+// verify that cannot fail proves nothing: leave a barrier of the tiled kernel without its start.
+TEST(VerifyCommand, ADamagedKernelIsAMiss) {
+  const verify::Case* damaged = nullptr;
+  const auto cases = cases_of(plan::kSm120, verify::RowSet::all);
+  for (const verify::Case& test : cases)
+    if (damaged == nullptr && test.kernel == "moe_gemm" && test.op == "plain" &&
+        test.row.find("w4a4") != std::string::npos)
+      damaged = &test;
+  ASSERT_NE(damaged, nullptr);
+  const auto site = site_of(*damaged, sim::SyncOp::init);
+  ASSERT_TRUE(site.has_value());
+  VerifyOptions options = fixed_seed(damaged->row);
+  options.prepare_simulator = [&](sim::Device& device) { device.install({*site, sim::MutationKind::skip}); };
+  Captured captured;
+  EXPECT_EQ(run_verify(options, captured.console), kMiss);
+  EXPECT_NE(captured.out.str().find("what did not pass:"), std::string::npos);
+  EXPECT_NE(captured.out.str().find(" miss"), std::string::npos);
+  options.json = true;
+  Captured as_json;
+  EXPECT_EQ(run_verify(options, as_json.console), kMiss);
+  const Json json = read_json(as_json.out.str());
+  EXPECT_FALSE(json.at("passed").truth);
+  EXPECT_EQ(json.at("rows").items.front().at("verdict").text, "miss");
+  EXPECT_FALSE(json.at("rows").items.front().at("failure").text.empty());
+}
+
+TEST(VerifyCommand, RefusedRowsAreListedAndFail) {
+  verify::Target target = verify::simulator_target(plan::kSm120);
+  target.native_refusal = "a probe failed";
+  std::vector<verify::Job> jobs;
+  for (verify::Case& test : cases_of(plan::kSm120, verify::RowSet::all))
+    if (test.row.find("moe_stream 32x8x64 w4a4") == 0 || test.row == "moe_stream 32x8x64 w4a16-mma nvfp4")
+      jobs.push_back({&target, std::move(test)});
+  int refused = 0, passed = 0;
+  for (const verify::Result& result : verify::run_jobs(jobs, {})) {
+    refused += result.verdict() == "refused";
+    passed += result.passed();
+    EXPECT_EQ(result.verdict() == "refused", result.row.find("w4a4") != std::string::npos);
+  }
+  EXPECT_GE(refused, 3);
+  EXPECT_GE(passed, 3);
+}
+
+TEST(VerifyCommand, TwoMachinesAreComparedByteForByte) {
+  const verify::Target first = verify::simulator_target(plan::kSm120),
+                       second = verify::simulator_target(plan::kSm90);
+  verify::GemmCase test;
+  for (const verify::Case& item : cases_of(plan::kSm120, verify::RowSet::all))
+    if (item.gemm && item.row == "moe_stream 32x8x64 w4a16-mma nvfp4" && item.op == "down") test = *item.gemm;
+  const auto same = verify::compare_machines(first, second, test);
+  EXPECT_TRUE(same.passed()) << same.failure;
+  EXPECT_GT(same.bytes, 1000);
+  verify::GemmCase unknown = test;
+  unknown.row.row = "no such row";
+  EXPECT_NE(verify::compare_machines(first, second, unknown).failure.find("no such row"), std::string::npos);
+}
+
+TEST(VerifyCommand, BadInputIsRefused) {
+  const auto error_of = [](const VerifyOptions& options) {
+    Captured captured;
+    try {
+      run_verify(options, captured.console);
+    } catch (const Error& error) {
+      return std::string(error.what()) + " | " + error.hint();
+    }
+    return std::string("no error");
+  };
+  VerifyOptions options;
+  options.device = "tpu";
+  EXPECT_NE(error_of(options).find("sim, cuda, all"), std::string::npos);
+  EXPECT_NE(error_of(fixed_seed("no_such_row*")).find("no row matches"), std::string::npos);
+  options = fixed_seed("pack");
+  options.seeds = 0;
+  EXPECT_NE(error_of(options).find("--seeds is 0"), std::string::npos);
+  options = fixed_seed("pack");
+  options.report = "/no/such/folder/report.json";
+  EXPECT_NE(error_of(options).find("cannot write /no/such/folder/report.json"), std::string::npos);
+  if (!why_no_gpu().empty()) {
+    options = fixed_seed("pack");
+    options.device = "cuda";
+    EXPECT_NE(error_of(options).find("no GPU can be used"), std::string::npos);
+  }
+}
+
+TEST(VerifyCommand, AllWithoutAGpuIsANotice) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU here";
+  VerifyOptions options = fixed_seed("pack");
+  options.device = "all";
+  Captured captured;
+  EXPECT_EQ(run_verify(options, captured.console), kFine);
+  EXPECT_NE(captured.err.str().find("notice: no GPU was used"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::cli

@@ -1,0 +1,14 @@
+# The machine code of the built rows against the plan, and the proof that the check finds what it looks for. Included when
+# nvcc was found.
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_executable(cubin_plan ${CMAKE_CURRENT_LIST_DIR}/cubin_plan.cpp)
+target_link_libraries(cubin_plan PRIVATE fourfold_base fourfold_plan)
+set(plan ${CMAKE_CURRENT_BINARY_DIR}/cubin_plan.txt)
+add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VERBATIM)
+set(check ${PROJECT_SOURCE_DIR}/tools/check_cubins.py)
+add_test(NAME kernels.cubins
+  COMMAND ${Python3_EXECUTABLE} ${check} --plan ${plan} --chip Hopper=$<TARGET_FILE:fourfold_rows_Hopper>
+    --chip Workstation=$<TARGET_FILE:fourfold_rows_Workstation>)
+add_test(NAME kernels.cubins_finds_faults
+  COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/check_cubins_test.py ${FOURFOLD_NVCC} ${check}
+    ${CMAKE_CURRENT_BINARY_DIR}/faulty_rows)

@@ -1,0 +1,182 @@
+#include "kernels/moe_layer/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/launch/sim_machine.h"
+#include "kernels/moe_layer/moe_layer.h"
+
+namespace fourfold::moe_layer {
+namespace {
+
+const char* const kKnownShapes[] = {"35b", "122b", "397b", "397b-tp4"};
+constexpr int kTokens[] = {0,  1,  2,  3,   4,   5,   7,   8,    9,    16,   31,   32,
+                           63, 64, 65, 100, 128, 256, 512, 1000, 2048, 4096, 8192, 16384};
+
+bool compiled_for(const plan::ArchFacts& arch) {
+  return arch.name == "sm90" || arch.name == "sm120" || arch.name == "sm121";
+}
+
+template <class Visit>
+void every_request(const std::vector<Shape>& shapes, const Visit& visit) {
+  for (const Shape& shape : shapes)
+    for (const int tokens : kTokens)
+      for (const Role role : {Role::prefill, Role::decode})
+        for (const Activations activations : {Activations::w4a16, Activations::w4a4})
+          for (const Format format : {Format::nvfp4, Format::mxfp4})
+            for (const plan::ArchFacts* arch : plan::kArchs)
+              visit(*arch, Request{shape, activations, format, role, tokens});
+}
+
+std::vector<Shape> some_shapes() {
+  std::vector<Shape> shapes;
+  for (const char* name : kKnownShapes) shapes.push_back(parse_shape(name));
+  // The ends of what is allowed, and sizes only 64 divides.
+  for (const Shape& shape : {Shape{64, 64, 1, 1}, Shape{8192, 8192, 1024, 32}, Shape{192, 320, 7, 7},
+                             Shape{2880, 2880, 128, 4}, Shape{256, 512, 32, 32}})
+    shapes.push_back(shape);
+  return shapes;
+}
+
+const plan::RowFacts* find_row(const kernels::Machine& machine, kernels::RowKind kind,
+                               const std::string& name) {
+  const auto handle = machine.find(kind, name);
+  return handle.found() ? &machine.rows(kind)[static_cast<std::size_t>(handle.index)] : nullptr;
+}
+
+TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
+  sim::Device device;
+  const auto hopper = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+  const auto workstation = kernels::make_sim_machine(device, {.arch = &plan::kSm120});
+  int chosen = 0, refused = 0;
+  every_request(some_shapes(), [&](const plan::ArchFacts& arch, const Request& request) {
+    const Choice choice = choose(arch, request);
+    const bool mx_tokens = request.activations == Activations::w4a4 && request.format == Format::mxfp4;
+    ASSERT_EQ(choice.ok(), compiled_for(arch) && !mx_tokens) << arch.name << ": " << choice.refusal;
+    if (!choice.ok()) {
+      ++refused;
+      // A reason says what is missing, and what there is instead.
+      const bool names_chip = choice.refusal.find(arch.name) != std::string::npos;
+      ASSERT_TRUE(compiled_for(arch) ? choice.refusal.find("w4a16") != std::string::npos : names_chip)
+          << choice.refusal;
+      return;
+    }
+    ++chosen;
+    const kernels::Machine& machine = arch.name == "sm90" ? *hopper : *workstation;
+    using kernels::RowKind;
+    const auto* const first =
+        find_row(machine, choice.few ? RowKind::few_gate_up : RowKind::gemm, choice.gate_up_row);
+    const auto* const second =
+        find_row(machine, choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
+    ASSERT_NE(first, nullptr) << choice.gate_up_row;
+    ASSERT_NE(second, nullptr) << choice.down_row;
+    for (const auto* row : {first, second}) {
+      EXPECT_EQ(row->n, choice.tile_tokens);
+      EXPECT_EQ(row->role, request.role == Role::decode ? "decode" : "prefill");
+      EXPECT_EQ(row->format, request.format == Format::mxfp4 ? "mxfp4" : "nvfp4");
+      EXPECT_EQ(row->path == "w4a4", request.activations == Activations::w4a4);
+    }
+    // The streaming rows unroll K columns: they must divide the matrix.
+    if (request.role == Role::decode) {
+      EXPECT_EQ(request.shape.hidden % first->k, 0) << choice.gate_up_row;
+      EXPECT_EQ(request.shape.intermediate % second->k, 0) << choice.down_row;
+    }
+    EXPECT_EQ(choice.emulated, request.activations == Activations::w4a4 && !arch.has_fp4_mma);
+    EXPECT_NO_THROW(prepare_with(machine, request, choice));
+  });
+  EXPECT_GT(chosen, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(Choose, RoleDecidesTheArithmeticAndBatchNever) {
+  // Whatever the token count: decode rows add in segments, prefill rows straight through, of one chip and
+  // path.
+  every_request(some_shapes(), [&](const plan::ArchFacts& arch, const Request& request) {
+    const Choice choice = choose(arch, request);
+    if (!choice.ok()) return;
+    const bool tiled = choice.gate_up_row.starts_with("moe_gemm ");
+    ASSERT_EQ(tiled, request.role == Role::prefill);
+    ASSERT_EQ(tiled, choice.down_row.starts_with("moe_gemm "));
+  });
+}
+
+TEST(Choose, FewTokensTakeTheTwoKernelPath) {
+  const Shape shape = parse_shape("35b");
+  for (int tokens = 1; tokens <= 4; ++tokens)
+    EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 5}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).few);
+}
+
+TEST(Choose, WiderPassesForMoreTokens) {
+  int before = 0;
+  for (const int tokens : kTokens) {
+    if (tokens <= 4) continue;
+    const Choice choice =
+        choose(plan::kSm120, {parse_shape("35b"), Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    EXPECT_GE(choice.tile_tokens, before) << tokens;
+    before = choice.tile_tokens;
+  }
+  EXPECT_EQ(before, 64);
+}
+
+std::string refusal_of(const Request& request) {
+  try {
+    require_shape(request);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_request);
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST(RequireShape, NamesTheNumbers) {
+  const auto refuse = [](Shape shape, int tokens, std::vector<std::string> numbers) {
+    const std::string text = refusal_of({shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    for (const std::string& number : numbers) EXPECT_NE(text.find(number), std::string::npos) << text;
+    // Choosing asks first.
+    EXPECT_THROW(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens}),
+                 Error);
+  };
+  refuse({100, 128, 4, 2}, 1, {"100", "64"});
+  refuse({128, 96, 4, 2}, 1, {"96", "64"});
+  refuse({0, 128, 4, 2}, 1, {"0", "64"});
+  refuse({128, -64, 4, 2}, 1, {"-64"});
+  refuse({8256, 128, 4, 2}, 1, {"8256", "8,192"});
+  refuse({128, 8256, 4, 2}, 1, {"8256", "8,192"});
+  refuse({128, 128, 0, 1}, 1, {"0", "1024"});
+  refuse({128, 128, 1025, 1}, 1, {"1025", "1024"});
+  refuse({128, 128, 4, 0}, 1, {"0", "32"});
+  refuse({128, 128, 64, 33}, 1, {"33", "32"});
+  refuse({128, 128, 4, 5}, 1, {"5", "4"});
+  refuse({128, 128, 4, 2}, -3, {"-3"});
+  refuse({128, 128, 64, 32}, 1 << 20, {"1048576", "32", "16777216"});
+  // A product that does not fit 32 bits is no way around it.
+  refuse({128, 128, 64, 32}, 1 << 30, {"1073741824"});
+}
+
+TEST(ParseShape, KnownNamesAndNumbers) {
+  for (const char* name : kKnownShapes) EXPECT_NO_THROW(require_shape({parse_shape(name)}));
+  const Shape shape = parse_shape("256,128,16,4");
+  EXPECT_EQ(shape.hidden, 256);
+  EXPECT_EQ(shape.intermediate, 128);
+  EXPECT_EQ(shape.experts, 16);
+  EXPECT_EQ(shape.top_k, 4);
+  for (const char* bad :
+       {"", "35", "35B", "1,2,3", "1,2,3,4,5", "1,2,3,", ",1,2,3", "a,b,c,d", "1 ,2,3,4", "1,2,3,4x"}) {
+    try {
+      parse_shape(bad);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(format("'{}'", bad)), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::moe_layer

@@ -1,0 +1,393 @@
+// Removes every wait, fence, arrive and expect-tx of the layer's kernels in turn and runs the layer again:
+// the simulator must report a fault, or the result must be wrong. What survives is listed here with the
+// reason why it is harmless; an unlisted survivor fails the test, and so does a listed one that is caught.
+//
+// ./dev test runs one row per path. FOURFOLD_LONG=1 runs every row.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <set>
+
+#include "base/format.h"
+#include "kernels/launch/sim_machine.h"
+#include "kernels/moe/row_list.h"
+#include "kernels/verify/gemm_case.h"
+#include "tests/kernels/route_tables.h"
+#include "tests/kernels/small_layer.h"
+
+namespace fourfold::test {
+namespace {
+
+using moe_layer::Activations;
+using moe_layer::Format;
+using moe_layer::Role;
+using sim::Mutation;
+using sim::SyncOp;
+using sim::SyncSite;
+
+constexpr std::uint64_t kSeeds[] = {1, 2, 3, 0};
+
+// A synchronisation whose absence changes nothing. Lines move, so a site is known by its operation and its
+// source text.
+struct Survivor {
+  SyncOp op;
+  const char* file;  // empty: in any
+  const char* text;  // part of the line; empty: any
+  const char* why;
+  bool (*in)(const plan::RowFacts& row) = [](const plan::RowFacts&) {
+    return true;
+  };  // rows it is harmless in
+};
+
+// Panels the weight ring and the token ring of a tiled 16-bit row hold.
+int weight_panels(const plan::RowFacts& row) { return row.stages * row.k / 64; }
+int token_panels(const plan::RowFacts& row) {
+  for (const plan::RowPart& part : row.parts)
+    if (part.name == "token panels") return part.bytes / (row.n * 128);
+  return 0;
+}
+
+const Survivor kSurvivors[] = {
+    {SyncOp::release_successors, "", "",
+     "lets the next kernel start early; without it that kernel starts when this one ends"},
+    {SyncOp::sync_block, "moe_route.h", "the ids are in shared memory",
+     "count_chunk comes next and syncs the block after it has cleared its counts, before anyone reads an id"},
+    {SyncOp::sync_block, "moe_route.h", "every id of the chunk is in shared memory",
+     "count_chunk comes next and syncs the block after it has cleared its counts, before anyone reads an id"},
+    {SyncOp::wait, "load_tiles.h", "cta.wait(&storage.tokens_empty",
+     "both rings are equally deep and a math warp gives a stage of weights back after the panels that met "
+     "it, so the wait "
+     "for the stage covers them. Rows with a shallower token ring need it, and so does wgmma, which gives "
+     "weights back early",
+     [](const plan::RowFacts& row) {
+       return row.path == "w4a16-mma" && weight_panels(row) == token_panels(row);
+     }},
+};
+
+// The source line of a site; sites know the last part of their file's path only.
+std::string source_line(const SyncSite& site) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(FOURFOLD_SOURCE_DIR "/src/kernels")) {
+    if (entry.path().filename() != site.file) continue;
+    std::ifstream file(entry.path());
+    std::string line;
+    for (int number = 0; number < site.line && std::getline(file, line);) ++number;
+    return line;
+  }
+  return {};
+}
+
+const Survivor* listed(const SyncSite& site, const plan::RowFacts& row) {
+  const std::string line = source_line(site);
+  for (const Survivor& survivor : kSurvivors)
+    if (survivor.op == site.op && (*survivor.file == 0 || site.file == survivor.file) &&
+        line.find(survivor.text) != std::string::npos && survivor.in(row))
+      return &survivor;
+  return nullptr;
+}
+
+// What is run again and again: gives its result as bytes, or throws what went wrong.
+using Run = std::function<std::vector<std::uint16_t>()>;
+
+struct Tally {
+  int mutations = 0;
+  int caught = 0;
+  int by_bits = 0;  // of those, by a wrong result and not by a fault
+  int survived = 0;
+};
+
+// How a damaged run was noticed: empty if it was not.
+std::string noticed(const Run& run, const std::vector<std::uint16_t>& expected) {
+  try {
+    return run() == expected ? "" : "wrong bits";
+  } catch (const std::exception& fault) {
+    return fault.what();
+  }
+}
+
+// Mutates every site of the named kernels' files; all when `files` is empty.
+void mutate_all(sim::Device& device, const std::string& name, const plan::RowFacts& row, const Run& run,
+                const std::set<std::string>& files) {
+  const auto start = std::chrono::steady_clock::now();
+  Tally tally;
+  std::vector<std::uint16_t> expected;
+  for (const std::uint64_t seed : kSeeds) {
+    device.set_seed(seed);
+    const auto out = run();
+    if (expected.empty()) expected = out;
+    EXPECT_EQ(out, expected) << "seed " << seed << " without any damage";
+  }
+  const std::vector<SyncSite> sites = device.executed_sites();
+  for (const SyncSite& site : sites) {
+    if (!files.empty() && !files.contains(site.file)) continue;
+    for (const Mutation& mutation : sim::mutations_of(site)) {
+      device.install(mutation);
+      std::string how;
+      for (const std::uint64_t seed : kSeeds) {
+        device.set_seed(seed);
+        how = noticed(run, expected);
+        if (!how.empty()) break;
+      }
+      device.clear_mutation();
+      const Survivor* const survivor = listed(site, row);
+      ++tally.mutations;
+      tally.caught += !how.empty();
+      tally.by_bits += how == "wrong bits";
+      tally.survived += how.empty();
+      if (how.empty()) {
+        EXPECT_NE(survivor, nullptr) << describe(mutation) << " survives and is on no list:\n  "
+                                     << source_line(site);
+      } else {
+        EXPECT_EQ(survivor, nullptr) << describe(mutation) << " is listed as harmless, but: " << how;
+      }
+    }
+  }
+  EXPECT_GT(tally.mutations, 0);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::cout << format("{}: {} mutations, {} caught ({} by wrong bits), {} survived, {} s\n", name,
+                      tally.mutations, tally.caught, tally.by_bits, tally.survived, seconds.count())
+            << std::flush;
+}
+
+struct Subject {
+  std::string name;
+  const plan::ArchFacts* arch = &plan::kSm120;
+  SmallLayerOptions layer;
+  Role role = Role::decode;
+  int tokens = 1;
+  moe_layer::Choice choice = {};     // rows; empty: what choose() says
+  std::set<std::string> files = {};  // whose sites are mutated; empty: all
+  std::set<SyncOp> must_meet = {};   // what the shape is there to exercise
+  int blocks = 2;
+};
+
+moe_layer::Choice rows_of(std::string row, int tile_tokens) {
+  moe_layer::Choice choice;
+  choice.gate_up_row = choice.down_row = std::move(row);
+  choice.tile_tokens = tile_tokens;
+  return choice;
+}
+
+std::vector<int> first_rows(int count) {
+  std::vector<int> rows;
+  for (int i = 0; i < count; ++i) rows.push_back(i);
+  return rows;
+}
+
+// A ring hides the loss of its `empty` barriers until it has wrapped: every block must fill each stage more
+// than twice.
+void expect_wrapped(const plan::RowFacts& row, const Subject& subject) {
+  if (row.kernel != "moe_gemm") return;
+  const auto& shape = subject.layer.shape;
+  // In the first GEMM; a tile per expert is the least there is, because every expert has tokens.
+  const int items = (2 * shape.intermediate + row.m - 1) / row.m * shape.experts / subject.blocks;
+  const int panels = std::max(weight_panels(row), token_panels(row));
+  EXPECT_GT(items * shape.hidden / 64, 2 * panels) << row.row << ": the shape is too small to wrap its rings";
+}
+
+void run_subject(const Subject& subject) {
+  SCOPED_TRACE(subject.name);
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(
+      device, {.arch = subject.arch, .persistent_blocks = subject.blocks, .dependent_launch = true});
+  SmallLayer layer(*machine, subject.layer);
+  const moe_layer::Request request = layer.request(subject.role, subject.tokens);
+  const moe_layer::Prepared prepared = subject.choice.gate_up_row.empty()
+                                           ? moe_layer::prepare(*machine, request)
+                                           : moe_layer::prepare_with(*machine, request, subject.choice);
+  const plan::RowFacts& row =
+      machine->rows(prepared.gate_up.kind)[static_cast<std::size_t>(prepared.gate_up.index)];
+  expect_wrapped(row, subject);
+  Batch batch(layer, prepared, first_rows(subject.tokens));
+  mutate_all(
+      device, subject.name, row, [&] { return batch.run(); }, subject.files);
+  for (const SyncOp op : subject.must_meet) {
+    const auto& sites = device.executed_sites();
+    const auto meets = [&](const SyncSite& site) {
+      return site.op == op && subject.files.contains(site.file);
+    };
+    EXPECT_TRUE(std::any_of(sites.begin(), sites.end(), meets)) << name_of(op) << " was not executed";
+  }
+}
+
+std::set<std::string> tile_files(const char* also = "moe_gemm.h") {
+  return {"moe_gemm.h", "load_tiles.h", "multiply_mma.h", "multiply_wgmma.h", "finish_tile.h", also};
+}
+
+SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activations = Activations::w4a16,
+                           Format format = Format::nvfp4) {
+  SmallLayerOptions options;
+  options.shape = shape;
+  options.pool = pool;
+  options.activations = activations;
+  options.format = format;
+  return options;
+}
+
+TEST(Mutation, FewTokens) {
+  // Two segments of K in the second GEMM, three tokens that share experts.
+  run_subject({.name = "few", .layer = layer_of({128, 576, 3, 2}, 3), .tokens = 3});
+}
+
+TEST(Mutation, StreamAndCombine) {
+  // Three segments, and three strips for four warps: two warps share two of them, one after the other.
+  run_subject({.name = "stream",
+               .layer = layer_of({1088, 64, 3, 2}, 9),
+               .tokens = 9,
+               .files = {"moe_stream.h", "moe_combine.h"},
+               .must_meet = {SyncOp::barrier_sync},
+               .blocks = 4});
+}
+
+TEST(Mutation, StreamFp4) {
+  run_subject({.name = "stream w4a4",
+               .layer = layer_of({1088, 64, 3, 2}, 9, Activations::w4a4),
+               .tokens = 9,
+               .files = {"moe_stream.h", "moe_tokens.h"},
+               .must_meet = {SyncOp::barrier_sync},
+               .blocks = 4});
+}
+
+// The routing tables as one vector; more pairs than warps hold at once, more experts than the block has
+// threads.
+void run_route(const char* name, const RouteShape& shape) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  Random random(4);
+  std::vector<float> logits;
+  for (int i = 0; i < shape.tokens * shape.experts; ++i)
+    logits.push_back(static_cast<float>(random.normal()));
+  RouteRun route(*machine, shape, logits);
+  mutate_all(device, name, {},
+             [&] {
+               const Tables tables = route.run();
+               std::vector<std::uint16_t> all;
+               const auto add = [&](const auto& values) {
+                 const auto* const words = reinterpret_cast<const std::uint16_t*>(values.data());
+                 all.insert(all.end(), words, words + values.size() * sizeof(values[0]) / 2);
+               };
+               add(tables.pair_expert);
+               add(tables.pair_weight);
+               add(tables.pair_slot);
+               add(tables.slot_token);
+               add(tables.slot_weight);
+               add(tables.tiles);
+               return all;
+             },
+             {});
+}
+
+TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
+TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
+
+TEST(Mutation, TiledMma) {
+  // Rings of equal depth, and a token ring that is the shallower one.
+  for (const auto& [row, tokens] : {std::pair{"moe_gemm 128x64x128 w4a16-mma nvfp4", 64},
+                                    std::pair{"moe_gemm 256x128x128 w4a16-mma nvfp4", 128}})
+    run_subject({.name = row,
+                 .layer = layer_of({320, 256, 3, 2}, 12),
+                 .role = Role::prefill,
+                 .tokens = 12,
+                 .choice = rows_of(row, tokens),
+                 .files = tile_files("moe_tokens.h")});
+}
+
+TEST(Mutation, TiledFp4) {
+  run_subject({.name = "tile w4a4",
+               .layer = layer_of({384, 256, 3, 2}, 12, Activations::w4a4),
+               .role = Role::prefill,
+               .tokens = 12,
+               .choice = rows_of("moe_gemm 128x32x128 w4a4 nvfp4", 32),
+               .files = tile_files("moe_tokens.h")});
+}
+
+TEST(Mutation, TiledWgmma) {
+  run_subject({.name = "tile wgmma",
+               .arch = &plan::kSm90,
+               .layer = layer_of({576, 256, 3, 2}, 12),
+               .role = Role::prefill,
+               .tokens = 12,
+               .choice = rows_of("moe_gemm 256x64x64 w4a16-wgmma nvfp4", 64),
+               .files = tile_files()});
+}
+
+// A row whose operands no layer makes (MXFP4 tokens) is run alone.
+void run_row_alone(const plan::RowFacts& row) {
+  SCOPED_TRACE(row.row);
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.persistent_blocks = 1});
+  const verify::GemmCase test{row, moe::Op::plain, 256, 1024, {9, 0, 12}, 5};
+  const Run run = [&]() -> std::vector<std::uint16_t> {
+    const verify::Result result = verify::run_gemm_case(*machine, test, true);
+    if (!result.failure.empty()) throw std::runtime_error(result.failure);
+    return {static_cast<std::uint16_t>(result.passed())};
+  };
+  EXPECT_EQ(run(), std::vector<std::uint16_t>{1});
+  mutate_all(device, row.row, row, run, {});
+}
+
+bool wants_all() {
+  const char* const wanted = std::getenv("FOURFOLD_LONG");
+  return wanted && std::string(wanted) == "1";
+}
+
+TEST(Mutation, EveryFewRow) {
+  if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
+  // Units of 64, 256 and 512 columns.
+  for (const Format format : {Format::nvfp4, Format::mxfp4})
+    for (const moe_layer::Shape shape :
+         {moe_layer::Shape{128, 576, 3, 2}, {256, 256, 3, 2}, {512, 512, 3, 2}})
+      run_subject({.name = fourfold::format("few {}x{}", shape.hidden, shape.intermediate),
+                   .layer = layer_of(shape, 3, Activations::w4a16, format),
+                   .tokens = 3});
+}
+
+// The row of this width whose unrolled loop divides any K.
+std::string row_for_any_k(const plan::RowFacts& row) {
+  return moe::row_name("moe_stream", row.m, row.n, 64, row.path, row.format);
+}
+
+Subject subject_of(const plan::RowFacts& row, const plan::ArchFacts* arch) {
+  const bool decode = row.role == "decode", fp4 = row.path == "w4a4";
+  Subject subject;
+  subject.name = row.row;
+  subject.arch = arch;
+  subject.role = decode ? Role::decode : Role::prefill;
+  // Decode: two segments and three strips a block, so that warps share. Prefill: enough items to wrap the
+  // deepest ring.
+  subject.layer = layer_of(decode ? moe_layer::Shape{1024, 64, 3, 2} : moe_layer::Shape{576, 256, 3, 2}, 12,
+                           fp4 ? Activations::w4a4 : Activations::w4a16,
+                           row.format == "mxfp4" ? Format::mxfp4 : Format::nvfp4);
+  subject.tokens = decode ? 7 : 12;
+  subject.choice = rows_of(row.row, row.n);
+  if (decode) subject.choice.down_row = row_for_any_k(row);
+  subject.files = decode ? std::set<std::string>{"moe_stream.h"} : tile_files();
+  subject.blocks = decode ? 4 : 1;
+  if (decode && row.n <= 16) subject.must_meet = {SyncOp::barrier_sync};  // wider rows share no strips
+  return subject;
+}
+
+TEST(Mutation, EveryRow) {
+  if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row; minutes";
+  for (const auto* arch : {&plan::kSm120, &plan::kSm90}) {
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device, {.arch = arch});
+    for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm)) {
+      if (arch == &plan::kSm90 && row.path != "w4a16-wgmma") continue;  // the others are the same rows
+      if (row.path == "w4a4" && row.format == "mxfp4")
+        run_row_alone(row);
+      else
+        run_subject(subject_of(row, arch));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::test
