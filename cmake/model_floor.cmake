@@ -1,0 +1,41 @@
+# Rooms above the silicon floor. They read JSON with Boost.JSON in its header-only form, so they need the Boost headers
+# and no Boost library; without the headers they are left out loudly and everything below still builds.
+set(FOURFOLD_BOOST_MINIMUM 1.81)
+set(FOURFOLD_HAS_MODEL_FLOOR OFF)
+option(FOURFOLD_FUZZ "Build the fuzz targets (needs clang)" OFF)
+if(FOURFOLD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "fourfold: the fuzz targets need clang: -DCMAKE_CXX_COMPILER=clang++-19")
+  endif()
+  # The fuzzer steers by the coverage of the rooms themselves.
+  target_compile_options(fourfold_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+find_path(FOURFOLD_BOOST_INCLUDE boost/json.hpp HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
+if(FOURFOLD_BOOST_INCLUDE)
+  file(STRINGS ${FOURFOLD_BOOST_INCLUDE}/boost/version.hpp boost_version_line REGEX "#define BOOST_LIB_VERSION")
+  string(REGEX MATCH "([0-9]+)_([0-9]+)" ignored "${boost_version_line}")
+  set(boost_version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  if(boost_version VERSION_LESS FOURFOLD_BOOST_MINIMUM)
+    message(WARNING "fourfold: Boost ${boost_version} in ${FOURFOLD_BOOST_INCLUDE} is too old; the model floor needs "
+      "${FOURFOLD_BOOST_MINIMUM} (Debian: libboost1.81-dev). Building the silicon floor only")
+  else()
+    set(FOURFOLD_HAS_MODEL_FLOOR ON)
+  endif()
+else()
+  message(WARNING "fourfold: boost/json.hpp was not found; the model floor needs Boost ${FOURFOLD_BOOST_MINIMUM} headers "
+    "(Debian: libboost1.81-dev). Building the silicon floor only")
+endif()
+
+if(FOURFOLD_HAS_MODEL_FLOOR)
+  message(STATUS "fourfold: model floor with Boost ${boost_version} headers")
+  # SYSTEM: Boost's own warnings are not ours.
+  add_library(fourfold_boost INTERFACE)
+  target_include_directories(fourfold_boost SYSTEM INTERFACE ${FOURFOLD_BOOST_INCLUDE})
+
+  fourfold_room(json LINK fourfold_base fourfold_boost)
+  fourfold_room(checkpoint LINK fourfold_base fourfold_json)
+  fourfold_room(text LINK fourfold_base fourfold_json)
+  fourfold_room(backend LINK fourfold_base fourfold_checkpoint)
+  fourfold_room(model LINK fourfold_base fourfold_checkpoint fourfold_backend)
+endif()

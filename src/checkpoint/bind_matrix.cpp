@@ -1,0 +1,221 @@
+#include "checkpoint/bind_matrix.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+constexpr std::int64_t kFp8Block = 128;
+
+std::string wanted(std::string_view types, const Shape& shape) {
+  return std::string(types) + " " + to_string(shape);
+}
+
+bool is_plain(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f32; }
+
+std::int64_t element_count(const TensorView& tensor) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape.sizes()) count *= size;
+  return count;
+}
+
+template <class T>
+void append_widened(const TensorView& tensor, std::vector<float>& out) {
+  for (const T value : elements<T>(tensor)) {
+    if constexpr (std::is_same_v<T, float>)
+      out.push_back(value);
+    else
+      out.push_back(to_float(value));
+  }
+}
+
+// The caller has seen to it that the type is plain.
+std::vector<float> widened(const TensorView& tensor) {
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(element_count(tensor)));
+  if (tensor.dtype == DType::bf16)
+    append_widened<Bf16>(tensor, values);
+  else if (tensor.dtype == DType::f16)
+    append_widened<F16>(tensor, values);
+  else
+    append_widened<float>(tensor, values);
+  return values;
+}
+
+bool all_finite(const std::vector<float>& values) {
+  for (const float value : values)
+    if (!std::isfinite(value)) return false;
+  return true;
+}
+
+std::optional<float> scalar_of(TensorPool& pool, const TensorView* tensor) {
+  if (tensor == nullptr) return std::nullopt;
+  if (!is_plain(tensor->dtype) || element_count(*tensor) != 1) {
+    pool.misshapen(*tensor, "one F32, F16 or BF16 number");
+    return std::nullopt;
+  }
+  return widened(*tensor).front();
+}
+
+// base refuses bad scales with a message of its own; here it gets the tensor's name and joins the list.
+template <class Make>
+auto usable(TensorPool& pool, const std::string& name, const Make& make) -> std::optional<decltype(make())> {
+  try {
+    return make();
+  } catch (const Error& error) {
+    pool.unusable(name, error.what());
+    return std::nullopt;
+  }
+}
+
+struct Nvfp4Parts {
+  const TensorView* codes;
+  const TensorView* scales;
+  std::optional<float> global_scale;
+  std::optional<Nvfp4InputScale> input_scale;
+};
+
+void bind_nvfp4(TensorPool& pool, const Nvfp4Parts& parts, Matrix& matrix) {
+  if (parts.codes == nullptr || parts.scales == nullptr || !parts.global_scale) return;  // already noted
+  const Shape code_shape{matrix.rows, matrix.columns / 2};
+  const Shape scale_shape{matrix.rows, matrix.columns / kNvfp4BlockColumns};
+  const bool whole_blocks = matrix.columns % kNvfp4BlockColumns == 0;
+  const bool codes_fit = parts.codes->dtype == DType::u8 && parts.codes->shape == code_shape && whole_blocks;
+  const bool scales_fit =
+      parts.scales->dtype == DType::f8_e4m3 && parts.scales->shape == scale_shape && whole_blocks;
+  const std::string blocks = whole_blocks ? "" : format(" of {} columns, a multiple of 16", matrix.columns);
+  if (!codes_fit) pool.misshapen(*parts.codes, wanted("U8", code_shape) + blocks);
+  if (!scales_fit) pool.misshapen(*parts.scales, wanted("F8_E4M3", scale_shape) + blocks);
+  if (!codes_fit || !scales_fit) return;
+  matrix.storage = Nvfp4Storage{.view = {.rows = matrix.rows,
+                                         .columns = matrix.columns,
+                                         .codes = elements<std::uint8_t>(*parts.codes),
+                                         .scales = elements<E4m3>(*parts.scales),
+                                         .global_scale = *parts.global_scale},
+                                .input_scale = parts.input_scale};
+}
+
+void bind_model_opt(TensorPool& pool, const std::string& module, const TensorView* weight, Matrix& matrix) {
+  Nvfp4Parts parts{weight, pool.take(module + ".weight_scale"), std::nullopt, std::nullopt};
+  const std::string global_name = module + ".weight_scale_2";
+  if (const auto stored = scalar_of(pool, pool.take(global_name)))
+    parts.global_scale = usable(pool, global_name, [&] { return global_scale(ModelOptScale{*stored}); });
+  const std::string input_name = module + ".input_scale";
+  if (const auto stored = bind_optional_scalar(pool, input_name))
+    parts.input_scale =
+        usable(pool, input_name, [&] { return nvfp4_input_scale(ModelOptInputScale{*stored}); });
+  bind_nvfp4(pool, parts, matrix);
+}
+
+void bind_compressed_tensors(TensorPool& pool, const std::string& module, const TensorView* packed,
+                             Matrix& matrix) {
+  Nvfp4Parts parts{packed, pool.take(module + ".weight_scale"), std::nullopt, std::nullopt};
+  const std::string global_name = module + ".weight_global_scale";
+  if (const auto stored = scalar_of(pool, pool.take(global_name)))
+    parts.global_scale =
+        usable(pool, global_name, [&] { return global_scale(CompressedTensorsScale{*stored}); });
+  const std::string input_name = module + ".input_global_scale";
+  if (const auto stored = bind_optional_scalar(pool, input_name))
+    parts.input_scale =
+        usable(pool, input_name, [&] { return nvfp4_input_scale(CompressedTensorsInputScale{*stored}); });
+  bind_nvfp4(pool, parts, matrix);
+}
+
+// Shape tells the kind of scale: one number, one a row, one a 128 x 128 block. Blocks are also found under
+// the name weight_scale_inv, which in spite of it multiplies.
+void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& weight, Matrix& matrix) {
+  const TensorView* scale = pool.take_if_present(module + ".weight_scale_inv");
+  if (scale == nullptr) scale = pool.take(module + ".weight_scale");
+  const auto input_scale = bind_optional_scalar(pool, module + ".input_scale");
+  if (scale == nullptr) return;
+  const Shape rows{matrix.rows};
+  const Shape rows_column{matrix.rows, 1};
+  const Shape blocks{(matrix.rows + kFp8Block - 1) / kFp8Block, (matrix.columns + kFp8Block - 1) / kFp8Block};
+  const bool one = element_count(*scale) == 1;
+  const bool per_row = scale->shape == rows || scale->shape == rows_column;
+  if (!is_plain(scale->dtype) || (!one && !per_row && scale->shape != blocks)) {
+    pool.misshapen(*scale, format("F32 [], {} or {}", to_string(rows_column), to_string(blocks)));
+    return;
+  }
+  std::vector<float> scales = widened(*scale);
+  bool positive = all_finite(scales);
+  for (const float value : scales) positive = positive && value > 0;
+  if (!positive) return pool.unusable(scale->name, "a scale is not a positive number");
+  Fp8Storage storage{.codes = elements<E4m3>(weight), .scale = {}, .input_scale = input_scale};
+  if (one)
+    storage.scale = Fp8TensorScale{scales.front()};
+  else if (per_row)
+    storage.scale = Fp8RowScales{std::move(scales)};
+  else
+    storage.scale = Fp8BlockScales{kFp8Block, kFp8Block, std::move(scales)};
+  matrix.storage = std::move(storage);
+}
+
+void bind_plain(const TensorView& tensor, Matrix& matrix) {
+  if (tensor.dtype == DType::bf16)
+    matrix.storage = Bf16Storage{elements<Bf16>(tensor)};
+  else if (tensor.dtype == DType::f16)
+    matrix.storage = F16Storage{elements<F16>(tensor)};
+  else
+    matrix.storage = F32Storage{elements<float>(tensor)};
+}
+
+}  // namespace
+
+std::optional<float> bind_optional_scalar(TensorPool& pool, const std::string& name) {
+  return scalar_of(pool, pool.take_if_present(name));
+}
+
+Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shape) {
+  Matrix matrix{.name = module, .rows = shape.rows, .columns = shape.columns, .storage = {}, .gather = {}};
+  if (const TensorView* packed = pool.take_if_present(module + ".weight_packed")) {
+    matrix.name = packed->name;
+    bind_compressed_tensors(pool, module, packed, matrix);
+    return matrix;
+  }
+  const TensorView* weight = pool.take(module + ".weight");
+  matrix.name = weight == nullptr ? std::string_view() : weight->name;
+  if (weight == nullptr) return matrix;
+  if (weight->dtype == DType::u8) {
+    bind_model_opt(pool, module, weight, matrix);
+  } else if (weight->shape != Shape{shape.rows, shape.columns}) {
+    pool.misshapen(*weight, to_string(Shape{shape.rows, shape.columns}));
+  } else if (weight->dtype == DType::f8_e4m3) {
+    bind_fp8(pool, module, *weight, matrix);
+  } else if (is_plain(weight->dtype)) {
+    bind_plain(*weight, matrix);
+  } else {
+    pool.misshapen(*weight, "BF16, F16, F32, F8_E4M3 or U8");
+  }
+  return matrix;
+}
+
+Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape) {
+  Matrix matrix{
+      .name = {}, .rows = count * shape.rows, .columns = shape.columns, .storage = {}, .gather = {}};
+  const TensorView* tensor = pool.take(name);
+  if (tensor == nullptr) return matrix;
+  matrix.name = tensor->name;
+  const Shape stacked{count, shape.rows, shape.columns};
+  if (!is_plain(tensor->dtype) || tensor->shape != stacked)
+    pool.misshapen(*tensor, wanted("BF16, F16 or F32", stacked));
+  else
+    bind_plain(*tensor, matrix);
+  return matrix;
+}
+
+std::vector<float> bind_vector(TensorPool& pool, const std::string& name, const Shape& shape) {
+  const TensorView* tensor = pool.take(name);
+  if (tensor == nullptr) return {};
+  if (!is_plain(tensor->dtype) || tensor->shape != shape) {
+    pool.misshapen(*tensor, wanted("BF16, F16 or F32", shape));
+    return {};
+  }
+  std::vector<float> values = widened(*tensor);
+  if (!all_finite(values)) pool.unusable(name, "a value is NaN or infinite");
+  return values;
+}
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,33 @@
+// One module's tensors -> one Matrix: the rule that tells formats apart, and the one place where the scale
+// conventions of ModelOpt and compressed-tensors are told apart, by the names of their tensors. Used by the
+// binder alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "checkpoint/matrix.h"
+#include "checkpoint/tensor_pool.h"
+
+namespace fourfold::checkpoint {
+
+struct MatrixShape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+
+// `module` is the name before ".weight". Problems go to the pool, and the result then means nothing.
+Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shape);
+
+// A tensor [count, rows, columns] of 16- or 32-bit numbers under its own name, as one matrix of count * rows
+// rows.
+Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape);
+
+// A small tensor of exactly this shape, widened to f32. NaN and infinities are noted.
+std::vector<float> bind_vector(TensorPool& pool, const std::string& name, const Shape& shape);
+
+// One number, shape [] or [1]; empty when the tensor is not there.
+std::optional<float> bind_optional_scalar(TensorPool& pool, const std::string& name);
+
+}  // namespace fourfold::checkpoint

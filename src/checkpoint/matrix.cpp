@@ -1,0 +1,225 @@
+// The meaning of each storage format, row by row.
+#include "checkpoint/matrix.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+template <class T>
+std::span<const T> row_of(std::span<const T> values, std::int64_t row, std::int64_t columns) {
+  return values.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
+}
+
+template <class T>
+void widen(std::span<const T> values, std::span<float> out) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if constexpr (std::is_same_v<T, float>)
+      out[i] = values[i];
+    else
+      out[i] = to_float(values[i]);
+  }
+}
+
+float scale_at(const Fp8Storage& storage, std::int64_t row, std::int64_t column, std::int64_t columns) {
+  return std::visit(
+      Overload{
+          [](const Fp8TensorScale& s) { return s.scale; },
+          [&](const Fp8RowScales& s) { return s.scales[static_cast<std::size_t>(row)]; },
+          [&](const Fp8BlockScales& s) {
+            const std::int64_t across = (columns + s.block_columns - 1) / s.block_columns;
+            return s.scales[static_cast<std::size_t>(row / s.block_rows * across + column / s.block_columns)];
+          }},
+      storage.scale);
+}
+
+void read_stored_row(const Fp8Storage& storage, std::int64_t row, std::span<float> out) {
+  const auto columns = static_cast<std::int64_t>(out.size());
+  const auto codes = row_of(storage.codes, row, columns);
+  for (std::int64_t i = 0; i < columns; ++i)
+    out[static_cast<std::size_t>(i)] =
+        to_float(codes[static_cast<std::size_t>(i)]) * scale_at(storage, row, i, columns);
+}
+
+void read_stored_row(const Nvfp4Storage& storage, std::int64_t row, std::span<float> out) {
+  dequantize_row(storage.view, row, out);
+}
+
+template <class Plain>
+void read_stored_row(const Plain& storage, std::int64_t row, std::span<float> out) {
+  widen(row_of(storage.values, row, static_cast<std::int64_t>(out.size())), out);
+}
+
+template <class T>
+void require_all_finite(std::span<const T> values, const Matrix& matrix) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float value = 0;
+    if constexpr (std::is_same_v<T, float>)
+      value = values[i];
+    else
+      value = to_float(values[i]);
+    if (std::isfinite(value)) continue;
+    const auto index = static_cast<std::int64_t>(i);
+    fail_with_hint(Code::bad_checkpoint, "the file is damaged; download it again",
+                   "{}: {} at stored row {}, column {}", matrix.name, value, index / matrix.columns,
+                   index % matrix.columns);
+  }
+}
+
+std::span<const E4m3> cut(std::span<const E4m3> codes, RowRange range, std::int64_t per_row) {
+  return codes.subspan(static_cast<std::size_t>(range.first * per_row),
+                       static_cast<std::size_t>(range.count * per_row));
+}
+
+// The first block of a slice may begin inside a block of the source only if the two grids agree from there
+// on.
+Fp8Storage slice(const Fp8Storage& whole, RowRange range, std::int64_t columns) {
+  Fp8Storage part{
+      .codes = cut(whole.codes, range, columns), .scale = whole.scale, .input_scale = whole.input_scale};
+  if (auto* rows = std::get_if<Fp8RowScales>(&part.scale)) {
+    const auto first = rows->scales.begin() + range.first;
+    rows->scales = std::vector<float>(first, first + range.count);
+  } else if (auto* blocks = std::get_if<Fp8BlockScales>(&part.scale)) {
+    check(range.first % blocks->block_rows == 0, "a slice begins at a block", range.first,
+          blocks->block_rows);
+    const std::int64_t across = (columns + blocks->block_columns - 1) / blocks->block_columns;
+    const std::int64_t down = (range.count + blocks->block_rows - 1) / blocks->block_rows;
+    const auto first = blocks->scales.begin() + range.first / blocks->block_rows * across;
+    blocks->scales = std::vector<float>(first, first + down * across);
+  }
+  return part;
+}
+
+Nvfp4Storage slice(const Nvfp4Storage& whole, RowRange range, std::int64_t columns) {
+  Nvfp4Storage part = whole;
+  part.view.rows = range.count;
+  part.view.codes = whole.view.codes.subspan(static_cast<std::size_t>(range.first * columns / 2),
+                                             static_cast<std::size_t>(range.count * columns / 2));
+  part.view.scales = cut(whole.view.scales, range, columns / kNvfp4BlockColumns);
+  return part;
+}
+
+template <class Plain>
+Plain slice(const Plain& whole, RowRange range, std::int64_t columns) {
+  return {whole.values.subspan(static_cast<std::size_t>(range.first * columns),
+                               static_cast<std::size_t>(range.count * columns))};
+}
+
+}  // namespace
+
+std::int64_t Matrix::stored_rows() const {
+  const auto elements =
+      std::visit(Overload{[](const Fp8Storage& s) { return static_cast<std::int64_t>(s.codes.size()); },
+                          [&](const Nvfp4Storage& s) { return s.view.rows * columns; },
+                          [](const auto& plain) { return static_cast<std::int64_t>(plain.values.size()); }},
+                 storage);
+  return columns == 0 ? 0 : elements / columns;
+}
+
+std::int64_t Matrix::stored_row(std::int64_t row) const {
+  check(row >= 0 && row < rows, "the row exists", row, rows);
+  for (const RowRange& range : gather) {
+    if (row < range.count) return range.first + row;
+    row -= range.count;
+  }
+  check(gather.empty(), "the ranges cover all rows", row);
+  return row;
+}
+
+MatrixFormat format_of(const Matrix& matrix) {
+  return std::visit(Overload{[](const Bf16Storage&) { return MatrixFormat::bf16; },
+                             [](const F16Storage&) { return MatrixFormat::f16; },
+                             [](const F32Storage&) { return MatrixFormat::f32; },
+                             [](const Fp8Storage& s) {
+                               constexpr MatrixFormat formats[] = {MatrixFormat::fp8_tensor,
+                                                                   MatrixFormat::fp8_rows,
+                                                                   MatrixFormat::fp8_blocks};
+                               return formats[s.scale.index()];
+                             },
+                             [](const Nvfp4Storage&) { return MatrixFormat::nvfp4; }},
+                    matrix.storage);
+}
+
+std::string_view format_name(MatrixFormat format) {
+  switch (format) {
+    case MatrixFormat::bf16: return "BF16";
+    case MatrixFormat::f16: return "F16";
+    case MatrixFormat::f32: return "F32";
+    case MatrixFormat::fp8_tensor: return "FP8";
+    case MatrixFormat::fp8_rows: return "FP8 per row";
+    case MatrixFormat::fp8_blocks: return "FP8 per block";
+    case MatrixFormat::nvfp4: return "NVFP4";
+  }
+  return "unknown";
+}
+
+void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out) {
+  check(static_cast<std::int64_t>(out.size()) == matrix.columns, "out holds one row", out.size(),
+        matrix.columns);
+  const std::int64_t stored = matrix.stored_row(row);
+  std::visit([&](const auto& storage) { read_stored_row(storage, stored, out); }, matrix.storage);
+}
+
+std::vector<float> read_all(const Matrix& matrix) {
+  std::vector<float> values(static_cast<std::size_t>(matrix.rows * matrix.columns));
+  const auto columns = static_cast<std::size_t>(matrix.columns);
+  for (std::int64_t row = 0; row < matrix.rows; ++row)
+    read_row(matrix, row, std::span(values).subspan(static_cast<std::size_t>(row) * columns, columns));
+  return values;
+}
+
+Matrix slice_rows(const Matrix& matrix, RowRange range) {
+  check(matrix.as_stored(), "only a matrix as stored is sliced", matrix.name);
+  check(range.first >= 0 && range.count >= 0 && range.first + range.count <= matrix.rows, "the rows exist",
+        range.first, range.count, matrix.rows);
+  Matrix part{
+      .name = matrix.name, .rows = range.count, .columns = matrix.columns, .storage = {}, .gather = {}};
+  std::visit([&](const auto& storage) { part.storage = slice(storage, range, matrix.columns); },
+             matrix.storage);
+  return part;
+}
+
+void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit) {
+  std::visit(Overload{[&](const Fp8Storage& s) { visit(std::as_bytes(s.codes)); },
+                      [&](const Nvfp4Storage& s) {
+                        visit(std::as_bytes(s.view.codes));
+                        visit(std::as_bytes(s.view.scales));
+                      },
+                      [&](const auto& plain) { visit(std::as_bytes(plain.values)); }},
+             matrix.storage);
+}
+
+std::uint64_t stored_bytes(const Matrix& matrix) {
+  std::uint64_t bytes = 0;
+  for_each_range(matrix, [&](std::span<const std::byte> range) { bytes += range.size(); });
+  // Rows are all of one size, so a gathered matrix owns its share of the tensor.
+  if (matrix.as_stored()) return bytes;
+  return bytes / static_cast<std::uint64_t>(matrix.stored_rows()) * static_cast<std::uint64_t>(matrix.rows);
+}
+
+void validate(const Matrix& matrix) {
+  if (const auto* nvfp4 = std::get_if<Nvfp4Storage>(&matrix.storage)) {
+    try {
+      fourfold::validate(nvfp4->view);
+    } catch (const Error& error) {
+      throw Error(error.code(), std::string(matrix.name) + ": " + error.what(), error.hint());
+    }
+    return;
+  }
+  std::visit(
+      Overload{[&](const Fp8Storage& s) { require_all_finite(s.codes, matrix); }, [](const Nvfp4Storage&) {},
+               [&](const auto& plain) { require_all_finite(plain.values, matrix); }},
+      matrix.storage);
+}
+
+}  // namespace fourfold::checkpoint

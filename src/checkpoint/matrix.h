@@ -1,0 +1,100 @@
+// A weight matrix of a checkpoint in whichever format its tensors have, still in the mapped file: what
+// packers read from. y = W x with W [rows, columns]. Formats differ by type, so that code which forgets one
+// does not compile; the two conventions for NVFP4's global scale end here, in Nvfp4View::global_scale.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/e4m3.h"
+#include "base/f16.h"
+#include "base/nvfp4.h"
+
+namespace fourfold::checkpoint {
+
+struct Bf16Storage {
+  std::span<const Bf16> values;  // [rows, columns]
+};
+struct F16Storage {
+  std::span<const F16> values;
+};
+struct F32Storage {
+  std::span<const float> values;
+};
+
+// Weight scales multiply: value = code * scale.
+struct Fp8TensorScale {
+  float scale = 1.0f;
+};
+struct Fp8RowScales {
+  std::vector<float> scales;  // [rows]
+};
+struct Fp8BlockScales {
+  std::int64_t block_rows = 0;
+  std::int64_t block_columns = 0;
+  std::vector<float> scales;  // [ceil(rows / block_rows), ceil(columns / block_columns)]
+};
+struct Fp8Storage {
+  std::span<const E4m3> codes;  // [rows, columns]
+  std::variant<Fp8TensorScale, Fp8RowScales, Fp8BlockScales> scale;
+  std::optional<float> input_scale;  // amax of the inputs / 448, where the model was calibrated
+};
+
+struct Nvfp4Storage {
+  Nvfp4View view;
+  std::optional<Nvfp4InputScale> input_scale;  // absent: made for 16-bit activations
+};
+
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+using Storage = std::variant<Bf16Storage, F16Storage, F32Storage, Fp8Storage, Nvfp4Storage>;
+
+struct Matrix {
+  std::string_view name;  // of the tensor with the weights
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  Storage storage;  // of stored_rows() rows
+  // Empty: row i is stored row i. Otherwise the rows are these ranges of stored rows, one after another;
+  // Qwen3-Next keeps several projections interleaved in one tensor.
+  std::vector<RowRange> gather;
+
+  bool as_stored() const { return gather.empty(); }
+  std::int64_t stored_rows() const;
+  std::int64_t stored_row(std::int64_t row) const;
+};
+
+enum class MatrixFormat { bf16, f16, f32, fp8_tensor, fp8_rows, fp8_blocks, nvfp4 };
+MatrixFormat format_of(const Matrix& matrix);
+std::string_view format_name(MatrixFormat format);
+
+// What a matrix means: row `row` in f32. out has `columns` elements.
+void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out);
+
+// [rows, columns] in f32, for tests and small matrices.
+std::vector<float> read_all(const Matrix& matrix);
+
+// Rows first..first + count of a matrix that is as stored. Block-scaled FP8 is cut at whole blocks only.
+Matrix slice_rows(const Matrix& matrix, RowRange range);
+
+// Calls visit with each piece of mapped memory the matrix reads (scalars and vectors of scales were copied
+// and are left out). A gathered matrix visits all of the tensor it picks from.
+void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit);
+// Bytes in the file that are this matrix's own.
+std::uint64_t stored_bytes(const Matrix& matrix);
+
+// Reads every scale and every 16- and 8-bit element and throws bad_checkpoint, naming the matrix and the
+// place, at the first NaN, infinity or negative block scale. Touches all pages: packers call it when they
+// touch them anyway.
+void validate(const Matrix& matrix);
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,43 @@
+// A model folder's tensors: one model.safetensors, or the shards that model.safetensors.index.json names,
+// opened, checked against the index and found by name. Nothing in the folder is ever executed, and the index
+// can name only files that lie in it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+
+namespace fourfold::checkpoint {
+
+class Checkpoint {
+ public:
+  // Throws io or bad_checkpoint; what the index and the shards disagree on is one error.
+  explicit Checkpoint(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::span<const SafetensorsFile> shards() const { return shards_; }
+  std::span<const TensorView> tensors() const { return tensors_; }  // by name
+  const TensorView* find(std::string_view name) const;              // null when there is none
+  std::uint64_t tensor_bytes() const { return tensor_bytes_; }
+
+  // The range must be (part of) a tensor of this checkpoint. read() copies without touching the mapping; see
+  // MappedFile.
+  void prefetch(std::span<const std::byte> range) const { file_of(range).prefetch(range); }
+  void release(std::span<const std::byte> range) const { file_of(range).release(range); }
+  void read(std::span<const std::byte> range, std::span<std::byte> out) const;
+
+ private:
+  const MappedFile& file_of(std::span<const std::byte> range) const;
+
+  std::filesystem::path folder_;
+  std::vector<SafetensorsFile> shards_;
+  std::vector<TensorView> tensors_;
+  std::uint64_t tensor_bytes_ = 0;
+};
+
+}  // namespace fourfold::checkpoint

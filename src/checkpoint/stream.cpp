@@ -1,0 +1,29 @@
+#include "checkpoint/stream.h"
+
+namespace fourfold::checkpoint {
+
+void LoadProgress::add(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  bytes_done_ += bytes;
+  if (report_) report_(bytes_done_, bytes_total_);
+}
+
+std::uint64_t stored_bytes(const ModelWeights& weights) {
+  std::uint64_t bytes = 0;
+  for_each_matrix(weights, [&](const Matrix& matrix) { bytes += stored_bytes(matrix); });
+  return bytes;
+}
+
+void prefetch(const Checkpoint& checkpoint, const Matrix& matrix) {
+  for_each_range(matrix, [&](std::span<const std::byte> range) { checkpoint.prefetch(range); });
+}
+
+void stream_matrix(const Checkpoint& checkpoint, const Matrix& matrix,
+                   const std::function<void(const Matrix&)>& pack, LoadProgress& progress) {
+  validate(matrix);
+  pack(matrix);
+  for_each_range(matrix, [&](std::span<const std::byte> range) { checkpoint.release(range); });
+  progress.add(stored_bytes(matrix));
+}
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,41 @@
+// Streams matrices out of a checkpoint into whatever the caller packs them into, without holding both: a
+// matrix's pages leave this process as soon as it is packed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "checkpoint/shard_index.h"
+#include "checkpoint/weights.h"
+
+namespace fourfold::checkpoint {
+
+// Bytes done of bytes in all. Threads may add at the same time; reports come one at a time and never go back.
+class LoadProgress {
+ public:
+  using Report = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
+  LoadProgress(std::uint64_t bytes_total, Report report)
+      : bytes_total_(bytes_total), report_(std::move(report)) {}
+
+  void add(std::uint64_t bytes);
+  std::uint64_t bytes_total() const { return bytes_total_; }
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t bytes_done_ = 0;
+  std::uint64_t bytes_total_;
+  Report report_;
+};
+
+// What for_each_matrix visits, in file bytes: the total of a LoadProgress.
+std::uint64_t stored_bytes(const ModelWeights& weights);
+
+// Asks for a matrix's pages ahead of time, to keep the disk busy while another matrix is packed.
+void prefetch(const Checkpoint& checkpoint, const Matrix& matrix);
+
+// validate, pack, release, progress. Safe to call from several threads for different matrices.
+void stream_matrix(const Checkpoint& checkpoint, const Matrix& matrix,
+                   const std::function<void(const Matrix&)>& pack, LoadProgress& progress);
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,51 @@
+// The tensors of a checkpoint while they are being bound: who has been taken, and what was wrong. Used by the
+// binder alone.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/problem_list.h"
+#include "checkpoint/shard_index.h"
+
+namespace fourfold::checkpoint {
+
+class TensorPool {
+ public:
+  explicit TensorPool(const Checkpoint& checkpoint);
+
+  bool has(std::string_view name) const { return checkpoint_.find(name) != nullptr; }
+  bool has_prefix(std::string_view prefix) const;
+  // The number after `prefix` of the highest-numbered name plus one: "mtp.layers." -> how many layers there
+  // are.
+  std::int64_t count_numbered(std::string_view prefix) const;
+
+  // Null when there is none; what is given is marked as used.
+  const TensorView* take_if_present(std::string_view name);
+  // As above, and a missing tensor is noted.
+  const TensorView* take(std::string_view name);
+
+  void misshapen(const TensorView& tensor, std::string_view wanted);
+  void unusable(std::string_view name, std::string_view why);
+
+  // Marks tensors that are known to be of no use here. Gives "pattern (n tensors)", or nothing when there are
+  // none.
+  std::vector<std::string> skip_unused();
+  void skip(std::string_view name) { take_if_present(name); }
+
+  // Whatever nobody took is left over; throws bad_checkpoint when there is any problem.
+  void finish();
+
+ private:
+  static constexpr std::int64_t kMissingMax = 100'000;
+
+  void fail_if_any() const;
+
+  const Checkpoint& checkpoint_;
+  std::vector<bool> used_;
+  ProblemList problems_;
+  std::int64_t missing_count_ = 0;
+};
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,80 @@
+// The weights of a model by role, for every family and every storage layout: fused and per-expert experts,
+// split and interleaved DeltaNet projections all bind to these structs, so the model never asks how a
+// checkpoint spells things. Matrices stay in the mapped file (valid as long as the Checkpoint); vectors are
+// copied and widened to f32. H hidden, V vocabulary; matrices are [out, in].
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "checkpoint/matrix.h"
+
+namespace fourfold::checkpoint {
+
+using Vector = std::vector<float>;
+
+struct AttentionWeights {
+  Matrix query;       // [heads * head_dim (* 2 with the output gate: per head query rows, then gate rows), H]
+  Matrix key;         // [kv_heads * head_dim, H]
+  Matrix value;       // [kv_heads * head_dim, H]
+  Matrix output;      // [H, heads * head_dim]
+  Vector query_norm;  // [head_dim]
+  Vector key_norm;    // [head_dim]
+  std::optional<float> key_scale;  // FP8 cache: stored = x / scale. Absent even where the config declares FP8
+  std::optional<float> value_scale;
+};
+
+struct DeltaWeights {
+  Matrix qkv;      // [conv_dim, H]: all query rows, all key rows, all value rows
+  Matrix gate;     // [value_dim, H], "z"
+  Matrix beta;     // [value_heads, H], "b"
+  Matrix decay;    // [value_heads, H], "a"
+  Matrix output;   // [H, value_dim]
+  Vector conv;     // [conv_dim, conv_taps]; the last tap multiplies the current token
+  Vector a_log;    // [value_heads]
+  Vector dt_bias;  // [value_heads]
+  Vector norm;     // [value_head_dim], plain w
+};
+
+struct GatedMlp {
+  Matrix gate;  // [intermediate, H]
+  Matrix up;    // [intermediate, H]
+  Matrix down;  // [H, intermediate]
+};
+
+struct MoeWeights {
+  Matrix router;  // [experts, H]
+  std::vector<GatedMlp> experts;
+  std::optional<GatedMlp> shared;
+  std::optional<Matrix> shared_gate;  // [1, H]
+};
+
+struct LayerWeights {
+  Vector input_norm;           // [H]
+  Vector post_attention_norm;  // [H]
+  std::variant<AttentionWeights, DeltaWeights> mixer;
+  std::variant<MoeWeights, GatedMlp> mlp;
+};
+
+struct MtpWeights {
+  Vector embedding_norm;  // [H]
+  Vector hidden_norm;     // [H]
+  Matrix combine;         // "fc", [H, 2H]: columns of the embedding first
+  std::vector<LayerWeights> layers;
+  Vector final_norm;  // [H]
+};
+
+struct ModelWeights {
+  Matrix embedding;  // [V, H]
+  std::vector<LayerWeights> layers;
+  Vector final_norm;  // [H]
+  Matrix head;        // [V, H]; the embedding again when tied
+  bool head_is_embedding = false;
+  std::optional<MtpWeights> mtp;
+};
+
+// Calls visit with every matrix, in the order a token meets them; a tied head is not visited again.
+void for_each_matrix(const ModelWeights& weights, const std::function<void(const Matrix&)>& visit);
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,298 @@
+#include "checkpoint/bind.h"
+
+#include "base/nvfp4.h"
+#include "tests/checkpoint/support.h"
+#include "tests/checkpoint/tiny_model.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+// The folder lives as long as the mapping it is read through.
+struct Opened {
+  explicit Opened(const TinyModel& model) {
+    model.write(folder);
+    checkpoint.emplace(folder.path());
+    config = read_model_config(folder.path());
+  }
+  BoundModel bind() const { return bind_model(*checkpoint, config); }
+
+  TempFolder folder;
+  std::optional<Checkpoint> checkpoint;
+  ModelConfig config;
+};
+
+std::vector<float> values_of(const TestTensor& tensor) {
+  std::vector<float> values;
+  for (std::size_t i = 0; i + 1 < tensor.bytes.size(); i += 2) {
+    Bf16 value{};
+    std::memcpy(&value, tensor.bytes.data() + i, 2);
+    values.push_back(to_float(value));
+  }
+  return values;
+}
+
+std::vector<float> rows_of(const std::vector<float>& values, std::int64_t columns,
+                           const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::vector<float> out;
+  for (const auto& [first, count] : ranges)
+    out.insert(out.end(), values.begin() + first * columns, values.begin() + (first + count) * columns);
+  return out;
+}
+
+TEST(Bind, BindsQwen3Moe) {
+  TinyModel model = tiny_qwen3_moe();
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  ASSERT_EQ(bound.weights.layers.size(), 2u);
+  EXPECT_FALSE(bound.weights.mtp);
+  EXPECT_TRUE(std::holds_alternative<GatedMlp>(bound.weights.layers[0].mlp));
+  const auto& moe = std::get<MoeWeights>(bound.weights.layers[1].mlp);
+  EXPECT_FALSE(moe.shared);
+  ASSERT_EQ(moe.experts.size(), 3u);
+  EXPECT_EQ(read_all(moe.experts[2].down),
+            values_of(model.tensor("model.layers.1.mlp.experts.2.down_proj.weight")));
+  EXPECT_EQ(read_all(bound.weights.head), values_of(model.tensor("lm_head.weight")));
+  EXPECT_EQ(bound.weights.layers[1].input_norm,
+            values_of(model.tensor("model.layers.1.input_layernorm.weight")));
+}
+
+TEST(Bind, UntanglesQwen3NextProjections) {
+  TinyModel model = tiny_qwen3_next();
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  const auto& delta = std::get<DeltaWeights>(bound.weights.layers[0].mixer);
+  const std::vector<float> qkvz = values_of(model.tensor("model.layers.0.linear_attn.in_proj_qkvz.weight"));
+  // Per key head 40 rows: 4 of q, 4 of k, 2 x 8 of v, 2 x 8 of z.
+  EXPECT_EQ(read_all(delta.qkv), rows_of(qkvz, 32, {{0, 4}, {40, 4}, {4, 4}, {44, 4}, {8, 16}, {48, 16}}));
+  EXPECT_EQ(read_all(delta.gate), rows_of(qkvz, 32, {{24, 16}, {64, 16}}));
+  EXPECT_EQ(delta.qkv.rows, 48);
+  EXPECT_EQ(delta.gate.rows, 32);
+  const std::vector<float> ba = values_of(model.tensor("model.layers.0.linear_attn.in_proj_ba.weight"));
+  EXPECT_EQ(read_all(delta.beta), rows_of(ba, 32, {{0, 2}, {4, 2}}));
+  EXPECT_EQ(read_all(delta.decay), rows_of(ba, 32, {{2, 2}, {6, 2}}));
+  EXPECT_EQ(stored_bytes(delta.qkv) + stored_bytes(delta.gate), qkvz.size() * sizeof(Bf16));
+
+  ASSERT_TRUE(bound.weights.mtp);
+  EXPECT_EQ(bound.weights.mtp->layers.size(), 1u);
+  EXPECT_EQ(bound.weights.mtp->combine.columns, 64);
+}
+
+TEST(Bind, MtpIsOptionalButNeverPartial) {
+  TinyModel without = tiny_qwen3_next();
+  std::erase_if(without.tensors, [](const TestTensor& tensor) { return tensor.name.starts_with("mtp."); });
+  const Opened opened(without);
+  EXPECT_FALSE(opened.bind().weights.mtp);
+
+  TinyModel partial = tiny_qwen3_next();
+  partial.remove("mtp.norm.weight");
+  const Opened broken(partial);
+  expect_error(Code::bad_checkpoint, {"1 missing: mtp.norm.weight"}, [&] { broken.bind(); });
+}
+
+TEST(Bind, AcceptsEveryPrefix) {
+  TinyModel model = tiny_qwen3_next();
+  for (TestTensor& tensor : model.tensors) {
+    if (tensor.name.starts_with("model."))
+      tensor.name = "model.language_model." + tensor.name.substr(6);
+    else if (tensor.name.starts_with("mtp."))
+      tensor.name = "model." + tensor.name;
+  }
+  model.tensors.push_back(random_bf16("model.visual.patch_embed.proj.weight", {4, 3, 2, 2, 2}));
+  model.tensors.push_back(random_bf16("model.language_model.rotary_emb.inv_freq", {4}));
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  EXPECT_TRUE(bound.weights.mtp);
+  EXPECT_EQ(bound.skipped,
+            (std::vector<std::string>{"model.visual.* (1 tensors)", "*.rotary_emb.inv_freq (1 tensors)"}));
+}
+
+TEST(Bind, BindsStackedExperts) {
+  TinyModel model = tiny_qwen3_moe();
+  std::erase_if(model.tensors,
+                [](const TestTensor& t) { return t.name.find(".mlp.experts.") != std::string::npos; });
+  const std::string prefix = "model.layers.1.mlp.experts.";
+  model.tensors.push_back(random_bf16(prefix + "gate_up_proj", {3, 32, 32}));
+  model.tensors.push_back(random_bf16(prefix + "down_proj", {3, 32, 16}));
+  const std::vector<float> gate_up = values_of(model.tensor(prefix + "gate_up_proj"));
+  const std::vector<float> down = values_of(model.tensor(prefix + "down_proj"));
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  const auto& moe = std::get<MoeWeights>(bound.weights.layers[1].mlp);
+  ASSERT_EQ(moe.experts.size(), 3u);
+  for (std::int64_t expert = 0; expert < 3; ++expert) {
+    const GatedMlp& mlp = moe.experts[static_cast<std::size_t>(expert)];
+    EXPECT_EQ(read_all(mlp.gate), rows_of(gate_up, 32, {{32 * expert, 16}}));
+    EXPECT_EQ(read_all(mlp.up), rows_of(gate_up, 32, {{32 * expert + 16, 16}}));
+    EXPECT_EQ(read_all(mlp.down), rows_of(down, 16, {{32 * expert, 32}}));
+  }
+  model.tensor(prefix + "down_proj").shape = {3, 16, 32};
+  const Opened broken(model);
+  expect_error(Code::bad_checkpoint,
+               {"experts.down_proj is BF16 [3, 16, 32], not BF16, F16 or F32 [3, 32, 16]"},
+               [&] { broken.bind(); });
+}
+
+TEST(Bind, ATiedHeadIsTheEmbedding) {
+  TinyModel model = tiny_qwen3_moe();
+  model.config = replaced(model.config, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  model.remove("lm_head.weight");
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  EXPECT_TRUE(bound.weights.head_is_embedding);
+  EXPECT_EQ(bound.weights.head.name, bound.weights.embedding.name);
+  std::vector<std::string_view> visited;
+  for_each_matrix(bound.weights, [&](const Matrix& matrix) { visited.push_back(matrix.name); });
+  EXPECT_EQ(std::count(visited.begin(), visited.end(), "model.embed_tokens.weight"), 1);
+}
+
+TEST(Bind, ListsMissingMisshapenAndLeftOverInOneError) {
+  TinyModel model = tiny_qwen3_moe();
+  model.remove("model.norm.weight");
+  model.remove("model.layers.0.mlp.up_proj.weight");
+  model.tensor("lm_head.weight").shape = {32, 40};
+  model.tensors.push_back(random_bf16("model.layers.0.self_attn.q_proj.bias", {32}));
+  model.tensors.push_back(random_bf16("model.layers.2.input_layernorm.weight", {32}));
+  model.tensor("model.layers.0.input_layernorm.weight").bytes[1] = '\x7F';
+  model.tensor("model.layers.0.input_layernorm.weight").bytes[0] = '\xC0';  // 0x7FC0: NaN
+  const Opened opened(model);
+  expect_error(Code::bad_checkpoint,
+               {"2 missing: model.layers.0.mlp.up_proj.weight, model.norm.weight",
+                "1 misshapen: lm_head.weight is BF16 [32, 40], not [40, 32]",
+                "1 unusable: model.layers.0.input_layernorm.weight: a value is NaN or infinite",
+                "2 left over: model.layers.0.self_attn.q_proj.bias, model.layers.2.input_layernorm.weight"},
+               [&] { opened.bind(); });
+}
+
+TEST(Bind, LongListsAreCutAndCounted) {
+  TinyModel model = tiny_qwen3_moe();
+  model.config = replaced(model.config, "\"num_experts\": 3", "\"num_experts\": 60000");
+  const Opened opened(model);
+  expect_error(Code::bad_checkpoint,
+               {"missing: model.layers.1.mlp.experts.3.gate_proj.weight", "and 99,992 more"},
+               [&] { opened.bind(); });
+}
+
+// Stores a matrix of the model as NVFP4 under either convention.
+void store_nvfp4(TinyModel& model, const std::string& module, std::int64_t rows, std::int64_t columns,
+                 bool compressed) {
+  const Nvfp4Matrix matrix =
+      quantize_nvfp4_weights(values_of(model.tensor(module + ".weight")), rows, columns);
+  model.remove(module + ".weight");
+  const std::string codes(reinterpret_cast<const char*>(matrix.codes.data()), matrix.codes.size());
+  const float modelopt = matrix.global_scale;
+  const auto number = [](float value) { return bytes_of(std::vector<float>{value}); };
+  // The front keeps the four-byte numbers aligned.
+  auto& tensors = model.tensors;
+  if (compressed) {
+    tensors.insert(tensors.begin(), {module + ".weight_global_scale", "F32", {1}, number(1.0f / modelopt)});
+    tensors.insert(tensors.begin(), {module + ".input_global_scale", "F32", {1}, number(336.0f)});
+  } else {
+    tensors.insert(tensors.begin(), {module + ".weight_scale_2", "F32", {}, number(modelopt)});
+  }
+  tensors.push_back({module + (compressed ? ".weight_packed" : ".weight"), "U8", {rows, columns / 2}, codes});
+  tensors.push_back({module + ".weight_scale", "F8_E4M3", {rows, columns / 16}, bytes_of(matrix.scales)});
+}
+
+TEST(Bind, TheTwoNvfp4ConventionsMeanTheSame) {
+  const std::string module = "model.layers.1.mlp.experts.0.up_proj";
+  TinyModel model = tiny_qwen3_moe();
+  TinyModel inverse = model;
+  store_nvfp4(model, module, 16, 32, false);
+  store_nvfp4(inverse, module, 16, 32, true);
+  const Opened a(model);
+  const Opened b(inverse);
+  const BoundModel bound_a = a.bind();
+  const BoundModel bound_b = b.bind();
+  const Matrix& modelopt = std::get<MoeWeights>(bound_a.weights.layers[1].mlp).experts[0].up;
+  const Matrix& compressed = std::get<MoeWeights>(bound_b.weights.layers[1].mlp).experts[0].up;
+  ASSERT_EQ(format_of(modelopt), MatrixFormat::nvfp4);
+  ASSERT_EQ(format_of(compressed), MatrixFormat::nvfp4);
+  const std::vector<float> x = read_all(modelopt);
+  const std::vector<float> y = read_all(compressed);
+  // Two reciprocals and one product, each rounded once: 1.5 units of 2^-23 at most.
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], std::abs(x[i]) * 0x1.8p-23f);
+  EXPECT_FALSE(std::get<Nvfp4Storage>(modelopt.storage).input_scale);
+  ASSERT_TRUE(std::get<Nvfp4Storage>(compressed.storage).input_scale);
+  EXPECT_EQ(std::get<Nvfp4Storage>(compressed.storage).input_scale->inverse, 336.0f);
+}
+
+TEST(Bind, RefusesHalfAnNvfp4Matrix) {
+  const std::string module = "model.layers.1.mlp.experts.0.up_proj";
+  TinyModel whole = tiny_qwen3_moe();
+  store_nvfp4(whole, module, 16, 32, false);
+  for (const char* part : {".weight_scale", ".weight_scale_2"}) {
+    TinyModel model = whole;
+    model.remove(module + part);
+    const Opened opened(model);
+    expect_error(Code::bad_checkpoint, {"1 missing: " + module + part}, [&] { opened.bind(); });
+  }
+  TinyModel mixed_up = whole;  // ModelOpt's tensors with the other convention's name for the scale
+  mixed_up.tensor(module + ".weight_scale_2").name = module + ".weight_global_scale";
+  const Opened opened(mixed_up);
+  expect_error(Code::bad_checkpoint,
+               {"missing: " + module + ".weight_scale_2", "left over: " + module + ".weight_global_scale"},
+               [&] { opened.bind(); });
+  TinyModel swizzled = whole;
+  swizzled.tensor(module + ".weight_scale").shape = {2, 16};
+  const Opened wrong(swizzled);
+  expect_error(Code::bad_checkpoint, {"weight_scale is F8_E4M3 [2, 16], not F8_E4M3 [16, 2]"},
+               [&] { wrong.bind(); });
+  for (const float bad :
+       {0.0f, -1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    TinyModel model = whole;
+    model.tensor(module + ".weight_scale_2").bytes = bytes_of(std::vector<float>{bad});
+    const Opened damaged(model);
+    expect_error(Code::bad_checkpoint, {"unusable: " + module + ".weight_scale_2"}, [&] { damaged.bind(); });
+  }
+}
+
+TEST(Bind, TellsFp8ScalesApartByShape) {
+  const std::string module = "model.layers.0.self_attn.k_proj";
+  struct Case {
+    std::string suffix;
+    std::vector<std::int64_t> shape;
+    std::size_t count;
+    MatrixFormat format;
+  };
+  for (const Case& fp8 : {Case{".weight_scale", {}, 1, MatrixFormat::fp8_tensor},
+                          Case{".weight_scale", {1}, 1, MatrixFormat::fp8_tensor},
+                          Case{".weight_scale", {16, 1}, 16, MatrixFormat::fp8_rows},
+                          Case{".weight_scale", {16}, 16, MatrixFormat::fp8_rows}}) {
+    TinyModel model = tiny_qwen3_moe();
+    model.tensor(module + ".weight") = {module + ".weight", "F8_E4M3", {16, 32}, std::string(512, '\x38')};
+    model.tensors.insert(model.tensors.begin(), {module + fp8.suffix, "F32", fp8.shape,
+                                                 bytes_of(std::vector<float>(fp8.count, 0.5f))});
+    const Opened opened(model);
+    const BoundModel bound = opened.bind();
+    const Matrix& key = std::get<AttentionWeights>(bound.weights.layers[0].mixer).key;
+    EXPECT_EQ(format_of(key), fp8.format);
+    EXPECT_EQ(read_all(key), std::vector<float>(512, 0.5f));
+  }
+  TinyModel model = tiny_qwen3_moe();
+  model.tensor(module + ".weight") = {module + ".weight", "F8_E4M3", {16, 32}, std::string(512, '\x38')};
+  model.tensors.insert(model.tensors.begin(), {module + ".weight_scale", "F32", {3}, std::string(12, '\0')});
+  const Opened opened(model);
+  expect_error(Code::bad_checkpoint, {"k_proj.weight_scale is F32 [3], not F32 [], [16, 1] or [1, 1]"},
+               [&] { opened.bind(); });
+}
+
+TEST(Bind, BindsBlockScaledFp8) {
+  TinyModel model = tiny_qwen3_moe();
+  model.config = replaced(model.config, "\"vocab_size\": 40", "\"vocab_size\": 300");
+  model.tensor("model.embed_tokens.weight") = random_bf16("model.embed_tokens.weight", {300, 32});
+  model.tensor("lm_head.weight") = {"lm_head.weight", "F8_E4M3", {300, 32}, std::string(300 * 32, '\x38')};
+  model.tensors.insert(model.tensors.begin(),
+                       {"lm_head.weight_scale_inv", "F32", {3, 1}, bytes_of(std::vector<float>{1, 2, 3})});
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  EXPECT_EQ(format_of(bound.weights.head), MatrixFormat::fp8_blocks);
+  std::vector<float> row(32);
+  for (const auto& [index, value] :
+       {std::pair{0, 1.0f}, {127, 1.0f}, {128, 2.0f}, {255, 2.0f}, {256, 3.0f}}) {
+    read_row(bound.weights.head, index, row);
+    EXPECT_EQ(row, std::vector<float>(32, value)) << index;
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,132 @@
+// Tiny models of each family: a config text and BF16 tensors that fit it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/checkpoint/support.h"
+
+namespace fourfold::checkpoint {
+
+struct TinyModel {
+  std::string config;
+  std::vector<TestTensor> tensors;
+
+  void write(const TempFolder& folder) const {
+    folder.write("config.json", config);
+    folder.write("model.safetensors", safetensors_file(tensors));
+  }
+  TestTensor& tensor(const std::string& name) {
+    for (TestTensor& candidate : tensors)
+      if (candidate.name == name) return candidate;
+    throw std::runtime_error("the tiny model has no tensor " + name);
+  }
+  void remove(const std::string& name) {
+    std::erase_if(tensors, [&](const TestTensor& tensor) { return tensor.name == name; });
+  }
+};
+
+// Replaces the first occurrence, which must exist.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const auto place = text.find(from);
+  if (place == std::string::npos) throw std::runtime_error("not in the text: " + std::string(from));
+  return text.replace(place, from.size(), to);
+}
+
+inline void add_norms(std::vector<TestTensor>& tensors, const std::string& layer) {
+  tensors.push_back(random_bf16(layer + "input_layernorm.weight", {32}));
+  tensors.push_back(random_bf16(layer + "post_attention_layernorm.weight", {32}));
+}
+
+// Four heads of 8, two of them for keys and values, hidden size 32.
+inline void add_attention(std::vector<TestTensor>& tensors, const std::string& layer, bool gate) {
+  tensors.push_back(random_bf16(layer + "self_attn.q_proj.weight", {gate ? 64 : 32, 32}));
+  tensors.push_back(random_bf16(layer + "self_attn.k_proj.weight", {16, 32}));
+  tensors.push_back(random_bf16(layer + "self_attn.v_proj.weight", {16, 32}));
+  tensors.push_back(random_bf16(layer + "self_attn.o_proj.weight", {32, 32}));
+  tensors.push_back(random_bf16(layer + "self_attn.q_norm.weight", {8}));
+  tensors.push_back(random_bf16(layer + "self_attn.k_norm.weight", {8}));
+}
+
+inline void add_mlp(std::vector<TestTensor>& tensors, const std::string& prefix, std::int64_t width) {
+  tensors.push_back(random_bf16(prefix + "gate_proj.weight", {width, 32}));
+  tensors.push_back(random_bf16(prefix + "up_proj.weight", {width, 32}));
+  tensors.push_back(random_bf16(prefix + "down_proj.weight", {32, width}));
+}
+
+inline void add_experts(std::vector<TestTensor>& tensors, const std::string& layer, bool shared) {
+  tensors.push_back(random_bf16(layer + "mlp.gate.weight", {3, 32}));
+  for (int expert = 0; expert < 3; ++expert) add_mlp(tensors, format("{}mlp.experts.{}.", layer, expert), 16);
+  if (!shared) return;
+  add_mlp(tensors, layer + "mlp.shared_expert.", 16);
+  tensors.push_back(random_bf16(layer + "mlp.shared_expert_gate.weight", {1, 32}));
+}
+
+inline void add_ends(std::vector<TestTensor>& tensors) {
+  tensors.push_back(random_bf16("model.embed_tokens.weight", {40, 32}));
+  tensors.push_back(random_bf16("model.norm.weight", {32}));
+  tensors.push_back(random_bf16("lm_head.weight", {40, 32}));
+}
+
+// Two layers, one dense, one of three experts.
+inline TinyModel tiny_qwen3_moe() {
+  TinyModel model;
+  model.config =
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "decoder_sparse_step": 1,
+    "eos_token_id": 39, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "intermediate_size": 48,
+    "max_position_embeddings": 4096, "mlp_only_layers": [0], "model_type": "qwen3_moe", "moe_intermediate_size": 16,
+    "norm_topk_prob": true, "num_attention_heads": 4, "num_experts": 3, "num_experts_per_tok": 2,
+    "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+    "use_sliding_window": false, "vocab_size": 40})";
+  add_ends(model.tensors);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string prefix = format("model.layers.{}.", layer);
+    add_norms(model.tensors, prefix);
+    add_attention(model.tensors, prefix, false);
+    if (layer == 0)
+      add_mlp(model.tensors, prefix + "mlp.", 48);
+    else
+      add_experts(model.tensors, prefix, false);
+  }
+  return model;
+}
+
+// One linear layer with interleaved projections (two key heads of 4, four value heads of 8), one full layer,
+// and MTP.
+inline TinyModel tiny_qwen3_next() {
+  TinyModel model;
+  model.config = R"({"architectures": ["Qwen3NextForCausalLM"], "attention_bias": false, "bos_token_id": 1,
+    "decoder_sparse_step": 1, "eos_token_id": 2, "full_attention_interval": 2, "head_dim": 8, "hidden_act": "silu",
+    "hidden_size": 32, "intermediate_size": 48, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 4,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_value_head_dim": 8,
+    "max_position_embeddings": 4096, "mlp_only_layers": [], "model_type": "qwen3_next", "moe_intermediate_size": 16,
+    "norm_topk_prob": true, "num_attention_heads": 4, "num_experts": 3, "num_experts_per_tok": 2,
+    "num_hidden_layers": 2, "num_key_value_heads": 2, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06,
+    "rope_scaling": null, "rope_theta": 10000000, "shared_expert_intermediate_size": 16, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "vocab_size": 40})";
+  add_ends(model.tensors);
+  const std::string linear = "model.layers.0.linear_attn.";
+  add_norms(model.tensors, "model.layers.0.");
+  model.tensors.push_back(random_bf16(linear + "in_proj_qkvz.weight", {2 * (4 + 4 + 16 + 16), 32}));
+  model.tensors.push_back(random_bf16(linear + "in_proj_ba.weight", {8, 32}));
+  model.tensors.push_back(random_bf16(linear + "conv1d.weight", {8 + 8 + 32, 1, 4}));
+  model.tensors.push_back(random_bf16(linear + "A_log", {4}));
+  model.tensors.push_back(random_bf16(linear + "dt_bias", {4}));
+  model.tensors.push_back(random_bf16(linear + "norm.weight", {8}));
+  model.tensors.push_back(random_bf16(linear + "out_proj.weight", {32, 32}));
+  add_experts(model.tensors, "model.layers.0.", true);
+  add_norms(model.tensors, "model.layers.1.");
+  add_attention(model.tensors, "model.layers.1.", true);
+  add_experts(model.tensors, "model.layers.1.", true);
+  for (const char* name :
+       {"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight"})
+    model.tensors.push_back(random_bf16(name, {32}));
+  model.tensors.push_back(random_bf16("mtp.fc.weight", {32, 64}));
+  add_norms(model.tensors, "mtp.layers.0.");
+  add_attention(model.tensors, "mtp.layers.0.", true);
+  add_experts(model.tensors, "mtp.layers.0.", true);
+  return model;
+}
+
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,67 @@
+#include "json/parse.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace fourfold::json {
+namespace {
+
+std::string message_of(std::string_view text, const Limits& limits = {}) {
+  try {
+    parse(text, "file.json", limits);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::bad_checkpoint);
+    return error.what();
+  }
+  return "accepted";
+}
+
+bool says(const std::string& message, std::string_view part) {
+  return message.find(part) != std::string::npos;
+}
+
+TEST(Parse, ReadsADocumentAndKeepsOrder) {
+  const auto value = parse(R"({"b": [1, 2.5, "x", null, true], "a": {}} )", "file.json");
+  EXPECT_EQ(std::string_view(value.as_object().begin()->key()), "b");
+  EXPECT_EQ(value.at("b").as_array().size(), 5u);
+}
+
+TEST(Parse, RefusesTwoMembersOfOneName) {
+  EXPECT_TRUE(says(message_of(R"({"a": 1, "b": 2, "a": 3})"), "two members are named \"a\""));
+  EXPECT_TRUE(says(message_of(R"({"x": [{"a": 1, "\u0061": 3}]})"), "two members are named \"a\""));
+  EXPECT_EQ(message_of(R"({"a": {"a": 1}, "b": {"a": 1}})"), "accepted");
+}
+
+TEST(Parse, BoundsDepthAndSize) {
+  EXPECT_TRUE(says(message_of(std::string(100'000, '[')), "deeper than 32"));
+  EXPECT_EQ(message_of("[[[]]]", {.text_bytes_max = 100, .depth_max = 3}), "accepted");
+  EXPECT_TRUE(says(message_of("[[[[]]]]", {.text_bytes_max = 100, .depth_max = 3}), "deeper than 3"));
+  EXPECT_TRUE(says(message_of("[1, 2, 3]", {.text_bytes_max = 8, .depth_max = 3}),
+                   "9 bytes of JSON; the limit is 8"));
+}
+
+TEST(Parse, RefusesWhatIsNotJson) {
+  for (const char* text : {"", " ", "{", "[1,]", "{\"a\":}", "nul", "NaN", "Infinity", "-", "\"\xFF\"", "'a'",
+                           "// comment\n1", "{\"a\" 1}", "\"\x01\""})
+    EXPECT_TRUE(says(message_of(text), "not valid JSON")) << text << ": " << message_of(text);
+  EXPECT_TRUE(says(message_of("01"), "text after the JSON document, at byte 1"));
+  EXPECT_TRUE(says(message_of("{} {}"), "text after the JSON document, at byte 3"));
+  EXPECT_TRUE(says(message_of(std::string_view("{}\0", 3)), "text after"));
+}
+
+TEST(ReadTextFile, RefusesWhatIsNoRegularFile) {
+  try {
+    read_text_file(std::filesystem::temp_directory_path(), 100);
+    ADD_FAILURE() << "a folder was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::io);
+  }
+  EXPECT_THROW(read_text_file("/nonexistent/file.json", 100), Error);
+}
+
+}  // namespace
+}  // namespace fourfold::json

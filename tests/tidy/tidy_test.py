@@ -1,0 +1,116 @@
+"""Shows that tidy can fail: a small tree that is in order, then one thing wrong at a time."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TIDY = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "tidy.py"
+
+GOOD = {
+    "docs/architecture.md": "| room | may include |\n|---|---|\n| base | std |\n| plan | base |\n| sim | base |\n"
+                            "| sim/machine | plan |\n\n`start()` in `plan/page.cpp`\n",
+    "CMakeLists.txt": "fourfold_room(base LINK Threads::Threads)\nfourfold_room(plan LINK fourfold_base)\n",
+    "src/base/words.h": "int word();\n",
+    "src/plan/page.cpp": '#include "base/words.h"\n\nint start() {\n  return word();\n}\n',
+    "src/sim/machine/run.h": '#include "plan/page.h"\n',
+    "tests/plan/page_test.cpp": "// tests\n",
+}
+
+
+class Tidy(unittest.TestCase):
+    def run_tidy(self, *flags, **changes):
+        """Runs tidy on the good tree with some files replaced; names write / as __ and . as _dot_."""
+        files = {**GOOD, **{name.replace("__", "/").replace("_dot_", "."): text for name, text in changes.items()}}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            run = subprocess.run([sys.executable, str(TIDY), folder, *flags], capture_output=True, text=True)
+        return run.returncode, run.stdout
+
+    def finds(self, text, *flags, **changes):
+        status, output = self.run_tidy(*flags, **changes)
+        self.assertEqual(status, 1, output)
+        self.assertIn(text, output)
+        self.assertIn(" 1 findings", output)
+
+    def test_a_tree_in_order_passes(self):
+        status, output = self.run_tidy()
+        self.assertEqual(status, 0, output)
+        self.assertIn("0 findings", output)
+
+    def test_an_include_against_the_table(self):
+        self.finds("src/base/words.h:2: base may include base; not plan",
+                   src__base__words_dot_h='int word();\n#include "plan/page.h"\n')
+
+    def test_a_sub_room_may_more_than_its_room(self):
+        self.finds("src/sim/run.h:1: sim may include base, sim; not plan", src__sim__run_dot_h='#include "plan/page.h"\n')
+
+    def test_a_room_nobody_described(self):
+        self.finds("room text is not in the table", src__text__a_dot_h="int a();\n")
+
+    def test_an_include_without_its_room(self):
+        self.finds('include from src/', src__base__words_dot_h='#include "other.h"\nint word();\n',
+                   src__base__other_dot_h="int other();\n")
+        made_by_the_build = self.run_tidy(src__base__words_dot_h='#include "commit.h"\nint word();\n')
+        self.assertEqual(made_by_the_build[0], 0)
+
+    def test_a_cycle_in_the_table(self):
+        table = GOOD["docs/architecture.md"].replace("| base | std |", "| base | plan |")
+        status, output = self.run_tidy(docs__architecture_dot_md=table)
+        self.assertEqual(status, 1)
+        self.assertIn("room plan includes itself", output)
+
+    def test_a_link_against_the_table(self):
+        self.finds("CMakeLists.txt:1: room plan links sim", CMakeLists_dot_txt="fourfold_room(plan LINK fourfold_sim)\n")
+
+    def test_a_missing_test(self):
+        self.finds("no tests/plan/other_test.cpp", src__plan__other_dot_cpp="int other();\n")
+
+    def test_an_exception_without_a_reason(self):
+        self.finds("a line is path: reason", src__plan__other_dot_cpp="int other();\n",
+                   tests__tidy__without_test_dot_txt="src/plan/other.cpp:\n")
+
+    def test_an_exception_for_a_folder(self):
+        self.assertEqual(self.run_tidy(src__plan__new__other_dot_cpp="int other();\n",
+                                       tests__tidy__without_test_dot_txt="src/plan/new/: being built\n")[0], 0)
+        self.finds("no tests/plan/third_test.cpp", src__plan__new__other_dot_cpp="int other();\n",
+                   src__plan__third_dot_cpp="int third();\n",
+                   tests__tidy__without_test_dot_txt="src/plan/new/: being built\n")
+
+    def test_an_exception_that_is_over(self):
+        self.finds("has a test now", tests__tidy__without_test_dot_txt="src/plan/page.cpp: said elsewhere\n")
+
+    def test_a_function_the_docs_invented(self):
+        self.finds("finish() is nowhere in src",
+                   docs__architecture_dot_md=GOOD["docs/architecture.md"] + "\nthen `plan::finish()`\n")
+
+    def test_a_file_the_docs_invented(self):
+        self.finds("plan/none.h does not exist", docs__architecture_dot_md=GOOD["docs/architecture.md"] + "\n`plan/none.h`\n")
+
+    def test_long_functions(self):
+        body = "  word();\n" * 69
+        self.finds("a function of 71 lines", src__base__words_dot_h=f"inline int word(int a,\n          int b) {{\n{body}}}\n")
+        status, _ = self.run_tidy(src__base__words_dot_h="inline int word() {\n" + "  word();\n" * 68 + "}\n")
+        self.assertEqual(status, 0)
+
+    def test_long_files(self):
+        self.finds("501 lines", src__base__words_dot_h="int word();\n" * 501)
+
+    def test_generated_files_may_be_long(self):
+        text = "// Written by tools/x.py.\n" + "int word();\n" * 501
+        self.assertEqual(self.run_tidy(src__base__words_dot_h=text)[0], 0)
+
+    def test_long_lines_only_when_strict(self):
+        line = "int word();  // " + "x" * 120 + "\n"
+        self.assertEqual(self.run_tidy(src__base__words_dot_h=line)[0], 0)
+        self.finds("136 columns", "--strict", src__base__words_dot_h=line)
+
+    def test_paths_of_one_machine(self):
+        self.finds("is a path of one machine", src__base__words_dot_h="int word();  // /wo" + "rk/x\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

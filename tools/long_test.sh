@@ -1,0 +1,63 @@
+# shellcheck shell=bash disable=SC2154
+# ./dev test --long: what takes too long for every change. Each step is run to its end even when one fails; the verdict is
+# written to docs/long-test.txt, to be committed. Sourced by dev.
+
+long_step() {  # long_step NAME command...
+  local name=$1 start=$SECONDS status=0
+  shift
+  echo "== $name"
+  ("$@") || status=$?
+  local took="$(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
+  if [[ $status -eq 0 ]]; then
+    long_lines+=("  passed  $name ($took)")
+  else
+    long_lines+=("  FAILED  $name ($took, status $status)")
+    long_verdict=failed
+  fi
+}
+
+sanitized() {  # sanitized PRESET
+  build "$1" && run_tests "$1"
+}
+
+# A second compiler finds other warnings and other undefined behaviour.
+clang_build() {
+  local compiler
+  compiler=$(command -v clang++-19 || echo /usr/lib/llvm-19/bin/clang++)
+  cmake --preset cpu -B build-clang -DCMAKE_CXX_COMPILER="$compiler" >/dev/null &&
+    python3 tools/progress.py ninja build-clang "$jobs" && python3 tools/progress.py ctest build-clang "$jobs"
+}
+
+many_seeds() {
+  build/fourfold verify --device sim --seeds 20 >build/verify-long.txt || { cat build/verify-long.txt; return 1; }
+  tail -n 1 build/verify-long.txt
+}
+
+command_long_test() {
+  long_verdict=passed
+  long_lines=()
+  SECONDS=0
+  set_up build test
+  long_step "default build and tests" sanitized default
+  long_step "address and undefined-behaviour sanitizers" sanitized asan
+  long_step "thread sanitizer" sanitized tsan
+  if command -v clang++-19 >/dev/null || [[ -x /usr/lib/llvm-19/bin/clang++ ]]; then
+    long_step "clang 19, warnings as errors" clang_build
+  else
+    long_lines+=("  skipped clang 19: not installed (apt-get install clang-19)")
+  fi
+  long_step "verify, 20 seeds for each row and operation" many_seeds
+  long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
+  {
+    echo "date: $(date +%F)"
+    echo "verdict: $long_verdict"
+    echo "commit: $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+    echo "machine: $(uname -m), $(nproc) cores, $(c++ --version | head -n 1)"
+    echo "took: $((SECONDS / 60)) min"
+    echo "command: ./dev test --long"
+    echo
+    printf '%s\n' "${long_lines[@]}"
+  } >docs/long-test.txt
+  cat docs/long-test.txt
+  [[ $long_verdict == passed ]]
+}

@@ -1,0 +1,44 @@
+# shellcheck shell=bash disable=SC2154
+# ./dev try: from nothing to every kernel row proved. Sourced by dev.
+
+# The report is kept as long as the program is the same, so that a second run only shows it.
+verify_or_show() {
+  local key stored=build/verify.key
+  key=$(sha256sum build/fourfold | cut -d ' ' -f 1)
+  if [[ -f $stored && -f build/verify.txt && $(<"$stored") == "$key" ]]; then
+    echo "The program has not changed since its proof of $(date -r build/verify.txt '+%Y-%m-%d %H:%M'); its result was:"
+  else
+    rm -f "$stored"
+    if ! build/fourfold verify --device sim --report build/verify.json >build/verify.txt; then
+      sed -n '/^what did not pass/,$p' build/verify.txt
+      fail 1 "a kernel row did not pass; the lines above name it (table: build/verify.txt, report: build/verify.json)"
+    fi
+    echo "$key" >"$stored"
+  fi
+  sed -n '$p' build/verify.txt
+  echo "(table: build/verify.txt, report: build/verify.json)"
+}
+
+headline() { printf '\n== %s\n\n' "$*"; }
+
+command_try() {
+  if [[ $# -gt 0 ]]; then fail 64 "try takes no arguments, not '$1'"; fi
+  SECONDS=0
+  set_up build test
+  headline "The point of the project"
+  build default plan_preview
+  build/plan_preview
+  headline "Building the program"
+  build default fourfold
+  headline "Proving every kernel row on the simulated GPU, against a scalar reference"
+  verify_or_show
+  headline "Done in $((SECONDS / 60)) min $((SECONDS % 60)) s. What to do next"
+  cat <<'END'
+  build/fourfold plan --arch sm120                          every row and its bytes
+  build/fourfold plan --explain 256x128x128 --arch sm120    the failure of the picture above, byte by byte
+  build/fourfold plan --choose --shape 397b --tokens 64 --arch sm120
+  ./dev test                                                all tests
+  ./dev gpu                                                 with an NVIDIA GPU: the same proof on silicon, and speed
+  docs/architecture.md, docs/kernels.md, docs/simulator.md  how it works
+END
+}
