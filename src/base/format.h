@@ -47,6 +47,8 @@ void append_format(std::string& out, std::string_view pattern, const First& firs
   append_format(out, pattern.substr(hole + 2), rest...);
 }
 
+// Where <chrono> is included, write fourfold::format: newer standard libraries bring std::format with it,
+// which a call with a std::string finds as well.
 template <class... Args>
 std::string format(std::string_view pattern, const Args&... args) {
   std::string out;

@@ -136,7 +136,8 @@ MoeWeights Binder::experts(const std::string& prefix) {
     weights.experts = stacked_experts(prefix + "experts.", sizes);
   } else {
     for (std::int64_t expert = 0; expert < sizes.expert_count; ++expert)
-      weights.experts.push_back(gated_mlp(format("{}experts.{}.", prefix, expert), sizes.intermediate_size));
+      weights.experts.push_back(
+          gated_mlp(fourfold::format("{}experts.{}.", prefix, expert), sizes.intermediate_size));
   }
   if (sizes.shared_intermediate_size > 0) {
     weights.shared = gated_mlp(prefix + "shared_expert.", sizes.shared_intermediate_size);
@@ -169,7 +170,7 @@ MtpWeights Binder::mtp(const std::string& prefix) {
   const LayerKind kind{MixerKind::full_attention, config_.moe ? MlpKind::experts : MlpKind::dense};
   const std::int64_t layer_count = std::max<std::int64_t>(1, pool_.count_numbered(prefix + "layers."));
   for (std::int64_t i = 0; i < layer_count; ++i)
-    weights.layers.push_back(layer(format("{}layers.{}.", prefix, i), kind));
+    weights.layers.push_back(layer(fourfold::format("{}layers.{}.", prefix, i), kind));
   weights.final_norm = vector(prefix + "norm.weight", hidden);
   return weights;
 }
@@ -191,7 +192,7 @@ ModelWeights Binder::bind() {
   weights.embedding = matrix(prefix + "embed_tokens", config_.vocab_size, config_.hidden_size);
   for (std::int64_t i = 0; i < config_.layer_count(); ++i)
     weights.layers.push_back(
-        layer(format("{}layers.{}.", prefix, i), config_.layers[static_cast<std::size_t>(i)]));
+        layer(fourfold::format("{}layers.{}.", prefix, i), config_.layers[static_cast<std::size_t>(i)]));
   weights.final_norm = vector(prefix + "norm.weight", config_.hidden_size);
   head(weights);
   if (config_.family != Family::qwen3_moe)

@@ -85,7 +85,8 @@ void bind_nvfp4(TensorPool& pool, const Nvfp4Parts& parts, Matrix& matrix) {
   const bool codes_fit = parts.codes->dtype == DType::u8 && parts.codes->shape == code_shape && whole_blocks;
   const bool scales_fit =
       parts.scales->dtype == DType::f8_e4m3 && parts.scales->shape == scale_shape && whole_blocks;
-  const std::string blocks = whole_blocks ? "" : format(" of {} columns, a multiple of 16", matrix.columns);
+  const std::string blocks =
+      whole_blocks ? "" : fourfold::format(" of {} columns, a multiple of 16", matrix.columns);
   if (!codes_fit) pool.misshapen(*parts.codes, wanted("U8", code_shape) + blocks);
   if (!scales_fit) pool.misshapen(*parts.scales, wanted("F8_E4M3", scale_shape) + blocks);
   if (!codes_fit || !scales_fit) return;
@@ -136,7 +137,7 @@ void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& wei
   const bool one = element_count(*scale) == 1;
   const bool per_row = scale->shape == rows || scale->shape == rows_column;
   if (!is_plain(scale->dtype) || (!one && !per_row && scale->shape != blocks)) {
-    pool.misshapen(*scale, format("F32 [], {} or {}", to_string(rows_column), to_string(blocks)));
+    pool.misshapen(*scale, fourfold::format("F32 [], {} or {}", to_string(rows_column), to_string(blocks)));
     return;
   }
   std::vector<float> scales = widened(*scale);

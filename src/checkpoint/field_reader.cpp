@@ -24,7 +24,7 @@ bool FieldReader::has(std::string_view name) const {
 }
 
 void FieldReader::wrong_type(std::string_view name, std::string_view wanted) {
-  problems_.add("of the wrong type", format("{}{} (not {})", prefix_, name, wanted));
+  problems_.add("of the wrong type", fourfold::format("{}{} (not {})", prefix_, name, wanted));
 }
 
 std::optional<std::int64_t> FieldReader::int_of(const boost::json::value& value, std::string_view name,
@@ -37,8 +37,8 @@ std::optional<std::int64_t> FieldReader::int_of(const boost::json::value& value,
     // below.
     const double real = value.is_double() ? value.get_double() : static_cast<double>(value.get_uint64());
     if (!(std::abs(real) <= 0x1p53) || real != std::floor(real)) {
-      problems_.add("out of range",
-                    format("{}{} = {} (whole, {} to {})", prefix_, name, real, range.least, range.most));
+      problems_.add("out of range", fourfold::format("{}{} = {} (whole, {} to {})", prefix_, name, real,
+                                                     range.least, range.most));
       return std::nullopt;
     }
     number = static_cast<std::int64_t>(real);
@@ -48,7 +48,7 @@ std::optional<std::int64_t> FieldReader::int_of(const boost::json::value& value,
   }
   if (number < range.least || number > range.most) {
     problems_.add("out of range",
-                  format("{}{} = {} ({} to {})", prefix_, name, number, range.least, range.most));
+                  fourfold::format("{}{} = {} ({} to {})", prefix_, name, number, range.least, range.most));
     return std::nullopt;
   }
   return number;
@@ -74,8 +74,8 @@ std::optional<double> FieldReader::optional_real(std::string_view name, RealRang
   }
   const double number = found->to_number<double>();
   if (!(number > range.above && number <= range.most)) {  // so that NaN fails as well
-    problems_.add("out of range",
-                  format("{}{} = {} (above {}, at most {})", prefix_, name, number, range.above, range.most));
+    problems_.add("out of range", fourfold::format("{}{} = {} (above {}, at most {})", prefix_, name, number,
+                                                   range.above, range.most));
     return std::nullopt;
   }
   return number;

@@ -90,8 +90,8 @@ void read_attention(FieldReader& fields, ModelConfig& config) {
       fields.optional_bool("attn_output_gate").value_or(config.family != Family::qwen3_moe);
   if (attention.head_count % attention.kv_head_count != 0)
     fields.problem("contradictory", "num_attention_heads",
-                   format("= {} is no multiple of num_key_value_heads = {}", attention.head_count,
-                          attention.kv_head_count));
+                   fourfold::format("= {} is no multiple of num_key_value_heads = {}", attention.head_count,
+                                    attention.kv_head_count));
 }
 
 void read_delta(FieldReader& fields, ModelConfig& config) {
@@ -103,8 +103,8 @@ void read_delta(FieldReader& fields, ModelConfig& config) {
   delta.conv_taps = fields.required_int("linear_conv_kernel_dim", {1, 16});
   if (delta.value_head_count % delta.key_head_count != 0)
     fields.problem("contradictory", "linear_num_value_heads",
-                   format("= {} is no multiple of linear_num_key_heads = {}", delta.value_head_count,
-                          delta.key_head_count));
+                   fourfold::format("= {} is no multiple of linear_num_key_heads = {}",
+                                    delta.value_head_count, delta.key_head_count));
   const std::string gate = fields.optional_text("output_gate_type").value_or("swish");
   if (gate == "sigmoid")
     delta.output_gate = DeltaGate::sigmoid;
@@ -123,8 +123,9 @@ void read_moe(FieldReader& fields, ModelConfig& config) {
   // Qwen3-MoE reads an absent norm_topk_prob as false, the others never look and always renormalise.
   moe.normalize_weights = fields.optional_bool("norm_topk_prob").value_or(config.family != Family::qwen3_moe);
   if (moe.experts_per_token > moe.expert_count)
-    fields.problem("contradictory", "num_experts_per_tok",
-                   format("= {} exceeds num_experts = {}", moe.experts_per_token, moe.expert_count));
+    fields.problem(
+        "contradictory", "num_experts_per_tok",
+        fourfold::format("= {} exceeds num_experts = {}", moe.experts_per_token, moe.expert_count));
   config.moe = moe;
 }
 
@@ -148,7 +149,7 @@ std::vector<MixerKind> read_mixers(FieldReader& fields, Family family, std::int6
   }
   if (static_cast<std::int64_t>(mixers.size()) == layer_count) return mixers;
   fields.problem("contradictory", "layer_types",
-                 format("has {} entries for num_hidden_layers = {}", mixers.size(), layer_count));
+                 fourfold::format("has {} entries for num_hidden_layers = {}", mixers.size(), layer_count));
   return linear_unless(1);
 }
 
@@ -210,15 +211,15 @@ void read_rope(FieldReader& fields, ModelConfig& config, std::string_view what, 
   const double dims = static_cast<double>(config.attention.head_dim) * factor;
   rope.rotary_dims = static_cast<std::int64_t>(dims);
   if (static_cast<double>(rope.rotary_dims) != dims || rope.rotary_dims % 2 != 0 || rope.rotary_dims == 0)
-    fields.problem(
-        "contradictory", "head_dim",
-        format("= {} times partial_rotary_factor = {} is no even number", config.attention.head_dim, factor));
+    fields.problem("contradictory", "head_dim",
+                   fourfold::format("= {} times partial_rotary_factor = {} is no even number",
+                                    config.attention.head_dim, factor));
   const auto sections =
       std::accumulate(rope.mrope_sections.begin(), rope.mrope_sections.end(), std::int64_t{0});
   if (!rope.mrope_sections.empty() && (rope.mrope_sections.size() != 3 || sections != rope.rotary_dims / 2))
     inner.problem("contradictory", "mrope_section",
-                  format("has {} entries of sum {}; three of sum {} are needed", rope.mrope_sections.size(),
-                         sections, rope.rotary_dims / 2));
+                  fourfold::format("has {} entries of sum {}; three of sum {} are needed",
+                                   rope.mrope_sections.size(), sections, rope.rotary_dims / 2));
 }
 
 StoredDType read_dtype(FieldReader& fields, FieldReader& root) {
@@ -249,7 +250,7 @@ bool read_tied(FieldReader& fields, FieldReader& root) {
   const auto outer = root.optional_bool("tie_word_embeddings");
   if (inner && outer && *inner != *outer)
     root.problem("contradictory", "tie_word_embeddings",
-                 format("= {} here and {} in text_config", *outer, *inner));
+                 fourfold::format("= {} here and {} in text_config", *outer, *inner));
   return outer.value_or(inner.value_or(false));
 }
 

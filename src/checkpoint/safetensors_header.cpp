@@ -182,12 +182,12 @@ class HeaderReader {
 
   template <class... Args>
   [[noreturn]] void refuse(std::string_view pattern, const Args&... args) const {
-    throw Error(Code::bad_checkpoint, std::string(what_) + ": " + format(pattern, args...));
+    throw Error(Code::bad_checkpoint, std::string(what_) + ": " + fourfold::format(pattern, args...));
   }
 
   template <class... Args>
   [[noreturn]] void refuse_tensor(std::string_view pattern, const Args&... args) {
-    refuse("tensor {} {}", tensor().name, format(pattern, args...));
+    refuse("tensor {} {}", tensor().name, fourfold::format(pattern, args...));
   }
 
   [[noreturn]] void refuse_value(std::string_view kind) const {

@@ -84,11 +84,12 @@ void compare_with_index(const WeightMap& index, std::span<const SafetensorsFile>
     std::set_difference(promised.begin(), promised.end(), stored.begin(), stored.end(),
                         std::back_inserter(only));
     for (const auto name : only)
-      problems.add("promised by the index but missing", format("{} in {}", name, file));
+      problems.add("promised by the index but missing", fourfold::format("{} in {}", name, file));
     only.clear();
     std::set_difference(stored.begin(), stored.end(), promised.begin(), promised.end(),
                         std::back_inserter(only));
-    for (const auto name : only) problems.add("stored but not in the index", format("{} in {}", name, file));
+    for (const auto name : only)
+      problems.add("stored but not in the index", fourfold::format("{} in {}", name, file));
     ++shard_index;
   }
   problems.fail_if_any(folder.string(),

@@ -65,11 +65,11 @@ const TensorView* TensorPool::take(std::string_view name) {
 }
 
 void TensorPool::misshapen(const TensorView& tensor, std::string_view wanted) {
-  problems_.add("misshapen", format("{} is {}, not {}", tensor.name, describe(tensor), wanted));
+  problems_.add("misshapen", fourfold::format("{} is {}, not {}", tensor.name, describe(tensor), wanted));
 }
 
 void TensorPool::unusable(std::string_view name, std::string_view why) {
-  problems_.add("unusable", format("{}: {}", name, why));
+  problems_.add("unusable", fourfold::format("{}: {}", name, why));
 }
 
 std::vector<std::string> TensorPool::skip_unused() {
@@ -82,7 +82,7 @@ std::vector<std::string> TensorPool::skip_unused() {
       used_[i] = true;
       ++count;
     }
-    if (count > 0) skipped.push_back(format("{} ({} tensors)", rule.pattern, count));
+    if (count > 0) skipped.push_back(fourfold::format("{} ({} tensors)", rule.pattern, count));
   }
   return skipped;
 }

@@ -66,40 +66,41 @@ std::string fixed(double value, int digits) {
 }
 
 std::string table_heading() {
-  return format("{} {} {} {} {} {} {} {} {}  rows\n", plan::pad_right("routing", 8),
-                plan::pad_left("tokens", 6), plan::pad_right(" role", 9), plan::pad_right("part", 8),
-                plan::pad_left("us", 10), plan::pad_left("spread", 7), plan::pad_left("GB/s", 7),
-                plan::pad_left("share", 7), plan::pad_left("TFLOPS", 7));
+  return fourfold::format("{} {} {} {} {} {} {} {} {}  rows\n", plan::pad_right("routing", 8),
+                          plan::pad_left("tokens", 6), plan::pad_right(" role", 9),
+                          plan::pad_right("part", 8), plan::pad_left("us", 10), plan::pad_left("spread", 7),
+                          plan::pad_left("GB/s", 7), plan::pad_left("share", 7), plan::pad_left("TFLOPS", 7));
 }
 
 std::string table_line(const MoeBenchLine& line) {
-  return format("{} {} {} {} {} {} {} {} {}  {}\n", plan::pad_right(line.routing, 8),
-                plan::pad_left(format("{}", line.tokens), 6), plan::pad_right(" " + line.role, 9),
-                plan::pad_right(line.part, 8), plan::pad_left(fixed(line.microseconds, 2), 10),
-                plan::pad_left(fixed(100.0 * line.spread, 1) + " %", 7),
-                plan::pad_left(fixed(line.gbps, 0), 7),
-                plan::pad_left(fixed(100.0 * line.share, 1) + " %", 7),
-                plan::pad_left(fixed(line.tflops, 1), 7), line.rows);
+  return fourfold::format(
+      "{} {} {} {} {} {} {} {} {}  {}\n", plan::pad_right(line.routing, 8),
+      plan::pad_left(fourfold::format("{}", line.tokens), 6), plan::pad_right(" " + line.role, 9),
+      plan::pad_right(line.part, 8), plan::pad_left(fixed(line.microseconds, 2), 10),
+      plan::pad_left(fixed(100.0 * line.spread, 1) + " %", 7), plan::pad_left(fixed(line.gbps, 0), 7),
+      plan::pad_left(fixed(100.0 * line.share, 1) + " %", 7), plan::pad_left(fixed(line.tflops, 1), 7),
+      line.rows);
 }
 
 std::string csv_header(const BenchMoeOptions& options, Gpu& gpu, double ceiling_gbps) {
   const GpuState state = gpu.state();
   const std::string id = commit();
-  std::string out = format("# machine: {}, {} SMs\n", gpu.machine().description(), gpu.machine().sm_count());
-  out += format("# driver: {}\n# clocks: SM {} MHz, memory {} MHz (the most the driver allows)\n",
-                state.driver, state.sm_clock_mhz, state.memory_clock_mhz);
-  out += format("# memory ceiling: {} GB/s, measured in this run\n", fixed(ceiling_gbps, 0));
-  out += format("# commit: {}\n# command: {}\n# strict: {}\n# date: {}\n", id.empty() ? "unknown" : id,
-                options.command, options.strict, utc_date());
+  std::string out =
+      fourfold::format("# machine: {}, {} SMs\n", gpu.machine().description(), gpu.machine().sm_count());
+  out += fourfold::format("# driver: {}\n# clocks: SM {} MHz, memory {} MHz (the most the driver allows)\n",
+                          state.driver, state.sm_clock_mhz, state.memory_clock_mhz);
+  out += fourfold::format("# memory ceiling: {} GB/s, measured in this run\n", fixed(ceiling_gbps, 0));
+  out += fourfold::format("# commit: {}\n# command: {}\n# strict: {}\n# date: {}\n",
+                          id.empty() ? "unknown" : id, options.command, options.strict, utc_date());
   return out + "shape,format,routing,tokens,role,part,rows,microseconds,spread,gbps,share,tflops,experts\n";
 }
 
 std::string csv_line(const BenchMoeOptions& options, const MoeBenchLine& line) {
   // A shape given as numbers holds commas.
-  return format("\"{}\",{},{},{},{},{},{},{},{},{},{},{},{}\n", line.shape, options.format, line.routing,
-                line.tokens, line.role, line.part, line.rows, fixed(line.microseconds, 3),
-                fixed(line.spread, 4), fixed(line.gbps, 1), fixed(line.share, 4), fixed(line.tflops, 2),
-                fixed(line.experts, 1));
+  return fourfold::format("\"{}\",{},{},{},{},{},{},{},{},{},{},{},{}\n", line.shape, options.format,
+                          line.routing, line.tokens, line.role, line.part, line.rows,
+                          fixed(line.microseconds, 3), fixed(line.spread, 4), fixed(line.gbps, 1),
+                          fixed(line.share, 4), fixed(line.tflops, 2), fixed(line.experts, 1));
 }
 
 }  // namespace
@@ -119,10 +120,10 @@ int run_bench_moe(const BenchMoeOptions& options, const Console& console) {
                      "no row matches '{}' for this shape, format and role", options.rows);
     if (csv.empty()) {
       csv = csv_header(options, *gpu, report.ceiling_gbps);
-      console.out << format("{}; {} {} {}; memory ceiling {} GB/s\n", gpu->machine().description(),
-                            options.shape, options.format,
-                            bench.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                            fixed(report.ceiling_gbps, 0))
+      console.out << fourfold::format("{}; {} {} {}; memory ceiling {} GB/s\n", gpu->machine().description(),
+                                      options.shape, options.format,
+                                      bench.activations == Activations::w4a4 ? "w4a4" : "w4a16",
+                                      fixed(report.ceiling_gbps, 0))
                   << table_heading();
     }
     for (const MoeBenchLine& line : report.lines) {

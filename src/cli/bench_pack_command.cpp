@@ -70,7 +70,7 @@ std::string line(const std::string& where, double seconds, const Checkpoint& che
   char text[96];
   std::snprintf(text, sizeof text, "%9.2f ms  %8.2f GB/s read and written\n", 1e3 * seconds,
                 static_cast<double>(checkpoint.moved_bytes()) / seconds / 1e9);
-  return format("  {}{}", where, text);
+  return fourfold::format("  {}{}", where, text);
 }
 
 double best_host_seconds(const Checkpoint& checkpoint, int rounds) {
@@ -114,10 +114,12 @@ int run_bench_pack(const BenchPackOptions& options, const Console& console) {
     fail(Code::invalid_request, "--experts is {}; 1 to 1,024 are possible", options.experts);
   if (options.rounds < 1) fail(Code::invalid_request, "--rounds is {}; at least 1 is needed", options.rounds);
   const Checkpoint checkpoint = make_checkpoint(options);
-  console.out << format("{} experts of {} ({}x{} gate and up, {}), {} bytes read and written\n",
-                        options.experts, options.shape, checkpoint.rows, checkpoint.columns, options.format,
-                        with_commas(static_cast<long long>(checkpoint.moved_bytes())));
-  const std::string threads = format("host, {} threads: ", std::max(1u, std::thread::hardware_concurrency()));
+  console.out << fourfold::format("{} experts of {} ({}x{} gate and up, {}), {} bytes read and written\n",
+                                  options.experts, options.shape, checkpoint.rows, checkpoint.columns,
+                                  options.format,
+                                  with_commas(static_cast<long long>(checkpoint.moved_bytes())));
+  const std::string threads =
+      fourfold::format("host, {} threads: ", std::max(1u, std::thread::hardware_concurrency()));
   console.out << line(threads, best_host_seconds(checkpoint, options.rounds), checkpoint);
   if (const std::string why = why_no_gpu(); !why.empty()) {
     console.err << "fourfold: notice: the GPU's packing was not timed: " << why << "\n";

@@ -5,8 +5,8 @@
 namespace fourfold::cli {
 
 void announce(const Console& console, const Degradation& degradation, bool strict) {
-  const std::string text = format("{}: {} instead of {}: {}", degradation.what, degradation.chosen,
-                                  degradation.instead_of, degradation.why);
+  const std::string text = fourfold::format("{}: {} instead of {}: {}", degradation.what, degradation.chosen,
+                                            degradation.instead_of, degradation.why);
   if (strict)
     throw Error(Code::unsupported_op, text, "--strict makes this an error; leave it out to go on with less.");
   console.err << "fourfold: warning: " << text << "\n";

@@ -53,8 +53,8 @@ std::unique_ptr<Gpu> open_gpu(int index) {
                    "no GPU can be used: {}", why);
   if (index < 0 || index >= static_cast<int>(devices.size()))
     fail_with_hint(Code::unsupported_device,
-                   format("Devices are numbered from 0; there are {}.", devices.size()), "there is no GPU {}",
-                   index);
+                   fourfold::format("Devices are numbered from 0; there are {}.", devices.size()),
+                   "there is no GPU {}", index);
   const auto& device = devices[static_cast<std::size_t>(index)];
   if (!device.refused.empty()) throw Error(Code::unsupported_device, device.refused);
   return std::make_unique<CudaGpu>(index);

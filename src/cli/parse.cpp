@@ -21,7 +21,7 @@ std::vector<const plan::ArchFacts*> parse_archs(std::string_view text) {
   for (const std::string& name : split_commas(text)) {
     const plan::ArchFacts* arch = plan::find_arch(name);
     if (arch == nullptr)
-      fail_with_hint(Code::invalid_request, format("Known architectures: {}.", plan::arch_names()),
+      fail_with_hint(Code::invalid_request, fourfold::format("Known architectures: {}.", plan::arch_names()),
                      "unknown architecture '{}'", name);
     archs.push_back(arch);
   }

@@ -37,24 +37,24 @@ std::string arch_text(const ArchFacts& arch) {
   std::string products;
   for (const plan::Product& product : plan::kProducts)
     if (product.arch->name == arch.name)
-      products += format("{}{} ({} SMs, {} GB/s)", products.empty() ? "" : ", ", product.name,
-                         product.sm_count, with_commas(product.bandwidth_gb_per_s));
-  return plan::paragraph(
-      format("{}: a block may use {} bytes of shared memory, an SM has {} and the driver keeps {} a block; "
-             "{} registers, "
-             "{} threads, {} named barriers a block; tensor paths: {}. Products: {}.",
-             arch.name, with_commas(arch.smem_bytes_per_block), with_commas(arch.smem_bytes_per_sm),
-             with_commas(arch.smem_reserved_bytes_per_block), with_commas(arch.registers_per_sm),
-             with_commas(arch.threads_per_sm), arch.named_barriers, paths_of(arch),
-             products.empty() ? "none listed" : products));
+      products += fourfold::format("{}{} ({} SMs, {} GB/s)", products.empty() ? "" : ", ", product.name,
+                                   product.sm_count, with_commas(product.bandwidth_gb_per_s));
+  return plan::paragraph(fourfold::format(
+      "{}: a block may use {} bytes of shared memory, an SM has {} and the driver keeps {} a block; "
+      "{} registers, "
+      "{} threads, {} named barriers a block; tensor paths: {}. Products: {}.",
+      arch.name, with_commas(arch.smem_bytes_per_block), with_commas(arch.smem_bytes_per_sm),
+      with_commas(arch.smem_reserved_bytes_per_block), with_commas(arch.registers_per_sm),
+      with_commas(arch.threads_per_sm), arch.named_barriers, paths_of(arch),
+      products.empty() ? "none listed" : products));
 }
 
 std::string rowless_text() {
-  return plan::paragraph(
-      format("Kernels without rows ask for little: routing {} bytes (its scan {}), token forms, combine and "
-             "packing none.",
-             with_commas(static_cast<long long>(sizeof(moe_route::SortStorage))),
-             with_commas(static_cast<long long>(sizeof(moe_route::ScanStorage)))));
+  return plan::paragraph(fourfold::format(
+      "Kernels without rows ask for little: routing {} bytes (its scan {}), token forms, combine and "
+      "packing none.",
+      with_commas(static_cast<long long>(sizeof(moe_route::SortStorage))),
+      with_commas(static_cast<long long>(sizeof(moe_route::ScanStorage)))));
 }
 
 struct Table {
@@ -143,12 +143,13 @@ std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<con
 }
 
 std::string answer_text(const Answer& answer) {
-  std::string text =
-      format("{} {} tokens, {}: ", answer.arch->name, answer.request.tokens, role_name(answer.request.role));
+  std::string text = fourfold::format("{} {} tokens, {}: ", answer.arch->name, answer.request.tokens,
+                                      role_name(answer.request.role));
   const Choice& choice = answer.choice;
   if (!choice.ok()) return text + "refused: " + choice.refusal + "\n";
-  text += choice.gate_up_row == choice.down_row ? choice.gate_up_row
-                                                : format("{} + {}", choice.gate_up_row, choice.down_row);
+  text += choice.gate_up_row == choice.down_row
+              ? choice.gate_up_row
+              : fourfold::format("{} + {}", choice.gate_up_row, choice.down_row);
   if (choice.few) text += " (two kernels, routing inside)";
   if (choice.emulated) text += " (the FP4 instruction is emulated here: proof only)";
   return text + "\n";

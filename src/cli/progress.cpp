@@ -11,7 +11,8 @@ constexpr double kLogSeconds = 30.0;
 
 std::string duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
-  return whole < 100 ? format("{} s", whole) : format("{} min {} s", whole / 60, whole % 60);
+  return whole < 100 ? fourfold::format("{} s", whole)
+                     : fourfold::format("{} min {} s", whole / 60, whole % 60);
 }
 
 }  // namespace
@@ -25,8 +26,9 @@ void ProgressLine::update(int done, int count, double share) {
   const double since = std::chrono::duration<double>(now - last_).count();
   const bool due = !shown_ || since >= (console_.err_is_terminal ? kTerminalSeconds : kLogSeconds);
   if (elapsed < kQuietSeconds || !due || share <= 0.0) return;
-  const std::string text = format("{}: {} of {} ({} %), about {} left", what_, done, count,
-                                  static_cast<int>(100.0 * share), duration(elapsed * (1.0 - share) / share));
+  const std::string text =
+      fourfold::format("{}: {} of {} ({} %), about {} left", what_, done, count,
+                       static_cast<int>(100.0 * share), duration(elapsed * (1.0 - share) / share));
   console_.err << (console_.err_is_terminal ? "\r\033[K" : "") << text
                << (console_.err_is_terminal ? "" : "\n") << std::flush;
   last_ = now;

@@ -43,7 +43,7 @@ RefusedShape refused(std::string reason) {
 template <class S, int Stages>
 RefusedShape too_large(const char* what) {
   static_assert(kNeeds<S, Stages> > S::smem_limit);
-  return refused<S, Stages>(format("{}, at {} stages", what, Stages));
+  return refused<S, Stages>(fourfold::format("{}, at {} stages", what, Stages));
 }
 
 // Refused for its sums: the accumulators alone take more registers than a thread has.
@@ -51,8 +51,8 @@ template <class S>
 RefusedShape too_many_sums() {
   constexpr int sums = S::m * S::n / (32 * S::math_warps);
   static_assert(sums > plan::kRegistersPerThreadMax);
-  return refused<S, 2>(format("its sums take {} registers of each math thread, and a thread has {}", sums,
-                              plan::kRegistersPerThreadMax));
+  return refused<S, 2>(fourfold::format("its sums take {} registers of each math thread, and a thread has {}",
+                                        sums, plan::kRegistersPerThreadMax));
 }
 
 // One notch beyond the rows in each direction.
@@ -79,17 +79,17 @@ void add_beyond_rows(std::vector<RefusedShape>& shapes) {
 void add_the_famous_one(const plan::ArchFacts& arch, std::vector<RefusedShape>& shapes) {
   using namespace plan::separate;
   const Budget budget = budget_of({.tile = {256, 128, 128}, .epilogue = Epilogue::finalize});
-  shapes.push_back(
-      {.kernel = "grouped GEMM elsewhere",
-       .m = 256,
-       .n = 128,
-       .k = 128,
-       .path = "w4a4",
-       .format = "nvfp4",
-       .arch = std::string(arch.name),
-       .needs_bytes = budget.total_bytes,
-       .limit_bytes = budget.limit_bytes,
-       .reason = format("{} stages by a formula apart from the storage; Fourfold's row of this tile fits "
+  shapes.push_back({.kernel = "grouped GEMM elsewhere",
+                    .m = 256,
+                    .n = 128,
+                    .k = 128,
+                    .path = "w4a4",
+                    .format = "nvfp4",
+                    .arch = std::string(arch.name),
+                    .needs_bytes = budget.total_bytes,
+                    .limit_bytes = budget.limit_bytes,
+                    .reason = fourfold::format(
+                        "{} stages by a formula apart from the storage; Fourfold's row of this tile fits "
                         "(fourfold plan --explain 256x128x128)",
                         budget.stages)});
 }

@@ -94,7 +94,7 @@ class Verification {
 
   void add_gpu() {
     if (const std::string why = why_no_gpu(); !why.empty() && options_.device == "all") {
-      report_.notices.push_back(format("no GPU was used: {}", why));
+      report_.notices.push_back(fourfold::format("no GPU was used: {}", why));
       console_.err << "fourfold: notice: " << report_.notices.back() << "\n";
       return;
     }

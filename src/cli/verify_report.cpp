@@ -64,9 +64,9 @@ std::string table(const std::vector<Line>& lines) {
             shape = widest(lines, &Result::shape, "shape");
   const auto line_of = [&](std::string_view a, std::string_view b, std::string_view c, std::string_view d,
                            std::string_view error, std::string_view bound, std::string_view verdict) {
-    return format("{}  {}  {}  {}  {}  {}  {}\n", plan::pad_right(a, row), plan::pad_right(b, op),
-                  plan::pad_right(c, machine), plan::pad_right(d, shape), plan::pad_left(error, 9),
-                  plan::pad_left(bound, 9), verdict);
+    return fourfold::format("{}  {}  {}  {}  {}  {}  {}\n", plan::pad_right(a, row), plan::pad_right(b, op),
+                            plan::pad_right(c, machine), plan::pad_right(d, shape), plan::pad_left(error, 9),
+                            plan::pad_left(bound, 9), verdict);
   };
   std::string out = line_of("row", "op", "machine", "shape", "max error", "bound", "verdict");
   for (const Line& line : lines) {
@@ -87,21 +87,22 @@ std::string miss_text(const Result& result) {
   else if (result.compared == 0)
     why = "nothing was compared";
   else
-    why = format("error {} of {} allowed; {} of {} values differ in their bits", scientific(result.max_error),
-                 scientific(result.bound), result.bit_mismatches, result.compared);
-  return plan::paragraph(format("{} {}, {}, {}, seed {}: {}", result.row, result.op, result.machine,
-                                result.shape, result.seed, why),
-                         4, format("  {}", result.verdict() == "refused" ? "-" : "!"));
+    why = fourfold::format("error {} of {} allowed; {} of {} values differ in their bits",
+                           scientific(result.max_error), scientific(result.bound), result.bit_mismatches,
+                           result.compared);
+  return plan::paragraph(fourfold::format("{} {}, {}, {}, seed {}: {}", result.row, result.op, result.machine,
+                                          result.shape, result.seed, why),
+                         4, fourfold::format("  {}", result.verdict() == "refused" ? "-" : "!"));
 }
 
 std::string probes_text(const VerifyReport& report) {
   std::string out;
   for (const ProbedDevice& device : report.probed) {
-    out += format("silicon probes on {}:\n", device.machine);
+    out += fourfold::format("silicon probes on {}:\n", device.machine);
     for (const verify::Probe& probe : device.probes)
-      out += plan::paragraph(
-          format("{}: {} {}: {}", probe.name, probe.asks, probe.passed ? "yes" : "NO", probe.detail), 4,
-          "  -");
+      out += plan::paragraph(fourfold::format("{}: {} {}: {}", probe.name, probe.asks,
+                                              probe.passed ? "yes" : "NO", probe.detail),
+                             4, "  -");
     out += "\n";
   }
   return out;
@@ -114,19 +115,20 @@ std::string comparisons_text(const VerifyReport& report) {
   for (const auto& comparison : report.comparisons) {
     bytes += comparison.bytes;
     if (!comparison.passed())
-      wrong +=
-          plan::paragraph(format("{} {}, seed {}: {}", comparison.row, comparison.op, comparison.seed,
-                                 comparison.failure.empty()
-                                     ? format("{} of {} bytes differ", comparison.different, comparison.bytes)
-                                     : comparison.failure),
-                          4, "  !");
+      wrong += plan::paragraph(
+          fourfold::format(
+              "{} {}, seed {}: {}", comparison.row, comparison.op, comparison.seed,
+              comparison.failure.empty()
+                  ? fourfold::format("{} of {} bytes differ", comparison.different, comparison.bytes)
+                  : comparison.failure),
+          4, "  !");
   }
-  return plan::paragraph(format("{} against {}: {} cases run on both, {} bytes compared{}. Every other case "
-                                "is compared through the "
-                                "scalar reference, whose bits both must give.",
-                                report.comparisons.front().first, report.comparisons.front().second,
-                                report.comparisons.size(), with_commas(bytes),
-                                wrong.empty() ? ", all equal" : "; they differ:")) +
+  return plan::paragraph(fourfold::format(
+             "{} against {}: {} cases run on both, {} bytes compared{}. Every other case "
+             "is compared through the "
+             "scalar reference, whose bits both must give.",
+             report.comparisons.front().first, report.comparisons.front().second, report.comparisons.size(),
+             with_commas(bytes), wrong.empty() ? ", all equal" : "; they differ:")) +
          wrong + "\n";
 }
 
@@ -201,7 +203,7 @@ std::string report_text(const VerifyReport& report) {
     misses += miss_text(result);
   }
   if (!misses.empty()) out += "what did not pass:\n" + misses + "\n";
-  return out + format(
+  return out + fourfold::format(
                    "{} proofs of {} rows and operations on {} machine{}: {} passed, {} missed, {} refused; "
                    "{} s, seed {}\n",
                    report.results.size(), lines.size(), report.machines.size(),

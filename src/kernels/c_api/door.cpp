@@ -41,7 +41,8 @@ bool caller_memory(sim::FaultKind kind) {
 }
 
 fourfold_status keep_error(const Error& error) {
-  const std::string text = error.hint().empty() ? error.what() : format("{}; {}", error.what(), error.hint());
+  const std::string text =
+      error.hint().empty() ? error.what() : fourfold::format("{}; {}", error.what(), error.hint());
   return keep(status_of(error.code()), text);
 }
 

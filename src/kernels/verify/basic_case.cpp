@@ -226,24 +226,26 @@ void check_tables(Result& result, const RouteCase& test, const std::vector<float
 }  // namespace
 
 std::string op_of(const PackCase& test) {
-  return format("{} {} {}", test.row_order == record::RowOrder::gate_up ? "gate_up" : "plain",
-                test.mxfp4 ? "mxfp4" : "nvfp4", test.bit_order == record::BitOrder::half ? "half" : "fp4");
+  return fourfold::format("{} {} {}", test.row_order == record::RowOrder::gate_up ? "gate_up" : "plain",
+                          test.mxfp4 ? "mxfp4" : "nvfp4",
+                          test.bit_order == record::BitOrder::half ? "half" : "fp4");
 }
 std::string op_of(const TokenCase& test) { return test.staged ? "staged bf16" : "nvfp4 token records"; }
 std::string op_of(const RouteCase& test) {
-  return format("{} E {} k {} N {}{}", test.tokens <= moe_route::kSmallTokens ? "one block" : "in chunks",
-                test.experts, test.top_k, test.tile_tokens, test.renormalise ? "" : " not renormalised");
+  return fourfold::format("{} E {} k {} N {}{}",
+                          test.tokens <= moe_route::kSmallTokens ? "one block" : "in chunks", test.experts,
+                          test.top_k, test.tile_tokens, test.renormalise ? "" : " not renormalised");
 }
 
 Result run_pack_case(Machine& machine, const PackCase& test) {
   Result result = start(machine, "pack", op_of(test), test.seed);
-  result.shape = format("{}x{}", test.rows, test.columns);
+  result.shape = fourfold::format("{}x{}", test.rows, test.columns);
   return finish(std::move(result), [&](Result& into) { prove_pack(machine, test, into); });
 }
 
 Result run_token_case(Machine& machine, const TokenCase& test) {
   Result result = start(machine, "moe_tokens", op_of(test), test.seed);
-  result.shape = format("{} tokens of {}", test.tokens, test.columns);
+  result.shape = fourfold::format("{} tokens of {}", test.tokens, test.columns);
   return finish(std::move(result), [&](Result& into) {
     return test.staged ? prove_staging(machine, test, into) : prove_quantizing(machine, test, into);
   });
@@ -251,7 +253,7 @@ Result run_token_case(Machine& machine, const TokenCase& test) {
 
 Result run_route_case(Machine& machine, const RouteCase& test) {
   Result result = start(machine, "moe_route", op_of(test), test.seed);
-  result.shape = format("tokens {} E {} k {}", test.tokens, test.experts, test.top_k);
+  result.shape = fourfold::format("tokens {} E {} k {}", test.tokens, test.experts, test.top_k);
   return finish(std::move(result), [&](Result& into) {
     Random random(test.seed);
     std::vector<float> logits;

@@ -176,8 +176,8 @@ Result run_few_case(kernels::Machine& machine, const FewCase& test, bool bits_ex
   result.machine = machine.description();
   result.seed = test.seed;
   result.exact = bits_exact;
-  result.shape = format("{} {}x{} E {} k {} tokens {}", result.op, test.rows, test.columns, test.experts,
-                        test.top_k, test.tokens);
+  result.shape = fourfold::format("{} {}x{} E {} k {} tokens {}", result.op, test.rows, test.columns,
+                                  test.experts, test.top_k, test.tokens);
   try {
     run(machine, test, result);
   } catch (const std::exception& error) {

@@ -304,8 +304,8 @@ std::string_view op_name(moe::Op op) {
 }
 
 std::string op_of(const GemmCase& test) {
-  return format("{}{}", op_name(test.op),
-                test.convention == Convention::model_opt ? "" : " compressed-tensors");
+  return fourfold::format("{}{}", op_name(test.op),
+                          test.convention == Convention::model_opt ? "" : " compressed-tensors");
 }
 
 Result run_gemm_case(kernels::Machine& machine, const GemmCase& test, bool bits_exact) {
@@ -319,7 +319,7 @@ Result run_gemm_case(kernels::Machine& machine, const GemmCase& test, bool bits_
   std::string counts;
   for (const int count : test.tokens_per_expert)
     counts += (counts.empty() ? "" : "+") + std::to_string(count);
-  result.shape = format("{} {}x{} tokens {}", op_name(test.op), test.rows, test.columns, counts);
+  result.shape = fourfold::format("{} {}x{} tokens {}", op_name(test.op), test.rows, test.columns, counts);
   try {
     const Setup setup = make_setup(test);
     check_output(result, test, setup, launch(machine, test, setup));

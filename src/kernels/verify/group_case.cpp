@@ -145,9 +145,10 @@ void run(kernels::Machine& machine, const GroupCase& test, Result& result) {
 
 std::string op_of(const GroupCase& test) {
   const moe_group::GemmRequest& request = test.request;
-  return format("{} {} {} {}", request.role == Role::decode ? "decode" : "prefill",
-                request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                request.format == Format::mxfp4 ? "mxfp4" : "nvfp4", request.f32_out ? "f32" : "bf16");
+  return fourfold::format("{} {} {} {}", request.role == Role::decode ? "decode" : "prefill",
+                          request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
+                          request.format == Format::mxfp4 ? "mxfp4" : "nvfp4",
+                          request.f32_out ? "f32" : "bf16");
 }
 
 Result run_group_case(kernels::Machine& machine, const GroupCase& test, bool bits_exact) {
@@ -159,7 +160,7 @@ Result run_group_case(kernels::Machine& machine, const GroupCase& test, bool bit
   result.exact = bits_exact;
   std::string counts;
   for (const int count : test.rows_per_expert) counts += (counts.empty() ? "" : "+") + std::to_string(count);
-  result.shape = format("{}x{} rows {}", test.request.out_columns, test.request.columns, counts);
+  result.shape = fourfold::format("{}x{} rows {}", test.request.out_columns, test.request.columns, counts);
   try {
     run(machine, test, result);
   } catch (const std::exception& error) {

@@ -173,13 +173,14 @@ std::string rows_of(const moe_layer::Choice& choice) {
 std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
   const auto& request = test.request;
   constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
-  return format("{} {} {}{}{}{}",
-                request.role == Role::prefill ? "prefill"
-                : choice.few                  ? "few"
-                                              : "decode",
-                request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                request.format == Format::mxfp4 ? "mxfp4" : "nvfp4", logits[static_cast<int>(test.logits)],
-                test.renormalise ? "" : " not renormalised", request.tokens == 0 ? " no tokens" : "");
+  return fourfold::format("{} {} {}{}{}{}",
+                          request.role == Role::prefill ? "prefill"
+                          : choice.few                  ? "few"
+                                                        : "decode",
+                          request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
+                          request.format == Format::mxfp4 ? "mxfp4" : "nvfp4",
+                          logits[static_cast<int>(test.logits)], test.renormalise ? "" : " not renormalised",
+                          request.tokens == 0 ? " no tokens" : "");
 }
 
 Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bits_exact) {
@@ -189,8 +190,9 @@ Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bit
   result.machine = machine.description();
   result.seed = test.seed;
   result.exact = bits_exact;
-  result.shape = format("H {} I {} E {} k {} tokens {}", request.shape.hidden, request.shape.intermediate,
-                        request.shape.experts, request.shape.top_k, request.tokens);
+  result.shape =
+      fourfold::format("H {} I {} E {} k {} tokens {}", request.shape.hidden, request.shape.intermediate,
+                       request.shape.experts, request.shape.top_k, request.tokens);
   try {
     const moe_layer::Prepared layer = moe_layer::prepare(machine, request);
     result.row = rows_of(layer.choice);

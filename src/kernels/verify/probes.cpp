@@ -97,9 +97,10 @@ std::string differences(const ProbeInput& input, const std::vector<float>& actua
                             ? std::isnan(value)
                             : std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(expected);
       if (!same && wrong++ == 0)
-        first = format("row {}, token {}: got {}, the model says {}", row, token, value, expected);
+        first = fourfold::format("row {}, token {}: got {}, the model says {}", row, token, value, expected);
     }
-  return wrong == 0 ? std::string{} : format("{} of {} results differ; {}", wrong, actual.size(), first);
+  return wrong == 0 ? std::string{}
+                    : fourfold::format("{} of {} results differ; {}", wrong, actual.size(), first);
 }
 
 // run() says what differs.
@@ -152,11 +153,11 @@ Probe row_probe(Machine& machine, const char* name, const char* asks, std::strin
       test.seed = seed;
       const Result result = run_gemm_case(machine, test, true);
       if (result.passed()) return {};
-      return result.failure.empty() ? format("{}: {} of {} results differ in their bits", row.row,
-                                             result.bit_mismatches, result.compared)
+      return result.failure.empty() ? fourfold::format("{}: {} of {} results differ in their bits", row.row,
+                                                       result.bit_mismatches, result.compared)
                                     : result.failure;
     }
-    return format("there is no {} {} row", path, format_name);
+    return fourfold::format("there is no {} {} row", path, format_name);
   });
 }
 
@@ -194,8 +195,8 @@ std::vector<Probe> run_probes(Machine& machine, std::uint64_t seed) {
 std::string native_refusal(const std::vector<Probe>& probes) {
   for (const Probe& result : probes)
     if (result.decides && !result.passed)
-      return format("the silicon probe '{}' failed on this chip ({}); use W4A16 in its place", result.name,
-                    result.detail);
+      return fourfold::format("the silicon probe '{}' failed on this chip ({}); use W4A16 in its place",
+                              result.name, result.detail);
   return {};
 }
 

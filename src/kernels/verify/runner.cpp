@@ -43,7 +43,7 @@ Result run_one(const Job& job) {
 
 Target simulator_target(const plan::ArchFacts& arch, std::function<void(sim::Device&)> prepare) {
   Target target;
-  target.description = format("simulator, {}", arch.name);
+  target.description = fourfold::format("simulator, {}", arch.name);
   target.arch = &arch;
   target.use = [&arch, prepare](std::uint64_t seed, const std::function<void(kernels::Machine&)>& with) {
     sim::Device device;
@@ -90,7 +90,8 @@ MachineComparison compare_machines(const Target& first, const Target& second, co
     second.use(test.seed, [&](kernels::Machine& machine) { outputs[1] = gemm_output(machine, test); });
     comparison.bytes = static_cast<std::int64_t>(outputs[0].size());
     if (outputs[0].size() != outputs[1].size())
-      comparison.failure = format("{} bytes on one, {} on the other", outputs[0].size(), outputs[1].size());
+      comparison.failure =
+          fourfold::format("{} bytes on one, {} on the other", outputs[0].size(), outputs[1].size());
     else
       for (std::size_t i = 0; i < outputs[0].size(); ++i)
         comparison.different += outputs[0][i] != outputs[1][i];
