@@ -57,15 +57,9 @@ int token_panels(const plan::RowFacts& row) {
 const Survivor kSurvivors[] = {
     {SyncOp::release_successors, "", "",
      "lets the next kernel start early; without it that kernel starts when this one ends"},
-    {SyncOp::sync_block, "moe_route.h", "the ids are in shared memory",
-     "count_chunk comes next and syncs the block after it has cleared its counts, before anyone reads an id"},
-    {SyncOp::sync_block, "moe_route.h", "every id of the chunk is in shared memory",
-     "count_chunk comes next and syncs the block after it has cleared its counts, before anyone reads an id"},
     {SyncOp::wait, "load_tiles.h", "cta.wait(&storage.tokens_empty",
      "both rings are equally deep and a math warp gives a stage of weights back after the panels that met "
-     "it, so the wait "
-     "for the stage covers them. Rows with a shallower token ring need it, and so does wgmma, which gives "
-     "weights back early",
+     "it, so the wait for the stage covers them. Rows with a shallower token ring need it",
      [](const plan::RowFacts& row) {
        return row.path == "w4a16-mma" && weight_panels(row) == token_panels(row);
      }},
@@ -218,7 +212,9 @@ void run_subject(const Subject& subject) {
 }
 
 std::set<std::string> tile_files(const char* also = "moe_gemm.h") {
-  return {"moe_gemm.h", "load_tiles.h", "multiply_mma.h", "multiply_wgmma.h", "finish_tile.h", also};
+  return {
+      "moe_gemm.h", "load_tiles.h", "multiply_mma.h", "multiply_wgmma.h", "finish_tile.h", "finish_group.h",
+      also};
 }
 
 SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activations = Activations::w4a16,
@@ -233,7 +229,12 @@ SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activat
 
 TEST(Mutation, FewTokens) {
   // Two segments of K in the second GEMM, three tokens that share experts.
-  run_subject({.name = "few", .layer = layer_of({128, 576, 3, 2}, 3), .tokens = 3});
+  const SmallLayerOptions layer = layer_of({128, 576, 3, 2}, 3);
+  run_subject(
+      {.name = "few",
+       .layer = layer,
+       .tokens = 3,
+       .choice = moe_layer::few_choice({layer.shape, Activations::w4a16, Format::nvfp4, Role::decode, 3})});
 }
 
 TEST(Mutation, StreamAndCombine) {

@@ -27,8 +27,7 @@ std::string text_of(const std::string& path) {
 
 // A kernel may use whatever the GPU's machine offers; the simulator must offer it, too.
 TEST(SimCta, HasEveryMemberOfTheGpuMachine) {
-  const std::string here = __FILE__;
-  const std::string folder = here.substr(0, here.rfind("tests/sim/")) + "src/kernels/device/";
+  const std::string folder = FOURFOLD_SOURCE_DIR "/src/kernels/device/";
   const std::string simulator = text_of(folder + "sim/cta.h");
   std::istringstream gpu(text_of(folder + "cuda/cta.h"));
   int members = 0;

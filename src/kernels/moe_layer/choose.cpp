@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -57,21 +58,9 @@ static_assert(kFewBest <= moe_few::kFewTokens);
 
 Choice decode_choice(const Request& request) {
   const Shape& shape = request.shape;
-  Choice choice;
-  const int down_segments = (shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
-  if (request.activations == Activations::w4a16 && request.tokens <= kFewBest &&
-      request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows <= kFewStrips &&
-      request.tokens * shape.top_k * down_segments <= moe_few::kMaxUnits) {
-    choice.few = true;
-    choice.tile_tokens = moe_few::kFewTokens;
-    choice.gate_up_row =
-        moe::row_name("moe_few_gate_up", 32, moe_few::kFewTokens, unit_columns(shape.hidden, true),
-                      "w4a16-mma", format_name(request.format));
-    choice.down_row =
-        moe::row_name("moe_few_down", 32, moe_few::kFewTokens, unit_columns(shape.intermediate, true),
-                      "w4a16-mma", format_name(request.format));
-    return choice;
-  }
+  const int strips = request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows;
+  if (request.tokens <= kFewBest && strips <= kFewStrips)
+    if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
 
@@ -125,6 +114,34 @@ Choice choose_by_role(const plan::ArchFacts& arch, const Request& request,
 }
 
 }  // namespace
+
+Choice few_choice(const Request& request) {
+  const auto refuse = [](std::string why) {
+    Choice none;
+    none.refusal = std::move(why);
+    return none;
+  };
+  const Shape& shape = request.shape;
+  if (request.activations != Activations::w4a16 || request.role != Role::decode)
+    return refuse("the two-kernel path is for generated tokens in w4a16");
+  if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
+    return refuse(
+        format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));
+  const int segments = (shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  const int units = request.tokens * shape.top_k * segments;
+  if (units > moe_few::kMaxUnits)
+    return refuse(format("{} units of GEMM2; its shared memory has room for {}", units, moe_few::kMaxUnits));
+  Choice choice;
+  choice.few = true;
+  choice.tile_tokens = moe_few::kFewTokens;
+  choice.gate_up_row =
+      moe::row_name("moe_few_gate_up", record::kRows, moe_few::kFewTokens, unit_columns(shape.hidden, true),
+                    "w4a16-mma", format_name(request.format));
+  choice.down_row =
+      moe::row_name("moe_few_down", record::kRows, moe_few::kFewTokens,
+                    unit_columns(shape.intermediate, true), "w4a16-mma", format_name(request.format));
+  return choice;
+}
 
 void require_shape(const Request& request) {
   const Shape& s = request.shape;

@@ -42,6 +42,8 @@ struct Choice {
 // Throws invalid_request for a shape that no layer has (names the numbers).
 void require_shape(const Request& request);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
+// The two-kernel path, which can take up to four tokens, whether or not choose() prefers it.
+Choice few_choice(const Request& request);
 // The same for one grouped GEMM without router: H is its K, top_k is 1, gate_up_row the row.
 Choice choose_gemm(const plan::ArchFacts& arch, const Request& request);
 

@@ -168,7 +168,8 @@ struct LayerKind {
   Format format;
   LogitKind logits;
   bool renormalise;
-  bool quick;  // part of the quick proof too
+  bool quick;        // part of the quick proof too
+  bool few = false;  // by the two-kernel path
 };
 
 // Where some logits are NaN there are experts enough: a token with fewer numbers than k has no meaning.
@@ -176,9 +177,9 @@ struct LayerKind {
 constexpr LayerKind kLayers[] = {
     //   H    I   E  k  tokens
     {{ 512, 256,  6, 3},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
-    {{ 256, 512,  5, 2},  4, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  true},
-    {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false},
-    {{ 192, 128,  4, 4},  2, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         false, false},
+    {{ 256, 512,  5, 2},  4, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  true,  true},
+    {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false, true},
+    {{ 192, 128,  4, 4},  2, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         false, false, true},
     {{ 320, 192,  6, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
     {{ 128,  64,  9, 2}, 70, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         false, false},
     {{ 256, 128,  8, 2}, 12, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::one_expert_set, true,  false},
@@ -206,8 +207,9 @@ void add_layers(CaseList& list) {
       test.request = {kind.shape, kind.activations, kind.format, kind.role, kind.tokens};
       test.logits = kind.logits;
       test.renormalise = kind.renormalise;
+      test.few = kind.few;
       test.seed = list.next_seed();
-      const moe_layer::Choice choice = moe_layer::choose(list.machine().arch(), test.request);
+      const moe_layer::Choice choice = choice_of(list.machine().arch(), test);
       Case item;
       item.kernel = "moe_layer";
       item.row = rows_of(choice);

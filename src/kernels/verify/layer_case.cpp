@@ -4,6 +4,7 @@
 #include <exception>
 #include <limits>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/arena.h"
 #include "kernels/record/pack.h"
@@ -165,6 +166,10 @@ void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prep
 
 }  // namespace
 
+moe_layer::Choice choice_of(const plan::ArchFacts& arch, const LayerCase& test) {
+  return test.few ? moe_layer::few_choice(test.request) : moe_layer::choose(arch, test.request);
+}
+
 std::string rows_of(const moe_layer::Choice& choice) {
   return choice.gate_up_row == choice.down_row ? choice.gate_up_row
                                                : choice.gate_up_row + " + " + choice.down_row;
@@ -194,7 +199,9 @@ Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bit
       fourfold::format("H {} I {} E {} k {} tokens {}", request.shape.hidden, request.shape.intermediate,
                        request.shape.experts, request.shape.top_k, request.tokens);
   try {
-    const moe_layer::Prepared layer = moe_layer::prepare(machine, request);
+    const moe_layer::Choice choice = choice_of(machine.arch(), test);
+    if (!choice.ok()) throw Error(Code::unsupported_op, choice.refusal);
+    const moe_layer::Prepared layer = moe_layer::prepare_with(machine, request, choice);
     result.row = rows_of(layer.choice);
     result.op = op_of(test, layer.choice);
     run(machine, test, layer, result);

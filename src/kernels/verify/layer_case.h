@@ -17,8 +17,10 @@ struct LayerCase {
   moe_layer::Request request;
   LogitKind logits = LogitKind::random;
   bool renormalise = true;
+  bool few = false;  // by the two-kernel path, whatever choose() says
   std::uint64_t seed = 1;
 };
+moe_layer::Choice choice_of(const plan::ArchFacts& arch, const LayerCase& test);
 
 // "moe_few_gate_up ... + moe_few_down ...", or the one row both GEMMs use.
 std::string rows_of(const moe_layer::Choice& choice);

@@ -103,13 +103,27 @@ TEST(Choose, RoleDecidesTheArithmeticAndBatchNever) {
   });
 }
 
-TEST(Choose, FewTokensTakeTheTwoKernelPath) {
+TEST(Choose, OneTokenTakesTheTwoKernelPath) {
   const Shape shape = parse_shape("35b");
-  for (int tokens = 1; tokens <= 4; ++tokens)
-    EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).few);
-  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 5}).few);
+  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 1}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 2}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).few);
+}
+
+TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
+  const Shape shape = parse_shape("35b");
+  for (int tokens = 1; tokens <= 4; ++tokens) {
+    const Choice choice = few_choice({shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    EXPECT_TRUE(choice.ok() && choice.few) << choice.refusal;
+  }
+  EXPECT_NE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::decode, 5}).refusal.find("5 tokens"),
+            std::string::npos);
+  EXPECT_FALSE(few_choice({shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).ok());
+  EXPECT_FALSE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).ok());
+  const Shape wide{4096, 8192, 512, 10};
+  EXPECT_NE(few_choice({wide, Activations::w4a16, Format::nvfp4, Role::decode, 1}).refusal.find("160 units"),
+            std::string::npos);
 }
 
 TEST(Choose, WiderPassesForMoreTokens) {

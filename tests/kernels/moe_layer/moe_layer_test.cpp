@@ -88,6 +88,11 @@ SmallLayerOptions options_of(Shape shape, Activations activations, Format format
 void check_decode(const SmallLayerOptions& options) {
   Invariance layer(plan::kSm120, options, Role::decode);
   layer.expect_same(4, 4, nullptr, 1);
+  if (options.activations == Activations::w4a16) {
+    const Choice few =
+        moe_layer::few_choice({options.shape, options.activations, options.format, Role::decode, 4});
+    layer.expect_same(4, 4, &few, 1);
+  }
   layer.expect_same(4, 40, nullptr, 2);
   const std::string path = options.activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
   const std::string format_name = options.format == Format::mxfp4 ? "mxfp4" : "nvfp4";
