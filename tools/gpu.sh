@@ -6,7 +6,7 @@ command_gpu() {
   if [[ $# -gt 0 ]]; then fail 64 "gpu takes no arguments, not '$1'"; fi
   command -v nvidia-smi >/dev/null || fail 3 "nvidia-smi was not found; this command needs an NVIDIA GPU and its driver"
   local card shape
-  card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-') ||
+  card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-' | sed 's/^nvidia-//') ||
     fail 3 "nvidia-smi shows no GPU"
   set_up build
   build default fourfold

@@ -9,7 +9,7 @@ import pathlib
 import sys
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-NOT_YET = "No measurement is committed yet; `./dev gpu` makes them."
+NOT_YET = "No run of `./dev gpu` is committed yet."
 
 
 def read(path):

@@ -68,7 +68,7 @@ TEST(PlanCommand, RefusedShapesSayWhy) {
   EXPECT_TRUE(wgmma);
 }
 
-// The list of tiles: each exists on SM120 for both formats' 16-bit path and for NVFP4 tokens.
+// The tiles the field knows by name: each exists on SM120 for both formats' 16-bit path and for NVFP4 tokens.
 TEST(PlanCommand, TheNamedTilesExist) {
   std::set<std::string> have;
   for (const plan::RowFacts& row : rows_of(plan::kSm120))

@@ -227,6 +227,11 @@ SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activat
   return options;
 }
 
+bool wants_all() {
+  const char* const wanted = std::getenv("FOURFOLD_LONG");
+  return wanted && std::string(wanted) == "1";
+}
+
 TEST(Mutation, FewTokens) {
   // Two segments of K in the second GEMM, three tokens that share experts.
   const SmallLayerOptions layer = layer_of({128, 576, 3, 2}, 3);
@@ -285,6 +290,7 @@ void run_route(const char* name, const RouteShape& shape) {
              {});
 }
 
+TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .experts = 300, .top_k = 8}); }
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
 
@@ -319,6 +325,18 @@ TEST(Mutation, TiledWgmma) {
                .files = tile_files()});
 }
 
+TEST(Mutation, TiledWgmmaLongStagesAndManyTokens) {
+  if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
+  // Two panels a stage, and more tokens of an expert than one round of the staging buffer holds.
+  run_subject({.name = "tile wgmma, many tokens",
+               .arch = &plan::kSm90,
+               .layer = layer_of({896, 64, 2, 2}, 80),
+               .role = Role::prefill,
+               .tokens = 80,
+               .choice = rows_of("moe_gemm 256x128x128 w4a16-wgmma nvfp4", 128),
+               .files = tile_files()});
+}
+
 // A row whose operands no layer makes (MXFP4 tokens) is run alone.
 void run_row_alone(const plan::RowFacts& row) {
   SCOPED_TRACE(row.row);
@@ -334,11 +352,6 @@ void run_row_alone(const plan::RowFacts& row) {
   mutate_all(device, row.row, row, run, {});
 }
 
-bool wants_all() {
-  const char* const wanted = std::getenv("FOURFOLD_LONG");
-  return wanted && std::string(wanted) == "1";
-}
-
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
   // Units of 64, 256 and 512 columns.
@@ -347,7 +360,8 @@ TEST(Mutation, EveryFewRow) {
          {moe_layer::Shape{128, 576, 3, 2}, {256, 256, 3, 2}, {512, 512, 3, 2}})
       run_subject({.name = fourfold::format("few {}x{}", shape.hidden, shape.intermediate),
                    .layer = layer_of(shape, 3, Activations::w4a16, format),
-                   .tokens = 3});
+                   .tokens = 3,
+                   .choice = moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3})});
 }
 
 // The row of this width whose unrolled loop divides any K.

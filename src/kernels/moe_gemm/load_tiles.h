@@ -1,4 +1,4 @@
-// The load role: fills the ring of stages. Weight records come as plain 1-D bulk copies, one per strip. bf16
+// The load role: fills the rings. Weight records come as plain 1-D bulk copies, one per strip. bf16
 // tokens are gathered row by row in 16-byte chunks into the swizzle; token records are bulk copies, one per
 // group of eight.
 #pragma once

@@ -58,9 +58,10 @@ static_assert(kFewBest <= moe_few::kFewTokens);
 
 Choice decode_choice(const Request& request) {
   const Shape& shape = request.shape;
-  const int strips = request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows;
-  if (request.tokens <= kFewBest && strips <= kFewStrips)
-    if (Choice few = few_choice(request); few.ok()) return few;
+  if (request.tokens <= kFewBest) {
+    const int strips = request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows;
+    if (Choice few = few_choice(request); few.ok() && strips <= kFewStrips) return few;
+  }
   return stream_choice(request);
 }
 
@@ -156,7 +157,7 @@ void require_shape(const Request& request) {
   if (s.top_k < 1 || s.top_k > moe::kMaxTopK)
     fail(Code::invalid_request, "top-k is {}; 1 to {} are supported", s.top_k, moe::kMaxTopK);
   if (s.top_k > s.experts) fail(Code::invalid_request, "top-k {} exceeds the {} experts", s.top_k, s.experts);
-  if (request.tokens < 0) fail(Code::invalid_request, "{} tokens", request.tokens);
+  if (request.tokens < 0) fail(Code::invalid_request, "{} tokens; a batch has none or more", request.tokens);
   if (static_cast<long long>(request.tokens) * s.top_k > (1 << 24))
     fail(Code::invalid_request, "{} tokens with top-k {} exceed {} pairs; split the batch", request.tokens,
          s.top_k, 1 << 24);
@@ -166,8 +167,9 @@ void require_shape(const Request& request) {
       std::max(static_cast<long long>(request.tokens) * s.hidden, slots * s.intermediate) / 8;
   if (chunks >= 1LL << 32)
     fail(Code::invalid_request,
-         "{} tokens of {} columns with top-k {} are too many for one call; split the batch", request.tokens,
-         std::max(s.hidden, s.intermediate), s.top_k);
+         "{} tokens of {} columns with top-k {} are {} chunks of 16 bytes; a call takes fewer than {}: split "
+         "the batch",
+         request.tokens, std::max(s.hidden, s.intermediate), s.top_k, chunks, 1LL << 32);
 }
 
 Choice choose(const plan::ArchFacts& arch, const Request& request) {

@@ -190,7 +190,9 @@ class CudaCta {
   // and kept, not computed again at every use (pointers) nor long before it is needed (numbers).
   template <class T>
   static __device__ T keep(T value) {
-    if constexpr (sizeof(T) == 8)
+    if constexpr (std::is_same_v<T, float>)
+      asm volatile("" : "+f"(value));
+    else if constexpr (sizeof(T) == 8)
       asm volatile("" : "+l"(value));
     else
       asm volatile("" : "+r"(value));
