@@ -1,0 +1,77 @@
+#include "backend/cost.h"
+
+#include <cmath>
+
+namespace fourfold::backend {
+namespace {
+
+class Pricer {
+ public:
+  Pricer(const Program& program, const StepShape& shape)
+      : program_(program),
+        sequences_(static_cast<double>(shape.sequence_count)),
+        rows_(static_cast<double>(shape.row_count)),
+        logits_rows_(static_cast<double>(shape.logits_row_count)),
+        context_(shape.context) {}
+
+  Cost operator()(const Embed& op) const {
+    return {.weight_bytes = rows_ * bytes(op.table) / static_cast<double>(matrix(op.table).rows)};
+  }
+  Cost operator()(const Linear& op) const {
+    const double rows = program_.value(op.in).rows == RowSet::tokens ? rows_ : logits_rows_;
+    return {.weight_bytes = rows == 0 ? 0 : bytes(op.weight), .flops = 2 * rows * elements(op.weight)};
+  }
+  Cost operator()(const RunExperts& op) const {
+    Cost all;  // of every expert, once
+    for (const ExpertMatrices& expert : program_.expert_set(op.set).experts)
+      for (const MatrixId id : {expert.gate, expert.up, expert.down})
+        all += {.weight_bytes = bytes(id), .flops = 2 * elements(id)};
+    const auto count = static_cast<double>(program_.expert_set(op.set).experts.size());
+    const double share = static_cast<double>(program_.value(op.experts).columns) / count;
+    return {.weight_bytes = all.weight_bytes * (1 - std::pow(1 - share, rows_)),
+            .flops = all.flops * share * rows_};
+  }
+  Cost operator()(const WriteKv& op) const { return {.state_bytes = rows_ * position_bytes(op.cache)}; }
+  // A sequence's rows read its pages once, together.
+  Cost operator()(const Attention& op) const {
+    const KvCache& cache = program_.kv_cache(op.cache);
+    const double per_position = 4.0 * static_cast<double>(op.head_count * cache.head_dim);
+    return {.state_bytes = sequences_ * context_ * position_bytes(op.cache),
+            .flops = rows_ * context_ * per_position};
+  }
+  // A row reads the state with k and with q and adds to it once. The anchor is read once a sequence and
+  // written once in kAnchorTokens rows.
+  Cost operator()(const DeltaRule& op) const {
+    const DeltaState& state = program_.delta_state(op.state);
+    const auto cells = static_cast<double>(state.value_dim() * state.key_head_dim);
+    const double writes = rows_ / static_cast<double>(kAnchorTokens);
+    return {.state_bytes = 4 * cells * (sequences_ + writes), .flops = 6 * cells * rows_};
+  }
+  Cost operator()(const auto&) const { return {}; }
+
+ private:
+  const checkpoint::Matrix& matrix(MatrixId id) const { return *program_.matrix(id).matrix; }
+  double bytes(MatrixId id) const { return static_cast<double>(checkpoint::stored_bytes(matrix(id))); }
+  double elements(MatrixId id) const { return static_cast<double>(matrix(id).rows * matrix(id).columns); }
+  double position_bytes(KvCacheId id) const {
+    const KvCache& cache = program_.kv_cache(id);
+    return static_cast<double>(2 * cache.columns() * (cache.format == KvFormat::f32 ? 4 : 2));
+  }
+
+  const Program& program_;
+  double sequences_, rows_, logits_rows_, context_;
+};
+
+}  // namespace
+
+Cost cost_of(const Program& program, const Op& op, const StepShape& shape) {
+  return std::visit(Pricer(program, shape), op);
+}
+
+Cost cost_of(const Program& program, Pass pass, const StepShape& shape) {
+  Cost total;
+  for (const Op& op : program.ops(pass)) total += cost_of(program, op, shape);
+  return total;
+}
+
+}  // namespace fourfold::backend

@@ -1,0 +1,254 @@
+// The words of a program: every op a model is made of, as a small struct of ids and numbers. What an op means
+// is written once, in backend/reference. All ops are batch-ready: a row is one token of one sequence, and
+// where a row belongs is said by the batch (batch.h), never by the op.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+namespace fourfold::backend {
+
+// An index into one of the program's tables; the tag keeps the tables apart.
+template <class Tag>
+struct Id {
+  std::int32_t index = -1;
+  friend bool operator==(Id, Id) = default;
+};
+struct ValueTag {};
+using ValueId = Id<ValueTag>;  // read by the op
+// Written by the op. A type of its own, so that reading and writing can be told apart by the compiler.
+struct ResultId : ValueId {};
+using MatrixId = Id<struct MatrixTag>;
+using VectorId = Id<struct VectorTag>;
+using ExpertSetId = Id<struct ExpertSetTag>;
+using KvCacheId = Id<struct KvCacheTag>;
+using DeltaStateId = Id<struct DeltaStateTag>;
+using RopeId = Id<struct RopeTag>;
+
+enum class GateKind { silu, sigmoid };
+
+// Each op lists its fields by name; printing and checking read the list.
+
+struct Embed {  // out = rows of the table at the batch's tokens
+  static constexpr std::string_view name = "embed";
+  MatrixId table;
+  ResultId out;
+  void fields(auto&& visit) const { visit("table", table), visit("out", out); }
+};
+
+struct RmsNorm {  // x * rsqrt(mean(x^2) + epsilon) * (w, or 1 + w)
+  static constexpr std::string_view name = "rms_norm";
+  ValueId in;
+  VectorId weight;
+  bool adds_one = false;
+  double epsilon = 0;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("weight", weight), visit("adds_one", adds_one), visit("epsilon", epsilon);
+    visit("out", out);
+  }
+};
+
+struct Linear {  // out = W in, the input rounded as the matrix's InputFormat says
+  static constexpr std::string_view name = "linear";
+  ValueId in;
+  MatrixId weight;
+  ResultId out;
+  void fields(auto&& visit) const { visit("in", in), visit("weight", weight), visit("out", out); }
+};
+
+struct Add {
+  static constexpr std::string_view name = "add";
+  ValueId first;
+  ValueId second;
+  ResultId out;
+  void fields(auto&& visit) const { visit("first", first), visit("second", second), visit("out", out); }
+};
+
+struct Concat {  // the columns of first, then those of second
+  static constexpr std::string_view name = "concat";
+  ValueId first;
+  ValueId second;
+  ResultId out;
+  void fields(auto&& visit) const { visit("first", first), visit("second", second), visit("out", out); }
+};
+
+// Where tensor parallelism sums the ranks' parts: exactly two a layer, after the mixer and after the MLP
+// (routed and shared experts together). With one rank it is the identity.
+struct AllReduce {
+  static constexpr std::string_view name = "all_reduce";
+  ValueId in;
+  ResultId out;
+  void fields(auto&& visit) const { visit("in", in), visit("out", out); }
+};
+
+struct TakeLogitsRows {  // the rows whose logits were asked
+  static constexpr std::string_view name = "take_logits_rows";
+  ValueId in;
+  ResultId out;
+  void fields(auto&& visit) const { visit("in", in), visit("out", out); }
+};
+
+// What a pass leaves for the next one: KeepHidden stores its rows, TakeHidden reads the rows that the batch's
+// hidden_rows name. A draft pass continues from the main pass, or from the draft pass before it.
+struct KeepHidden {
+  static constexpr std::string_view name = "keep_hidden";
+  ValueId in;
+  void fields(auto&& visit) const { visit("in", in); }
+};
+struct TakeHidden {
+  static constexpr std::string_view name = "take_hidden";
+  ResultId out;
+  void fields(auto&& visit) const { visit("out", out); }
+};
+
+// ---- gated full attention ----
+
+// For each head: RmsNorm over its head_dim columns, then RoPE at the row's position. A head's columns start
+// head_stride apart in `in` (twice head_dim where query and gate alternate) and head_dim apart in `out`.
+struct HeadNormRope {
+  static constexpr std::string_view name = "head_norm_rope";
+  ValueId in;
+  VectorId weight;
+  bool adds_one = false;
+  double epsilon = 0;
+  RopeId rope;
+  std::int64_t head_count = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t head_stride = 0;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("weight", weight), visit("adds_one", adds_one), visit("epsilon", epsilon);
+    visit("rope", rope), visit("head_count", head_count), visit("head_dim", head_dim);
+    visit("head_stride", head_stride), visit("out", out);
+  }
+};
+
+struct WriteKv {  // the rows' keys and values go to their pages
+  static constexpr std::string_view name = "write_kv";
+  ValueId key;
+  ValueId value;
+  KvCacheId cache;
+  void fields(auto&& visit) const { visit("key", key), visit("value", value), visit("cache", cache); }
+};
+
+struct Attention {  // softmax(q . k * scale) v over positions 0 up to the row's own
+  static constexpr std::string_view name = "attention";
+  ValueId query;
+  KvCacheId cache;
+  std::int64_t head_count = 0;
+  double scale = 0;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("query", query), visit("cache", cache), visit("head_count", head_count), visit("scale", scale);
+    visit("out", out);
+  }
+};
+
+struct HeadGate {  // in * sigmoid(gate); a head's gate is the second half of its 2 * head_dim columns
+  static constexpr std::string_view name = "head_gate";
+  ValueId in;
+  ValueId gate;
+  std::int64_t head_dim = 0;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("gate", gate), visit("head_dim", head_dim), visit("out", out);
+  }
+};
+
+// ---- gated DeltaNet ----
+
+struct CausalConv {  // silu of the depthwise convolution over the row and the rows before it
+  static constexpr std::string_view name = "causal_conv";
+  ValueId in;
+  VectorId taps;
+  DeltaStateId state;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("taps", taps), visit("state", state), visit("out", out);
+  }
+};
+
+struct DeltaRule {  // the gated delta rule from the anchored state; see reference/delta.h
+  static constexpr std::string_view name = "delta_rule";
+  ValueId qkv;
+  ValueId beta;
+  ValueId decay;
+  VectorId a_log;
+  VectorId dt_bias;
+  DeltaStateId state;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("qkv", qkv), visit("beta", beta), visit("decay", decay), visit("a_log", a_log);
+    visit("dt_bias", dt_bias), visit("state", state), visit("out", out);
+  }
+};
+
+struct GatedHeadNorm {  // per head: rms norm with plain w, then times silu or sigmoid of the gate
+  static constexpr std::string_view name = "gated_head_norm";
+  ValueId in;
+  ValueId gate;
+  VectorId weight;
+  double epsilon = 0;
+  GateKind kind = GateKind::silu;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("gate", gate), visit("weight", weight), visit("epsilon", epsilon);
+    visit("kind", kind == GateKind::silu ? "silu" : "sigmoid"), visit("out", out);
+  }
+};
+
+// ---- MLP and experts ----
+
+struct SwiGlu {  // silu(gate) * up
+  static constexpr std::string_view name = "swiglu";
+  ValueId gate;
+  ValueId up;
+  ResultId out;
+  void fields(auto&& visit) const { visit("gate", gate), visit("up", up), visit("out", out); }
+};
+
+struct ChooseExperts {  // softmax over all, the k largest (ties to the lower index, NaN last), perhaps
+                        // renormalised
+  static constexpr std::string_view name = "choose_experts";
+  ValueId logits;
+  std::int64_t count = 0;
+  bool normalize = true;
+  ResultId experts;  // i32 [rows, count], best first
+  ResultId weights;  // f32 [rows, count]
+  void fields(auto&& visit) const {
+    visit("logits", logits), visit("count", count), visit("normalize", normalize);
+    visit("experts", experts), visit("weights", weights);
+  }
+};
+
+struct RunExperts {  // the weighted sum, best expert first, of down(silu(gate x) * up x)
+  static constexpr std::string_view name = "run_experts";
+  ValueId in;
+  ValueId experts;
+  ValueId weights;
+  ExpertSetId set;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("experts", experts), visit("weights", weights), visit("set", set);
+    visit("out", out);
+  }
+};
+
+struct AddGated {  // in + sigmoid(gate) * other; gate has one column
+  static constexpr std::string_view name = "add_gated";
+  ValueId in;
+  ValueId other;
+  ValueId gate;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("other", other), visit("gate", gate), visit("out", out);
+  }
+};
+
+using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, AllReduce, TakeLogitsRows, KeepHidden,
+                        TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate, CausalConv, DeltaRule,
+                        GatedHeadNorm, SwiGlu, ChooseExperts, RunExperts, AddGated>;
+
+}  // namespace fourfold::backend

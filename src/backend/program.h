@@ -1,0 +1,133 @@
+// A model as data: tables of values, weights and caches, and two flat lists of ops over them. Every value is
+// written once, so programs can be printed, compared op by op between backends, and laid out in memory by
+// whoever runs them. Weights are not owned: the checkpoint's structs must outlive the program.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/ops.h"
+#include "checkpoint/matrix.h"
+
+namespace fourfold::backend {
+
+enum class RowSet { tokens, logits };  // one row per token of the batch, or per row whose logits were asked
+enum class ValueType { f32, i32 };
+
+struct Value {
+  std::string name;  // "layers.3.mixer.query"
+  std::int64_t columns = 0;
+  RowSet rows = RowSet::tokens;
+  ValueType type = ValueType::f32;
+};
+
+// How a matrix takes its input. Fixed when the program is made, never by the batch.
+enum class InputFormat {
+  f32,   // as it is: the arithmetic of the float32 reference
+  bf16,  // rounded to bf16: W4A16, W8A16, W16A16
+  nvfp4  // quantised with the matrix's own input scale: W4A4
+};
+
+struct MatrixUse {
+  const checkpoint::Matrix* matrix = nullptr;
+  InputFormat input = InputFormat::bf16;
+};
+
+struct VectorUse {
+  std::string name;
+  std::span<const float> values;
+};
+
+struct ExpertMatrices {
+  MatrixId gate;
+  MatrixId up;
+  MatrixId down;
+};
+struct ExpertSet {
+  std::string name;
+  std::vector<ExpertMatrices> experts;
+};
+
+enum class KvFormat { f32, bf16 };
+
+// One layer's keys (after norm and RoPE) and values. All caches share one page table per sequence: page p of
+// a sequence is page p of every cache.
+struct KvCache {
+  std::string name;
+  std::int64_t kv_head_count = 0;
+  std::int64_t head_dim = 0;
+  KvFormat format = KvFormat::bf16;
+  std::int64_t columns() const { return kv_head_count * head_dim; }
+};
+
+// One layer's recurrent state, in every state slot.
+struct DeltaState {
+  std::string name;
+  std::int64_t key_head_count = 0;
+  std::int64_t value_head_count = 0;  // grouped: value head h belongs to key head h / values_per_key()
+  std::int64_t key_head_dim = 0;
+  std::int64_t value_head_dim = 0;
+  std::int64_t conv_taps = 0;
+  std::int64_t key_dim() const { return key_head_count * key_head_dim; }
+  std::int64_t value_dim() const { return value_head_count * value_head_dim; }
+  std::int64_t conv_dim() const { return 2 * key_dim() + value_dim(); }
+  std::int64_t values_per_key() const { return value_head_count / key_head_count; }
+};
+
+// The state changes at absolute multiples of this many tokens only; see reference/delta.h.
+inline constexpr std::int64_t kAnchorTokens = 64;
+
+// Column j and column j + n of the first 2n are a pair, turned by position * inverse_frequency[j].
+struct Rope {
+  std::vector<double> inverse_frequency;
+  double amplitude = 1;  // YaRN's factor on cos and sin
+};
+
+enum class Pass { main, draft };
+std::string_view pass_name(Pass pass);
+
+struct Program {
+  std::int64_t hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t position_limit = 0;
+
+  std::vector<Value> values;
+  std::vector<MatrixUse> matrices;
+  std::vector<VectorUse> vectors;
+  std::vector<ExpertSet> expert_sets;
+  std::vector<KvCache> kv_caches;
+  std::vector<DeltaState> delta_states;
+  std::vector<Rope> ropes;
+
+  // draft is the MTP layer; empty when the checkpoint has none.
+  std::vector<Op> main, draft;
+  ValueId main_logits, draft_logits;   // [logits rows, vocab]
+  ValueId final_hidden, draft_hidden;  // [tokens, hidden]: what the head reads, all rows
+  std::vector<ValueId> layer_outputs;  // the embedding, then each layer's residual stream
+
+  const std::vector<Op>& ops(Pass pass) const { return pass == Pass::main ? main : draft; }
+  ValueId logits(Pass pass) const { return pass == Pass::main ? main_logits : draft_logits; }
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id.index)]; }
+  const MatrixUse& matrix(MatrixId id) const { return matrices[static_cast<std::size_t>(id.index)]; }
+  const VectorUse& vector(VectorId id) const { return vectors[static_cast<std::size_t>(id.index)]; }
+  const ExpertSet& expert_set(ExpertSetId id) const {
+    return expert_sets[static_cast<std::size_t>(id.index)];
+  }
+  const KvCache& kv_cache(KvCacheId id) const { return kv_caches[static_cast<std::size_t>(id.index)]; }
+  const DeltaState& delta_state(DeltaStateId id) const {
+    return delta_states[static_cast<std::size_t>(id.index)];
+  }
+  const Rope& rope(RopeId id) const { return ropes[static_cast<std::size_t>(id.index)]; }
+};
+
+// One op a line: "layers.0.norm = rms_norm(in=embedding, weight=..., ...)".
+std::string to_text(const Program& program, Pass pass);
+
+// What is wrong with a program: ids outside their tables, values read before they are written or written
+// twice, sizes that disagree. Empty for every program a model makes; backends check it when they prepare.
+std::vector<std::string> problems_of(const Program& program);
+
+}  // namespace fourfold::backend

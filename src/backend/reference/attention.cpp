@@ -1,0 +1,46 @@
+#include "backend/reference/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/bf16.h"
+
+namespace fourfold::backend::reference {
+
+KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens)
+    : keys(page_count * page_tokens, cache.columns(), std::numeric_limits<float>::quiet_NaN()),
+      values(page_count * page_tokens, cache.columns(), std::numeric_limits<float>::quiet_NaN()) {}
+
+void write_kv(const KvCache& cache, const PageTable& table, std::int64_t position, std::span<const float> key,
+              std::span<const float> value, KvPages& pages) {
+  const auto stored = [&](float x) { return cache.format == KvFormat::bf16 ? to_float(to_bf16(x)) : x; };
+  const std::int64_t row = table.row_of(position);
+  std::transform(key.begin(), key.end(), pages.keys.row(row).begin(), stored);
+  std::transform(value.begin(), value.end(), pages.values.row(row).begin(), stored);
+}
+
+void attend(const Attention& op, const KvCache& cache, const PageTable& table, const KvPages& pages,
+            std::int64_t position, std::span<const float> query, std::span<float> out) {
+  const std::int64_t width = cache.head_dim;
+  const std::int64_t heads_per_kv = op.head_count / cache.kv_head_count;
+  std::vector<double> weight(position + 1);
+  std::vector<double> sum(width);
+  for (std::int64_t head = 0; head < op.head_count; ++head) {
+    const std::int64_t kv_column = head / heads_per_kv * width;
+    for (std::int64_t t = 0; t <= position; ++t)
+      weight[t] = op.scale * dot(query.subspan(head * width, width),
+                                 pages.keys.row(table.row_of(t)).subspan(kv_column, width));
+    const double largest = *std::max_element(weight.begin(), weight.end());
+    double total = 0;
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (std::int64_t t = 0; t <= position; ++t) {
+      const double w = std::exp(weight[t] - largest);
+      const auto value = pages.values.row(table.row_of(t)).subspan(kv_column, width);
+      total += w;
+      for (std::int64_t i = 0; i < width; ++i) sum[i] += w * value[i];
+    }
+    for (std::int64_t i = 0; i < width; ++i) out[head * width + i] = static_cast<float>(sum[i] / total);
+  }
+}
+
+}  // namespace fourfold::backend::reference

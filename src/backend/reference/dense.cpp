@@ -1,0 +1,97 @@
+#include "backend/reference/dense.h"
+
+#include "base/error.h"
+
+namespace fourfold::backend::reference {
+
+Weight expand(const MatrixUse& use) {
+  Weight weight{Rows(use.matrix->rows, use.matrix->columns), use.input, {1, 1}};
+  for (std::int64_t row = 0; row < use.matrix->rows; ++row)
+    checkpoint::read_row(*use.matrix, row, weight.rows.row(row));
+  if (use.input != InputFormat::nvfp4) return weight;
+  const auto* storage = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
+  if (storage == nullptr || !storage->input_scale)
+    fail_with_hint(Code::bad_checkpoint, "run it with 16-bit activations (w4a16)",
+                   "{} has no input scale, which FP4 activations need", use.matrix->name);
+  weight.input_scale = *storage->input_scale;
+  return weight;
+}
+
+std::vector<float> rounded_input(const Weight& weight, std::span<const float> in) {
+  std::vector<float> row(in.begin(), in.end());
+  switch (weight.input) {
+    case InputFormat::f32: break;
+    case InputFormat::bf16:
+      for (float& x : row) x = to_float(to_bf16(x));
+      break;
+    case InputFormat::nvfp4:
+      return dequantize(
+          quantize_nvfp4_activations(row, 1, static_cast<std::int64_t>(row.size()), weight.input_scale)
+              .view());
+  }
+  return row;
+}
+
+void linear(const Weight& weight, std::span<const float> in, std::span<float> out) {
+  const std::vector<float> row = rounded_input(weight, in);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(dot(weight.rows.row(i), row));
+}
+
+void rms_norm(std::span<const float> in, std::span<const float> weight, bool adds_one, double epsilon,
+              std::span<float> out) {
+  const double mean = dot(in, in) / static_cast<double>(in.size());
+  const double factor = 1.0 / std::sqrt(mean + epsilon);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    out[i] = static_cast<float>(in[i] * factor * (static_cast<double>(weight[i]) + (adds_one ? 1.0 : 0.0)));
+}
+
+void swiglu(std::span<const float> gate, std::span<const float> up, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<float>(silu(gate[i]) * static_cast<double>(up[i]));
+}
+
+void turn(const Rope& rope, std::int64_t position, std::span<float> head) {
+  const std::size_t pairs = rope.inverse_frequency.size();
+  for (std::size_t j = 0; j < pairs; ++j) {
+    const double angle = static_cast<double>(position) * rope.inverse_frequency[j];
+    const double c = std::cos(angle) * rope.amplitude;
+    const double s = std::sin(angle) * rope.amplitude;
+    const double a = head[j];
+    const double b = head[j + pairs];
+    head[j] = static_cast<float>(a * c - b * s);
+    head[j + pairs] = static_cast<float>(b * c + a * s);
+  }
+}
+
+void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const float> weight,
+                    std::int64_t position, std::span<const float> in, std::span<float> out) {
+  for (std::int64_t head = 0; head < op.head_count; ++head) {
+    const auto to = out.subspan(head * op.head_dim, op.head_dim);
+    rms_norm(in.subspan(head * op.head_stride, op.head_dim), weight, op.adds_one, op.epsilon, to);
+    turn(rope, position, to);
+  }
+}
+
+void head_gate(std::int64_t head_dim, std::span<const float> in, std::span<const float> gate,
+               std::span<float> out) {
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(in.size()); ++i) {
+    const std::int64_t head = i / head_dim;
+    out[i] = static_cast<float>(in[i] * sigmoid(gate[(2 * head + 1) * head_dim + i % head_dim]));
+  }
+}
+
+void gated_head_norm(GateKind kind, double epsilon, std::span<const float> in, std::span<const float> gate,
+                     std::span<const float> weight, std::span<float> out) {
+  const std::size_t width = weight.size();
+  for (std::size_t begin = 0; begin < in.size(); begin += width) {
+    const auto head = in.subspan(begin, width);
+    const double factor = 1.0 / std::sqrt(dot(head, head) / static_cast<double>(width) + epsilon);
+    for (std::size_t i = 0; i < width; ++i) {
+      const double z = gate[begin + i];
+      const double opened = kind == GateKind::silu ? silu(z) : sigmoid(z);
+      out[begin + i] = static_cast<float>(head[i] * factor * static_cast<double>(weight[i]) * opened);
+    }
+  }
+}
+
+}  // namespace fourfold::backend::reference

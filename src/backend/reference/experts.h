@@ -1,0 +1,24 @@
+// The meaning of routing and of the routed experts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/reference/dense.h"
+
+namespace fourfold::backend::reference {
+
+// experts and weights: [count], best first.
+void choose_experts(const ChooseExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
+                    std::span<float> weights);
+
+struct ExpertWeights {
+  const Weight* gate;
+  const Weight* up;
+  const Weight* down;
+};
+void run_experts(std::span<const ExpertWeights> set, std::span<const float> in,
+                 std::span<const std::int32_t> experts, std::span<const float> weights, std::span<float> out);
+
+}  // namespace fourfold::backend::reference

@@ -1,0 +1,252 @@
+// Walks a program op by op, row by row.
+#include "backend/reference/reference.h"
+
+#include <algorithm>
+
+#include "backend/reference/attention.h"
+#include "backend/reference/delta.h"
+#include "backend/reference/dense.h"
+#include "backend/reference/experts.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace fourfold::backend {
+namespace reference {
+namespace {
+
+// Where one row of the batch belongs.
+struct RowPlace {
+  std::int64_t position;
+  std::int32_t slot;
+  PageTable table;
+};
+
+class PreparedReference final : public Prepared {
+ public:
+  PreparedReference(Program program, const Capacity& capacity);
+
+  const Program& program() const override { return program_; }
+  const Capacity& capacity() const override { return capacity_; }
+  void run(Pass pass, const Batch& batch, std::span<float> logits) override;
+  std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
+
+ private:
+  Rows& in(ValueId id) { return values_[id.index]; }
+  Rows& make(ResultId id) {
+    const Value& value = program_.value(id);
+    const std::size_t count =
+        value.rows == RowSet::tokens ? batch_->tokens.size() : batch_->logits_rows.size();
+    return values_[id.index] = Rows(static_cast<std::int64_t>(count), value.columns);
+  }
+  std::span<const float> vector(VectorId id) const { return program_.vector(id).values; }
+  void place_rows();
+
+  void apply(const Embed& op);
+  void apply(const RmsNorm& op);
+  void apply(const Linear& op);
+  void apply(const Add& op);
+  void apply(const Concat& op);
+  void apply(const AllReduce& op) { make(op.out).cells = in(op.in).cells; }
+  void apply(const TakeLogitsRows& op) { take(in(op.in), batch_->logits_rows, make(op.out)); }
+  void apply(const KeepHidden& op) { hidden_ = in(op.in); }
+  void apply(const TakeHidden& op) { take(hidden_, batch_->hidden_rows, make(op.out)); }
+  void apply(const HeadNormRope& op);
+  void apply(const WriteKv& op);
+  void apply(const Attention& op);
+  void apply(const HeadGate& op);
+  void apply(const CausalConv& op);
+  void apply(const DeltaRule& op);
+  void apply(const GatedHeadNorm& op);
+  void apply(const SwiGlu& op);
+  void apply(const ChooseExperts& op);
+  void apply(const RunExperts& op);
+  void apply(const AddGated& op);
+
+  static void take(const Rows& from, std::span<const std::int32_t> rows, Rows& to) {
+    for (std::size_t i = 0; i < rows.size(); ++i) std::ranges::copy(from.row(rows[i]), to.row(i).begin());
+  }
+  DeltaMemory& memory(DeltaStateId id, std::int32_t slot) {
+    return delta_[id.index * capacity_.state_slot_count + slot];
+  }
+
+  Program program_;
+  Capacity capacity_;
+  std::vector<Weight> weights_;                     // by MatrixId
+  std::vector<KvPages> kv_;                         // by KvCacheId
+  std::vector<DeltaMemory> delta_;                  // by DeltaStateId, then slot
+  std::vector<std::int64_t> slot_ends_;             // positions each slot has seen
+  std::vector<Rows> values_;                        // by ValueId
+  std::vector<std::vector<std::int32_t>> choices_;  // by ValueId: experts, [rows, count]
+  Rows hidden_;
+  const Batch* batch_ = nullptr;
+  std::vector<RowPlace> places_;
+};
+
+PreparedReference::PreparedReference(Program program, const Capacity& capacity)
+    : program_(std::move(program)), capacity_(capacity) {
+  const std::vector<std::string> problems = problems_of(program_);
+  check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
+  if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
+      capacity.row_count < 1)
+    fail(Code::invalid_request,
+         "capacity of {} pages of {} tokens, {} slots, {} rows: each must be at least 1", capacity.page_count,
+         capacity.page_tokens, capacity.state_slot_count, capacity.row_count);
+  for (const MatrixUse& use : program_.matrices) weights_.push_back(expand(use));
+  for (const KvCache& cache : program_.kv_caches)
+    kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
+  for (const DeltaState& state : program_.delta_states)
+    for (std::int64_t slot = 0; slot < capacity_.state_slot_count; ++slot) delta_.emplace_back(state);
+  slot_ends_.resize(capacity_.state_slot_count);
+  values_.resize(program_.values.size());
+  choices_.resize(program_.values.size());
+}
+
+void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logits) {
+  require_valid(batch, program_, capacity_, pass, hidden_.count());
+  if (pass == Pass::main)
+    for (const SequenceRows& rows : batch.sequences)
+      require_resumable(rows.position, slot_ends_[rows.state_slot], rows.state_slot);
+  check(logits.size() == batch.logits_rows.size() * static_cast<std::size_t>(program_.vocab_size),
+        "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
+  batch_ = &batch;
+  place_rows();
+  for (const Op& op : program_.ops(pass)) std::visit([&](const auto& known) { apply(known); }, op);
+  std::ranges::copy(in(program_.logits(pass)).cells, logits.begin());
+  if (pass == Pass::main)
+    for (const SequenceRows& rows : batch.sequences)
+      slot_ends_[rows.state_slot] = rows.position + rows.row_count;
+  batch_ = nullptr;
+}
+
+void PreparedReference::place_rows() {
+  places_.clear();
+  for (const SequenceRows& rows : batch_->sequences) {
+    const PageTable table{batch_->pages.subspan(rows.page_begin, rows.page_count), capacity_.page_tokens};
+    for (std::int32_t i = 0; i < rows.row_count; ++i)
+      places_.push_back({rows.position + i, rows.state_slot, table});
+  }
+}
+
+void PreparedReference::apply(const Embed& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    std::ranges::copy(weights_[op.table.index].rows.row(batch_->tokens[row]), out.row(row).begin());
+}
+
+void PreparedReference::apply(const RmsNorm& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    rms_norm(in(op.in).row(row), vector(op.weight), op.adds_one, op.epsilon, out.row(row));
+}
+
+void PreparedReference::apply(const Linear& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    linear(weights_[op.weight.index], in(op.in).row(row), out.row(row));
+}
+
+void PreparedReference::apply(const Add& op) {
+  std::ranges::transform(in(op.first).cells, in(op.second).cells, make(op.out).cells.begin(), std::plus<>{});
+}
+
+void PreparedReference::apply(const Concat& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row) {
+    const auto rest = std::ranges::copy(in(op.first).row(row), out.row(row).begin()).out;
+    std::ranges::copy(in(op.second).row(row), rest);
+  }
+}
+
+void PreparedReference::apply(const HeadNormRope& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    head_norm_rope(op, program_.rope(op.rope), vector(op.weight), places_[row].position, in(op.in).row(row),
+                   out.row(row));
+}
+
+void PreparedReference::apply(const WriteKv& op) {
+  for (std::int64_t row = 0; row < in(op.key).count(); ++row)
+    write_kv(program_.kv_cache(op.cache), places_[row].table, places_[row].position, in(op.key).row(row),
+             in(op.value).row(row), kv_[op.cache.index]);
+}
+
+void PreparedReference::apply(const Attention& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    attend(op, program_.kv_cache(op.cache), places_[row].table, kv_[op.cache.index], places_[row].position,
+           in(op.query).row(row), out.row(row));
+}
+
+void PreparedReference::apply(const HeadGate& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    head_gate(op.head_dim, in(op.in).row(row), in(op.gate).row(row), out.row(row));
+}
+
+void PreparedReference::apply(const CausalConv& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    causal_conv(program_.delta_state(op.state), places_[row].position, vector(op.taps), in(op.in).row(row),
+                memory(op.state, places_[row].slot), out.row(row));
+}
+
+void PreparedReference::apply(const DeltaRule& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row) {
+    const DeltaInput input{in(op.qkv).row(row), in(op.beta).row(row), in(op.decay).row(row), vector(op.a_log),
+                           vector(op.dt_bias)};
+    delta_rule(program_.delta_state(op.state), places_[row].position, input,
+               memory(op.state, places_[row].slot), out.row(row));
+  }
+}
+
+void PreparedReference::apply(const GatedHeadNorm& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    gated_head_norm(op.kind, op.epsilon, in(op.in).row(row), in(op.gate).row(row), vector(op.weight),
+                    out.row(row));
+}
+
+void PreparedReference::apply(const SwiGlu& op) {
+  swiglu(in(op.gate).cells, in(op.up).cells, make(op.out).cells);
+}
+
+void PreparedReference::apply(const ChooseExperts& op) {
+  Rows& weights = make(op.weights);
+  auto& chosen = choices_[op.experts.index];
+  chosen.assign(weights.cells.size(), 0);
+  for (std::int64_t row = 0; row < weights.count(); ++row)
+    choose_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
+                   weights.row(row));
+  Rows& shown = make(op.experts);  // as numbers, for value()
+  std::ranges::transform(chosen, shown.cells.begin(), [](std::int32_t x) { return static_cast<float>(x); });
+}
+
+void PreparedReference::apply(const RunExperts& op) {
+  std::vector<ExpertWeights> set;
+  for (const ExpertMatrices& expert : program_.expert_set(op.set).experts)
+    set.push_back({&weights_[expert.gate.index], &weights_[expert.up.index], &weights_[expert.down.index]});
+  const std::int64_t count = program_.value(op.experts).columns;
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    run_experts(set, in(op.in).row(row), std::span(choices_[op.experts.index]).subspan(row * count, count),
+                in(op.weights).row(row), out.row(row));
+}
+
+void PreparedReference::apply(const AddGated& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row) {
+    const double open = sigmoid(in(op.gate).row(row)[0]);
+    for (std::int64_t i = 0; i < out.columns; ++i)
+      out.row(row)[i] = static_cast<float>(in(op.in).row(row)[i] + open * in(op.other).row(row)[i]);
+  }
+}
+
+}  // namespace
+}  // namespace reference
+
+std::unique_ptr<Prepared> ReferenceBackend::prepare(Program program, const Capacity& capacity) {
+  return std::make_unique<reference::PreparedReference>(std::move(program), capacity);
+}
+
+}  // namespace fourfold::backend

@@ -1,0 +1,18 @@
+// The reference backend: every op in plain scalar loops, one thread. The oracle of every test, never a
+// fallback.
+//
+// Limit: matrices are held in f32, all of them, and all values of the last run are kept. It is made for
+// models of test size.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace fourfold::backend {
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  std::unique_ptr<Prepared> prepare(Program program, const Capacity& capacity) override;
+};
+
+}  // namespace fourfold::backend

@@ -1,0 +1,108 @@
+#include "model/qwen35/layer.h"
+
+#include <cmath>
+
+namespace fourfold::model {
+
+using backend::ValueId;
+
+ValueId LayerBuilder::layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights) {
+  const ValueId mixer_in = b_.rms_norm(prefix + "input_norm", x, weights.input_norm, config_);
+  const auto* full = std::get_if<checkpoint::AttentionWeights>(&weights.mixer);
+  const ValueId mixed =
+      full != nullptr ? attention(prefix + "attention.", mixer_in, *full)
+                      : delta(prefix + "delta.", mixer_in, std::get<checkpoint::DeltaWeights>(weights.mixer));
+  x = b_.add(prefix + "after_mixer", x, b_.all_reduce(prefix + "mixer_sum", mixed));
+
+  const ValueId mlp_in = b_.rms_norm(prefix + "post_attention_norm", x, weights.post_attention_norm, config_);
+  const auto* moe = std::get_if<checkpoint::MoeWeights>(&weights.mlp);
+  const ValueId made =
+      moe != nullptr ? experts(prefix + "mlp.", mlp_in, *moe)
+                     : b_.gated_mlp(prefix + "mlp.", mlp_in, std::get<checkpoint::GatedMlp>(weights.mlp));
+  return b_.add(prefix + "out", x, b_.all_reduce(prefix + "mlp_sum", made));
+}
+
+ValueId LayerBuilder::head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,
+                                     std::int64_t head_count, std::int64_t head_stride) {
+  const std::int64_t head_dim = config_.attention.head_dim;
+  const auto weight = b_.vector(name + ".weight", norm);
+  const auto out = b_.value(name, head_count * head_dim);
+  b_.push(backend::HeadNormRope{x, weight, config_.norm_adds_one, config_.norm_epsilon, rope_, head_count,
+                                head_dim, head_stride, out});
+  return out;
+}
+
+ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
+                                const checkpoint::AttentionWeights& weights) {
+  const checkpoint::AttentionConfig& sizes = config_.attention;
+  auto& caches = b_.program().kv_caches;
+  const backend::KvCacheId cache{static_cast<std::int32_t>(caches.size())};
+  caches.push_back({prefix + "cache", sizes.kv_head_count, sizes.head_dim, b_.kv_format()});
+
+  const ValueId query = b_.linear(prefix + "query", x, weights.query);
+  const ValueId key = b_.linear(prefix + "key", x, weights.key);
+  const ValueId value = b_.linear(prefix + "value", x, weights.value);
+  const ValueId turned_query = head_norm_rope(prefix + "turned_query", query, weights.query_norm,
+                                              sizes.head_count, sizes.head_dim * (sizes.output_gate ? 2 : 1));
+  const ValueId turned_key =
+      head_norm_rope(prefix + "turned_key", key, weights.key_norm, sizes.kv_head_count, sizes.head_dim);
+  b_.push(backend::WriteKv{turned_key, value, cache});
+  const auto attended = b_.like(prefix + "attended", turned_query);
+  b_.push(backend::Attention{turned_query, cache, sizes.head_count,
+                             1 / std::sqrt(static_cast<double>(sizes.head_dim)), attended});
+  if (!sizes.output_gate) return b_.linear(prefix + "output", attended, weights.output);
+  const auto gated = b_.like(prefix + "gated", attended);
+  b_.push(backend::HeadGate{attended, query, sizes.head_dim, gated});
+  return b_.linear(prefix + "output", gated, weights.output);
+}
+
+ValueId LayerBuilder::delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights) {
+  const checkpoint::DeltaConfig& sizes = *config_.delta;
+  auto& states = b_.program().delta_states;
+  const backend::DeltaStateId state{static_cast<std::int32_t>(states.size())};
+  states.push_back({prefix + "state", sizes.key_head_count, sizes.value_head_count, sizes.key_head_dim,
+                    sizes.value_head_dim, sizes.conv_taps});
+
+  const ValueId qkv = b_.linear(prefix + "qkv", x, weights.qkv);
+  const ValueId gate = b_.linear(prefix + "gate", x, weights.gate);
+  const ValueId beta = b_.linear(prefix + "beta", x, weights.beta);
+  const ValueId decay = b_.linear(prefix + "decay", x, weights.decay);
+  const auto conv = b_.like(prefix + "conv", qkv);
+  b_.push(backend::CausalConv{qkv, b_.vector(prefix + "taps", weights.conv), state, conv});
+  const auto answer = b_.value(prefix + "answer", sizes.value_dim());
+  b_.push(backend::DeltaRule{conv, beta, decay, b_.vector(prefix + "a_log", weights.a_log),
+                             b_.vector(prefix + "dt_bias", weights.dt_bias), state, answer});
+  const auto gated = b_.like(prefix + "gated", answer);
+  const auto kind =
+      sizes.output_gate == checkpoint::DeltaGate::silu ? backend::GateKind::silu : backend::GateKind::sigmoid;
+  b_.push(backend::GatedHeadNorm{answer, gate, b_.vector(prefix + "norm", weights.norm), config_.norm_epsilon,
+                                 kind, gated});
+  return b_.linear(prefix + "output", gated, weights.output);
+}
+
+ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkpoint::MoeWeights& weights) {
+  const checkpoint::MoeConfig& sizes = *config_.moe;
+  auto& sets = b_.program().expert_sets;
+  const backend::ExpertSetId set{static_cast<std::int32_t>(sets.size())};
+  sets.push_back({prefix + "experts", {}});
+  for (const checkpoint::GatedMlp& expert : weights.experts)
+    sets.back().experts.push_back({b_.matrix(expert.gate), b_.matrix(expert.up), b_.matrix(expert.down)});
+
+  const ValueId router = b_.linear(prefix + "router", x, weights.router);
+  const auto chosen =
+      b_.value(prefix + "chosen", sizes.experts_per_token, backend::RowSet::tokens, backend::ValueType::i32);
+  const auto shares = b_.value(prefix + "shares", sizes.experts_per_token);
+  b_.push(backend::ChooseExperts{router, sizes.experts_per_token, sizes.normalize_weights, chosen, shares});
+  const auto routed = b_.like(prefix + "routed", x);
+  b_.push(backend::RunExperts{x, chosen, shares, set, routed});
+  if (!weights.shared) return routed;
+
+  const ValueId shared = b_.gated_mlp(prefix + "shared.", x, *weights.shared);
+  if (!weights.shared_gate) return b_.add(prefix + "combined", routed, shared);
+  const ValueId gate = b_.linear(prefix + "shared_gate", x, *weights.shared_gate);
+  const auto combined = b_.like(prefix + "combined", routed);
+  b_.push(backend::AddGated{routed, shared, gate, combined});
+  return combined;
+}
+
+}  // namespace fourfold::model

@@ -1,0 +1,34 @@
+// One decoder layer of the family as ops: a mixer (gated full attention or gated DeltaNet) and an MLP
+// (experts or dense), each behind a norm and in front of an all-reduce. Used by forward.cpp for the main
+// layers and the MTP layer alike.
+#pragma once
+
+#include <string>
+
+#include "model/builder.h"
+
+namespace fourfold::model {
+
+class LayerBuilder {
+ public:
+  using ValueId = backend::ValueId;
+
+  LayerBuilder(Builder& builder, const checkpoint::ModelConfig& config, backend::RopeId rope)
+      : b_(builder), config_(config), rope_(rope) {}
+
+  // x -> x + mixer(norm(x)) -> that + mlp(norm(that)). `prefix` ends in a dot.
+  ValueId layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights);
+
+ private:
+  ValueId attention(const std::string& prefix, ValueId x, const checkpoint::AttentionWeights& weights);
+  ValueId delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights);
+  ValueId experts(const std::string& prefix, ValueId x, const checkpoint::MoeWeights& weights);
+  ValueId head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,
+                         std::int64_t head_count, std::int64_t head_stride);
+
+  Builder& b_;
+  const checkpoint::ModelConfig& config_;
+  backend::RopeId rope_;
+};
+
+}  // namespace fourfold::model

@@ -1,0 +1,41 @@
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace fourfold::model {
+namespace {
+
+// YaRN: frequencies that turn often within the trained length stay, those that turn less than once are
+// stretched by the factor, with a ramp between.
+void stretch(const checkpoint::RopeConfig& config, const checkpoint::YarnConfig& yarn, backend::Rope& rope) {
+  const auto dims = static_cast<double>(config.rotary_dims);
+  const auto trained = static_cast<double>(yarn.original_positions);
+  // The (fractional) frequency index that makes this many turns over the trained length.
+  const auto index_of = [&](double turns) {
+    return dims * std::log(trained / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.theta));
+  };
+  const double low = std::max(std::floor(index_of(yarn.beta_fast)), 0.0);
+  double high = std::min(std::ceil(index_of(yarn.beta_slow)), dims - 1);
+  if (high == low) high += 0.001;
+  for (std::size_t j = 0; j < rope.inverse_frequency.size(); ++j) {
+    const double stretched = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
+    rope.inverse_frequency[j] *= stretched / yarn.factor + (1 - stretched);
+  }
+  const double usual = yarn.factor <= 1 ? 1.0 : 0.1 * std::log(yarn.factor) + 1.0;
+  rope.amplitude = yarn.attention_factor.value_or(usual);
+}
+
+}  // namespace
+
+backend::Rope make_rope(const checkpoint::RopeConfig& config) {
+  backend::Rope rope;
+  for (std::int64_t j = 0; j < config.rotary_dims / 2; ++j)
+    rope.inverse_frequency.push_back(
+        std::pow(config.theta, -2.0 * static_cast<double>(j) / static_cast<double>(config.rotary_dims)));
+  if (config.yarn) stretch(config, *config.yarn, rope);
+  return rope;
+}
+
+}  // namespace fourfold::model

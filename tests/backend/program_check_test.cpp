@@ -1,0 +1,76 @@
+// A sound program has no problems; each kind of damage is named.
+#include "backend/program.h"
+#include "tests/backend/support.h"
+
+namespace fourfold::backend {
+namespace {
+
+void expect_problem(Program program, const std::function<void(Program&)>& damage, const std::string& text) {
+  ASSERT_TRUE(problems_of(program).empty()) << problems_of(program).front();
+  damage(program);
+  const auto problems = problems_of(program);
+  ASSERT_FALSE(problems.empty()) << "expected: " << text;
+  EXPECT_NE(problems.front().find(text), std::string::npos) << problems.front();
+}
+
+TEST(ProgramCheck, NamesEachKindOfDamage) {
+  const SmallModel model;
+  const Program& sound = model.program;
+  expect_problem(
+      sound, [](Program& p) { p.main.clear(); }, "main has no ops");
+  expect_problem(
+      sound, [](Program& p) { std::get<Linear>(p.main[3]).weight = {7}; },
+      "main op 3 linear: weight is number 7 of 2");
+  expect_problem(
+      sound, [](Program& p) { std::get<Embed>(p.main[0]).out = {}; }, "out is number -1 of 3");
+  expect_problem(
+      sound, [](Program& p) { std::swap(p.main[0], p.main[2]); }, "x is read before it is written");
+  expect_problem(
+      sound, [](Program& p) { p.main.push_back(p.main[0]); }, "x is written twice");
+  expect_problem(
+      sound, [](Program& p) { p.values[1].columns = 3; }, "take_logits_rows: out is 3, not 4");
+  expect_problem(
+      sound, [](Program& p) { p.values[2].columns = 6; }, "weight rows is 5, not 6");
+  expect_problem(
+      sound, [](Program& p) { p.vocab_size = 9; }, "table rows is 5, not 9");
+  expect_problem(
+      sound, [](Program& p) { p.main_logits = {0}; }, "main logits: columns is 4, not 5");
+  expect_problem(
+      sound, [](Program& p) { p.hidden_size = 8; }, "keep_hidden: in is 4, not 8");
+}
+
+// Sizes of the ops the small model does not have, one wrong number each.
+TEST(ProgramCheck, ComparesTheSizesOfEveryOp) {
+  const SmallModel model;
+  const std::vector<float> four(4);
+  Program base = model.program;
+  base.vectors = {{"four", four}};
+  base.ropes = {{{1.0}, 1}};
+  base.kv_caches = {{"cache", 1, 4, KvFormat::f32}};
+  base.delta_states = {{"state", 1, 1, 1, 2, 1}};  // conv_dim 4
+  base.expert_sets = {{"set", {{{0}, {1}, {0}}}}};
+  base.values.push_back({.name = "wrong", .columns = 7});
+  const ResultId wrong{{3}};
+  const std::vector<Op> bad{RmsNorm{{0}, {0}, false, 0, wrong},
+                            Add{{0}, {0}, wrong},
+                            Concat{{0}, {0}, wrong},
+                            AllReduce{{0}, wrong},
+                            TakeHidden{wrong},
+                            HeadNormRope{{0}, {0}, false, 0, {0}, 1, 4, 4, wrong},
+                            Attention{{0}, {0}, 1, 1, wrong},
+                            HeadGate{{0}, {0}, 4, wrong},
+                            CausalConv{{0}, {0}, {0}, wrong},
+                            DeltaRule{{0}, {0}, {0}, {0}, {0}, {0}, wrong},
+                            GatedHeadNorm{{0}, {0}, {0}, 0, GateKind::silu, wrong},
+                            SwiGlu{{0}, {0}, wrong},
+                            ChooseExperts{{0}, 2, true, wrong, {{4}}},
+                            RunExperts{{0}, {0}, {0}, {0}, wrong},
+                            AddGated{{0}, {0}, {0}, wrong}};
+  base.values.push_back({.name = "weights", .columns = 2});
+  for (const Op& op : bad)
+    expect_problem(
+        base, [&](Program& p) { p.main.insert(p.main.begin() + 2, op); }, ", not ");
+}
+
+}  // namespace
+}  // namespace fourfold::backend

@@ -1,0 +1,67 @@
+#include "backend/reference/attention.h"
+
+#include "base/bf16.h"
+#include "tests/backend/support.h"
+
+namespace fourfold::backend::reference {
+namespace {
+
+constexpr std::int64_t kDim = 3;
+
+// Two kv heads for four heads: head h reads kv head h / 2.
+TEST(Attention, IsTheSoftmaxOverAllPositionsUpToItsOwn) {
+  const KvCache cache{"cache", 2, kDim, KvFormat::f32};
+  KvPages pages(cache, 4, 4);
+  const std::vector<std::int32_t> order{2, 0, 3};
+  const PageTable table{order, 4};
+  std::vector<std::vector<float>> keys, values;
+  for (std::int64_t t = 0; t < 11; ++t) {
+    keys.push_back(random_floats(2 * kDim, 10 + t));
+    values.push_back(random_floats(2 * kDim, 50 + t));
+    write_kv(cache, table, t, keys.back(), values.back(), pages);
+  }
+  const auto query = random_floats(4 * kDim, 3);
+  std::vector<float> out(4 * kDim);
+  const std::int64_t last = 8;  // positions 9 and 10 are there and must not be seen
+  attend(Attention{{}, {}, 4, 0.7, {}}, cache, table, pages, last, query, out);
+  for (std::int64_t h = 0; h < 4; ++h) {
+    double total = 0;
+    std::vector<double> sum(kDim);
+    for (std::int64_t t = 0; t <= last; ++t) {
+      double score = 0;
+      for (std::int64_t i = 0; i < kDim; ++i)
+        score += 0.7 * query[h * kDim + i] * static_cast<double>(keys[t][h / 2 * kDim + i]);
+      total += std::exp(score);
+      for (std::int64_t i = 0; i < kDim; ++i) sum[i] += std::exp(score) * values[t][h / 2 * kDim + i];
+    }
+    // One rounding to f32 of a mean of values below 4.
+    for (std::int64_t i = 0; i < kDim; ++i) EXPECT_NEAR(out[h * kDim + i], sum[i] / total, 4 * 0x1p-24);
+  }
+}
+
+TEST(Attention, AnUnwrittenPageShows) {
+  const KvCache cache{"cache", 1, kDim, KvFormat::f32};
+  KvPages pages(cache, 1, 4);
+  const std::vector<std::int32_t> order{0};
+  const auto one = random_floats(kDim, 1);
+  write_kv(cache, {order, 4}, 1, one, one, pages);  // position 0 is missing
+  std::vector<float> out(kDim);
+  attend(Attention{{}, {}, 1, 1, {}}, cache, {order, 4}, pages, 1, one, out);
+  EXPECT_TRUE(std::isnan(out[0]));
+}
+
+TEST(WriteKv, RoundsAsTheCacheIs) {
+  const KvCache cache{"cache", 1, kDim, KvFormat::bf16};
+  KvPages pages(cache, 1, 1);
+  const std::vector<std::int32_t> order{0};
+  const auto key = random_floats(kDim, 1);
+  const auto value = random_floats(kDim, 2);
+  write_kv(cache, {order, 1}, 0, key, value, pages);
+  for (std::int64_t i = 0; i < kDim; ++i) {
+    EXPECT_EQ(pages.keys.row(0)[i], to_float(to_bf16(key[i])));
+    EXPECT_EQ(pages.values.row(0)[i], to_float(to_bf16(value[i])));
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::backend::reference
