@@ -145,7 +145,8 @@ def ninja(folder, jobs, targets):
     return status
 
 
-RESULT = re.compile(r"^\s*\d+/(\d+) Test\s+#\d+: (\S+) \.*\s*(.*)")
+# A name may hold spaces: gtest appends a parameter's value.
+RESULT = re.compile(r"^\s*\d+/(\d+) Test\s+#\d+: (\S.*?) \.*\s*((?:\*\*\*|Passed|Skipped).*)")
 
 
 def test_costs(folder):

@@ -290,7 +290,7 @@ void run_route(const char* name, const RouteShape& shape) {
              {});
 }
 
-TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .experts = 300, .top_k = 8}); }
+TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .experts = 300, .top_k = 20}); }
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
 

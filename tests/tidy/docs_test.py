@@ -47,7 +47,7 @@ class Pages(unittest.TestCase):
 
     def test_no_result_is_said(self):
         self.assertEqual(run("readme_table.py", self.root)[0], 0)
-        self.assertIn("No measurement is committed yet", self.readme.read_text())
+        self.assertIn("No run of `./dev gpu` is committed yet", self.readme.read_text())
 
     def test_lost_markers(self):
         self.readme.write_text("nothing\n")
