@@ -1,0 +1,57 @@
+// Tokens that are found in the text as they are written, before any merging: <|im_start|>, <think> and their
+// like. Leftmost first, longest of those that start there. Called by Tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/bpe.h"
+
+namespace fourfold::text {
+
+struct AddedToken {
+  TokenId id = -1;
+  std::string content;
+  bool strip_left = false;   // swallows the white space before it
+  bool strip_right = false;  // and after it
+  bool normalized = false;   // looked for in normalised text, not in the text as given
+  bool special = false;
+};
+
+class AddedTokenFinder {
+ public:
+  // `token_index` comes back in Match; `content` must not be empty.
+  void add(std::string_view content, int token_index);
+  bool empty() const { return nodes_.size() == 1; }
+
+  struct Match {
+    std::size_t begin, end;
+    int token_index;  // -1: none
+  };
+  // The first match that begins at or behind `from`.
+  Match find(std::string_view text, std::size_t from) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<char, std::int32_t>> next;
+    int token_index = -1;
+  };
+  std::int32_t child(std::int32_t node, char byte) const;
+
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  bool starts_[256] = {};
+};
+
+// A stretch of text, or the added token (token_index >= 0) it was.
+struct TextSpan {
+  std::size_t begin, end;
+  int token_index = -1;
+};
+
+// Cuts the text at the added tokens the finder knows. Special tokens stay text when `special_as_text`.
+std::vector<TextSpan> split_at_added_tokens(std::string_view text, const AddedTokenFinder& finder,
+                                            const std::vector<AddedToken>& tokens, bool special_as_text);
+
+}  // namespace fourfold::text

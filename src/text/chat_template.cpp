@@ -1,0 +1,180 @@
+#include "text/chat_template.h"
+
+#include <boost/json.hpp>
+
+#include "base/error.h"
+#include "json/parse.h"
+#include "text/jinja/json_value.h"
+
+namespace fourfold::text {
+
+namespace {
+
+constexpr std::size_t kConfigBytesMax = std::size_t{64} << 20;
+constexpr std::size_t kTemplateBytesMax = std::size_t{4} << 20;
+
+// Clients send a call's arguments as JSON text (OpenAI's form); templates iterate over them. Text that is no
+// JSON object stays as it is.
+jinja::Value with_parsed_arguments(const jinja::Value& call) {
+  const jinja::Dict* outer = call.dict();
+  if (outer == nullptr) return call;
+  const jinja::Value* function = outer->find("function");
+  const jinja::Dict* holder = function != nullptr ? function->dict() : outer;
+  const jinja::Value* arguments = holder == nullptr ? nullptr : holder->find("arguments");
+  if (arguments == nullptr || !arguments->is_text()) return call;
+  jinja::Value parsed;
+  try {
+    parsed = jinja::parse_json(arguments->text(), "arguments");
+  } catch (const Error&) {
+    return call;
+  }
+  if (!parsed.is_dict()) return call;
+  jinja::Dict changed = *holder;
+  changed.set("arguments", std::move(parsed));
+  if (function == nullptr) return changed;
+  jinja::Dict out = *outer;
+  out.set("function", std::move(changed));
+  return out;
+}
+
+jinja::Value with_parsed_calls(const jinja::Value& message) {
+  const jinja::Dict* dict = message.dict();
+  const jinja::Value* calls = dict == nullptr ? nullptr : dict->find("tool_calls");
+  if (calls == nullptr || !calls->is_sequence()) return message;
+  std::vector<jinja::Value> parsed;
+  for (const jinja::Value& call : calls->sequence()->items) parsed.push_back(with_parsed_arguments(call));
+  jinja::Dict out = *dict;
+  out.set("tool_calls", jinja::Value::list(std::move(parsed)));
+  return out;
+}
+
+jinja::Value prepared_messages(const jinja::Value& messages, bool arguments_as_text) {
+  if (!messages.is_sequence())
+    fail(Code::invalid_request, "messages is not a list but {}", jinja::type_name(messages));
+  std::vector<jinja::Value> out;
+  for (const jinja::Value& message : messages.sequence()->items) {
+    if (!message.is_dict()) {
+      fail(Code::invalid_request, "messages[{}] is not an object but {}", out.size(),
+           jinja::type_name(message));
+    }
+    out.push_back(arguments_as_text ? message : with_parsed_calls(message));
+  }
+  return jinja::Value::list(std::move(out));
+}
+
+std::tm local_now() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm out{};
+  localtime_r(&seconds, &out);
+  return out;
+}
+
+// "bos_token": "<s>" or {"content": "<s>", ...}.
+void define_special_tokens(const boost::json::object& config, ChatTemplate& out) {
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const boost::json::value* token = config.if_contains(name);
+    if (token != nullptr && token->is_object()) token = token->get_object().if_contains("content");
+    if (token != nullptr && token->is_string()) out.define(name, std::string(token->get_string()));
+  }
+}
+
+std::optional<std::string> named_template(const boost::json::value& member, std::string_view wanted,
+                                          std::string_view file) {
+  if (member.is_string()) return std::string(member.get_string());
+  if (!member.is_array())
+    fail(Code::bad_checkpoint, "{}: chat_template is neither a string nor a list", file);
+  std::optional<std::string> fallback;
+  for (const boost::json::value& entry : member.get_array()) {
+    const boost::json::value* name = entry.is_object() ? entry.get_object().if_contains("name") : nullptr;
+    const boost::json::value* source =
+        entry.is_object() ? entry.get_object().if_contains("template") : nullptr;
+    if (name == nullptr || source == nullptr || !name->is_string() || !source->is_string()) {
+      fail(Code::bad_checkpoint, "{}: an entry of chat_template has no name or no template", file);
+    }
+    if (std::string_view(name->get_string()) == wanted) return std::string(source->get_string());
+    if (std::string_view(name->get_string()) == "default") fallback = std::string(source->get_string());
+  }
+  return fallback;
+}
+
+}  // namespace
+
+jinja::Value parse_chat_json(std::string_view json, std::string_view what) {
+  return jinja::parse_json(json, what);
+}
+
+ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name) {
+  ChatTemplate out;
+  out.parsed_ =
+      std::make_shared<const Parsed>(Parsed{std::string(name), jinja::parse_template(source, name)});
+  out.find_argument_form();
+  return out;
+}
+
+void ChatTemplate::find_argument_form() {
+  const auto works = [this](bool as_text, std::string_view content) {
+    ChatTemplate trial = *this;
+    trial.arguments_as_text_ = as_text;
+    const std::string messages = format(
+        R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "a12345678",)"
+        R"( "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]}])",
+        content);
+    ChatRequest request;
+    request.messages = parse_chat_json(messages, "trial");
+    request.limits.steps_max = 1'000'000;
+    for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+    try {
+      trial.render(request);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  // Without content first: with it some templates never look at the calls.
+  for (const std::string_view content : {"null", "\"\""}) {
+    if (works(false, content)) return;
+    if (works(true, content)) {
+      arguments_as_text_ = true;
+      return;
+    }
+  }
+}
+
+std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& folder, std::string_view wanted) {
+  const std::filesystem::path file = folder / "chat_template.jinja";
+  const std::filesystem::path config_file = folder / "tokenizer_config.json";
+  const bool has_file = std::filesystem::exists(file), has_config = std::filesystem::exists(config_file);
+  boost::json::value config;
+  if (has_config) config = fourfold::json::parse_file(config_file, {.text_bytes_max = kConfigBytesMax});
+  if (has_config && !config.is_object())
+    fail(Code::bad_checkpoint, "{}: not an object", config_file.string());
+  std::optional<ChatTemplate> out;
+  if (has_file) {
+    out = parse(fourfold::json::read_text_file(file, kTemplateBytesMax), file.string());
+  } else if (has_config && config.get_object().contains("chat_template")) {
+    const std::string name = config_file.string() + " chat_template";
+    const auto source = named_template(config.get_object().at("chat_template"), wanted, config_file.string());
+    if (source) out = parse(*source, name);
+  }
+  if (out && has_config) define_special_tokens(config.get_object(), *out);
+  return out;
+}
+
+void ChatTemplate::define(std::string name, jinja::Value value) {
+  constants_.set(std::move(name), std::move(value));
+}
+
+std::string ChatTemplate::render(const ChatRequest& request) const {
+  jinja::Dict variables = constants_;
+  for (const auto& [key, value] : request.extra.items()) variables.set(key, value);
+  variables.set("messages", prepared_messages(request.messages, arguments_as_text_));
+  variables.set("tools", request.tools ? *request.tools : jinja::Value(jinja::None{}));
+  variables.set("documents", jinja::None{});
+  variables.set("add_generation_prompt", request.add_generation_prompt);
+  if (request.enable_thinking) variables.set("enable_thinking", *request.enable_thinking);
+  jinja::Evaluator evaluator(parsed_->name, request.limits, request.now ? *request.now : local_now());
+  return evaluator.render(parsed_->body, variables);
+}
+
+}  // namespace fourfold::text

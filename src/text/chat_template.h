@@ -1,0 +1,69 @@
+// The prompt a chat model expects: renders the template that comes with a checkpoint over messages and tools,
+// exactly as Hugging Face's apply_chat_template does. The template is read from the checkpoint, never built
+// in.
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/evaluator.h"
+#include "text/jinja/value.h"
+
+namespace fourfold::text {
+
+struct ChatRequest {
+  jinja::Value messages = {};              // a list of dicts: role, content, tool_calls ...
+  std::optional<jinja::Value> tools = {};  // a list of function descriptions
+  bool add_generation_prompt = true;
+  std::optional<bool> enable_thinking = {};  // undefined in the template when not given
+  jinja::Dict extra = {};                    // further variables (chat_template_kwargs of a request)
+  std::optional<std::tm> now = {};           // what strftime_now sees; the clock when not given
+  jinja::Limits limits = {};
+};
+
+// JSON text of a request to a value; throws invalid_request naming `what`.
+jinja::Value parse_chat_json(std::string_view json, std::string_view what);
+
+class ChatTemplate {
+ public:
+  // `name` stands in messages, as in "chat_template.jinja". Throws bad_checkpoint with the line of a syntax
+  // error.
+  static ChatTemplate parse(std::string_view source, std::string_view name);
+
+  // chat_template.jinja, or the member chat_template of tokenizer_config.json (a string, or a list of named
+  // templates of which `wanted` is taken: "default", or "tool_use" where tools are given and it exists).
+  // Special tokens named in tokenizer_config.json (bos_token ...) become variables. Nothing when the folder
+  // has no template.
+  static std::optional<ChatTemplate> load(const std::filesystem::path& model_folder,
+                                          std::string_view wanted = "default");
+
+  // Throws invalid_request with the template's line: an exception the template raises, an undefined value, a
+  // limit.
+  std::string render(const ChatRequest& request) const;
+
+  // Clients send the arguments of a tool call as JSON text, most templates want the object. True for a
+  // template that only works with text (DeepSeek-V3's); found out by trying when it is parsed. Otherwise
+  // render() hands over objects.
+  bool wants_arguments_as_text() const { return arguments_as_text_; }
+
+  // A variable every rendering sees, such as bos_token.
+  void define(std::string name, jinja::Value value);
+
+ private:
+  struct Parsed {
+    std::string name;
+    jinja::Body body;
+  };
+  void find_argument_form();
+
+  std::shared_ptr<const Parsed> parsed_;
+  jinja::Dict constants_;
+  bool arguments_as_text_ = false;
+};
+
+}  // namespace fourfold::text

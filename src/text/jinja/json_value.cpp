@@ -1,0 +1,190 @@
+#include "text/jinja/json_value.h"
+
+#include <charconv>
+#include <limits>
+
+#include "base/error.h"
+#include "text/utf8.h"
+
+namespace fourfold::text::jinja {
+
+namespace {
+
+constexpr int kDepthMax = 64;
+
+class JsonReader {
+ public:
+  JsonReader(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+
+  Value document() {
+    Value out = value(0);
+    skip_space();
+    if (at_ != text_.size()) refuse("text after the document");
+    return out;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view why) const {
+    fail(Code::invalid_request, "{}: not JSON at byte {}: {}", what_, at_, why);
+  }
+  void skip_space() {
+    while (at_ < text_.size() && std::string_view(" \t\n\r").find(text_[at_]) != std::string_view::npos)
+      ++at_;
+  }
+  bool take(char c) {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  bool take_word(std::string_view word) {
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  Value value(int depth) {
+    if (depth > kDepthMax) refuse(format("more than {} levels", kDepthMax));
+    skip_space();
+    if (at_ == text_.size()) refuse("the text ends too early");
+    if (take('{')) return object(depth);
+    if (take('[')) return array(depth);
+    if (take('"')) return string();
+    if (take_word("true")) return true;
+    if (take_word("false")) return false;
+    if (take_word("null")) return None{};
+    if (take_word("NaN")) return std::numeric_limits<double>::quiet_NaN();
+    if (take_word("Infinity")) return std::numeric_limits<double>::infinity();
+    if (take_word("-Infinity")) return -std::numeric_limits<double>::infinity();
+    return number();
+  }
+
+  Value object(int depth) {
+    Dict out;
+    skip_space();
+    if (take('}')) return out;
+    do {
+      skip_space();
+      if (!take('"')) refuse("a member name is missing");
+      Value key = string();
+      skip_space();
+      if (!take(':')) refuse("a colon is missing");
+      Value item = value(depth + 1);
+      out.set(std::move(key), std::move(item));
+      skip_space();
+    } while (take(','));
+    if (!take('}')) refuse("an object is not closed");
+    return out;
+  }
+
+  Value array(int depth) {
+    std::vector<Value> out;
+    skip_space();
+    if (take(']')) return Value::list({});
+    do {
+      out.push_back(value(depth + 1));
+      skip_space();
+    } while (take(','));
+    if (!take(']')) refuse("an array is not closed");
+    return Value::list(std::move(out));
+  }
+
+  char32_t hex4() {
+    unsigned code = 0;
+    const char* begin = text_.data() + at_;
+    if (at_ + 4 > text_.size() || std::from_chars(begin, begin + 4, code, 16).ptr != begin + 4)
+      refuse("a bad \\u");
+    at_ += 4;
+    return code;
+  }
+
+  void escape(std::string& out) {
+    if (at_ == text_.size()) refuse("the text ends too early");
+    const char c = text_[at_++];
+    static constexpr std::string_view letters = "\"\\/bfnrt", meanings = "\"\\/\b\f\n\r\t";
+    if (const std::size_t index = letters.find(c); index != std::string_view::npos) {
+      out += meanings[index];
+      return;
+    }
+    if (c != 'u') refuse("an unknown escape");
+    char32_t code = hex4();
+    if (code >= 0xD800 && code < 0xDC00 && text_.substr(at_).starts_with("\\u")) {
+      const std::size_t back = at_;
+      at_ += 2;
+      const char32_t low = hex4();
+      if (low >= 0xDC00 && low < 0xE000) {
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+      } else {
+        at_ = back;
+      }
+    }
+    // Half a pair cannot be UTF-8; a tokenizer would see a broken character too.
+    append_code_point(out, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code);
+  }
+
+  Value string() {
+    std::string out;
+    while (!take('"')) {
+      if (at_ == text_.size()) refuse("a string is not closed");
+      if (static_cast<unsigned char>(text_[at_]) < 0x20) refuse("a control character in a string");
+      if (take('\\')) {
+        escape(out);
+        continue;
+      }
+      const Utf8Step step = check_utf8_step(text_.substr(at_));
+      if (step.state != Utf8State::valid) refuse("invalid UTF-8");
+      out.append(text_, at_, step.bytes);
+      at_ += step.bytes;
+    }
+    return Value(std::move(out));
+  }
+
+  void digits() {
+    const std::size_t start = at_;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+    if (at_ == start) refuse("a digit is missing");
+  }
+
+  Value number() {
+    const std::size_t start = at_;
+    take('-');
+    if (!take('0')) digits();
+    bool real = false;
+    if (take('.')) {
+      real = true;
+      digits();
+    }
+    if (take('e') || take('E')) {
+      real = true;
+      if (!take('+')) take('-');
+      digits();
+    }
+    const char* begin = text_.data() + start;
+    const char* end = text_.data() + at_;
+    if (!real) {
+      std::int64_t whole = 0;
+      if (std::from_chars(begin, end, whole).ec != std::errc()) refuse("an integer beyond 64 bits");
+      return whole;
+    }
+    double out = 0;
+    if (std::from_chars(begin, end, out).ec == std::errc::result_out_of_range) {
+      // Python reads 1e999 as infinity and 1e-999 as zero.
+      const bool tiny =
+          std::string_view(begin, static_cast<std::size_t>(end - begin)).find("e-") !=
+              std::string_view::npos ||
+          std::string_view(begin, static_cast<std::size_t>(end - begin)).find("E-") != std::string_view::npos;
+      out = tiny ? 0.0 : std::numeric_limits<double>::infinity();
+      if (*begin == '-') out = -out;
+    }
+    return out;
+  }
+
+  std::string_view text_;
+  std::string_view what_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+Value parse_json(std::string_view text, std::string_view what) { return JsonReader(text, what).document(); }
+
+}  // namespace fourfold::text::jinja

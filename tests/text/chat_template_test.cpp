@@ -1,0 +1,194 @@
+// Rendered prompts against golden files written by Python's jinja2 (tools/text/make_golden_text.py), and
+// loading.
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "tests/text/fuzz_strings.h"
+#include "text/jinja/json_value.h"
+
+namespace fourfold::text {
+namespace {
+
+const std::string kTemplates = std::string(FOURFOLD_TEXT_GOLDEN) + "/templates/";
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::tm fixed_now() {  // 2025-03-04 05:06:07, the moment of the golden files
+  std::tm now{};
+  now.tm_year = 125;
+  now.tm_mon = 2;
+  now.tm_mday = 4;
+  now.tm_hour = 5;
+  now.tm_min = 6;
+  now.tm_sec = 7;
+  now.tm_wday = 2;
+  now.tm_yday = 62;
+  return now;
+}
+
+std::optional<std::string> rendered(const std::string& source, const jinja::Value& variables) {
+  const jinja::Body body = jinja::parse_template(source, "template");
+  try {
+    return jinja::Evaluator("template", {}, fixed_now()).render(body, *variables.dict());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_request);
+    return std::nullopt;
+  }
+}
+
+TEST(ChatTemplateGolden, TemplatesTimesConversations) {
+  const jinja::Value conversations =
+      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_conversations.json"), "golden");
+  const jinja::Value outputs =
+      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_outputs.json"), "golden");
+  int compared = 0, failures = 0;
+  for (const auto& [name, expected] : outputs.dict()->items()) {
+    const std::string source = read_file(kTemplates + name.text());
+    ASSERT_EQ(expected.sequence()->items.size(), conversations.sequence()->items.size());
+    for (std::size_t i = 0; i < expected.sequence()->items.size(); ++i) {
+      SCOPED_TRACE(name.text() + " conversation " + std::to_string(i));
+      const auto ours = rendered(source, conversations.sequence()->items[i]);
+      const jinja::Value& theirs = expected.sequence()->items[i];
+      ASSERT_EQ(ours.has_value(), theirs.is_text());
+      EXPECT_EQ(ours.value_or(""), theirs.is_text() ? theirs.text() : "");
+      ++compared;
+      failures += !ours;
+    }
+  }
+  EXPECT_EQ(compared, 360);
+  EXPECT_LT(failures, compared / 2);
+  std::printf("templates x conversations: %d compared, %d of them fail in both, 0 differ\n", compared,
+              failures);
+}
+
+TEST(ChatTemplateGolden, GeneratedTemplates) {
+  const jinja::Value golden =
+      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_cases.json"), "golden");
+  const jinja::Value& variables = *golden.dict()->find("variables");
+  int compared = 0, failures = 0;
+  for (const jinja::Value& row : golden.dict()->find("cases")->sequence()->items) {
+    const std::string& source = row.sequence()->items[0].text();
+    const jinja::Value& theirs = row.sequence()->items[1];
+    std::optional<std::string> ours;
+    try {
+      ours = rendered(source, variables);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::bad_checkpoint);  // a syntax error
+    }
+    ASSERT_EQ(ours.has_value(), theirs.is_text()) << source;
+    ASSERT_EQ(ours.value_or(""), theirs.is_text() ? theirs.text() : "") << source;
+    ++compared;
+    failures += !ours;
+  }
+  EXPECT_GT(compared, 3'900);
+  EXPECT_LT(failures, compared / 2);
+  std::printf("generated templates: %d compared, %d of them fail in both, 0 differ\n", compared, failures);
+}
+
+ChatRequest hello() {
+  ChatRequest request;
+  request.messages = parse_chat_json(R"([{"role": "user", "content": "Hi"}])", "messages");
+  return request;
+}
+
+TEST(ChatTemplate, RendersQwen3) {
+  const ChatTemplate chat = ChatTemplate::parse(read_file(kTemplates + "qwen3.jinja"), "qwen3.jinja");
+  ChatRequest request = hello();
+  EXPECT_EQ(chat.render(request), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  request.enable_thinking = false;
+  EXPECT_EQ(chat.render(request),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  request.add_generation_prompt = false;
+  EXPECT_EQ(chat.render(request), "<|im_start|>user\nHi<|im_end|>\n");
+}
+
+TEST(ChatTemplate, HandsOverToolArgumentsInTheFormTheTemplateTakes) {
+  ChatRequest request;
+  request.messages = parse_chat_json(
+      R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null, "tool_calls":
+      [{"type": "function", "function": {"name": "f", "arguments": "{\"a\": 1.50, \"b\": null}"}}]}])",
+      "messages");
+  const ChatTemplate objects =
+      ChatTemplate::parse(read_file(kTemplates + "tool_xml.jinja"), "tool_xml.jinja");
+  EXPECT_FALSE(objects.wants_arguments_as_text());
+  EXPECT_NE(objects.render(request).find("<parameter=a>\n1.5\n</parameter>\n<parameter=b>\nNone\n"),
+            std::string::npos);
+  const ChatTemplate text = ChatTemplate::parse(read_file(kTemplates + "one_line.jinja"), "one_line.jinja");
+  EXPECT_TRUE(text.wants_arguments_as_text());
+  request.extra.set("bos_token", "");
+  EXPECT_NE(text.render(request).find("{\"a\": 1.50, \"b\": null}"), std::string::npos);
+}
+
+TEST(ChatTemplate, NamesLineAndCause) {
+  const ChatTemplate chat = ChatTemplate::parse(
+      "{{ 'a' }}\n{% if true %}\n{{ raise_exception('only one system message') }}{% endif %}", "t.jinja");
+  try {
+    chat.render(hello());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "t.jinja line 3: only one system message");
+  }
+  try {
+    ChatTemplate::parse("ok\n{% for x in %}{% endfor %}", "t.jinja");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::bad_checkpoint);
+    EXPECT_NE(std::string(error.what()).find("t.jinja line 2"), std::string::npos) << error.what();
+  }
+}
+
+TEST(ChatTemplate, RefusesMessagesThatAreNone) {
+  const ChatTemplate chat = ChatTemplate::parse("x", "t.jinja");
+  ChatRequest request;
+  request.messages = parse_chat_json(R"(["text"])", "messages");
+  EXPECT_THROW(chat.render(request), Error);
+  request.messages = parse_chat_json("{}", "messages");
+  EXPECT_THROW(chat.render(request), Error);
+}
+
+class TemplateFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder = std::filesystem::temp_directory_path() / ("fourfold_chat_template_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  void write(const std::string& name, const std::string& text) { std::ofstream(folder / name) << text; }
+  std::filesystem::path folder;
+};
+
+TEST_F(TemplateFolder, PrefersTheFileOverTheConfig) {
+  EXPECT_FALSE(ChatTemplate::load(folder).has_value());
+  write("tokenizer_config.json",
+        R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>",
+          "chat_template": "config{{ bos_token }}{{ eos_token }}"})");
+  EXPECT_EQ(ChatTemplate::load(folder)->render(hello()), "config<s></s>");
+  write("chat_template.jinja", "file{{ bos_token }}");
+  EXPECT_EQ(ChatTemplate::load(folder)->render(hello()), "file<s>");
+}
+
+TEST_F(TemplateFolder, TakesTheNamedTemplateOfAList) {
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "default", "template": "plain"},
+            {"name": "tool_use", "template": "tools"}]})");
+  EXPECT_EQ(ChatTemplate::load(folder)->render(hello()), "plain");
+  EXPECT_EQ(ChatTemplate::load(folder, "tool_use")->render(hello()), "tools");
+  EXPECT_EQ(ChatTemplate::load(folder, "rag")->render(hello()), "plain");
+  write("tokenizer_config.json", R"({"chat_template": 7})");
+  EXPECT_THROW(ChatTemplate::load(folder), Error);
+}
+
+}  // namespace
+}  // namespace fourfold::text
