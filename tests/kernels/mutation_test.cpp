@@ -233,8 +233,8 @@ bool wants_all() {
 }
 
 TEST(Mutation, FewTokens) {
-  // Two segments of K in the second GEMM, three tokens that share experts.
-  const SmallLayerOptions layer = layer_of({128, 576, 3, 2}, 3);
+  // Three segments of K in the first GEMM, two in the second, three tokens that share experts.
+  const SmallLayerOptions layer = layer_of({1088, 576, 3, 2}, 3);
   run_subject(
       {.name = "few",
        .layer = layer,
@@ -354,10 +354,10 @@ void run_row_alone(const plan::RowFacts& row) {
 
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
-  // Units of 64, 256 and 512 columns.
+  // One segment and several in either GEMM, the last of them short.
   for (const Format format : {Format::nvfp4, Format::mxfp4})
     for (const moe_layer::Shape shape :
-         {moe_layer::Shape{128, 576, 3, 2}, {256, 256, 3, 2}, {512, 512, 3, 2}})
+         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}})
       run_subject({.name = fourfold::format("few {}x{}", shape.hidden, shape.intermediate),
                    .layer = layer_of(shape, 3, Activations::w4a16, format),
                    .tokens = 3,

@@ -164,14 +164,14 @@ class CudaMachine final : public Machine {
   }
   void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
-    CudaLaunch all = persistent(entry.facts);
-    // No more blocks than strips: one strip a block spreads a single token over the SMs.
-    all.blocks = std::min(all.blocks, few.tokens * few.top_k * params.strips);
-    entry.launch(all, few, params);
+    // One block an SM, so that one of GEMM2 fits beside it.
+    const int blocks = std::min(sm_count_, few.tokens * few.top_k * params.strips);
+    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
-    entry.launch(launch(params.strips, entry.facts.threads, entry.facts.total_bytes), few, params);
+    const int blocks = params.out_columns / entry.facts.m;
+    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
   void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
     if (params.tokens == 0) return;

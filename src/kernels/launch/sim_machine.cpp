@@ -121,7 +121,8 @@ class SimMachine final : public Machine {
         queue_, std::min(queue_.persistent_blocks, strips), few, params);
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
-    rows_.few_down[static_cast<std::size_t>(row.index)].launch(queue_, params.strips, few, params);
+    const SimFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
+    entry.launch(queue_, params.out_columns / entry.facts.m, few, params);
   }
   void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
     if (params.tokens == 0) return;

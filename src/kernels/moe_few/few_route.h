@@ -6,23 +6,24 @@
 
 #include "base/macros.h"
 #include "kernels/device/types.h"
-#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
 #include "kernels/moe_route/top_k.h"
 
 namespace fourfold::moe_few {
 
-// Tile u: one expert and the tokens that chose it; its slots are 8u .. 8u + 7.
+// Tile u: one expert and the tokens that chose it; its slots are 8u .. 8u + 7. pair = token * top_k + rank.
 struct FewRoute {
   // [token][rank], ranks beyond top_k hold -1, so that four can be read at once.
   alignas(16) std::int32_t rank_expert[kFewTokens][moe::kMaxTopK];
-  float pair_weight[kFewPairs];        // pair = token * top_k + rank
-  std::int32_t pair_place[kFewPairs];  // kFewTokens * tile + place
-  std::int32_t leaders[kFewTokens];    // mask of ranks whose expert no earlier token chose
+  float pair_weight[kFewPairs];
+  std::int32_t pair_tile[kFewPairs];
+  std::int32_t leaders[kFewTokens];  // mask of ranks whose expert no earlier token chose
   std::int32_t tile_expert[kFewPairs];
   std::int32_t tile_count[kFewPairs];
   std::int32_t tile_token[kFewPairs][kFewTokens];
+  std::int32_t tile_pair[kFewPairs][kFewTokens];
+  std::int32_t pair_slot[kFewPairs];
 };
 
 // What a pair finds out by looking at all pairs.
@@ -37,8 +38,10 @@ template <class Cta>
 FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewParams& params, int token,
                                      int expert) {
   PairView view{-1, 0, 0, 0};
+#pragma unroll 1
   for (int t = 0; t < params.tokens; ++t) {
     int rank = -1;  // at most one: a token's experts differ
+#pragma unroll 1
     for (int r = 0; r < params.top_k; r += 4) {
       const auto four = cta.load_shared(reinterpret_cast<const device::U32x4*>(&route.rank_expert[t][r]));
 #pragma unroll
@@ -55,67 +58,86 @@ FOURFOLD_DEVICE PairView look_around(Cta cta, const FewRoute& route, const FewPa
   return view;
 }
 
-// All threads of the block call it; returns the number of tiles.
+// Where a pair belongs: the tile of its expert, and its place among the tokens that share it.
+struct PairPlace {
+  int expert;
+  int tile;
+  int place;
+  int count;  // tokens of the tile
+};
 template <class Cta>
-FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route) {
-  const int token = cta.warp(), rank = cta.lane();
-  const bool has_token = token < params.tokens;
-  int expert = -1;
+FOURFOLD_DEVICE void put_pair(Cta cta, FewRoute& route, const PairPlace& of, int token, int pair) {
+  cta.store_shared(&route.tile_token[of.tile][of.place], token);
+  cta.store_shared(&route.tile_pair[of.tile][of.place], pair);
+  cta.store_shared(&route.pair_tile[pair], of.tile);
+  cta.store_shared(&route.pair_slot[pair], moe::kSlotGroup * of.tile + of.place);
+  if (of.place > 0) return;
+  cta.store_shared(&route.tile_expert[of.tile], of.expert);
+  cta.store_shared(&route.tile_count[of.tile], of.count);
+}
+
+// What is known before the logits are; a block-wide barrier must follow.
+template <class Cta>
+FOURFOLD_DEVICE void prepare_route(Cta cta, const FewParams& params, FewRoute& route) {
+  if (params.tokens == 1) {  // every rank is a tile of its own, whatever its expert
+    if (const int rank = cta.thread(); rank < params.top_k) put_pair(cta, route, {0, rank, 0, 1}, 0, rank);
+  } else {
+    for (int i = cta.thread(); i < kFewTokens * moe::kMaxTopK; i += cta.threads())
+      cta.store_shared(&route.rank_expert[0][0] + i, -1);
+  }
+}
+
+// All threads of the block call it after prepare_route; returns the number of tiles. GEMM1 needs no weights.
+template <bool Weights, class Cta>
+FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route, int warp) {
+  const int token = warp, rank = cta.lane();
+  const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {
-    const moe_route::Choice choice = moe_route::choose_experts(
-        cta, params.logits + token * params.experts, params.experts, params.top_k, params.renormalise);
-    expert = rank < params.top_k ? choice.expert : -1;
-    cta.store_shared(&route.rank_expert[token][rank], expert);
-    if (rank < params.top_k) {
-      cta.store_shared(&route.pair_weight[token * params.top_k + rank], choice.weight);
+    const float* logits = params.logits + token * params.experts;
+    std::int32_t* experts = params.tokens == 1 ? route.tile_expert : route.rank_expert[token];
+    float* weights = route.pair_weight + token * params.top_k;
+    moe_route::rank_experts(cta, logits, params.experts, params.top_k, [&](int r, int expert, float logit) {
+      cta.store_shared(experts + r, expert);
+      if constexpr (Weights) cta.store_shared(weights + r, logit);
+    });
+    if constexpr (Weights) {
+      cta.sync_warp();  // every logit is written
+      const float logit = cta.load_shared(weights + (has_pair ? rank : 0)),
+                  largest = cta.load_shared(weights);
+      cta.sync_warp();  // and read
+      const float weight = moe_route::routing_weight(cta, logits, params.experts, params.top_k,
+                                                     params.renormalise, logit, largest);
+      if (has_pair) cta.store_shared(weights + rank, weight);
     }
+  }
+  if (params.tokens == 1) {
+    cta.sync_block();  // the tiles are complete
+    return params.top_k;
   }
   cta.sync_block();  // every token has its experts
   PairView view{-1, 0, 0, 0};
+  int expert = -1;
   if (has_token) {
-    if (rank < params.top_k) view = look_around(cta, route, params, token, expert);
+    if (has_pair) {
+      expert = cta.load_shared(&route.rank_expert[token][rank]);
+      view = look_around(cta, route, params, token, expert);
+    }
     const std::uint32_t leaders = cta.ballot(view.leader_token == token);
     if (rank == 0) cta.store_shared(&route.leaders[token], static_cast<std::int32_t>(leaders));
   }
   cta.sync_block();  // every token's leaders are known
   int tiles = 0, before_leader = 0;
+#pragma unroll 1
   for (int t = 0; t < params.tokens; ++t) {
     const auto mask = static_cast<std::uint32_t>(cta.load_shared(&route.leaders[t]));
     if (t == view.leader_token)
       before_leader = tiles + Cta::count_ones(mask & ((1u << view.leader_rank) - 1u));
     tiles += Cta::count_ones(mask);
   }
-  if (view.leader_token >= 0) {
-    const int pair = token * params.top_k + rank;
-    cta.store_shared(&route.tile_token[before_leader][view.place], token);
-    cta.store_shared(&route.pair_place[pair], kFewTokens * before_leader + view.place);
-    if (view.place == 0) {
-      cta.store_shared(&route.tile_expert[before_leader], expert);
-      cta.store_shared(&route.tile_count[before_leader], view.count);
-    }
-  }
+  if (view.leader_token >= 0)
+    put_pair(cta, route, {expert, before_leader, view.place, view.count}, token, token * params.top_k + rank);
   cta.sync_block();  // the tiles are complete
   return tiles;
 }
-
-// The tile list as the streaming kernel reads it.
-struct FewTiles {
-  const FewRoute& route;
-  template <class Cta>
-  FOURFOLD_DEVICE int expert(Cta cta, int index) const {
-    return cta.load_shared(&route.tile_expert[index]);
-  }
-  template <class Cta>
-  FOURFOLD_DEVICE moe::TokenTile tile(Cta cta, int index) const {
-    return {expert(cta, index), moe::kSlotGroup * index, cta.load_shared(&route.tile_count[index]), 0};
-  }
-  // GEMM1 reads the token, GEMM2 (no tokens given) the slot GEMM1 wrote.
-  bool reads_tokens;
-  template <class Cta>
-  FOURFOLD_DEVICE int token_row(Cta cta, const moe::GemmParams&, int index, const moe::TokenTile& tile,
-                                int place) const {
-    return reads_tokens ? cta.load_shared(&route.tile_token[index][place]) : tile.first_slot + place;
-  }
-};
 
 }  // namespace fourfold::moe_few

@@ -15,6 +15,9 @@
 namespace fourfold::moe_layer {
 namespace {
 
+// Up to this hidden size a block of the few-token GEMM2 has 16 outputs: 32 would leave SMs without a block.
+constexpr int kHalfStripHidden = 2048;
+
 const char* path_name(Activations activations) {
   return activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
 }
@@ -49,19 +52,21 @@ Choice stream_choice(const Request& request) {
   return choice;
 }
 
-// The two-kernel path can take four tokens, but from the second on its GEMM2, one block a strip, is slower
-// than streaming over all SMs and combining (H200, 35b, four tokens: 38 us against 25); so is its GEMM1 once
-// a block has several strips.
+// From the second token on, streaming over all SMs and combining is as fast or faster (H200, 35b: two tokens
+// 18.9 us against 18.2, four 25 against 29).
 constexpr int kFewBest = 1;
-constexpr int kFewStrips = 256;
 static_assert(kFewBest <= moe_few::kFewTokens);
 
+// GEMM1 has a warp for every segment and a power of two of them in a group: other segment counts leave warps
+// idle (122b, six segments: 30.6 us against 23.5).
+bool fills_warps(int hidden) {
+  const int segments = (hidden + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  return (segments & (segments - 1)) == 0;
+}
+
 Choice decode_choice(const Request& request) {
-  const Shape& shape = request.shape;
-  if (request.tokens <= kFewBest) {
-    const int strips = request.tokens * shape.top_k * 2 * shape.intermediate / record::kRows;
-    if (Choice few = few_choice(request); few.ok() && strips <= kFewStrips) return few;
-  }
+  if (request.tokens <= kFewBest && fills_warps(request.shape.hidden))
+    if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
 
@@ -128,19 +133,31 @@ Choice few_choice(const Request& request) {
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));
-  const int segments = (shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
-  const int units = request.tokens * shape.top_k * segments;
+  const int pairs = request.tokens * shape.top_k;
+  const int units = pairs * ((shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns);
   if (units > moe_few::kMaxUnits)
     return refuse(format("{} units of GEMM2; its shared memory has room for {}", units, moe_few::kMaxUnits));
+  const int segments = (shape.hidden + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  if (segments > moe_few::kMaxSegments)
+    return refuse(format("{} columns; GEMM1 takes up to {}", shape.hidden,
+                         moe_few::kMaxSegments * moe::kSegmentColumns));
+  const int token_bytes = request.tokens * moe_few::row_stride(shape.hidden);
+  if (token_bytes > moe_few::kGateUpTokenBytes)
+    return refuse(format("{} tokens of {} columns are {} bytes; GEMM1's shared memory has room for {}",
+                         request.tokens, shape.hidden, token_bytes, moe_few::kGateUpTokenBytes));
+  const int pair_bytes = pairs * moe_few::row_stride(shape.intermediate);
+  if (pair_bytes > moe_few::kDownTokenBytes)
+    return refuse(format("{} pairs of {} columns are {} bytes; GEMM2's shared memory has room for {}", pairs,
+                         shape.intermediate, pair_bytes, moe_few::kDownTokenBytes));
   Choice choice;
   choice.few = true;
   choice.tile_tokens = moe_few::kFewTokens;
-  choice.gate_up_row =
-      moe::row_name("moe_few_gate_up", record::kRows, moe_few::kFewTokens, unit_columns(shape.hidden, true),
-                    "w4a16-mma", format_name(request.format));
-  choice.down_row =
-      moe::row_name("moe_few_down", record::kRows, moe_few::kFewTokens,
-                    unit_columns(shape.intermediate, true), "w4a16-mma", format_name(request.format));
+  const auto row = [&](const char* kernel, int rows) {
+    return moe::row_name(kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, "w4a16-mma",
+                         format_name(request.format));
+  };
+  choice.gate_up_row = row("moe_few_gate_up", 32);
+  choice.down_row = row("moe_few_down", shape.hidden <= kHalfStripHidden ? 16 : 32);
   return choice;
 }
 

@@ -212,12 +212,12 @@ FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorag
     const int token = first_token + i;
     const Choice choice =
         choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts, params.experts,
-                       params.top_k, params.renormalise);
+                       params.top_k, params.renormalise, &storage.expert_of_pair[i * params.top_k],
+                       &storage.weight_of_pair[i * params.top_k]);
     if (lane < params.top_k) {
       const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
       cta.store(params.tables.pair_expert + pair, choice.expert);
       cta.store(params.tables.pair_weight + pair, choice.weight);
-      cta.store_shared(&storage.expert_of_pair[i * params.top_k + lane], choice.expert);
       cta.store_shared(&storage.weight_of_pair[i * params.top_k + lane], choice.weight);
     }
   }

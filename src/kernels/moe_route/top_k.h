@@ -28,62 +28,164 @@ struct Choice {
   float weight;
 };
 
-// PerLane logits a lane: lane l holds experts l, l + 32, ...
-template <int PerLane, class Cta>
-FOURFOLD_DEVICE Choice choose_experts_of(Cta cta, const float* logits, int experts, int top_k,
-                                         bool renormalise) {
+// In both ways below lane l holds the experts that follow those of lane l - 1, so that of two equal logits
+// the one in the lower lane, or at the lower place of a lane, has the lower number.
+
+// Up to 256 experts, eight a lane, as they come: sorting first would take longer than looking at all of them
+// in every round (H200, 256 experts, 8 ranks: 0.6 us).
+template <class Cta, class Chosen>
+FOURFOLD_DEVICE void rank_few_experts(Cta cta, const float* logits, int experts, int top_k,
+                                      const Chosen& chosen) {
+  constexpr int per_lane = 8;
   const int lane = cta.lane();
   // A key of zero is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
-  std::uint32_t key[PerLane];
+  std::uint32_t key[per_lane];
 #pragma unroll
-  for (int i = 0; i < PerLane; ++i) {
-    const int expert = 32 * i + lane;
-    const std::uint32_t ordered = expert < experts ? order_key(cta.load(logits + expert)) : 0u;
-    key[i] = expert < experts && ordered == 0u ? 1u : ordered;
+  for (int i = 0; i < per_lane; ++i) {
+    const bool present = per_lane * lane + i < experts;
+    const std::uint32_t ordered = present ? order_key(cta.load(logits + per_lane * lane + i)) : 0u;
+    key[i] = present && ordered == 0u ? 1u : ordered;
   }
-  Choice mine{0, 0.0f};
-  float my_logit = 0.0f, largest = 0.0f;
+  // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
+#pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
-    std::uint32_t best = 0u;
+    std::uint32_t larger[per_lane];
 #pragma unroll
-    for (int i = 0; i < PerLane; ++i) best = key[i] > best ? key[i] : best;
+    for (int i = 0; i < per_lane; ++i) larger[i] = key[i];
+#pragma unroll
+    for (int width = per_lane / 2; width > 0; width /= 2)
+#pragma unroll
+      for (int i = 0; i < width; ++i)
+        larger[i] = larger[i] > larger[i + width] ? larger[i] : larger[i + width];
+    const std::uint32_t best = larger[0], top = cta.max_all(best);
+    int place = 0;  // of the best, the lowest of equals
+#pragma unroll
+    for (int i = per_lane - 1; i >= 0; --i) place = key[i] == best ? i : place;
+    const std::uint32_t equal = cta.ballot(best == top);
+    const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
+    if (mine) chosen(rank, per_lane * lane + place, value_of_key(top == 1u ? 0u : top));
+    const int taken = mine ? place : -1;
+#pragma unroll
+    for (int i = 0; i < per_lane; ++i) key[i] = taken == i ? 0u : key[i];
+  }
+}
+
+// Eight experts of a lane, best first; ties in the order of their numbers. Keys and the experts' places among
+// the eight (three bits each) move down when the best is taken.
+struct SortedEight {
+  std::uint32_t key[8];
+  std::uint32_t places;
+};
+
+template <class Cta>
+FOURFOLD_DEVICE SortedEight sort_eight(Cta cta, const float* logits, int first, int experts) {
+  // Key in the upper half, the complement of the place below: one comparison settles ties too. A key of zero
+  // is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
+  std::uint64_t entry[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const bool present = first + i < experts;
+    const std::uint32_t ordered = present ? order_key(cta.load(logits + first + i)) : 0u;
+    entry[i] =
+        std::uint64_t{present && ordered == 0u ? 1u : ordered} << 32 | static_cast<std::uint32_t>(7 - i);
+  }
+  // Nineteen exchanges sort eight.
+  constexpr std::uint8_t pairs[19][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}, {0, 4}, {1, 5}, {2, 6},
+                                         {3, 7}, {0, 1}, {2, 3}, {4, 5}, {6, 7}, {2, 4}, {3, 5},
+                                         {1, 4}, {3, 6}, {1, 2}, {3, 4}, {5, 6}};
+#pragma unroll
+  for (int i = 0; i < 19; ++i) {
+    std::uint64_t &a = entry[pairs[i][0]], &b = entry[pairs[i][1]];
+    const std::uint64_t larger = a > b ? a : b, smaller = a > b ? b : a;
+    a = larger;
+    b = smaller;
+  }
+  SortedEight sorted{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    sorted.key[i] = static_cast<std::uint32_t>(entry[i] >> 32);
+    sorted.places |= (7u - static_cast<std::uint32_t>(entry[i])) << (3 * i);
+  }
+  return sorted;
+}
+
+// More experts: lists of eight a lane.
+template <int Lists, class Cta, class Chosen>
+FOURFOLD_DEVICE void rank_many_experts(Cta cta, const float* logits, int experts, int top_k,
+                                       const Chosen& chosen) {
+  const int lane = cta.lane();
+  SortedEight list[Lists];
+#pragma unroll
+  for (int i = 0; i < Lists; ++i) list[i] = sort_eight(cta, logits, 8 * (Lists * lane + i), experts);
+#pragma unroll 1
+  for (int rank = 0; rank < top_k; ++rank) {
+    std::uint32_t best = list[0].key[0], places = list[0].places;
+    int from = 0;
+#pragma unroll
+    for (int i = 1; i < Lists; ++i) {
+      const bool better = list[i].key[0] > best;
+      from = better ? i : from;
+      places = better ? list[i].places : places;
+      best = better ? list[i].key[0] : best;
+    }
     const std::uint32_t top = cta.max_all(best);
-    // Of the experts with that key the lowest wins: the largest complement of an index.
-    std::uint32_t claim = 0u;
+    const std::uint32_t equal = cta.ballot(best == top);
+    const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
+    if (mine)
+      chosen(rank, 8 * (Lists * lane + from) + static_cast<int>(places & 7u),
+             value_of_key(top == 1u ? 0u : top));
 #pragma unroll
-    for (int i = PerLane - 1; i >= 0; --i)
-      claim = key[i] == top ? ~static_cast<std::uint32_t>(32 * i + lane) : claim;
-    const int winner = static_cast<int>(~cta.max_all(claim));
+    for (int i = 0; i < Lists; ++i) {
+      const bool taken = mine && from == i;
 #pragma unroll
-    for (int i = 0; i < PerLane; ++i) key[i] = 32 * i + lane == winner ? 0u : key[i];
-    const float logit = value_of_key(top == 1u ? 0u : top);
-    if (rank == 0) largest = logit;
-    if (lane == rank) {
-      mine.expert = winner;
-      my_logit = logit;
+      for (int j = 0; j < 7; ++j) list[i].key[j] = taken ? list[i].key[j + 1] : list[i].key[j];
+      list[i].key[7] = taken ? 0u : list[i].key[7];
+      list[i].places = taken ? list[i].places >> 3 : list[i].places;
     }
   }
-  const float e = device::exp_f32<Cta>(Cta::add(my_logit, -largest));
+}
+
+// All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it.
+template <class Cta, class Chosen>
+FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int top_k,
+                                  const Chosen& chosen) {
+  static_assert(moe::kMaxExperts == 32 * 32);
+  if (experts <= 32 * 8) return rank_few_experts(cta, logits, experts, top_k, chosen);
+  if (experts <= 32 * 16) return rank_many_experts<2>(cta, logits, experts, top_k, chosen);
+  return rank_many_experts<4>(cta, logits, experts, top_k, chosen);
+}
+
+// The softmax over all experts at the lane's logit, restricted to the chosen ones when renormalised.
+template <class Cta>
+FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
+                                     float logit, float largest) {
+  const float e = device::exp_f32<Cta>(Cta::add(logit, -largest));
   float sum = 0.0f;
   if (renormalise) {
     for (int rank = 0; rank < top_k; ++rank) sum = Cta::add(sum, cta.shuffle(e, rank));
   } else {
-    for (int expert = lane; expert < experts; expert += 32)
+    for (int expert = cta.lane(); expert < experts; expert += 32)
       sum = Cta::add(sum, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -largest)));
     for (int mask = 16; mask > 0; mask /= 2) sum = Cta::add(sum, cta.shuffle_xor(sum, mask));
   }
-  mine.weight = Cta::mul(e, Cta::reciprocal(sum));
-  return mine;
+  return Cta::mul(e, Cta::reciprocal(sum));
 }
 
-// All lanes of the warp call it; lane r receives rank r.
+// All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
+// each in shared memory, this warp's own.
 template <class Cta>
-FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k,
-                                      bool renormalise) {
-  static_assert(moe::kMaxExperts == 32 * 32);
-  if (experts <= 32 * 8) return choose_experts_of<8>(cta, logits, experts, top_k, renormalise);
-  if (experts <= 32 * 16) return choose_experts_of<16>(cta, logits, experts, top_k, renormalise);
-  return choose_experts_of<32>(cta, logits, experts, top_k, renormalise);
+FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
+                                      std::int32_t* expert_of_rank, float* logit_of_rank) {
+  rank_experts(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
+    cta.store_shared(expert_of_rank + rank, expert);
+    cta.store_shared(logit_of_rank + rank, logit);
+  });
+  cta.sync_warp();  // every rank is written
+  const int rank = cta.lane() < top_k ? cta.lane() : 0;
+  const float logit = cta.load_shared(logit_of_rank + rank), largest = cta.load_shared(logit_of_rank);
+  const int expert = cta.load_shared(expert_of_rank + rank);
+  cta.sync_warp();  // they are read; the caller may write its own there
+  return {expert, routing_weight(cta, logits, experts, top_k, renormalise, logit, largest)};
 }
 
 }  // namespace fourfold::moe_route

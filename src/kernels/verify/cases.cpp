@@ -141,7 +141,7 @@ void add_few_rows(CaseList& list, RowKind kind) {
       test.row = row;
       test.kind = kind;
       test.rows = variant % 2 == 0 ? 96 : 64;
-      test.columns = row.k == 64 ? 320 : row.k == 256 ? 768 : 1024;
+      test.columns = variant % 3 == 0 ? 1088 : variant % 3 == 1 ? 320 : 512;
       test.experts = 3 + variant;
       test.top_k = 2 + variant % 2;
       test.tokens = variant % 3 == 0 ? 4 : variant % 3;

@@ -80,7 +80,7 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
       EXPECT_EQ(row->path == "w4a4", request.activations == Activations::w4a4);
     }
     // The streaming rows unroll K columns: they must divide the matrix.
-    if (request.role == Role::decode) {
+    if (request.role == Role::decode && !choice.few) {
       EXPECT_EQ(request.shape.hidden % first->k, 0) << choice.gate_up_row;
       EXPECT_EQ(request.shape.intermediate % second->k, 0) << choice.down_row;
     }
@@ -112,7 +112,7 @@ TEST(Choose, OneTokenTakesTheTwoKernelPath) {
 }
 
 TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
-  const Shape shape = parse_shape("35b");
+  const Shape shape{2048, 128, 64, 8};
   for (int tokens = 1; tokens <= 4; ++tokens) {
     const Choice choice = few_choice({shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
     EXPECT_TRUE(choice.ok() && choice.few) << choice.refusal;
@@ -121,8 +121,14 @@ TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
             std::string::npos);
   EXPECT_FALSE(few_choice({shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).ok());
   EXPECT_FALSE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).ok());
-  const Shape wide{4096, 8192, 512, 10};
-  EXPECT_NE(few_choice({wide, Activations::w4a16, Format::nvfp4, Role::decode, 1}).refusal.find("160 units"),
+  const auto refusal = [](const Shape& of, int tokens) {
+    return few_choice({of, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).refusal;
+  };
+  EXPECT_NE(refusal({4096, 8192, 512, 10}, 1).find("160 units"), std::string::npos);
+  EXPECT_NE(refusal({8192, 128, 8, 2}, 1).find("8192 columns; GEMM1 takes up to 4096"), std::string::npos);
+  EXPECT_NE(refusal({4096, 128, 8, 2}, 3).find("3 tokens of 4096 columns are 24768 bytes"),
+            std::string::npos);
+  EXPECT_NE(refusal(parse_shape("35b"), 4).find("32 pairs of 512 columns are 34816 bytes"),
             std::string::npos);
 }
 

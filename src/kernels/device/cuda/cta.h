@@ -27,7 +27,7 @@ class CudaCta {
   // ---- who am I ----
   __device__ int thread() const { return static_cast<int>(threadIdx.x); }
   __device__ int lane() const { return static_cast<int>(threadIdx.x & 31u); }
-  // The shuffle tells the compiler that the value is the same in the whole warp.
+  // The shuffle tells the compiler that the value is the same in the whole warp; all lanes must ask.
   __device__ int warp() const { return __shfl_sync(~0u, static_cast<int>(threadIdx.x >> 5), 0); }
   __device__ int threads() const { return static_cast<int>(blockDim.x); }
   __device__ int block() const { return static_cast<int>(blockIdx.x); }

@@ -24,7 +24,10 @@ class SimCta {
   // ---- who am I ----
   int thread() const { return lane_->thread(); }
   int lane() const { return lane_->lane(); }
-  int warp() const { return lane_->warp(); }
+  // A collective, as on the GPU: asked for where lanes have parted ways, it would wait for ever.
+  int warp(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    return static_cast<int>(lane_->shuffle(static_cast<std::uint32_t>(lane_->warp()), 0, {file, line}));
+  }
   int threads() const { return lane_->threads(); }
   int block() const { return lane_->block(); }
   int blocks() const { return lane_->blocks(); }

@@ -1,0 +1,176 @@
+// GEMM2 for one to four tokens. A block owns a strip of the output, or half of one, and all the experts that
+// feed it: their sums meet in shared memory, in rank order, and leave as the finished result; no partial
+// results, no counters, no third kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/moe/gemm_params.h"
+#include "kernels/moe/paths.h"
+#include "kernels/moe_few/few_route.h"
+#include "kernels/moe_few/record_ring.h"
+
+namespace fourfold::moe_few {
+
+template <class Row>
+struct DownStorage {
+  FewRoute route;
+  device::Mbarrier tokens_full;
+  typename Row::Ring ring[Row::warps];
+  float factor[kFewPairs];                            // of the pairs' dot products
+  float sum[kMaxUnits][Row::rows];                    // [pair and segment][row]
+  alignas(16) unsigned char tokens[kDownTokenBytes];  // a row a pair
+};
+
+// A unit is one segment of one tile's K; warp w takes units w, w + warps, ...
+struct DownUnit {
+  int tile, segment, first_record, records;
+  FOURFOLD_DEVICE DownUnit(int unit, int segments, const moe::GemmParams& params) {
+    tile = unit / segments;
+    segment = unit - tile * segments;
+    first_record = segment * kSegmentRecords;
+    const int left = params.records - first_record;
+    records = left < kSegmentRecords ? left : kSegmentRecords;
+  }
+};
+
+// Two rows of one token: the segments of each expert in order, then the experts in rank order.
+template <class Row, class Cta>
+FOURFOLD_DEVICE std::uint32_t combine_rows(Cta cta, const FewParams& few, const DownStorage<Row>& storage,
+                                           int segments, int token, int row) {
+  float result[2] = {0.0f, 0.0f};
+  const auto load_sum = [&](int at) {
+    return cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[at][row]));
+  };
+#pragma unroll 4
+  for (int rank = 0; rank < few.top_k; ++rank) {
+    const int pair = token * few.top_k + rank;
+    const float factor = cta.load_shared(&storage.factor[pair]);
+    const float weight = cta.load_shared(&storage.route.pair_weight[pair]);
+    device::F32x2 total = load_sum(pair * segments);
+    for (int s = 1; s < segments; ++s) {
+      const device::F32x2 part = load_sum(pair * segments + s);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) total.v[i] = Cta::add(total.v[i], part.v[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float value = Cta::mul(Cta::mul(total.v[i], factor), weight);
+      result[i] = rank == 0 ? value : Cta::add(result[i], value);
+    }
+  }
+  return Cta::pack_bf16(result[0], result[1]);
+}
+
+// The factor of every pair's dot products, a thread a pair.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void store_factors(Cta cta, DownStorage<Row>& storage, const FewParams& few,
+                                   const moe::GemmParams& params) {
+  static_assert(Row::threads >= kFewPairs);
+  constexpr float decode = moe::kDecodeFactor<moe::W4a16Mma, typename Row::Format>;
+  const int pair = cta.thread();
+  if (pair >= few.tokens * few.top_k) return;
+  const int tile = cta.load_shared(&storage.route.pair_tile[pair]);
+  const int expert = cta.load_shared(&storage.route.tile_expert[tile]);
+  cta.store_shared(&storage.factor[pair], moe::dot_factor(cta, params.scale, nullptr, expert, decode));
+}
+
+// GEMM1's result, a row a pair. The warps share the rows: one lane after another would take longer.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void copy_pair_rows(Cta cta, DownStorage<Row>& storage, const FewParams& few,
+                                    const moe::GemmParams& params, int warp) {
+  if (cta.lane() != 0) return;
+  const int columns = record::kColumns * params.records, pairs = few.tokens * few.top_k;
+  if (warp == 0) cta.arrive_expect(&storage.tokens_full, pairs * 2 * columns);
+#pragma unroll 1
+  for (int pair = warp; pair < pairs; pair += Row::warps) {
+    const std::int64_t slot = cta.load_shared(&storage.route.pair_slot[pair]);
+    cta.bulk_load(storage.tokens + pair * row_stride(columns), params.tokens + slot * 2 * columns,
+                  2 * columns, &storage.tokens_full);
+  }
+}
+
+// Rows 2g and 2g + 1 of each m16 tile for the tokens at places 2t and 2t + 1.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void keep_sums(Cta cta, DownStorage<Row>& storage, int tile, int count, int segments,
+                               int segment, const float (&sum)[Row::rows / 16][4]) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int place = 2 * t + b;
+    if (place >= count) continue;
+    const int pair = cta.load_shared(&storage.route.tile_pair[tile][place]);
+    auto* rows = reinterpret_cast<device::F32x2*>(storage.sum[pair * segments + segment]) + g;
+#pragma unroll
+    for (int m = 0; m < Row::rows / 16; ++m)
+      cta.store_shared(rows + 8 * m, device::F32x2{{sum[m][b], sum[m][2 + b]}});
+  }
+}
+
+// params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished. The grid is
+// out_columns / Row::rows blocks.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
+  constexpr int tiles = Row::rows / 16, parts = record::kRows / Row::rows;
+  auto& storage = cta.template shared<DownStorage<Row>>();
+  const int warp = cta.warp(), strip = cta.block() / parts, first_tile = cta.block() % parts;
+  auto& ring = storage.ring[warp];
+  if (cta.lane() == 0) {
+    init_ring(cta, ring);
+    if (warp == 0) cta.init(&storage.tokens_full, 1);
+    cta.fence_barrier_init();
+  }
+  prepare_route(cta, few, storage.route);
+  cta.sync_block();  // barriers and tables are prepared
+  // The logits are older than GEMM1, which had waited for them before it let us start: routing and weights
+  // need not wait for GEMM1's result.
+  const int tile_count = route_few<true>(cta, few, storage.route, warp);
+  const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
+  const int units = tile_count * segments;
+  int fetch = warp;
+  const auto next_stretch = [&]() -> Stretch {
+    if (fetch >= units) return {};
+    const DownUnit unit(fetch, segments, params);
+    fetch += Row::warps;
+    const int expert = cta.load_shared(&storage.route.tile_expert[unit.tile]);
+    const std::int64_t first =
+        (static_cast<std::int64_t>(expert) * params.strips + strip) * params.records + unit.first_record;
+    return {params.weights + first * record::kRecordBytes<typename Row::Format>, unit.records};
+  };
+  RecordFeed<typename Row::Ring, decltype(next_stretch)> feed(ring, next_stretch);
+  feed.fill(cta);
+  store_factors<Row>(cta, storage, few, params);
+  cta.wait_predecessors();  // GEMM1's result
+  cta.release_successors();
+  copy_pair_rows<Row>(cta, storage, few, params, warp);
+  cta.wait(&storage.tokens_full, 0u);
+
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+  const int stride = row_stride(record::kColumns * params.records);
+  device::PipelineCursor<Row::depth> at;
+#pragma unroll 1
+  for (int index = warp; index < units; index += Row::warps) {
+    const DownUnit unit(index, segments, params);
+    const int count = cta.load_shared(&storage.route.tile_count[unit.tile]);
+    const int of = cta.load_shared(&storage.route.tile_pair[unit.tile][g < count ? g : count - 1]);
+    float sum[tiles][4] = {};
+    multiply_segment<tiles>(cta, ring, at, feed, unit.records, first_tile,
+                            storage.tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t,
+                            sum);
+    keep_sums<Row>(cta, storage, unit.tile, count, segments, unit.segment, sum);
+  }
+  cta.sync_block();  // every expert's sums and factor are in shared memory
+  constexpr int row_pairs = Row::rows / 2;
+#pragma unroll 1
+  for (int i = cta.thread(); i < few.tokens * row_pairs; i += cta.threads()) {
+    const int token = i / row_pairs, row = 2 * (i % row_pairs);
+    std::uint16_t* out = static_cast<std::uint16_t*>(params.out) +
+                         static_cast<std::int64_t>(token) * params.out_columns + Row::rows * cta.block() +
+                         row;
+    cta.store(reinterpret_cast<std::uint32_t*>(out),
+              combine_rows<Row>(cta, few, storage, segments, token, row));
+  }
+}
+
+}  // namespace fourfold::moe_few
