@@ -23,7 +23,7 @@ void merge_sort(std::vector<T>& items, Before before) {
         merged[out] = std::move(items[take_right ? right++ : left++]);
       }
     }
-    items.swap(merged);
+    std::move(merged.begin(), merged.end(), items.begin());  // g++ 13 takes a swap for a bad delete
   }
 }
 
