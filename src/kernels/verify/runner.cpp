@@ -60,8 +60,10 @@ std::vector<Result> run_jobs(const std::vector<Job>& jobs,
                              const std::function<void(const Progress&)>& progress) {
   std::vector<std::size_t> order(jobs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return jobs[a].test.cost > jobs[b].test.cost; });
+  // Not stable_sort: libstdc++ 12's does not compile cleanly with clang 19.
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return jobs[a].test.cost != jobs[b].test.cost ? jobs[a].test.cost > jobs[b].test.cost : a < b;
+  });
   const double total = std::accumulate(jobs.begin(), jobs.end(), 0.0,
                                        [](double sum, const Job& job) { return sum + job.test.cost; });
   std::vector<Result> results(jobs.size());
