@@ -1,0 +1,48 @@
+// The distribution a token is drawn from: logits after bias, penalties, temperature, top-k, top-p and min-p.
+// Weights are double and summed in the order of token ids, so a distribution is a pure function of its
+// logits.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sample/history.h"
+#include "sample/params.h"
+
+namespace fourfold::sample {
+
+struct Candidate {
+  TokenId id = 0;
+  double weight = 0;  // probability * total
+};
+
+class Distribution {
+ public:
+  Distribution() = default;
+  // Weights need not add up to one; ids ascend. For tests and for what is left after a rejection.
+  explicit Distribution(std::vector<Candidate> candidates);
+
+  std::span<const Candidate> candidates() const { return candidates_; }
+  double total() const { return total_; }
+  double probability(TokenId id) const;
+
+  // The token at u of the way through the weights, u in [0, 1). A token of weight zero is never drawn.
+  TokenId draw(double u) const;
+
+ private:
+  std::vector<Candidate> candidates_;  // by id
+  double total_ = 0;
+};
+
+// Scores: logits after bias and penalties, written over `scores`, whose memory is kept from token to token.
+// Throws internal when a logit is NaN or infinite, naming it.
+void score_tokens(std::span<const float> logits, const Params& params, const History& history,
+                  std::vector<double>& scores);
+
+// The best score, the first of equals.
+TokenId best_token(std::span<const double> scores);
+
+// With temperature 0 all weight is on the best token.
+Distribution make_distribution(std::span<const double> scores, const Params& params);
+
+}  // namespace fourfold::sample

@@ -1,0 +1,59 @@
+#include "sample/stop_strings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fourfold::sample {
+namespace {
+
+constexpr std::size_t kStopCountMax = 64;
+constexpr std::size_t kStopBytesMax = 1024;
+
+// The longest end of the text that is the beginning of `stop`, but not all of it.
+std::size_t started_bytes(std::string_view text, std::string_view stop) {
+  for (std::size_t count = std::min(text.size(), stop.size() - 1); count > 0; --count)
+    if (text.ends_with(stop.substr(0, count))) return count;
+  return 0;
+}
+
+}  // namespace
+
+StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {
+  if (stops_.size() > kStopCountMax)
+    fail(Code::invalid_request, "{} stop strings; at most {}", stops_.size(), kStopCountMax);
+  for (const std::string& stop : stops_)
+    if (stop.empty() || stop.size() > kStopBytesMax)
+      fail(Code::invalid_request, "a stop string has {} bytes; it must have at least 1 and at most {}",
+           stop.size(), kStopBytesMax);
+}
+
+std::string StopStrings::push(std::string_view piece) {
+  if (stopped_) return {};
+  held_ += piece;
+  std::size_t cut = std::string::npos;
+  std::size_t first_end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const std::size_t at = held_.find(stop);
+    if (at == std::string::npos) continue;
+    const std::size_t end = at + stop.size();
+    if (end < first_end || (end == first_end && at < cut)) {
+      first_end = end;
+      cut = at;
+    }
+  }
+  stopped_ = cut != std::string::npos;
+  if (!stopped_) {
+    std::size_t waiting = 0;
+    for (const std::string& stop : stops_) waiting = std::max(waiting, started_bytes(held_, stop));
+    cut = held_.size() - waiting;
+  }
+  std::string out = held_.substr(0, cut);
+  held_.erase(0, stopped_ ? std::string::npos : cut);
+  return out;
+}
+
+std::string StopStrings::finish() { return std::exchange(held_, {}); }
+
+}  // namespace fourfold::sample

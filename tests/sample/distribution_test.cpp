@@ -1,0 +1,162 @@
+#include "sample/distribution.h"
+
+#include <limits>
+#include <numeric>
+
+#include "base/random.h"
+#include "sample/draw.h"
+#include "tests/sample/support.h"
+
+namespace fourfold::sample {
+namespace {
+
+std::vector<double> random_scores(std::uint64_t seed, std::size_t count, double width = 3) {
+  Random random(seed);
+  std::vector<double> scores(count);
+  for (double& score : scores) score = width * random.normal();
+  return scores;
+}
+
+// The meaning of the filters, by full sorting.
+std::vector<double> exact_probabilities(const std::vector<double>& scores, const Params& params) {
+  std::vector<std::size_t> ranks(scores.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  std::sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+  });
+  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < ranks.size()) ranks.resize(params.top_k);
+  std::vector<double> kept;
+  for (const std::size_t id : ranks) kept.push_back(scores[id]);
+  std::vector<double> probabilities = softmax(kept, params.temperature);
+  double sum = 0;
+  std::size_t count = 0;
+  while (count < ranks.size() && (params.top_p == 1 || sum < params.top_p)) sum += probabilities[count++];
+  std::vector<double> out(scores.size());
+  double total = 0;
+  for (std::size_t i = 0; i < count; ++i)
+    if (probabilities[i] >= params.min_p * probabilities[0]) total += out[ranks[i]] = probabilities[i];
+  for (double& x : out) x /= total;
+  return out;
+}
+
+std::vector<Params> filters() {
+  std::vector<Params> all;
+  for (const double temperature : {0.3, 1.0, 1.7})
+    for (const std::int64_t top_k : {0, 1, 7, 100'000})
+      for (const double top_p : {1.0, 0.95, 0.5, 0.01})
+        for (const double min_p : {0.0, 0.05, 1.0}) {
+          Params params;
+          params.temperature = temperature;
+          params.top_k = top_k;
+          params.top_p = top_p;
+          params.min_p = min_p;
+          all.push_back(params);
+        }
+  return all;
+}
+
+TEST(Distribution, IsWhatSortingEverythingGives) {
+  for (const std::size_t vocabulary : {1, 2, 50, 3000})
+    for (const Params& params : filters()) {
+      const std::vector<double> scores = random_scores(vocabulary, vocabulary);
+      const Distribution ours = make_distribution(scores, params);
+      const std::vector<double> exact = exact_probabilities(scores, params);
+      std::size_t kept = 0;
+      for (std::size_t id = 0; id < vocabulary; ++id) {
+        ASSERT_NEAR(ours.probability(static_cast<TokenId>(id)), exact[id], 1e-12)
+            << vocabulary << " tokens, temperature " << params.temperature << " top_k " << params.top_k
+            << " top_p " << params.top_p << " min_p " << params.min_p << " token " << id;
+        kept += exact[id] > 0;
+      }
+      EXPECT_EQ(ours.candidates().size(), kept);
+    }
+}
+
+TEST(Distribution, EqualScoresAreKeptByLowerId) {
+  Params params;
+  params.top_k = 3;
+  const Distribution all_equal = make_distribution(std::vector<double>(1000, 2.0), params);
+  ASSERT_EQ(all_equal.candidates().size(), 3u);
+  for (TokenId id = 0; id < 3; ++id) EXPECT_EQ(all_equal.candidates()[id].id, id);
+  params = {};
+  params.temperature = 0;
+  EXPECT_EQ(make_distribution(std::vector<double>{1, 5, 5, 2}, params).draw(0.999), 1);
+}
+
+// A nucleus far beyond the first few dozen tokens.
+TEST(Distribution, FlatScoresHaveALargeNucleus) {
+  Params params;
+  params.top_p = 0.9;
+  const Distribution flat = make_distribution(std::vector<double>(5000, 0.0), params);
+  EXPECT_EQ(flat.candidates().size(), 4500u);
+  EXPECT_EQ(flat.candidates().back().id, 4499);
+}
+
+TEST(Distribution, TinyTemperaturesDoNotOverflow) {
+  Params params;
+  params.temperature = std::numeric_limits<double>::denorm_min();
+  const Distribution sharp = make_distribution(std::vector<double>{-300, 300, 299.999}, params);
+  EXPECT_EQ(sharp.probability(1), 1);
+  EXPECT_EQ(sharp.draw(0.9999999), 1);
+}
+
+TEST(Distribution, DrawWalksTheWeightsAndNeverTakesAZero) {
+  const Distribution three({{2, 0.0}, {4, 1.0}, {5, 0.0}, {9, 3.0}, {11, 0.0}});
+  EXPECT_EQ(three.draw(0), 4);
+  EXPECT_EQ(three.draw(0.2499), 4);
+  EXPECT_EQ(three.draw(0.25), 9);
+  EXPECT_EQ(three.draw(1 - 0x1p-53), 9);
+  EXPECT_EQ(three.probability(4), 0.25);
+  EXPECT_EQ(three.probability(3), 0);
+}
+
+TEST(Distribution, ChiSquareOfPlainDraws) {
+  const std::vector<double> scores = random_scores(3, 60, 1.5);
+  int tried = 0;
+  for (const Params& params : filters()) {
+    const Distribution ours = make_distribution(scores, params);
+    if (ours.candidates().size() < 6) continue;  // fewer are no test
+    std::vector<std::int64_t> counts(scores.size());
+    for (int i = 0; i < kDraws; ++i) ++counts[ours.draw(uniform(5 + tried, i, Purpose::token))];
+    const ChiSquare result = chi_square(counts, exact_probabilities(scores, params));
+    EXPECT_TRUE(result.fits()) << result.value << " with " << result.degrees << " degrees; critical "
+                               << chi_square_critical(result.degrees);
+    // The same counts against a distribution that is off by a tenth in temperature.
+    Params wrong = params;
+    wrong.temperature *= 1.1;
+    wrong.top_p = 1;
+    wrong.min_p = 0;
+    EXPECT_FALSE(chi_square(counts, exact_probabilities(scores, wrong)).fits());
+    ++tried;
+  }
+  EXPECT_GE(tried, 20);
+}
+
+TEST(Scores, BiasThenPenalties) {
+  Params params;
+  params.logit_bias = {{1, -3}};
+  params.repetition_penalty = 2;
+  History history;
+  history.note(1);
+  // 2 - 3 = -1, and a negative score is multiplied.
+  std::vector<double> scores{9, 9, 9, 9, 9};
+  score_tokens(std::vector<float>{1, 2, 3}, params, history, scores);
+  EXPECT_EQ(scores, (std::vector<double>{1, -2, 3}));
+}
+
+TEST(Scores, NumbersThatAreNoneAreNamed) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const auto& [value, name] : {std::pair<float, std::string>{std::nanf(""), "NaN"},
+                                    {infinity, "infinite"},
+                                    {-infinity, "minus infinity"}})
+    expect_refusal(
+        {"the logit of token 2", name},
+        [&, bad = value] {
+          std::vector<double> scores;
+          score_tokens(std::vector<float>{0, 1, bad, 2}, {}, {}, scores);
+        },
+        Code::internal);
+}
+
+}  // namespace
+}  // namespace fourfold::sample

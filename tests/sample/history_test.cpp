@@ -1,0 +1,42 @@
+#include "sample/history.h"
+
+#include "tests/sample/support.h"
+
+namespace fourfold::sample {
+namespace {
+
+TEST(History, RepetitionSeesPromptAndAnswer) {
+  History history;
+  history.note_prompt(std::vector<TokenId>{0, 1, 1});
+  history.note(2);
+  Params params;
+  params.repetition_penalty = 2;
+  std::vector<double> scores{4, -4, 6, 8, 0};
+  history.penalise(params, scores);
+  EXPECT_EQ(scores, (std::vector<double>{2, -8, 3, 8, 0}));
+}
+
+TEST(History, PresenceAndFrequencySeeTheAnswerAlone) {
+  History history;
+  history.note_prompt(std::vector<TokenId>{0, 1});
+  for (const TokenId token : {1, 2, 2, 2}) history.note(token);
+  Params params;
+  params.presence_penalty = 0.5;
+  params.frequency_penalty = 0.25;
+  std::vector<double> scores(4, 1.0);
+  history.penalise(params, scores);
+  EXPECT_EQ(scores, (std::vector<double>{1, 1 - 0.75, 1 - 1.25, 1}));
+}
+
+TEST(History, TokensBeyondTheScoresAreIgnored) {
+  History history;
+  history.note_prompt(std::vector<TokenId>{7});
+  Params params;
+  params.repetition_penalty = 2;
+  std::vector<double> scores{1, 1};
+  history.penalise(params, scores);
+  EXPECT_EQ(scores, (std::vector<double>{1, 1}));
+}
+
+}  // namespace
+}  // namespace fourfold::sample
