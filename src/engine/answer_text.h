@@ -1,0 +1,71 @@
+// An answer's tokens as text for people: never half a character, never part of a stop string, and what the
+// model thinks apart from what it says.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sample/stop_strings.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace fourfold::engine {
+
+struct AnswerPiece {
+  std::string thinking;
+  std::string content;
+  bool empty() const { return thinking.empty() && content.empty(); }
+};
+
+// Parts a text at </think>: the token of that name anywhere, or the same letters spelled out at the start of
+// a line (models do both). A <think> that opens the answer or repeats the prompt's own is not shown, nor is a
+// second token </think>.
+class ThinkingSplitter {
+ public:
+  ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking);
+
+  AnswerPiece push(text::TokenId id, std::string_view text);
+  AnswerPiece finish();  // what was held back as a possible </think>
+  bool thinking() const { return thinking_; }
+
+ private:
+  void think(std::string_view text, AnswerPiece& out);
+  void say(std::string_view text, AnswerPiece& out);
+
+  text::TokenId begin_id_ = -1, end_id_ = -1;
+  bool thinking_;
+  bool anything_said_ = false;
+  bool at_line_start_ = true;
+  std::string held_;  // the beginning of a </think> at the start of a line
+};
+
+// Whether the prompt leaves the model thinking: its last <think> has no </think> behind it. Asked of the
+// prompt itself, since a template may open the block, close it, or leave it to the model.
+bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokenizer& tokenizer);
+
+struct AnswerTextOptions {
+  std::vector<std::string> stops;
+  bool split_thinking = false;
+  bool starts_thinking = false;
+};
+
+class AnswerText {
+ public:
+  AnswerText(const text::Tokenizer& tokenizer, AnswerTextOptions options);
+
+  AnswerPiece push(text::TokenId id);
+  // The rest, when the answer ends without a stop string.
+  AnswerPiece finish();
+  bool stopped() const { return thinking_stops_.stopped() || content_stops_.stopped(); }
+
+ private:
+  AnswerPiece through_stops(const AnswerPiece& piece);
+
+  text::Detokenizer detokenizer_;
+  bool split_thinking_;
+  ThinkingSplitter splitter_;
+  sample::StopStrings thinking_stops_, content_stops_;
+};
+
+}  // namespace fourfold::engine

@@ -1,0 +1,181 @@
+#include "engine/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace fourfold::engine {
+
+ModelLimits limits_of(const backend::Program& program) {
+  return {program.vocab_size, program.position_limit, !program.draft.empty()};
+}
+
+void require_valid(const Request& request, const ModelLimits& limits) {
+  if (request.prompt.empty())
+    fail_with_hint(Code::invalid_request, "Give at least one token.", "the prompt is empty");
+  for (std::size_t i = 0; i < request.prompt.size(); ++i)
+    if (request.prompt[i] < 0 || request.prompt[i] >= limits.vocab_size)
+      fail(Code::invalid_request, "token {} of the prompt has id {}; the vocabulary has {}", i,
+           request.prompt[i], limits.vocab_size);
+  const auto prompt_count = static_cast<std::int64_t>(request.prompt.size());
+  if (prompt_count >= limits.position_limit)
+    fail_with_hint(Code::invalid_request, "Shorten the prompt.",
+                   "the prompt has {} tokens; the model's limit is {} for prompt and answer together",
+                   prompt_count, limits.position_limit);
+  if (request.max_tokens < 1)
+    fail(Code::invalid_request, "max_tokens is {}; it must be at least 1", request.max_tokens);
+  if (request.max_tokens > limits.position_limit - prompt_count)
+    fail_with_hint(Code::invalid_request,
+                   format("Ask for at most {} tokens.", limits.position_limit - prompt_count),
+                   "a prompt of {} tokens and max_tokens {} exceed the model's limit of {}", prompt_count,
+                   request.max_tokens, limits.position_limit);
+  if (request.draft_count < 0 || request.draft_count > kDraftCountMax)
+    fail(Code::invalid_request, "{} drafts a step; it must be at least 0 and at most {}", request.draft_count,
+         kDraftCountMax);
+  if (request.draft_count > 0 && !limits.can_draft)
+    fail_with_hint(Code::invalid_request, "Ask for 0 drafts.",
+                   "{} drafts a step were asked, but the model has no MTP layer to draft with",
+                   request.draft_count);
+  if (request.cached_count < 0 || request.cached_count >= prompt_count)
+    fail(Code::invalid_request, "{} tokens of a prompt of {} are cached; at least one must be run",
+         request.cached_count, prompt_count);
+  sample::require_valid(request.params, limits.vocab_size);
+}
+
+std::int64_t reusable_count(const CachedTokens& cached, const Request& request) {
+  const std::vector<TokenId>& prompt = request.prompt;
+  std::int64_t common = 0;
+  std::int64_t most = std::min(std::ssize(cached.tokens), std::ssize(prompt) - 1);
+  if (request.draft_count > 0) most = std::min(most, cached.draft_end);
+  while (common < most && cached.tokens[common] == prompt[common]) ++common;
+  // The same bound as backend::require_resumable.
+  const std::int64_t first = (cached.end / backend::kAnchorTokens - 1) * backend::kAnchorTokens;
+  return common >= first ? common : 0;
+}
+
+std::int64_t cut_prompt(std::int64_t position, std::int64_t prompt_count, std::int64_t row_limit) {
+  if (prompt_count - position <= row_limit) return prompt_count;
+  const std::int64_t block = (position + row_limit) / backend::kAnchorTokens * backend::kAnchorTokens;
+  return block > position ? block : position + row_limit;
+}
+
+Sequence::Sequence(const backend::Program& program, Request request, Home home)
+    : request_(std::move(request)),
+      home_(std::move(home)),
+      vocab_size_(program.vocab_size),
+      sampler_(request_.params, vocab_size_, request_.token_limit > 0 ? request_.token_limit : vocab_size_),
+      tokens_(request_.prompt),
+      next_position_(request_.cached_count),
+      home_end_(request_.cached_count),
+      draft_end_(request_.draft_count > 0 ? request_.cached_count : 0) {
+  require_valid(request_, limits_of(program));
+  sampler_.note_prompt(request_.prompt);
+}
+
+PassRows Sequence::main_rows(std::int64_t row_limit) {
+  check(!finished(), "only a running sequence has rows");
+  PassRows rows{.position = next_position_};
+  row_tokens_.clear();
+  if (in_prompt()) {
+    if (row_limit < 1) return rows;
+    const std::int64_t end = cut_prompt(next_position_, prompt_count(), row_limit);
+    row_tokens_.assign(tokens_.begin() + next_position_, tokens_.begin() + end);
+    rows.logits_row_count = end == prompt_count() ? 1 : 0;
+  } else {
+    if (row_limit < 1 + std::ssize(draft_tokens_)) return rows;
+    row_tokens_.push_back(tokens_.back());
+    for (const sample::Draft& draft : draft_tokens_) row_tokens_.push_back(draft.token);
+    rows.role = backend::Role::generated;
+    rows.draft_row_count = static_cast<std::int32_t>(draft_tokens_.size());
+    rows.logits_row_count = static_cast<std::int32_t>(row_tokens_.size());
+  }
+  rows.tokens = row_tokens_;
+  return rows;
+}
+
+void Sequence::append(const sample::Sampled& sampled) {
+  tokens_.push_back(sampled.token);
+  newest_.push_back(sampled);
+  if (std::ranges::find(request_.stop_ids, sampled.token) != request_.stop_ids.end())
+    finish_ = Finish::stop_id;
+  else if (std::ssize(answer()) == request_.max_tokens)
+    finish_ = Finish::max_tokens;
+}
+
+// Row j has seen the drafts before it, so its logits count only while all of them stand.
+void Sequence::verify(std::span<const float> logits) {
+  for (std::size_t row = 0; !finished(); ++row) {
+    const sample::Draft* draft = row < draft_tokens_.size() ? &draft_tokens_[row] : nullptr;
+    const sample::Sampled sampled =
+        sampler_.sample(logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft);
+    if (draft != nullptr) {
+      ++counts_.verified;
+      counts_.accepted += sampled.draft_accepted;
+    }
+    append(sampled);
+    if (!sampled.draft_accepted) break;
+  }
+}
+
+void Sequence::take_main(std::span<const float> logits) {
+  newest_.clear();
+  pass_position_ = next_position_;
+  home_end_ = pass_position_ + std::ssize(row_tokens_);
+  if (in_prompt()) {
+    kept_count_ = std::ssize(row_tokens_);
+    next_position_ += kept_count_;
+    if (!in_prompt()) append(sampler_.sample(logits, prompt_count()));
+  } else {
+    verify(logits);
+    kept_count_ = std::ssize(newest_);
+    next_position_ += kept_count_;
+  }
+  draft_tokens_.clear();
+  plan_drafts();
+}
+
+void Sequence::plan_drafts() {
+  draft_pass_ = 0;
+  // A step gives one token more than drafts that stand; what lies beyond max_tokens is not drafted.
+  drafts_wanted_ =
+      std::min<std::int64_t>(request_.draft_count, request_.max_tokens - std::ssize(answer()) - 1);
+  draft_rows_wanted_ = !finished() && drafts_wanted_ > 0;
+}
+
+CachedTokens Sequence::cached() const {
+  return {{tokens_.begin(), tokens_.begin() + next_position_}, home_end_, draft_end_};
+}
+
+PassRows Sequence::draft_rows(std::int32_t hidden_row) {
+  PassRows rows{.role = pass_position_ < prompt_count() ? backend::Role::prompt : backend::Role::generated,
+                .logits_row_count = in_prompt() ? 0 : 1,
+                .hidden_row = hidden_row};
+  const std::int64_t kept_end = pass_position_ + kept_count_;
+  row_tokens_.clear();
+  if (draft_pass_ == 0) {
+    row_tokens_.assign(tokens_.begin() + pass_position_ + 1, tokens_.begin() + kept_end + 1);
+    rows.position = pass_position_;
+  } else {
+    // The pass before may have had more rows; its last one is continued.
+    if (draft_pass_ == 1) rows.hidden_row += static_cast<std::int32_t>(kept_count_) - 1;
+    row_tokens_.push_back(draft_tokens_.back().token);
+    rows.position = kept_end - 1 + draft_pass_;
+    rows.role = backend::Role::generated;
+  }
+  rows.tokens = row_tokens_;
+  return rows;
+}
+
+void Sequence::take_draft(std::span<const float> logits) {
+  // What later passes write are guesses, to be overwritten.
+  if (draft_pass_ == 0) draft_end_ = pass_position_ + kept_count_;
+  ++draft_pass_;
+  if (!in_prompt())
+    draft_tokens_.push_back(
+        sampler_.draft(logits, std::ssize(tokens_) + std::ssize(draft_tokens_), request_.draw_drafts));
+  draft_rows_wanted_ = !in_prompt() && std::ssize(draft_tokens_) < drafts_wanted_;
+}
+
+}  // namespace fourfold::engine

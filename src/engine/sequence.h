@@ -1,0 +1,129 @@
+// One request on its way from prompt to last token, as a machine that says which rows it wants next and takes
+// the logits they gave. It runs nothing itself: a step loop puts the rows of many sequences into one batch.
+//
+// A step is one main pass and, with drafts, some draft passes behind it:
+//   main    a piece of the prompt; or the newest token and the drafts of the step before, to be verified
+//   draft   the rows the main pass kept, each with the token that follows it, so that the draft layer's cache
+//           holds true hidden states; then one row a pass, each continuing the layer's own output
+// Rejected drafts are undone by going on at an earlier position.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/program.h"
+#include "engine/step_batch.h"
+#include "sample/sampler.h"
+
+namespace fourfold::engine {
+
+using sample::TokenId;
+
+inline constexpr int kDraftCountMax = 5;
+
+struct Request {
+  std::vector<TokenId> prompt;
+  sample::Params params;
+  std::int64_t max_tokens = 0;
+  std::vector<TokenId> stop_ids;
+  int draft_count = 0;           // drafts verified a step, 0 to kDraftCountMax
+  bool draw_drafts = false;      // draw drafts from the draft layer's distribution instead of taking its best
+  std::int64_t token_limit = 0;  // only ids below it are chosen; 0: the whole vocabulary
+  // Tokens of the prompt that are in the caches of the sequence's home already; see reusable_count.
+  std::int64_t cached_count = 0;
+};
+
+// What a model allows.
+struct ModelLimits {
+  std::int64_t vocab_size = 0;
+  std::int64_t position_limit = 0;
+  bool can_draft = false;
+};
+ModelLimits limits_of(const backend::Program& program);
+
+// Throws invalid_request: an empty prompt, ids outside the vocabulary, a prompt and max_tokens beyond the
+// model's positions, drafts asked of a model that has no layer for them, bad sampling parameters. Needs no
+// loaded model, so that a bad request does not wait for one.
+void require_valid(const Request& request, const ModelLimits& limits);
+
+// What a sequence leaves behind in its home.
+struct CachedTokens {
+  std::vector<TokenId> tokens;  // from position 0
+  std::int64_t end = 0;         // positions the home has seen, rejected drafts included
+  std::int64_t draft_end = 0;   // positions the draft layer's cache has
+};
+
+// How many tokens of the prompt need not be run again in that home: those they have in common, but not all of
+// the prompt, and 0 when the recurrent state cannot go back that far. The answer is the same as without where
+// a backend computes prompt rows and generated rows alike, as reference and cpu do. A request with drafts
+// needs the draft layer's cache as well.
+std::int64_t reusable_count(const CachedTokens& cached, const Request& request);
+
+enum class Finish { running, stop_id, max_tokens, cancelled };
+
+// How well drafting went.
+struct DraftCounts {
+  std::int64_t verified = 0;
+  std::int64_t accepted = 0;
+};
+
+class Sequence {
+ public:
+  // Throws as require_valid does.
+  Sequence(const backend::Program& program, Request request, Home home);
+
+  const Home& home() const { return home_; }
+  Finish finish() const { return finish_; }
+  bool finished() const { return finish_ != Finish::running; }
+  void cancel() { finish_ = Finish::cancelled; }
+  std::int64_t prompt_count() const { return static_cast<std::int64_t>(request_.prompt.size()); }
+  bool in_prompt() const { return next_position_ < prompt_count(); }
+  // Tokens of the answer so far, a stop id among them.
+  std::span<const TokenId> answer() const { return std::span(tokens_).subspan(request_.prompt.size()); }
+  // What the last step added, with log-probabilities if asked.
+  std::span<const sample::Sampled> newest() const { return newest_; }
+  const DraftCounts& drafts() const { return counts_; }
+  CachedTokens cached() const;
+
+  // The rows of the next main pass, at most `row_limit`; none when they do not fit. Valid until take_main.
+  PassRows main_rows(std::int64_t row_limit);
+  // logits: those the rows asked for, [rows, vocabulary].
+  void take_main(std::span<const float> logits);
+
+  // Behind each main pass and each draft pass: whether there is one more, its rows, and its logits.
+  // hidden_row is where the sequence's rows began in the pass before.
+  bool wants_draft() const { return draft_rows_wanted_; }
+  PassRows draft_rows(std::int32_t hidden_row);
+  void take_draft(std::span<const float> logits);
+
+ private:
+  void append(const sample::Sampled& sampled);
+  void verify(std::span<const float> logits);
+  void plan_drafts();
+
+  Request request_;
+  Home home_;
+  std::int64_t vocab_size_;
+  sample::Sampler sampler_;
+  std::vector<TokenId> tokens_;     // prompt and answer
+  std::int64_t next_position_ = 0;  // of the next main pass: positions before it are in the caches
+  std::int64_t home_end_ = 0;       // positions the home has seen
+  std::int64_t draft_end_ = 0;      // and those in the draft layer's cache
+  std::int64_t pass_position_ = 0;  // where the last main pass began, and how many of its rows were kept
+  std::int64_t kept_count_ = 0;
+  std::vector<TokenId> row_tokens_;  // of the pass on its way
+  std::vector<sample::Draft> draft_tokens_;
+  std::int64_t drafts_wanted_ = 0;
+  int draft_pass_ = 0;
+  bool draft_rows_wanted_ = false;
+  std::vector<sample::Sampled> newest_;
+  DraftCounts counts_;
+  Finish finish_ = Finish::running;
+};
+
+// Where a prompt is cut: at absolute multiples of 64 where the limit allows, since that is where recurrent
+// states move.
+std::int64_t cut_prompt(std::int64_t position, std::int64_t prompt_count, std::int64_t row_limit);
+
+}  // namespace fourfold::engine

@@ -1,0 +1,102 @@
+#include "engine/answer_text.h"
+
+#include <gtest/gtest.h>
+
+namespace fourfold::engine {
+namespace {
+
+const text::Tokenizer& tokenizer() {
+  static const text::Tokenizer loaded = text::Tokenizer::load(FOURFOLD_TEXT_GOLDEN "/qwen35.tokenizer.json");
+  return loaded;
+}
+
+// Everything an answer of this text shows, token by token; "|" when a stop string ended it.
+AnswerPiece show(const std::vector<text::TokenId>& ids, AnswerTextOptions options) {
+  AnswerText answer(tokenizer(), std::move(options));
+  AnswerPiece all;
+  const auto add = [&](const AnswerPiece& piece) {
+    all.thinking += piece.thinking;
+    all.content += piece.content;
+  };
+  for (const text::TokenId id : ids) {
+    add(answer.push(id));
+    if (answer.stopped()) break;
+  }
+  add(answer.finish());
+  if (answer.stopped()) all.content += "|";
+  return all;
+}
+
+AnswerPiece show(const std::string& text, AnswerTextOptions options) {
+  return show(tokenizer().encode(text), std::move(options));
+}
+
+void expect_piece(const AnswerPiece& piece, const std::string& thinking, const std::string& content) {
+  EXPECT_EQ(piece.thinking, thinking);
+  EXPECT_EQ(piece.content, content);
+}
+
+AnswerTextOptions in_thought() { return {.stops = {}, .split_thinking = true, .starts_thinking = true}; }
+
+// The same letters without the added token: as ordinary bytes.
+std::vector<text::TokenId> spelled(std::string_view text) {
+  std::vector<text::TokenId> ids;
+  for (const char byte : text)
+    for (text::TokenId id = 0; id < tokenizer().id_limit(); ++id)
+      if (tokenizer().token_bytes(id) == std::string_view(&byte, 1)) ids.push_back(id);
+  return ids;
+}
+
+TEST(AnswerText, PlainTextPassesThrough) {
+  expect_piece(show("Hello, wörld 雪!", {}), "", "Hello, wörld 雪!");
+  expect_piece(show("a</think>b", {}), "", "a</think>b");
+  expect_piece(show("a<|im_end|>", {}), "", "a");
+}
+
+TEST(AnswerText, ThinkingIsPartedFromSpeaking) {
+  expect_piece(show("I wonder.\n</think>\n\nYes.\n\nNo.", in_thought()), "I wonder.\n", "Yes.\n\nNo.");
+  expect_piece(show("mid-line</think>Yes", in_thought()), "mid-line", "Yes");
+  expect_piece(show("<think>\nagain</think>x", in_thought()), "\nagain", "x");
+  expect_piece(show("never ends", in_thought()), "never ends", "");
+  // A template that leaves the tag to the model.
+  expect_piece(show("<think>hm</think>ok", {.stops = {}, .split_thinking = true}), "hm", "ok");
+  expect_piece(show("said <think> later", {.stops = {}, .split_thinking = true}), "", "said <think> later");
+  expect_piece(show("a</think>b</think>c", in_thought()), "a", "bc");
+}
+
+TEST(AnswerText, ASpelledOutTagCountsAtTheStartOfALine) {
+  expect_piece(show(spelled("hm\n</think>\nok"), in_thought()), "hm\n", "ok");
+  expect_piece(show(spelled("hm </think> ok"), in_thought()), "hm </think> ok", "");
+  expect_piece(show(spelled("hm\n</thinking"), in_thought()), "hm\n</thinking", "");
+  expect_piece(show(spelled("hm\n</thi"), in_thought()), "hm\n</thi", "");
+  expect_piece(show(spelled("\n<\n</think>x"), in_thought()), "\n<\n", "x");
+}
+
+TEST(AnswerText, StopStringsEndIt) {
+  expect_piece(show("one two three", {.stops = {"two"}}), "", "one |");
+  AnswerTextOptions options = in_thought();
+  options.stops = {"two"};
+  expect_piece(show("one two</think>three", options), "one ", "|");
+  expect_piece(show("one</think>two three", options), "one", "|");
+  expect_piece(show("one tw", {.stops = {"two"}}), "", "one tw");
+}
+
+TEST(AnswerText, ABrokenCharacterIsReplacedAtTheEnd) {
+  expect_piece(show(spelled("a\xE9"), {}), "", "a\xEF\xBF\xBD");
+  expect_piece(show(spelled("a\xE9"), in_thought()), "a\xEF\xBF\xBD", "");
+}
+
+TEST(EndsInThinking, AsksThePromptItself) {
+  const auto ask = [](const std::string& text) {
+    return ends_in_thinking(tokenizer().encode(text), tokenizer());
+  };
+  EXPECT_TRUE(ask("<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(ask("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(ask("<|im_start|>assistant\n"));
+  EXPECT_FALSE(ask("<think>a</think>b<|im_end|><|im_start|>assistant\n"));
+  EXPECT_TRUE(ask("<think>a</think>b<|im_end|><|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(ends_in_thinking({}, tokenizer()));
+}
+
+}  // namespace
+}  // namespace fourfold::engine
