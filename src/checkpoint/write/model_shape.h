@@ -1,0 +1,71 @@
+// The sizes of models worth making: tiny ones of every family for tests, published ones for benches. And what
+// follows from sizes alone: config.json and the list of tensors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/hf_config.h"
+#include "checkpoint/write/storage_scheme.h"
+
+namespace fourfold::checkpoint {
+
+struct ModelShape {
+  std::string_view name;
+  std::string_view what;
+  Family family = Family::qwen35;
+  std::int64_t vocab = 0;
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t full_interval = 4;  // every so many layers is full attention; 1: all of them
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t key_heads = 0;  // of DeltaNet
+  std::int64_t value_heads = 0;
+  std::int64_t delta_dim = 0;  // of a key and of a value head
+  std::int64_t experts = 0;    // 0: dense
+  std::int64_t experts_per_token = 0;
+  std::int64_t intermediate = 0;  // of one expert, or of the dense MLP
+  std::int64_t shared = 0;
+  std::int64_t positions = 0;
+  double theta = 0;
+  bool mtp = true;
+
+  bool is_full(std::int64_t layer) const { return (layer + 1) % full_interval == 0; }
+  bool is_nested() const { return family == Family::qwen35; }
+};
+
+std::span<const ModelShape> known_shapes();
+// Throws invalid_request with the names that exist.
+const ModelShape& find_shape(std::string_view name);
+
+// One tensor of the model before anybody quantises it, and what random numbers it wants.
+struct PlannedTensor {
+  enum class Fill {
+    linear,   // normal, deviation gain / sqrt(columns), rows of different size
+    normal,   // deviation and mean
+    uniform,  // from a to b
+  };
+  std::string name;
+  Shape shape;
+  Fill fill = Fill::linear;
+  double a = 1;  // gain, deviation, or from
+  double b = 0;  // mean, or to
+};
+
+// `fused_experts`: experts as 3-D tensors, as the BF16 releases of Qwen3.5 have them in the main layers.
+std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, bool fused_experts);
+
+// config.json. Ids of tokens go in as they are; modules as for describe_quantization.
+struct TokenIds {
+  std::int64_t end_of_turn = 0;
+  std::int64_t end_of_text = 0;
+};
+std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,
+                        const std::vector<StoredModule>& modules);
+
+}  // namespace fourfold::checkpoint

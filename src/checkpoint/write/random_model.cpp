@@ -1,0 +1,260 @@
+#include "checkpoint/write/random_model.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "base/e4m3.h"
+#include "base/error.h"
+#include "base/nvfp4.h"
+#include "base/parallel.h"
+#include "base/random.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+using Fill = PlannedTensor::Fill;
+
+constexpr std::int64_t kChunkElements = 1 << 18;
+// Deviations from the mean that count as a matrix's largest weight, with the largest row factor.
+constexpr double kAmaxDeviations = 4.5 * 1.5;
+// Root mean square of the sixteen E2M1 values, each as likely: sqrt(8.5625).
+constexpr double kCodeDeviation = 2.9261749776799064;
+// What the makers' calibration would have found for inputs.
+constexpr float kInputAmax = 8.0f;
+
+// FNV-1a: the standard library's hash differs between vendors.
+std::uint64_t hash_of(std::string_view name) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001B3u;
+  return hash;
+}
+
+// Four sixteen-bit uniforms added up: mean 0, deviation 1, within 3.47, and no function of the platform's
+// mathematics library.
+double normal_of(std::uint64_t bits) {
+  const std::uint64_t sum =
+      (bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) + ((bits >> 32) & 0xFFFF) + (bits >> 48);
+  return (static_cast<double>(sum) - 131070.0) / 37837.227;
+}
+
+double uniform_of(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+// One tensor's stream of numbers.
+class Numbers {
+ public:
+  Numbers(const PlannedTensor& tensor, std::uint64_t seed)
+      : tensor_(tensor),
+        seed_(mix_bits(seed) ^ hash_of(tensor.name)),
+        columns_(tensor.shape.rank() == 0 ? 1 : tensor.shape[tensor.shape.rank() - 1]) {}
+
+  // Deviation of the elements of a linear tensor before its row's factor.
+  double deviation() const { return tensor_.a / std::sqrt(static_cast<double>(columns_)); }
+  double row_factor(std::int64_t row) const {
+    return 0.5 + uniform_of(random_bits(~seed_, static_cast<std::uint64_t>(row)));
+  }
+  std::uint64_t bits(std::int64_t index) const {
+    return random_bits(seed_, static_cast<std::uint64_t>(index));
+  }
+  std::int64_t columns() const { return columns_; }
+
+  void fill(std::int64_t first, std::span<float> out) const {
+    std::int64_t index = first;
+    double scale = 0;
+    for (float& x : out) {
+      if (tensor_.fill == Fill::linear && (index == first || index % columns_ == 0))
+        scale = deviation() * row_factor(index / columns_);
+      const std::uint64_t draw = bits(index++);
+      switch (tensor_.fill) {
+        case Fill::linear: x = static_cast<float>(scale * normal_of(draw)); break;
+        case Fill::normal: x = static_cast<float>(tensor_.b + tensor_.a * normal_of(draw)); break;
+        case Fill::uniform:
+          x = static_cast<float>(tensor_.a + (tensor_.b - tensor_.a) * uniform_of(draw));
+          break;
+      }
+    }
+  }
+
+ private:
+  const PlannedTensor& tensor_;
+  std::uint64_t seed_;
+  std::int64_t columns_;
+};
+
+std::int64_t element_count(const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape.sizes()) count *= size;
+  return count;
+}
+
+// A tensor of the plan and where its stored parts stand in the writer's list.
+struct Job {
+  const PlannedTensor* tensor;
+  StoredAs stored;
+  std::size_t first;
+};
+
+class Filler {
+ public:
+  Filler(CheckpointWriter& writer, const RandomModelOptions& options) : writer_(writer), options_(options) {}
+
+  void write(const Job& job) {
+    const Numbers numbers(*job.tensor, options_.seed);
+    const bool hole = options_.sparse && job.tensor->shape.rank() >= 2 && job.tensor->fill == Fill::linear;
+    const bool table = options_.sparse && job.tensor->name.ends_with("embed_tokens.weight");
+    switch (job.stored) {
+      case StoredAs::plain:
+        if (!hole && !table) plain(job, numbers);
+        break;
+      case StoredAs::fp8: fp8(job, numbers, hole); break;
+      case StoredAs::nvfp4: nvfp4(job, numbers, hole); break;
+    }
+  }
+
+ private:
+  template <class Element, class Convert>
+  void convert_all(const Job& job, const Numbers& numbers, const Convert& convert) {
+    const std::int64_t count = element_count(job.tensor->shape);
+    std::vector<float> values;
+    std::vector<Element> stored;
+    for (std::int64_t at = 0; at < count; at += kChunkElements) {
+      values.resize(static_cast<std::size_t>(std::min(kChunkElements, count - at)));
+      numbers.fill(at, values);
+      stored.clear();
+      for (const float x : values) stored.push_back(convert(x));
+      put(job.first, static_cast<std::uint64_t>(at) * sizeof(Element), std::span<const Element>(stored));
+    }
+  }
+
+  void plain(const Job& job, const Numbers& numbers) {
+    convert_all<Bf16>(job, numbers, [](float x) { return to_bf16(x); });
+  }
+
+  void fp8(const Job& job, const Numbers& numbers, bool hole) {
+    const auto scale = static_cast<float>(numbers.deviation() * kAmaxDeviations / kE4m3Largest);
+    put_scalar(job.first + 1, scale);
+    if (!hole) convert_all<E4m3>(job, numbers, [&](float x) { return to_e4m3(x / scale); });
+  }
+
+  // Random codes rather than quantised normals: sixteen for one draw, which is what makes 250 GB bearable.
+  void nvfp4(const Job& job, const Numbers& numbers, bool hole) {
+    const float global = nvfp4_weight_global_scale(static_cast<float>(numbers.deviation() * kAmaxDeviations));
+    const bool inverse = options_.scheme.names == NameConvention::compressed_tensors;
+    put_scalar(job.first + 2, inverse ? 1.0f / global : global);
+    const float input = kInputAmax / (kE2m1Largest * kE4m3Largest);
+    if (options_.scheme.input_scales) put_scalar(job.first + 3, inverse ? 1.0f / input : input);
+    if (hole) return;
+
+    const std::int64_t rows = job.tensor->shape[0];
+    const std::int64_t blocks = numbers.columns() / kNvfp4BlockColumns;
+    const std::int64_t rows_at_once = std::max<std::int64_t>(1, kChunkElements / numbers.columns());
+    std::vector<std::uint64_t> codes;  // eight bytes, sixteen codes each
+    std::vector<E4m3> scales;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const double wanted = numbers.row_factor(row) * numbers.deviation() / (kCodeDeviation * global);
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        const std::int64_t index = row * blocks + block;
+        codes.push_back(numbers.bits(2 * index));
+        const double factor = 0.75 + 0.5 * uniform_of(numbers.bits(2 * index + 1));
+        scales.push_back(to_e4m3(static_cast<float>(wanted * factor)));
+      }
+      if ((row + 1) % rows_at_once != 0 && row + 1 != rows) continue;
+      const auto offset = static_cast<std::uint64_t>((row + 1) * blocks) - scales.size();
+      put(job.first, offset * 8, std::span<const std::uint64_t>(codes));
+      put(job.first + 1, offset, std::span<const E4m3>(scales));
+      codes.clear(), scales.clear();
+    }
+  }
+
+  template <class T>
+  void put(std::size_t tensor, std::uint64_t offset, std::span<const T> values) {
+    writer_.write(tensor, offset, std::as_bytes(values));
+  }
+  void put_scalar(std::size_t tensor, float value) { put(tensor, 0, std::span<const float>(&value, 1)); }
+
+  CheckpointWriter& writer_;
+  const RandomModelOptions& options_;
+};
+
+struct Plan {
+  std::vector<PlannedTensor> tensors;
+  std::vector<TensorSpec> stored;
+  std::vector<Job> jobs;
+  std::vector<StoredModule> modules;
+};
+
+Plan make_plan(const RandomModelOptions& options) {
+  const bool fused = options.shape.family == Family::qwen35 && !options.scheme.quantizes();
+  Plan plan;
+  plan.tensors = plan_tensors(options.shape, fused);
+  constexpr std::string_view suffix = ".weight";
+  for (const PlannedTensor& tensor : plan.tensors) {
+    const StoredAs stored = options.scheme.of(role_of(tensor.name));
+    const bool is_module =
+        tensor.shape.rank() == 2 && tensor.fill == Fill::linear && tensor.name.ends_with(suffix);
+    const std::string module = tensor.name.substr(0, tensor.name.size() - (is_module ? suffix.size() : 0));
+    plan.jobs.push_back({&tensor, is_module ? stored : StoredAs::plain, plan.stored.size()});
+    if (!is_module || stored == StoredAs::plain) {
+      plan.stored.push_back({tensor.name, DType::bf16, tensor.shape});
+    } else {
+      for (TensorSpec& spec : tensors_of(options.scheme, stored, module, tensor.shape))
+        plan.stored.push_back(std::move(spec));
+    }
+    if (is_module) plan.modules.push_back({module, stored});
+  }
+  return plan;
+}
+
+}  // namespace
+
+StorageScheme scheme_named(std::string_view name) {
+  StorageScheme scheme;
+  if (name == "bf16") return scheme;
+  scheme.routed = StoredAs::nvfp4;
+  if (name == "modelopt") {
+    scheme.input_scales = true;
+  } else if (name == "modelopt-mixed") {
+    scheme.shared = scheme.head = StoredAs::nvfp4;
+    scheme.attention = scheme.delta = StoredAs::fp8;
+  } else if (name == "compressed-tensors") {
+    scheme.names = NameConvention::compressed_tensors;
+    scheme.shared = scheme.attention = StoredAs::nvfp4;
+    scheme.input_scales = true;
+  } else if (name == "nvfp4") {
+    scheme.shared = scheme.attention = scheme.delta = scheme.head = StoredAs::nvfp4;
+    scheme.input_scales = true;
+  } else {
+    fail_with_hint(Code::invalid_request,
+                   "known formats: bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4",
+                   "unknown format '{}'", name);
+  }
+  return scheme;
+}
+
+RandomModelSummary write_random_model(const OutputFolder& folder, const RandomModelOptions& options,
+                                      const TokenIds& ids, const LoadProgress::Report& report) {
+  const Plan plan = make_plan(options);
+  CheckpointWriter writer(folder.path(), plan.stored,
+                          {.shard_bytes = options.shard_bytes, .sparse = options.sparse});
+  LoadProgress progress(writer.tensor_bytes(), report);
+  Filler filler(writer, options);
+  parallel_for(static_cast<std::int64_t>(plan.jobs.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      filler.write(plan.jobs[at]);
+      const std::size_t past = at + 1 < plan.jobs.size() ? plan.jobs[at + 1].first : plan.stored.size();
+      std::uint64_t bytes = 0;
+      for (std::size_t k = plan.jobs[at].first; k < past; ++k) bytes += plan.stored[k].bytes();
+      progress.add(bytes);
+    }
+  });
+  writer.finish();
+  folder.write("config.json", config_text(options.shape, ids, options.scheme, plan.modules));
+  if (options.scheme.quantizes())
+    if (const std::string sidecar = modelopt_sidecar(options.scheme, plan.modules); !sidecar.empty())
+      folder.write("hf_quant_config.json", sidecar);
+  return {plan.stored.size(), writer.tensor_bytes()};
+}
+
+}  // namespace fourfold::checkpoint

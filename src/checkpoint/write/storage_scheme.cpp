@@ -1,0 +1,212 @@
+#include "checkpoint/write/storage_scheme.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/nvfp4.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+bool has(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
+
+bool is_compressed(const StorageScheme& scheme) { return scheme.names == NameConvention::compressed_tensors; }
+
+// "model.layers.3.mlp.experts.17.up_proj" -> "model.layers.3.mlp.experts".
+std::string listed_name(const std::string& module) {
+  const auto place = module.find(".experts.");
+  return place == std::string::npos ? module : module.substr(0, place) + ".experts";
+}
+
+// Names in the order of the model, each once.
+std::vector<std::string> listed(const std::vector<StoredModule>& modules, StoredAs stored) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const StoredModule& module : modules)
+    if (module.stored == stored)
+      if (std::string name = listed_name(module.module); seen.insert(name).second)
+        names.push_back(std::move(name));
+  return names;
+}
+
+void write_texts(JsonWriter& json, std::string_view key, const std::vector<std::string>& texts) {
+  json.key(key).begin_array();
+  for (const std::string& text : texts) json.value(std::string_view(text));
+  json.end_array();
+}
+
+void write_producer(JsonWriter& json) {
+  json.key("producer").begin_object().member("name", "fourfold").member("version", "0.1.0").end_object();
+}
+
+bool stores(const std::vector<StoredModule>& modules, StoredAs stored) {
+  return std::any_of(modules.begin(), modules.end(),
+                     [&](const StoredModule& module) { return module.stored == stored; });
+}
+
+// ModelOpt has one word for "all quantised matrices are W4A4"; everything else is a list.
+bool is_uniform(const StorageScheme& scheme, const std::vector<StoredModule>& modules) {
+  return scheme.input_scales && !stores(modules, StoredAs::fp8);
+}
+
+void write_modelopt(JsonWriter& json, const StorageScheme& scheme, const std::vector<StoredModule>& modules,
+                    std::string_view kept_key) {
+  const bool uniform = is_uniform(scheme, modules);
+  json.member("quant_algo", uniform ? "NVFP4" : "MIXED_PRECISION");
+  if (uniform) json.member("group_size", kNvfp4BlockColumns);
+  if (!uniform) {
+    json.key("quantized_layers").begin_object();
+    for (const std::string& name : listed(modules, StoredAs::fp8))
+      json.key(name).begin_object().member("quant_algo", "FP8").end_object();
+    for (const std::string& name : listed(modules, StoredAs::nvfp4))
+      json.key(name)
+          .begin_object()
+          .member("quant_algo", scheme.input_scales ? "NVFP4" : "W4A16_NVFP4")
+          .member("group_size", kNvfp4BlockColumns)
+          .end_object();
+    json.end_object();
+  }
+  write_texts(json, kept_key, listed(modules, StoredAs::plain));
+}
+
+void write_group(JsonWriter& json, std::string_view name, StoredAs stored, const StorageScheme& scheme,
+                 const std::vector<std::string>& targets) {
+  const bool four = stored == StoredAs::nvfp4;
+  const auto numbers = [&](std::string_view key, bool activations) {
+    json.key(key).begin_object().member("num_bits", four ? 4 : 8).member("type", "float");
+    json.member("symmetric", true).member("strategy", four ? "tensor_group" : "tensor");
+    if (four) json.member("group_size", kNvfp4BlockColumns);
+    if (four && activations)
+      json.member("dynamic", "local");
+    else
+      json.member("dynamic", false);
+    json.end_object();
+  };
+  json.key(name).begin_object().member("format", four ? "nvfp4-pack-quantized" : "float-quantized");
+  write_texts(json, "targets", targets);
+  numbers("weights", false);
+  if (four && scheme.input_scales)
+    numbers("input_activations", true);
+  else
+    json.member("input_activations", nullptr);
+  json.member("output_activations", nullptr).end_object();
+}
+
+void write_compressed(JsonWriter& json, const StorageScheme& scheme,
+                      const std::vector<StoredModule>& modules) {
+  const bool mixed = stores(modules, StoredAs::fp8);
+  json.member("quant_method", "compressed-tensors");
+  json.member("format", mixed ? "mixed-precision" : "nvfp4-pack-quantized");
+  json.key("config_groups").begin_object();
+  const auto targets = [&](StoredAs stored) {
+    std::vector<std::string> names = listed(modules, stored);
+    for (std::string& name : names)  // a target is a module; the experts of a layer are many
+      if (name.ends_with(".experts")) name = "re:.*" + name.substr(name.find("layers.")) + "\\..*";
+    return names;
+  };
+  write_group(json, "group_0", StoredAs::nvfp4, scheme,
+              mixed ? targets(StoredAs::nvfp4) : std::vector<std::string>{"Linear"});
+  if (mixed) write_group(json, "group_1", StoredAs::fp8, scheme, targets(StoredAs::fp8));
+  json.end_object();
+  write_texts(json, "ignore", listed(modules, StoredAs::plain));
+  json.member("kv_cache_scheme", nullptr).member("quantization_status", "compressed");
+}
+
+}  // namespace
+
+std::string_view role_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::routed_expert: return "routed experts";
+    case TensorRole::shared_expert: return "shared experts";
+    case TensorRole::dense_mlp: return "dense MLPs";
+    case TensorRole::attention: return "attention";
+    case TensorRole::delta: return "DeltaNet";
+    case TensorRole::head: return "head";
+    case TensorRole::other: return "other";
+  }
+  return "unknown";
+}
+
+TensorRole role_of(std::string_view name) {
+  if (name == "lm_head.weight") return TensorRole::head;
+  if (!name.starts_with("model.") || name.starts_with("model.mtp.") || !has(name, "layers.") ||
+      has(name, "visual"))
+    return TensorRole::other;
+  const bool projection = ends_with_any(name, {"gate_proj.weight", "up_proj.weight", "down_proj.weight"});
+  if (has(name, ".mlp.experts."))
+    return projection || ends_with_any(name, {".gate_up_proj", ".down_proj"}) ? TensorRole::routed_expert
+                                                                              : TensorRole::other;
+  if (has(name, ".mlp.shared_expert.")) return projection ? TensorRole::shared_expert : TensorRole::other;
+  if (has(name, ".mlp.")) return projection ? TensorRole::dense_mlp : TensorRole::other;
+  if (has(name, ".self_attn.") && name.ends_with("_proj.weight")) return TensorRole::attention;
+  if (has(name, ".linear_attn.") && ends_with_any(name, {".in_proj_qkv.weight", ".in_proj_z.weight",
+                                                         ".in_proj_qkvz.weight", ".out_proj.weight"}))
+    return TensorRole::delta;
+  return TensorRole::other;
+}
+
+StoredAs StorageScheme::of(TensorRole role) const {
+  switch (role) {
+    case TensorRole::routed_expert: return routed;
+    case TensorRole::shared_expert:
+    case TensorRole::dense_mlp: return shared;
+    case TensorRole::attention: return attention;
+    case TensorRole::delta: return delta;
+    case TensorRole::head: return head;
+    case TensorRole::other: break;
+  }
+  return StoredAs::plain;
+}
+
+bool StorageScheme::quantizes() const {
+  for (const StoredAs stored : {routed, shared, attention, delta, head})
+    if (stored != StoredAs::plain) return true;
+  return false;
+}
+
+std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored, const std::string& module,
+                                   Shape shape) {
+  const bool compressed = is_compressed(scheme);
+  if (stored == StoredAs::plain) return {{module + ".weight", DType::bf16, shape}};
+  const Shape one = compressed ? Shape{1} : Shape{};
+  if (stored == StoredAs::fp8)
+    return {{module + ".weight", DType::f8_e4m3, shape}, {module + ".weight_scale", DType::f32, one}};
+  std::vector<TensorSpec> tensors{
+      {module + (compressed ? ".weight_packed" : ".weight"), DType::u8, {shape[0], shape[1] / 2}},
+      {module + ".weight_scale", DType::f8_e4m3, {shape[0], shape[1] / kNvfp4BlockColumns}},
+      {module + (compressed ? ".weight_global_scale" : ".weight_scale_2"), DType::f32, one}};
+  if (scheme.input_scales)
+    tensors.push_back({module + (compressed ? ".input_global_scale" : ".input_scale"), DType::f32, one});
+  return tensors;
+}
+
+void describe_quantization(JsonWriter& json, const StorageScheme& scheme,
+                           const std::vector<StoredModule>& modules) {
+  json.begin_object();
+  if (is_compressed(scheme)) {
+    write_compressed(json, scheme, modules);
+  } else {
+    json.member("quant_method", "modelopt");
+    write_modelopt(json, scheme, modules, "ignore");
+    write_producer(json);
+  }
+  json.end_object();
+}
+
+std::string modelopt_sidecar(const StorageScheme& scheme, const std::vector<StoredModule>& modules) {
+  if (is_compressed(scheme)) return {};
+  JsonWriter json(JsonWriter::Style::pretty);
+  json.begin_object();
+  write_producer(json);
+  json.key("quantization").begin_object();
+  write_modelopt(json, scheme, modules, "exclude_modules");
+  json.member("kv_cache_quant_algo", nullptr).end_object().end_object();
+  return json.finish();
+}
+
+}  // namespace fourfold::checkpoint

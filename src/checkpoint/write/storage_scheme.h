@@ -1,0 +1,63 @@
+// How a checkpoint is to be stored: which kind of matrix becomes NVFP4, FP8 or stays, and under which names.
+// The schemes of published releases, for those who write checkpoints (quantising, random models). Reading
+// never asks this file: there the tensors present decide (bind.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json_writer.h"
+#include "checkpoint/write/write_safetensors.h"
+
+namespace fourfold::checkpoint {
+
+// What a tensor is in the model, told from its name alone.
+enum class TensorRole {
+  routed_expert,
+  shared_expert,
+  dense_mlp,
+  attention,
+  delta,  // qkv, z and out of DeltaNet; its small a and b projections are `other`
+  head,
+  other  // embedding, norms, routers, gates, MTP, vision: as they are in every known release
+};
+std::string_view role_name(TensorRole role);
+// `name` as in the file: "model.layers.0.mlp.experts.7.up_proj.weight", or "...experts.gate_up_proj".
+TensorRole role_of(std::string_view name);
+
+enum class StoredAs { plain, fp8, nvfp4 };
+enum class NameConvention { modelopt, compressed_tensors };
+
+struct StorageScheme {
+  NameConvention names = NameConvention::modelopt;
+  StoredAs routed = StoredAs::plain;
+  StoredAs shared = StoredAs::plain;  // dense MLPs too
+  StoredAs attention = StoredAs::plain;
+  StoredAs delta = StoredAs::plain;
+  StoredAs head = StoredAs::plain;
+  bool input_scales = false;  // made for FP4 activations
+
+  StoredAs of(TensorRole role) const;
+  bool quantizes() const;
+};
+
+// The tensors of one stored matrix, in this order: the weights (codes), then the scales of blocks (NVFP4),
+// then the matrix's own scale, then the scale of its inputs where the scheme has one.
+std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored, const std::string& module,
+                                   Shape shape);
+
+// A matrix that was written and how; `module` is its name before ".weight".
+struct StoredModule {
+  std::string module;
+  StoredAs stored = StoredAs::plain;
+};
+
+// The object quantization_config of config.json. Experts of a layer are one entry.
+void describe_quantization(JsonWriter& json, const StorageScheme& scheme,
+                           const std::vector<StoredModule>& modules);
+// hf_quant_config.json, which ModelOpt writes as well; empty for compressed-tensors.
+std::string modelopt_sidecar(const StorageScheme& scheme, const std::vector<StoredModule>& modules);
+
+}  // namespace fourfold::checkpoint

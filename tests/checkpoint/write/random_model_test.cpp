@@ -1,0 +1,133 @@
+#include "checkpoint/write/random_model.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+
+#include "checkpoint/bind.h"
+#include "checkpoint/quantization.h"
+#include "tests/checkpoint/support.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+constexpr TokenIds kIds{5, 6};
+const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe"};
+const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"};
+
+std::filesystem::path make(const TempFolder& temp, const std::string& name,
+                           const RandomModelOptions& options) {
+  OutputFolder folder(temp.path() / name);
+  write_random_model(folder, options, kIds);
+  folder.publish();
+  return temp.path() / name;
+}
+
+RandomModelOptions options_of(const char* shape, const char* format, std::uint64_t seed = 1) {
+  RandomModelOptions options;
+  options.shape = find_shape(shape);
+  options.scheme = scheme_named(format);
+  options.seed = seed;
+  return options;
+}
+
+std::string all_bytes(const std::filesystem::path& folder) {
+  std::string bytes;
+  for (const char* name : {"config.json", "model.safetensors"}) bytes += read_file(folder / name);
+  return bytes;
+}
+
+// Binding checks every name and shape: nothing missing, nothing left over, nothing misshapen.
+TEST(RandomModel, EveryFamilyInEveryFormatBinds) {
+  TempFolder temp;
+  for (const char* shape : kTinyShapes)
+    for (const char* format_name : kFormats) {
+      const RandomModelOptions options = options_of(shape, format_name);
+      const auto folder = make(temp, std::string(shape) + format_name, options);
+      const Checkpoint checkpoint(folder);
+      const ModelConfig config = read_model_config(folder);
+      EXPECT_EQ(config.family, options.shape.family);
+      EXPECT_TRUE(config.unknown_fields.empty()) << config.unknown_fields.front();
+      const BoundModel model = bind_model(checkpoint, config);
+      EXPECT_TRUE(model.skipped.empty());
+      EXPECT_EQ(model.weights.mtp.has_value(), options.shape.mtp) << shape;
+      EXPECT_EQ(read_quantization(folder).quantized(), std::string(format_name) != "bf16");
+      int nvfp4 = 0;
+      for_each_matrix(model.weights, [&](const Matrix& matrix) {
+        validate(matrix);
+        if (format_of(matrix) == MatrixFormat::nvfp4) ++nvfp4;
+      });
+      // A dense model in ModelOpt's scheme has no experts to quantise.
+      const bool some = std::string(format_name) != "bf16" &&
+                        !(options.shape.experts == 0 && std::string(format_name) == "modelopt");
+      EXPECT_EQ(nvfp4 > 0, some) << shape << " " << format_name;
+    }
+}
+
+TEST(RandomModel, TheSameSeedGivesTheSameBytes) {
+  TempFolder temp;
+  const std::string first = all_bytes(make(temp, "first", options_of("tiny", "modelopt-mixed", 7)));
+  EXPECT_EQ(first, all_bytes(make(temp, "again", options_of("tiny", "modelopt-mixed", 7))));
+  EXPECT_NE(first, all_bytes(make(temp, "other", options_of("tiny", "modelopt-mixed", 8))));
+}
+
+// A linear map of random weights keeps the size of what it maps, whatever the format.
+TEST(RandomModel, WeightsHaveUnitGain) {
+  TempFolder temp;
+  for (const char* format_name : kFormats) {
+    const auto folder = make(temp, format_name, options_of("tiny", format_name));
+    const Checkpoint checkpoint(folder);
+    const BoundModel model = bind_model(checkpoint, read_model_config(folder));
+    double squares = 0;
+    std::size_t rows = 0;
+    const auto add = [&](const Matrix& matrix) {
+      for (const float w : read_all(matrix)) squares += static_cast<double>(w) * w;
+      rows += static_cast<std::size_t>(matrix.rows);
+    };
+    for (const LayerWeights& layer : model.weights.layers)
+      for (const GatedMlp& expert : std::get<MoeWeights>(layer.mlp).experts)
+        add(expert.gate), add(expert.up), add(expert.down);
+    // Rows are scaled by 0.5 to 1.5: the mean of the squares is 13/12.
+    EXPECT_NEAR(std::sqrt(squares / static_cast<double>(rows)), std::sqrt(13.0 / 12), 0.05) << format_name;
+  }
+}
+
+// The published file size of the 397B release: 250.2 GB with its MTP layer in BF16.
+TEST(RandomModel, SparseHasTheTrueSizeAndTakesNoDisk) {
+  TempFolder temp;
+  RandomModelOptions options = options_of("397b", "modelopt");
+  options.sparse = true;
+  const auto folder = make(temp, "397b", options);
+  std::uint64_t disk = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    struct stat facts {};
+    ASSERT_EQ(::stat(entry.path().c_str(), &facts), 0);
+    disk += static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  }
+  EXPECT_LT(disk, 400'000'000u);
+  const Checkpoint checkpoint(folder);
+  EXPECT_EQ(checkpoint.tensor_bytes() / 100'000'000, 2502u);
+  const BoundModel model = bind_model(checkpoint, read_model_config(folder));
+  EXPECT_TRUE(model.weights.mtp);
+  EXPECT_EQ(format_of(std::get<MoeWeights>(model.weights.layers[59].mlp).experts[511].down),
+            MatrixFormat::nvfp4);
+}
+
+TEST(RandomModel, StopsWhenAskedAndLeavesNothing) {
+  TempFolder temp;
+  const auto run = [&] {
+    OutputFolder folder(temp.path() / "model");
+    write_random_model(folder, options_of("tiny", "modelopt"), kIds,
+                       [](std::uint64_t, std::uint64_t) { fail(Code::cancelled, "enough"); });
+  };
+  expect_error(Code::cancelled, {"enough"}, run);
+  EXPECT_TRUE(std::filesystem::is_empty(temp.path()));
+}
+
+TEST(ModelShape, UnknownNamesAreRefused) {
+  EXPECT_NE(expect_error(Code::invalid_request, {"'7b'"}, [] { find_shape("7b"); }).find("35b"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::checkpoint

@@ -1,0 +1,74 @@
+#include "checkpoint/write/storage_scheme.h"
+
+#include <set>
+
+#include "checkpoint/quantization.h"
+#include "checkpoint/write/random_model.h"
+#include "tests/checkpoint/support.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+TEST(TensorRole, IsToldByTheName) {
+  const std::string layer = "model.language_model.layers.3.";
+  EXPECT_EQ(role_of(layer + "mlp.experts.7.up_proj.weight"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.down_proj"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.shared_expert.down_proj.weight"), TensorRole::shared_expert);
+  EXPECT_EQ(role_of(layer + "mlp.gate_proj.weight"), TensorRole::dense_mlp);
+  EXPECT_EQ(role_of(layer + "self_attn.o_proj.weight"), TensorRole::attention);
+  EXPECT_EQ(role_of(layer + "linear_attn.in_proj_qkvz.weight"), TensorRole::delta);
+  EXPECT_EQ(role_of("lm_head.weight"), TensorRole::head);
+  for (const char* name : {"mlp.gate.weight", "mlp.shared_expert_gate.weight", "self_attn.q_norm.weight",
+                           "linear_attn.in_proj_a.weight", "linear_attn.in_proj_ba.weight",
+                           "linear_attn.conv1d.weight", "linear_attn.norm.weight", "input_layernorm.weight"})
+    EXPECT_EQ(role_of(layer + name), TensorRole::other) << name;
+  for (const char* name :
+       {"model.language_model.embed_tokens.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",
+        "model.mtp.layers.0.self_attn.q_proj.weight", "model.visual.blocks.0.mlp.up_proj.weight",
+        "mtp.fc.weight"})
+    EXPECT_EQ(role_of(name), TensorRole::other) << name;
+}
+
+// What a writer says about its files, the reader understands as it was meant.
+TEST(DescribeQuantization, IsUnderstoodByTheReader) {
+  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4},
+                                          {"model.layers.0.mlp.experts.1.up_proj", StoredAs::nvfp4},
+                                          {"model.layers.0.self_attn.q_proj", StoredAs::fp8},
+                                          {"lm_head", StoredAs::plain}};
+  for (const char* name : {"modelopt", "modelopt-mixed", "compressed-tensors"}) {
+    const StorageScheme scheme = scheme_named(name);
+    JsonWriter json;
+    json.begin_object().key("quantization_config");
+    describe_quantization(json, scheme, modules);
+    const Quantization read =
+        parse_quantization(json.end_object().finish(), modelopt_sidecar(scheme, modules), name);
+    EXPECT_EQ(read.method, scheme.names == NameConvention::modelopt ? QuantMethod::modelopt
+                                                                    : QuantMethod::compressed_tensors);
+    EXPECT_EQ(read.made_for_fp4_activations(), scheme.input_scales) << name;
+    EXPECT_EQ(std::set(read.algorithms.begin(), read.algorithms.end()),
+              (std::set{QuantAlgorithm::fp8,
+                        scheme.input_scales ? QuantAlgorithm::nvfp4 : QuantAlgorithm::w4a16_nvfp4}))
+        << name;
+    EXPECT_EQ(read.excluded, std::vector<std::string>{"lm_head"});
+    if (read.method == QuantMethod::modelopt) {
+      EXPECT_EQ(read.modules.size(), 2u) << "the experts of a layer are one entry";
+    }
+  }
+}
+
+TEST(DescribeQuantization, OneAlgorithmNeedsNoList) {
+  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4}};
+  const StorageScheme scheme = scheme_named("modelopt");
+  JsonWriter json;
+  describe_quantization(json, scheme, modules);
+  EXPECT_NE(json.finish().find("\"quant_algo\":\"NVFP4\""), std::string::npos);
+}
+
+TEST(Scheme, UnknownNamesAreRefused) {
+  EXPECT_NE(expect_error(Code::invalid_request, {"'int4'"}, [] { scheme_named("int4"); }).find("modelopt"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::checkpoint
