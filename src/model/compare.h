@@ -1,0 +1,60 @@
+// Holds a backend against the numbers of an independent implementation (reference_file.h).
+//
+// With f32 activations every number must agree to 1e-3: both sides do the same arithmetic in another order.
+// Other activation formats round the inputs of every matrix, which no bound in advance can follow through
+// routers that choose: a choice that was nearly a tie flips and the numbers jump. There the bound is derived
+// by experiment on the model at hand (input_noise.h): kNoiseRuns runs of the reference backend with random
+// errors of the format's size. The typical row (the median of the rows' root mean squares, which a few flips
+// do not move) may differ by twice what theirs did, and the largest single difference by four times.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/reference_file.h"
+
+namespace fourfold::model {
+
+inline constexpr double kExactBound = 1e-3;
+inline constexpr int kNoiseRuns = 4;
+inline constexpr double kLargestFactor = 4;
+inline constexpr double kTypicalFactor = 2;
+
+// Numbers of one kind: "logits", "layer 3", "mtp logits".
+struct NumberDifference {
+  std::string prompt;
+  std::string what;
+  double largest = 0;
+  double typical = 0;  // median over the rows of their root mean square
+  double largest_bound = 0;
+  double typical_bound = 0;
+  bool fine() const { return largest <= largest_bound && typical <= typical_bound; }  // NaN is not fine
+};
+
+// Tokens of one kind: "greedy", "drafts". A token that differs is wrong when the reference's best and second
+// logit are further apart than twice what the bound lets that row's logits differ.
+struct TokenDifference {
+  std::string prompt;
+  std::string what;
+  std::int64_t count = 0;
+  std::int64_t same = 0;
+  std::int64_t undecided = 0;  // differ, and may
+  bool fine() const { return same + undecided == count; }
+};
+
+struct Comparison {
+  std::vector<NumberDifference> numbers;
+  std::vector<TokenDifference> tokens;
+  bool hidden_compared = false;  // the backend kept its values
+  bool mtp_compared = false;
+  double noise_bf16 = 0, noise_nvfp4 = 0;  // relative, of the formats in use; 0: not in use
+  bool fine() const;
+};
+
+// `prepared` has run nothing yet; its program says which activation formats are in use. Limit: derived bounds
+// come from the reference backend, which is made for models of test size.
+Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference);
+
+}  // namespace fourfold::model

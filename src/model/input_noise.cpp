@@ -1,0 +1,52 @@
+#include "model/input_noise.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/random.h"
+
+namespace fourfold::model {
+
+// bf16: eight significant bits, so steps of 2^-7 between 1 and 2, and an error uniform within half a step
+// either way: 2^-7 / sqrt(12) at 1 and half of that at 2. Over an octave, where mantissas m are spread evenly
+// in their logarithm, 1/m^2 is 3 / (8 ln 2) on average: together 1.66e-3. Times sqrt(2), because keys and
+// values are rounded once more when they go to the cache and this program has no other place to put that.
+//
+// nvfp4: in a block whose largest value is 6 units, steps are 0.5, 1 and 2 units (below 2, below 4, above),
+// with deviations of 0.144, 0.289 and 0.577. The largest of 16 normal values is 2.1 deviations on average, so
+// one deviation is 2.85 units; 52 %, 32 % and 16 % of the values lie in the three ranges, and the root of
+// 0.52 * 0.0208 + 0.32 * 0.0833 + 0.16 * 0.333 is 0.30 units: 0.106 of a deviation. The E4M3 rounding of the
+// block's scale moves the steps by 6 % at most and adds nothing that matters.
+double relative_input_noise(backend::InputFormat format) {
+  switch (format) {
+    case backend::InputFormat::f32: return 0;
+    case backend::InputFormat::bf16:
+      return std::sqrt(2.0) * 0x1p-7 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2));
+    case backend::InputFormat::nvfp4: return 0.106;
+  }
+  return 0;
+}
+
+NoisyProgram::NoisyProgram(const backend::Program& program, std::uint64_t seed) : program_(program) {
+  std::vector<bool> is_table(program.matrices.size());  // looked up, not multiplied: nothing rounds there
+  for (const backend::Pass pass : {backend::Pass::main, backend::Pass::draft})
+    for (const backend::Op& op : program.ops(pass))
+      if (const auto* embed = std::get_if<backend::Embed>(&op))
+        is_table[static_cast<std::size_t>(embed->table.index)] = true;
+  Random random(seed);
+  const double uniform_edge = std::sqrt(3.0);  // of deviation 1
+  for (std::size_t i = 0; i < program_.matrices.size(); ++i) {
+    backend::MatrixUse& use = program_.matrices[i];
+    const double noise = is_table[i] ? 0 : relative_input_noise(use.input);
+    use.input = backend::InputFormat::f32;
+    if (noise == 0) continue;
+    std::vector<float>& values = values_.emplace_back(checkpoint::read_all(*use.matrix));
+    for (float& w : values) w *= static_cast<float>(1 + noise * random.uniform(-uniform_edge, uniform_edge));
+    const checkpoint::Matrix& stored = *use.matrix;
+    use.matrix = &matrices_.emplace_back(
+        checkpoint::Matrix{stored.name, stored.rows, stored.columns, checkpoint::F32Storage{values}, {}});
+  }
+  for (backend::KvCache& cache : program_.kv_caches) cache.format = backend::KvFormat::f32;
+}
+
+}  // namespace fourfold::model

@@ -1,0 +1,20 @@
+# Every fuzz target over its corpus and random damage to it, as an ordinary test. The targets themselves stand beside the
+# tests of their rooms; with -DFOURFOLD_FUZZ=ON and clang they are also built for libFuzzer:
+#   fuzz_config -max_total_time=60 NEW_CORPUS tests/golden/qwen35-micro/bf16
+set(golden ${PROJECT_SOURCE_DIR}/tests/golden)
+function(fourfold_replay name room rounds)
+  file(GLOB corpus CONFIGURE_DEPENDS ${ARGN})
+  add_executable(replay_${name} ${CMAKE_CURRENT_SOURCE_DIR}/${room}/fuzz/fuzz_${name}.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/replay.cpp)
+  target_link_libraries(replay_${name} PRIVATE fourfold_${room})
+  add_test(NAME fuzz.${name} COMMAND replay_${name} --rounds ${rounds} ${corpus})
+  set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 600
+    ENVIRONMENT "FOURFOLD_FUZZ_TOKENIZER=${golden}/text/gpt2.tokenizer.json")
+endfunction()
+
+fourfold_replay(safetensors checkpoint 50000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/safetensors/*.safetensors)
+fourfold_replay(config checkpoint 20000 ${golden}/qwen35-micro/*/*config.json)
+fourfold_replay(tokenizer text 10000 ${golden}/text/gpt2.tokenizer.json ${golden}/text/qwen35.tokenizer.json
+  ${golden}/text/llama3.tokenizer.json)
+fourfold_replay(template text 20000 ${golden}/text/templates/*.jinja)
+fourfold_replay(encode text 10000 ${golden}/text/README.md ${golden}/text/templates/*.jinja)

@@ -1,0 +1,150 @@
+// compare() passes what is right and refuses what is not: the golden models and the other families against
+// Hugging Face's numbers, and the same with something wrong.
+#include "model/compare.h"
+
+#include <cstring>
+
+#include "checkpoint/write/random_model.h"
+#include "model/trace.h"
+#include "tests/model/support.h"
+
+namespace fourfold::model {
+namespace {
+
+using checkpoint::TempFolder;
+
+std::filesystem::path family_reference(const std::string& shape) {
+  return std::filesystem::path(FOURFOLD_SOURCE_DIR) / "tests/golden/families" / (shape + ".safetensors");
+}
+
+void make_model(const std::filesystem::path& out, const std::string& shape, const std::string& format_name) {
+  checkpoint::OutputFolder folder(out);
+  checkpoint::RandomModelOptions options;
+  options.shape = checkpoint::find_shape(shape);
+  options.scheme = checkpoint::scheme_named(format_name);
+  options.seed = 1;
+  checkpoint::write_random_model(folder, options, {0, 1});
+  folder.publish();
+}
+
+Comparison compare_files(const Loaded& model, const std::filesystem::path& file, Activations activations) {
+  const ReferenceFile reference(file, model.program(activations));
+  return compare(*model.prepare(activations, trace_capacity(reference.prompts())), reference);
+}
+
+std::string first_beyond(const Comparison& result) {
+  for (const NumberDifference& item : result.numbers)
+    if (!item.fine())
+      return format("{} {}: {} of {}, {} of {}", item.prompt, item.what, item.largest, item.largest_bound,
+                    item.typical, item.typical_bound);
+  for (const TokenDifference& item : result.tokens)
+    if (!item.fine())
+      return format("{} {}: {} of {} the same", item.prompt, item.what, item.same, item.count);
+  return {};
+}
+
+class CompareGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(CompareGolden, EveryActivationFormatIsWithinItsBound) {
+  const Golden golden(GetParam());
+  const auto file = checkpoint::golden_model(GetParam()) / "reference.safetensors";
+  for (const Activations activations : {Activations::f32, Activations::w4a16, Activations::automatic}) {
+    const Comparison result = compare_files(golden, file, activations);
+    EXPECT_TRUE(result.fine()) << first_beyond(result);
+    EXPECT_TRUE(result.hidden_compared);
+    EXPECT_TRUE(result.mtp_compared);
+    // Two prompts: logits, embedding, four layers, norm, MTP, drafts; greedy and drafts.
+    EXPECT_EQ(result.numbers.size(), 2u * 9);
+    EXPECT_EQ(result.tokens.size(), 2u * 2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CompareGolden,
+                         testing::Values("bf16", "compressed", "modelopt", "modelopt_mixed"));
+
+// Another model's weights are no rounding: the bounds of every format notice. The two folders hold the same
+// random weights before quantisation, so this is about the difference quantising weights makes.
+TEST(Compare, NoticesWeightsThatAreNotTheReferences) {
+  const Golden golden("compressed");
+  const auto file = checkpoint::golden_model("bf16") / "reference.safetensors";
+  EXPECT_FALSE(compare_files(golden, file, Activations::f32).fine());
+  EXPECT_FALSE(compare_files(golden, file, Activations::w4a16).fine());
+}
+
+// One number of the reference, off by more than the bound.
+TEST(Compare, NoticesOneWrongNumber) {
+  TempFolder folder;
+  const auto original = checkpoint::golden_model("bf16") / "reference.safetensors";
+  const checkpoint::SafetensorsFile file(original);
+  std::string bytes = checkpoint::read_file(original);
+  const auto tensor = file.required("short.mtp_draft_logits_f32");
+  const auto place = static_cast<std::size_t>(tensor.bytes.data() - file.file().bytes().data());
+  float value = 0;
+  std::memcpy(&value, bytes.data() + place, sizeof value);
+  value += 0.01f;
+  std::memcpy(bytes.data() + place, &value, sizeof value);
+  const Golden golden("bf16");
+  const Comparison result =
+      compare_files(golden, folder.write("reference.safetensors", bytes), Activations::f32);
+  EXPECT_FALSE(result.fine());
+  EXPECT_EQ(first_beyond(result).rfind("short draft logits", 0), 0u) << first_beyond(result);
+}
+
+TEST(Compare, RefusesFilesOfAnotherModel) {
+  TempFolder folder;
+  make_model(folder.path() / "model", "tiny", "bf16");  // of the golden models' size, but for the vocabulary
+  const Loaded other(folder.path() / "model");
+  checkpoint::expect_error(Code::bad_checkpoint, {"long.logits_f32", "[150, 320]", "[150, 640]"}, [&] {
+    ReferenceFile(checkpoint::golden_folder() / "bf16/reference.safetensors",
+                  other.program(Activations::f32));
+  });
+  const Golden golden("bf16");
+  const auto program = golden.program(Activations::f32);
+  checkpoint::expect_error(Code::bad_checkpoint, {"*.input_ids"}, [&] {
+    ReferenceFile(checkpoint::golden_folder() / "bf16/model-00001-of-00002.safetensors", program);
+  });
+  checkpoint::expect_error(Code::io, {"nothing.safetensors"},
+                           [&] { ReferenceFile(folder.path() / "nothing.safetensors", program); });
+  const std::vector<std::int64_t> ids{3, 320};
+  const auto file =
+      folder.write("ids.safetensors",
+                   checkpoint::safetensors_file({{"p.input_ids", "I64", {2}, checkpoint::bytes_of(ids)}}));
+  checkpoint::expect_error(Code::bad_checkpoint, {"p.input_ids", "320"},
+                           [&] { ReferenceFile(file, program); });
+}
+
+class FamilyShapes : public testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyShapes, AgreeWithAnIndependentImplementation) {
+  TempFolder temp;
+  make_model(temp.path() / "model", GetParam(), "bf16");
+  const Loaded model(temp.path() / "model");
+  for (const Activations activations : {Activations::f32, Activations::w4a16}) {
+    const Comparison result = compare_files(model, family_reference(GetParam()), activations);
+    EXPECT_TRUE(result.fine()) << first_beyond(result);
+    EXPECT_FALSE(result.mtp_compared);
+    EXPECT_EQ(result.tokens.front().count, 8);
+  }
+}
+
+// Every storage format of every family runs, and its numbers are numbers of a sensible size.
+TEST_P(FamilyShapes, RunInEveryFormat) {
+  TempFolder temp;
+  for (const char* format_name : {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"}) {
+    make_model(temp.path() / format_name, GetParam(), format_name);
+    const Loaded model(temp.path() / format_name);
+    const auto prepared = model.prepare(Activations::automatic, kFourSequences);
+    const auto rows = step(*prepared, backend::Pass::main, {part(0, 0, {1, 2, 3, 500, 5})});
+    double squares = 0;
+    for (const backend::LogitsRow& row : rows)
+      for (const float x : row) squares += static_cast<double>(x) * x;
+    const double deviation = std::sqrt(squares / (5.0 * 640));
+    EXPECT_GT(deviation, 1) << format_name;  // a head of gain 3 behind a norm
+    EXPECT_LT(deviation, 10) << format_name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes, testing::Values("tiny-dense", "tiny-next", "tiny-qwen3-moe"));
+
+}  // namespace
+}  // namespace fourfold::model
