@@ -1,7 +1,7 @@
 # The kernels room: host code and simulator launches always; with nvcc, the rows of each chip as generated translation
 # units (one per part), compiled for that chip alone.
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cpp)
-list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench)\\.cpp$|/c_api/")
+list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench)\\.cpp$|/c_api/|/kernels/cpu/")
 foreach(FOURFOLD_PART stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4 tile_wgmma_nvfp4
     tile_wgmma_mxfp4)
   set(source ${CMAKE_BINARY_DIR}/rows/sim_${FOURFOLD_PART}.cpp)

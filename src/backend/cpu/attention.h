@@ -1,0 +1,41 @@
+// The paged KV cache and attention over it. A row's positions are taken in runs of 256 from position 0, the
+// runs of each 1,024 are put together in order, and these in order again: where a thread begins and ends
+// cannot be seen.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/cpu/machine.h"
+#include "backend/program.h"
+
+namespace fourfold::backend::cpu {
+
+// Where one row of the batch belongs.
+struct RowPlace {
+  std::int64_t position = 0;
+  std::int32_t slot = 0;
+  std::span<const std::int32_t> pages;
+};
+
+class KvPages {
+ public:
+  KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens);
+
+  void write(const RowPlace& place, const float* key, const float* value);
+  // Attends with head_count heads of one row each.
+  void attend(Machine& machine, std::span<const RowPlace> places, std::int64_t head_count, float scale,
+              const float* queries, float* out);
+
+ private:
+  struct Piece;  // of a row: some of its query heads, over one 1,024 of positions
+  void attend_piece(Machine& machine, const RowPlace& place, const Piece& piece, float scale,
+                    const float* queries) const;
+
+  std::int64_t kv_head_count_, head_dim_, page_tokens_;
+  KvFormat format_;
+  kernel::AlignedBytes keys_, values_;  // [page_count * page_tokens, kv_heads * head_dim]
+  Scratch<float> partial_;
+};
+
+}  // namespace fourfold::backend::cpu

@@ -1,0 +1,156 @@
+#include "backend/cpu/weights.h"
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace fourfold::backend::cpu {
+namespace {
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+kernel::PackedMatrix pack_fp8(const checkpoint::Matrix& matrix, const checkpoint::Fp8Storage& storage,
+                              const kernel::StoredRow& stored_row) {
+  std::int64_t segment_columns = (matrix.columns + 15) / 16 * 16;
+  if (const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&storage.scale)) {
+    // A step of the kernel has one scale a row. Other block widths are multiplied as f32.
+    if (blocks->block_columns % kernel::kPanelColumns != 0)
+      return kernel::pack_f32(matrix.rows, matrix.columns, [&](std::int64_t row, std::span<float> out) {
+        checkpoint::read_row(matrix, row, out);
+      });
+    segment_columns = blocks->block_columns;
+  }
+  // The kernel's codes lack 2^8.
+  const auto scale_of = [&](std::int64_t row, std::int64_t segment) {
+    return 256.0f *
+           std::visit(
+               Overload{
+                   [](const checkpoint::Fp8TensorScale& s) { return s.scale; },
+                   [&](const checkpoint::Fp8RowScales& s) { return s.scales[static_cast<std::size_t>(row)]; },
+                   [&](const checkpoint::Fp8BlockScales& s) {
+                     const std::int64_t across = (matrix.columns + s.block_columns - 1) / s.block_columns;
+                     return s.scales[static_cast<std::size_t>(row / s.block_rows * across + segment)];
+                   }},
+               storage.scale);
+  };
+  return kernel::pack_e4m3(storage.codes, matrix.rows, matrix.columns, stored_row, segment_columns, scale_of);
+}
+
+kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
+  const kernel::StoredRow stored_row = [&](std::int64_t row) { return matrix.stored_row(row); };
+  return std::visit(Overload{[&](const checkpoint::Nvfp4Storage& s) {
+                               return kernel::pack_nvfp4(s.view, matrix.rows, stored_row);
+                             },
+                             [&](const checkpoint::Bf16Storage& s) {
+                               return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row);
+                             },
+                             [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
+                             [&](const auto&) {
+                               return kernel::pack_f32(matrix.rows, matrix.columns,
+                                                       [&](std::int64_t row, std::span<float> out) {
+                                                         checkpoint::read_row(matrix, row, out);
+                                                       });
+                             }},
+                    matrix.storage);
+}
+
+// Whether the CPU has tiles and they take this matrix: segments of scales must be whole tiles.
+bool takes_tiles(const checkpoint::Matrix& matrix, const kernel::Kernels& kernels, bool tile_codes) {
+  constexpr std::int64_t tile_columns = 32;
+  if (kernels.multiply_tiles.nvfp4 == nullptr) return false;
+  return std::visit(Overload{[](const checkpoint::F16Storage&) { return false; },
+                             [](const checkpoint::F32Storage&) { return false; },
+                             [](const checkpoint::Fp8Storage& s) {
+                               const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&s.scale);
+                               return blocks == nullptr || blocks->block_columns % tile_columns == 0;
+                             },
+                             [](const checkpoint::Bf16Storage&) { return true; },
+                             [&](const checkpoint::Nvfp4Storage&) { return tile_codes; }},
+                    matrix.storage);
+}
+
+InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool tile_codes) {
+  const auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
+  switch (use.input) {
+    case InputFormat::f32:
+      return {nvfp4 != nullptr ? kernel::InputForm::three_planes : kernel::InputForm::floats, {1, 1}};
+    case InputFormat::bf16:
+      if (takes_tiles(*use.matrix, kernels, tile_codes)) return {kernel::InputForm::bf16_tiles, {1, 1}};
+      return {nvfp4 != nullptr ? kernel::InputForm::two_planes : kernel::InputForm::floats_bf16, {1, 1}};
+    case InputFormat::nvfp4: break;
+  }
+  if (nvfp4 == nullptr || !nvfp4->input_scale)
+    fail_with_hint(Code::bad_checkpoint, "run it with 16-bit activations (w4a16)",
+                   "{} has no input scale, which FP4 activations need", use.matrix->name);
+  return {kernel::InputForm::one_plane, *nvfp4->input_scale};
+}
+
+// By MatrixId: whether it is multiplied with.
+std::vector<bool> multiplied(const Program& program) {
+  std::vector<bool> is(program.matrices.size());
+  const auto mark = [&](MatrixId id) { is[static_cast<std::size_t>(id.index)] = true; };
+  for (const Pass pass : {Pass::main, Pass::draft})
+    for (const Op& op : program.ops(pass)) {
+      if (const auto* linear = std::get_if<Linear>(&op)) mark(linear->weight);
+      if (const auto* experts = std::get_if<RunExperts>(&op))
+        for (const ExpertMatrices& expert : program.expert_set(experts->set).experts)
+          mark(expert.gate), mark(expert.up), mark(expert.down);
+    }
+  return is;
+}
+
+}  // namespace
+
+kernel::MultiplyJob Weight::job() const {
+  kernel::MultiplyJob job;
+  job.panels = matrix.panels.data();
+  job.panel_bytes = matrix.panel_bytes;
+  job.panel_end = matrix.panel_count();
+  job.rows = matrix.rows;
+  job.block_count = matrix.padded_columns / kernel::kPanelColumns;
+  job.scale = matrix.global_scale * need.scale.scale;
+  job.segment_scales = matrix.segment_scales.data();
+  job.segment_blocks = matrix.segment_columns / kernel::kPanelColumns;
+  return job;
+}
+
+void Weight::multiply(const kernel::Kernels& kernels, const kernel::MultiplyJob& job) const {
+  const bool by_tiles = need.form == kernel::InputForm::bf16_tiles;
+  switch (matrix.format) {
+    case kernel::PackedFormat::nvfp4:
+      if (by_tiles) return kernels.multiply_tiles.nvfp4(job);
+      return kernels.multiply_codes[kernel::plane_count(need.form) - 1](job);
+    case kernel::PackedFormat::bf16:
+      return by_tiles ? kernels.multiply_tiles.bf16(job) : kernels.multiply_bf16(job);
+    case kernel::PackedFormat::e4m3:
+      return by_tiles ? kernels.multiply_tiles.e4m3(job) : kernels.multiply_e4m3(job);
+    case kernel::PackedFormat::f32: return kernels.multiply_f32(job);
+  }
+}
+
+std::vector<Weight> pack_weights(const Program& program, const CpuOptions& options,
+                                 const kernel::Kernels& kernels) {
+  const std::vector<bool> is_multiplied = multiplied(program);
+  checkpoint::LoadProgress nobody(0, {});
+  checkpoint::LoadProgress& progress = options.progress != nullptr ? *options.progress : nobody;
+  std::vector<Weight> weights(program.matrices.size());
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    if (is_multiplied[i]) weights[i].need = need_of(program.matrices[i], kernels, options.tile_codes);
+  parallel_for(static_cast<std::int64_t>(weights.size()), 1, [&](std::int64_t begin, std::int64_t) {
+    const auto i = static_cast<std::size_t>(begin);
+    const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
+    if (!is_multiplied[i]) return progress.add(checkpoint::stored_bytes(matrix));
+    const auto pack = [&](const checkpoint::Matrix& stored) { weights[i].matrix = pack_matrix(stored); };
+    if (options.checkpoint != nullptr) return stream_matrix(*options.checkpoint, matrix, pack, progress);
+    checkpoint::validate(matrix);
+    pack(matrix);
+    progress.add(checkpoint::stored_bytes(matrix));
+  });
+  return weights;
+}
+
+}  // namespace fourfold::backend::cpu

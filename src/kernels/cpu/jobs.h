@@ -1,0 +1,90 @@
+// What the kernels are called with: plain structs of pointers and sizes. One instance of work for one thread;
+// who does which part is the caller's business and cannot be seen in the results.
+#pragma once
+
+#include <cstdint>
+
+namespace fourfold::cpu {
+
+// out[t * out_stride + row] = (row of the matrix) . (token t), for the rows of panels begin to end.
+struct MultiplyJob {
+  const std::uint8_t* panels = nullptr;  // packed_matrix.h
+  std::int64_t panel_bytes = 0;
+  std::int64_t panel_begin = 0;
+  std::int64_t panel_end = 0;
+  std::int64_t rows = 0;         // of the whole matrix: the last panel may be filled up
+  std::int64_t block_count = 0;  // padded columns / 16
+  float scale = 1;               // FP4: of the matrix, times the input's where that has one
+
+  const float* segment_scales = nullptr;  // E4M3: [panel][segment][16]
+  std::int64_t segment_blocks = 0;        // blocks of 16 columns a segment has
+
+  const std::uint8_t* const* tokens = nullptr;  // input_rows.h, one pointer a token
+  std::int64_t token_count = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+
+// Attention of the query heads that share one key head, for one row, over one run of positions.
+struct AttendJob {
+  const float* queries = nullptr;  // [query_count, head_dim]
+  std::int64_t query_count = 0;
+  std::int64_t head_dim = 0;
+  float scale = 0;
+  bool is_bf16 = true;
+  const void* keys = nullptr;  // of the cache: [rows, row_stride], offset to this head
+  const void* values = nullptr;
+  std::int64_t row_stride = 0;  // in elements
+  const std::int32_t* pages = nullptr;
+  std::int64_t page_tokens = 0;
+  std::int64_t position_begin = 0;
+  std::int64_t position_end = 0;  // at most kAttendPositions after begin
+
+  // The run's own softmax: the largest score, the sum of exp(score - largest), the weighted values.
+  float* largest = nullptr;  // [query_count]
+  float* total = nullptr;    // [query_count]
+  float* sums = nullptr;     // [query_count, head_dim]
+};
+inline constexpr std::int64_t kAttendPositions = 256;
+inline constexpr std::int64_t kAttendQueries = 16;  // at most, in one job
+
+// One key head of one row of the delta rule: reference/delta.h has the formulas.
+struct DeltaJob {
+  std::int64_t key_dim = 0;  // of one head
+  std::int64_t value_dim = 0;
+  std::int64_t value_head_count = 0;  // that share the key head
+
+  const float* query = nullptr;  // [key_dim], normalised
+  const float* key = nullptr;
+  const float* values = nullptr;  // [value_head_count, value_dim]
+  const float* beta = nullptr;    // [value_head_count], after the sigmoid
+  const float* anchor = nullptr;  // [value_head_count, key_dim, value_dim]
+
+  // The rows of the block before this one: row j at + j * stride.
+  std::int64_t row_count = 0;
+  const float* keys = nullptr;
+  std::int64_t key_stride = 0;
+  const float* deltas = nullptr;  // value head h at + h * value_dim
+  std::int64_t delta_stride = 0;
+  const float* decay = nullptr;  // [value_head_count, 64]: e^(G_i - G_j) for each j before, e^(G_i) as [63]
+
+  float* delta = nullptr;  // [value_head_count, value_dim]: d_i
+  float* out = nullptr;    // [value_head_count, value_dim]: o_i
+};
+
+// S = e^(G_last) S0 + sum_j e^(G_last - G_j) k_j d_j^T, for one value head.
+struct MoveAnchorJob {
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  const float* from = nullptr;  // [key_dim, value_dim]
+  float* to = nullptr;
+  float from_factor = 0;
+  std::int64_t row_count = 0;
+  const float* keys = nullptr;
+  std::int64_t key_stride = 0;
+  const float* deltas = nullptr;
+  std::int64_t delta_stride = 0;
+  const float* factors = nullptr;  // [row_count]
+};
+
+}  // namespace fourfold::cpu

@@ -1,0 +1,338 @@
+// Op by op against the reference backend. Each op reads the same random rows in both, and both keep all
+// values; the reference rounds once an op, so a difference is the CPU backend's own, and its bound is the
+// number of its roundings.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "backend/cpu/cpu.h"
+#include "backend/reference/reference.h"
+#include "kernels/cpu/isa.h"
+#include "tests/backend/support.h"
+#include "tests/support/steps.h"
+
+namespace fourfold::backend {
+namespace {
+
+constexpr double kUnit = 0x1p-24;
+
+// A program of embeddings (token t brings row t of random tables), ops over them, and logits that nobody
+// reads.
+class OpCase {
+ public:
+  explicit OpCase(std::int64_t token_count) : token_count_(token_count) {
+    program.vocab_size = token_count;
+    program.position_limit = 1 << 20;
+  }
+  OpCase(const OpCase&) = delete;
+
+  ValueId input(std::int64_t columns, double size = 1) {
+    const auto floats = keep(random_floats(static_cast<std::size_t>(token_count_ * columns), ++seed_, size));
+    const ResultId out = value(columns);
+    program.main.push_back(
+        Embed{matrix({"table", token_count_, columns, checkpoint::F32Storage{floats}, {}}), out});
+    return out;
+  }
+  ResultId value(std::int64_t columns, ValueType type = ValueType::f32) {
+    program.values.push_back({"value", columns, RowSet::tokens, type});
+    return {{static_cast<std::int32_t>(program.values.size()) - 1}};
+  }
+  MatrixId matrix(checkpoint::Matrix made, InputFormat input = InputFormat::f32) {
+    matrices_.push_back(std::make_unique<checkpoint::Matrix>(std::move(made)));
+    program.matrices.push_back({matrices_.back().get(), input});
+    return {static_cast<std::int32_t>(program.matrices.size()) - 1};
+  }
+  MatrixId nvfp4(std::int64_t rows, std::int64_t columns, InputFormat input, float input_scale = 0x1p-8f) {
+    nvfp4_.push_back(std::make_unique<Nvfp4Matrix>(quantize_nvfp4_weights(
+        random_floats(static_cast<std::size_t>(rows * columns), ++seed_), rows, columns)));
+    return matrix(
+        {"nvfp4",
+         rows,
+         columns,
+         checkpoint::Nvfp4Storage{nvfp4_.back()->view(), Nvfp4InputScale{input_scale, 1 / input_scale}},
+         {}},
+        input);
+  }
+  VectorId vector(std::int64_t count, double size = 1) {
+    program.vectors.push_back(
+        {"vector", keep(random_floats(static_cast<std::size_t>(count), ++seed_, size))});
+    return {static_cast<std::int32_t>(program.vectors.size()) - 1};
+  }
+  std::span<const float> keep(std::vector<float> values) {
+    floats_.push_back(std::make_unique<std::vector<float>>(std::move(values)));
+    return *floats_.back();
+  }
+  std::uint64_t next_seed() { return ++seed_; }
+
+  // Runs the rows in pieces of `piece` on both backends and gives the values of every piece together.
+  struct Both {
+    std::vector<float> reference, cpu;
+    double largest() const {
+      double most = 0;
+      for (const float x : reference) most = std::max(most, std::abs(static_cast<double>(x)));
+      return most;
+    }
+    void expect_near(double bound) const {
+      ASSERT_EQ(reference.size(), cpu.size());
+      ASSERT_FALSE(reference.empty());
+      for (std::size_t i = 0; i < reference.size(); ++i)
+        ASSERT_LE(std::abs(static_cast<double>(reference[i]) - static_cast<double>(cpu[i])), bound) << i;
+    }
+  };
+  Both run(ValueId watched, std::int64_t piece, int threads = 3) {
+    const ValueId first = {0};
+    const std::int64_t columns = program.value(first).columns;
+    const auto head = keep(std::vector<float>(static_cast<std::size_t>(token_count_ * columns)));
+    program.values.push_back({"asked", columns, RowSet::logits, ValueType::f32});
+    program.values.push_back({"logits", token_count_, RowSet::logits, ValueType::f32});
+    const auto asked = static_cast<std::int32_t>(program.values.size()) - 2;
+    program.main.push_back(TakeLogitsRows{first, {{asked}}});
+    program.main.push_back(Linear{
+        {asked}, matrix({"head", token_count_, columns, checkpoint::F32Storage{head}, {}}), {{asked + 1}}});
+    program.main_logits = {asked + 1};
+    const Capacity capacity{.page_count = (token_count_ + 15) / 16,
+                            .page_tokens = 16,
+                            .state_slot_count = 1,
+                            .row_count = token_count_};
+    const auto reference = ReferenceBackend().prepare(program, capacity);
+    // The two best instruction sets: the best may have tiles, the other has not.
+    Both both;
+    const auto isas = fourfold::cpu::available_isas();
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, isas.size()); ++i) {
+      const std::string isa(fourfold::cpu::isa_name(isas[isas.size() - 1 - i]));
+      const auto cpu =
+          make_cpu_backend({.threads = threads, .isa = isa, .tile_codes = i == 0, .keep_values = true})
+              ->prepare(program, capacity);
+      run_pieces(*reference, *cpu, watched, piece, both);
+    }
+    return both;
+  }
+
+  Program program;
+
+ private:
+  void run_pieces(Prepared& reference, Prepared& cpu, ValueId watched, std::int64_t piece, Both& both) const {
+    const auto page_count = static_cast<std::int32_t>(reference.capacity().page_count);
+    for (std::int64_t at = 0; at < token_count_; at += piece) {
+      Part rows{.slot = 0, .pages = own_pages(0, page_count), .position = at, .tokens = {}};
+      rows.tokens.resize(static_cast<std::size_t>(std::min(piece, token_count_ - at)));
+      std::iota(rows.tokens.begin(), rows.tokens.end(), static_cast<std::int32_t>(at));
+      rows.all_logits = false;
+      for (const auto& [prepared, to] : {std::pair(&reference, &both.reference), {&cpu, &both.cpu}}) {
+        step(*prepared, Pass::main, {rows});
+        const auto values = prepared->value(watched);
+        to->insert(to->end(), values.begin(), values.end());
+      }
+    }
+  }
+
+  std::int64_t token_count_;
+  std::uint64_t seed_ = 0;
+  std::vector<std::unique_ptr<std::vector<float>>> floats_;
+  std::vector<std::unique_ptr<checkpoint::Matrix>> matrices_;
+  std::vector<std::unique_ptr<Nvfp4Matrix>> nvfp4_;
+};
+
+TEST(CpuOps, Norms) {
+  for (const bool adds_one : {false, true}) {
+    OpCase c(9);
+    const ValueId x = c.input(200, 5);
+    const ResultId out = c.value(200);
+    c.program.main.push_back(RmsNorm{x, c.vector(200), adds_one, 1e-6, out});
+    const auto both = c.run(out, 4);
+    both.expect_near((200 / 16 + 8) * kUnit * both.largest());
+  }
+}
+
+TEST(CpuOps, AddConcatAllReduce) {
+  OpCase c(7);
+  const ValueId a = c.input(33), b = c.input(33), d = c.input(5);
+  const ResultId sum = c.value(33), copied = c.value(33), joined = c.value(38);
+  c.program.main.push_back(Add{a, b, sum});
+  c.program.main.push_back(AllReduce{sum, copied});
+  c.program.main.push_back(Concat{copied, d, joined});
+  c.run(joined, 3).expect_near(0);
+}
+
+// Every format of a matrix with every input it can take.
+void expect_linear(OpCase& c, MatrixId weight, std::int64_t columns, double plane_error) {
+  const ValueId x = c.input(columns);
+  const checkpoint::Matrix& matrix = *c.program.matrix(weight).matrix;
+  const ResultId out = c.value(matrix.rows);
+  c.program.main.push_back(Linear{x, weight, out});
+  double most = 0;  // of sum |w|
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < matrix.rows; ++i) {
+    checkpoint::read_row(matrix, i, row);
+    double sum = 0;
+    for (const float w : row) sum += std::abs(static_cast<double>(w));
+    most = std::max(most, sum);
+  }
+  // Inputs are normal: below 6 in size. A rounding an addition, and the planes' own.
+  c.run(out, 5).expect_near(6 * most * ((static_cast<double>(columns) + 4) * kUnit + plane_error));
+}
+
+TEST(CpuOps, LinearNvfp4) {
+  for (const auto& [input, error] : {std::pair(InputFormat::f32, 0x1p-22),
+                                     {InputFormat::bf16, 0x1p-15},
+                                     // The reference rounds each dequantised input to f32.
+                                     {InputFormat::nvfp4, 0x1p-24}}) {
+    OpCase c(21);
+    expect_linear(c, c.nvfp4(70, 160, input), 160, error);
+  }
+}
+
+TEST(CpuOps, LinearPlainFormats) {
+  for (const InputFormat input : {InputFormat::f32, InputFormat::bf16}) {
+    const auto values = random_floats(50 * 77, 5);
+    std::vector<Bf16> bf16;
+    std::vector<F16> f16;
+    for (const float x : values) bf16.push_back(to_bf16(x)), f16.push_back(to_f16(x));
+    OpCase first(21), second(21), third(21);
+    expect_linear(first, first.matrix({"m", 50, 77, checkpoint::Bf16Storage{bf16}, {}}, input), 77, 0);
+    expect_linear(second, second.matrix({"m", 50, 77, checkpoint::F16Storage{f16}, {}}, input), 77, 0);
+    expect_linear(third, third.matrix({"m", 50, 77, checkpoint::F32Storage{values}, {}}, input), 77, 0);
+  }
+}
+
+TEST(CpuOps, LinearFp8) {
+  std::vector<E4m3> codes;
+  for (const float x : random_floats(160 * 260, 6, 40)) codes.push_back(to_e4m3(x));
+  checkpoint::Fp8RowScales rows;
+  for (int i = 0; i < 160; ++i) rows.scales.push_back(0.01f + 0.001f * static_cast<float>(i));
+  const checkpoint::Fp8BlockScales blocks{128, 128, {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f}};
+  const checkpoint::Fp8BlockScales odd{
+      40, 100, {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, .7f, .8f, .9f, 1.f, 1.1f, 1.2f}};
+  const std::variant<checkpoint::Fp8TensorScale, checkpoint::Fp8RowScales, checkpoint::Fp8BlockScales> all[] =
+      {checkpoint::Fp8TensorScale{0.02f}, rows, blocks, odd};
+  for (const auto& scale : all)
+    for (const InputFormat input : {InputFormat::f32, InputFormat::bf16}) {
+      OpCase c(10);
+      // The reference rounds code times scale: one more rounding each.
+      expect_linear(c, c.matrix({"m", 160, 260, checkpoint::Fp8Storage{codes, scale, {}}, {}}, input), 260,
+                    kUnit);
+    }
+}
+
+TEST(CpuOps, LinearOfGatheredRows) {
+  std::vector<Bf16> values;
+  for (const float x : random_floats(60 * 32, 7)) values.push_back(to_bf16(x));
+  OpCase c(6);
+  expect_linear(c, c.matrix({"m", 35, 32, checkpoint::Bf16Storage{values}, {{40, 20}, {3, 15}}}), 32, 0);
+}
+
+TEST(CpuOps, HeadNormRope) {
+  OpCase c(300);
+  c.program.ropes.push_back({{1, 0.1, 0.01, 0.001}, 1.2});
+  const ValueId x = c.input(3 * 40);
+  const ResultId out = c.value(3 * 20);
+  c.program.main.push_back(HeadNormRope{x, c.vector(20), true, 1e-6, {0}, 3, 20, 40, out});
+  const auto both = c.run(out, 64);
+  both.expect_near(12 * kUnit * both.largest() * std::sqrt(2.0));
+}
+
+// Positions beyond 1,024, where stretches are put together.
+TEST(CpuOps, Attention) {
+  for (const KvFormat format : {KvFormat::f32, KvFormat::bf16})
+    for (const auto& [head_dim, piece] : {std::pair<std::int64_t, std::int64_t>(24, 700), {32, 129}}) {
+      OpCase c(1400);
+      c.program.kv_caches.push_back({"cache", 2, head_dim, format});
+      const ValueId q = c.input(10 * head_dim), k = c.input(2 * head_dim), v = c.input(2 * head_dim);
+      const ResultId out = c.value(10 * head_dim);
+      const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+      c.program.main.push_back(WriteKv{k, v, {0}});
+      c.program.main.push_back(Attention{q, {0}, 10, scale, out});
+      // A score errs by its roundings times sum |q k| (normals: about 0.64 a product, 2 at most on average),
+      // which moves each weight by that share; the sums over 1,400 positions err by a rounding each, in 16
+      // lanes or one after another. Values are below 6.
+      const double score =
+          (static_cast<double>(head_dim) / 16 + 8) * kUnit * scale * 2 * static_cast<double>(head_dim);
+      c.run(out, piece).expect_near(6 * (2 * score + (256 + 8) * kUnit));
+    }
+}
+
+TEST(CpuOps, Gates) {
+  OpCase c(8);
+  const ValueId x = c.input(60), gate = c.input(120), flat = c.input(60), one = c.input(1);
+  const ResultId opened = c.value(60), inner = c.value(60), added = c.value(60);
+  c.program.main.push_back(HeadGate{x, gate, 20, opened});
+  c.program.main.push_back(SwiGlu{opened, flat, inner});
+  c.program.main.push_back(AddGated{inner, flat, one, added});
+  const auto both = c.run(added, 3);
+  both.expect_near(24 * kUnit * (6 + both.largest()) * 6);
+}
+
+TEST(CpuOps, GatedHeadNorm) {
+  for (const GateKind kind : {GateKind::silu, GateKind::sigmoid}) {
+    OpCase c(8);
+    const ValueId x = c.input(72), gate = c.input(72);
+    const ResultId out = c.value(72);
+    c.program.main.push_back(GatedHeadNorm{x, gate, c.vector(24), 1e-6, kind, out});
+    const auto both = c.run(out, 8);
+    both.expect_near(24 * kUnit * (1 + both.largest()));
+  }
+}
+
+TEST(CpuOps, ConvolutionAndDeltaRule) {
+  for (const std::int64_t piece : {1, 50, 200}) {
+    OpCase c(200);
+    c.program.delta_states.push_back({"state", 2, 6, 20, 24, 4});
+    const DeltaState& sizes = c.program.delta_states.back();
+    const ValueId x = c.input(sizes.conv_dim()), beta = c.input(6), decay = c.input(6);
+    const ResultId conv = c.value(sizes.conv_dim()), out = c.value(sizes.value_dim());
+    c.program.main.push_back(CausalConv{x, c.vector(sizes.conv_dim() * 4, 0.5), {0}, conv});
+    c.program.main.push_back(DeltaRule{conv, beta, decay, c.vector(6, 0.5), c.vector(6), {0}, out});
+    // A row sums its key's 20 columns and at most 64 rows, and errs like the rows before it in its block,
+    // through factors of at most one; the anchor carries what 200 rows brought. Values are below 6.
+    c.run(out, piece).expect_near(6 * 200 * (20 + 64 + 8) * kUnit);
+  }
+}
+
+// Experts with input scales of their own, or all alike; FP4, 16-bit and exact inputs.
+TEST(CpuOps, Experts) {
+  for (const InputFormat input : {InputFormat::f32, InputFormat::bf16, InputFormat::nvfp4})
+    for (const bool alike : {true, false})
+      for (const std::int64_t piece : {1, 40}) {
+        OpCase c(40);
+        const ValueId x = c.input(64), logits = c.input(6, 2);
+        ExpertSet set{"set", {}};
+        for (int e = 0; e < 6; ++e) {
+          const float scale = alike ? 0x1p-8f : 0x1p-8f * (1.0f + 0.1f * static_cast<float>(e));
+          const MatrixId gate = c.nvfp4(48, 64, input, scale);
+          const MatrixId up = c.nvfp4(48, 64, input, alike ? scale : 1.05f * scale);
+          // Down reads products of two sums of 64; FP4 wants to know their size.
+          set.experts.push_back({gate, up, c.nvfp4(64, 48, input, 0.25f * scale / 0x1p-8f)});
+        }
+        c.program.expert_sets.push_back(set);
+        const ResultId chosen = c.value(3, ValueType::i32), shares = c.value(3), out = c.value(64);
+        c.program.main.push_back(ChooseExperts{logits, 3, alike, chosen, shares});
+        c.program.main.push_back(RunExperts{x, chosen, shares, {0}, out});
+        const auto both = c.run(out, piece);
+        // Inner values reach 30 * 30, and down sums 48 of them with weights of up to 4. What gate and up
+        // leave out (planes: 2^-22 or 2^-15 of a block; FP4: a code may flip where they differ in the last
+        // bit, which costs half a step, 1/4 of the largest in 16).
+        const double sums = 900.0 * 48;
+        const double error = input == InputFormat::f32 ? 0x1p-20 : 0x1p-13;
+        if (input != InputFormat::nvfp4) {
+          both.expect_near(sums * error);
+        } else {  // most rows have no flip: their bound is that of exact inputs
+          int beyond = 0;
+          for (std::size_t i = 0; i < both.cpu.size(); ++i)
+            if (std::abs(static_cast<double>(both.cpu[i]) - static_cast<double>(both.reference[i])) >
+                sums * 0x1p-20)
+              ++beyond;
+          EXPECT_LT(beyond, static_cast<int>(both.cpu.size()) / 10);
+        }
+      }
+}
+
+TEST(CpuOps, ChosenExpertsAreTheReferences) {
+  OpCase c(50);
+  const ValueId logits = c.input(17, 0.5);
+  const ResultId chosen = c.value(5, ValueType::i32), shares = c.value(5);
+  c.program.main.push_back(ChooseExperts{logits, 5, true, chosen, shares});
+  c.run(chosen, 20).expect_near(0);
+}
+
+}  // namespace
+}  // namespace fourfold::backend
