@@ -36,6 +36,34 @@ target_include_directories(fourfold_cli PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_dependencies(fourfold_cli fourfold_commit)
 target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan ${gpu_kernels})
 
+# Commands that take a MODEL. Without the model floor they are known, and say why they cannot run.
+if(FOURFOLD_HAS_MODEL_FLOOR)
+  add_library(fourfold_cli_model STATIC
+    ${PROJECT_SOURCE_DIR}/src/cli/answer.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_model_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/load_bar.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/terminal_text.cpp)
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_model fourfold_engine)
+else()
+  add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan)
+endif()
+target_link_libraries(fourfold_cli PUBLIC fourfold_cli_model)
+if(FOURFOLD_HAS_MODEL_FLOOR)
+  target_sources(fourfold_cli PRIVATE
+    ${PROJECT_SOURCE_DIR}/src/cli/compare_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/file_signals.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/inspect_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp)
+endif()
+
 if(FOURFOLD_CLI11)
   add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp)
   target_link_libraries(fourfold PRIVATE fourfold_cli)

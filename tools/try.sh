@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# ./dev try: from nothing to every kernel row proved. Sourced by dev.
+# ./dev try: from nothing to every kernel row proved, and an answer. Sourced by dev.
 
 # The report is kept as long as the program is the same, so that a second run only shows it.
 verify_or_show() {
@@ -19,6 +19,18 @@ verify_or_show() {
   echo "(table: build/verify.txt, report: build/verify.json)"
 }
 
+# A model of random numbers answers: checkpoint, tokenizer, chat template, layers and sampling are the real ones.
+answer_once() {
+  local model=build/random-model question='What fits into 99 KB?'
+  rm -rf "$model"
+  build/fourfold make-model "$model" --shape tiny --seed 1 >/dev/null
+  echo "build/fourfold run $model -p '$question' --no-thinking --max-tokens 48 --seed 1"
+  echo
+  build/fourfold run "$model" -p "$question" --no-thinking --max-tokens 48 --seed 1
+  echo
+  echo "Its weights are random numbers, so the words mean nothing yet; with a checkpoint in place of $model they do."
+}
+
 headline() { printf '\n== %s\n\n' "$*"; }
 
 command_try() {
@@ -32,11 +44,15 @@ command_try() {
   build default fourfold
   headline "Proving every kernel row on the simulated GPU, against a scalar reference"
   verify_or_show
+  headline "An answer"
+  answer_once
   headline "Done in $((SECONDS / 60)) min $((SECONDS % 60)) s. What to do next"
   cat <<'END'
   build/fourfold plan --arch sm120                          every row and its bytes
   build/fourfold plan --explain 256x128x128 --arch sm120    the failure of the picture above, byte by byte
   build/fourfold plan --choose --shape 397b --tokens 64 --arch sm120
+  build/fourfold run MODEL -p 'Hello'                       an answer of a Qwen3.5 checkpoint, on the CPU
+  build/fourfold chat MODEL                                 a conversation with it
   ./dev test                                                all tests
   ./dev gpu                                                 with an NVIDIA GPU: the same proof on silicon, and speed
   docs/architecture.md, docs/kernels.md, docs/simulator.md  how it works

@@ -10,11 +10,18 @@
 #include <string>
 
 #include "base/error.h"
+#include "cli/bench_model_command.h"
 #include "cli/bench_moe_command.h"
 #include "cli/bench_pack_command.h"
 #include "cli/build_info.h"
+#include "cli/chat_command.h"
+#include "cli/compare_command.h"
 #include "cli/console.h"
+#include "cli/inspect_command.h"
+#include "cli/make_model_command.h"
 #include "cli/plan_command.h"
+#include "cli/quantize_command.h"
+#include "cli/run_command.h"
 #include "cli/verify_command.h"
 
 namespace fourfold::cli {
@@ -43,8 +50,15 @@ struct CommandLine {
   bool strict = false;
   PlanOptions plan;
   VerifyOptions verify;
+  BenchModelOptions bench_model;
   BenchMoeOptions bench_moe;
   BenchPackOptions bench_pack;
+  RunOptions answer;
+  ChatOptions chat;
+  CompareOptions compare;
+  InspectOptions inspect;
+  QuantizeOptions quantize;
+  MakeModelOptions make_model;
   std::function<int(const Console&)> run;
 };
 
@@ -90,6 +104,28 @@ void add_verify(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_bench_model(CLI::App& bench, CommandLine& line) {
+  CLI::App* command =
+      bench.add_subcommand("model", "Time prompts and decoding at a model's layer shapes, random weights");
+  BenchModelOptions& o = line.bench_model;
+  command->add_option("--backend", o.backend, "cpu")->capture_default_str();
+  command->add_option("--shape", o.shape, "35b, 122b, 397b or another that make-model knows")
+      ->capture_default_str();
+  command->add_option("--layers", o.layers, "How many are run; the rest is extrapolated")
+      ->capture_default_str();
+  command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  command->add_option("--prompt", o.prompt, "Tokens of the prompt")->capture_default_str();
+  command->add_option("--tokens", o.tokens, "Decoded tokens")->capture_default_str();
+  command->add_option("--dense", o.dense, "All but the routed experts: nvfp4, fp8 or bf16")
+      ->capture_default_str();
+  command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
+  command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
+  command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) { return run_bench_model(line.bench_model, console); };
+  });
+}
+
 void add_bench_moe(CLI::App& bench, CommandLine& line) {
   CLI::App* command = bench.add_subcommand("moe", "Time the whole MoE layer on a GPU");
   BenchMoeOptions& o = line.bench_moe;
@@ -129,6 +165,122 @@ void add_bench_pack(CLI::App& bench, CommandLine& line) {
   });
 }
 
+// Where and how a MODEL runs.
+void add_backend(CLI::App& command, BackendOptions& o) {
+  command.add_option("--backend", o.backend, "cpu or reference")->capture_default_str();
+  command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
+      ->capture_default_str();
+  command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+}
+
+void add_generation(CLI::App& command, GenerationOptions& o) {
+  command.add_option("--system", o.system, "What the system message says");
+  command.add_flag("--no-thinking", o.no_thinking, "Ask the chat template for an answer without thinking");
+  command.add_option("--max-tokens", o.max_tokens,
+                     "The answer's longest length (4096, or what there is room for)");
+  command.add_option("--temperature", o.temperature, "0: always the most probable token");
+  command.add_option("--top-k", o.top_k, "Only the K most probable tokens; 0: all");
+  command.add_option("--top-p", o.top_p, "Only the most probable tokens that reach P together");
+  command.add_option("--min-p", o.min_p, "Only tokens with P of the best one's probability");
+  command.add_option("--repetition-penalty", o.repetition_penalty,
+                     "For tokens of prompt and answer; 1: none");
+  command.add_option("--presence-penalty", o.presence_penalty, "For tokens of the answer; 0: none");
+  command.add_option("--frequency-penalty", o.frequency_penalty, "For each time they occurred; 0: none");
+  command.add_option("--logit-bias", o.logit_bias, "ID=BIAS, commas between: 50=-100,7=1.5");
+  command.add_option("--seed", o.seed, "The same seed gives the same answer");
+  command.add_option("--stop", o.stops, "End the answer before this text; may be given again")
+      ->allow_extra_args(false);
+  command.add_option("--mtp", o.mtp, "Drafts a step, 0 to 5, by the model's MTP layer")
+      ->capture_default_str();
+  command.add_option("--drafts", o.drafts, "chosen (the answer is the same without) or drawn")
+      ->capture_default_str();
+  add_backend(command, o.backend);
+}
+
+void add_run(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("run", "One answer of a model, on stdout");
+  RunOptions& o = line.answer;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("-p,--prompt", o.prompt, "One chat turn; - reads it from stdin");
+  command->add_flag("--raw", o.raw, "Continue the prompt instead of answering it");
+  command->add_option("--ids", o.ids, "The prompt as token ids, 1,2,3; the answer is ids, too");
+  add_generation(*command, o.generation);
+  command->final_callback(
+      [&line] { line.run = [&line](const Console& console) { return run_run(line.answer, console); }; });
+}
+
+void add_chat(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("chat", "Talk with a model, line by line");
+  ChatOptions& o = line.chat;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("--context", o.context,
+                      "Tokens of conversation to make room for (16384, or the model's)");
+  add_generation(*command, o.generation);
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) { return run_chat(line.chat, STDIN_FILENO, console); };
+  });
+}
+
+void add_compare(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("compare", "A model on a backend against another implementation's numbers");
+  CompareOptions& o = line.compare;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("REFERENCE", o.reference, "A safetensors file of reference outputs")->required();
+  command->add_option("--backend", o.backend, "cpu or reference")->capture_default_str();
+  command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
+  command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  command->add_flag("--json", o.json, "JSON instead of text");
+  command->final_callback(
+      [&line] { line.run = [&line](const Console& console) { return run_compare(line.compare, console); }; });
+}
+
+void add_inspect(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "What a checkpoint holds, and how fast it can be decoded at best");
+  InspectOptions& o = line.inspect;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("--context", o.context, "Positions a token attends to")->capture_default_str();
+  command->add_flag("!--no-measure", o.measure, "Do not measure this machine's memory");
+  command->add_flag("--json", o.json, "JSON instead of text");
+  command->final_callback(
+      [&line] { line.run = [&line](const Console& console) { return run_inspect(line.inspect, console); }; });
+}
+
+void add_quantize(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("quantize", "A 16-bit checkpoint to NVFP4");
+  QuantizeOptions& o = line.quantize;
+  command->add_option("IN", o.in, "A folder, or a hub name in the local cache")->required();
+  command->add_option("OUT", o.out, "A folder that does not exist yet")->required();
+  command->add_option("--format", o.format, "modelopt or compressed-tensors")->capture_default_str();
+  command->add_option("--dense", o.dense, "Matrices that are no routed experts: keep, fp8 or nvfp4")
+      ->capture_default_str();
+  command->add_option("--report", o.report, "Also write the error of every matrix to this file, as JSON");
+  command->add_flag("--json", o.json, "JSON instead of text");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) { return run_quantize(line.quantize, console); };
+  });
+}
+
+void add_make_model(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("make-model", "A valid checkpoint of random numbers, for tests and benches");
+  MakeModelOptions& o = line.make_model;
+  command->add_option("OUT", o.out, "A folder that does not exist yet")->required();
+  command
+      ->add_option("--shape", o.shape,
+                   "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, small, 35b, 122b, 397b, next-80b, qwen3-30b")
+      ->capture_default_str();
+  command->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors or nvfp4")
+      ->capture_default_str();
+  command->add_option("--seed", o.seed, "The same seed gives the same bytes")->capture_default_str();
+  command->add_option("--layers", o.layers, "So many layers instead of the shape's");
+  command->add_flag("--sparse", o.sparse, "Leave matrices as holes: true sizes, hardly any disk");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) { return run_make_model(line.make_model, console); };
+  });
+}
+
 int report(const Console& console, const Error& error) {
   console.err << "fourfold: " << error.what() << "\n";
   if (!error.hint().empty()) console.err << "  " << error.hint() << "\n";
@@ -145,8 +297,15 @@ int run(int count, char** words, const Console& console) {
   app.require_subcommand(0, 1);
   add_plan(app, line);
   add_verify(app, line);
+  add_run(app, line);
+  add_chat(app, line);
+  add_compare(app, line);
+  add_inspect(app, line);
+  add_quantize(app, line);
+  add_make_model(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure");
   bench->require_subcommand(1);
+  add_bench_model(*bench, line);
   add_bench_moe(*bench, line);
   add_bench_pack(*bench, line);
   try {

@@ -1,0 +1,239 @@
+#include "cli/answer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/parse.h"
+#include "cli/terminal_text.h"
+#include "engine/answer_text.h"
+#include "engine/step_loop.h"
+#include "text/utf8.h"
+
+namespace fourfold::cli {
+namespace {
+
+// Rows of one pass: enough to read each weight once for many tokens, few enough that Ctrl-C is heard soon.
+constexpr std::int64_t kRowsMax = 256;
+constexpr std::int64_t kPageTokens = 64;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+template <class T>
+bool read_number(std::string_view text, T& out) {
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return status == std::errc{} && end == text.data() + text.size();
+}
+
+std::vector<sample::LogitBias> parse_logit_bias(const std::string& text) {
+  std::vector<sample::LogitBias> out;
+  if (text.empty()) return out;
+  for (const std::string& part : split_commas(text)) {
+    const std::size_t equals = part.find('=');
+    sample::LogitBias entry;
+    if (equals == std::string::npos || !read_number(std::string_view(part).substr(0, equals), entry.id) ||
+        !read_number(std::string_view(part).substr(equals + 1), entry.bias))
+      fail_with_hint(Code::invalid_request, "Write ID=BIAS with commas between: 50=-100,7=1.5.",
+                     "--logit-bias: '{}' cannot be read", part);
+    out.push_back(entry);
+  }
+  return out;
+}
+
+std::uint64_t draw_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 1;  // as a number people can type
+}
+
+// The command line over the model's own suggestions. There, values outside the open range mean "off".
+sample::Params sampling_params(const GenerationOptions& options,
+                               const std::optional<checkpoint::GenerationDefaults>& file) {
+  const checkpoint::GenerationDefaults defaults = file.value_or(checkpoint::GenerationDefaults{});
+  sample::Params params;
+  const bool greedy = defaults.do_sample.has_value() && !*defaults.do_sample;
+  params.temperature = options.temperature.value_or(greedy ? 0 : defaults.temperature.value_or(1));
+  params.top_k = options.top_k.value_or(std::max<std::int64_t>(defaults.top_k.value_or(0), 0));
+  const double top_p = defaults.top_p.value_or(1);
+  params.top_p = options.top_p.value_or(top_p <= 0 ? 1 : top_p);
+  params.min_p = options.min_p.value_or(std::max(defaults.min_p.value_or(0), 0.0));
+  params.repetition_penalty = options.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1));
+  params.presence_penalty = options.presence_penalty.value_or(0);
+  params.frequency_penalty = options.frequency_penalty.value_or(0);
+  params.logit_bias = parse_logit_bias(options.logit_bias);
+  params.seed = options.seed ? *options.seed : draw_seed();
+  return params;
+}
+
+// Writes pieces where they belong.
+class AnswerWriter {
+ public:
+  explicit AnswerWriter(const Console& console) : console_(console) {}
+  ~AnswerWriter() { end_thinking(); }
+
+  void think(std::string_view text) {
+    if (text.empty()) return;
+    if (!thinking_ && console_.err_is_terminal) console_.err << "\033[2m";
+    thinking_ = true;
+    if (console_.err_is_terminal)
+      console_.err << terminal_safe(text) << std::flush;
+    else
+      console_.err << text << std::flush;
+  }
+  void say(std::string_view text) {
+    if (text.empty()) return;
+    end_thinking();
+    last_ = text.back();
+    if (console_.out_is_terminal)
+      write(terminal_safe(text));
+    else
+      write(text);
+  }
+  void finish() {
+    end_thinking();
+    if (last_ != '\n') write("\n");
+  }
+
+ private:
+  void end_thinking() {
+    if (thinking_) console_.err << (console_.err_is_terminal ? "\033[0m\n" : "\n") << std::flush;
+    thinking_ = false;
+  }
+  void write(std::string_view text) {
+    errno = 0;
+    console_.out << text << std::flush;
+    if (!console_.out)
+      fail(Code::io, "the answer cannot be written to standard output: {}",
+           errno == 0 ? "it is closed" : std::strerror(errno));
+  }
+
+  const Console& console_;
+  bool thinking_ = false;
+  char last_ = '\n';  // an empty answer is an empty file
+};
+
+}  // namespace
+
+engine::Request make_request(const GenerationOptions& options, const OpenModel& model,
+                             const text::Tokenizer* tokenizer) {
+  engine::Request request;
+  request.params = sampling_params(options, model.defaults);
+  request.draft_count = options.mtp;
+  if (options.drafts != "chosen" && options.drafts != "drawn")
+    fail_with_hint(Code::invalid_request, "Known kinds of drafts: chosen, drawn.", "unknown drafts '{}'",
+                   options.drafts);
+  request.draw_drafts = options.drafts == "drawn";
+  sample::StopStrings{options.stops};  // refuses bad ones now, not when the model is loaded
+  const auto add_stop = [&](std::int64_t id) {
+    if (id < model.config.vocab_size) request.stop_ids.push_back(static_cast<engine::TokenId>(id));
+  };
+  if (model.defaults) std::ranges::for_each(model.defaults->stop_ids, add_stop);
+  std::ranges::for_each(model.config.eos_ids, add_stop);
+  request.token_limit = model.config.vocab_size;
+  if (tokenizer != nullptr)
+    request.token_limit = std::min<std::int64_t>(request.token_limit, tokenizer->id_limit());
+  return request;
+}
+
+engine::ModelLimits limits_of(const OpenModel& model) {
+  return {model.config.vocab_size, model.config.position_limit, model.has_mtp()};
+}
+
+backend::Capacity room_for(std::int64_t token_count) {
+  return {.page_count = (token_count + kPageTokens - 1) / kPageTokens,
+          .page_tokens = kPageTokens,
+          .state_slot_count = 1,
+          .row_count = std::clamp<std::int64_t>(token_count, engine::kDraftCountMax + 1, kRowsMax)};
+}
+
+Answer stream_answer(backend::Prepared& prepared, engine::Request request, const AnswerOptions& options,
+                     const Console& console) {
+  engine::Home home;
+  for (std::int64_t page = 0; page < prepared.capacity().page_count; ++page)
+    home.pages.push_back(static_cast<std::int32_t>(page));
+  std::optional<engine::AnswerText> text;
+  if (options.tokenizer != nullptr)
+    text.emplace(*options.tokenizer,
+                 engine::AnswerTextOptions{
+                     options.stops, options.split_thinking,
+                     options.split_thinking && engine::ends_in_thinking(request.prompt, *options.tokenizer)});
+  // Taken away first: after an error nothing is known about the caches.
+  if (options.cached != nullptr)
+    request.cached_count = engine::reusable_count(std::exchange(*options.cached, {}), request);
+  const std::vector<engine::TokenId> stop_ids = request.stop_ids;
+  engine::Sequence sequence(prepared.program(), std::move(request), std::move(home));
+  engine::Sequence* all[] = {&sequence};
+  engine::StepLoop loop(prepared);
+  AnswerWriter writer(console);
+  Answer answer;
+  answer.prompt_count = sequence.prompt_count();
+  answer.reused_count = sequence.cached().end;
+  const auto show = [&](const engine::AnswerPiece& piece) {
+    answer.thinking += piece.thinking;
+    answer.content += piece.content;
+    writer.think(piece.thinking);
+    writer.say(piece.content);
+  };
+  const Clock::time_point start = Clock::now();
+  Clock::time_point first = start;
+  while (!sequence.finished() && !answer.stopped) {
+    loop.step(all);
+    if (first == start && !sequence.newest().empty()) first = Clock::now();
+    for (const sample::Sampled& token : sequence.newest()) {
+      ++answer.token_count;
+      if (!text) {
+        show({{}, (answer.content.empty() ? "" : ",") + std::to_string(token.token)});
+      } else if (std::ranges::find(stop_ids, token.token) == stop_ids.end()) {
+        show(text->push(token.token));
+        if ((answer.stopped = text->stopped())) break;
+      }
+    }
+    if (options.watch != nullptr && options.watch->interrupted()) sequence.cancel();
+  }
+  if (text) show(text->finish());
+  writer.finish();
+  answer.finish = sequence.finish();
+  answer.prompt_seconds = seconds_between(start, first);
+  answer.token_seconds = seconds_between(first, Clock::now());
+  answer.drafts = sequence.drafts();
+  if (options.cached != nullptr) *options.cached = sequence.cached();
+  return answer;
+}
+
+std::string speed_line(const Answer& answer) {
+  const auto rate = [](std::int64_t count, double seconds) {
+    char text[32] = "";
+    if (count > 0 && seconds > 0)
+      std::snprintf(text, sizeof text, ", %.1f tok/s", static_cast<double>(count) / seconds);
+    return std::string(text);
+  };
+  const std::string reused =
+      answer.reused_count > 0 ? fourfold::format(" ({} reused)", answer.reused_count) : "";
+  std::string line = fourfold::format("{} prompt tokens{}{}; {} tokens{}", answer.prompt_count, reused,
+                                      rate(answer.prompt_count - answer.reused_count, answer.prompt_seconds),
+                                      answer.token_count, rate(answer.token_count - 1, answer.token_seconds));
+  if (answer.drafts.verified > 0)
+    line += fourfold::format("; {} of {} drafts accepted", answer.drafts.accepted, answer.drafts.verified);
+  return line;
+}
+
+void require_utf8(std::string_view text, std::string_view what) {
+  for (std::size_t at = 0; at < text.size();) {
+    const text::Utf8Step step = text::check_utf8_step(text.substr(at));
+    if (step.state != text::Utf8State::valid)
+      fail(Code::invalid_request, "{} is not UTF-8: byte {} of {} is {}", what, at, text.size(),
+           static_cast<int>(static_cast<unsigned char>(text[at])));
+    at += step.bytes;
+  }
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,55 @@
+// One answer, from prompt tokens to what the terminal shows. Shared by `run` and `chat`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/generation_options.h"
+#include "cli/interrupt.h"
+#include "cli/load_model.h"
+#include "engine/sequence.h"
+
+namespace fourfold::cli {
+
+// The request the options make of this model; max_tokens and prompt are the caller's. A seed that was not
+// given is drawn. Throws invalid_request for options that cannot be read.
+engine::Request make_request(const GenerationOptions& options, const OpenModel& model,
+                             const text::Tokenizer* tokenizer);
+
+engine::ModelLimits limits_of(const OpenModel& model);
+
+// Room for one sequence of this many tokens.
+backend::Capacity room_for(std::int64_t token_count);
+
+struct AnswerOptions {
+  const text::Tokenizer* tokenizer = nullptr;  // without one ids are shown
+  std::vector<std::string> stops;
+  bool split_thinking = false;
+  const InterruptWatch* watch = nullptr;
+  // What the answer before left in the caches; replaced by what this one leaves.
+  engine::CachedTokens* cached = nullptr;
+};
+
+struct Answer {
+  std::string thinking, content;
+  engine::Finish finish = engine::Finish::running;
+  bool stopped = false;  // by a stop string
+  std::int64_t prompt_count = 0, token_count = 0;
+  std::int64_t reused_count = 0;  // tokens of the prompt that were not run again
+  double prompt_seconds = 0;      // until the first token
+  double token_seconds = 0;       // for all the others
+  engine::DraftCounts drafts;
+};
+
+// Streams content (or ids) to stdout, thinking to stderr, dimmed on a terminal. Throws io when stdout cannot
+// be written.
+Answer stream_answer(backend::Prepared& prepared, engine::Request request, const AnswerOptions& options,
+                     const Console& console);
+
+// "52 prompt tokens (40 reused), 92.3 tok/s; 64 tokens, 30.5 tok/s; 20 of 31 drafts accepted"
+std::string speed_line(const Answer& answer);
+
+// Throws invalid_request naming the first byte that is not UTF-8.
+void require_utf8(std::string_view text, std::string_view what);
+
+}  // namespace fourfold::cli

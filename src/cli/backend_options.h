@@ -1,0 +1,15 @@
+// Where and how a model runs; what every command that takes a MODEL asks.
+#pragma once
+
+#include <string>
+
+namespace fourfold::cli {
+
+struct BackendOptions {
+  std::string backend = "cpu";  // cpu or reference
+  std::string activations = "auto";
+  int threads = 0;           // 0: one per core
+  bool keep_values = false;  // Prepared::value answers; the reference backend always does
+};
+
+}  // namespace fourfold::cli

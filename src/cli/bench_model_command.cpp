@@ -1,0 +1,171 @@
+#include "cli/bench_model_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "backend/cost.h"
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/read_speed.h"
+#include "cli/bench_model_weights.h"
+#include "kernels/cpu/isa.h"
+#include "model/qwen35/forward.h"
+
+namespace fourfold::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+constexpr std::int32_t kPageTokens = 64;
+constexpr std::int32_t kChunk = 512;  // rows of a prompt at a time
+
+// One sequence on a prepared program.
+class Sequence {
+ public:
+  Sequence(backend::Prepared& prepared, std::int32_t page_count) : prepared_(prepared) {
+    for (std::int32_t page = 0; page < page_count; ++page) pages_.push_back(page);
+    logits_.resize(static_cast<std::size_t>(prepared.program().vocab_size));
+  }
+
+  // Seconds for `count` tokens from the current position on.
+  double advance(std::int32_t count, bool wants_logits) {
+    tokens_.resize(static_cast<std::size_t>(count));
+    for (auto& token : tokens_)
+      token = static_cast<std::int32_t>(
+          random_.below(static_cast<std::uint64_t>(prepared_.program().vocab_size)));
+    const backend::SequenceRows rows{
+        count, position_, 0, 0, static_cast<std::int32_t>(pages_.size()), backend::Role::prompt, 0};
+    const std::int32_t last = count - 1;
+    backend::Batch batch;
+    batch.tokens = tokens_;
+    batch.sequences = {&rows, 1};
+    batch.pages = pages_;
+    if (wants_logits) batch.logits_rows = {&last, 1};
+    const auto start = Clock::now();
+    prepared_.run(backend::Pass::main, batch, std::span(logits_).first(wants_logits ? logits_.size() : 0));
+    position_ += count;
+    return seconds_since(start);
+  }
+  void restart() { position_ = 0; }
+
+ private:
+  backend::Prepared& prepared_;
+  Random random_{1};
+  std::int64_t position_ = 0;
+  std::vector<std::int32_t> pages_, tokens_;
+  std::vector<float> logits_;
+};
+
+DenseFormat parse_dense(const std::string& text) {
+  if (text == "nvfp4") return DenseFormat::nvfp4;
+  if (text == "fp8") return DenseFormat::fp8;
+  if (text == "bf16") return DenseFormat::bf16;
+  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 are possible", text);
+}
+
+model::Activations parse_formats(const std::string& text) {
+  if (text == "w4a16") return model::Activations::w4a16;
+  if (text == "w4a4") return model::Activations::w4a4;
+  fail(Code::invalid_request, "--activations is '{}'; w4a16 and w4a4 are possible", text);
+}
+
+void require_in_range(const char* name, int value, int most) {
+  if (value < 1 || value > most)
+    fail(Code::invalid_request, "{} is {}; 1 to {} are possible", name, value, most);
+}
+
+std::string row(const char* what, double measured, double whole, const std::string& rest) {
+  char text[160];
+  std::snprintf(text, sizeof text, "  %-18s %10.2f tok/s   %10.2f tok/s", what, measured, whole);
+  return text + rest + "\n";
+}
+
+struct Times {
+  double prefill = 0;  // seconds a token, layers alone
+  double decode = 0;   // seconds a token, layers alone
+  double head = 0;     // seconds of the head over one row
+};
+
+Times measure(backend::Prepared& prepared, const BenchModelOptions& options) {
+  Sequence sequence(prepared, static_cast<std::int32_t>(prepared.capacity().page_count));
+  const auto prompt = [&] {
+    sequence.restart();
+    double seconds = 0;
+    for (int done = 0; done < options.prompt; done += kChunk)
+      seconds += sequence.advance(std::min(kChunk, options.prompt - done), false);
+    return seconds;
+  };
+  prompt();  // touches every page and grows every buffer
+  Times times;
+  times.prefill = median({prompt(), prompt(), prompt()}) / options.prompt;
+  std::vector<double> with, without;
+  for (int i = 0; i < options.tokens; ++i) {
+    without.push_back(sequence.advance(1, false));
+    with.push_back(sequence.advance(1, true));
+  }
+  times.decode = median(without);
+  times.head = std::max(0.0, median(with) - times.decode);
+  return times;
+}
+
+}  // namespace
+
+int run_bench_model(const BenchModelOptions& options, const Console& console) {
+  if (options.backend != "cpu")
+    fail(Code::invalid_request, "--backend is '{}'; cpu is possible", options.backend);
+  const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
+  require_in_range("--layers", options.layers, static_cast<int>(shape.layers));
+  require_in_range("--prompt", options.prompt, 65536);
+  require_in_range("--tokens", options.tokens, 4096);
+  const checkpoint::ModelConfig config = config_of(shape, options.layers);
+  const RandomWeights random(config, parse_dense(options.dense));
+  backend::Program program =
+      model::build_program(config, random.weights(), parse_formats(options.activations));
+  const backend::StepShape one_token{1, 1, 1, static_cast<double>(options.prompt + options.tokens)};
+  const backend::Cost cost = cost_of(program, backend::Pass::main, one_token);
+
+  const std::int64_t positions = options.prompt + 2 * options.tokens;
+  const backend::Capacity capacity{.page_count = (positions + kPageTokens - 1) / kPageTokens,
+                                   .page_tokens = kPageTokens,
+                                   .state_slot_count = 1,
+                                   .row_count = std::min(kChunk, options.prompt)};
+  const auto start = Clock::now();
+  const auto prepared =
+      backend::make_cpu_backend(
+          {.threads = options.threads, .isa = options.isa, .tile_codes = options.tile_codes})
+          ->prepare(std::move(program), capacity);
+  console.out << fourfold::format(
+      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, {}; cpu with {}; made in {} s\n",
+      shape.what, options.layers, shape.layers, options.dense, options.activations,
+      cpu::isa_name(cpu::choose_isa(options.isa)), seconds_since(start));
+
+  const double before = measure_read_gb_per_s();
+  const Times times = measure(*prepared, options);
+  const double ceiling = std::max(before, measure_read_gb_per_s());
+  const double bytes = cost.weight_bytes + cost.state_bytes;
+  const double rate = bytes / (times.decode + times.head) / 1e9;
+  const double factor = static_cast<double>(shape.layers) / options.layers;
+  console.out << fourfold::format("  memory ceiling: {} GB/s, all cores reading, in this run\n", ceiling);
+  console.out << fourfold::format("                         these {} layers    extrapolated to {}\n",
+                                  options.layers, shape.layers);
+  console.out << row("prefill", 1 / times.prefill, 1 / (times.prefill * factor),
+                     fourfold::format("   ({} tokens, no head)", options.prompt));
+  console.out << row("decode", 1 / (times.decode + times.head), 1 / (times.decode * factor + times.head),
+                     fourfold::format("   ({} GB/s, {} % of the ceiling)", rate, 100 * rate / ceiling));
+  console.out << fourfold::format(
+      "  a decoded token: {} ms of layers, {} ms of head; {} MB; medians of {} steps at positions {} to {}\n",
+      1e3 * times.decode, 1e3 * times.head, bytes / 1e6, options.tokens, options.prompt, positions);
+  return kFine;
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,27 @@
+// `fourfold bench model`: prompts and decoding at the layer shapes of a published model, with random weights
+// made in memory. As many layers as asked are run; what the whole model would do is computed from them and
+// said to be.
+#pragma once
+
+#include <string>
+
+#include "cli/console.h"
+
+namespace fourfold::cli {
+
+struct BenchModelOptions {
+  std::string backend = "cpu";
+  std::string shape = "35b";
+  int layers = 4;
+  int threads = 0;  // 0: one per core
+  int prompt = 256;
+  int tokens = 32;
+  std::string dense = "nvfp4";        // what is not a routed expert: nvfp4, fp8 or bf16
+  std::string activations = "w4a16";  // or w4a4
+  std::string isa;                    // empty: the best this CPU has
+  bool tile_codes = false;            // NVFP4 weights on AMX's tile unit
+};
+
+int run_bench_model(const BenchModelOptions& options, const Console& console);
+
+}  // namespace fourfold::cli

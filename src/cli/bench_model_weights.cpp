@@ -1,0 +1,174 @@
+#include "cli/bench_model_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+
+namespace fourfold::cli {
+namespace {
+
+constexpr std::int64_t kTableRows = 1024;
+
+// Rows beyond the table's begin again.
+std::vector<checkpoint::RowRange> repeat_rows(std::int64_t rows) {
+  std::vector<checkpoint::RowRange> ranges;
+  for (std::int64_t row = 0; row < rows; row += kTableRows)
+    ranges.push_back({0, std::min(kTableRows, rows - row)});
+  return ranges;
+}
+
+checkpoint::Vector constant(std::int64_t count, float value) {
+  return checkpoint::Vector(static_cast<std::size_t>(count), value);
+}
+
+}  // namespace
+
+checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count) {
+  checkpoint::ModelConfig config;
+  config.family = shape.family;
+  config.hidden_size = shape.hidden;
+  config.vocab_size = shape.vocab;
+  config.position_limit = shape.positions;
+  config.norm_epsilon = 1e-6;
+  config.norm_adds_one = shape.family != checkpoint::Family::qwen3_moe;
+  config.attention = {shape.heads, shape.kv_heads, shape.head_dim, config.norm_adds_one};
+  if (shape.full_interval > 1)
+    config.delta = checkpoint::DeltaConfig{
+        .key_head_count = shape.key_heads,
+        .value_head_count = shape.value_heads,
+        .key_head_dim = shape.delta_dim,
+        .value_head_dim = shape.delta_dim,
+        .conv_taps = 4,
+    };
+  config.rope.theta = shape.theta;
+  config.rope.rotary_dims = config.norm_adds_one ? shape.head_dim / 4 : shape.head_dim;
+  if (shape.experts > 0)
+    config.moe = checkpoint::MoeConfig{.expert_count = shape.experts,
+                                       .experts_per_token = shape.experts_per_token,
+                                       .intermediate_size = shape.intermediate,
+                                       .shared_intermediate_size = shape.shared,
+                                       .normalize_weights = true};
+  else
+    config.dense_intermediate_size = shape.intermediate;
+  for (std::int64_t i = 0; i < layer_count; ++i)
+    config.layers.push_back(
+        {shape.is_full(i) ? checkpoint::MixerKind::full_attention : checkpoint::MixerKind::linear_attention,
+         shape.experts > 0 ? checkpoint::MlpKind::experts : checkpoint::MlpKind::dense});
+  return config;
+}
+
+RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense_format)
+    : config_(config), dense_(dense_format) {
+  weights_.embedding = bf16(config.vocab_size, config.hidden_size);
+  weights_.head = dense(config.vocab_size, config.hidden_size);
+  weights_.final_norm = constant(config.hidden_size, 0);
+  for (const checkpoint::LayerKind& kind : config.layers) weights_.layers.push_back(layer(kind));
+}
+
+// Deviation 1 / sqrt(columns), so that values keep their size from layer to layer.
+RandomWeights::Matrix RandomWeights::nvfp4(std::int64_t rows, std::int64_t columns) {
+  Nvfp4Matrix& table = nvfp4_tables_[columns];
+  if (table.rows == 0) {
+    table.rows = kTableRows;
+    table.columns = columns;
+    table.codes.resize(static_cast<std::size_t>(kTableRows * columns / 2));
+    table.scales.resize(static_cast<std::size_t>(kTableRows * columns / 16));
+    Random random(static_cast<std::uint64_t>(columns));
+    for (auto& byte : table.codes) byte = static_cast<std::uint8_t>(random.bits());
+    for (auto& scale : table.scales) scale = {static_cast<std::uint8_t>(0x34 + random.below(8))};
+    // The root mean square of all codes is 2.93, that of these scales about 1.
+    table.global_scale = static_cast<float>(1 / (2.93 * std::sqrt(static_cast<double>(columns))));
+  }
+  return {"random", rows, columns, checkpoint::Nvfp4Storage{table.view(), Nvfp4InputScale{0x1p-8f, 0x1p8f}},
+          repeat_rows(rows)};
+}
+
+RandomWeights::Matrix RandomWeights::bf16(std::int64_t rows, std::int64_t columns) {
+  std::vector<Bf16>& table = bf16_tables_[columns];
+  Random random(static_cast<std::uint64_t>(columns));
+  const double size = std::sqrt(3.0 / static_cast<double>(columns));
+  while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
+    table.push_back(to_bf16(static_cast<float>(random.uniform(-size, size))));
+  return {"random", rows, columns, checkpoint::Bf16Storage{table}, repeat_rows(rows)};
+}
+
+RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns) {
+  std::vector<E4m3>& table = fp8_tables_[columns];
+  Random random(static_cast<std::uint64_t>(columns));
+  while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
+    table.push_back(to_e4m3(static_cast<float>(random.uniform(-1, 1))));
+  const auto scale = static_cast<float>(std::sqrt(3.0 / static_cast<double>(columns)));
+  return {"random", rows, columns,
+          checkpoint::Fp8Storage{table, checkpoint::Fp8TensorScale{scale}, std::nullopt}, repeat_rows(rows)};
+}
+
+RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t columns) {
+  switch (dense_) {
+    case DenseFormat::nvfp4: return nvfp4(rows, columns);
+    case DenseFormat::fp8: return fp8(rows, columns);
+    case DenseFormat::bf16: break;
+  }
+  return bf16(rows, columns);
+}
+
+checkpoint::GatedMlp RandomWeights::mlp(bool is_expert, std::int64_t inner) {
+  const auto make = [&](std::int64_t rows, std::int64_t columns) {
+    return is_expert ? nvfp4(rows, columns) : dense(rows, columns);
+  };
+  return {make(inner, config_.hidden_size), make(inner, config_.hidden_size),
+          make(config_.hidden_size, inner)};
+}
+
+checkpoint::AttentionWeights RandomWeights::attention() {
+  const checkpoint::AttentionConfig& sizes = config_.attention;
+  const std::int64_t width = sizes.head_count * sizes.head_dim;
+  const std::int64_t kv_width = sizes.kv_head_count * sizes.head_dim;
+  checkpoint::AttentionWeights weights;
+  weights.query = dense(width * (sizes.output_gate ? 2 : 1), config_.hidden_size);
+  weights.key = dense(kv_width, config_.hidden_size);
+  weights.value = dense(kv_width, config_.hidden_size);
+  weights.output = dense(config_.hidden_size, width);
+  weights.query_norm = weights.key_norm = constant(sizes.head_dim, 0);
+  return weights;
+}
+
+checkpoint::DeltaWeights RandomWeights::delta() {
+  const checkpoint::DeltaConfig& sizes = *config_.delta;
+  checkpoint::DeltaWeights weights;
+  weights.qkv = dense(sizes.conv_dim(), config_.hidden_size);
+  weights.gate = dense(sizes.value_dim(), config_.hidden_size);
+  weights.beta = bf16(sizes.value_head_count, config_.hidden_size);
+  weights.decay = bf16(sizes.value_head_count, config_.hidden_size);
+  weights.output = dense(config_.hidden_size, sizes.value_dim());
+  weights.conv = constant(sizes.conv_dim() * sizes.conv_taps, 0.5f);
+  weights.a_log = constant(sizes.value_head_count, 0);
+  weights.dt_bias = constant(sizes.value_head_count, -2);
+  weights.norm = constant(sizes.value_head_dim, 1);
+  return weights;
+}
+
+checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind) {
+  checkpoint::LayerWeights weights;
+  weights.input_norm = weights.post_attention_norm = constant(config_.hidden_size, 0);
+  if (kind.mixer == checkpoint::MixerKind::full_attention)
+    weights.mixer = attention();
+  else
+    weights.mixer = delta();
+  if (kind.mlp == checkpoint::MlpKind::dense) {
+    weights.mlp = mlp(false, config_.dense_intermediate_size);
+    return weights;
+  }
+  checkpoint::MoeWeights moe;
+  moe.router = bf16(config_.moe->expert_count, config_.hidden_size);
+  for (std::int64_t i = 0; i < config_.moe->expert_count; ++i)
+    moe.experts.push_back(mlp(true, config_.moe->intermediate_size));
+  if (config_.moe->shared_intermediate_size > 0) {
+    moe.shared = mlp(false, config_.moe->shared_intermediate_size);
+    moe.shared_gate = bf16(1, config_.hidden_size);
+  }
+  weights.mlp = std::move(moe);
+  return weights;
+}
+
+}  // namespace fourfold::cli

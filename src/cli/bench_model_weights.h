@@ -1,0 +1,44 @@
+// Weights of a model's true shapes without a checkpoint: every matrix looks at rows of a few random tables,
+// so that only what a backend packs takes memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/hf_config.h"
+#include "checkpoint/weights.h"
+#include "checkpoint/write/model_shape.h"
+
+namespace fourfold::cli {
+
+enum class DenseFormat { nvfp4, fp8, bf16 };
+
+checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count);
+
+class RandomWeights {
+ public:
+  RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense);
+  const checkpoint::ModelWeights& weights() const { return weights_; }
+
+ private:
+  using Matrix = checkpoint::Matrix;
+  Matrix nvfp4(std::int64_t rows, std::int64_t columns);
+  Matrix bf16(std::int64_t rows, std::int64_t columns);
+  Matrix fp8(std::int64_t rows, std::int64_t columns);
+  Matrix dense(std::int64_t rows, std::int64_t columns);
+  checkpoint::GatedMlp mlp(bool is_expert, std::int64_t inner);
+  checkpoint::LayerWeights layer(const checkpoint::LayerKind& kind);
+  checkpoint::AttentionWeights attention();
+  checkpoint::DeltaWeights delta();
+
+  const checkpoint::ModelConfig& config_;
+  DenseFormat dense_;
+  std::map<std::int64_t, Nvfp4Matrix> nvfp4_tables_;       // by columns
+  std::map<std::int64_t, std::vector<Bf16>> bf16_tables_;  // by columns
+  std::map<std::int64_t, std::vector<E4m3>> fp8_tables_;   // by columns
+  checkpoint::ModelWeights weights_;
+};
+
+}  // namespace fourfold::cli

@@ -1,0 +1,160 @@
+#include "cli/chat_command.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/answer.h"
+#include "cli/line_reader.h"
+
+namespace fourfold::cli {
+namespace {
+
+// Tokens a conversation has room for, and an answer may have, when nobody says.
+constexpr std::int64_t kContext = 16384;
+constexpr std::int64_t kMaxTokens = 4096;
+
+class Chat {
+ public:
+  Chat(const ChatOptions& options, const Console& console);
+
+  int run(int input);
+
+ private:
+  void forget();
+  void add_message(const char* role, const std::string& content, const std::string& thinking = {});
+  // Adds the line and its answer to the conversation.
+  void answer_line(const std::string& line, InterruptWatch& watch);
+  void show_prompt() const {
+    if (console_.err_is_terminal) console_.err << "> " << std::flush;
+  }
+
+  const ChatOptions& options_;
+  const Console& console_;
+  std::unique_ptr<OpenModel> model_;
+  text::Tokenizer tokenizer_;
+  std::optional<text::ChatTemplate> template_;
+  engine::Request request_;  // all but prompt and max_tokens
+  std::int64_t context_ = 0;
+  PreparedModel prepared_;
+  std::vector<text::jinja::Value> messages_;
+  engine::CachedTokens cached_;
+};
+
+Chat::Chat(const ChatOptions& options, const Console& console)
+    : options_(options),
+      console_(console),
+      model_(open_model(options.model, console)),
+      tokenizer_(load_tokenizer(model_->folder)),
+      template_(text::ChatTemplate::load(model_->folder)),
+      request_(make_request(options.generation, *model_, &tokenizer_)) {
+  if (!template_)
+    fail_with_hint(Code::invalid_request, "Use fourfold run --raw to have text continued.",
+                   "{}: there is no chat template in this folder", model_->folder.string());
+  context_ = options.context.value_or(std::min(kContext, model_->config.position_limit));
+  if (context_ < 2 || context_ > model_->config.position_limit)
+    fail(Code::invalid_request, "--context {}: at least 2 and at most the model's {} positions", context_,
+         model_->config.position_limit);
+  // What can be wrong with the options is said before the model is loaded.
+  engine::Request trial = request_;
+  trial.prompt = {0};
+  trial.max_tokens = options.generation.max_tokens.value_or(1);
+  engine::require_valid(trial, limits_of(*model_));
+  prepared_ = prepare_model(*model_, options.generation.backend, room_for(context_), console);
+  forget();
+}
+
+void Chat::forget() {
+  messages_.clear();
+  if (!options_.generation.system.empty()) add_message("system", options_.generation.system);
+}
+
+void Chat::add_message(const char* role, const std::string& content, const std::string& thinking) {
+  text::jinja::Dict message;
+  message.set("role", role);
+  message.set("content", content);
+  if (!thinking.empty()) message.set("reasoning_content", thinking);
+  messages_.emplace_back(std::move(message));
+}
+
+void Chat::answer_line(const std::string& line, InterruptWatch& watch) {
+  require_utf8(line, "the line");
+  add_message("user", line);
+  text::ChatRequest chat{.messages = text::jinja::Value::list(messages_)};
+  if (options_.generation.no_thinking) chat.enable_thinking = false;
+  engine::Request request = request_;
+  request.prompt = tokenizer_.encode(template_->render(chat));
+  const std::int64_t room = context_ - std::ssize(request.prompt);
+  if (room < 1)
+    fail_with_hint(Code::over_capacity,
+                   "/new begins a new conversation; --context N makes room for a longer one.",
+                   "the conversation has {} tokens; there is room for {}", request.prompt.size(), context_);
+  request.max_tokens = std::min(options_.generation.max_tokens.value_or(kMaxTokens), room);
+  const Answer answer = stream_answer(*prepared_, request,
+                                      {.tokenizer = &tokenizer_,
+                                       .stops = options_.generation.stops,
+                                       .split_thinking = true,
+                                       .watch = &watch,
+                                       .cached = &cached_},
+                                      console_);
+  // What was said before Ctrl-C was said.
+  add_message("assistant", answer.content, answer.thinking);
+  const bool cut = answer.finish == engine::Finish::max_tokens;
+  const bool cancelled = answer.finish == engine::Finish::cancelled;
+  if (cancelled) watch.clear();  // one that came later is for the prompt
+  console_.err << "fourfold: " << speed_line(answer)
+               << (cancelled ? "; stopped"
+                   : cut     ? "; cut at " + std::to_string(request.max_tokens)
+                             : "")
+               << "\n";
+}
+
+int Chat::run(int input) {
+  InterruptWatch watch;
+  LineReader reader(input, watch);
+  if (console_.err_is_terminal)
+    console_.err << "Ctrl-C stops an answer, Ctrl-D ends, /new begins a new conversation.\n";
+  bool interrupted_before = false;
+  std::string line;
+  for (;;) {
+    show_prompt();
+    const LineReader::Outcome outcome = reader.read(line);
+    if (outcome == LineReader::Outcome::end) return kFine;
+    if (outcome == LineReader::Outcome::interrupted) {
+      watch.clear();
+      console_.err << "\n";
+      if (interrupted_before) return kFine;
+      console_.err << "fourfold: Ctrl-C again, or Ctrl-D, ends the chat\n";
+      interrupted_before = true;
+      continue;
+    }
+    interrupted_before = false;
+    if (line.empty()) continue;
+    if (line == "/new") {
+      forget();
+      continue;
+    }
+    const std::size_t message_count = messages_.size();
+    try {
+      answer_line(line, watch);
+    } catch (const Error& error) {
+      // At a terminal a line that cannot be answered is not the end; a script wants to know.
+      if (!console_.err_is_terminal ||
+          (error.code() != Code::invalid_request && error.code() != Code::over_capacity))
+        throw;
+      messages_.resize(message_count);
+      console_.err << "fourfold: " << error.what() << "\n";
+      if (!error.hint().empty()) console_.err << "  " << error.hint() << "\n";
+    }
+  }
+}
+
+}  // namespace
+
+int run_chat(const ChatOptions& options, int input, const Console& console) {
+  ignore_broken_pipes();
+  require_utf8(options.generation.system, "--system");
+  for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
+  return Chat(options, console).run(input);
+}
+
+}  // namespace fourfold::cli

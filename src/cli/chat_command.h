@@ -1,0 +1,21 @@
+// `fourfold chat`: a conversation, line by line. Answers go to stdout; prompt, thinking (dimmed), speed and
+// notices to stderr. Ctrl-C stops an answer; at the prompt a second one, or Ctrl-D, ends the program.
+#pragma once
+
+#include <string>
+
+#include "cli/console.h"
+#include "cli/generation_options.h"
+
+namespace fourfold::cli {
+
+struct ChatOptions {
+  std::string model;
+  std::optional<std::int64_t> context;  // tokens of a conversation there is room for
+  GenerationOptions generation;
+};
+
+// Reads lines from the descriptor; without a terminal, too.
+int run_chat(const ChatOptions& options, int input, const Console& console);
+
+}  // namespace fourfold::cli

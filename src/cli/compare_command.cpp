@@ -1,0 +1,123 @@
+#include "cli/compare_command.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json_writer.h"
+#include "cli/load_model.h"
+#include "model/compare.h"
+#include "model/qwen35/forward.h"
+#include "model/trace.h"
+
+namespace fourfold::cli {
+namespace {
+
+bool takes_fp4_inputs(const OpenModel& model) {
+  const backend::Program program =
+      model::build_program(model.config, model.bound.weights, model::Activations::automatic);
+  for (const backend::MatrixUse& use : program.matrices)
+    if (use.input == backend::InputFormat::nvfp4) return true;
+  return false;
+}
+
+std::vector<std::string> formats_of(const CompareOptions& options, const OpenModel& model) {
+  if (options.activations != "all") return {options.activations};
+  std::vector<std::string> formats{"f32", "w4a16"};
+  if (takes_fp4_inputs(model)) formats.push_back("w4a4");
+  return formats;
+}
+
+// Where the bounds of a run come from, in one line.
+std::string derivation(const model::Comparison& result) {
+  if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0)
+    return fourfold::format("bound: {}, the same arithmetic in another order", model::kExactBound);
+  std::string text = "bound: inputs of matrices are off by";
+  if (result.noise_bf16 > 0) text += fourfold::format(" {} (bf16)", result.noise_bf16);
+  if (result.noise_nvfp4 > 0)
+    text += fourfold::format("{} {} (NVFP4)", result.noise_bf16 > 0 ? " or" : "", result.noise_nvfp4);
+  return text + fourfold::format(
+                    " of themselves; {} times the largest and {} times the typical difference that {}"
+                    " runs with random errors of that size showed",
+                    model::kLargestFactor, model::kTypicalFactor, model::kNoiseRuns);
+}
+
+void print(const std::string& activations, const model::Comparison& result, std::ostream& out) {
+  out << "\nactivations " << activations << "; " << derivation(result) << "\n";
+  char line[160];
+  std::snprintf(line, sizeof line, "  %-8s %-14s %12s %12s %12s %12s\n", "prompt", "what", "largest", "bound",
+                "typical", "bound");
+  out << line;
+  for (const model::NumberDifference& item : result.numbers) {
+    std::snprintf(line, sizeof line, "  %-8s %-14s %12.3e %12.3e %12.3e %12.3e  %s\n", item.prompt.c_str(),
+                  item.what.c_str(), item.largest, item.largest_bound, item.typical, item.typical_bound,
+                  item.fine() ? "fine" : "BEYOND");
+    out << line;
+  }
+  for (const model::TokenDifference& item : result.tokens) {
+    out << fourfold::format("  {} {}: {} of {} tokens the same", item.prompt, item.what, item.same,
+                            item.count);
+    if (item.undecided > 0) out << fourfold::format(", {} too close to call", item.undecided);
+    out << (item.fine() ? "  fine\n" : "  WRONG\n");
+  }
+  if (!result.hidden_compared) out << "  hidden states: not compared, this backend keeps none\n";
+  if (!result.mtp_compared) out << "  MTP: not compared, the model or the file has none\n";
+}
+
+void write(const std::string& activations, const model::Comparison& result, JsonWriter& json) {
+  json.begin_object().member("activations", activations).member("fine", result.fine());
+  json.member("bound", derivation(result)).member("hidden_compared", result.hidden_compared);
+  json.member("mtp_compared", result.mtp_compared).key("numbers").begin_array();
+  for (const model::NumberDifference& item : result.numbers) {
+    json.begin_object().member("prompt", item.prompt).member("what", item.what);
+    json.member("largest", item.largest).member("largest_bound", item.largest_bound);
+    json.member("typical", item.typical)
+        .member("typical_bound", item.typical_bound)
+        .member("fine", item.fine())
+        .end_object();
+  }
+  json.end_array().key("tokens").begin_array();
+  for (const model::TokenDifference& item : result.tokens) {
+    json.begin_object().member("prompt", item.prompt).member("what", item.what);
+    json.member("count", item.count).member("same", item.same).member("undecided", item.undecided);
+    json.member("fine", item.fine()).end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace
+
+int run_compare(const CompareOptions& options, const Console& console) {
+  const auto model = open_model(options.model, console);
+  const model::ReferenceFile reference(
+      options.reference, model::build_program(model->config, model->bound.weights, model::Activations::f32));
+  bool fine = true;
+  JsonWriter json(JsonWriter::Style::pretty);
+  json.begin_object().member("model", model->folder.string()).member("reference", options.reference);
+  json.member("backend", options.backend).key("runs").begin_array();
+  if (!options.json)
+    console.out << fourfold::format("{} against {} on the {} backend\n", model->folder.string(),
+                                    options.reference, options.backend);
+  for (const std::string& activations : formats_of(options, *model)) {
+    const PreparedModel prepared = prepare_model(*model,
+                                                 {.backend = options.backend,
+                                                  .activations = activations,
+                                                  .threads = options.threads,
+                                                  .keep_values = true},
+                                                 model::trace_capacity(reference.prompts()), console);
+    const model::Comparison result = model::compare(*prepared, reference);
+    fine = fine && result.fine();
+    if (options.json)
+      write(activations, result, json);
+    else
+      print(activations, result, console.out);
+  }
+  json.end_array().member("fine", fine).end_object();
+  if (options.json)
+    console.out << json.finish() << "\n";
+  else
+    console.out << (fine ? "\nfine: everything within its bound\n" : "\nBEYOND the bound: see above\n");
+  return fine ? kFine : kMiss;
+}
+
+}  // namespace fourfold::cli

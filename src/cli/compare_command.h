@@ -1,0 +1,21 @@
+// `fourfold compare`: a model on a backend against the numbers another implementation computed from it.
+#pragma once
+
+#include <string>
+
+#include "cli/console.h"
+
+namespace fourfold::cli {
+
+struct CompareOptions {
+  std::string model;
+  std::string reference;  // a safetensors file of reference outputs
+  std::string backend = "cpu";
+  std::string activations = "all";  // or auto, f32, w4a16, w4a4
+  int threads = 0;
+  bool json = false;
+};
+
+int run_compare(const CompareOptions& options, const Console& console);
+
+}  // namespace fourfold::cli

@@ -1,0 +1,29 @@
+// How an answer is made, as the command line says it. What is left out comes from the model's
+// generation_config.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/backend_options.h"
+
+namespace fourfold::cli {
+
+struct GenerationOptions {
+  std::optional<std::int64_t> max_tokens;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
+  std::string logit_bias;  // "50=-100,7=1.5"
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stops;
+  int mtp = 0;
+  std::string drafts = "chosen";  // chosen or drawn
+  std::string system;
+  bool no_thinking = false;
+  BackendOptions backend;
+};
+
+}  // namespace fourfold::cli

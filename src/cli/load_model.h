@@ -1,0 +1,65 @@
+// From the word MODEL on the command line to something that runs: the folder, what is in it, its text side,
+// and the program prepared on a backend. Shared by every command that takes a MODEL.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "checkpoint/bind.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/shard_index.h"
+#include "cli/backend_options.h"
+#include "cli/console.h"
+#include "model/builder.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace fourfold::cli {
+
+// A checkpoint with its headers, config and vectors read; no matrix has been touched. Programs point into it,
+// so it stays where it is.
+struct OpenModel {
+  explicit OpenModel(std::filesystem::path model_folder);
+  OpenModel(const OpenModel&) = delete;
+  OpenModel& operator=(const OpenModel&) = delete;
+
+  std::filesystem::path folder;
+  checkpoint::ModelConfig config;
+  std::optional<checkpoint::GenerationDefaults> defaults;
+  checkpoint::Checkpoint checkpoint;
+  checkpoint::BoundModel bound;
+
+  bool has_mtp() const { return bound.weights.mtp.has_value(); }
+};
+
+// MODEL is a folder or a hub name in the local cache; otherwise the error's hint is the download line. Config
+// fields that are neither used nor known become a notice on stderr.
+std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console);
+
+// auto, f32, w4a16 or w4a4.
+model::Activations parse_model_activations(std::string_view text);
+
+// What a prepared program stands on, in the order it must be torn down.
+struct PreparedModel {
+  std::unique_ptr<backend::Backend> backend;
+  std::unique_ptr<backend::Prepared> prepared;
+  double seconds = 0;  // it took to load
+
+  backend::Prepared& operator*() const { return *prepared; }
+  backend::Prepared* operator->() const { return prepared.get(); }
+};
+
+// Builds the program, chooses the kernels, packs the weights; shows on stderr how far it is, with GB/s and
+// time left. The model must outlive what comes back.
+PreparedModel prepare_model(const OpenModel& model, const BackendOptions& options,
+                            const backend::Capacity& capacity, const Console& console);
+
+// Throws bad_checkpoint when the folder has no tokenizer.json; the hint says what works without one.
+text::Tokenizer load_tokenizer(const std::filesystem::path& folder);
+
+}  // namespace fourfold::cli

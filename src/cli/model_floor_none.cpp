@@ -1,0 +1,31 @@
+// Stands in for the commands that take a MODEL where the model floor was not built: the program knows them,
+// and says what is missing.
+#include "base/error.h"
+#include "cli/bench_model_command.h"
+#include "cli/chat_command.h"
+#include "cli/compare_command.h"
+#include "cli/inspect_command.h"
+#include "cli/make_model_command.h"
+#include "cli/quantize_command.h"
+#include "cli/run_command.h"
+
+namespace fourfold::cli {
+namespace {
+
+[[noreturn]] void refuse() {
+  fail_with_hint(Code::unsupported_model,
+                 "Install the Boost 1.81 headers (Debian: libboost1.81-dev) and build again.",
+                 "this fourfold was built without the model floor");
+}
+
+}  // namespace
+
+int run_bench_model(const BenchModelOptions&, const Console&) { refuse(); }
+int run_run(const RunOptions&, const Console&) { refuse(); }
+int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
+int run_compare(const CompareOptions&, const Console&) { refuse(); }
+int run_inspect(const InspectOptions&, const Console&) { refuse(); }
+int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
+int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }
+
+}  // namespace fourfold::cli

@@ -1,0 +1,114 @@
+#include "cli/run_command.h"
+
+#include <charconv>
+#include <iostream>
+#include <iterator>
+
+#include "base/error.h"
+#include "cli/answer.h"
+#include "cli/parse.h"
+
+namespace fourfold::cli {
+namespace {
+
+// How long an answer may get when nobody says.
+constexpr std::int64_t kMaxTokens = 4096;
+
+std::vector<engine::TokenId> parse_ids(const std::string& text) {
+  std::vector<engine::TokenId> ids;
+  for (const std::string& part : split_commas(text)) {
+    engine::TokenId id = 0;
+    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), id);
+    if (status != std::errc{} || end != part.data() + part.size())
+      fail_with_hint(Code::invalid_request, "Token ids are whole numbers with commas between them: 1,2,3.",
+                     "'{}' is not a token id", part);
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void require_one_prompt(const RunOptions& options) {
+  if (options.prompt.has_value() == !options.ids.empty())
+    fail_with_hint(Code::invalid_request,
+                   "Give -p TEXT (one chat turn), -p TEXT --raw (to be continued), or --ids 1,2,3.",
+                   options.prompt ? "there are two prompts, -p and --ids" : "there is no prompt");
+  if (options.ids.empty()) return;
+  if (options.raw || !options.generation.system.empty() || !options.generation.stops.empty())
+    fail(Code::invalid_request, "--raw, --system and --stop are about text; --ids has none");
+}
+
+std::string prompt_text(const RunOptions& options) {
+  std::string text = *options.prompt;
+  if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  require_utf8(text, "the prompt");
+  return text;
+}
+
+std::string chat_prompt(const RunOptions& options, const OpenModel& model, const std::string& text) {
+  const auto chat = text::ChatTemplate::load(model.folder);
+  if (!chat)
+    fail_with_hint(Code::invalid_request, "Use --raw to have the text continued.",
+                   "{}: there is no chat template in this folder", model.folder.string());
+  std::vector<text::jinja::Value> messages;
+  const auto add = [&](const char* role, const std::string& content) {
+    text::jinja::Dict message;
+    message.set("role", role);
+    message.set("content", content);
+    messages.emplace_back(std::move(message));
+  };
+  if (!options.generation.system.empty()) add("system", options.generation.system);
+  add("user", text);
+  text::ChatRequest request{.messages = text::jinja::Value::list(std::move(messages))};
+  if (options.generation.no_thinking) request.enable_thinking = false;
+  return chat->render(request);
+}
+
+void report(const Answer& answer, const engine::Request& request, bool seed_was_drawn, double load_seconds,
+            const Console& console) {
+  char load[48];
+  std::snprintf(load, sizeof load, "loaded in %.1f s", load_seconds);
+  console.err << "fourfold: " << load << "; " << speed_line(answer);
+  if (seed_was_drawn && !request.params.greedy()) console.err << "; --seed " << request.params.seed;
+  console.err << "\n";
+  if (answer.finish == engine::Finish::max_tokens)
+    console.err << "fourfold: notice: the answer was cut at " << answer.token_count
+                << " tokens (--max-tokens)"
+                << (answer.content.empty() ? "; the model was still thinking" : "") << "\n";
+}
+
+}  // namespace
+
+int run_run(const RunOptions& options, const Console& console) {
+  ignore_broken_pipes();
+  require_one_prompt(options);
+  require_utf8(options.generation.system, "--system");
+  for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
+  const auto model = open_model(options.model, console);
+  const bool is_text = options.ids.empty();
+  std::optional<text::Tokenizer> tokenizer;
+  if (is_text) tokenizer = load_tokenizer(model->folder);
+  engine::Request request = make_request(options.generation, *model, tokenizer ? &*tokenizer : nullptr);
+  if (is_text) {
+    std::string text = prompt_text(options);
+    if (!options.raw) text = chat_prompt(options, *model, text);
+    request.prompt = tokenizer->encode(text, {.add_special_tokens = options.raw});
+  } else {
+    request.prompt = parse_ids(options.ids);
+  }
+  const std::int64_t room = model->config.position_limit - std::ssize(request.prompt);
+  request.max_tokens = options.generation.max_tokens.value_or(std::clamp<std::int64_t>(room, 1, kMaxTokens));
+  engine::require_valid(request, limits_of(*model));
+
+  const PreparedModel prepared = prepare_model(
+      *model, options.generation.backend, room_for(std::ssize(request.prompt) + request.max_tokens), console);
+  const AnswerOptions shown{.tokenizer = tokenizer ? &*tokenizer : nullptr,
+                            .stops = options.generation.stops,
+                            .split_thinking = is_text && !options.raw,
+                            .watch = nullptr,
+                            .cached = nullptr};
+  const Answer answer = stream_answer(*prepared, request, shown, console);
+  report(answer, request, !options.generation.seed, prepared.seconds, console);
+  return kFine;
+}
+
+}  // namespace fourfold::cli

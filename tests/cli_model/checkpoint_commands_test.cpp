@@ -1,0 +1,276 @@
+// make-model, inspect, quantize and compare through the program: what they print, what they return, and that
+// nothing half-written stays behind.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cli_model/support.h"
+
+extern char** environ;
+
+namespace fourfold::cli {
+namespace {
+
+const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe"};
+
+class CheckpointCommands : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  }
+  std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+  Outcome make(const std::string& name, const std::string& arguments) const {
+    return shell("PROGRAM make-model " + at(name) + " " + arguments + " 2>&1");
+  }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_.path()), {}));
+  }
+
+  checkpoint::TempFolder folder_;
+};
+
+std::string golden(const std::string& name) { return checkpoint::golden_model(name).string(); }
+
+TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
+  for (const char* shape : kTinyShapes)
+    for (const char* format_name : {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"}) {
+      const std::string name = std::string(shape) + "-" + format_name;
+      const Outcome made = make(name, format("--shape {} --format {} --seed 3", shape, format_name));
+      ASSERT_EQ(made.status, kFine) << made.out;
+      EXPECT_TRUE(contains(made.out, "mean nothing")) << made.out;
+      const Outcome answer =
+          shell("PROGRAM run " + at(name) + " --ids 1,2,3 --max-tokens 4 --temperature 0 2>&1");
+      EXPECT_EQ(answer.status, kFine) << name << ": " << answer.out;
+    }
+}
+
+// A random model may end its turn at once; not for every seed.
+TEST_F(CheckpointCommands, MakeModelAnswersInWords) {
+  ASSERT_EQ(make("model", "--seed 5").status, kFine);
+  std::string words;
+  for (int seed = 1; seed <= 3; ++seed) {
+    const Outcome answer =
+        shell(format("PROGRAM run {} -p 'Hello there' --no-thinking --max-tokens 12 --seed {} 2>/dev/null",
+                     at("model"), seed));
+    EXPECT_EQ(answer.status, kFine);
+    words += answer.out;
+  }
+  EXPECT_NE(words.find_first_of("abcdefghijklmnopqrstuvwxyz"), std::string::npos) << words;
+}
+
+TEST_F(CheckpointCommands, MakeModelRefuses) {
+  ASSERT_EQ(make("model", "").status, kFine);
+  const Outcome again = make("model", "");
+  EXPECT_EQ(again.status, kFailed);
+  EXPECT_TRUE(contains(again.out, "exists already")) << again.out;
+  EXPECT_EQ(make("a", "--shape 7b").status, kFailed);
+  EXPECT_EQ(make("a", "--format int4").status, kFailed);
+  EXPECT_EQ(make("a", "--layers -1").status, kFailed);
+  EXPECT_EQ(make("no/such/folder", "").status, kFailed);
+  EXPECT_EQ(shell("PROGRAM make-model 2>&1").status, kUsage);
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(CheckpointCommands, AnInterruptLeavesNothing) {
+  const Outcome stopped = shell("timeout --preserve-status -s INT 0.5 PROGRAM make-model " + at("model") +
+                                " --shape 35b --layers 4 2>&1");
+  if (stopped.status == kFine) GTEST_SKIP() << "written before the interrupt came";
+  EXPECT_EQ(stopped.status, kFailed) << stopped.out;
+  EXPECT_TRUE(contains(stopped.out, "stopped")) << stopped.out;
+  EXPECT_EQ(entries(), 0u);
+}
+
+// Largest resident size of the program with these arguments, in bytes; its output goes nowhere.
+std::int64_t peak_bytes(const std::vector<std::string>& arguments, int& status) {
+  std::vector<char*> words;
+  std::string program = FOURFOLD_PROGRAM;
+  words.push_back(program.data());
+  std::vector<std::string> copies = arguments;
+  for (std::string& word : copies) words.push_back(word.data());
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, program.c_str(), &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return -1;
+  rusage usage{};
+  ::wait4(child, &status, 0, &usage);
+  return usage.ru_maxrss * 1024;
+}
+
+TEST_F(CheckpointCommands, A250GigabyteCheckpointIsMadeAndInspectedInLittleMemory) {
+  int status = -1;
+  EXPECT_LT(peak_bytes({"make-model", at("big"), "--shape", "397b", "--sparse"}, status), 1'500'000'000);
+  ASSERT_EQ(status, 0);
+  EXPECT_LT(peak_bytes({"inspect", at("big"), "--no-measure"}, status), 1'500'000'000);
+  EXPECT_EQ(status, 0);
+  const Json facts = read_json(shell("PROGRAM inspect " + at("big") + " --json --no-measure").out);
+  EXPECT_NEAR(facts.at("tensor_bytes").number / 1e9, 250.2, 0.1);
+  EXPECT_EQ(facts.at("layers").number, 60);
+}
+
+TEST_F(CheckpointCommands, InspectShowsFormatsAndCeilings) {
+  const Outcome text = shell("PROGRAM inspect " + golden("modelopt_mixed") + " --no-measure 2>&1");
+  EXPECT_EQ(text.status, kFine);
+  for (const char* part : {"NVFP4", "FP8", "BF16", "routed experts", "RTX 5090", "tokens/s", "MTP"})
+    EXPECT_TRUE(contains(text.out, part)) << part << " is not in " << text.out;
+  const Json facts = read_json(shell("PROGRAM inspect " + golden("modelopt_mixed") + " --json").out);
+  EXPECT_EQ(facts.at("family").text, "Qwen3.5");
+  EXPECT_TRUE(facts.at("mtp").truth);
+  const Json& own = facts.at("ceilings").items.back();
+  EXPECT_EQ(own.at("machine").text, "this machine's CPU");
+  EXPECT_GT(own.at("gb_per_s").number, 0);
+  EXPECT_NEAR(own.at("tokens_per_s").number,
+              own.at("gb_per_s").number * 1e9 / facts.at("token_bytes").at("total").number, 1e-3);
+}
+
+TEST_F(CheckpointCommands, ComparePassesOnTheGoldenModels) {
+  for (const char* model : {"bf16", "modelopt", "modelopt_mixed", "compressed"})
+    for (const char* backend : {"reference", "cpu"}) {
+      const Outcome result = shell(format("PROGRAM compare {} {}/reference.safetensors --backend {} --json",
+                                          golden(model), golden(model), backend));
+      EXPECT_EQ(result.status, kFine) << model << " on " << backend << ": " << result.out;
+      const Json report = read_json(result.out);
+      EXPECT_TRUE(report.at("fine").truth);
+      const bool fp4 = std::string(model) == "modelopt" || std::string(model) == "compressed";
+      ASSERT_EQ(report.at("runs").items.size(), fp4 ? 3u : 2u) << "f32, w4a16, w4a4 where it was made for it";
+      const Json& exact = report.at("runs").items.front();
+      EXPECT_EQ(exact.at("activations").text, "f32");
+      for (const Json& numbers : exact.at("numbers").items) {
+        EXPECT_LE(numbers.at("largest").number, 1e-3) << numbers.at("what").text;
+      }
+      EXPECT_TRUE(exact.at("hidden_compared").truth);
+      EXPECT_TRUE(exact.at("mtp_compared").truth);
+    }
+}
+
+TEST_F(CheckpointCommands, CompareFailsOnAnotherModelsNumbers) {
+  const Outcome result = shell("PROGRAM compare " + golden("compressed") + " " + golden("bf16") +
+                               "/reference.safetensors --activations f32 2>&1");
+  EXPECT_EQ(result.status, kMiss) << result.out;
+  EXPECT_TRUE(contains(result.out, "BEYOND")) << result.out;
+  const std::string reference = golden("bf16") + "/reference.safetensors";
+  EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " nothing.safetensors 2>&1").status, kFailed);
+  EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " " + reference + " --backend tpu 2>&1").status,
+            kFailed);
+  EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " " + reference + " --activations int8 2>&1").status,
+            kFailed);
+  EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " 2>&1").status, kUsage);
+}
+
+TEST_F(CheckpointCommands, QuantizeReportsAndTheResultRuns) {
+  for (const char* shape : kTinyShapes) {
+    ASSERT_EQ(make(shape, format("--shape {} --format bf16", shape)).status, kFine);
+    for (const char* arguments : {"", "--dense fp8", "--dense nvfp4", "--format compressed-tensors",
+                                  "--format compressed-tensors --dense fp8"}) {
+      const std::string out = at("out");
+      const Outcome done = shell("PROGRAM quantize " + at(shape) + " " + out + " " + arguments + " 2>&1");
+      ASSERT_EQ(done.status, kFine) << shape << " " << arguments << ": " << done.out;
+      const Outcome answer = shell("PROGRAM run " + out + " --ids 1,2,3 --max-tokens 4 2>&1");
+      EXPECT_EQ(answer.status, kFine) << answer.out;
+      EXPECT_TRUE(std::filesystem::exists(out + "/tokenizer.json"));
+      std::filesystem::remove_all(out);
+    }
+  }
+}
+
+TEST_F(CheckpointCommands, QuantizeWritesItsReport) {
+  const Outcome done =
+      shell("PROGRAM quantize " + golden("bf16") + " " + at("out") + " --json --report " + at("report.json"));
+  ASSERT_EQ(done.status, kFine);
+  EXPECT_EQ(done.out, checkpoint::read_file(at("report.json")));
+  const Json report = read_json(done.out);
+  EXPECT_EQ(report.at("matrices").items.size(), 4u * 8 * 3);
+  EXPECT_LT(report.at("bytes_after").number, report.at("bytes_before").number);
+  for (const Json& matrix : report.at("matrices").items) {
+    EXPECT_LT(matrix.at("relative_rms").number, 0.13);
+    EXPECT_EQ(matrix.at("format").text, "NVFP4");
+  }
+}
+
+TEST_F(CheckpointCommands, QuantizeRefuses) {
+  const auto quantize = [&](const std::string& arguments) {
+    return shell("PROGRAM quantize " + arguments + " 2>&1");
+  };
+  EXPECT_EQ(quantize(golden("compressed") + " " + at("out")).status, kFailed);
+  EXPECT_EQ(quantize(golden("bf16") + " " + at("out") + " --format gguf").status, kFailed);
+  EXPECT_EQ(quantize(golden("bf16") + " " + at("out") + " --dense int4").status, kFailed);
+  EXPECT_EQ(quantize("no-such-model " + at("out")).status, kFailed);
+  EXPECT_EQ(quantize(golden("bf16") + " " + folder_.path().string()).status, kFailed);
+  EXPECT_EQ(quantize(golden("bf16")).status, kUsage);
+  EXPECT_EQ(entries(), 0u);
+}
+
+// A disk that fills up in the middle: by the size a file may have, and where we may, by a real small disk.
+TEST_F(CheckpointCommands, AFullDiskIsAnErrorAndLeavesNothing) {
+  const std::string source = at("source");
+  ASSERT_EQ(make("source", "--format bf16").status, kFine);
+  for (const std::string& command :
+       {"PROGRAM quantize " + source + " " + at("out"), "PROGRAM make-model " + at("out")}) {
+    const Outcome full = shell("ulimit -f 1000; " + command + " 2>&1");  // 512,000 bytes
+    EXPECT_EQ(full.status, kFailed) << full.out;
+    EXPECT_TRUE(contains(full.out, "failed at byte")) << full.out;
+    EXPECT_TRUE(contains(full.out, "free space")) << full.out;
+    EXPECT_EQ(entries(), 1u);
+  }
+  const std::string disk = at("disk");
+  std::filesystem::create_directory(disk);
+  if (::mount("none", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "no disk can be mounted here; the limit on file sizes was tried";
+  for (const std::string& command :
+       {"PROGRAM quantize " + source + " " + disk + "/out", "PROGRAM make-model " + disk + "/out",
+        // The files have room as long as they are holes; the tokenizer then has not.
+        "PROGRAM make-model " + disk + "/out --shape 35b --layers 1 --sparse"}) {
+    const Outcome full = shell(command + " 2>&1");
+    EXPECT_EQ(full.status, kFailed) << full.out;
+    EXPECT_TRUE(contains(full.out, disk)) << full.out;
+    EXPECT_TRUE(std::filesystem::is_empty(disk)) << command;
+  }
+  ::umount(disk.c_str());
+}
+
+struct BadConfig {
+  const char* from;
+  const char* to;
+};
+
+TEST_F(CheckpointCommands, BadModelsAreErrorsWithTheirNames) {
+  ASSERT_EQ(make("model", "--shape tiny-qwen3-moe --format bf16").status, kFine);
+  const std::string model = at("model");
+  const std::string config = checkpoint::read_file(model + "/config.json");
+  const auto inspect = [&] { return shell("PROGRAM inspect " + model + " --no-measure 2>&1"); };
+  for (const BadConfig& bad :
+       {BadConfig{"\"num_attention_heads\": 4", "\"num_attention_heads\": 0"},
+        BadConfig{"\"num_experts\": 8", "\"num_experts\": 2147483648"},
+        BadConfig{"\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": NaN"},
+        BadConfig{"\"hidden_size\": 128", "\"hidden_size\": 256"}, BadConfig{"\"qwen3_moe\"", "\"gpt2\""}}) {
+    std::string text = config;
+    const auto place = text.find(bad.from);
+    ASSERT_NE(place, std::string::npos) << bad.from;
+    text.replace(place, std::string(bad.from).size(), bad.to);
+    folder_.write("model/config.json", text);
+    const Outcome refused = inspect();
+    EXPECT_EQ(refused.status, kFailed) << bad.to << ": " << refused.out;
+    EXPECT_EQ(refused.out.rfind("fourfold: ", 0), 0u) << refused.out;
+  }
+  folder_.write("model/config.json", config);
+  ASSERT_EQ(inspect().status, kFine);
+  const std::string shard = model + "/model.safetensors";
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) - 5);
+  const Outcome shortened = inspect();
+  EXPECT_EQ(shortened.status, kFailed);
+  EXPECT_TRUE(contains(shortened.out, "model.safetensors")) << shortened.out;
+  std::filesystem::remove(shard);
+  std::filesystem::create_symlink("model.safetensors", shard);  // points at itself
+  EXPECT_EQ(inspect().status, kFailed);
+  std::filesystem::remove(shard);
+  EXPECT_EQ(inspect().status, kFailed);
+}
+
+}  // namespace
+}  // namespace fourfold::cli

@@ -1,0 +1,57 @@
+#include "cli/load_model.h"
+
+#include "cli/load_bar.h"
+#include "tests/cli_model/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+using checkpoint::expect_error;
+
+constexpr backend::Capacity kCapacity{
+    .page_count = 1, .page_tokens = 64, .state_slot_count = 1, .row_count = 8};
+
+TEST(LoadModel, OpensWithoutTouchingMatricesAndPreparesOnEitherBackend) {
+  Captured captured;
+  const auto model = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
+  EXPECT_EQ(model->config.vocab_size, kMicroVocabulary);
+  EXPECT_TRUE(model->has_mtp());
+  ASSERT_TRUE(model->defaults.has_value());
+  EXPECT_EQ(captured.err.str(), "");
+  for (const char* backend : {"reference", "cpu"}) {
+    const PreparedModel prepared = prepare_model(*model, {.backend = backend}, kCapacity, captured.console);
+    EXPECT_EQ(prepared.backend->name(), backend);
+    EXPECT_EQ(prepared->program().vocab_size, kMicroVocabulary);
+    EXPECT_EQ(prepared->capacity().row_count, 8);
+  }
+  EXPECT_EQ(captured.err.str(), "") << "small models load without a word";
+}
+
+TEST(LoadModel, Activations) {
+  EXPECT_EQ(parse_model_activations("auto"), model::Activations::automatic);
+  EXPECT_EQ(parse_model_activations("f32"), model::Activations::f32);
+  EXPECT_EQ(parse_model_activations("w4a16"), model::Activations::w4a16);
+  EXPECT_EQ(parse_model_activations("w4a4"), model::Activations::w4a4);
+  expect_error(Code::invalid_request, {"'fp8'"}, [] { parse_model_activations("fp8"); });
+  // A checkpoint without input scales was not made for FP4 activations.
+  Captured captured;
+  const auto model = open_model(checkpoint::golden_model("modelopt_mixed").string(), captured.console);
+  expect_error(Code::unsupported_model, {}, [&] {
+    prepare_model(*model, {.backend = "reference", .activations = "w4a4"}, kCapacity, captured.console);
+  });
+}
+
+TEST(LoadBar, SaysGigabytesSpeedAndTimeLeft) {
+  EXPECT_EQ(load_line(50'000'000'000, 250'000'000'000, 25),
+            "loading 50.0 of 250.0 GB, 2.00 GB/s, about 100 s left");
+  EXPECT_EQ(load_line(0, 0, 0), "loading 0.0 of 0.0 GB, 0.00 GB/s, about 0 s left");
+  Captured captured;
+  {
+    LoadBar bar(captured.console);
+    bar.update(1, 2);
+  }
+  EXPECT_EQ(captured.err.str(), "") << "nothing is said in the first two seconds";
+}
+
+}  // namespace
+}  // namespace fourfold::cli

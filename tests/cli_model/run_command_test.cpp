@@ -1,0 +1,287 @@
+#include "cli/run_command.h"
+
+#include <algorithm>
+
+#include "tests/cli_model/support.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace fourfold::cli {
+namespace {
+
+using checkpoint::expect_error;
+
+const TalkingModel& talking_model() {
+  static const TalkingModel model;
+  return model;
+}
+
+RunOptions ask(const std::string& prompt, std::int64_t max_tokens = 16) {
+  RunOptions options;
+  options.model = talking_model().path();
+  options.prompt = prompt;
+  options.generation.max_tokens = max_tokens;
+  options.generation.seed = 11;
+  options.generation.no_thinking = true;
+  return options;
+}
+
+struct Ran {
+  std::string out, err;
+};
+Ran ran(const RunOptions& options) {
+  Captured captured;
+  EXPECT_EQ(run_run(options, captured.console), kFine);
+  return {captured.out.str(), captured.err.str()};
+}
+
+void refused(const std::vector<std::string>& parts, const RunOptions& options,
+             Code code = Code::invalid_request) {
+  Captured captured;
+  expect_error(code, parts, [&] { run_run(options, captured.console); });
+  EXPECT_EQ(captured.out.str(), "");
+}
+
+// Ids in, ids out: the tokens of the independent reference, on both backends, with any number of drafts.
+TEST(RunCommand, GreedyIdsAreTheReferences) {
+  for (const char* model : {"bf16", "modelopt", "modelopt_mixed", "compressed"})
+    for (const char* prompt : {"short", "long"}) {
+      const std::string wanted = golden_ids(model, std::string(prompt) + ".greedy_ids");
+      for (const char* backend : {"reference", "cpu"})
+        for (const int drafts : {0, 1, 5}) {
+          RunOptions options;
+          options.model = checkpoint::golden_model(model).string();
+          options.ids = golden_ids(model, std::string(prompt) + ".input_ids");
+          options.generation.max_tokens = 1 + std::ranges::count(wanted, ',');
+          options.generation.temperature = 0;
+          options.generation.mtp = drafts;
+          options.generation.backend.backend = backend;
+          options.generation.backend.activations = "f32";
+          EXPECT_EQ(ran(options).out, wanted + "\n")
+              << model << " " << prompt << " " << backend << " " << drafts;
+        }
+    }
+}
+
+TEST(RunCommand, TheAnswerIsOnStdoutAndTheRestOnStderr) {
+  const Ran got = ran(ask("Hello"));
+  EXPECT_TRUE(text::is_valid_utf8(got.out));
+  EXPECT_GT(got.out.size(), 5u);
+  EXPECT_TRUE(got.out.ends_with('\n'));
+  EXPECT_FALSE(contains(got.out, "tok/s"));
+  EXPECT_TRUE(contains(got.err, "tok/s")) << got.err;
+  EXPECT_TRUE(contains(got.err, "16 tokens"));
+  EXPECT_TRUE(contains(got.err, "cut at 16 tokens"));
+}
+
+TEST(RunCommand, TheSameSeedGivesTheSameAnswerWithAndWithoutDrafts) {
+  RunOptions options = ask("Hello", 40);
+  const std::string plain = ran(options).out;
+  EXPECT_EQ(ran(options).out, plain);
+  for (const int drafts : {1, 5}) {
+    options.generation.mtp = drafts;
+    const Ran drafted = ran(options);
+    EXPECT_EQ(drafted.out, plain);
+    EXPECT_TRUE(contains(drafted.err, "drafts accepted"));
+  }
+}
+
+TEST(RunCommand, ADrawnSeedIsSaidAndRepeatsTheAnswer) {
+  RunOptions options = ask("Hello", 40);
+  options.generation.seed.reset();
+  const Ran first = ran(options);
+  const std::size_t at = first.err.find("--seed ");
+  ASSERT_NE(at, std::string::npos) << first.err;
+  options.generation.seed = std::stoull(first.err.substr(at + 7));
+  EXPECT_EQ(ran(options).out, first.out);
+}
+
+TEST(RunCommand, OptionsStandAboveTheModelsDefaults) {
+  RunOptions options = ask("Hello", 30);
+  const std::string suggested = ran(options).out;  // temperature 0.6, top-k 20, top-p 0.95
+  options.generation.temperature = 5;
+  options.generation.top_k = 0;
+  options.generation.top_p = 1;
+  EXPECT_NE(ran(options).out, suggested);
+  options.generation.top_k = 1;  // one token to choose from is the greedy answer
+  const std::string only_best = ran(options).out;
+  options.generation.top_k.reset();
+  options.generation.temperature = 0;
+  EXPECT_EQ(ran(options).out, only_best);
+}
+
+TEST(RunCommand, ThinkingGoesToStderr) {
+  RunOptions options = ask("Hello");
+  options.generation.no_thinking = false;
+  const auto end_id = text::Tokenizer::load(options.model + "/tokenizer.json").added_token("</think>");
+  ASSERT_TRUE(end_id.has_value());
+  options.generation.logit_bias = fourfold::format("{}=-100", *end_id);
+  const Ran thinking = ran(options);
+  EXPECT_EQ(thinking.out, "");
+  EXPECT_TRUE(contains(thinking.err, "still thinking")) << thinking.err;
+  // The same tokens said aloud.
+  options.raw = true;
+  options.prompt = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n";
+  const Ran aloud = ran(options);
+  EXPECT_EQ(thinking.err.substr(0, aloud.out.size()), aloud.out);
+}
+
+TEST(RunCommand, RawContinuesTheText) {
+  RunOptions options = ask("Hello");
+  const Ran chat = ran(options);
+  options.raw = true;
+  const Ran raw = ran(options);
+  EXPECT_NE(raw.out, chat.out);
+  EXPECT_TRUE(contains(raw.err, "4 prompt tokens") || contains(raw.err, "5 prompt tokens")) << raw.err;
+}
+
+TEST(RunCommand, StopStringsAndStopIdsEndTheAnswer) {
+  RunOptions options = ask("Hello", 40);
+  const std::string whole = ran(options).out;
+  const std::string stop = whole.substr(whole.size() / 2, 3);
+  options.generation.stops = {stop};
+  const std::string cut = ran(options).out;
+  EXPECT_EQ(cut, whole.substr(0, whole.find(stop)) + "\n");
+
+  options = ask("Hello", 40);
+  const text::TokenId end = text::made_up_tokens(kMicroVocabulary).end_of_turn;
+  options.generation.logit_bias = std::to_string(end) + "=100";
+  const Ran nothing = ran(options);
+  EXPECT_EQ(nothing.out, "");
+  EXPECT_TRUE(contains(nothing.err, "1 tokens")) << nothing.err;
+}
+
+TEST(RunCommand, BadOptionsAreRefusedBeforeTheModelIsLoaded) {
+  const auto changed = [](auto change) {
+    RunOptions options = ask("Hello");
+    options.generation.backend.backend = "cpu";
+    change(options);
+    return options;
+  };
+  refused({"temperature is -1"}, changed([](RunOptions& o) { o.generation.temperature = -1; }));
+  refused({"top_p is 2"}, changed([](RunOptions& o) { o.generation.top_p = 2; }));
+  refused({"top_k is -5"}, changed([](RunOptions& o) { o.generation.top_k = -5; }));
+  refused({"6 drafts"}, changed([](RunOptions& o) { o.generation.mtp = 6; }));
+  refused({"unknown drafts 'no'"}, changed([](RunOptions& o) { o.generation.drafts = "no"; }));
+  refused({"max_tokens is 0"}, changed([](RunOptions& o) { o.generation.max_tokens = 0; }));
+  refused({"max_tokens 4096", "4096"}, changed([](RunOptions& o) { o.generation.max_tokens = 4096; }));
+  refused({"--logit-bias", "'x'"}, changed([](RunOptions& o) { o.generation.logit_bias = "x"; }));
+  refused({"logit_bias", "320"}, changed([](RunOptions& o) { o.generation.logit_bias = "320=1"; }));
+  refused({"0 bytes"}, changed([](RunOptions& o) { o.generation.stops = {""}; }));
+  refused({"unknown backend 'tpu'"}, changed([](RunOptions& o) { o.generation.backend.backend = "tpu"; }));
+  refused({"--threads -1"}, changed([](RunOptions& o) { o.generation.backend.threads = -1; }));
+  refused({"unknown activations 'w8'"},
+          changed([](RunOptions& o) { o.generation.backend.activations = "w8"; }));
+}
+
+TEST(RunCommand, BadPromptsAreRefused) {
+  RunOptions options = ask("Hello");
+  options.ids = "1,2";
+  refused({"two prompts"}, options);
+  options.prompt.reset();
+  options.ids = "";
+  refused({"no prompt"}, options);
+  options.ids = "1,x";
+  refused({"'x' is not a token id"}, options);
+  options.ids = "1,320";
+  refused({"id 320", "320"}, options);
+  options.ids = "1,-1";
+  refused({"id -1"}, options);
+  options.ids = "1,99999999999999999999";
+  refused({"is not a token id"}, options);
+  options.raw = true;
+  options.ids = "1,2";
+  refused({"--ids"}, options);
+  options = ask("");
+  options.raw = true;
+  refused({"the prompt is empty"}, options);
+  options = ask(std::string("ab\xFF") + "c");
+  refused({"not UTF-8", "byte 2 of 4"}, options);
+  options = ask("Hello");
+  options.generation.system = "\xC3";
+  refused({"--system", "not UTF-8"}, options);
+  std::string letters(5000, ' ');
+  for (std::size_t i = 0; i < letters.size(); i += 2) letters[i] = 'x';
+  options = ask(letters);
+  options.generation.max_tokens.reset();
+  refused({"limit is 4096"}, options);
+}
+
+TEST(RunCommand, AModelThatIsNotThereOrHasNoTextSide) {
+  RunOptions options = ask("Hello");
+  options.model = "no-such-org/no-such-model";
+  Captured captured;
+  const std::string hint = expect_error(Code::invalid_request, {"no-such-org/no-such-model"},
+                                        [&] { run_run(options, captured.console); });
+  EXPECT_EQ(hint, "hf download no-such-org/no-such-model");
+
+  const TalkingModel model;
+  options.model = model.path();
+  model.remove("chat_template.jinja");
+  refused({"no chat template"}, options);
+  options.raw = true;
+  EXPECT_NE(ran(options).out, "");
+  model.remove("tokenizer.json");
+  refused({"no tokenizer.json"}, options, Code::bad_checkpoint);
+}
+
+class RunProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  }
+  std::string model = "'" + talking_model().path() + "'";
+};
+
+TEST_F(RunProgram, AnswersOnStdoutAlone) {
+  const Outcome answer =
+      shell("PROGRAM run " + model +
+            " -p Hello --no-thinking --max-tokens 8 --seed 4 --temperature 0.7 2>/dev/null");
+  EXPECT_EQ(answer.status, kFine);
+  EXPECT_GT(answer.out.size(), 1u);
+  EXPECT_EQ(shell("printf Hello | PROGRAM run " + model +
+                  " -p - --no-thinking --max-tokens 8 --seed 4 --temperature 0.7 2>/dev/null")
+                .out,
+            answer.out);
+  EXPECT_EQ(shell("PROGRAM run " + model +
+                  " --prompt Hello --no-thinking --max-tokens 8 --seed 4 --temperature 0.7 --mtp 2 --threads "
+                  "1 2>/dev/null")
+                .out,
+            answer.out);
+}
+
+TEST_F(RunProgram, StopMayBeGivenAgain) {
+  const Outcome answer =
+      shell("PROGRAM run " + model + " -p Hello --raw --max-tokens 4 --stop a --stop b --seed 1 2>/dev/null");
+  EXPECT_EQ(answer.status, kFine);
+  EXPECT_EQ(answer.out.find_first_of("ab"), std::string::npos) << answer.out;
+}
+
+TEST_F(RunProgram, ErrorsAre2AndWrongUsage64) {
+  const Outcome missing = shell("PROGRAM run no-such/model -p Hi 2>&1");
+  EXPECT_EQ(missing.status, kFailed);
+  EXPECT_TRUE(contains(missing.out, "  hf download no-such/model\n")) << missing.out;
+  EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --temperature 1000 2>&1").status, kFailed);
+  EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --no-such-flag 2>&1").status, kUsage);
+  EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --max-tokens many 2>&1").status, kUsage);
+  EXPECT_EQ(shell("PROGRAM run 2>&1").status, kUsage);
+}
+
+TEST_F(RunProgram, AClosedOrFullStdoutIsAnErrorAndNotACrash) {
+  const std::string run = "PROGRAM run " + model + " -p Hi --raw --max-tokens 2000 --seed 1 ";
+  // The program's own status and words, while the reader of its stdout is gone after one byte.
+  const std::filesystem::path note = talking_model().folder().path() / "closed.txt";
+  shell("( " + run + "2>'" + note.string() + "'; echo status $? >>'" + note.string() + "' ) | head -c 1");
+  const std::string closed = checkpoint::read_file(note);
+  EXPECT_TRUE(contains(closed, "status 2")) << closed;
+  EXPECT_TRUE(contains(closed, "standard output: Broken pipe")) << closed;
+  const Outcome full = shell(run + " 2>&1 >/dev/full");
+  EXPECT_EQ(full.status, kFailed);
+  EXPECT_TRUE(contains(full.out, "standard output")) << full.out;
+  const Outcome shut = shell(run + " 2>&1 >&-");
+  EXPECT_EQ(shut.status, kFailed);
+  EXPECT_TRUE(contains(shut.out, "standard output")) << shut.out;
+}
+
+}  // namespace
+}  // namespace fourfold::cli
