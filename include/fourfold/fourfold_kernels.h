@@ -156,7 +156,8 @@ typedef enum fourfold_format {
 /* What the tensor cores multiply the weights with. Packed weights are of one kind or the other. */
 typedef enum fourfold_activations {
   FOURFOLD_W4A16 = 1, /* bf16 tokens */
-  FOURFOLD_W4A4 = 2   /* tokens quantised to NVFP4 on the way, with input scales; native on SM120 */
+  FOURFOLD_W4A4 = 2   /* tokens quantised to NVFP4 on the way, with input scales; native on SM120, where the
+                       * first preparation checks that the chip computes as modelled and refuses otherwise */
 } fourfold_activations;
 
 /* Decides the arithmetic: generated rows (a sum in segments of 512 columns) or prompt rows. */

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/format.h"
+#include "kernels/verify/probes.h"
 #include "sim/fault.h"
 
 namespace fourfold::c_api {
@@ -149,10 +150,24 @@ fourfold_choice answer_of(const moe_layer::Choice& choice) {
   return answer;
 }
 
-void require_native(const moe_layer::Choice& choice, std::uint32_t allow_emulated, std::string_view arch) {
-  if (choice.ok() && choice.emulated && allow_emulated == 0)
-    fail_with_hint(Code::unsupported_op, "use FOURFOLD_W4A16, or set allow_emulated for a proof",
-                   "{} has no FP4 instruction: W4A4 would be emulated there", arch);
+void require_native(fourfold_context& context, const moe_layer::Choice& choice, std::int32_t activations,
+                    std::uint32_t allow_emulated) {
+  if (!choice.ok() || activations_of(activations) != moe_layer::Activations::w4a4) return;
+  const std::string_view arch = context.machine->arch().name;
+  if (choice.emulated) {
+    if (allow_emulated == 0)
+      fail_with_hint(Code::unsupported_op, "use FOURFOLD_W4A16, or set allow_emulated for a proof",
+                     "{} has no FP4 instruction: W4A4 would be emulated there", arch);
+    return;
+  }
+  if (context.simulator) return;  // it is the model
+  if (!context.native_refusal) {
+    const OnDevice scope(context);
+    context.native_refusal = verify::native_refusal(verify::run_probes(*context.machine, 1));
+  }
+  if (!context.native_refusal->empty())
+    fail_with_hint(Code::unsupported_op, "use FOURFOLD_W4A16", "W4A4 is refused on this {}: {}", arch,
+                   *context.native_refusal);
 }
 
 }  // namespace fourfold::c_api

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,9 @@ struct fourfold_context {
   std::unique_ptr<fourfold::kernels::Machine> machine;
   int gpu = -1;
   void* stream = nullptr;
-  std::uint64_t memory_bytes = 0;                     // of the simulator
+  std::uint64_t memory_bytes = 0;  // of the simulator
+  // Why this GPU's own FP4 instruction may not be used; asked once, by the probes, when W4A4 is first wanted.
+  std::optional<std::string> native_refusal;
   std::map<std::uintptr_t, std::size_t> allocations;  // by start: what fourfold_allocate gave out
 };
 
@@ -100,7 +103,9 @@ moe_layer::Role role_of(std::int32_t value);
 
 moe_layer::Request request_of(const fourfold_layer_options& options);
 fourfold_choice answer_of(const moe_layer::Choice& choice);
-// W4A4 on a chip without the instruction runs only for those who said so.
-void require_native(const moe_layer::Choice& choice, std::uint32_t allow_emulated, std::string_view arch);
+// W4A4 on a chip without the instruction runs only for those who said so, and on one that has it only when
+// the chip has shown that it computes as modelled.
+void require_native(fourfold_context& context, const moe_layer::Choice& choice, std::int32_t activations,
+                    std::uint32_t allow_emulated);
 
 }  // namespace fourfold::c_api

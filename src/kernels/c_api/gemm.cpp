@@ -50,7 +50,7 @@ fourfold_status fourfold_gemm_prepare(fourfold_context* context, const fourfold_
     fourfold_gemm*& out = c_api::required(gemm, "the place for the GEMM");
     const auto asked = c_api::read_options(options, "fourfold_gemm_options");
     auto prepared = moe_group::prepare_gemm(*own.machine, c_api::gemm_request(asked));
-    c_api::require_native(prepared.choice, asked.allow_emulated, own.machine->arch().name);
+    c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
     out = new fourfold_gemm{&own, std::move(prepared)};
   });
 }

@@ -84,7 +84,7 @@ fourfold_status fourfold_layer_prepare(fourfold_context* context, const fourfold
     fourfold_layer*& out = c_api::required(layer, "the place for the layer");
     const auto asked = c_api::read_options(options, "fourfold_layer_options");
     moe_layer::Prepared prepared = moe_layer::prepare(*own.machine, c_api::request_of(asked));
-    c_api::require_native(prepared.choice, asked.allow_emulated, own.machine->arch().name);
+    c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
     const fourfold_choice choice = c_api::answer_of(prepared.choice);
     prepared.choice.gate_up_row = prepared.choice.down_row = std::string();
     out = new fourfold_layer{&own, std::move(prepared), choice};
