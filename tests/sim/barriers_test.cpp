@@ -278,19 +278,19 @@ TEST(BarrierArrive, TurnsCanBeTakenForManyRounds) {
   // Two warps write the same word in turn; every write is ordered by the passes.
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     run_with(64, seed, [](SimCta cta, Storage& s) {
-      const int own = 1 + cta.warp(), other = 2 - cta.warp();
-      if (cta.warp() == 1) cta.barrier_arrive(other, 64);
+      const int warp = cta.warp(), own = 1 + warp, other = 2 - warp;
+      if (warp == 1) cta.barrier_arrive(other, 64);
       for (std::uint32_t round = 0; round < 5; ++round) {
         cta.barrier_sync(own, 64);
         if (cta.lane() == 0) {
-          if (round || cta.warp() == 1) {
-            EXPECT_EQ(cta.load_shared(&s.words[0]), 2 * round + static_cast<std::uint32_t>(cta.warp()) - 1);
+          if (round || warp == 1) {
+            EXPECT_EQ(cta.load_shared(&s.words[0]), 2 * round + static_cast<std::uint32_t>(warp) - 1);
           }
-          cta.store_shared(&s.words[0], 2 * round + static_cast<std::uint32_t>(cta.warp()));
+          cta.store_shared(&s.words[0], 2 * round + static_cast<std::uint32_t>(warp));
         }
         cta.barrier_arrive(other, 64);
       }
-      if (cta.warp() == 0) cta.barrier_sync(own, 64);
+      if (warp == 0) cta.barrier_sync(own, 64);
     });
 }
 

@@ -48,11 +48,12 @@ TEST(Block, DeadlocksListEveryWarp) {
         cta.init(&s.barrier, 1);
         cta.fence_barrier_init();
       }
+      const int warp = cta.warp();
       cta.sync_block();
-      if (cta.warp() == 0) cta.wait(&s.barrier, 0);
-      if (cta.warp() == 1) cta.barrier_sync(2, 64);
-      if (cta.warp() == 2 && cta.lane() < 30) cta.sync_warp();
-      if (cta.warp() == 2) cta.wait(&s.barrier, 0);
+      if (warp == 0) cta.wait(&s.barrier, 0);
+      if (warp == 1) cta.barrier_sync(2, 64);
+      if (warp == 2 && cta.lane() < 30) cta.sync_warp();
+      if (warp == 2) cta.wait(&s.barrier, 0);
     });
   });
   EXPECT_TRUE(mentions(fault, "warp 0 lanes 0-31: wait(parity 0) at block_test.cpp")) << fault.what();
@@ -61,6 +62,17 @@ TEST(Block, DeadlocksListEveryWarp) {
   EXPECT_TRUE(mentions(fault, "warp 2 lanes 0-29: sync_warp at block_test.cpp")) << fault.what();
   EXPECT_TRUE(mentions(fault, "warp 2 lanes 30-31: wait(parity 0)")) << fault.what();
   EXPECT_TRUE(mentions(fault, "warp 3 lanes 0-31: returned from the kernel")) << fault.what();
+}
+
+TEST(Block, TheNumberOfTheWarpIsACollective) {
+  // On the GPU it comes out of a shuffle: one lane asking alone would wait for ever.
+  Device device;
+  expect_fault(FaultKind::divergent_collective, [&] {
+    launch(device, config_of(32), [](SimCta cta) {
+      if (cta.lane() == 0) cta.warp();
+      cta.sync_warp();
+    });
+  });
 }
 
 TEST(Block, PollingForeverIsCutOff) {

@@ -89,9 +89,10 @@ void run_chain(Device& device, const std::uint16_t* input, float* middle, float*
     cta.wgmma_bf16<8>(d, a, cta.wgmma_descriptor(panel));
     cta.wgmma_commit();
     cta.wgmma_wait<0>();
-    if (cta.lane() == 31) cta.store_shared(&s.sum[cta.warp()], 1u);
+    const int warp = cta.warp();
+    if (cta.lane() == 31) cta.store_shared(&s.sum[warp], 1u);
     cta.sync_warp();
-    cta.load_shared(&s.sum[cta.warp()]);
+    cta.load_shared(&s.sum[warp]);
     cta.store(out + cta.thread(), cta.add(d[0], cta.load(middle + cta.thread())));
   });
 }
