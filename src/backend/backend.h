@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backend/batch.h"
@@ -25,6 +26,12 @@ class Prepared {
   // A value of the last run, [rows, columns]; empty when this backend did not keep it. For comparing op by
   // op.
   virtual std::span<const float> value(ValueId id) const = 0;
+
+  // The lowest position above 0 at which the sequence in a state slot can go on; see SlotPast.
+  virtual std::int64_t resumable_from(std::int32_t state_slot) const = 0;
+
+  // What came out otherwise than asked, or costs more than it looks, one sentence each: for the user.
+  virtual std::span<const std::string> notices() const { return {}; }
 };
 
 class Backend {

@@ -101,12 +101,25 @@ void require_valid(const Batch& batch, const Program& program, const Capacity& c
       fail(Code::invalid_request, "hidden row {}; the pass before left {}", row, hidden_row_count);
 }
 
-void require_resumable(std::int64_t position, std::int64_t end, std::int32_t slot) {
+std::int64_t SlotPast::resumable_from() const {
+  return std::max<std::int64_t>(furthest_ / kAnchorTokens - 1, 0) * kAnchorTokens;
+}
+
+void SlotPast::require_resumable(std::int64_t position, std::int32_t slot) const {
   if (position == 0) return;
-  const std::int64_t first = std::max<std::int64_t>(end / kAnchorTokens - 1, 0) * kAnchorTokens;
-  if (position < first || position > end)
-    fail(Code::invalid_request, "state slot {} holds {} positions and can go on at {} to {}, not at {}", slot,
-         end, first, end, position);
+  if (position > end_)
+    fail(Code::invalid_request, "state slot {} holds {} positions and cannot go on at {}", slot, end_,
+         position);
+  if (position < resumable_from())
+    fail_with_hint(Code::invalid_request, "begin again at position 0",
+                   "state slot {} has held {} positions and can go on at {} to {}, not at {}", slot,
+                   furthest_, resumable_from(), end_, position);
+}
+
+void SlotPast::begin(const SequenceRows& rows) {
+  if (rows.position == 0) furthest_ = 0;
+  furthest_ = std::max(furthest_, rows.position + rows.row_count);
+  end_ = rows.position;
 }
 
 }  // namespace fourfold::backend

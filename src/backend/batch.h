@@ -48,8 +48,24 @@ struct Capacity {
 void require_valid(const Batch& batch, const Program& program, const Capacity& capacity, Pass pass,
                    std::int64_t hidden_row_count);
 
-// Throws invalid_request when a slot whose sequence has `end` positions cannot go on at `position`: after a
-// gap, or further back than the block of 64 before the last one.
-void require_resumable(std::int64_t position, std::int64_t end, std::int32_t slot);
+// What a state slot still knows of its sequence. Two anchors and the rows of two blocks are kept by absolute
+// position, and the furthest ones written overwrote those before them: going back does not bring them again.
+// So a sequence that was once long can go back no further than its longest past allows, until it starts anew.
+class SlotPast {
+ public:
+  std::int64_t end() const { return end_; }
+  // The lowest position above 0 the slot can go on at: that of the block of 64 before the furthest one.
+  std::int64_t resumable_from() const;
+  // Throws invalid_request when the slot cannot go on at `position`: after a gap, or too far back.
+  void require_resumable(std::int64_t position, std::int32_t slot) const;
+
+  // Around the rows of a main pass. A pass that ends in an exception leaves the slot at its position.
+  void begin(const SequenceRows& rows);
+  void finish(const SequenceRows& rows) { end_ = rows.position + rows.row_count; }
+
+ private:
+  std::int64_t end_ = 0;       // positions of its sequence
+  std::int64_t furthest_ = 0;  // positions written since it started at 0, those taken back included
+};
 
 }  // namespace fourfold::backend

@@ -50,9 +50,7 @@ std::int64_t reusable_count(const CachedTokens& cached, const Request& request) 
   std::int64_t most = std::min(std::ssize(cached.tokens), std::ssize(prompt) - 1);
   if (request.draft_count > 0) most = std::min(most, cached.draft_end);
   while (common < most && cached.tokens[common] == prompt[common]) ++common;
-  // The same bound as backend::require_resumable.
-  const std::int64_t first = (cached.end / backend::kAnchorTokens - 1) * backend::kAnchorTokens;
-  return common >= first ? common : 0;
+  return common >= cached.resumable_from ? common : 0;
 }
 
 std::int64_t cut_prompt(std::int64_t position, std::int64_t prompt_count, std::int64_t row_limit) {
@@ -69,7 +67,9 @@ Sequence::Sequence(const backend::Program& program, Request request, Home home)
       tokens_(request_.prompt),
       next_position_(request_.cached_count),
       home_end_(request_.cached_count),
-      draft_end_(request_.draft_count > 0 ? request_.cached_count : 0) {
+      draft_end_(request_.draft_count > 0 ? request_.cached_count : 0),
+      // Until a step has run this is all that is known.
+      resumable_from_(request_.cached_count) {
   require_valid(request_, limits_of(program));
   sampler_.note_prompt(request_.prompt);
 }
@@ -119,8 +119,9 @@ void Sequence::verify(std::span<const float> logits) {
   }
 }
 
-void Sequence::take_main(std::span<const float> logits) {
+void Sequence::take_main(std::span<const float> logits, std::int64_t resumable_from) {
   newest_.clear();
+  resumable_from_ = resumable_from;
   pass_position_ = next_position_;
   home_end_ = pass_position_ + std::ssize(row_tokens_);
   if (in_prompt()) {
@@ -145,7 +146,7 @@ void Sequence::plan_drafts() {
 }
 
 CachedTokens Sequence::cached() const {
-  return {{tokens_.begin(), tokens_.begin() + next_position_}, home_end_, draft_end_};
+  return {{tokens_.begin(), tokens_.begin() + next_position_}, home_end_, draft_end_, resumable_from_};
 }
 
 PassRows Sequence::draft_rows(std::int32_t hidden_row) {

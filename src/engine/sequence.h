@@ -49,9 +49,10 @@ void require_valid(const Request& request, const ModelLimits& limits);
 
 // What a sequence leaves behind in its home.
 struct CachedTokens {
-  std::vector<TokenId> tokens;  // from position 0
-  std::int64_t end = 0;         // positions the home has seen, rejected drafts included
-  std::int64_t draft_end = 0;   // positions the draft layer's cache has
+  std::vector<TokenId> tokens;      // from position 0
+  std::int64_t end = 0;             // positions the home has seen, rejected drafts included
+  std::int64_t draft_end = 0;       // positions the draft layer's cache has
+  std::int64_t resumable_from = 0;  // how far back the home can go, by backend::Prepared::resumable_from
 };
 
 // How many tokens of the prompt need not be run again in that home: those they have in common, but not all of
@@ -88,8 +89,9 @@ class Sequence {
 
   // The rows of the next main pass, at most `row_limit`; none when they do not fit. Valid until take_main.
   PassRows main_rows(std::int64_t row_limit);
-  // logits: those the rows asked for, [rows, vocabulary].
-  void take_main(std::span<const float> logits);
+  // logits: those the rows asked for, [rows, vocabulary]. resumable_from: what the backend says of the home's
+  // state slot now.
+  void take_main(std::span<const float> logits, std::int64_t resumable_from);
 
   // Behind each main pass and each draft pass: whether there is one more, its rows, and its logits.
   // hidden_row is where the sequence's rows began in the pass before.
@@ -110,6 +112,7 @@ class Sequence {
   std::int64_t next_position_ = 0;  // of the next main pass: positions before it are in the caches
   std::int64_t home_end_ = 0;       // positions the home has seen
   std::int64_t draft_end_ = 0;      // and those in the draft layer's cache
+  std::int64_t resumable_from_ = 0;
   std::int64_t pass_position_ = 0;  // where the last main pass began, and how many of its rows were kept
   std::int64_t kept_count_ = 0;
   std::vector<TokenId> row_tokens_;  // of the pass on its way

@@ -27,8 +27,9 @@ std::int64_t StepLoop::step(std::span<Sequence* const> sequences) {
   }
   if (batch_.empty()) return 0;
   const std::int64_t row_count = batch_.row_count();
-  run(backend::Pass::main,
-      [](Sequence& sequence, std::span<const float> logits) { sequence.take_main(logits); });
+  run(backend::Pass::main, [this](Sequence& sequence, std::span<const float> logits) {
+    sequence.take_main(logits, prepared_.resumable_from(sequence.home().state_slot));
+  });
   draft();
   return row_count;
 }

@@ -69,12 +69,48 @@ TEST(Batch, ADraftPassNeedsAnMtpLayer) {
                  [&] { require_valid(good_batch().batch(), model.program, kCapacity, Pass::draft, 0); });
 }
 
-TEST(Batch, ASlotGoesOnWithinItsLastTwoBlocks) {
-  for (const std::int64_t position : {0, 64, 100, 128, 190}) require_resumable(position, 190, 3);
-  expect_refused({"slot 3", "holds 190 positions", "at 64 to 190, not at 63"},
-                 [] { require_resumable(63, 190, 3); });
-  expect_refused({"not at 191"}, [] { require_resumable(191, 190, 3); });
-  expect_refused({"not at 1"}, [] { require_resumable(1, 0, 0); });
+// Runs rows [position, end) through a slot's bookkeeping.
+void pass(SlotPast& slot, std::int64_t position, std::int64_t end) {
+  SequenceRows rows;
+  rows.position = position;
+  rows.row_count = static_cast<std::int32_t>(end - position);
+  slot.require_resumable(position, 3);
+  slot.begin(rows);
+  slot.finish(rows);
+}
+
+TEST(SlotPast, GoesOnWithinItsLastTwoBlocks) {
+  SlotPast slot;
+  expect_refused({"slot 3", "holds 0 positions", "at 1"}, [&] { slot.require_resumable(1, 3); });
+  pass(slot, 0, 190);
+  for (const std::int64_t position : {0, 64, 100, 128, 190}) slot.require_resumable(position, 3);
+  expect_refused({"slot 3", "has held 190 positions", "at 64 to 190, not at 63"},
+                 [&] { slot.require_resumable(63, 3); });
+  expect_refused({"holds 190 positions", "at 191"}, [&] { slot.require_resumable(191, 3); });
+}
+
+TEST(SlotPast, WhatWasOverwrittenIsNotThereAgainAfterGoingBack) {
+  SlotPast slot;
+  pass(slot, 0, 150);
+  pass(slot, 70, 80);
+  EXPECT_EQ(slot.end(), 80);
+  EXPECT_EQ(slot.resumable_from(), 64);
+  expect_refused({"has held 150 positions", "at 64 to 80, not at 20"},
+                 [&] { slot.require_resumable(20, 3); });
+  expect_refused({"holds 80 positions", "at 81"}, [&] { slot.require_resumable(81, 3); });
+  pass(slot, 0, 30);
+  EXPECT_EQ(slot.resumable_from(), 0);
+  slot.require_resumable(20, 3);
+}
+
+TEST(SlotPast, APassThatFailsLeavesTheSlotBeforeIt) {
+  SlotPast slot;
+  pass(slot, 0, 100);
+  SequenceRows rows;
+  rows.position = 90, rows.row_count = 102;
+  slot.begin(rows);
+  EXPECT_EQ(slot.end(), 90);
+  EXPECT_EQ(slot.resumable_from(), 128) << "only 0 is left";
 }
 
 }  // namespace

@@ -81,6 +81,24 @@ TEST(AnswerText, StopStringsEndIt) {
   expect_piece(show("one tw", {.stops = {"two"}}), "", "one tw");
 }
 
+// Thought that may be the start of a stop string is shown when the thinking ends, not after the answer.
+TEST(AnswerText, ThoughtIsNotHeldBackBeyondItsEnd) {
+  AnswerTextOptions options = in_thought();
+  options.stops = {"two"};
+  AnswerText answer(tokenizer(), options);
+  AnswerPiece shown;
+  for (const text::TokenId id : tokenizer().encode("one tw</think>o three")) {
+    const AnswerPiece piece = answer.push(id);
+    if (!piece.content.empty()) {
+      EXPECT_EQ(shown.thinking + piece.thinking, "one tw");
+    }
+    shown.thinking += piece.thinking;
+    shown.content += piece.content;
+  }
+  expect_piece(shown, "one tw", "o three");
+  expect_piece(answer.finish(), "", "");
+}
+
 TEST(AnswerText, ABrokenCharacterIsReplacedAtTheEnd) {
   expect_piece(show(spelled("a\xE9"), {}), "", "a\xEF\xBF\xBD");
   expect_piece(show(spelled("a\xE9"), in_thought()), "a\xEF\xBF\xBD", "");

@@ -46,22 +46,23 @@ TEST(Sequence, RefusesWhatCannotBeServed) {
 }
 
 TEST(ReusableCount, IsWhatIsCommonAndCanBeGoneBackTo) {
-  const auto count = [](std::vector<TokenId> cached, std::int64_t end, std::vector<TokenId> prompt) {
-    return reusable_count({std::move(cached), end, 0}, greedy_request(std::move(prompt), 1));
+  const auto count = [](std::vector<TokenId> cached, std::int64_t from, std::vector<TokenId> prompt) {
+    const auto end = std::ssize(cached);
+    return reusable_count({std::move(cached), end, 0, from}, greedy_request(std::move(prompt), 1));
   };
-  EXPECT_EQ(count({1, 2, 3}, 3, {1, 2, 3, 4}), 3);
-  EXPECT_EQ(count({1, 2, 3}, 3, {1, 2, 3}), 2) << "the last token is always run";
-  EXPECT_EQ(count({1, 2, 3}, 3, {1, 9, 3, 4}), 1);
+  EXPECT_EQ(count({1, 2, 3}, 0, {1, 2, 3, 4}), 3);
+  EXPECT_EQ(count({1, 2, 3}, 0, {1, 2, 3}), 2) << "the last token is always run";
+  EXPECT_EQ(count({1, 2, 3}, 0, {1, 9, 3, 4}), 1);
   EXPECT_EQ(count({}, 0, {1}), 0);
-  EXPECT_EQ(count({5}, 6, {1}), 0);
+  EXPECT_EQ(count({5}, 0, {1}), 0);
   const std::vector<TokenId> long_one(200, 1);
   std::vector<TokenId> other = long_one;
   other[128] = 2;
-  EXPECT_EQ(count(long_one, 200, other), 128);
+  EXPECT_EQ(count(long_one, 128, other), 128);
   other[127] = 2;
-  EXPECT_EQ(count(long_one, 200, other), 0) << "further back than the block before the last";
-  EXPECT_EQ(reusable_count({{1, 2, 3}, 3, 2}, greedy_request({1, 2, 3, 4}, 1, 1)), 2);
-  EXPECT_EQ(reusable_count({{1, 2, 3}, 3, 0}, greedy_request({1, 2, 3, 4}, 1, 1)), 0);
+  EXPECT_EQ(count(long_one, 128, other), 0) << "further back than the home can go";
+  EXPECT_EQ(reusable_count({{1, 2, 3}, 3, 2, 0}, greedy_request({1, 2, 3, 4}, 1, 1)), 2);
+  EXPECT_EQ(reusable_count({{1, 2, 3}, 3, 0, 0}, greedy_request({1, 2, 3, 4}, 1, 1)), 0);
 }
 
 TEST(Sequence, WaitsWhenItsRowsDoNotFit) {

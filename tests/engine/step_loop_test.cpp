@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include "backend/cpu/cpu.h"
+#include "base/random.h"
 #include "tests/engine/support.h"
 #include "tests/sample/support.h"
 
@@ -142,6 +144,54 @@ TEST(Answers, AreTheSameWithTheTurnBeforeReused) {
       EXPECT_GE(second.cached_count, 60 + std::min<std::int64_t>(kept, 24 - 1 - (draft_count + 1)));
       EXPECT_EQ(answer_of(*prepared, second), fresh) << draft_count << " drafts, kept " << kept;
     }
+}
+
+// Three turns in one home, each sharing less with the one before. What the longest one overwrote is gone for
+// the third, although the second was short.
+TEST(Answers, AreTheSameAfterTwoTurnsThatGoBack) {
+  const Golden golden("bf16");
+  const backend::Capacity capacity = rows_at_most(64);
+  const auto cpu = backend::make_cpu_backend({.threads = 2});
+  const auto prepare = [&](bool by_cpu) {
+    return by_cpu ? cpu->prepare(golden.program(Activations::f32), capacity)
+                  : golden.prepare(Activations::f32, capacity);
+  };
+  Random random(5);
+  std::vector<TokenId> prompt(158);
+  const auto change_from = [&](std::size_t first, std::size_t count) {
+    prompt.resize(count);
+    for (std::size_t i = first; i < count; ++i) prompt[i] = static_cast<TokenId>(random.below(320));
+    return greedy_request(prompt, 12);
+  };
+  std::vector<Request> turns{change_from(0, 158), change_from(68, 80), change_from(20, 30)};
+  const std::int64_t reused[] = {0, 68, 0};
+  for (const bool by_cpu : {false, true}) {
+    const auto prepared = prepare(by_cpu);
+    CachedTokens cached;
+    for (std::size_t turn = 0; turn < turns.size(); ++turn) {
+      Request request = turns[turn];
+      request.cached_count = reusable_count(cached, request);
+      EXPECT_EQ(request.cached_count, reused[turn]) << turn;
+      Sequence sequence(prepared->program(), request, home(0));
+      Sequence* all[] = {&sequence};
+      StepLoop loop(*prepared);
+      while (!sequence.finished()) loop.step(all);
+      EXPECT_EQ(std::vector(sequence.answer().begin(), sequence.answer().end()),
+                answer_of(*prepare(by_cpu), turns[turn]))
+          << "turn " << turn << (by_cpu ? " on the cpu" : " on the reference");
+      cached = sequence.cached();
+    }
+  }
+}
+
+TEST(Answers, ACancelledTurnThatNeverRanKnowsItsHomeNoBetter) {
+  ThreeWords words;
+  Request request = greedy_request({0, 1, 2, 0}, 4);
+  request.cached_count = 3;
+  Sequence sequence(words.program(), request, home(0));
+  sequence.cancel();
+  EXPECT_EQ(reusable_count(sequence.cached(), greedy_request({0, 1, 2, 1}, 4)), 3);
+  EXPECT_EQ(reusable_count(sequence.cached(), greedy_request({0, 1, 1, 1}, 4)), 0);
 }
 
 // After any number of accepted and rejected drafts the next drafts are those of a sequence that was given the

@@ -50,6 +50,7 @@ class ThreeWords final : public backend::Prepared {
   const backend::Program& program() const override { return program_; }
   const backend::Capacity& capacity() const override { return capacity_; }
   std::span<const float> value(backend::ValueId) const override { return {}; }
+  std::int64_t resumable_from(std::int32_t) const override { return 0; }
 
   void run(backend::Pass pass, const backend::Batch& batch, std::span<float> logits) override {
     backend::require_valid(batch, program_, capacity_, pass, hidden_row_count_);

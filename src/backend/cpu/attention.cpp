@@ -1,7 +1,6 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/bf16.h"
 
@@ -56,13 +55,7 @@ void KvPages::write(const RowPlace& place, const float* key, const float* value)
 void KvPages::attend_piece(Machine& machine, const RowPlace& place, const Piece& piece, float scale,
                            const float* queries) const {
   float run_largest[kernel::kAttendQueries], run_total[kernel::kAttendQueries];
-  float on_stack[8 * 256];
-  std::vector<float> on_heap;  // for heads wider than any model of the family has
-  float* run_sums = on_stack;
-  if (piece.count * head_dim_ > static_cast<std::int64_t>(std::size(on_stack))) {
-    on_heap.resize(static_cast<std::size_t>(piece.count * head_dim_));
-    run_sums = on_heap.data();
-  }
+  float run_sums[kHeadDimMax];  // of piece.count heads
   kernel::AttendJob job;
   job.queries = queries + piece.first * head_dim_;
   job.query_count = piece.count;
@@ -99,7 +92,8 @@ void KvPages::attend(Machine& machine, std::span<const RowPlace> places, std::in
   for (const RowPlace& place : places) stretches = std::max(stretches, place.position / kStretch + 1);
   // Few rows: more, smaller pieces. A head's arithmetic is its own, so groups may have any size.
   const bool few = row_count * kv_head_count_ * stretches < 4 * machine.pool.thread_count();
-  const std::int64_t group = std::min<std::int64_t>(heads_per_kv, few ? 4 : 8);
+  const std::int64_t group =
+      std::min({heads_per_kv, std::int64_t{few ? 4 : 8}, std::max<std::int64_t>(kHeadDimMax / head_dim_, 1)});
   const std::int64_t groups_per_kv = (heads_per_kv + group - 1) / group;
   const std::int64_t pieces = kv_head_count_ * groups_per_kv;
   // Each stretch of each head keeps its softmax until the row's are merged, in order.

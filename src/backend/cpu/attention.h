@@ -11,6 +11,8 @@
 
 namespace fourfold::backend::cpu {
 
+inline constexpr std::int64_t kHeadDimMax = 2048;
+
 // Where one row of the batch belongs.
 struct RowPlace {
   std::int64_t position = 0;

@@ -28,10 +28,9 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(CpuOptions options) {
-  constexpr int most_threads = 1024;
-  if (options.threads < 0 || options.threads > most_threads)
+  if (options.threads < 0 || options.threads > kCpuThreadsMax)
     fail(Code::invalid_request, "{} threads; 1 to {} are possible, 0 means one for each core",
-         options.threads, most_threads);
+         options.threads, kCpuThreadsMax);
   return std::make_unique<CpuBackend>(std::move(options));
 }
 

@@ -13,8 +13,10 @@
 
 namespace fourfold::backend {
 
+inline constexpr int kCpuThreadsMax = 1024;
+
 struct CpuOptions {
-  int threads = 0;  // 0: one for each core this process may use
+  int threads = 0;  // 1 to kCpuThreadsMax; 0: one for each core this process may use
   // "plain", "avx2", "avx512", "amx", "neon"; empty: FOURFOLD_CPU_ISA, or the best this CPU has.
   std::string isa = {};
   // NVFP4 weights on AMX's tile unit, too. Prompts run about twice as fast; a decoded token reads 10 GB/s a
@@ -28,8 +30,8 @@ struct CpuOptions {
   checkpoint::LoadProgress* progress = nullptr;
 };
 
-// Throws invalid_request for an instruction set that does not exist, unsupported_device for one this CPU does
-// not have; both list those it has.
+// Throws invalid_request for a number of threads that is not possible and for an instruction set that does
+// not exist, unsupported_device for one this CPU does not have; both list those it has.
 std::unique_ptr<Backend> make_cpu_backend(CpuOptions options);
 
 }  // namespace fourfold::backend

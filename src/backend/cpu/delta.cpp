@@ -52,11 +52,10 @@ float* DeltaStore::conv_input(std::int32_t slot, std::int64_t position) {
 
 void DeltaStore::convolve(Machine& machine, std::span<const SequenceRows> sequences,
                           std::span<const float> taps, const float* in, float* out) {
-  constexpr std::int64_t most_taps = 64;
   constexpr std::int64_t channels = 512;  // a thread takes at a time
   const std::int64_t width = sizes_.conv_dim();
   const std::int64_t tap_count = sizes_.conv_taps;
-  check(tap_count <= most_taps, "convolutions are short", tap_count);
+  check(tap_count <= kConvTapsMax, "longer ones were refused", tap_count);
   float* tap_rows = tap_rows_.get(tap_count * width);
   for (std::int64_t channel = 0; channel < width; ++channel)
     for (std::int64_t tap = 0; tap < tap_count; ++tap)
@@ -71,7 +70,7 @@ void DeltaStore::convolve(Machine& machine, std::span<const SequenceRows> sequen
         const std::int64_t position = rows.position + i;
         const float* from = in + (first_row + i) * width + begin;
         std::copy_n(from, count, conv_input(rows.state_slot, position) + begin);
-        const float* before[most_taps];
+        const float* before[kConvTapsMax];
         for (std::int64_t tap = 0; tap < tap_count; ++tap) {
           const std::int64_t at = position - (tap_count - 1) + tap;
           before[tap] = at < 0 ? nullptr : conv_input(rows.state_slot, at) + begin;
@@ -105,9 +104,8 @@ struct DeltaStore::KeyHead {
   }
 
   void run(std::int64_t row, std::int64_t position) const {
-    constexpr std::int64_t most_heads = 32;
     const std::int64_t heads = sizes().values_per_key();
-    check(heads <= most_heads, "few value heads share a key head", heads);
+    check(heads <= kValuesPerKeyMax, "more were refused", heads);
     const float* qkv = values.qkv + row * sizes().conv_dim();
     float* key = store.key(slot, position, index);
     normalize(qkv + index * sizes().key_head_dim, 1 / std::sqrt(static_cast<double>(sizes().key_head_dim)),
@@ -115,8 +113,8 @@ struct DeltaStore::KeyHead {
     normalize(qkv + sizes().key_dim() + index * sizes().key_head_dim, 1, key);
 
     const std::int64_t block_begin = position - position % kAnchorTokens;
-    float beta[most_heads];
-    float factors[most_heads * kAnchorTokens];
+    float beta[kValuesPerKeyMax];
+    float factors[kValuesPerKeyMax * kAnchorTokens];
     for (std::int64_t h = 0; h < heads; ++h) {
       step_decay(row, position, first_value_head() + h);
       beta[h] = static_cast<float>(

@@ -11,6 +11,9 @@
 
 namespace fourfold::backend::cpu {
 
+inline constexpr std::int64_t kValuesPerKeyMax = 32;
+inline constexpr std::int64_t kConvTapsMax = 64;
+
 struct DeltaValues {
   const float* qkv = nullptr;    // [rows, conv_dim], after the convolution
   const float* beta = nullptr;   // [rows, value_heads], logits

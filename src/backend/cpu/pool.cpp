@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
+#include "base/format.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -54,6 +56,11 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
+std::string thread_notice(int asked, int got) {
+  if (got >= asked) return {};
+  return format("{} threads were asked for, the system gave {}: every step takes longer", asked, got);
+}
+
 ThreadPool::ThreadPool(int thread_count) {
   check(thread_count > 0, "the caller counts as a thread", thread_count);
   const std::vector<int> cpus = allowed_cpus();
@@ -63,7 +70,7 @@ ThreadPool::ThreadPool(int thread_count) {
       const int cpu = pins ? cpus[static_cast<std::size_t>(i)] : -1;
       workers_.emplace_back([this, cpu] { work_until_stopped(cpu); });
     } catch (const std::system_error&) {
-      break;  // The system has no thread to give: those there are do all the work.
+      break;  // The system has no thread to give: those there are do all the work. See thread_notice.
     }
   }
 }
@@ -79,7 +86,12 @@ void ThreadPool::take_items() {
   for (;;) {
     const std::int64_t item = next_.fetch_add(1, std::memory_order_relaxed);
     if (item >= count_) return;
-    call_(work_, item);
+    try {
+      call_(work_, item);
+    } catch (...) {
+      if (!failed_.exchange(true)) failure_ = std::current_exception();
+      next_.store(count_, std::memory_order_relaxed);
+    }
   }
 }
 
@@ -102,6 +114,7 @@ void ThreadPool::run_items(std::int64_t count, Call function, const void* work) 
     inside_.wait(inside, std::memory_order_acquire);
     inside = inside_.load(std::memory_order_acquire);
   }
+  if (failed_.exchange(false)) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::work_until_stopped(int cpu) {

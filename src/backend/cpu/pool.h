@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,9 +16,13 @@ namespace fourfold::backend::cpu {
 // The CPUs this process may run on.
 std::vector<int> allowed_cpus();
 
+// What to say when a pool has fewer threads than it was asked for; empty when it has them all.
+std::string thread_notice(int asked, int got);
+
 class ThreadPool {
  public:
-  // thread_count with the caller among them; the others are pinned to one CPU each where there are enough.
+  // thread_count with the caller among them, or as many as the system gives; the others are pinned to one CPU
+  // each where there are enough.
   explicit ThreadPool(int thread_count);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -25,7 +31,8 @@ class ThreadPool {
   int thread_count() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls work(item) for each item of [0, count), in any order and on any thread, and returns when all are
-  // done. One call at a time; work must not throw.
+  // done. One call at a time. When work throws, items not yet begun are left out, and the first exception is
+  // the caller's.
   template <class Work>
   void run(std::int64_t count, const Work& work) {
     if (count <= 1 || workers_.empty()) {
@@ -65,6 +72,8 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> inside_{0};
   alignas(64) std::atomic<std::uint32_t> loop_number_{0};
   std::atomic<bool> stops_{false};
+  std::atomic<bool> failed_{false};  // failure_ is whose exchange made it true
+  std::exception_ptr failure_;
   std::vector<std::thread> workers_;
 };
 

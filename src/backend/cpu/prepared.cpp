@@ -25,6 +25,10 @@ class PreparedCpu final : public Prepared {
   const Capacity& capacity() const override { return capacity_; }
   void run(Pass pass, const Batch& batch, std::span<float> logits) override;
   std::span<const float> value(ValueId id) const override;
+  std::int64_t resumable_from(std::int32_t slot) const override {
+    return slots_[static_cast<std::size_t>(slot)].resumable_from();
+  }
+  std::span<const std::string> notices() const override { return notices_; }
 
  private:
   std::int64_t row_count(ValueId id) const {
@@ -38,7 +42,9 @@ class PreparedCpu final : public Prepared {
     return reinterpret_cast<float*>(buffers_[static_cast<std::size_t>(buffer)].data());
   }
   const float* vector(VectorId id) const { return program_.vector(id).values.data(); }
+  SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
   void require_one_size(const ExpertSet& set) const;
+  void require_known_sizes() const;
   void place_rows();
   void turn_rows();
   // Calls work(row) for the rows of a value.
@@ -76,6 +82,7 @@ class PreparedCpu final : public Prepared {
   Program program_;
   Capacity capacity_;
   bool keeps_values_;
+  std::vector<std::string> notices_;
   Machine machine_;
   std::vector<Weight> weights_;                   // by MatrixId
   std::vector<std::vector<ExpertWeights>> sets_;  // by ExpertSetId
@@ -85,8 +92,8 @@ class PreparedCpu final : public Prepared {
   std::vector<std::vector<std::int32_t>> choices_;  // by ValueId: experts, [rows, count]
   std::vector<KvPages> kv_;                         // by KvCacheId
   std::vector<DeltaStore> delta_;                   // by DeltaStateId
-  std::vector<std::int64_t> slot_ends_;             // positions each slot has seen
-  std::vector<float> hidden_;                       // [hidden_count_, hidden_size]
+  std::vector<SlotPast> slots_;
+  std::vector<float> hidden_;  // [hidden_count_, hidden_size]
   std::int64_t hidden_count_ = 0;
   InputRows inputs_;
   std::vector<Product> products_;
@@ -113,7 +120,10 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
          "capacity of {} pages of {} tokens, {} slots, {} rows: each must be at least 1", capacity.page_count,
          capacity.page_tokens, capacity.state_slot_count, capacity.row_count);
   for (const ExpertSet& set : program_.expert_sets) require_one_size(set);
-  weights_ = pack_weights(program_, options, kernels);
+  require_known_sizes();
+  if (const std::string notice = thread_notice(thread_count, machine_.pool.thread_count()); !notice.empty())
+    notices_.push_back(notice);
+  weights_ = pack_weights(program_, options, kernels, notices_);
   const auto weight = [&](MatrixId id) { return &weights_[static_cast<std::size_t>(id.index)]; };
   for (const ExpertSet& set : program_.expert_sets) {
     sets_.emplace_back();
@@ -130,7 +140,7 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
     kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
   for (const DeltaState& state : program_.delta_states)
     delta_.emplace_back(state, capacity_.state_slot_count);
-  slot_ends_.resize(static_cast<std::size_t>(capacity_.state_slot_count));
+  slots_.resize(static_cast<std::size_t>(capacity_.state_slot_count));
   choices_.resize(program_.values.size());
   value_rows_.resize(program_.values.size());
   turns_.resize(program_.ropes.size());
@@ -145,23 +155,39 @@ void PreparedCpu::require_one_size(const ExpertSet& set) const {
   }
 }
 
+// Sizes come from a file; beyond what kernels keep on their stacks they are refused, not tripped over.
+void PreparedCpu::require_known_sizes() const {
+  for (const DeltaState& state : program_.delta_states) {
+    if (state.values_per_key() > kValuesPerKeyMax)
+      fail(Code::unsupported_op, "{}: {} value heads share a key head; the CPU backend knows at most {}",
+           state.name, state.values_per_key(), kValuesPerKeyMax);
+    if (state.conv_taps > kConvTapsMax)
+      fail(Code::unsupported_op, "{}: a convolution of {} taps; the CPU backend knows at most {}", state.name,
+           state.conv_taps, kConvTapsMax);
+  }
+  for (const KvCache& cache : program_.kv_caches)
+    if (cache.head_dim > kHeadDimMax)
+      fail(Code::unsupported_op, "{}: heads of {} columns; the CPU backend knows at most {}", cache.name,
+           cache.head_dim, kHeadDimMax);
+}
+
 void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
   require_valid(batch, program_, capacity_, pass, hidden_count_);
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences)
-      require_resumable(rows.position, slot_ends_[static_cast<std::size_t>(rows.state_slot)],
-                        rows.state_slot);
+      slot(rows).require_resumable(rows.position, rows.state_slot);
   check(logits.size() == batch.logits_rows.size() * static_cast<std::size_t>(program_.vocab_size),
         "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
   batch_ = &batch;
   logits_ = logits.data();
   place_rows();
   turn_rows();
+  if (pass == Pass::main)
+    for (const SequenceRows& rows : batch.sequences) slot(rows).begin(rows);
   for (const Step& step : pass == Pass::main ? main_steps_ : draft_steps_) run_step(step);
   if (keeps_values_) std::copy_n(at(program_.logits(pass)), logits.size(), logits.begin());
   if (pass == Pass::main)
-    for (const SequenceRows& rows : batch.sequences)
-      slot_ends_[static_cast<std::size_t>(rows.state_slot)] = rows.position + rows.row_count;
+    for (const SequenceRows& rows : batch.sequences) slot(rows).finish(rows);
   batch_ = nullptr;
 }
 
@@ -225,7 +251,7 @@ void PreparedCpu::multiply_all(const std::vector<Linear>& linears) {
 }
 
 void PreparedCpu::apply(const Embed& op) {
-  const checkpoint::Matrix& table = *program_.matrix(op.table).matrix;
+  const checkpoint::Matrix& table = weights_[static_cast<std::size_t>(op.table.index)].table.matrix;
   const auto width = static_cast<std::size_t>(table.columns);
   float* out = at(op.out);
   each_row(op.out, [&](std::int64_t row) {

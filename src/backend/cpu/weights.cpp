@@ -1,6 +1,11 @@
 #include "backend/cpu/weights.h"
 
+#include <cstring>
+#include <span>
+#include <string_view>
+
 #include "base/error.h"
+#include "base/format.h"
 #include "base/parallel.h"
 
 namespace fourfold::backend::cpu {
@@ -89,18 +94,58 @@ InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool til
   return {kernel::InputForm::one_plane, *nvfp4->input_scale};
 }
 
-// By MatrixId: whether it is multiplied with.
-std::vector<bool> multiplied(const Program& program) {
-  std::vector<bool> is(program.matrices.size());
-  const auto mark = [&](MatrixId id) { is[static_cast<std::size_t>(id.index)] = true; };
+// What the program does with a matrix.
+struct Purpose {
+  bool multiplied = false;
+  bool looked_up = false;
+};
+
+std::vector<Purpose> purposes(const Program& program) {  // by MatrixId
+  std::vector<Purpose> all(program.matrices.size());
+  const auto of = [&](MatrixId id) -> Purpose& { return all[static_cast<std::size_t>(id.index)]; };
   for (const Pass pass : {Pass::main, Pass::draft})
     for (const Op& op : program.ops(pass)) {
-      if (const auto* linear = std::get_if<Linear>(&op)) mark(linear->weight);
+      if (const auto* embed = std::get_if<Embed>(&op)) of(embed->table).looked_up = true;
+      if (const auto* linear = std::get_if<Linear>(&op)) of(linear->weight).multiplied = true;
       if (const auto* experts = std::get_if<RunExperts>(&op))
         for (const ExpertMatrices& expert : program.expert_set(experts->set).experts)
-          mark(expert.gate), mark(expert.up), mark(expert.down);
+          for (const MatrixId id : {expert.gate, expert.up, expert.down}) of(id).multiplied = true;
     }
-  return is;
+  return all;
+}
+
+Table copy_table(const checkpoint::Matrix& matrix) {
+  Table table{matrix, {}};
+  const auto own = [&]<class T>(std::span<const T>& elements) {
+    table.bytes.emplace_back(elements.size_bytes());
+    std::memcpy(table.bytes.back().data(), elements.data(), elements.size_bytes());
+    elements = {reinterpret_cast<const T*>(table.bytes.back().data()), elements.size()};
+  };
+  std::visit(Overload{[&](checkpoint::Nvfp4Storage& s) { own(s.view.codes), own(s.view.scales); },
+                      [&](checkpoint::Fp8Storage& s) { own(s.codes); }, [&](auto& s) { own(s.values); }},
+             table.matrix.storage);
+  return table;
+}
+
+// Which matrices the kernels have no form for and are held as f32.
+void note_widened(const Program& program, std::span<const Weight> weights,
+                  std::vector<std::string>& notices) {
+  std::int64_t count = 0, stored = 0, held = 0;
+  std::string_view first;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
+    const bool is_f32 = std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
+    if (weights[i].matrix.rows == 0 || is_f32 || weights[i].matrix.format != kernel::PackedFormat::f32)
+      continue;
+    if (count++ == 0) first = matrix.name;
+    stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
+    held += static_cast<std::int64_t>(weights[i].matrix.panels.size());
+  }
+  if (count > 0)
+    notices.push_back(
+        format("{} matrices (the first: {}) are F16, or FP8 with scale blocks not a multiple of {} columns "
+               "wide; they are held as f32: {} bytes instead of {}",
+               count, first, kernel::kPanelColumns, held, stored));
 }
 
 }  // namespace
@@ -133,23 +178,27 @@ void Weight::multiply(const kernel::Kernels& kernels, const kernel::MultiplyJob&
 }
 
 std::vector<Weight> pack_weights(const Program& program, const CpuOptions& options,
-                                 const kernel::Kernels& kernels) {
-  const std::vector<bool> is_multiplied = multiplied(program);
+                                 const kernel::Kernels& kernels, std::vector<std::string>& notices) {
+  const std::vector<Purpose> purpose = purposes(program);
   checkpoint::LoadProgress nobody(0, {});
   checkpoint::LoadProgress& progress = options.progress != nullptr ? *options.progress : nobody;
   std::vector<Weight> weights(program.matrices.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
-    if (is_multiplied[i]) weights[i].need = need_of(program.matrices[i], kernels, options.tile_codes);
+    if (purpose[i].multiplied) weights[i].need = need_of(program.matrices[i], kernels, options.tile_codes);
   parallel_for(static_cast<std::int64_t>(weights.size()), 1, [&](std::int64_t begin, std::int64_t) {
     const auto i = static_cast<std::size_t>(begin);
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
-    if (!is_multiplied[i]) return progress.add(checkpoint::stored_bytes(matrix));
-    const auto pack = [&](const checkpoint::Matrix& stored) { weights[i].matrix = pack_matrix(stored); };
-    if (options.checkpoint != nullptr) return stream_matrix(*options.checkpoint, matrix, pack, progress);
+    const bool is_mapped = options.checkpoint != nullptr;
+    const auto pack = [&](const checkpoint::Matrix& stored) {
+      if (purpose[i].multiplied) weights[i].matrix = pack_matrix(stored);
+      if (purpose[i].looked_up) weights[i].table = is_mapped ? copy_table(stored) : Table{stored, {}};
+    };
+    if (is_mapped) return stream_matrix(*options.checkpoint, matrix, pack, progress);
     checkpoint::validate(matrix);
     pack(matrix);
     progress.add(checkpoint::stored_bytes(matrix));
   });
+  note_widened(program, weights, notices);
   return weights;
 }
 

@@ -1,6 +1,7 @@
 // Matrices in the CPU's packed form, with how each takes its input.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
@@ -23,18 +24,26 @@ struct InputNeed {
   }
 };
 
+// A matrix whose rows are looked up (embeddings), as it was stored. Out of a checkpoint it is in memory of
+// its own: the file may be rewritten while the model runs, and a mapped page that is gone ends the process.
+struct Table {
+  checkpoint::Matrix matrix;
+  std::vector<kernel::AlignedBytes> bytes;
+};
+
 struct Weight {
-  kernel::PackedMatrix matrix;
+  kernel::PackedMatrix matrix;  // empty when nothing is multiplied with it
   InputNeed need;
+  Table table;  // empty when nothing is looked up in it
 
   // All of the matrix; the caller adds tokens, results and the panels it wants.
   kernel::MultiplyJob job() const;
   void multiply(const kernel::Kernels& kernels, const kernel::MultiplyJob& job) const;
 };
 
-// Packs the matrices that are multiplied with; those only looked up in (embeddings) stay where they are, and
-// their place in the answer is empty. Throws bad_checkpoint and out_of_memory.
+// Packs the matrices that are multiplied with and keeps those that are looked up in, and adds to the notices
+// which matrices take more memory than in the file. Throws bad_checkpoint and out_of_memory.
 std::vector<Weight> pack_weights(const Program& program, const CpuOptions& options,
-                                 const kernel::Kernels& kernels);
+                                 const kernel::Kernels& kernels, std::vector<std::string>& notices);
 
 }  // namespace fourfold::backend::cpu

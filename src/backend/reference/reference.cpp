@@ -29,6 +29,7 @@ class PreparedReference final : public Prepared {
   const Capacity& capacity() const override { return capacity_; }
   void run(Pass pass, const Batch& batch, std::span<float> logits) override;
   std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
+  std::int64_t resumable_from(std::int32_t slot) const override { return slots_[slot].resumable_from(); }
 
  private:
   Rows& in(ValueId id) { return values_[id.index]; }
@@ -71,10 +72,10 @@ class PreparedReference final : public Prepared {
 
   Program program_;
   Capacity capacity_;
-  std::vector<Weight> weights_;                     // by MatrixId
-  std::vector<KvPages> kv_;                         // by KvCacheId
-  std::vector<DeltaMemory> delta_;                  // by DeltaStateId, then slot
-  std::vector<std::int64_t> slot_ends_;             // positions each slot has seen
+  std::vector<Weight> weights_;     // by MatrixId
+  std::vector<KvPages> kv_;         // by KvCacheId
+  std::vector<DeltaMemory> delta_;  // by DeltaStateId, then slot
+  std::vector<SlotPast> slots_;
   std::vector<Rows> values_;                        // by ValueId
   std::vector<std::vector<std::int32_t>> choices_;  // by ValueId: experts, [rows, count]
   Rows hidden_;
@@ -96,7 +97,7 @@ PreparedReference::PreparedReference(Program program, const Capacity& capacity)
     kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
   for (const DeltaState& state : program_.delta_states)
     for (std::int64_t slot = 0; slot < capacity_.state_slot_count; ++slot) delta_.emplace_back(state);
-  slot_ends_.resize(capacity_.state_slot_count);
+  slots_.resize(capacity_.state_slot_count);
   values_.resize(program_.values.size());
   choices_.resize(program_.values.size());
 }
@@ -105,16 +106,17 @@ void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logi
   require_valid(batch, program_, capacity_, pass, hidden_.count());
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences)
-      require_resumable(rows.position, slot_ends_[rows.state_slot], rows.state_slot);
+      slots_[rows.state_slot].require_resumable(rows.position, rows.state_slot);
   check(logits.size() == batch.logits_rows.size() * static_cast<std::size_t>(program_.vocab_size),
         "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
   batch_ = &batch;
   place_rows();
+  if (pass == Pass::main)
+    for (const SequenceRows& rows : batch.sequences) slots_[rows.state_slot].begin(rows);
   for (const Op& op : program_.ops(pass)) std::visit([&](const auto& known) { apply(known); }, op);
   std::ranges::copy(in(program_.logits(pass)).cells, logits.begin());
   if (pass == Pass::main)
-    for (const SequenceRows& rows : batch.sequences)
-      slot_ends_[rows.state_slot] = rows.position + rows.row_count;
+    for (const SequenceRows& rows : batch.sequences) slots_[rows.state_slot].finish(rows);
   batch_ = nullptr;
 }
 

@@ -17,6 +17,7 @@
 
 #include "kernels/cpu/jobs.h"
 #include "kernels/cpu/multiply.h"
+#include "kernels/cpu/tile_memory.h"
 
 namespace fourfold::cpu {
 
@@ -187,8 +188,10 @@ class TokenTiles {
   void grow(std::size_t bytes) {
     if (bytes <= size_) return;
     std::free(bytes_);
-    size_ = (bytes + 4095) / 4096 * 4096;
-    bytes_ = static_cast<std::uint8_t*>(std::aligned_alloc(4096, size_));
+    bytes_ = nullptr;
+    size_ = 0;
+    bytes_ = allocate_tile_memory(bytes);
+    size_ = bytes;
   }
 
   std::uint8_t* bytes_ = nullptr;

@@ -34,6 +34,8 @@ TEST(CpuBackend, RunsASmallProgramAndKeepsValuesWhenAsked) {
 
 TEST(CpuBackend, RefusesWhatItCannotBe) {
   expect_error(Code::invalid_request, "-1 threads", [] { make_cpu_backend({.threads = -1}); });
+  expect_error(Code::invalid_request, "1025 threads; 1 to 1024",
+               [] { make_cpu_backend({.threads = kCpuThreadsMax + 1}); });
   expect_error(Code::invalid_request, "'sse9'", [] { make_cpu_backend({.isa = "sse9"}); });
   const SmallModel model;
   const auto backend = make_cpu_backend({});
@@ -42,6 +44,36 @@ TEST(CpuBackend, RefusesWhatItCannotBe) {
     backend->prepare(model.program,
                      {.page_count = 1, .page_tokens = 1, .state_slot_count = 0, .row_count = 1});
   });
+}
+
+TEST(CpuBackend, SizesBeyondItsKernelsAreRefused) {
+  const auto prepare = [](const std::function<void(Program&)>& change) {
+    SmallModel model;
+    change(model.program);
+    make_cpu_backend({.threads = 1})->prepare(model.program, kSmall);
+  };
+  const auto delta = [&](std::int64_t value_heads, std::int64_t taps) {
+    prepare([&](Program& program) { program.delta_states.push_back({"state", 1, value_heads, 4, 4, taps}); });
+  };
+  delta(32, 64);
+  expect_error(Code::unsupported_op, "33 value heads share a key head; the CPU backend knows at most 32",
+               [&] { delta(33, 4); });
+  expect_error(Code::unsupported_op, "65 taps; the CPU backend knows at most 64", [&] { delta(1, 65); });
+  expect_error(Code::unsupported_op, "heads of 2049 columns; the CPU backend knows at most 2048", [&] {
+    prepare([](Program& program) { program.kv_caches.push_back({"cache", 1, 2049, KvFormat::bf16}); });
+  });
+}
+
+TEST(CpuBackend, SaysWhichMatricesGrow) {
+  SmallModel model;
+  EXPECT_TRUE(make_cpu_backend({.threads = 1})->prepare(model.program, kSmall)->notices().empty());
+  const std::vector<F16> values(20, to_f16(1.0f));
+  model.head = {"wide.head", 5, 4, checkpoint::F16Storage{values}, {}};
+  const auto prepared = make_cpu_backend({.threads = 1})->prepare(model.program, kSmall);
+  ASSERT_EQ(prepared->notices().size(), 1u);
+  const std::string& notice = prepared->notices().front();
+  for (const std::string part : {"1 matrices", "wide.head", "held as f32", "1024 bytes instead of 40"})
+    EXPECT_NE(notice.find(part), std::string::npos) << notice;
 }
 
 TEST(CpuBackend, ARefusedBatchChangesNothing) {

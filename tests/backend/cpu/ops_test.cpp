@@ -231,24 +231,29 @@ TEST(CpuOps, HeadNormRope) {
   both.expect_near(12 * kUnit * both.largest() * std::sqrt(2.0));
 }
 
-// Positions beyond 1,024, where stretches are put together.
+void expect_attention(std::int64_t token_count, std::int64_t head_dim, KvFormat format, std::int64_t piece) {
+  OpCase c(token_count);
+  c.program.kv_caches.push_back({"cache", 2, head_dim, format});
+  const ValueId q = c.input(10 * head_dim), k = c.input(2 * head_dim), v = c.input(2 * head_dim);
+  const ResultId out = c.value(10 * head_dim);
+  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  c.program.main.push_back(WriteKv{k, v, {0}});
+  c.program.main.push_back(Attention{q, {0}, 10, scale, out});
+  // A score errs by its roundings times sum |q k| (normals: about 0.64 a product, 2 at most on average),
+  // which moves each weight by that share; the sums over all positions err by a rounding each, in 16
+  // lanes or one after another. Values are below 6.
+  const double score =
+      (static_cast<double>(head_dim) / 16 + 8) * kUnit * scale * 2 * static_cast<double>(head_dim);
+  c.run(out, piece).expect_near(6 * (2 * score + (256 + 8) * kUnit));
+}
+
+// Positions beyond 1,024, where stretches are put together; heads so wide that few fit into a piece.
 TEST(CpuOps, Attention) {
-  for (const KvFormat format : {KvFormat::f32, KvFormat::bf16})
-    for (const auto& [head_dim, piece] : {std::pair<std::int64_t, std::int64_t>(24, 700), {32, 129}}) {
-      OpCase c(1400);
-      c.program.kv_caches.push_back({"cache", 2, head_dim, format});
-      const ValueId q = c.input(10 * head_dim), k = c.input(2 * head_dim), v = c.input(2 * head_dim);
-      const ResultId out = c.value(10 * head_dim);
-      const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
-      c.program.main.push_back(WriteKv{k, v, {0}});
-      c.program.main.push_back(Attention{q, {0}, 10, scale, out});
-      // A score errs by its roundings times sum |q k| (normals: about 0.64 a product, 2 at most on average),
-      // which moves each weight by that share; the sums over 1,400 positions err by a rounding each, in 16
-      // lanes or one after another. Values are below 6.
-      const double score =
-          (static_cast<double>(head_dim) / 16 + 8) * kUnit * scale * 2 * static_cast<double>(head_dim);
-      c.run(out, piece).expect_near(6 * (2 * score + (256 + 8) * kUnit));
-    }
+  for (const KvFormat format : {KvFormat::f32, KvFormat::bf16}) {
+    expect_attention(1400, 24, format, 700);
+    expect_attention(1400, 32, format, 129);
+  }
+  expect_attention(270, 600, KvFormat::bf16, 270);
 }
 
 TEST(CpuOps, Gates) {

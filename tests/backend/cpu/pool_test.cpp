@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <stdexcept>
 
 namespace fourfold::backend::cpu {
 namespace {
@@ -40,6 +41,27 @@ TEST(ThreadPool, WakesWhoSleeps) {
     pool.run(100, [&](std::int64_t item) { sum += static_cast<int>(item); });
     EXPECT_EQ(sum, 4950);
   }
+}
+
+TEST(ThreadPool, TheCallerGetsWhatWorkThrows) {
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    for (int loop = 0; loop < 200; ++loop) {
+      const auto work = [](std::int64_t item) {
+        if (item % 7 == 3) throw std::runtime_error("no memory");
+      };
+      EXPECT_THROW(pool.run(100, work), std::runtime_error);
+      std::atomic<int> sum{0};
+      pool.run(100, [&](std::int64_t item) { sum += static_cast<int>(item); });
+      EXPECT_EQ(sum, 4950) << "the next loop knows nothing of it";
+    }
+  }
+}
+
+TEST(ThreadPool, FewerThreadsThanAskedAreSaid) {
+  EXPECT_EQ(thread_notice(4, 4), "");
+  const std::string notice = thread_notice(16, 3);
+  EXPECT_NE(notice.find("16 threads were asked for, the system gave 3"), std::string::npos) << notice;
 }
 
 TEST(ThreadPool, SomeCpuIsAllowed) { EXPECT_FALSE(allowed_cpus().empty()); }
