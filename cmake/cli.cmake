@@ -8,7 +8,8 @@ add_library(fourfold_cli_plan STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/parse.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/plan_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/refused_shapes.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/row_table.cpp)
+  ${PROJECT_SOURCE_DIR}/src/cli/row_table.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/terminal_text.cpp)
 target_link_libraries(fourfold_cli_plan PUBLIC fourfold_options fourfold_plan fourfold_kernels_choose)
 
 add_custom_target(fourfold_commit
@@ -42,13 +43,12 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/answer.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/load_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/terminal_text.cpp)
+    ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_model fourfold_engine)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)

@@ -73,9 +73,11 @@ std::optional<double> FieldReader::optional_real(std::string_view name, RealRang
     return std::nullopt;
   }
   const double number = found->to_number<double>();
-  if (!(number > range.above && number <= range.most)) {  // so that NaN fails as well
-    problems_.add("out of range", fourfold::format("{}{} = {} (above {}, at most {})", prefix_, name, number,
-                                                   range.above, range.most));
+  const bool is_above = range.above_is_allowed ? number >= range.above : number > range.above;
+  if (!(is_above && number <= range.most)) {  // so that NaN fails as well
+    problems_.add("out of range",
+                  fourfold::format("{}{} = {} ({} {}, at most {})", prefix_, name, number,
+                                   range.above_is_allowed ? "at least" : "above", range.above, range.most));
     return std::nullopt;
   }
   return number;

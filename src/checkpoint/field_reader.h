@@ -21,8 +21,9 @@ struct IntRange {
 };
 
 struct RealRange {
-  double above;  // exclusive
+  double above;
   double most;
+  bool above_is_allowed = false;
 };
 
 class FieldReader {

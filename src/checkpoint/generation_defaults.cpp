@@ -1,5 +1,6 @@
 // generation_config.json: what a model's makers suggest for sampling, and the tokens that end an answer.
 #include "base/error.h"
+#include "base/sampling_limits.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/hf_config.h"
 #include "json/parse.h"
@@ -21,13 +22,13 @@ GenerationDefaults parse_generation_defaults(std::string_view text, std::string_
   defaults.stop_ids = fields.optional_int_or_ints("eos_token_id", kTokenId);
   defaults.bos_id = fields.optional_int("bos_token_id", kTokenId);
   defaults.do_sample = fields.optional_bool("do_sample");
-  // Zero is a value people write for "off"; the reader's lower bound is exclusive.
-  constexpr double just_below_zero = -1e-300;
-  defaults.temperature = fields.optional_real("temperature", {just_below_zero, 100});
-  defaults.top_p = fields.optional_real("top_p", {just_below_zero, 1});
+  // Zero is a value people write for "off".
+  defaults.temperature = fields.optional_real("temperature", {0, kTemperatureMost, true});
+  defaults.top_p = fields.optional_real("top_p", {0, 1, true});
   defaults.top_k = fields.optional_int("top_k", {-1, 1 << 26});
-  defaults.min_p = fields.optional_real("min_p", {just_below_zero, 1});
-  defaults.repetition_penalty = fields.optional_real("repetition_penalty", {0, 100});
+  defaults.min_p = fields.optional_real("min_p", {0, 1, true});
+  defaults.repetition_penalty =
+      fields.optional_real("repetition_penalty", {kRepetitionPenaltyLeast, kRepetitionPenaltyMost, true});
   problems.fail_if_any(what);
   return defaults;
 }

@@ -132,6 +132,9 @@ engine::Request make_request(const GenerationOptions& options, const OpenModel& 
     fail_with_hint(Code::invalid_request, "Known kinds of drafts: chosen, drawn.", "unknown drafts '{}'",
                    options.drafts);
   request.draw_drafts = options.drafts == "drawn";
+  if (request.draw_drafts && options.mtp == 0)
+    fail_with_hint(Code::invalid_request, "Say how many drafts a step: --mtp 1 to 5.",
+                   "--drafts drawn: there are none without --mtp");
   sample::StopStrings{options.stops};  // refuses bad ones now, not when the model is loaded
   const auto add_stop = [&](std::int64_t id) {
     if (id < model.config.vocab_size) request.stop_ids.push_back(static_cast<engine::TokenId>(id));

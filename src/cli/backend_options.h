@@ -9,6 +9,7 @@ struct BackendOptions {
   std::string backend = "cpu";  // cpu or reference
   std::string activations = "auto";
   int threads = 0;           // 0: one per core
+  bool strict = false;       // notices are errors
   bool keep_values = false;  // Prepared::value answers; the reference backend always does
 };
 

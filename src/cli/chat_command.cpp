@@ -43,7 +43,7 @@ class Chat {
 Chat::Chat(const ChatOptions& options, const Console& console)
     : options_(options),
       console_(console),
-      model_(open_model(options.model, console)),
+      model_(open_model(options.model, console, options.generation.backend.strict)),
       tokenizer_(load_tokenizer(model_->folder)),
       template_(text::ChatTemplate::load(model_->folder)),
       request_(make_request(options.generation, *model_, &tokenizer_)) {
@@ -59,6 +59,10 @@ Chat::Chat(const ChatOptions& options, const Console& console)
   trial.prompt = {0};
   trial.max_tokens = options.generation.max_tokens.value_or(1);
   engine::require_valid(trial, limits_of(*model_));
+  if (trial.max_tokens >= context_)
+    fail_with_hint(Code::invalid_request, "Make room with --context N, or lower --max-tokens.",
+                   "--max-tokens {}: the conversation has room for {} tokens, the prompt's among them",
+                   trial.max_tokens, context_);
   prepared_ = prepare_model(*model_, options.generation.backend, room_for(context_), console);
   forget();
 }
@@ -89,6 +93,12 @@ void Chat::answer_line(const std::string& line, InterruptWatch& watch) {
                    "/new begins a new conversation; --context N makes room for a longer one.",
                    "the conversation has {} tokens; there is room for {}", request.prompt.size(), context_);
   request.max_tokens = std::min(options_.generation.max_tokens.value_or(kMaxTokens), room);
+  if (options_.generation.max_tokens && request.max_tokens < *options_.generation.max_tokens)
+    notice(console_,
+           fourfold::format("there is room for {} tokens of answer, --max-tokens asks for {}; /new begins a "
+                            "new conversation, --context N makes room",
+                            room, *options_.generation.max_tokens),
+           options_.generation.backend.strict);
   const Answer answer = stream_answer(*prepared_, request,
                                       {.tokenizer = &tokenizer_,
                                        .stops = options_.generation.stops,
@@ -113,6 +123,8 @@ int Chat::run(int input) {
   LineReader reader(input, watch);
   if (console_.err_is_terminal)
     console_.err << "Ctrl-C stops an answer, Ctrl-D ends, /new begins a new conversation.\n";
+  if (!options_.generation.seed && !request_.params.greedy())
+    console_.err << "fourfold: --seed " << request_.params.seed << " repeats these answers\n";
   bool interrupted_before = false;
   std::string line;
   for (;;) {
@@ -142,8 +154,7 @@ int Chat::run(int input) {
           (error.code() != Code::invalid_request && error.code() != Code::over_capacity))
         throw;
       messages_.resize(message_count);
-      console_.err << "fourfold: " << error.what() << "\n";
-      if (!error.hint().empty()) console_.err << "  " << error.hint() << "\n";
+      show_error(console_, error.what(), error.hint());
     }
   }
 }

@@ -1,11 +1,13 @@
 #include "cli/compare_command.h"
 
 #include <cstdio>
+#include <sstream>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "cli/load_model.h"
+#include "cli/terminal_text.h"
 #include "model/compare.h"
 #include "model/qwen35/forward.h"
 #include "model/trace.h"
@@ -42,7 +44,8 @@ std::string derivation(const model::Comparison& result) {
                     model::kLargestFactor, model::kTypicalFactor, model::kNoiseRuns);
 }
 
-void print(const std::string& activations, const model::Comparison& result, std::ostream& out) {
+std::string printed(const std::string& activations, const model::Comparison& result) {
+  std::ostringstream out;
   out << "\nactivations " << activations << "; " << derivation(result) << "\n";
   char line[160];
   std::snprintf(line, sizeof line, "  %-8s %-14s %12s %12s %12s %12s\n", "prompt", "what", "largest", "bound",
@@ -62,6 +65,7 @@ void print(const std::string& activations, const model::Comparison& result, std:
   }
   if (!result.hidden_compared) out << "  hidden states: not compared, this backend keeps none\n";
   if (!result.mtp_compared) out << "  MTP: not compared, the model or the file has none\n";
+  return out.str();
 }
 
 void write(const std::string& activations, const model::Comparison& result, JsonWriter& json) {
@@ -88,7 +92,7 @@ void write(const std::string& activations, const model::Comparison& result, Json
 }  // namespace
 
 int run_compare(const CompareOptions& options, const Console& console) {
-  const auto model = open_model(options.model, console);
+  const auto model = open_model(options.model, console, options.strict);
   const model::ReferenceFile reference(
       options.reference, model::build_program(model->config, model->bound.weights, model::Activations::f32));
   bool fine = true;
@@ -96,13 +100,14 @@ int run_compare(const CompareOptions& options, const Console& console) {
   json.begin_object().member("model", model->folder.string()).member("reference", options.reference);
   json.member("backend", options.backend).key("runs").begin_array();
   if (!options.json)
-    console.out << fourfold::format("{} against {} on the {} backend\n", model->folder.string(),
-                                    options.reference, options.backend);
+    show(console, fourfold::format("{} against {} on the {} backend\n", model->folder.string(),
+                                   options.reference, options.backend));
   for (const std::string& activations : formats_of(options, *model)) {
     const PreparedModel prepared = prepare_model(*model,
                                                  {.backend = options.backend,
                                                   .activations = activations,
                                                   .threads = options.threads,
+                                                  .strict = options.strict,
                                                   .keep_values = true},
                                                  model::trace_capacity(reference.prompts()), console);
     const model::Comparison result = model::compare(*prepared, reference);
@@ -110,7 +115,7 @@ int run_compare(const CompareOptions& options, const Console& console) {
     if (options.json)
       write(activations, result, json);
     else
-      print(activations, result, console.out);
+      show(console, printed(activations, result));
   }
   json.end_array().member("fine", fine).end_object();
   if (options.json)

@@ -14,6 +14,7 @@ struct CompareOptions {
   std::string activations = "all";  // or auto, f32, w4a16, w4a4
   int threads = 0;
   bool json = false;
+  bool strict = false;  // notices are errors
 };
 
 int run_compare(const CompareOptions& options, const Console& console);

@@ -38,4 +38,10 @@ struct Degradation {
 };
 void announce(const Console& console, const Degradation& degradation, bool strict);
 
+// Something the user may want to know and did not ask for. Under --strict an error, too.
+void notice(const Console& console, const std::string& text, bool strict);
+
+// An error's message and hint, as every command shows them. Names in them may come from a model's files.
+void show_error(const Console& console, const std::string& message, const std::string& hint = {});
+
 }  // namespace fourfold::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <vector>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "base/read_speed.h"
 #include "checkpoint/quantization.h"
 #include "cli/load_model.h"
+#include "cli/terminal_text.h"
 #include "model/inspect.h"
 #include "model/qwen35/forward.h"
 #include "plan/products.h"
@@ -180,15 +182,17 @@ std::string to_json(const OpenModel& model, const Facts& facts, const InspectOpt
 
 int run_inspect(const InspectOptions& options, const Console& console) {
   if (!(options.context >= 0)) fail(Code::invalid_request, "--context is {}; at least 0", options.context);
-  const auto model = open_model(options.model, console);
+  const auto model = open_model(options.model, console, options.strict);
   const Facts facts = gather(*model, options);
   if (options.json) {
     console.out << to_json(*model, facts, options) << "\n";
     return kFine;
   }
-  print_model(*model, facts, console.out);
-  print_groups(facts, console.out);
-  print_speed(facts, options, console.out);
+  std::ostringstream out;
+  print_model(*model, facts, out);
+  print_groups(facts, out);
+  print_speed(facts, options, out);
+  show(console, out.str());
   return kFine;
 }
 

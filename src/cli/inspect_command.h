@@ -13,6 +13,7 @@ struct InspectOptions {
   double context = 0;   // positions a token attends to
   bool measure = true;  // this machine's memory; takes a second
   bool json = false;
+  bool strict = false;  // notices are errors
 };
 
 int run_inspect(const InspectOptions& options, const Console& console);

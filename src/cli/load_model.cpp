@@ -3,11 +3,12 @@
 #include <chrono>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/pool.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
 #include "checkpoint/hub_cache.h"
 #include "checkpoint/stream.h"
-#include "cli/load_bar.h"
+#include "cli/byte_bar.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
@@ -17,10 +18,19 @@ void require_known(const BackendOptions& options) {
   if (options.backend != "cpu" && options.backend != "reference")
     fail_with_hint(Code::invalid_request, "Known backends: cpu, reference.", "unknown backend '{}'",
                    options.backend);
-  constexpr int threads_max = 4096;
-  if (options.threads < 0 || options.threads > threads_max)
-    fail_with_hint(Code::invalid_request, "0 means one thread per core.",
-                   "--threads {}: at least 0 and at most {}", options.threads, threads_max);
+  if (options.backend == "reference" && options.threads != 0)
+    fail(Code::invalid_request, "--threads {}: the reference backend has one thread, always",
+         options.threads);
+}
+
+// More threads than cores wait for each other; a few more are nobody's business.
+void mention_threads(const BackendOptions& options, const Console& console) {
+  const auto cores = static_cast<int>(backend::cpu::allowed_cpus().size());
+  if (options.threads > 2 * cores)
+    notice(
+        console,
+        fourfold::format("--threads {} on {} cores: they will wait for each other", options.threads, cores),
+        options.strict);
 }
 
 }  // namespace
@@ -32,11 +42,11 @@ OpenModel::OpenModel(std::filesystem::path model_folder)
       checkpoint(folder),
       bound(checkpoint::bind_model(checkpoint, config)) {}
 
-std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console) {
+std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict) {
   auto opened = std::make_unique<OpenModel>(checkpoint::find_model(model, checkpoint::hub_environment()));
   for (const std::string& field : opened->config.unknown_fields)
-    console.err << "fourfold: notice: config.json: the field '" << field
-                << "' is not known; it was not used\n";
+    notice(console, fourfold::format("config.json: the field '{}' is not known; it was not used", field),
+           strict);
   return opened;
 }
 
@@ -55,7 +65,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
   const auto start = std::chrono::steady_clock::now();
   backend::Program program =
       model::build_program(model.config, model.bound.weights, parse_model_activations(options.activations));
-  LoadBar bar(console);
+  ByteBar bar(console, "loading");
   checkpoint::LoadProgress progress(
       checkpoint::stored_bytes(model.bound.weights),
       [&](std::uint64_t bytes_done, std::uint64_t bytes_total) { bar.update(bytes_done, bytes_total); });
@@ -67,7 +77,9 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
                                              .keep_values = options.keep_values,
                                              .checkpoint = &model.checkpoint,
                                              .progress = &progress});
+  mention_threads(options, console);
   out.prepared = out.backend->prepare(std::move(program), capacity);
+  for (const std::string& text : out.prepared->notices()) notice(console, text, options.strict);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }

@@ -38,8 +38,8 @@ struct OpenModel {
 };
 
 // MODEL is a folder or a hub name in the local cache; otherwise the error's hint is the download line. Config
-// fields that are neither used nor known become a notice on stderr.
-std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console);
+// fields that are neither used nor known become a notice on stderr, and an error under --strict.
+std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict = false);
 
 // auto, f32, w4a16 or w4a4.
 model::Activations parse_model_activations(std::string_view text);

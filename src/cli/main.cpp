@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -48,6 +50,7 @@ std::string typed(int count, char** words) {
 // Options of all commands and which command was named.
 struct CommandLine {
   bool strict = false;
+  bool has_strict = true;  // the command named has something that --strict forbids
   PlanOptions plan;
   VerifyOptions verify;
   BenchModelOptions bench_model;
@@ -122,6 +125,7 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
   command->final_callback([&line] {
+    line.has_strict = false;
     line.run = [&line](const Console& console) { return run_bench_model(line.bench_model, console); };
   });
 }
@@ -205,8 +209,12 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_flag("--raw", o.raw, "Continue the prompt instead of answering it");
   command->add_option("--ids", o.ids, "The prompt as token ids, 1,2,3; the answer is ids, too");
   add_generation(*command, o.generation);
-  command->final_callback(
-      [&line] { line.run = [&line](const Console& console) { return run_run(line.answer, console); }; });
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.answer.generation.backend.strict = line.strict;
+      return run_run(line.answer, console);
+    };
+  });
 }
 
 void add_chat(CLI::App& app, CommandLine& line) {
@@ -217,7 +225,10 @@ void add_chat(CLI::App& app, CommandLine& line) {
                       "Tokens of conversation to make room for (16384, or the model's)");
   add_generation(*command, o.generation);
   command->final_callback([&line] {
-    line.run = [&line](const Console& console) { return run_chat(line.chat, STDIN_FILENO, console); };
+    line.run = [&line](const Console& console) {
+      line.chat.generation.backend.strict = line.strict;
+      return run_chat(line.chat, STDIN_FILENO, console);
+    };
   });
 }
 
@@ -231,8 +242,12 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_flag("--json", o.json, "JSON instead of text");
-  command->final_callback(
-      [&line] { line.run = [&line](const Console& console) { return run_compare(line.compare, console); }; });
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.compare.strict = line.strict;
+      return run_compare(line.compare, console);
+    };
+  });
 }
 
 void add_inspect(CLI::App& app, CommandLine& line) {
@@ -243,8 +258,12 @@ void add_inspect(CLI::App& app, CommandLine& line) {
   command->add_option("--context", o.context, "Positions a token attends to")->capture_default_str();
   command->add_flag("!--no-measure", o.measure, "Do not measure this machine's memory");
   command->add_flag("--json", o.json, "JSON instead of text");
-  command->final_callback(
-      [&line] { line.run = [&line](const Console& console) { return run_inspect(line.inspect, console); }; });
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.inspect.strict = line.strict;
+      return run_inspect(line.inspect, console);
+    };
+  });
 }
 
 void add_quantize(CLI::App& app, CommandLine& line) {
@@ -258,7 +277,10 @@ void add_quantize(CLI::App& app, CommandLine& line) {
   command->add_option("--report", o.report, "Also write the error of every matrix to this file, as JSON");
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {
-    line.run = [&line](const Console& console) { return run_quantize(line.quantize, console); };
+    line.run = [&line](const Console& console) {
+      line.quantize.strict = line.strict;
+      return run_quantize(line.quantize, console);
+    };
   });
 }
 
@@ -277,22 +299,34 @@ void add_make_model(CLI::App& app, CommandLine& line) {
   command->add_option("--layers", o.layers, "So many layers instead of the shape's");
   command->add_flag("--sparse", o.sparse, "Leave matrices as holes: true sizes, hardly any disk");
   command->final_callback([&line] {
+    line.has_strict = false;
     line.run = [&line](const Console& console) { return run_make_model(line.make_model, console); };
   });
 }
 
 int report(const Console& console, const Error& error) {
-  console.err << "fourfold: " << error.what() << "\n";
-  if (!error.hint().empty()) console.err << "  " << error.hint() << "\n";
+  show_error(console, error.what(), error.hint());
+  return kFailed;
+}
+
+// What was printed has arrived, or the command has failed: a full disk must not look like success.
+int finish(int status, const Console& console) {
+  errno = 0;
+  console.out.flush();
+  if (console.out || status == kFailed) return status;
+  show_error(console, fourfold::format("standard output cannot be written: {}",
+                                       errno == 0 ? "it is full or closed" : std::strerror(errno)));
   return kFailed;
 }
 
 int run(int count, char** words, const Console& console) {
-  CLI::App app("Fourfold: NVFP4 mixture-of-experts kernels for GPUs with little shared memory", "fourfold");
+  CLI::App app(
+      "Fourfold: NVFP4 mixture-of-experts models on CPUs, their kernels for GPUs with little shared memory",
+      "fourfold");
   CommandLine line;
   app.set_version_flag("--version",
                        "fourfold " + version() + (commit().empty() ? "" : " (" + commit() + ")"));
-  app.add_flag("--strict", line.strict, "Make every degradation an error");
+  app.add_flag("--strict", line.strict, "Make every degradation, and every notice about a model, an error");
   app.fallthrough();
   app.require_subcommand(0, 1);
   add_plan(app, line);
@@ -321,12 +355,17 @@ int run(int count, char** words, const Console& console) {
     return kFine;
   }
   line.bench_moe.command = typed(count, words);
+  if (line.strict && !line.has_strict) {
+    console.err
+        << "fourfold: --strict: this command takes nothing less than it was asked for; leave it out\n";
+    return kUsage;
+  }
   try {
     return line.run(console);
   } catch (const Error& error) {
     return report(console, error);
   } catch (const std::exception& error) {
-    console.err << "fourfold: " << error.what() << "\n";
+    show_error(console, error.what());
     return kFailed;
   }
 }
@@ -338,5 +377,5 @@ int main(int count, char** words) {
   using namespace fourfold::cli;
   const Console console{std::cout, std::cerr, isatty(STDOUT_FILENO) != 0, isatty(STDERR_FILENO) != 0,
                         locale_is_utf8()};
-  return run(count, words, console);
+  return finish(run(count, words, console), console);
 }

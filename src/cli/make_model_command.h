@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/console.h"
@@ -13,7 +14,7 @@ struct MakeModelOptions {
   std::string shape = "tiny";
   std::string format = "modelopt";
   std::uint64_t seed = 0;
-  int layers = 0;  // 0: as the shape has
+  std::optional<int> layers;  // else as the shape has
   bool sparse = false;
 };
 

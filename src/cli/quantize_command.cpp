@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "checkpoint/write/quantize.h"
 #include "cli/build_info.h"
+#include "cli/byte_bar.h"
 #include "cli/file_signals.h"
 #include "cli/load_model.h"
-#include "cli/progress.h"
+#include "cli/terminal_text.h"
 
 namespace fourfold::cli {
 namespace {
@@ -69,7 +72,8 @@ std::string to_json(const QuantizeOptions& options, const checkpoint::QuantizeRe
   return json.end_array().end_object().finish() + "\n";
 }
 
-void print(const QuantizeOptions& options, const checkpoint::QuantizeReport& report, std::ostream& out) {
+std::string printed(const QuantizeOptions& options, const checkpoint::QuantizeReport& report) {
+  std::ostringstream out;
   out << fourfold::format("{} -> {}: {} matrices quantised, {} -> {} bytes\n", options.in, options.out,
                           report.matrices.size(), with_commas(static_cast<long long>(report.bytes_before)),
                           with_commas(static_cast<long long>(report.bytes_after)));
@@ -82,30 +86,37 @@ void print(const QuantizeOptions& options, const checkpoint::QuantizeReport& rep
   }
   for (const std::string& name : report.unsuited)
     out << "  kept: " << name << " (its columns are no multiple of 16)\n";
+  return out.str();
+}
+
+void require_free_report(const std::string& path) {
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return;
+  fail_with_hint(Code::invalid_request, "Give a name that is free, or remove it first.",
+                 "--report {}: exists already", path);
 }
 
 }  // namespace
 
 int run_quantize(const QuantizeOptions& options, const Console& console) {
   const checkpoint::StorageScheme scheme = parse_scheme(options);
-  const auto model = open_model(options.in, console);
+  require_free_report(options.report);
+  const auto model = open_model(options.in, console, options.strict);
   const FileSignals signals;
   checkpoint::OutputFolder folder(options.out);
-  ProgressLine progress(console, "gigabytes read");
-  const auto gigabytes = [](std::uint64_t bytes) { return static_cast<int>(bytes / 1'000'000'000); };
+  ByteBar bar(console, "reading");
   const checkpoint::QuantizeReport report = quantize_checkpoint(
       model->checkpoint, model->config, scheme, folder, [&](std::uint64_t done, std::uint64_t total) {
         FileSignals::stop_if_asked();
-        progress.update(gigabytes(done), gigabytes(total),
-                        static_cast<double>(done) / static_cast<double>(total));
+        bar.update(done, total);
       });
-  progress.clear();
-  if (!options.report.empty()) write_file(options.report, to_json(options, report));
+  bar.clear();
   folder.publish();
+  if (!options.report.empty()) write_file(options.report, to_json(options, report));
   if (options.json)
     console.out << to_json(options, report);
   else
-    print(options, report, console.out);
+    show(console, printed(options, report));
   return kFine;
 }
 

@@ -14,6 +14,7 @@ struct QuantizeOptions {
   std::string dense = "keep";       // or fp8, nvfp4: attention, DeltaNet, shared experts, dense MLPs
   std::string report;               // a file for the JSON of every matrix
   bool json = false;
+  bool strict = false;  // notices are errors
 };
 
 int run_quantize(const QuantizeOptions& options, const Console& console);

@@ -32,9 +32,13 @@ void require_one_prompt(const RunOptions& options) {
     fail_with_hint(Code::invalid_request,
                    "Give -p TEXT (one chat turn), -p TEXT --raw (to be continued), or --ids 1,2,3.",
                    options.prompt ? "there are two prompts, -p and --ids" : "there is no prompt");
+  const GenerationOptions& generation = options.generation;
+  if (options.raw && (!generation.system.empty() || generation.no_thinking))
+    fail(Code::invalid_request,
+         "--system and --no-thinking are for the chat template; --raw continues the text without one");
   if (options.ids.empty()) return;
-  if (options.raw || !options.generation.system.empty() || !options.generation.stops.empty())
-    fail(Code::invalid_request, "--raw, --system and --stop are about text; --ids has none");
+  if (options.raw || generation.no_thinking || !generation.system.empty() || !generation.stops.empty())
+    fail(Code::invalid_request, "--raw, --system, --no-thinking and --stop are about text; --ids has none");
 }
 
 std::string prompt_text(const RunOptions& options) {
@@ -83,7 +87,7 @@ int run_run(const RunOptions& options, const Console& console) {
   require_one_prompt(options);
   require_utf8(options.generation.system, "--system");
   for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
-  const auto model = open_model(options.model, console);
+  const auto model = open_model(options.model, console, options.generation.backend.strict);
   const bool is_text = options.ids.empty();
   std::optional<text::Tokenizer> tokenizer;
   if (is_text) tokenizer = load_tokenizer(model->folder);

@@ -106,7 +106,10 @@ AnswerPiece AnswerText::finish() {
 AnswerPiece AnswerText::through_stops(const AnswerPiece& piece) {
   AnswerPiece out;
   out.thinking = thinking_stops_.push(piece.thinking);
-  if (!thinking_stops_.stopped()) out.content = content_stops_.push(piece.content);
+  if (thinking_stops_.stopped()) return out;
+  // A stop string does not reach from thinking into speaking: what was held back for one is shown before it.
+  if (split_thinking_ && !splitter_.thinking()) out.thinking += thinking_stops_.finish();
+  out.content = content_stops_.push(piece.content);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "backend/reference/reference.h"
@@ -19,6 +20,9 @@ struct Difference {
   double typical = 0;
 };
 
+// The larger of two numbers that are not negative; a NaN on either side is the larger.
+double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
 Difference difference(std::span<const float> ours, std::span<const float> theirs, std::size_t columns) {
   check(ours.size() == theirs.size(), "both sides have the same numbers", ours.size(), theirs.size());
   Difference out;
@@ -27,12 +31,17 @@ Difference difference(std::span<const float> ours, std::span<const float> theirs
     double squares = 0;
     for (std::size_t i = row; i < row + columns; ++i) {
       const double off = std::abs(static_cast<double>(ours[i]) - static_cast<double>(theirs[i]));
-      out.largest = off <= out.largest ? out.largest : off;  // a NaN stays
+      out.largest = larger(out.largest, off);
       squares += off * off;
     }
     rows.push_back(std::sqrt(squares / static_cast<double>(columns)));
   }
   if (rows.empty()) return out;
+  // A row that is no number cannot be ranked, and is not typical of anything right.
+  if (std::any_of(rows.begin(), rows.end(), [](double row) { return std::isnan(row); })) {
+    out.typical = std::numeric_limits<double>::quiet_NaN();
+    return out;
+  }
   const auto middle = rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2);
   std::nth_element(rows.begin(), middle, rows.end());
   out.typical = *middle;
@@ -146,8 +155,10 @@ TokenDifference compare_tokens(std::string what, const PromptReference& prompt, 
   const std::size_t columns = logits.size() / std::max<std::size_t>(1, wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto row = logits.subspan(i * columns, columns);
-    const auto best = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     ++out.count;
+    // Nothing can be chosen from a row that holds no number somewhere: not the same, and not undecided.
+    if (std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); })) continue;
+    const auto best = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
     if (best == wanted[i])
       ++out.same;
     else if (gap(i) <= 2 * row_bounds[i])

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/sampling_limits.h"
 
 namespace fourfold::sample {
 namespace {
@@ -38,10 +39,10 @@ void require_bias(const Params& params, std::int64_t vocab_size) {
 
 void require_valid(const Params& params, std::int64_t vocab_size) {
   require_bias(params, vocab_size);
-  require("repetition_penalty", params.repetition_penalty, {0, 100, false});
+  require("repetition_penalty", params.repetition_penalty, {kRepetitionPenaltyLeast, kRepetitionPenaltyMost});
   require("presence_penalty", params.presence_penalty, {-2, 2});
   require("frequency_penalty", params.frequency_penalty, {-2, 2});
-  require("temperature", params.temperature, {0, 100});
+  require("temperature", params.temperature, {0, kTemperatureMost});
   if (params.top_k < 0)
     fail(Code::invalid_request, "top_k is {}; it must be at least 0, where 0 keeps all tokens", params.top_k);
   require("top_p", params.top_p, {0, 1, false});

@@ -16,13 +16,14 @@ struct LogitBias {
 // Applied in this order: bias, penalties, temperature, top-k, top-p, min-p.
 struct Params {
   std::vector<LogitBias> logit_bias;  // added to the logit, -100 to 100
-  double repetition_penalty = 1;      // tokens of prompt and answer: positive logits / it, negative * it
-  double presence_penalty = 0;        // off the logits of tokens that occur in the answer, -2 to 2
-  double frequency_penalty = 0;       // times how often they do, -2 to 2
-  double temperature = 1;             // 0: the most probable token, the first of equals
-  std::int64_t top_k = 0;             // only the k most probable; 0: all
-  double top_p = 1;                   // only the most probable that together reach p; 1: all
-  double min_p = 0;                   // only those with at least min_p of the best one's probability
+  // Tokens of prompt and answer: positive logits / it, negative * it; 0.01 to 100.
+  double repetition_penalty = 1;
+  double presence_penalty = 0;   // off the logits of tokens that occur in the answer, -2 to 2
+  double frequency_penalty = 0;  // times how often they do, -2 to 2
+  double temperature = 1;        // 0: the most probable token, the first of equals
+  std::int64_t top_k = 0;        // only the k most probable; 0: all
+  double top_p = 1;              // only the most probable that together reach p; 1: all
+  double min_p = 0;              // only those with at least min_p of the best one's probability
   std::uint64_t seed = 0;
   int logprob_count = 0;  // most probable alternatives to report with each token, 0 to 20
 

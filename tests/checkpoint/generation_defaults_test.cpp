@@ -20,5 +20,17 @@ TEST(GenerationDefaults, ReadsIdsAsNumberOrList) {
   });
 }
 
+TEST(GenerationDefaults, RangesAreThoseOfRequestsAndAreSaid) {
+  const auto edge = parse_generation_defaults(
+      R"({"temperature": 0, "top_p": 0, "min_p": 0, "repetition_penalty": 0.01})", "generation_config.json");
+  EXPECT_EQ(edge.temperature, 0);
+  EXPECT_EQ(edge.repetition_penalty, 0.01);
+  expect_error(Code::bad_checkpoint, {"temperature = -1 (at least 0, at most 100)"},
+               [] { parse_generation_defaults(R"({"temperature": -1})", "generation_config.json"); });
+  expect_error(Code::bad_checkpoint, {"repetition_penalty = 1e-308 (at least 0.01, at most 100)"}, [] {
+    parse_generation_defaults(R"({"repetition_penalty": 1e-308})", "generation_config.json");
+  });
+}
+
 }  // namespace
 }  // namespace fourfold::checkpoint

@@ -41,7 +41,8 @@ class Program : public testing::Test {
 TEST_F(Program, AloneItPrintsHelp) {
   const Outcome alone = run("");
   EXPECT_EQ(alone.status, kFine);
-  for (const char* command : {"plan", "verify", "bench"})
+  EXPECT_EQ(alone.out.rfind("Fourfold: NVFP4 mixture-of-experts models on CPUs", 0), 0u) << alone.out;
+  for (const char* command : {"plan", "verify", "run", "chat", "bench"})
     EXPECT_NE(alone.out.find(command), std::string::npos);
   EXPECT_EQ(run("--help").status, kFine);
   EXPECT_EQ(run("verify --help").status, kFine);

@@ -111,6 +111,30 @@ TEST(ChatCommand, AConversationThatIsFullSaysSo) {
   }
 }
 
+TEST(ChatCommand, AnAnswerWithLessRoomThanAskedForIsMentionedBeforeIt) {
+  ChatOptions options = chat_options();
+  options.context = 64;
+  options.generation.max_tokens = 60;
+  const Talk got = talk(options, "Hello\n");
+  const std::size_t mention = got.err.find("--max-tokens asks for 60");
+  ASSERT_NE(mention, std::string::npos) << got.err;
+  EXPECT_LT(mention, got.err.find("tok/s"));
+  options.generation.max_tokens = 8;
+  EXPECT_FALSE(contains(talk(options, "Hello\n").err, "asks for")) << "it fits";
+}
+
+TEST(ChatCommand, ADrawnSeedIsSaidAndRepeatsTheAnswers) {
+  ChatOptions options = chat_options();
+  options.generation.seed.reset();
+  const Talk first = talk(options, "Hello\nAgain\n");
+  const std::size_t at = first.err.find("--seed ");
+  ASSERT_NE(at, std::string::npos) << first.err;
+  options.generation.seed = std::stoull(first.err.substr(at + 7));
+  const Talk second = talk(options, "Hello\nAgain\n");
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_FALSE(contains(second.err, "--seed"));
+}
+
 TEST(ChatCommand, BadOptionsAreRefused) {
   const auto refused = [](const std::vector<std::string>& parts, auto change) {
     ChatOptions options = chat_options();
@@ -119,6 +143,10 @@ TEST(ChatCommand, BadOptionsAreRefused) {
   };
   refused({"--context 1:"}, [](ChatOptions& o) { o.context = 1; });
   refused({"--context 4097", "4096"}, [](ChatOptions& o) { o.context = 4097; });
+  refused({"--max-tokens 64", "room for 64"}, [](ChatOptions& o) {
+    o.context = 64;
+    o.generation.max_tokens = 64;
+  });
   refused({"temperature is 200"}, [](ChatOptions& o) { o.generation.temperature = 200; });
   refused({"6 drafts"}, [](ChatOptions& o) { o.generation.mtp = 6; });
   expect_error(Code::invalid_request, {"the line is not UTF-8"}, [] { talk(chat_options(), "a\xFF\n"); });

@@ -69,18 +69,66 @@ TEST_F(CheckpointCommands, MakeModelRefuses) {
   EXPECT_EQ(make("a", "--shape 7b").status, kFailed);
   EXPECT_EQ(make("a", "--format int4").status, kFailed);
   EXPECT_EQ(make("a", "--layers -1").status, kFailed);
+  EXPECT_EQ(make("a", "--layers 0").status, kFailed);
+  const Outcome nameless = shell("PROGRAM make-model '' 2>&1");
+  EXPECT_EQ(nameless.status, kFailed);
+  EXPECT_TRUE(contains(nameless.out, "has no name")) << nameless.out;
   EXPECT_EQ(make("no/such/folder", "").status, kFailed);
   EXPECT_EQ(shell("PROGRAM make-model 2>&1").status, kUsage);
   EXPECT_EQ(entries(), 1u);
 }
 
+// Ctrl-C as soon as the folder's partial one is there: both commands need seconds from then on.
 TEST_F(CheckpointCommands, AnInterruptLeavesNothing) {
-  const Outcome stopped = shell("timeout --preserve-status -s INT 0.5 PROGRAM make-model " + at("model") +
-                                " --shape 35b --layers 4 2>&1");
-  if (stopped.status == kFine) GTEST_SKIP() << "written before the interrupt came";
-  EXPECT_EQ(stopped.status, kFailed) << stopped.out;
-  EXPECT_TRUE(contains(stopped.out, "stopped")) << stopped.out;
+  ASSERT_EQ(make("source", "--shape 35b --layers 2 --format bf16 --sparse").status, kFine);
+  for (const std::string& command : {"make-model " + at("out") + " --shape 35b --layers 4",
+                                     "quantize " + at("source") + " " + at("out")}) {
+    const Outcome stopped =
+        shell("PROGRAM " + command + " 2>&1 & child=$!; for i in $(seq 500); do ls " + at("") +
+              " | grep -q out.partial && break; sleep 0.02; done; " + "kill -INT $child; wait $child");
+    EXPECT_EQ(stopped.status, kFailed) << command << ": " << stopped.out;
+    EXPECT_TRUE(contains(stopped.out, "stopped; what was written has been removed")) << stopped.out;
+    EXPECT_EQ(entries(), 1u) << "the source alone";
+  }
+}
+
+TEST_F(CheckpointCommands, AFullStandardOutputIsAnError) {
+  const std::string reference = golden("bf16") + " " + golden("bf16") + "/reference.safetensors";
+  for (const std::string& command :
+       {"inspect " + golden("bf16") + " --no-measure --json", "inspect " + golden("bf16") + " --no-measure",
+        "compare " + reference + " --activations f32 --json", "quantize " + golden("bf16") + " " + at("out"),
+        std::string("plan"), std::string("--help")}) {
+    const Outcome full = shell("PROGRAM " + command + " 2>&1 >/dev/full");
+    EXPECT_EQ(full.status, kFailed) << command;
+    EXPECT_TRUE(contains(full.out, "standard output cannot be written")) << command << ": " << full.out;
+  }
+}
+
+// Names from a model's files, in errors, notices and on stdout.
+TEST_F(CheckpointCommands, EscapeSequencesDoNotReachTheTerminal) {
+  ASSERT_EQ(make("model", "--format bf16").status, kFine);
+  const std::string config = checkpoint::read_file(at("model/config.json"));
+  const auto with = [&](const std::string& field) {
+    std::filesystem::remove(at("model/config.json"));
+    folder_.write("model/config.json", "{" + field + ", " + config.substr(config.find('{') + 1));
+    return shell("PROGRAM inspect " + at("model") + " --no-measure 2>&1");
+  };
+  const Outcome noticed = with(R"("a\u001b[2Jb": 1)");
+  EXPECT_EQ(noticed.status, kFine) << noticed.out;
+  EXPECT_TRUE(contains(noticed.out, "a\xEF\xBF\xBD[2Jb")) << noticed.out;
+  EXPECT_FALSE(contains(noticed.out, "\033"));
+  const Outcome strict = shell("PROGRAM inspect " + at("model") + " --no-measure --strict 2>&1");
+  EXPECT_EQ(strict.status, kFailed) << "a field that is not used is less than the model asks for";
+  EXPECT_FALSE(contains(strict.out, "\033")) << strict.out;
+}
+
+TEST_F(CheckpointCommands, StrictIsRefusedWhereNothingCanDegrade) {
+  EXPECT_EQ(make("model", "--strict").status, kUsage);
+  EXPECT_EQ(shell("PROGRAM bench model --strict 2>&1").status, kUsage);
   EXPECT_EQ(entries(), 0u);
+  for (const std::string& command :
+       {"inspect " + golden("bf16") + " --no-measure", "run " + golden("bf16") + " --ids 1 --max-tokens 2"})
+    EXPECT_EQ(shell("PROGRAM " + command + " --strict 2>&1").status, kFine) << command;
 }
 
 // Largest resident size of the program with these arguments, in bytes; its output goes nowhere.
@@ -191,6 +239,19 @@ TEST_F(CheckpointCommands, QuantizeWritesItsReport) {
     EXPECT_LT(matrix.at("relative_rms").number, 0.13);
     EXPECT_EQ(matrix.at("format").text, "NVFP4");
   }
+}
+
+TEST_F(CheckpointCommands, QuantizeDoesNotOverwriteWhatIsThere) {
+  folder_.write("report.json", "precious");
+  const std::string command = "PROGRAM quantize " + golden("bf16") + " " + at("out") + " --report ";
+  const Outcome refused = shell(command + at("report.json") + " 2>&1");
+  EXPECT_EQ(refused.status, kFailed);
+  EXPECT_TRUE(contains(refused.out, "report.json: exists already")) << refused.out;
+  EXPECT_EQ(checkpoint::read_file(at("report.json")), "precious");
+  EXPECT_EQ(entries(), 1u);
+  // A report that cannot be written does not cost the model.
+  EXPECT_EQ(shell(command + at("no/such/folder.json") + " 2>&1").status, kFailed);
+  EXPECT_TRUE(std::filesystem::exists(at("out/config.json")));
 }
 
 TEST_F(CheckpointCommands, QuantizeRefuses) {

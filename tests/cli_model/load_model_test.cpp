@@ -1,6 +1,5 @@
 #include "cli/load_model.h"
 
-#include "cli/load_bar.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -39,18 +38,6 @@ TEST(LoadModel, Activations) {
   expect_error(Code::unsupported_model, {}, [&] {
     prepare_model(*model, {.backend = "reference", .activations = "w4a4"}, kCapacity, captured.console);
   });
-}
-
-TEST(LoadBar, SaysGigabytesSpeedAndTimeLeft) {
-  EXPECT_EQ(load_line(50'000'000'000, 250'000'000'000, 25),
-            "loading 50.0 of 250.0 GB, 2.00 GB/s, about 100 s left");
-  EXPECT_EQ(load_line(0, 0, 0), "loading 0.0 of 0.0 GB, 0.00 GB/s, about 0 s left");
-  Captured captured;
-  {
-    LoadBar bar(captured.console);
-    bar.update(1, 2);
-  }
-  EXPECT_EQ(captured.err.str(), "") << "nothing is said in the first two seconds";
 }
 
 }  // namespace

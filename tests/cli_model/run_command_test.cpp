@@ -129,6 +129,7 @@ TEST(RunCommand, ThinkingGoesToStderr) {
 TEST(RunCommand, RawContinuesTheText) {
   RunOptions options = ask("Hello");
   const Ran chat = ran(options);
+  options.generation.no_thinking = false;
   options.raw = true;
   const Ran raw = ran(options);
   EXPECT_NE(raw.out, chat.out);
@@ -169,9 +170,44 @@ TEST(RunCommand, BadOptionsAreRefusedBeforeTheModelIsLoaded) {
   refused({"logit_bias", "320"}, changed([](RunOptions& o) { o.generation.logit_bias = "320=1"; }));
   refused({"0 bytes"}, changed([](RunOptions& o) { o.generation.stops = {""}; }));
   refused({"unknown backend 'tpu'"}, changed([](RunOptions& o) { o.generation.backend.backend = "tpu"; }));
-  refused({"--threads -1"}, changed([](RunOptions& o) { o.generation.backend.threads = -1; }));
+  refused({"-1 threads"}, changed([](RunOptions& o) { o.generation.backend.threads = -1; }));
+  refused({"1025 threads"}, changed([](RunOptions& o) { o.generation.backend.threads = 1025; }));
+  refused({"repetition_penalty is 1e-308", "0.01"},
+          changed([](RunOptions& o) { o.generation.repetition_penalty = 1e-308; }));
   refused({"unknown activations 'w8'"},
           changed([](RunOptions& o) { o.generation.backend.activations = "w8"; }));
+}
+
+// What would have no effect is refused, not ignored.
+TEST(RunCommand, OptionsWithoutEffectAreRefused) {
+  const auto changed = [](auto change) {
+    RunOptions options = ask("Hello");
+    change(options);
+    return options;
+  };
+  refused({"--no-thinking", "--raw"}, changed([](RunOptions& o) { o.raw = true; }));
+  refused({"--system", "--raw"}, changed([](RunOptions& o) {
+            o.raw = true;
+            o.generation.no_thinking = false;
+            o.generation.system = "Be brief.";
+          }));
+  refused({"--no-thinking", "--ids"}, changed([](RunOptions& o) {
+            o.prompt.reset();
+            o.ids = "1,2";
+          }));
+  refused({"--drafts drawn", "--mtp"}, changed([](RunOptions& o) { o.generation.drafts = "drawn"; }));
+  refused({"--threads 2", "reference"}, changed([](RunOptions& o) {
+            o.generation.backend.backend = "reference";
+            o.generation.backend.threads = 2;
+          }));
+}
+
+TEST(RunCommand, FarMoreThreadsThanCoresAreMentionedAndUnderStrictRefused) {
+  RunOptions options = ask("Hello", 2);
+  options.generation.backend.threads = 900;
+  EXPECT_TRUE(contains(ran(options).err, "--threads 900 on ")) << ran(options).err;
+  options.generation.backend.strict = true;
+  refused({"--threads 900 on "}, options);
 }
 
 TEST(RunCommand, BadPromptsAreRefused) {
@@ -179,6 +215,7 @@ TEST(RunCommand, BadPromptsAreRefused) {
   options.ids = "1,2";
   refused({"two prompts"}, options);
   options.prompt.reset();
+  options.generation.no_thinking = false;
   options.ids = "";
   refused({"no prompt"}, options);
   options.ids = "1,x";
@@ -193,6 +230,7 @@ TEST(RunCommand, BadPromptsAreRefused) {
   options.ids = "1,2";
   refused({"--ids"}, options);
   options = ask("");
+  options.generation.no_thinking = false;
   options.raw = true;
   refused({"the prompt is empty"}, options);
   options = ask(std::string("ab\xFF") + "c");
@@ -219,6 +257,7 @@ TEST(RunCommand, AModelThatIsNotThereOrHasNoTextSide) {
   options.model = model.path();
   model.remove("chat_template.jinja");
   refused({"no chat template"}, options);
+  options.generation.no_thinking = false;
   options.raw = true;
   EXPECT_NE(ran(options).out, "");
   model.remove("tokenizer.json");

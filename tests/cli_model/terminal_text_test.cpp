@@ -2,8 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace fourfold::cli {
 namespace {
+
+TEST(TerminalText, ShowIsSafeOnATerminalAndExactElsewhere) {
+  std::ostringstream out, err;
+  show({out, err}, "a\x1b[2J\n");
+  EXPECT_EQ(out.str(), "a\x1b[2J\n");
+  out.str("");
+  show({out, err, true}, "a\x1b[2J\n");
+  EXPECT_EQ(out.str(), "a\xEF\xBF\xBD[2J\n");
+}
 
 TEST(TerminalText, ControlCharactersDoNotAct) {
   EXPECT_EQ(terminal_safe("plain, wörld 雪 😀\n\tend"), "plain, wörld 雪 😀\n\tend");

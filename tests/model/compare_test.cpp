@@ -2,7 +2,9 @@
 // Hugging Face's numbers, and the same with something wrong.
 #include "model/compare.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "checkpoint/write/random_model.h"
 #include "model/trace.h"
@@ -62,13 +64,56 @@ TEST_P(CompareGolden, EveryActivationFormatIsWithinItsBound) {
 INSTANTIATE_TEST_SUITE_P(Formats, CompareGolden,
                          testing::Values("bf16", "compressed", "modelopt", "modelopt_mixed"));
 
-// Another model's weights are no rounding: the bounds of every format notice. The two folders hold the same
-// random weights before quantisation, so this is about the difference quantising weights makes.
+// Another model's weights are no rounding: the bounds of f32 and w4a16 notice. The two folders hold the same
+// random weights before quantisation, so this is about the difference quantising weights makes. The bound of
+// w4a4 cannot notice that: FP4 inputs are off by as much as FP4 weights. What holds w4a4 to its rounding is
+// CpuW4a4 in cpu/golden_test.cpp.
 TEST(Compare, NoticesWeightsThatAreNotTheReferences) {
   const Golden golden("compressed");
   const auto file = checkpoint::golden_model("bf16") / "reference.safetensors";
   EXPECT_FALSE(compare_files(golden, file, Activations::f32).fine());
   EXPECT_FALSE(compare_files(golden, file, Activations::w4a16).fine());
+}
+
+// The reference backend with one row of logits of one pass that is no number.
+class BrokenRow final : public backend::Prepared {
+ public:
+  BrokenRow(std::unique_ptr<backend::Prepared> inner, int run, std::size_t row)
+      : inner_(std::move(inner)), run_(run), row_(row) {}
+  const backend::Program& program() const override { return inner_->program(); }
+  const backend::Capacity& capacity() const override { return inner_->capacity(); }
+  void run(backend::Pass pass, const backend::Batch& batch, std::span<float> logits) override {
+    inner_->run(pass, batch, logits);
+    const auto columns = static_cast<std::size_t>(program().vocab_size);
+    if (runs_++ == run_)
+      for (float& x : logits.subspan(row_ * columns, columns)) x = std::numeric_limits<float>::quiet_NaN();
+  }
+  std::span<const float> value(backend::ValueId id) const override { return inner_->value(id); }
+  std::int64_t resumable_from(std::int32_t slot) const override { return inner_->resumable_from(slot); }
+
+ private:
+  std::unique_ptr<backend::Prepared> inner_;
+  int run_, runs_ = 0;
+  std::size_t row_;
+};
+
+TEST(Compare, NoticesRowsThatAreNoNumbers) {
+  const Golden golden("bf16");
+  const ReferenceFile reference(checkpoint::golden_model("bf16") / "reference.safetensors",
+                                golden.program(Activations::f32));
+  const auto broken = [&](int run, std::size_t row) {
+    BrokenRow prepared(golden.prepare(Activations::f32, trace_capacity(reference.prompts())), run, row);
+    return compare(prepared, reference);
+  };
+  const std::size_t last = reference.prompts().front().ids.size() - 1;
+  for (const std::size_t row : {std::size_t{0}, last / 2, last}) {  // of the prompt's own pass
+    const Comparison result = broken(0, row);
+    EXPECT_FALSE(result.fine()) << row;
+    EXPECT_TRUE(std::isnan(result.numbers.front().largest)) << row;
+    EXPECT_TRUE(std::isnan(result.numbers.front().typical)) << row;
+  }
+  for (const int run : {1, 2, 3}) EXPECT_FALSE(broken(run, 0).fine()) << "pass " << run;
+  EXPECT_TRUE(broken(1'000'000, 0).fine()) << "the wrapper itself changes nothing";
 }
 
 // One number of the reference, off by more than the bound.

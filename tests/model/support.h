@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ inline double largest_difference(const std::vector<backend::LogitsRow>& rows, st
   for (const backend::LogitsRow& row : rows)
     for (const float x : row) {
       const double difference = std::abs(static_cast<double>(x) - static_cast<double>(flat[i++]));
-      largest = difference <= largest ? largest : difference;  // a NaN stays
+      if (std::isnan(difference) || difference > largest) largest = difference;
+      if (std::isnan(largest)) return largest;
     }
   EXPECT_EQ(i, flat.size());
   return largest;

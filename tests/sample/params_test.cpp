@@ -16,6 +16,7 @@ TEST(Params, TheDefaultsAndTheEdgesAreGood) {
   edge.temperature = 0;
   edge.top_p = 1e-9;
   edge.min_p = 1;
+  edge.repetition_penalty = 0.01;
   edge.presence_penalty = -2;
   edge.frequency_penalty = 2;
   edge.top_k = 1'000'000'000'000;
@@ -30,13 +31,13 @@ TEST(Params, EachIsRefusedByNameWithItsNumbers) {
     double Params::*member;
     std::vector<double> bad;
   };
-  for (const Case& c :
-       std::vector<Case>{{"temperature", &Params::temperature, {-0.1, 101, kNan, kInfinity}},
-                         {"top_p", &Params::top_p, {0, -1, 1.01, kNan}},
-                         {"min_p", &Params::min_p, {-0.01, 1.5, kNan}},
-                         {"repetition_penalty", &Params::repetition_penalty, {0, -1, kNan, kInfinity}},
-                         {"presence_penalty", &Params::presence_penalty, {-2.1, 2.1, kNan}},
-                         {"frequency_penalty", &Params::frequency_penalty, {-2.1, 2.1, kNan}}})
+  for (const Case& c : std::vector<Case>{
+           {"temperature", &Params::temperature, {-0.1, 101, kNan, kInfinity}},
+           {"top_p", &Params::top_p, {0, -1, 1.01, kNan}},
+           {"min_p", &Params::min_p, {-0.01, 1.5, kNan}},
+           {"repetition_penalty", &Params::repetition_penalty, {0, -1, 1e-308, 0.0099, 101, kNan, kInfinity}},
+           {"presence_penalty", &Params::presence_penalty, {-2.1, 2.1, kNan}},
+           {"frequency_penalty", &Params::frequency_penalty, {-2.1, 2.1, kNan}}})
     for (const double value : c.bad) {
       Params params;
       params.*c.member = value;

@@ -12,6 +12,7 @@
 namespace fourfold::checkpoint {
 
 OutputFolder::OutputFolder(const std::filesystem::path& wanted) {
+  if (wanted.empty()) fail(Code::invalid_request, "the folder to write has no name");
   // Without the slash at the end that a shell's completion leaves.
   wanted_ = (wanted.has_filename() ? wanted : wanted.parent_path()).lexically_normal();
   std::error_code problem;

@@ -1,4 +1,4 @@
-#include "cli/load_bar.h"
+#include "cli/byte_bar.h"
 
 #include <cstdio>
 
@@ -13,32 +13,34 @@ constexpr double kLogSeconds = 15.0;
 
 }  // namespace
 
-std::string load_line(std::uint64_t bytes_done, std::uint64_t bytes_total, double seconds) {
+std::string byte_line(const std::string& verb, std::uint64_t bytes_done, std::uint64_t bytes_total,
+                      double seconds) {
   const auto done = static_cast<double>(bytes_done);
   const auto total = static_cast<double>(bytes_total);
-  char text[160];
+  char text[120];
   const double rate = seconds > 0 ? done / seconds : 0;
   const double left = rate > 0 ? (total - done) / rate : 0;
-  const int length = std::snprintf(text, sizeof text, "loading %.1f of %.1f GB, %.2f GB/s, about %.0f s left",
+  const int length = std::snprintf(text, sizeof text, " %.1f of %.1f GB, %.2f GB/s, about %.0f s left",
                                    done / 1e9, total / 1e9, rate / 1e9, left);
-  return {text, static_cast<std::size_t>(length)};
+  return verb + std::string(text, static_cast<std::size_t>(length));
 }
 
-void LoadBar::update(std::uint64_t bytes_done, std::uint64_t bytes_total) {
+void ByteBar::update(std::uint64_t bytes_done, std::uint64_t bytes_total) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double since = std::chrono::duration<double>(now - last_).count();
   const double pause = console_.err_is_terminal ? kTerminalSeconds : kLogSeconds;
   if (elapsed < kQuietSeconds || (shown_ && since < pause)) return;
-  const std::string text = load_line(bytes_done, bytes_total, elapsed);
+  const std::string text = byte_line(verb_, bytes_done, bytes_total, elapsed);
   console_.err << (console_.err_is_terminal ? "\r\033[K" : "fourfold: ") << text
                << (console_.err_is_terminal ? "" : "\n") << std::flush;
   last_ = now;
   shown_ = true;
 }
 
-LoadBar::~LoadBar() {
+void ByteBar::clear() {
   if (shown_ && console_.err_is_terminal) console_.err << "\r\033[K" << std::flush;
+  shown_ = false;
 }
 
 }  // namespace fourfold::cli

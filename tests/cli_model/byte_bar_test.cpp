@@ -1,0 +1,23 @@
+#include "cli/byte_bar.h"
+
+#include "tests/cli_model/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+TEST(ByteBar, SaysGigabytesSpeedAndTimeLeft) {
+  EXPECT_EQ(byte_line("loading", 50'000'000'000, 250'000'000'000, 25),
+            "loading 50.0 of 250.0 GB, 2.00 GB/s, about 100 s left");
+  EXPECT_EQ(byte_line("writing", 400'000'000, 800'000'000, 4),
+            "writing 0.4 of 0.8 GB, 0.10 GB/s, about 4 s left");
+  EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 GB, 0.00 GB/s, about 0 s left");
+  Captured captured;
+  {
+    ByteBar bar(captured.console, "loading");
+    bar.update(1, 2);
+  }
+  EXPECT_EQ(captured.err.str(), "") << "nothing is said in the first two seconds";
+}
+
+}  // namespace
+}  // namespace fourfold::cli
