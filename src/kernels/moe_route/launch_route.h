@@ -8,7 +8,7 @@ namespace fourfold::moe_route {
 
 // More than kSmallTokens tokens need the count tables of the params.
 inline void launch_route(kernels::Machine& machine, const RouteParams& params) {
-  if (params.tokens > kOneBlockTokens) machine.route_choose(params);
+  if (!in_one_block(params.tokens, params.experts)) machine.route_choose(params);
   if (params.tokens <= kSmallTokens) return machine.route_table(params);
   machine.route_scan(params);
   machine.route_place(params);

@@ -2,9 +2,10 @@
 // expert and the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables
 // are the same every time.
 //
-// Up to kOneBlockTokens tokens route_table does it all in one block. More: route_choose picks the experts,
-// many blocks; up to kSmallTokens route_table does the rest; beyond, tokens are cut into chunks whose counts
-// route_choose leaves, route_scan adds up and route_place turns into slots. launch_route.h has the sequence.
+// Up to kOneBlockTokens tokens and kOneBlockExperts experts route_table does it all in one block. More:
+// route_choose picks the experts, many blocks; up to kSmallTokens route_table does the rest; beyond, tokens
+// are cut into chunks whose counts route_choose leaves, route_scan adds up and route_place turns into slots.
+// launch_route.h has the sequence.
 #pragma once
 
 #include <cstdint>
@@ -204,16 +205,16 @@ FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage&
 // ---- the kernels ----
 
 // The experts of tokens first_token .. + tokens, one warp a token; the ids also into shared memory.
-template <class Cta>
+template <int MaxExperts, class Cta>
 FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
                                   int tokens) {
   const int lane = cta.lane();
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
     const int token = first_token + i;
-    const Choice choice =
-        choose_experts(cta, params.logits + static_cast<std::int64_t>(token) * params.experts, params.experts,
-                       params.top_k, params.renormalise, &storage.expert_of_pair[i * params.top_k],
-                       &storage.weight_of_pair[i * params.top_k]);
+    const Choice choice = choose_experts<MaxExperts>(
+        cta, params.logits + static_cast<std::int64_t>(token) * params.experts, params.experts, params.top_k,
+        params.renormalise, &storage.expert_of_pair[i * params.top_k],
+        &storage.weight_of_pair[i * params.top_k]);
     if (lane < params.top_k) {
       const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
       cta.store(params.tables.pair_expert + pair, choice.expert);
@@ -232,7 +233,7 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
-  choose_chunk(cta, params, storage, first_token, tokens);
+  choose_chunk<moe::kMaxExperts>(cta, params, storage, first_token, tokens);
   if (params.chunk_counts == nullptr) return;
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
@@ -247,8 +248,8 @@ FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
   const int pairs = params.tokens * params.top_k;
-  if (params.tokens <= kOneBlockTokens)
-    choose_chunk(cta, params, storage, 0, params.tokens);
+  if (in_one_block(params.tokens, params.experts))
+    choose_chunk<kOneBlockExperts>(cta, params, storage, 0, params.tokens);
   else
     load_pairs(cta, params, storage, 0, pairs);
   count_chunk(cta, params, storage, pairs);

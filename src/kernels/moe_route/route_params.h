@@ -7,8 +7,12 @@
 
 namespace fourfold::moe_route {
 
-inline constexpr int kOneBlockTokens = 32;  // up to here one block does everything, a warp a token
-inline constexpr int kSmallTokens = 64;     // up to here one block builds the tables
+inline constexpr int kOneBlockTokens = 32;    // up to here one block does everything, a warp a token,
+inline constexpr int kOneBlockExperts = 512;  // with the registers that 1,024 threads leave it
+constexpr bool in_one_block(int tokens, int experts) {
+  return tokens <= kOneBlockTokens && experts <= kOneBlockExperts;
+}
+inline constexpr int kSmallTokens = 64;  // up to here one block builds the tables
 inline constexpr int kSmallPairs = kSmallTokens * moe::kMaxTopK;
 inline constexpr int kSmallThreads = 1024;  // route_table and route_scan
 inline constexpr int kChunkThreads = 256;   // route_choose and route_place

@@ -31,42 +31,52 @@ struct Choice {
 // In both ways below lane l holds the experts that follow those of lane l - 1, so that of two equal logits
 // the one in the lower lane, or at the lower place of a lane, has the lower number.
 
-// Up to 256 experts, eight a lane, as they come: sorting first would take longer than looking at all of them
-// in every round (H200, 256 experts, 8 ranks: 0.6 us).
-template <class Cta, class Chosen>
-FOURFOLD_DEVICE void rank_few_experts(Cta cta, const float* logits, int experts, int top_k,
-                                      const Chosen& chosen) {
-  constexpr int per_lane = 8;
+// A tree where there are registers for its inner nodes: each step waits for the one before.
+template <int Count>
+FOURFOLD_DEVICE std::uint32_t largest_of(const std::uint32_t (&key)[Count]) {
+  if constexpr (Count == 8) {
+    std::uint32_t larger[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) larger[i] = key[i] > key[i + 4] ? key[i] : key[i + 4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) larger[i] = larger[i] > larger[i + 2] ? larger[i] : larger[i + 2];
+    return larger[0] > larger[1] ? larger[0] : larger[1];
+  } else {
+    std::uint32_t largest = key[0];
+#pragma unroll
+    for (int i = 1; i < Count; ++i) largest = key[i] > largest ? key[i] : largest;
+    return largest;
+  }
+}
+
+// The logits as they come, PerLane a lane. With eight, sorting first would take longer than looking at all of
+// them in every round (H200, 256 experts, 8 ranks: 0.6 us); with 32, sorted lists would not fit the
+// registers.
+template <int PerLane, class Cta, class Chosen>
+FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts, int top_k,
+                                       const Chosen& chosen) {
   const int lane = cta.lane();
   // A key of zero is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
-  std::uint32_t key[per_lane];
+  std::uint32_t key[PerLane];
 #pragma unroll
-  for (int i = 0; i < per_lane; ++i) {
-    const bool present = per_lane * lane + i < experts;
-    const std::uint32_t ordered = present ? order_key(cta.load(logits + per_lane * lane + i)) : 0u;
+  for (int i = 0; i < PerLane; ++i) {
+    const bool present = PerLane * lane + i < experts;
+    const std::uint32_t ordered = present ? order_key(cta.load(logits + PerLane * lane + i)) : 0u;
     key[i] = present && ordered == 0u ? 1u : ordered;
   }
   // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
 #pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
-    std::uint32_t larger[per_lane];
-#pragma unroll
-    for (int i = 0; i < per_lane; ++i) larger[i] = key[i];
-#pragma unroll
-    for (int width = per_lane / 2; width > 0; width /= 2)
-#pragma unroll
-      for (int i = 0; i < width; ++i)
-        larger[i] = larger[i] > larger[i + width] ? larger[i] : larger[i + width];
-    const std::uint32_t best = larger[0], top = cta.max_all(best);
+    const std::uint32_t best = largest_of(key), top = cta.max_all(best);
     int place = 0;  // of the best, the lowest of equals
 #pragma unroll
-    for (int i = per_lane - 1; i >= 0; --i) place = key[i] == best ? i : place;
+    for (int i = PerLane - 1; i >= 0; --i) place = key[i] == best ? i : place;
     const std::uint32_t equal = cta.ballot(best == top);
     const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
-    if (mine) chosen(rank, per_lane * lane + place, value_of_key(top == 1u ? 0u : top));
+    if (mine) chosen(rank, PerLane * lane + place, value_of_key(top == 1u ? 0u : top));
     const int taken = mine ? place : -1;
 #pragma unroll
-    for (int i = 0; i < per_lane; ++i) key[i] = taken == i ? 0u : key[i];
+    for (int i = 0; i < PerLane; ++i) key[i] = taken == i ? 0u : key[i];
   }
 }
 
@@ -109,20 +119,20 @@ FOURFOLD_DEVICE SortedEight sort_eight(Cta cta, const float* logits, int first, 
   return sorted;
 }
 
-// More experts: lists of eight a lane.
-template <int Lists, class Cta, class Chosen>
-FOURFOLD_DEVICE void rank_many_experts(Cta cta, const float* logits, int experts, int top_k,
-                                       const Chosen& chosen) {
+// Two sorted lists of eight a lane.
+template <class Cta, class Chosen>
+FOURFOLD_DEVICE void rank_sorted(Cta cta, const float* logits, int experts, int top_k, const Chosen& chosen) {
+  constexpr int lists = 2;
   const int lane = cta.lane();
-  SortedEight list[Lists];
+  SortedEight list[lists];
 #pragma unroll
-  for (int i = 0; i < Lists; ++i) list[i] = sort_eight(cta, logits, 8 * (Lists * lane + i), experts);
+  for (int i = 0; i < lists; ++i) list[i] = sort_eight(cta, logits, 8 * (lists * lane + i), experts);
 #pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
     std::uint32_t best = list[0].key[0], places = list[0].places;
     int from = 0;
 #pragma unroll
-    for (int i = 1; i < Lists; ++i) {
+    for (int i = 1; i < lists; ++i) {
       const bool better = list[i].key[0] > best;
       from = better ? i : from;
       places = better ? list[i].places : places;
@@ -132,10 +142,10 @@ FOURFOLD_DEVICE void rank_many_experts(Cta cta, const float* logits, int experts
     const std::uint32_t equal = cta.ballot(best == top);
     const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
     if (mine)
-      chosen(rank, 8 * (Lists * lane + from) + static_cast<int>(places & 7u),
+      chosen(rank, 8 * (lists * lane + from) + static_cast<int>(places & 7u),
              value_of_key(top == 1u ? 0u : top));
 #pragma unroll
-    for (int i = 0; i < Lists; ++i) {
+    for (int i = 0; i < lists; ++i) {
       const bool taken = mine && from == i;
 #pragma unroll
       for (int j = 0; j < 7; ++j) list[i].key[j] = taken ? list[i].key[j + 1] : list[i].key[j];
@@ -146,13 +156,14 @@ FOURFOLD_DEVICE void rank_many_experts(Cta cta, const float* logits, int experts
 }
 
 // All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it.
-template <class Cta, class Chosen>
+// MaxExperts: where registers are few, a kernel may leave out the way that needs the most of them.
+template <int MaxExperts, class Cta, class Chosen>
 FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int top_k,
                                   const Chosen& chosen) {
   static_assert(moe::kMaxExperts == 32 * 32);
-  if (experts <= 32 * 8) return rank_few_experts(cta, logits, experts, top_k, chosen);
-  if (experts <= 32 * 16) return rank_many_experts<2>(cta, logits, experts, top_k, chosen);
-  return rank_many_experts<4>(cta, logits, experts, top_k, chosen);
+  if (experts <= 32 * 8) return rank_as_they_come<8>(cta, logits, experts, top_k, chosen);
+  if (MaxExperts <= 32 * 16 || experts <= 32 * 16) return rank_sorted(cta, logits, experts, top_k, chosen);
+  if constexpr (MaxExperts > 32 * 16) return rank_as_they_come<32>(cta, logits, experts, top_k, chosen);
 }
 
 // The softmax over all experts at the lane's logit, restricted to the chosen ones when renormalised.
@@ -173,10 +184,10 @@ FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, 
 
 // All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
 // each in shared memory, this warp's own.
-template <class Cta>
+template <int MaxExperts, class Cta>
 FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
                                       std::int32_t* expert_of_rank, float* logit_of_rank) {
-  rank_experts(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
+  rank_experts<MaxExperts>(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
     cta.store_shared(expert_of_rank + rank, expert);
     cta.store_shared(logit_of_rank + rank, logit);
   });
