@@ -6,7 +6,7 @@
 The plan is what the program cubin_plan prints (tests/kernels/cubin_plan.cpp).
 
 For every kernel of every chip (sm_90a; sm_120f and sm_121f): no local memory (spills live there), no __cuda_syscall,
-the tensor-core instruction of its path, at most the planned registers, the planned threads, no static shared memory.
+the tensor-core instruction of its path and no other, at most the planned registers, the planned threads, no static shared memory.
 Every planned row must be there, and no row may be there that is not planned.
 
 How it looks. It needs no tool of the CUDA toolkit besides the compiler that built the libraries: cuobjdump and nvdisasm
@@ -39,13 +39,24 @@ REGCOUNT, FRAME_SIZE, MAX_THREADS = 0x2F, 0x11, 0x05
 
 # The lowest 12 bits of an instruction.
 OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "OMMA": 0x47F}
-# What the code of a path must consist of, by chip. W4A4 on Hopper is emulated with fp16 products.
+# What the code of a path must consist of, by chip; None: no tensor-core instruction. W4A4 on Hopper is emulated with fp16 products.
 EXPECTED = {
     ("Hopper", "w4a16-mma"): "HMMA",
     ("Hopper", "w4a16-wgmma"): "HGMMA",
+    ("Hopper", "w8a16-mma"): "HMMA",
+    ("Hopper", "w8a16-wgmma"): "HGMMA",
+    ("Hopper", "w16a16-mma"): "HMMA",
+    ("Hopper", "w16a16-wgmma"): "HGMMA",
     ("Hopper", "w4a4"): "HMMA",
     ("Workstation", "w4a16-mma"): "HMMA",
+    ("Workstation", "w8a16-mma"): "HMMA",
+    ("Workstation", "w16a16-mma"): "HMMA",
     ("Workstation", "w4a4"): "OMMA",
+    ("Hopper", "step"): None,
+    ("Hopper", "step-mma"): "HMMA",
+    ("Hopper", "step-wgmma"): "HGMMA",
+    ("Workstation", "step"): None,
+    ("Workstation", "step-mma"): "HMMA",
 }
 ARCHITECTURES = {"Hopper": [90], "Workstation": [120, 121]}
 REGISTERS_OF_AN_SM = 65536
@@ -228,7 +239,7 @@ def faults_of_row(row, kernel):
     expected = EXPECTED[row.chip, row.path]
     for name, count in kernel.opcodes.items():
         if (count > 0) != (name == expected):
-            yield f"{count} {name} instructions; path {row.path} is made of {expected}"
+            yield f"{count} {name} instructions; path {row.path} is made of {expected or 'none'}"
 
 
 def faults_of_basic(kernel):

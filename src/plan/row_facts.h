@@ -20,7 +20,7 @@ struct RowFacts {
   std::string kernel;  // "moe_gemm"
   std::string row;     // unique name of the row
   std::string arch;    // "sm120"
-  std::string path;    // "w4a4", "w4a16-mma", "w4a16-wgmma"
+  std::string path;    // "w4a4", "w4a16-mma", "w4a16-wgmma"; fp8 "w8a16-..", bf16 "w16a16-.."
   std::string format;  // "nvfp4", "mxfp4"
   std::string role;    // "prefill", "decode"
   int m;

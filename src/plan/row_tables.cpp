@@ -17,6 +17,11 @@ int name_columns(const std::vector<RowFacts>& rows) {
   return columns;
 }
 
+// Kernels that are no matrix product have no tile.
+std::string tile_text(const RowFacts& row) {
+  return row.m == 0 && row.n == 0 && row.k == 0 ? "no tile" : tile_name(tile_of(row));
+}
+
 std::string row_heading(int name_width) {
   return format("  {}  stages    total    limit    slack  regs  blocks  aliased\n",
                 pad_right("row", name_width));
@@ -28,13 +33,13 @@ std::string row_lines(const RowFacts& row, int name_width) {
       pad_left(with_commas(row.total_bytes), 8), pad_left(with_commas(row.limit_bytes), 8),
       pad_left(with_commas(row.limit_bytes - row.total_bytes), 8), pad_left(format("{}", row.registers), 5),
       pad_left(format("{}", row.blocks_per_sm), 7), row.epilogue_aliases_stages ? "yes" : "no");
-  std::string parts =
-      format("{} {} {} {}, {} threads ({} math + {} producer warps): ", tile_name(tile_of(row)), row.path,
-             row.format, row.role, row.threads, row.math_warps, row.producer_warps);
+  std::string parts = format("{} {} {} {}, {} threads ({} math + {} producer warps): ", tile_text(row),
+                             row.path, row.format, row.role, row.threads, row.math_warps, row.producer_warps);
   for (std::size_t index = 0; index < row.parts.size(); ++index) {
     if (index > 0) parts += " + ";
     parts += format("{} {}", row.parts[index].name, with_commas(row.parts[index].bytes));
   }
+  if (row.parts.empty()) parts += "no shared memory";
   return out + paragraph(parts, 6);
 }
 
@@ -55,7 +60,7 @@ void write_row(JsonWriter& json, const RowFacts& row) {
       .member("path", row.path)
       .member("format", row.format)
       .member("role", row.role)
-      .member("tile", tile_name(tile_of(row)))
+      .member("tile", tile_text(row))
       .member("threads", row.threads)
       .member("math_warps", row.math_warps)
       .member("producer_warps", row.producer_warps)

@@ -11,6 +11,7 @@
 #include "base/nvfp4.h"
 #include "kernels/device/functions.h"
 #include "kernels/device/types.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::moe {
@@ -21,6 +22,14 @@ struct TokenGroup {
   int count;  // tokens that exist; the rest is not stored
 };
 
+// The machine with a lane that is worked out where it is used: otherwise what an epilogue derives from it
+// occupies registers all through the main loop.
+template <class Cta>
+struct FreshLane : Cta {
+  FOURFOLD_DEVICE explicit FreshLane(Cta cta) : Cta(cta) {}
+  FOURFOLD_DEVICE int lane() const { return Cta::keep(Cta::lane()); }
+};
+
 // Column order of a bf16 token row.
 //   plain: as it is.
 //   staged: within each 32 columns, pair 4t + j (columns 8t + 2j, +1) sits at pair 4j + t. That is the order
@@ -28,6 +37,30 @@ struct TokenGroup {
 enum class RowLayout { plain, staged };
 
 constexpr int staged_pair(int pair) { return (pair & ~15) | ((pair & 3) << 2) | ((pair >> 2) & 3); }
+
+// ---- factors of single rows ----
+
+// The two row factors a lane needs of a tile: of slots g and g + 8.
+template <class Cta>
+FOURFOLD_DEVICE device::F32x2 row_factors(Cta cta, const GemmParams& params, int expert, int strip,
+                                          int tile) {
+  if (!params.row_scale) return {{1.0f, 1.0f}};
+  const float* rows = params.row_scale + static_cast<std::int64_t>(expert) * params.strips * record::kRows;
+  const int g = Cta::keep(cta.lane()) >> 2;
+  if (params.op == Op::gate_up) {
+    const int neuron = record::row_of_slot(record::RowOrder::gate_up, record::BitOrder::half, strip, tile, g);
+    return {{cta.load(rows + neuron), cta.load(rows + params.strips * (record::kRows / 2) + neuron)}};
+  }
+  return cta.load(
+      reinterpret_cast<const device::F32x2*>(rows + record::kRows * strip + record::kRows / 2 * tile) + g);
+}
+
+// A lane's sums of a tile times the factors of the matrix and then of their rows; what follows has factor 1.
+template <class Cta>
+FOURFOLD_DEVICE void scale_rows(float (&c)[4], float factor_g, float factor_g8, const device::F32x2& rows) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) c[i] = Cta::mul(Cta::mul(c[i], i < 2 ? factor_g : factor_g8), rows.v[i / 2]);
+}
 
 // ---- gate/up, 16-bit tokens ----
 
@@ -142,6 +175,27 @@ FOURFOLD_DEVICE void store_rows_f32(Cta cta, float* out, int columns, TokenGroup
     auto* row = reinterpret_cast<device::F32x2*>(out + slot * columns + 32 * strip) + g;
     cta.store(row, two_rows<Cta>(tile0, b, factor, weight));
     cta.store(row + 8, two_rows<Cta>(tile1, b, factor, weight));
+  }
+}
+
+// One tile's two rows of two tokens, stored as they are or added to what is there.
+template <class Cta>
+FOURFOLD_DEVICE void put_rows_f32(Cta cta, float* out, int columns, TokenGroup group, int strip, int tile,
+                                  const float (&c)[4], float factor, bool adds) {
+  const int lane = Cta::keep(cta.lane()), g = lane >> 2, t = lane & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    auto* row = reinterpret_cast<device::F32x2*>(out + (group.first_slot + token) * columns + 32 * strip +
+                                                 16 * tile) +
+                g;
+    device::F32x2 rows{{Cta::mul(c[b], factor), Cta::mul(c[2 + b], factor)}};
+    if (adds) {
+      const device::F32x2 before = cta.load(row);
+      rows = {{Cta::add(before.v[0], rows.v[0]), Cta::add(before.v[1], rows.v[1])}};
+    }
+    cta.store(row, rows);
   }
 }
 

@@ -11,10 +11,17 @@ namespace fourfold::moe {
 
 // What happens to a dot product once it is complete.
 enum class Op : std::int32_t {
-  gate_up,  // gate and up rows of a neuron become silu(gate) * up, the token of the second GEMM
-  down,     // times the routing weight of the slot, kept apart per slot for the combine
-  plain,    // stored as it is: the grouped GEMM offered to other engines
+  gate_up,    // gate and up rows of a neuron become silu(gate) * up, the token of the second GEMM
+  down,       // times the routing weight of the slot, kept apart per slot for the combine
+  plain,      // stored as it is: the grouped GEMM offered to other engines
+  plain_f32,  // stored as it is in f32: a dense matrix of generated rows
+  add_f32,    // added to what f32 `out` holds: out = out + dot, one addition, the residual stream
 };
+
+// Whether the rows of `out` are f32; the tiled kernel keeps down's rows in bf16.
+constexpr bool stores_f32(Op op, bool decode) {
+  return op == Op::plain_f32 || op == Op::add_f32 || (op == Op::down && decode);
+}
 
 struct GemmParams {
   const unsigned char* weights;  // records [experts][strips][records]
@@ -36,6 +43,9 @@ struct GemmParams {
   // The tables were complete before the predecessor started (GEMM2: the router's, and GEMM1 waited for them).
   // Then tiles and first weights are read while the predecessor still runs.
   bool tables_are_older;
+  // Records without block scales: [experts][32 * strips] a factor for every row of the packed matrix
+  // (gate_up: the gate rows, then the up rows); null: 1. FP4 rows do not read it.
+  const float* row_scale;
 };
 
 // The factor of a complete dot product, given the expert's scales.

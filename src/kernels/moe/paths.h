@@ -2,11 +2,13 @@
 // types.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/record/record.h"
 
 namespace fourfold::moe {
 
-// Tokens in bf16, weights decoded to bf16 in registers, mma.m16n8k16.
+// Tokens in bf16, weights decoded to bf16 in registers (or bf16 in memory already), mma.m16n8k16.
 struct W4a16Mma {
   static constexpr const char* name = "w4a16-mma";
   static constexpr bool half_tokens = true;
@@ -24,6 +26,15 @@ struct W4a4 {
   static constexpr bool half_tokens = false;
   static constexpr record::BitOrder bit_order = record::BitOrder::fp4;
 };
+
+// The path's name in a row's: it says how wide the weights are in memory.
+template <class Path, class Format>
+constexpr const char* path_name() {
+  constexpr bool wgmma = std::is_same_v<Path, W4a16Wgmma>;
+  if constexpr (std::is_same_v<Format, record::Bf16Format>) return wgmma ? "w16a16-wgmma" : "w16a16-mma";
+  if constexpr (std::is_same_v<Format, record::Fp8Format>) return wgmma ? "w8a16-wgmma" : "w8a16-mma";
+  return Path::name;
+}
 
 // What is left to multiply into a complete dot product besides the global scales.
 template <class Path, class Format>

@@ -44,29 +44,66 @@ FOURFOLD_DEVICE void copy_staged(Cta cta, const unsigned char* staging, unsigned
   }
 }
 
+// A lane's sums of one group of eight tokens, with the factors of their rows where the format has them.
+template <class Row>
+struct GroupSums {
+  float c[4];
+  template <class Cta>
+  FOURFOLD_DEVICE GroupSums(Cta, const float (&sums)[Row::n / 2], int n, const Factors& factors,
+                            const device::F32x2& rows)
+      : c{sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]} {
+    if constexpr (kScalesRows<Row>) moe::scale_rows<Cta>(c, factors.gate, factors.up, rows);
+  }
+};
+
+// The row factors of a warp's tile; a tile past the matrix has none and stores nothing.
+template <class Row, class Cta>
+FOURFOLD_DEVICE device::F32x2 group_row_factors(Cta cta, const moe::GemmParams& params, const Item& item,
+                                                const GroupPlace& place) {
+  const int strip = item.first_strip + place.strip;
+  if constexpr (kScalesRows<Row>)
+    if (strip < params.strips) return moe::row_factors(cta, params, item.tile.expert, strip, place.tile);
+  return {{1.0f, 1.0f}};
+}
+
+// What is left of the factors once row factors and theirs are in the sums.
+template <class Row>
+FOURFOLD_DEVICE Factors left_factors(const Factors& factors) {
+  return kScalesRows<Row> ? Factors{1.0f, 1.0f, 1.0f} : factors;
+}
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group_gate_up(Cta cta, const moe::GemmParams& params, const Item& item,
                                           const Factors& factors, const GroupPlace& place,
                                           const float (&sums)[Row::n / 2], unsigned char* staging) {
+  const device::F32x2 rows = group_row_factors<Row>(cta, params, item, place);
+  const Factors left = left_factors<Row>(factors);
+  constexpr int pitch = staging_pitch_bytes(kGateUpRowBytes);
+  constexpr int groups_at_once = sizeof(Row::Storage::staging[0]) / pitch / 8;
   const int lane = Cta::keep(cta.lane());  // or its products would occupy registers all through the main loop
-  unsigned char* mine = staging + moe::pair_token(lane) * staging_pitch_bytes(kGateUpRowBytes) +
+  unsigned char* mine = staging + moe::pair_token(lane) * pitch +
                         16 * moe::pair_chunk(place.strip, place.tile) + 4 * (lane >> 3);
-#pragma unroll
-  for (int n = 0; n < Row::n / 8; ++n) {
-    if (8 * n >= item.tile.count) break;
-    const float c[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
-    cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + 8 * n * staging_pitch_bytes(kGateUpRowBytes)),
-                     moe::neuron_pair(cta, c, factors.gate, factors.up));
-  }
-  sync_group(cta, place);  // the four tiles are in the buffer
   const std::int64_t row_bytes = 2 * static_cast<std::int64_t>(params.out_columns);
   const int first_neuron = 16 * (item.first_strip + 2 * place.group);
-  if (first_neuron < params.out_columns)
-    copy_staged<kGateUpRowBytes>(
-        cta, staging,
-        static_cast<unsigned char*>(params.out) + item.tile.first_slot * row_bytes + 2 * first_neuron,
-        row_bytes, item.tile.count, kGateUpRowBytes);
-  sync_group(cta, place);  // the buffer is read
+  unsigned char* out =
+      static_cast<unsigned char*>(params.out) + item.tile.first_slot * row_bytes + 2 * first_neuron;
+#pragma unroll
+  for (int first = 0; first < Row::n / 8; first += groups_at_once) {
+    if (first > 0 && 8 * first >= item.tile.count) break;
+#pragma unroll
+    for (int n = first; n < first + groups_at_once && n < Row::n / 8; ++n) {
+      if (8 * n >= item.tile.count) break;
+      const GroupSums<Row> group(cta, sums, n, factors, rows);
+      cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + 8 * (n - first) * pitch),
+                       moe::neuron_pair(cta, group.c, left.gate, left.up));
+    }
+    sync_group(cta, place);  // the four tiles are in the buffer
+    const int count = item.tile.count - 8 * first;
+    if (first_neuron < 16 * params.strips)
+      copy_staged<kGateUpRowBytes>(cta, staging, out + 8 * first * row_bytes, row_bytes,
+                                   count < 8 * groups_at_once ? count : 8 * groups_at_once, kGateUpRowBytes);
+    sync_group(cta, place);  // the buffer is read
+  }
 }
 
 // The routing weights of a tile's tokens, spread over the lanes of a warp: a few loads in flight together,
@@ -95,13 +132,16 @@ FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, c
                                        const Factors& factors, const TokenWeights<Row::n>& weights,
                                        const GroupPlace& place, const float (&sums)[Row::n / 2],
                                        unsigned char* staging) {
+  const device::F32x2 row_factors = group_row_factors<Row>(cta, params, item, place);
+  const Factors left_of = left_factors<Row>(factors);
   constexpr int pitch = staging_pitch_bytes(kPlainRowBytes);
   constexpr int groups_at_once = sizeof(Row::Storage::staging[0]) / pitch / 8;
   const int lane = Cta::keep(cta.lane()), g = lane >> 2, t = lane & 3;  // kept: as above
   unsigned char* mine = staging + 2 * t * pitch + 32 * (2 * (place.strip & 1) + place.tile) + 4 * g;
   const std::int64_t row_bytes = 2 * static_cast<std::int64_t>(params.out_columns);
   const int first_row = record::kRows * (item.first_strip + 2 * place.group);
-  const int valid_bytes = 2 * (params.out_columns - first_row);  // not above zero: past the matrix
+  // Of the matrix, not of `out`, whose rows may be longer; not above zero: past the matrix.
+  const int valid_bytes = 2 * (record::kRows * params.strips - first_row);
   unsigned char* out =
       static_cast<unsigned char*>(params.out) + item.tile.first_slot * row_bytes + 2 * first_row;
 #pragma unroll
@@ -110,11 +150,11 @@ FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, c
 #pragma unroll
     for (int n = first; n < first + groups_at_once && n < Row::n / 8; ++n) {
       if (8 * n >= item.tile.count) break;
-      const float c[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
+      const GroupSums<Row> group(cta, sums, n, factors, row_factors);
 #pragma unroll
       for (int b = 0; b < 2; ++b)
         cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + (8 * (n - first) + b) * pitch),
-                         moe::two_rows_bf16<Cta>(c, b, factors.gate, weights(cta, n, 2 * t + b)));
+                         moe::two_rows_bf16<Cta>(group.c, b, left_of.gate, weights(cta, n, 2 * t + b)));
     }
     sync_group(cta, place);  // the four tiles are in the buffer
     const int left = item.tile.count - 8 * first;
@@ -124,11 +164,33 @@ FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, c
   }
 }
 
+// f32 rows straight from registers: the eight lanes of a token's tile write 64 neighbouring bytes.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void finish_group_f32(Cta cta, const moe::GemmParams& params, const Item& item,
+                                      const Factors& factors, const GroupPlace& place,
+                                      const float (&sums)[Row::n / 2]) {
+  const int strip = item.first_strip + place.strip;
+  if (strip >= params.strips) return;
+  const device::F32x2 rows = group_row_factors<Row>(cta, params, item, place);
+#pragma unroll
+  for (int n = 0; n < Row::n / 8; ++n) {
+    if (8 * n >= item.tile.count) break;
+    const GroupSums<Row> group(cta, sums, n, factors, rows);
+    moe::put_rows_f32(cta, static_cast<float*>(params.out), params.out_columns,
+                      {item.tile.first_slot + 8 * n, item.tile.count - 8 * n}, strip, place.tile, group.c,
+                      1.0f, params.op == moe::Op::add_f32);
+  }
+}
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const Item& item,
                                   const Factors& factors, const TokenWeights<Row::n>& weights,
                                   const GroupPlace& place, const float (&sums)[Row::n / 2],
                                   unsigned char* staging) {
+  if constexpr (kScalesRows<Row>) {
+    if (moe::stores_f32(params.op, false))
+      return finish_group_f32<Row>(cta, params, item, factors, place, sums);
+  }
   if (params.op == moe::Op::gate_up)
     finish_group_gate_up<Row>(cta, params, item, factors, place, sums, staging);
   else

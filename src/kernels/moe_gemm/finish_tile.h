@@ -19,10 +19,15 @@ struct Factors {
   float next_inverse_scale;
 };
 
+// Records without block scales have factors of single rows and f32 results; the FP4 rows do without the code.
+template <class Row>
+inline constexpr bool kScalesRows = !record::kHasBlockScales<typename Row::Format>;
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE Factors factors_of(Cta cta, const moe::GemmParams& params, int expert) {
   constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   Factors factors{moe::dot_factor(cta, params.scale, params.token_scale, expert, decode), 1.0f, 1.0f};
+  if constexpr (kScalesRows<Row>) factors.up = factors.gate;  // of row slots g + 8, whatever they hold
   if (params.op == moe::Op::gate_up) {
     factors.up = moe::dot_factor(cta, params.scale_up, params.token_scale, expert, decode);
     if constexpr (!Row::Path::half_tokens)
@@ -35,6 +40,15 @@ FOURFOLD_DEVICE Factors factors_of(Cta cta, const moe::GemmParams& params, int e
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const Factors& factors, int strip,
                                   moe::TokenGroup group, const float (&tile0)[4], const float (&tile1)[4]) {
+  if constexpr (kScalesRows<Row>) {
+    if (moe::stores_f32(params.op, false)) {
+      const bool adds = params.op == moe::Op::add_f32;
+      auto* out = static_cast<float*>(params.out);
+      moe::put_rows_f32(cta, out, params.out_columns, group, strip, 0, tile0, factors.gate, adds);
+      moe::put_rows_f32(cta, out, params.out_columns, group, strip, 1, tile1, factors.gate, adds);
+      return;
+    }
+  }
   if (params.op == moe::Op::gate_up) {
     if constexpr (Row::Path::half_tokens) {
       moe::store_gate_up_bf16<moe::RowLayout::staged>(cta, static_cast<std::uint16_t*>(params.out),
@@ -56,6 +70,11 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_tile(Cta cta, const moe::GemmParams& params, const Factors& factors, int strip,
                                  int tile, moe::TokenGroup group, const float (&sum)[4]) {
+  if constexpr (kScalesRows<Row>) {
+    if (moe::stores_f32(params.op, false))
+      return moe::put_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, tile,
+                               sum, factors.gate, params.op == moe::Op::add_f32);
+  }
   if (params.op == moe::Op::gate_up)
     moe::store_gate_up_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
                             tile, sum, factors.gate, factors.up);

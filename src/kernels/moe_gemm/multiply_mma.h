@@ -9,7 +9,7 @@
 #include "kernels/moe_gemm/tile_row.h"
 #include "kernels/moe_gemm/tile_walk.h"
 #include "kernels/moe_stream/multiply_a4.h"
-#include "kernels/record/decode.h"
+#include "kernels/record/lane_tile.h"
 
 namespace fourfold::moe_gemm {
 
@@ -38,25 +38,19 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_half_panel(Cta cta, const record::WeightRecord<typename Row::Format>& record,
                                          const TokenPanel<Row::n>& tokens, const WarpPlace<Row>& place,
                                          int groups, WarpSums<Row>& sums) {
-  using Format = typename Row::Format;
   const int lane = cta.lane();
-  device::U32x4 tile[Row::tiles_per_warp];
-#pragma unroll
-  for (int m = 0; m < Row::tiles_per_warp; ++m)
-    tile[m] = cta.load_shared(reinterpret_cast<const device::U32x4*>(
-        record.payload + record::payload_offset(place.tile + m, lane)));
-  record::LaneScales<Format> scales;
-  scales.words = cta.load_shared(reinterpret_cast<const typename record::LaneScales<Format>::Word*>(
-      record.scales + record::lane_scale_offset<Format>(lane)));
+  const auto read = [&](const auto* from) { return cta.load_shared(from); };
+  record::LaneTiles<typename Row::Format, Row::tiles_per_warp> weights;
+  if constexpr (!kScalesRows<Row>) weights.load(lane, read, record.payload, place.tile);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     std::uint32_t steps[Row::tiles_per_warp][2][4];
 #pragma unroll
     for (int m = 0; m < Row::tiles_per_warp; ++m) {
-      // A warp of one tile knows it only at run time; both candidates are cheap next to the products.
-      const int which = Row::tiles_per_warp == 2 ? m : place.tile;
-      record::decode_tile_half<Format, Cta>(tile[m], record::scale_pair<Cta>(scales, which, 0, lane),
-                                            record::scale_pair<Cta>(scales, which, 1, lane), half, steps[m]);
+      // Wider weights half by half, or their registers would be those of another accumulator.
+      if constexpr (kScalesRows<Row>)
+        weights.tile[m].load_half(lane, read, record.payload, place.tile + m, half);
+      weights.template decode<Cta>(lane, m, place.tile, half, steps[m]);
     }
 #pragma unroll
     for (int n = 0; n < kGroupsPerWarp<Row>; ++n) {
@@ -115,12 +109,30 @@ FOURFOLD_DEVICE void multiply_fp4_panel(Cta cta, const typename Row::Storage::St
   }
 }
 
+// Factors of the matrix and of its rows into the sums.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void scale_sums(Cta cta, const moe::GemmParams& params, const Item& item,
+                                const Factors& factors, const WarpPlace<Row>& place, WarpSums<Row>& sums) {
+  const int strip = item.first_strip + place.strip;
+#pragma unroll
+  for (int m = 0; m < Row::tiles_per_warp; ++m) {
+    const device::F32x2 rows = moe::row_factors(cta, params, item.tile.expert, strip, place.tile + m);
+#pragma unroll
+    for (int n = 0; n < kGroupsPerWarp<Row>; ++n)
+      moe::scale_rows<Cta>(sums[m][n], factors.gate, factors.up, rows);
+  }
+}
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const Item& item,
-                                 const WarpPlace<Row>& place, const WarpSums<Row>& sums) {
+                                 const WarpPlace<Row>& place, WarpSums<Row>& sums) {
   const int strip = item.first_strip + place.strip;
   if (strip >= params.strips) return;
-  const Factors factors = factors_of<Row>(cta, params, item.tile.expert);
+  Factors factors = factors_of<Row>(cta, params, item.tile.expert);
+  if constexpr (kScalesRows<Row>) {
+    scale_sums<Row>(cta, params, item, factors, place, sums);
+    factors.gate = factors.up = 1.0f;
+  }
 #pragma unroll
   for (int n = 0; n < kGroupsPerWarp<Row>; ++n) {
     const int group = n * Row::warps_along_n + place.token_column;

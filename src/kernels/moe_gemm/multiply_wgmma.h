@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/device/types.h"
@@ -11,37 +12,14 @@
 #include "kernels/moe_gemm/multiply_mma.h"
 #include "kernels/moe_gemm/tile_row.h"
 #include "kernels/moe_gemm/tile_walk.h"
-#include "kernels/record/decode.h"
+#include "kernels/record/lane_tile.h"
 
 namespace fourfold::moe_gemm {
 
-// What a lane reads of a record.
-template <class Format>
-struct TileRegisters {
-  device::U32x4 codes;
-  record::TileScales<Format> scales;
-};
-
-template <class Row, class Cta>
-FOURFOLD_DEVICE TileRegisters<typename Row::Format> load_tile(
-    Cta cta, const record::WeightRecord<typename Row::Format>& record, int tile) {
-  using Format = typename Row::Format;
-  using Word = typename record::TileScales<Format>::Word;
-  const int lane = cta.lane();
-  TileRegisters<Format> registers;
-  registers.codes = cta.load_shared(
-      reinterpret_cast<const device::U32x4*>(record.payload + record::payload_offset(tile, lane)));
-  registers.scales.words = cta.load_shared(
-      reinterpret_cast<const Word*>(record.scales + record::tile_scale_offset<Format>(lane, tile)));
-  return registers;
-}
-
-// Decodes 32 columns and starts their products; the operands must not be in use.
+// Starts the products of 32 columns, whose operands are in `steps`; they must not be in use.
 template <class Row, int N, class Cta>
-FOURFOLD_DEVICE void start_half(Cta cta, const TileRegisters<typename Row::Format>& tile,
-                                std::uint32_t pair_g, std::uint32_t pair_g8, int half, std::uint64_t tokens,
-                                std::uint32_t (&steps)[2][4], float (&sums)[Row::n / 2]) {
-  record::decode_tile_half<typename Row::Format, Cta>(tile.codes, pair_g, pair_g8, half, steps);
+FOURFOLD_DEVICE void start_half(Cta cta, int half, std::uint64_t tokens, std::uint32_t (&steps)[2][4],
+                                float (&sums)[Row::n / 2]) {
   cta.wgmma_fence();  // operands (and, at first, sums) were written by ordinary instructions; wgmma reads
                       // them next
 #pragma unroll
@@ -58,22 +36,33 @@ FOURFOLD_DEVICE void multiply_columns(Cta cta, const moe::GemmParams& params, ty
                                       device::PipelineCursor<Row::stages>& at, const GroupPlace& place,
                                       float (&sums)[Row::n / 2]) {
   const int lane = cta.lane();
-  TileRegisters<typename Row::Format> tile;
-  std::uint32_t pair_g, pair_g8, first_steps[2][4], second_steps[2][4];
+  const auto read = [&](const auto* from) { return cta.load_shared(from); };
+  // bf16 words are operands as they lie: loaded ahead, they would be in the way of those in flight, and ptxas
+  // would serialise (C7512).
+  constexpr bool loads_operands = std::is_same_v<typename Row::Format, record::Bf16Format>;
+  record::LaneTile<typename Row::Format> tile;
+  typename record::LaneTile<typename Row::Format>::Multipliers multipliers;
+  const unsigned char* weights;
+  std::uint32_t first_steps[2][4], second_steps[2][4];
   std::uint64_t tokens;
   int panel_of_stage = 0;
   const auto enter_panel = [&] {
     cta.wait(&storage.full[at.stage],
              at.phase);       // records and token rows have landed; free on a stage's later panels
     cta.fence_async_proxy();  // ... the rows by ordinary copies; wgmma reads them through the async proxy
-    tile = load_tile<Row>(cta, storage.weights[at.stage].strip[place.strip][panel_of_stage], place.tile);
+    weights = storage.weights[at.stage].strip[place.strip][panel_of_stage].payload;
+    if constexpr (!loads_operands) tile.load(lane, read, weights, place.tile);
     tokens = cta.wgmma_descriptor(storage.tokens[at.stage][panel_of_stage].rows);
-    pair_g = record::scale_pair<Cta>(tile.scales, 0, lane);
-    pair_g8 = record::scale_pair<Cta>(tile.scales, 1, lane);
+    multipliers = tile.template multipliers<Cta>(lane);
+  };
+  const auto start = [&](int half, std::uint32_t(&steps)[2][4]) {
+    if constexpr (loads_operands) tile.load_half(lane, read, weights, place.tile, half);
+    tile.template decode<Cta>(multipliers, half, steps);
+    start_half<Row, N>(cta, half, tokens, steps, sums);
   };
   enter_panel();
-  start_half<Row, N>(cta, tile, pair_g, pair_g8, 0, tokens, first_steps, sums);
-  start_half<Row, N>(cta, tile, pair_g, pair_g8, 1, tokens, second_steps, sums);
+  start(0, first_steps);
+  start(1, second_steps);
   for (int panel = 1; panel < params.records; ++panel) {
     device::Mbarrier* before = &storage.empty[at.stage];
     const bool ended_stage = ++panel_of_stage == Row::panels;
@@ -83,10 +72,10 @@ FOURFOLD_DEVICE void multiply_columns(Cta cta, const moe::GemmParams& params, ty
     }
     enter_panel();
     cta.template wgmma_wait<1>();  // the first half of the panel before: its operands are free
-    start_half<Row, N>(cta, tile, pair_g, pair_g8, 0, tokens, first_steps, sums);
+    start(0, first_steps);
     cta.template wgmma_wait<1>();  // and its second half: so is its stage, if it was the last panel there
     release(cta, before, ended_stage);
-    start_half<Row, N>(cta, tile, pair_g, pair_g8, 1, tokens, second_steps, sums);
+    start(1, second_steps);
   }
   cta.template wgmma_wait<0>();
   // The compiler knows nothing of products in flight: no use of a sum may move above the wait.

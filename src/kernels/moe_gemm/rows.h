@@ -63,6 +63,28 @@ using WgmmaTiles = moe::Join<moe::Join<NamedTiles<Grouped, plan::Sm90, moe::W4a1
                                        NarrowTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>>,
                              moe::Join<ShortTiles<Format>, OwnLimitTiles<Format>>>;
 
+// The wider weights of dense matrices. A bf16 record has 4,096 bytes, so fewer shapes keep two stages within
+// SM120's shared memory.
+template <class Arch>
+using Bf16MmaTiles = moe::RowList<Wide<Arch, moe::W4a16Mma, record::Bf16Format, 128, 128, 64>,   //
+                                  Wide<Arch, moe::W4a16Mma, record::Bf16Format, 128, 64, 128>,   //
+                                  Wide<Arch, moe::W4a16Mma, record::Bf16Format, 128, 32, 128>,   //
+                                  Wide<Arch, moe::W4a16Mma, record::Bf16Format, 128, 16, 128>>;  //
+template <class Arch>
+using Fp8MmaTiles = moe::RowList<Wide<Arch, moe::W4a16Mma, record::Fp8Format, 128, 128, 64>,   //
+                                 Wide<Arch, moe::W4a16Mma, record::Fp8Format, 256, 128, 64>,   //
+                                 Wide<Arch, moe::W4a16Mma, record::Fp8Format, 128, 64, 128>,   //
+                                 Wide<Arch, moe::W4a16Mma, record::Fp8Format, 128, 32, 128>,   //
+                                 Wide<Arch, moe::W4a16Mma, record::Fp8Format, 128, 16, 128>>;  //
+// Hopper: two or four warpgroups of 64 rows, each with all the tokens of the tile. The tile of 256 tokens has
+// a half and a quarter of them as widths, the others every width of sixteen.
+template <class Format>
+using PlainWgmmaTiles =
+    moe::RowList<Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 128, 64>,  //
+                 Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 128, 256, 64>,  //
+                 TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 128, 64, 8, 4, 1, true>>,
+                 Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
+
 template <class Arch>
 using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
 // MXFP4 tokens are a verified row, not a path that serves.
@@ -73,7 +95,8 @@ template <class Row>
 std::string row_name() {
   constexpr bool own_limit =
       std::is_same_v<typename Row::Arch, plan::Sm90> && std::is_same_v<typename Row::Path, moe::W4a16Mma>;
-  return moe::row_name("moe_gemm", Row::m, Row::n, Row::k, Row::Path::name, Row::Format::name) +
+  return moe::row_name("moe_gemm", Row::m, Row::n, Row::k,
+                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name) +
          (own_limit ? " own-limit" : "");
 }
 
@@ -112,7 +135,7 @@ plan::RowFacts row_facts() {
   facts.kernel = "moe_gemm";
   facts.row = row_name<Row>();
   facts.arch = Row::Arch::name;
-  facts.path = Row::Path::name;
+  facts.path = moe::path_name<typename Row::Path, typename Row::Format>();
   facts.format = Row::Format::name;
   facts.role = "prefill";
   facts.m = Row::m;

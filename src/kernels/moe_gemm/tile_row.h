@@ -41,12 +41,18 @@ struct HalfStorage {
 inline constexpr int kGateUpRowBytes = 64;  // 32 neurons
 inline constexpr int kPlainRowBytes = 128;
 constexpr int staging_pitch_bytes(int row_bytes) { return row_bytes + 16; }
-// A whole tile of gate/up results, which is also room for at least eight plain rows.
+// Gate/up results of so many tokens, which is also room for at least eight plain rows.
 constexpr int staging_bytes(int tokens) {
   const int gate_up = tokens * staging_pitch_bytes(kGateUpRowBytes),
             eight_rows = 8 * staging_pitch_bytes(kPlainRowBytes);
   return gate_up > eight_rows ? gate_up : eight_rows;
 }
+
+// Tokens that pass through the staging buffer at once: the whole tile, or half of it where the bytes make
+// another stage of bf16 records.
+template <class Shape>
+inline constexpr int kStagedTokens =
+    std::is_same_v<typename Shape::Format, record::Bf16Format>&& Shape::n >= 128 ? Shape::n / 2 : Shape::n;
 
 // Warpgroup path: one ring for both operands, because every wait of sixteen math warps costs issue slots.
 // Results leave through a buffer of their own, so that the next item's copies never wait for them.
@@ -54,7 +60,7 @@ template <class Shape, int Stages>
 struct GroupStorage {
   TokenPanel<Shape::n> tokens[Stages][Shape::panels];
   WeightStage<Shape> weights[Stages];
-  alignas(16) unsigned char staging[Shape::math_warps / 4][staging_bytes(Shape::n)];
+  alignas(16) unsigned char staging[Shape::math_warps / 4][staging_bytes(kStagedTokens<Shape>)];
   device::Mbarrier full[Stages];   // records and token rows have landed
   device::Mbarrier empty[Stages];  // every math warp's products have read them
 };

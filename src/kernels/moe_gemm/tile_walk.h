@@ -1,11 +1,15 @@
 // The order of work items: every role iterates the same walk, so loader and math cannot disagree. An item is
-// a token tile times M weight rows; blocks take items round robin, neighbours share the tokens in L2.
+// a token tile times M weight rows; blocks take items round robin. FP4: M fastest, neighbours share the
+// tokens in L2. The wider formats, whose matrices are mostly dense (one expert, many token tiles), go in
+// groups of sixteen token tiles, token tiles fastest: neighbours share the weights, and a group's tokens stay
+// in L2.
 #pragma once
 
 #include <cstdint>
 
 #include "base/macros.h"
 #include "kernels/moe/gemm_params.h"
+#include "kernels/record/record.h"
 
 namespace fourfold::moe_gemm {
 
@@ -29,6 +33,8 @@ constexpr int padded_columns(int count) {
   }
 }
 
+inline constexpr int kTilesOfGroup = 16;
+
 template <class Row, class Cta>
 class TileWalk {
  public:
@@ -39,10 +45,18 @@ class TileWalk {
   }
   FOURFOLD_DEVICE bool done() const { return index_ >= count_; }
   FOURFOLD_DEVICE Item item() const {
-    const int tile = index_ / blocks_of_m_;
+    int tile = index_ / blocks_of_m_;
+    int block_of_m = index_ - tile * blocks_of_m_;
+    if constexpr (!record::kHasBlockScales<typename Row::Format>) {
+      const int first = tile / kTilesOfGroup * kTilesOfGroup, left = count_ / blocks_of_m_ - first;
+      const int tiles = left < kTilesOfGroup ? left : kTilesOfGroup;
+      const int in_group = index_ - first * blocks_of_m_;
+      block_of_m = in_group / tiles;
+      tile = first + in_group - block_of_m * tiles;
+    }
     Item item;
     item.tile = cta_.load(params_.tiles + tile);
-    item.first_strip = (index_ - tile * blocks_of_m_) * Row::strips;
+    item.first_strip = block_of_m * Row::strips;
     item.columns = padded_columns<Row>(item.tile.count);
     return item;
   }

@@ -18,10 +18,23 @@ namespace {
 // Up to this hidden size a block of the few-token GEMM2 has 16 outputs: 32 would leave SMs without a block.
 constexpr int kHalfStripHidden = 2048;
 
-const char* path_name(Activations activations) {
-  return activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
+bool is_fp4(Format format) { return format == Format::nvfp4 || format == Format::mxfp4; }
+
+// As moe/paths.h names them.
+std::string path_name(const Request& request, bool wgmma = false) {
+  if (request.activations == Activations::w4a4) return "w4a4";
+  const char* weights = request.format == Format::bf16 ? "w16" : request.format == Format::fp8 ? "w8" : "w4";
+  return format("{}a16-{}", weights, wgmma ? "wgmma" : "mma");
 }
-const char* format_name(Format format) { return format == Format::mxfp4 ? "mxfp4" : "nvfp4"; }
+const char* format_name(Format format) {
+  switch (format) {
+    case Format::nvfp4: return "nvfp4";
+    case Format::mxfp4: return "mxfp4";
+    case Format::bf16: return "bf16";
+    case Format::fp8: break;
+  }
+  return "fp8";
+}
 
 // Columns of the unrolled loop: the largest that divides K; rows for 32 tokens and more, and FP4 rows, have
 // no 512.
@@ -40,7 +53,7 @@ double mean_tokens(const Request& request) {
 
 std::string stream_row(const Request& request, int n, int k) {
   const bool has_512 = request.activations == Activations::w4a16 && n <= 16;
-  return moe::row_name("moe_stream", 32, n, unit_columns(k, has_512), path_name(request.activations),
+  return moe::row_name("moe_stream", 32, n, unit_columns(k, has_512), path_name(request),
                        format_name(request.format));
 }
 
@@ -78,6 +91,12 @@ TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   const double mean = mean_tokens(request);
   if (request.activations == Activations::w4a16 && arch.has_wgmma)
     return mean <= 48.0 ? TileSize{256, 64, 64} : TileSize{256, 128, 64};
+  if (!is_fp4(request.format)) {
+    if (mean <= 16.0) return {128, 16, 128};
+    if (mean <= 32.0) return {128, 32, 128};
+    if (mean <= 64.0) return {128, 64, 128};
+    return request.format == Format::bf16 ? TileSize{128, 128, 64} : TileSize{256, 128, 64};
+  }
   if (mean <= 8.0) return {128, 8, 256};
   if (mean <= 16.0) return {128, 16, 256};
   if (mean <= 32.0) return {128, 32, 128};
@@ -90,9 +109,8 @@ Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
   const bool wgmma = request.activations == Activations::w4a16 && arch.has_wgmma;
   Choice choice;
   choice.tile_tokens = tile.n;
-  choice.gate_up_row = choice.down_row =
-      moe::row_name("moe_gemm", tile.m, tile.n, tile.k,
-                    wgmma ? "w4a16-wgmma" : path_name(request.activations), format_name(request.format));
+  choice.gate_up_row = choice.down_row = moe::row_name(
+      "moe_gemm", tile.m, tile.n, tile.k, path_name(request, wgmma), format_name(request.format));
   return choice;
 }
 
@@ -104,6 +122,8 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
     return format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name);
   if (request.activations == Activations::w4a4 && request.format == Format::mxfp4)
     return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
+  if (request.activations == Activations::w4a4 && !is_fp4(request.format))
+    return format("FP4 activations need FP4 weights; use w4a16 for {} weights", format_name(request.format));
   return {};
 }
 
@@ -130,6 +150,8 @@ Choice few_choice(const Request& request) {
   const Shape& shape = request.shape;
   if (request.activations != Activations::w4a16 || request.role != Role::decode)
     return refuse("the two-kernel path is for generated tokens in w4a16");
+  if (!is_fp4(request.format))
+    return refuse(format("the two-kernel path has no {} rows", format_name(request.format)));
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));

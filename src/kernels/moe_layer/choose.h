@@ -16,7 +16,7 @@ struct Shape {
 };
 
 enum class Activations { w4a16, w4a4 };
-enum class Format { nvfp4, mxfp4 };
+enum class Format { nvfp4, mxfp4, bf16, fp8 };
 // Role decides arithmetic, batch never does: prompt rows and generated rows may round differently, but a
 // row's result never depends on its neighbours.
 enum class Role { prefill, decode };

@@ -54,8 +54,10 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
   need(weights.down, "the packed down weights");
   need(call.logits, "the router logits");
   need(call.tokens, "the tokens");
-  need(call.out, "the output");
+  need(call.residual != nullptr ? static_cast<const void*>(call.residual) : call.out, "the output");
   need(call.workspace, "the workspace");
+  if (call.shared.weights != nullptr && (!layer.choice.few || call.residual == nullptr))
+    fail(Code::invalid_request, "a shared expert goes along with the few-token path and a residual only");
   if (!half_tokens(layer.request)) {
     need(weights.gate_up_input_scale, "the gate/up input scales");
     need(weights.gate_up_input_inverse, "the reciprocal gate/up input scales");
@@ -82,6 +84,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.top_k = layer.request.shape.top_k;
   params.tile_tokens = layer.choice.tile_tokens;
   params.renormalise = call.renormalise;
+  params.logits_stride = call.logits_stride;
   moe_route::launch_route(machine, params);
 }
 
@@ -129,8 +132,9 @@ moe::GemmParams down_params(const Prepared& layer, const LayerWeights& weights, 
 }
 
 void run_few(Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
-  const moe_few::FewParams few{call.logits, layer.request.tokens, layer.request.shape.experts,
-                               layer.request.shape.top_k, call.renormalise};
+  const moe_few::FewParams few{
+      call.logits,      layer.request.tokens, layer.request.shape.experts, layer.request.shape.top_k,
+      call.renormalise, call.residual,        call.logits_stride,          call.shared};
   machine.few_gate_up(layer.gate_up, few, gate_up_params(layer, weights, call));
   machine.few_down(layer.down, few, down_params(layer, weights, call));
 }
@@ -214,9 +218,10 @@ void run(Machine& machine, const Prepared& layer, const LayerWeights& weights, c
   prepare_tokens(machine, layer, weights, call);
   machine.gemm(layer.gate_up, gate_up_params(layer, weights, call));
   machine.gemm(layer.down, down_params(layer, weights, call));
-  machine.combine({place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot, call.out,
-                   layer.request.tokens, layer.request.shape.top_k, layer.request.shape.hidden},
-                  layer.request.role == Role::decode);
+  machine.combine(
+      {place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot, call.out,
+       layer.request.tokens, layer.request.shape.top_k, layer.request.shape.hidden, call.residual},
+      layer.request.role == Role::decode);
 }
 
 }  // namespace fourfold::moe_layer

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/launch/machine.h"
+#include "kernels/moe_few/few_params.h"
 #include "kernels/moe_layer/choose.h"
 
 namespace fourfold::moe_layer {
@@ -30,6 +31,11 @@ struct LayerCall {
   void* workspace = nullptr;              // workspace_bytes, 256-byte aligned
   std::size_t workspace_bytes = 0;
   bool renormalise = true;
+  // [tokens, H] f32, the residual stream: the result is added to it, unrounded, and out is not used.
+  float* residual = nullptr;
+  int logits_stride = 0;  // from one token's logits to the next's; 0: E
+  // The few-token path alone (Choice::few): the shared expert's second matrix goes along.
+  moe_few::SharedDown shared = {};
 };
 
 // Byte offsets into the workspace; what a path does not need has size zero.

@@ -89,29 +89,65 @@ FOURFOLD_DEVICE void enter(Cta cta, TileContext& context, Operands<Row>& operand
   }
 }
 
+// One group of eight tokens; the factors are those of the two matrices, or 1 where the sums have them
+// already.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const TileContext& context,
+                                  int strip, moe::TokenGroup group, const float (&tile0)[4],
+                                  const float (&tile1)[4], float factor, float factor_up) {
+  if (params.op == moe::Op::gate_up) {
+    if constexpr (Row::Path::half_tokens) {
+      moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out),
+                                                     params.out_columns, group, strip, tile0, tile1, factor,
+                                                     factor_up);
+    } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
+      moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
+                               params.out_columns / record::kColumns, group, strip, tile0, tile1, factor,
+                               factor_up, context.next_inverse_scale);
+    }
+  } else if (params.op == moe::Op::down) {
+    moe::store_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, tile0, tile1,
+                        factor, params.slot_weight);
+  } else if (params.op == moe::Op::plain) {
+    moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
+                         tile0, tile1, factor, params.slot_weight);
+  } else {
+    const bool adds = params.op == moe::Op::add_f32;
+    auto* out = static_cast<float*>(params.out);
+    moe::put_rows_f32(cta, out, params.out_columns, group, strip, 0, tile0, factor, adds);
+    moe::put_rows_f32(cta, out, params.out_columns, group, strip, 1, tile1, factor, adds);
+  }
+}
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const TileContext& context,
                                   int strip, const Sums<Row>& total) {
+  constexpr bool scales_rows = !record::kHasBlockScales<typename Row::Format>;
+  [[maybe_unused]] device::F32x2 rows[2];
+  if constexpr (scales_rows) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) rows[m] = moe::row_factors(cta, params, context.tile.expert, strip, m);
+  }
 #pragma unroll
   for (int n = 0; n < Row::token_tiles; ++n) {
     const moe::TokenGroup group{context.tile.first_slot + 8 * n, context.tile.count - 8 * n};
     if (group.count <= 0) break;
-    if (params.op == moe::Op::gate_up) {
-      if constexpr (Row::Path::half_tokens) {
-        moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out),
-                                                       params.out_columns, group, strip, total[0][n],
-                                                       total[1][n], context.factor, context.factor_up);
-      } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
-        moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
-                                 params.out_columns / record::kColumns, group, strip, total[0][n],
-                                 total[1][n], context.factor, context.factor_up, context.next_inverse_scale);
+    if constexpr (scales_rows) {
+      float tile[2][4];
+      const float upper = params.op == moe::Op::gate_up ? context.factor_up : context.factor;
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tile[m][i] = total[m][n][i];
+        moe::scale_rows<Cta>(tile[m], context.factor, upper, rows[m]);
       }
-    } else if (params.op == moe::Op::down) {
-      moe::store_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, total[0][n],
-                          total[1][n], context.factor, params.slot_weight);
+      // Only the widest rows of the widest records are that short of registers.
+      constexpr bool is_short = Row::token_tiles > 4 && Row::Format::tile_bytes > 1024;
+      using Machine = std::conditional_t<is_short, moe::FreshLane<Cta>, Cta>;
+      finish_group<Row>(Machine(cta), params, context, strip, group, tile[0], tile[1], 1.0f, 1.0f);
     } else {
-      moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
-                           total[0][n], total[1][n], context.factor, params.slot_weight);
+      finish_group<Row>(cta, params, context, strip, group, total[0][n], total[1][n], context.factor,
+                        context.factor_up);
     }
   }
 }

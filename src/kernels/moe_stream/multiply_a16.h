@@ -9,15 +9,14 @@
 #include "kernels/device/types.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_stream/stream_row.h"
-#include "kernels/record/decode.h"
+#include "kernels/record/lane_tile.h"
 
 namespace fourfold::moe_stream {
 
 template <class Row>
 struct HalfOperands {
   static constexpr int depth = Row::depth;
-  device::U32x4 tile[depth][2];
-  record::LaneScales<typename Row::Format> scales[depth];
+  record::LaneTiles<typename Row::Format, 2> weights[depth];
   // Lane's place in the token rows: token 8n + g at column 8t, counted in 16-byte chunks from the first row.
   // Half the registers of pointers.
   const unsigned char* tokens = nullptr;
@@ -33,14 +32,22 @@ FOURFOLD_DEVICE device::U32x4 load_chunk(Cta cta, const HalfOperands<Row>& opera
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void load_record(Cta cta, HalfOperands<Row>& operands, int slot, const unsigned char* at) {
-  using Word = typename record::LaneScales<typename Row::Format>::Word;
-  const int lane = cta.lane();
-  operands.tile[slot][0] =
-      cta.load_stream(reinterpret_cast<const device::U32x4*>(at + record::payload_offset(0, lane)));
-  operands.tile[slot][1] =
-      cta.load_stream(reinterpret_cast<const device::U32x4*>(at + record::payload_offset(1, lane)));
-  operands.scales[slot].words = cta.load_stream(reinterpret_cast<const Word*>(
-      at + record::kPayloadBytes + record::lane_scale_offset<typename Row::Format>(lane)));
+  operands.weights[slot].load(
+      cta.lane(), [&](const auto* from) { return cta.load_stream(from); }, at, 0);
+}
+
+// FP4 codes are decoded out of place, so their registers take the next record at once. The wider formats are
+// operands as they lie (bf16) or nearly so: each half of a tile is replaced when its products have read it,
+// and no second record of registers is needed.
+template <class Row>
+inline constexpr bool kRefillsByHalves = !record::kHasBlockScales<typename Row::Format>;
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void refill_half(Cta cta, HalfOperands<Row>& operands, int slot, int m, int half,
+                                 const unsigned char* at) {
+  if constexpr (kRefillsByHalves<Row>)
+    operands.weights[slot].tile[m].load_half(
+        cta.lane(), [&](const auto* from) { return cta.load_stream(from); }, at, m, half);
 }
 
 // The tokens of a tile; places beyond its count repeat the last token, their results are not stored.
@@ -76,26 +83,25 @@ FOURFOLD_DEVICE void multiply_narrow(Cta cta, HalfOperands<Row>& operands, const
 #pragma unroll
   for (int r = 0; r < count; ++r) {
     const int slot = r % Row::depth;
-    const device::U32x4 tile[2] = {operands.tile[slot][0], operands.tile[slot][1]};
-    const auto scales = operands.scales[slot];
+    const auto weights = operands.weights[slot];
+    const unsigned char* ahead_of_r = r + Row::depth < count
+                                          ? current + (r + Row::depth) * Row::record_bytes
+                                          : next + (r + Row::depth - count) * Row::record_bytes;
     if (r + ahead < count) load_tokens((r + ahead) % ring, r + ahead);
-    load_record<Row>(cta, operands, slot,
-                     r + Row::depth < count ? current + (r + Row::depth) * Row::record_bytes
-                                            : next + (r + Row::depth - count) * Row::record_bytes);
+    if constexpr (!kRefillsByHalves<Row>) load_record<Row>(cta, operands, slot, ahead_of_r);
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
-      const std::uint32_t pair_g = record::scale_pair<Cta>(scales, m, 0, cta.lane());
-      const std::uint32_t pair_g8 = record::scale_pair<Cta>(scales, m, 1, cta.lane());
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         std::uint32_t steps[2][4];
-        record::decode_tile_half<typename Row::Format, Cta>(tile[m], pair_g, pair_g8, half, steps);
+        weights.template decode<Cta>(cta.lane(), m, 0, half, steps);
 #pragma unroll
         for (int n = 0; n < Row::token_tiles; ++n) {
           const device::U32x4& b = token[r % ring][n][half];
           cta.mma_bf16(sum[m][n], steps[0], b.v[0], b.v[1]);
           cta.mma_bf16(sum[m][n], steps[1], b.v[2], b.v[3]);
         }
+        refill_half<Row>(cta, operands, slot, m, half, ahead_of_r);
       }
     }
   }
@@ -119,27 +125,26 @@ FOURFOLD_DEVICE void multiply_wide(Cta cta, HalfOperands<Row>& operands, const u
 #pragma unroll(Row::token_tiles > 4 ? 1 : count)
   for (int r = 0; r < count; ++r) {
     const int slot = r % Row::depth;
-    const device::U32x4 tile[2] = {operands.tile[slot][0], operands.tile[slot][1]};
-    const auto scales = operands.scales[slot];
-    load_record<Row>(cta, operands, slot,
-                     r + Row::depth < count ? current + (r + Row::depth) * Row::record_bytes
-                                            : next + (r + Row::depth - count) * Row::record_bytes);
+    const auto weights = operands.weights[slot];
+    const unsigned char* ahead_of_r = r + Row::depth < count
+                                          ? current + (r + Row::depth) * Row::record_bytes
+                                          : next + (r + Row::depth - count) * Row::record_bytes;
+    if constexpr (!kRefillsByHalves<Row>) load_record<Row>(cta, operands, slot, ahead_of_r);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int step = 2 * r + half;
       if (step + ahead < 2 * count) load_tokens((step + ahead) % (ahead + 1), step + ahead);
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
-        const std::uint32_t pair_g = record::scale_pair<Cta>(scales, m, 0, cta.lane());
-        const std::uint32_t pair_g8 = record::scale_pair<Cta>(scales, m, 1, cta.lane());
         std::uint32_t steps[2][4];
-        record::decode_tile_half<typename Row::Format, Cta>(tile[m], pair_g, pair_g8, half, steps);
+        weights.template decode<Cta>(cta.lane(), m, 0, half, steps);
 #pragma unroll
         for (int n = 0; n < Row::token_tiles; ++n) {
           const device::U32x4& b = token[step % (ahead + 1)][n];
           cta.mma_bf16(sum[m][n], steps[0], b.v[0], b.v[1]);
           cta.mma_bf16(sum[m][n], steps[1], b.v[2], b.v[3]);
         }
+        refill_half<Row>(cta, operands, slot, m, half, ahead_of_r);
       }
     }
   }
@@ -149,7 +154,8 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_unit(Cta cta, HalfOperands<Row>& operands, const unsigned char* current,
                                    const unsigned char* next, int first_record,
                                    float (&sum)[2][Row::token_tiles][4]) {
-  if constexpr (Row::token_tiles <= 2)
+  // A record of bf16 leaves room for the tokens of one n8 tile only.
+  if constexpr (Row::token_tiles <= (Row::Format::tile_bytes > 1024 ? 1 : 2))
     multiply_narrow<Row>(cta, operands, current, next, first_record, sum);
   else
     multiply_wide<Row>(cta, operands, current, next, first_record, sum);

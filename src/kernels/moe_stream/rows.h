@@ -25,6 +25,23 @@ using HalfRows = moe::RowList<
     StreamRow<Arch, moe::W4a16Mma, Format,   64,  4,   4,    1,    2>,
     StreamRow<Arch, moe::W4a16Mma, Format,   64,  1,   4,    1,    2>>;
 
+// A record of bf16 is eight 16-byte loads a lane and one of fp8 four: one or two of them in flight are more
+// bytes than FP4's two.
+template <class Arch>
+using Bf16Rows = moe::RowList<
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  8,   4,    1,    4>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  4,   4,    1,    4>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  1,   4,    1,    4>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  8,   4,    1,    3>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  4,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  1,   4,    1,    3>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   32,  4,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   32,  1,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   64,  4,   4,    1,    2>,
+    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   64,  1,   4,    1,    2>>;
+template <class Arch>
+using Fp8Rows = HalfRows<Arch, record::Fp8Format>;
+
 template <class Arch>
 using Fp4Rows = moe::RowList<
     StreamRow<Arch, moe::W4a4, record::Nvfp4,  8,  4,   4,    2,    4>,
@@ -40,7 +57,7 @@ using Fp4Rows = moe::RowList<
 template <class Row>
 std::string row_name() {
   return moe::row_name("moe_stream", record::kRows, Row::tokens, Row::unit_records * record::kColumns,
-                       Row::Path::name, Row::Format::name);
+                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name);
 }
 
 template <class Row>
@@ -49,7 +66,7 @@ plan::RowFacts row_facts() {
   facts.kernel = "moe_stream";
   facts.row = row_name<Row>();
   facts.arch = Row::Arch::name;
-  facts.path = Row::Path::name;
+  facts.path = moe::path_name<typename Row::Path, typename Row::Format>();
   facts.format = Row::Format::name;
   facts.role = "decode";
   facts.m = record::kRows;

@@ -111,4 +111,15 @@ FOURFOLD_DEVICE void decode_tile_half(const device::U32x4& registers, std::uint3
   decode_half<Cta>(registers.v[2 * half], registers.v[2 * half + 1], of_g, of_g8, steps);
 }
 
+// Four E4M3 codes of a row to two bf16 pairs, exact: a code with its sign at bit 15 and the rest at
+// bits 10..4 is the bf16 number value * 2^-120, subnormals included. fp8_byte() puts columns 0 and 1 into the
+// high bytes of the halves, so the pairs need no permutation.
+template <class Cta>
+FOURFOLD_DEVICE device::U32x2 decode_fp8_word(std::uint32_t word) {
+  constexpr std::uint32_t sign = 0x80008000u, rest = 0x07F007F0u, two_to_120 = 0x7B807B80u;
+  const std::uint32_t low = word << 8;
+  return {{Cta::mul_bf16x2((word & sign) | ((word >> 4) & rest), two_to_120),
+           Cta::mul_bf16x2((low & sign) | ((low >> 4) & rest), two_to_120)}};
+}
+
 }  // namespace fourfold::record

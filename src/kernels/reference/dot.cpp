@@ -40,10 +40,17 @@ double code_value(const Weights& weights, std::int64_t row, std::int64_t column)
   return to_float(weights.codes[static_cast<std::size_t>(row * weights.columns + column)]);
 }
 
+double weight_value(const Weights& weights, std::int64_t row, std::int64_t column) {
+  if (weights.is_dense())
+    return to_float(weights.values[static_cast<std::size_t>(row * weights.columns + column)]);
+  return code_value(weights, row, column) * scale_value(weights, row, column);
+}
+
 // The decoded bf16 weight: code * scale * 2^-8 (NVFP4) or * 2^-62 (MXFP4), exact.
 Bf16 decoded_weight(const Weights& weights, std::int64_t row, std::int64_t column) {
-  const double exact = std::ldexp(code_value(weights, row, column) * scale_value(weights, row, column),
-                                  weights.is_mxfp4() ? -62 : -8);
+  const double exact = std::ldexp(weight_value(weights, row, column), weights.is_dense()   ? 0
+                                                                      : weights.is_mxfp4() ? -62
+                                                                                           : -8);
   const Bf16 rounded = to_bf16(static_cast<float>(exact));
   check(static_cast<double>(to_float(rounded)) == exact, "a decoded weight is exact in bf16", row, column);
   return rounded;
@@ -120,7 +127,7 @@ double chain_bound_fp4(double magnitude, std::int64_t steps, std::int64_t segmen
 Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order order) {
   Dot dot{};
   for (std::int64_t c = 0; c < weights.columns; ++c) {
-    const double product = code_value(weights, row, c) * scale_value(weights, row, c) * to_float(token[c]);
+    const double product = weight_value(weights, row, c) * to_float(token[c]);
     dot.value += product;
     dot.magnitude += std::abs(product);
   }

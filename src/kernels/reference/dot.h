@@ -12,14 +12,16 @@
 
 namespace fourfold::reference {
 
-// A weight matrix in either format, as codes and the value of each block's scale.
+// A weight matrix of any format: FP4 as codes and the byte of each block's scale, the wider ones as values.
 struct Weights {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   int columns_per_scale = 16;
   std::vector<E2m1> codes;                // [rows, columns]
   std::vector<std::uint8_t> scale_bytes;  // [rows, columns / columns_per_scale], E4M3 or UE8M0
+  std::vector<Bf16> values;               // [rows, columns] of a bf16 or fp8 matrix; then no codes and scales
   bool is_mxfp4() const { return columns_per_scale == 32; }
+  bool is_dense() const { return !values.empty(); }
 };
 Weights weights_of(const Nvfp4View& matrix);
 Weights weights_of(const Mxfp4View& matrix);
@@ -36,7 +38,7 @@ struct Dot {
 };
 
 // Row of the weights times a bf16 token (plain column order). `bits` carries the factor the 16-bit decode
-// leaves out (2^-8 for NVFP4, 2^-62 for MXFP4); value, magnitude and bound do not.
+// leaves out (2^-8 for NVFP4, 2^-62 for MXFP4, none for bf16 and fp8); value, magnitude and bound do not.
 Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order order);
 
 // Row of the weights times a token quantised in the same format (one row of a matrix, without its global

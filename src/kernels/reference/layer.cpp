@@ -20,7 +20,7 @@ struct Scaled {
 };
 
 float decode_factor(const LayerModel& model, const Weights& weights) {
-  if (model.w4a4) return 1.0f;
+  if (model.w4a4 || weights.is_dense()) return 1.0f;
   return weights.is_mxfp4() ? record::Mxfp4::half_decode_factor : record::Nvfp4::half_decode_factor;
 }
 

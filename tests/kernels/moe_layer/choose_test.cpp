@@ -26,7 +26,7 @@ void every_request(const std::vector<Shape>& shapes, const Visit& visit) {
     for (const int tokens : kTokens)
       for (const Role role : {Role::prefill, Role::decode})
         for (const Activations activations : {Activations::w4a16, Activations::w4a4})
-          for (const Format format : {Format::nvfp4, Format::mxfp4})
+          for (const Format format : {Format::nvfp4, Format::mxfp4, Format::bf16, Format::fp8})
             for (const plan::ArchFacts* arch : plan::kArchs)
               visit(*arch, Request{shape, activations, format, role, tokens});
 }
@@ -54,8 +54,8 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
   int chosen = 0, refused = 0;
   every_request(some_shapes(), [&](const plan::ArchFacts& arch, const Request& request) {
     const Choice choice = choose(arch, request);
-    const bool mx_tokens = request.activations == Activations::w4a4 && request.format == Format::mxfp4;
-    ASSERT_EQ(choice.ok(), compiled_for(arch) && !mx_tokens) << arch.name << ": " << choice.refusal;
+    const bool no_fp4_tokens = request.activations == Activations::w4a4 && request.format != Format::nvfp4;
+    ASSERT_EQ(choice.ok(), compiled_for(arch) && !no_fp4_tokens) << arch.name << ": " << choice.refusal;
     if (!choice.ok()) {
       ++refused;
       // A reason says what is missing, and what there is instead.
@@ -76,7 +76,8 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
     for (const auto* row : {first, second}) {
       EXPECT_EQ(row->n, choice.tile_tokens);
       EXPECT_EQ(row->role, request.role == Role::decode ? "decode" : "prefill");
-      EXPECT_EQ(row->format, request.format == Format::mxfp4 ? "mxfp4" : "nvfp4");
+      constexpr const char* formats[] = {"nvfp4", "mxfp4", "bf16", "fp8"};
+      EXPECT_EQ(row->format, formats[static_cast<int>(request.format)]);
       EXPECT_EQ(row->path == "w4a4", request.activations == Activations::w4a4);
     }
     // The streaming rows unroll K columns: they must divide the matrix.
@@ -121,6 +122,8 @@ TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
             std::string::npos);
   EXPECT_FALSE(few_choice({shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).ok());
   EXPECT_FALSE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).ok());
+  EXPECT_NE(few_choice({shape, Activations::w4a16, Format::bf16, Role::decode, 1}).refusal.find("bf16"),
+            std::string::npos);
   const auto refusal = [](const Shape& of, int tokens) {
     return few_choice({of, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).refusal;
   };
