@@ -25,22 +25,24 @@ else()
   set(gpu_source gpu_none.cpp)
   set(gpu_kernels fourfold_kernels_room)
 endif()
+add_library(fourfold_cli_gpu STATIC ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
+target_link_libraries(fourfold_cli_gpu PUBLIC fourfold_options ${gpu_kernels})
 add_library(fourfold_cli STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/bench_moe_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/bench_pack_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/progress.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/verify_command.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/verify_report.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
+  ${PROJECT_SOURCE_DIR}/src/cli/verify_report.cpp)
 target_include_directories(fourfold_cli PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_dependencies(fourfold_cli fourfold_commit)
-target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan ${gpu_kernels})
+target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_cli_gpu)
 
 # Commands that take a MODEL. Without the model floor they are known, and say why they cannot run.
 if(FOURFOLD_HAS_MODEL_FLOOR)
   add_library(fourfold_cli_model STATIC
     ${PROJECT_SOURCE_DIR}/src/cli/answer.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_gpu_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
@@ -49,7 +51,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp)
-  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_model fourfold_engine)
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan)

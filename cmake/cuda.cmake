@@ -3,6 +3,8 @@
 # FP4 instruction.
 set(FOURFOLD_NVCC_MINIMUM 12.9)
 set(FOURFOLD_HAS_CUDA OFF)
+set(FOURFOLD_CHIPS "Hopper;Workstation" CACHE STRING
+  "Chips to compile for: Hopper (9.0), Workstation (12.0 and 12.1). One alone builds in half the time")
 
 if(NOT FOURFOLD_CUDA STREQUAL "off")
   find_program(FOURFOLD_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)

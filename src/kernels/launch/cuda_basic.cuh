@@ -7,6 +7,7 @@
 #include "kernels/moe_group/moe_group.h"
 #include "kernels/moe_route/moe_route.h"
 #include "kernels/moe_tokens/moe_tokens.h"
+#include "kernels/record/pack_dense_kernel.h"
 #include "kernels/record/pack_kernel.h"
 
 namespace fourfold::kernels {
@@ -62,6 +63,12 @@ FOURFOLD_KERNEL void __launch_bounds__(record::kPackThreads)
   record::pack_kernel<Format>(device::CudaCta<Arch>{}, job);
 }
 
+template <class Arch>
+FOURFOLD_KERNEL void __launch_bounds__(record::kPackDenseThreads)
+    pack_dense_records_kernel(const __grid_constant__ record::DenseJob job) {
+  record::pack_dense_kernel(device::CudaCta<Arch>{}, job);
+}
+
 // Kernel as a template argument: the launch function is then a plain pointer, and the machine needs no nvcc.
 template <class Params, void (*Kernel)(Params)>
 void launch_basic(const CudaLaunch& launch, const Params& params) {
@@ -85,6 +92,7 @@ BasicKernels define_basic_kernels() {
           .group_scatter = launch_basic<moe_group::ScatterParams, group_scatter_kernel<Arch>>,
           .pack_nvfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Nvfp4, Arch>>,
           .pack_mxfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Mxfp4, Arch>>,
+          .pack_dense = launch_basic<record::DenseJob, pack_dense_records_kernel<Arch>>,
           .prepare = [] {
             constexpr std::size_t bytes = sizeof(moe_route::SortStorage);
             prepare_kernel("route_table", route_table_kernel<Arch>, moe_route::kSmallThreads, bytes);
@@ -92,6 +100,10 @@ BasicKernels define_basic_kernels() {
             prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads,
                            sizeof(moe_route::ScanStorage));
             prepare_kernel("route_place", route_place_kernel<Arch>, moe_route::kChunkThreads, bytes);
+            prepare_kernel("stage_tokens", stage_kernel<Arch>, moe_tokens::kThreads, 0);
+            prepare_kernel("quantize_tokens", quantize_kernel<Arch>, moe_tokens::kThreads, 0);
+            prepare_kernel("combine", combine_kernel<float, Arch>, moe_combine::kThreads, 0);
+            prepare_kernel("combine", combine_kernel<std::uint16_t, Arch>, moe_combine::kThreads, 0);
           }};
 }
 

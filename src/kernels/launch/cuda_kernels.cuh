@@ -42,7 +42,7 @@ CudaGemmRow stream_row() {
   return {moe_stream::row_facts<Row>(),
           [] {
             return prepare_kernel("moe_stream", stream_kernel<Row>, Row::threads,
-                                  sizeof(typename Row::Storage));
+                                  sizeof(typename Row::Storage), true);
           },
           [](const CudaLaunch& launch, const moe::GemmParams& params) {
             launch_kernel("moe_stream", stream_kernel<Row>, launch, params);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "kernels/launch/cuda_rows.h"
 
@@ -18,17 +19,53 @@ CudaRows shared_rows() {
   add_part<Chip, Part::tile_mma_nvfp4>(rows);
   add_part<Chip, Part::tile_mma_mxfp4>(rows);
   add_part<Chip, Part::tile_fp4>(rows);
+  add_part<Chip, Part::stream_bf16>(rows);
+  add_part<Chip, Part::stream_fp8>(rows);
+  add_part<Chip, Part::tile_mma_bf16>(rows);
+  add_part<Chip, Part::tile_mma_fp8>(rows);
+  add_part<Chip, Part::step_dense>(rows);
+  add_part<Chip, Part::step_delta>(rows);
+  add_part<Chip, Part::step_attention>(rows);
+  add_part<Chip, Part::step_sampling>(rows);
   return rows;
 }
 
-CudaRows rows_of(int compute_capability) {
-  if (compute_capability == 90) {
+// The chips this build has kernels for (FOURFOLD_CHIPS); the others are refused by name.
+#if FOURFOLD_CHIP_Hopper
+constexpr bool kHasHopper = true;
+#else
+constexpr bool kHasHopper = false;
+#endif
+#if FOURFOLD_CHIP_Workstation
+constexpr bool kHasWorkstation = true;
+#else
+constexpr bool kHasWorkstation = false;
+#endif
+
+template <bool IsHopper>
+CudaRows rows_of() {
+  if constexpr (IsHopper && kHasHopper) {
     CudaRows rows = shared_rows<moe::Hopper>();
+    add_part<moe::Hopper, Part::step_hopper>(rows);
     add_part<moe::Hopper, Part::tile_wgmma_nvfp4>(rows);
     add_part<moe::Hopper, Part::tile_wgmma_mxfp4>(rows);
+    add_part<moe::Hopper, Part::tile_wgmma_bf16>(rows);
+    add_part<moe::Hopper, Part::tile_wgmma_fp8>(rows);
     return rows;
+  } else if constexpr (!IsHopper && kHasWorkstation) {
+    return shared_rows<moe::Workstation>();
+  } else {
+    return {};
   }
-  return shared_rows<moe::Workstation>();
+}
+template <bool IsHopper>
+BasicKernels basic_of() {
+  if constexpr (IsHopper && kHasHopper)
+    return basic_kernels<moe::Hopper>();
+  else if constexpr (!IsHopper && kHasWorkstation)
+    return basic_kernels<moe::Workstation>();
+  else
+    return {};
 }
 
 plan::DeviceReport report_of(const cudaDeviceProp& device) {
@@ -56,6 +93,9 @@ std::string refusal(const cudaDeviceProp& device) {
   if (capability != 90 && capability != 120 && capability != 121)
     return format("{} has compute capability {}.{}; kernels are compiled for 9.0, 12.0 and 12.1", device.name,
                   device.major, device.minor);
+  if (capability == 90 ? !kHasHopper : !kHasWorkstation)
+    return format("{} has compute capability {}.{}; this build was made without its kernels (FOURFOLD_CHIPS)",
+                  device.name, device.major, device.minor);
   const plan::ArchFacts* facts = facts_of(device);
   if (facts == nullptr)
     return format("no facts are known for compute capability {}.{}", device.major, device.minor);
@@ -83,6 +123,11 @@ class CudaMemory final : public Memory {
     cuda_check(status, "allocating device memory");
     return pointer;
   }
+  std::int64_t free_bytes() override {
+    std::size_t free_now = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&free_now, &total), "asking for free memory");
+    return static_cast<std::int64_t>(free_now);
+  }
   void release(void* pointer) override { cuda_check(cudaFree(pointer), "freeing device memory"); }
   void write(void* to, const void* from, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the device");
@@ -92,6 +137,25 @@ class CudaMemory final : public Memory {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
     cuda_check(cudaStreamSynchronize(stream_), "running the kernels before a copy");
   }
+  void* allocate_host(std::size_t bytes) override {
+    void* pointer = nullptr;
+    cuda_check(cudaMallocHost(&pointer, bytes), "allocating page-locked memory");
+    return pointer;
+  }
+  void release_host(void* pointer) override {
+    cuda_check(cudaFreeHost(pointer), "freeing page-locked memory");
+  }
+  void send(void* to, const void* from_host, std::size_t bytes) override {
+    cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_),
+               "copying to the device");
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copying on the device");
+  }
+  void clear(void* start, std::size_t bytes) override {
+    cuda_check(cudaMemsetAsync(start, 0, bytes, stream_), "clearing device memory");
+  }
+  void wait() override { cuda_check(cudaStreamSynchronize(stream_), "running the kernels"); }
   void forget(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
   }
@@ -99,6 +163,16 @@ class CudaMemory final : public Memory {
 
  private:
   cudaStream_t stream_;
+};
+
+class CudaRecording final : public Recording {
+ public:
+  explicit CudaRecording(cudaGraphExec_t exec) : exec_(exec) {}
+  ~CudaRecording() override { cudaGraphExecDestroy(exec_); }
+  cudaGraphExec_t exec() const { return exec_; }
+
+ private:
+  cudaGraphExec_t exec_;
 };
 
 class CudaMachine final : public Machine {
@@ -115,11 +189,12 @@ class CudaMachine final : public Machine {
     sm_count_ = device.multiProcessorCount;
     description_ = format("{}, {}", device.name, arch_->name);
     const int capability = 10 * device.major + device.minor;
-    rows_ = rows_of(capability);
-    basic_ = capability == 90 ? basic_kernels<moe::Hopper>() : basic_kernels<moe::Workstation>();
+    rows_ = capability == 90 ? rows_of<true>() : rows_of<false>();
+    basic_ = capability == 90 ? basic_of<true>() : basic_of<false>();
     prepare(rows_.gemm, gemm_facts_);
     prepare(rows_.few_gate_up, gate_up_facts_);
     prepare(rows_.few_down, down_facts_);
+    prepare(rows_.step, step_facts_);
     basic_.prepare();
   }
 
@@ -128,7 +203,13 @@ class CudaMachine final : public Machine {
   const plan::ArchFacts& arch() const override { return *arch_; }
   int sm_count() const override { return sm_count_; }
   const std::vector<plan::RowFacts>& rows(RowKind kind) const override {
-    return kind == RowKind::gemm ? gemm_facts_ : kind == RowKind::few_gate_up ? gate_up_facts_ : down_facts_;
+    switch (kind) {
+      case RowKind::gemm: return gemm_facts_;
+      case RowKind::few_gate_up: return gate_up_facts_;
+      case RowKind::few_down: return down_facts_;
+      case RowKind::step: break;
+    }
+    return step_facts_;
   }
   const std::vector<CompiledRow>& compiled() const { return compiled_; }
   void set_stream(cudaStream_t stream) {
@@ -189,6 +270,37 @@ class CudaMachine final : public Machine {
   void pack(const record::PackJob& job, bool mxfp4) override {
     (mxfp4 ? basic_.pack_mxfp4 : basic_.pack_nvfp4)(launch(8 * sm_count_, record::kPackThreads, 0), job);
   }
+  void pack_dense(const record::DenseJob& job) override {
+    record::require_for_device(job);
+    basic_.pack_dense(launch(8 * sm_count_, record::kPackDenseThreads, 0), job);
+  }
+  void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) override {
+    const CudaStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
+    check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
+          entry.facts.row, params_bytes, entry.params_bytes);
+    if (blocks > 0) entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), params);
+  }
+  using Machine::launch;
+  std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
+    cudaGraph_t graph = nullptr;
+    cuda_check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a capture");
+    try {
+      launches();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      throw;
+    }
+    cuda_check(cudaStreamEndCapture(stream_, &graph), "ending a capture");
+    cudaGraphExec_t exec = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    cuda_check(status, "instantiating a graph");
+    return std::make_unique<CudaRecording>(exec);
+  }
+  void replay(Recording& recording) override {
+    cuda_check(cudaGraphLaunch(static_cast<CudaRecording&>(recording).exec(), stream_), "launching a graph");
+  }
 
  private:
   static constexpr int sort_bytes = static_cast<int>(sizeof(moe_route::SortStorage));
@@ -224,7 +336,7 @@ class CudaMachine final : public Machine {
   std::string description_;
   CudaRows rows_;
   BasicKernels basic_{};
-  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_;
+  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_, step_facts_;
   std::vector<CompiledRow> compiled_;
 };
 

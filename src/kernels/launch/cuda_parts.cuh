@@ -33,6 +33,14 @@ void define_part(CudaRows& rows) {
   }
   if constexpr (part == Part::tile_wgmma_nvfp4) add_tile_rows<moe_gemm::WgmmaTiles<record::Nvfp4>>(rows.gemm);
   if constexpr (part == Part::tile_wgmma_mxfp4) add_tile_rows<moe_gemm::WgmmaTiles<record::Mxfp4>>(rows.gemm);
+  if constexpr (part == Part::stream_bf16) add_stream_rows<moe_stream::Bf16Rows<Shared>>(rows.gemm);
+  if constexpr (part == Part::stream_fp8) add_stream_rows<moe_stream::Fp8Rows<Shared>>(rows.gemm);
+  if constexpr (part == Part::tile_mma_bf16) add_tile_rows<moe_gemm::Bf16MmaTiles<Shared>>(rows.gemm);
+  if constexpr (part == Part::tile_mma_fp8) add_tile_rows<moe_gemm::Fp8MmaTiles<Shared>>(rows.gemm);
+  if constexpr (part == Part::tile_wgmma_bf16)
+    add_tile_rows<moe_gemm::PlainWgmmaTiles<record::Bf16Format>>(rows.gemm);
+  if constexpr (part == Part::tile_wgmma_fp8)
+    add_tile_rows<moe_gemm::PlainWgmmaTiles<record::Fp8Format>>(rows.gemm);
 }
 
 }  // namespace fourfold::kernels

@@ -13,6 +13,7 @@
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_tokens/token_params.h"
 #include "kernels/record/pack.h"
+#include "kernels/record/pack_dense.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::kernels {
@@ -27,10 +28,19 @@ struct CudaRow {
 using CudaGemmRow = CudaRow<moe::GemmParams>;
 using CudaFewRow = CudaRow<moe_few::FewParams, moe::GemmParams>;
 
+// A step kernel's row; params are those of the row, checked by size.
+struct CudaStepRow {
+  plan::RowFacts facts;
+  std::size_t params_bytes;
+  KernelFacts (*prepare)();
+  void (*launch)(const CudaLaunch&, const void* params);
+};
+
 struct CudaRows {
   std::vector<CudaGemmRow> gemm;
   std::vector<CudaFewRow> few_gate_up;
   std::vector<CudaFewRow> few_down;
+  std::vector<CudaStepRow> step;
 };
 
 // The rows of a chip come in parts, one translation unit each, so that builds are parallel and short.
@@ -43,6 +53,17 @@ enum class Part {
   tile_fp4,
   tile_wgmma_nvfp4,  // Hopper
   tile_wgmma_mxfp4,
+  stream_bf16,
+  stream_fp8,
+  tile_mma_bf16,
+  tile_mma_fp8,
+  tile_wgmma_bf16,  // Hopper
+  tile_wgmma_fp8,
+  step_dense,
+  step_delta,
+  step_attention,
+  step_sampling,
+  step_hopper,
 };
 template <class Chip, Part part>
 void add_part(CudaRows& rows);
@@ -58,6 +79,7 @@ struct BasicKernels {
   LaunchBasic<moe_group::TileParams> group_tiles;
   LaunchBasic<moe_group::ScatterParams> group_scatter;
   LaunchBasic<record::PackJob> pack_nvfp4, pack_mxfp4;
+  LaunchBasic<record::DenseJob> pack_dense;
   void (*prepare)();
 };
 template <class Chip>

@@ -3,6 +3,8 @@
 // by handle.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +16,14 @@
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_tokens/token_params.h"
 #include "kernels/record/pack.h"
+#include "kernels/record/pack_dense.h"
 #include "plan/arch.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::kernels {
 
 // Which of a machine's row tables a row is in.
-enum class RowKind { gemm, few_gate_up, few_down };
+enum class RowKind { gemm, few_gate_up, few_down, step };
 
 // Rows a machine has, in a fixed order; the index is the handle.
 struct RowHandle {
@@ -35,11 +38,26 @@ class Memory {
   virtual ~Memory() = default;
   virtual void* allocate(std::size_t bytes, std::string_view name) = 0;
   virtual void release(void* pointer) = 0;
+  virtual std::int64_t free_bytes() = 0;  // as of now
   virtual void write(void* to, const void* from, std::size_t bytes) = 0;
   // Waits for everything launched, then reads.
   virtual void read(void* to, const void* from, std::size_t bytes) = 0;
+  // Page-locked memory of the host, and a copy out of it that nobody waits for: it runs in stream order, and
+  // the bytes must stay as they are until a read has returned.
+  virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void release_host(void* pointer) = 0;
+  virtual void send(void* to, const void* from_host, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // on the device, in stream order
+  virtual void clear(void* start, std::size_t bytes) = 0;                // to zero, in stream order
+  virtual void wait() = 0;  // until everything launched and sent is done
   // Makes unwritten what a kernel must write: poison on a GPU, "never written" on the simulator.
   virtual void forget(void* start, std::size_t bytes) = 0;
+};
+
+// Launches recorded once and run again with one call: a CUDA graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
 };
 
 class Machine {
@@ -73,6 +91,19 @@ class Machine {
   virtual void group_tiles(const moe_group::TileParams& params) = 0;
   virtual void group_scatter(const moe_group::ScatterParams& params) = 0;
   virtual void pack(const record::PackJob& job, bool mxfp4) = 0;
+  virtual void pack_dense(const record::DenseJob& job) = 0;
+
+  // A step kernel (step_kernel.h). The size must be that of the row's Params.
+  virtual void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) = 0;
+  template <class Params>
+  void launch(RowHandle row, int blocks, const Params& params) {
+    launch(row, blocks, &params, sizeof(Params));
+  }
+
+  // What `launches` launches, without running it; null where a machine has no graphs (the simulator), and the
+  // caller launches every time.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) = 0;
+  virtual void replay(Recording& recording) = 0;
 };
 
 }  // namespace fourfold::kernels

@@ -1,7 +1,9 @@
 #include "kernels/launch/sim_machine.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "base/check.h"
 #include "base/format.h"
 #include "kernels/device/sim/cta.h"
 #include "kernels/launch/sim_parts.h"
@@ -9,6 +11,7 @@
 #include "kernels/moe_group/moe_group.h"
 #include "kernels/moe_route/moe_route.h"
 #include "kernels/moe_tokens/moe_tokens.h"
+#include "kernels/record/pack_dense_kernel.h"
 #include "kernels/record/pack_kernel.h"
 
 namespace fourfold::kernels {
@@ -24,6 +27,14 @@ const SimRows& shared_rows() {
     add_sim_part<SimPart::tile_mma_nvfp4>(all);
     add_sim_part<SimPart::tile_mma_mxfp4>(all);
     add_sim_part<SimPart::tile_fp4>(all);
+    add_sim_part<SimPart::stream_bf16>(all);
+    add_sim_part<SimPart::stream_fp8>(all);
+    add_sim_part<SimPart::tile_mma_bf16>(all);
+    add_sim_part<SimPart::tile_mma_fp8>(all);
+    add_sim_part<SimPart::step_dense>(all);
+    add_sim_part<SimPart::step_delta>(all);
+    add_sim_part<SimPart::step_attention>(all);
+    add_sim_part<SimPart::step_sampling>(all);
     return all;
   }();
   return rows;
@@ -31,8 +42,11 @@ const SimRows& shared_rows() {
 const SimRows& hopper_rows() {
   static const SimRows rows = [] {
     SimRows all = shared_rows();
+    add_sim_part<SimPart::step_hopper>(all);
     add_sim_part<SimPart::tile_wgmma_nvfp4>(all);
     add_sim_part<SimPart::tile_wgmma_mxfp4>(all);
+    add_sim_part<SimPart::tile_wgmma_bf16>(all);
+    add_sim_part<SimPart::tile_wgmma_fp8>(all);
     return all;
   }();
   return rows;
@@ -50,6 +64,7 @@ class SimMemory final : public Memory {
   explicit SimMemory(sim::Device& device) : device_(device) {}
   void* allocate(std::size_t bytes, std::string_view name) override { return device_.allocate(bytes, name); }
   void release(void* pointer) override { device_.release(pointer); }
+  std::int64_t free_bytes() override { return std::numeric_limits<std::int64_t>::max(); }
   void write(void* to, const void* from, std::size_t bytes) override {
     device_.synchronize();
     device_.write_from_host(to, from, bytes);
@@ -58,6 +73,18 @@ class SimMemory final : public Memory {
     device_.synchronize();
     device_.read_to_host(to, from, bytes);
   }
+  void* allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
+  void release_host(void* pointer) override { ::operator delete(pointer); }
+  void send(void* to, const void* from_host, std::size_t bytes) override { write(to, from_host, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    std::vector<unsigned char> between(bytes);
+    read(between.data(), from, bytes);
+    write(to, between.data(), bytes);
+  }
+  void clear(void* start, std::size_t bytes) override {
+    write(start, std::vector<unsigned char>(bytes).data(), bytes);
+  }
+  void wait() override { device_.synchronize(); }
   void forget(void* start, std::size_t bytes) override {
     device_.synchronize();
     device_.forget(start, bytes);
@@ -77,6 +104,7 @@ class SimMachine final : public Machine {
     gemm_facts_ = facts_of(rows_.gemm);
     gate_up_facts_ = facts_of(rows_.few_gate_up);
     down_facts_ = facts_of(rows_.few_down);
+    step_facts_ = facts_of(rows_.step);
   }
 
   Memory& memory() override { return memory_; }
@@ -84,7 +112,13 @@ class SimMachine final : public Machine {
   const plan::ArchFacts& arch() const override { return *arch_; }
   int sm_count() const override { return queue_.persistent_blocks; }
   const std::vector<plan::RowFacts>& rows(RowKind kind) const override {
-    return kind == RowKind::gemm ? gemm_facts_ : kind == RowKind::few_gate_up ? gate_up_facts_ : down_facts_;
+    switch (kind) {
+      case RowKind::gemm: return gemm_facts_;
+      case RowKind::few_gate_up: return gate_up_facts_;
+      case RowKind::few_down: return down_facts_;
+      case RowKind::step: break;
+    }
+    return step_facts_;
   }
 
   void route_table(const moe_route::RouteParams& params) override {
@@ -150,6 +184,20 @@ class SimMachine final : public Machine {
         record::pack_kernel<record::Nvfp4>(cta, job);
     });
   }
+  void pack_dense(const record::DenseJob& job) override {
+    record::require_for_device(job);
+    run("pack_dense", 2, record::kPackDenseThreads, 0,
+        [&](device::SimCta cta) { record::pack_dense_kernel(cta, job); });
+  }
+  void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) override {
+    const SimStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
+    check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
+          entry.facts.row, params_bytes, entry.params_bytes);
+    if (blocks > 0) entry.launch(queue_, blocks, params);
+  }
+  using Machine::launch;
+  std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
+  void replay(Recording&) override {}
 
  private:
   static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
@@ -164,7 +212,7 @@ class SimMachine final : public Machine {
   SimQueue queue_;
   const plan::ArchFacts* arch_;
   const SimRows& rows_;
-  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_;
+  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_, step_facts_;
 };
 
 }  // namespace

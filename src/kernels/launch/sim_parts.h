@@ -100,6 +100,14 @@ void define_sim_part(SimRows& rows) {
   }
   if constexpr (part == SimPart::tile_wgmma_nvfp4) add_sim_tiles<moe_gemm::WgmmaTiles<record::Nvfp4>>(rows);
   if constexpr (part == SimPart::tile_wgmma_mxfp4) add_sim_tiles<moe_gemm::WgmmaTiles<record::Mxfp4>>(rows);
+  if constexpr (part == SimPart::stream_bf16) add_sim_streams<moe_stream::Bf16Rows<Sm120>>(rows);
+  if constexpr (part == SimPart::stream_fp8) add_sim_streams<moe_stream::Fp8Rows<Sm120>>(rows);
+  if constexpr (part == SimPart::tile_mma_bf16) add_sim_tiles<moe_gemm::Bf16MmaTiles<Sm120>>(rows);
+  if constexpr (part == SimPart::tile_mma_fp8) add_sim_tiles<moe_gemm::Fp8MmaTiles<Sm120>>(rows);
+  if constexpr (part == SimPart::tile_wgmma_bf16)
+    add_sim_tiles<moe_gemm::PlainWgmmaTiles<record::Bf16Format>>(rows);
+  if constexpr (part == SimPart::tile_wgmma_fp8)
+    add_sim_tiles<moe_gemm::PlainWgmmaTiles<record::Fp8Format>>(rows);
 }
 
 }  // namespace fourfold::kernels

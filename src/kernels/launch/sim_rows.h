@@ -26,10 +26,18 @@ struct SimRow {
 using SimGemmRow = SimRow<moe::GemmParams>;
 using SimFewRow = SimRow<moe_few::FewParams, moe::GemmParams>;
 
+// A step kernel's row; params are those of the row, checked by size.
+struct SimStepRow {
+  plan::RowFacts facts;
+  std::size_t params_bytes;
+  void (*launch)(SimQueue&, int blocks, const void* params);
+};
+
 struct SimRows {
   std::vector<SimGemmRow> gemm;
   std::vector<SimFewRow> few_gate_up;
   std::vector<SimFewRow> few_down;
+  std::vector<SimStepRow> step;
 };
 
 // One translation unit each (sim_part.cpp.in); names as in cuda_rows.h.
@@ -42,6 +50,17 @@ enum class SimPart {
   tile_fp4,
   tile_wgmma_nvfp4,
   tile_wgmma_mxfp4,
+  stream_bf16,
+  stream_fp8,
+  tile_mma_bf16,
+  tile_mma_fp8,
+  tile_wgmma_bf16,
+  tile_wgmma_fp8,
+  step_dense,
+  step_delta,
+  step_attention,
+  step_sampling,
+  step_hopper,
 };
 template <SimPart part>
 void add_sim_part(SimRows& rows);

@@ -170,5 +170,36 @@ TEST(Reciprocal, IsTheNearestFloat) {
   EXPECT_TRUE(std::isnan(Host::reciprocal(kNan)));
 }
 
+TEST(Log, IsWithinOneAndAHalfUlp) {
+  double worst = 0.0;
+  const auto check = [&](float x) {
+    const double exact = std::log(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(log_f32<Host>(x)) - exact) / ulp_of(exact));
+  };
+  sweep(std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), 997, check);
+  // Around one, where the result is as small as its argument's last bits, and where the reduction changes
+  // over.
+  sweep(0.5f, 2.0f, 7, check);
+  EXPECT_LE(worst, 1.5);
+  EXPECT_GT(worst, 0.5);
+  EXPECT_EQ(log_f32<Host>(1.0f), 0.0f);
+}
+
+TEST(Softplus, KeepsItsRelativeError) {
+  double worst = 0.0;
+  sweep_both_signs(86.0f, 499, [&](float x) {
+    const double exact = x > 0 ? x + std::log1p(std::exp(-static_cast<double>(x)))
+                               : std::log1p(std::exp(static_cast<double>(x)));
+    worst = std::max(worst, std::abs(static_cast<double>(softplus<Host>(x)) - exact) / exact);
+  });
+  EXPECT_LE(worst, 0x1p-21);
+  EXPECT_GT(worst, 0x1p-25);
+  EXPECT_EQ(softplus<Host>(100.0f), 100.0f);
+  EXPECT_EQ(softplus<Host>(kInf), kInf);
+  EXPECT_LT(softplus<Host>(-86.0f), 0x1p-123f);
+  EXPECT_EQ(softplus<Host>(-kInf), 0.0f);
+  EXPECT_TRUE(std::isnan(softplus<Host>(kNan)));
+}
+
 }  // namespace
 }  // namespace fourfold::device

@@ -204,9 +204,14 @@ class CudaCta {
   static __device__ float mul(float a, float b) { return __fmul_rn(a, b); }
   static __device__ float add(float a, float b) { return __fadd_rn(a, b); }
   static __device__ float reciprocal(float a) { return __frcp_rn(a); }
+  static __device__ float sqrt(float a) { return __fsqrt_rn(a); }
   static __device__ float max(float a, float b) { return fmaxf(a, b); }
   static __device__ float min(float a, float b) { return fminf(a, b); }
   static __device__ float abs(float a) { return fabsf(a); }
+  static __device__ double fma_f64(double a, double b, double c) { return __fma_rn(a, b, c); }
+  static __device__ double mul_f64(double a, double b) { return __dmul_rn(a, b); }
+  static __device__ double add_f64(double a, double b) { return __dadd_rn(a, b); }
+  static __device__ double divide_f64(double a, double b) { return __ddiv_rn(a, b); }
   // {low, high} as two bf16, each rounded to nearest even.
   static __device__ std::uint32_t pack_bf16(float low, float high) {
     std::uint32_t r;

@@ -233,6 +233,9 @@ class SimCta {
   static float reciprocal(float a, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return settled(1.0f / a, {file, line}, a);
   }
+  static float sqrt(float a, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return settled(std::sqrt(a), {file, line}, a);
+  }
   static float min(float a, float b, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return a != a && b != b ? max(a, b, file, line) : -max(-a, -b, file, line);
   }
@@ -246,6 +249,11 @@ class SimCta {
   static float abs(float a, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return settled(std::fabs(a), {file, line}, a);
   }
+  // In double precision no accumulator is ever in flight, so there is no poison to look for.
+  static double fma_f64(double a, double b, double c) { return std::fma(a, b, c); }
+  static double mul_f64(double a, double b) { return a * b; }
+  static double add_f64(double a, double b) { return a + b; }
+  static double divide_f64(double a, double b) { return a / b; }
   static std::uint32_t pack_bf16(float low, float high, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
     return round_bf16(settled(low, {file, line}, low)) | round_bf16(settled(high, {file, line}, high)) << 16;
