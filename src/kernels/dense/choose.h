@@ -1,0 +1,78 @@
+// Which row runs a dense matrix of one to eight tokens. A total function: every shape within the limits has a
+// row. All rows give the same bits, so the choice may look at the number of tokens. Rows that norm need it:
+// with too many tokens for their ring they would have no stage to read from.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/dense/rows.h"
+
+namespace fourfold::dense {
+
+enum class DenseFormat { bf16, fp8, nvfp4 };
+enum class TokenSource { rows, norm };
+
+struct DenseChoice {
+  std::string row;
+  int blocks = 0;
+  // Normed tokens were asked for, but would leave too little of the ring: norm_rows goes first, the bits are
+  // the same.
+  bool separate_norm = false;
+};
+
+// Bytes on their way to an SM whose warps all have work.
+template <class Row>
+constexpr int bytes_in_flight(int columns, int tokens) {
+  const int segments = (columns + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  const int active = segments < Row::warps ? Row::warps / segments * segments : Row::warps;
+  const int left = Row::ring_bytes - Row::Prologue::shared_bytes(columns, tokens);
+  return left <= 0 ? 0 : left / Row::stage_bytes / active * active * Row::stage_bytes;
+}
+
+// What covers 4.5 TB/s over 132 SMs at 1.2 us of latency.
+inline constexpr int kEnoughInFlight = 40 * 1024;
+
+// Whether the row norms this shape itself: a warp keeps one segment, a pass holds a row, the ring enough.
+template <class Row>
+constexpr bool can_norm(int columns, int tokens) {
+  return columns <= moe::kSegmentColumns * Row::warps && pieces_of(columns) <= Row::warps * kPassPieces &&
+         bytes_in_flight<Row>(columns, tokens) >= kEnoughInFlight;
+}
+
+template <template <class> class RowOf>
+DenseChoice choice_of(int rows, int columns, TokenSource source, int tokens, int sm_count) {
+  using Normed = RowOf<NormedRows>;
+  using Given = RowOf<GivenRows>;
+  const bool norms = source == TokenSource::norm && can_norm<Normed>(columns, tokens);
+  return {norms ? Normed::name() : Given::name(), std::min(Given::units_of(rows / record::kRows), sm_count),
+          source == TokenSource::norm && !norms};
+}
+
+// rows and columns: of the packed matrix, multiples of 32 and 64. Row names are the same on every chip.
+inline DenseChoice choose_dense(int rows, int columns, DenseFormat format, TokenSource source, int tokens,
+                                int sm_count) {
+  check(rows > 0 && rows % record::kRows == 0 && columns > 0 && columns % record::kColumns == 0 &&
+            tokens >= 1 && tokens <= kTokens && sm_count > 0,
+        "a packed matrix times one to eight tokens", rows, columns, tokens);
+  using Arch = plan::Sm120;
+  // Many strips an SM and a warp for each of few segments: whole strips in copies of 4 KB. Else halves, of
+  // which an SM can have an odd number.
+  const bool large = rows >= 2 * record::kRows * sm_count && columns <= 4 * moe::kSegmentColumns;
+  switch (format) {
+    case DenseFormat::bf16:
+      return large ? choice_of<RowTypes<Arch, record::Bf16Format, 2, 4, 1>::template With>(
+                         rows, columns, source, tokens, sm_count)
+                   : choice_of<RowTypes<Arch, record::Bf16Format, 1, 8, 1>::template With>(
+                         rows, columns, source, tokens, sm_count);
+    case DenseFormat::fp8:
+      return choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(rows, columns, source,
+                                                                                  tokens, sm_count);
+    case DenseFormat::nvfp4: break;
+  }
+  return choice_of<RowTypes<Arch, record::Nvfp4, 2, 8, 2>::template With>(rows, columns, source, tokens,
+                                                                          sm_count);
+}
+
+}  // namespace fourfold::dense

@@ -1,0 +1,90 @@
+// How a dense matrix of more than eight tokens runs: dense_many, then dense_sum where K has several segments;
+// or dense_tall alone where there are rows enough for every warp. A total function; all forms give the same
+// bits, those of dense_few.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/dense/choose.h"
+#include "kernels/dense/many_params.h"
+#include "kernels/dense/rows.h"
+
+namespace fourfold::dense {
+
+struct ManyChoice {
+  std::string multiply;  // a row of dense_many or dense_tall
+  int multiply_blocks = 0;
+  std::string sum;     // a dense_sum row, launched after it with the same arguments
+  int sum_blocks = 0;  // 0: the rows are finished, nothing follows
+  // In its place where the result goes to the residual stream and is normed next (dense_sum_norm.h), with a
+  // block a token; empty where nothing follows or a row is too long for it.
+  std::string sum_norm;
+  std::size_t workspace_bytes = 0;  // of ManyParams::partial, 16-byte aligned; 0: none
+};
+
+// Blocks of a row: every block one segment and one part of the tokens, the units dealt out to what is left.
+template <class Row>
+ManyChoice many_choice(int rows, int columns, int tokens, int sm_count) {
+  const int strips = rows / record::kRows, segments = segments_of(columns / record::kColumns);
+  const int parts = (groups_of(tokens) + Row::groups - 1) / Row::groups;
+  const int shares = std::clamp(sm_count / (parts * segments), 1, Row::units_of(strips));
+  ManyChoice choice{Row::name(), shares * segments * parts, {}, 0, {}, partial_bytes(rows, columns, tokens)};
+  if (segments > 1) {
+    using Sum = SumRow<typename Row::Arch, typename Row::Format>;
+    choice.sum = Sum::name();
+    choice.sum_blocks =
+        std::min((sum_items(strips, tokens) + kSumWarps - 1) / kSumWarps, Sum::blocks_per_sm * sm_count);
+    if (rows <= kNormColumnsMax)
+      choice.sum_norm = SumNormRow<typename Row::Arch, typename Row::Format>::name();
+  }
+  return choice;
+}
+
+template <class Row>
+ManyChoice tall_choice(int tokens, int sm_count) {
+  const int parts = (groups_of(tokens) + Row::groups - 1) / Row::groups;
+  return {Row::name(), std::max(sm_count / parts, 1) * parts, {}, 0, {}, 0};
+}
+
+// The narrowest form that takes the tokens in one part, or the even parts of more than 64.
+template <class Format, int NarrowTiles, int NarrowRecords>
+ManyChoice many_choice_of(int rows, int columns, int tokens, int sm_count) {
+  using Arch = plan::Sm120;
+  constexpr int kWidest = 64;
+  const int parts = (tokens + kWidest - 1) / kWidest;
+  const int each = kTokens * ((groups_of(tokens) + parts - 1) / parts);
+  // Two strips and more for every warp: what K in one piece costs in tokens read again is less than the sums
+  // of its segments would be. One segment has none.
+  if (columns > moe::kSegmentColumns &&
+      rows / record::kRows >= 2 * TallRow<Arch, Format, 16>::warps * sm_count) {
+    if (each <= 16) return tall_choice<TallRow<Arch, Format, 16>>(tokens, sm_count);
+    if (each <= 32) return tall_choice<TallRow<Arch, Format, 32>>(tokens, sm_count);
+    return tall_choice<TallRow<Arch, Format, kWidest>>(tokens, sm_count);
+  }
+  if (each <= 16)
+    return many_choice<ManyRow<Arch, Format, 16, NarrowTiles, NarrowRecords>>(rows, columns, tokens,
+                                                                              sm_count);
+  if (each <= 32)
+    return many_choice<ManyRow<Arch, Format, 32, NarrowTiles, NarrowRecords>>(rows, columns, tokens,
+                                                                              sm_count);
+  if (each <= 48) return many_choice<ManyRow<Arch, Format, 48, 2, 1>>(rows, columns, tokens, sm_count);
+  return many_choice<ManyRow<Arch, Format, kWidest, 2, 1>>(rows, columns, tokens, sm_count);
+}
+
+// rows and columns: of the packed matrix, multiples of 32 and 64.
+inline ManyChoice choose_many(int rows, int columns, DenseFormat format, int tokens, int sm_count) {
+  check(rows > 0 && rows % record::kRows == 0 && columns > 0 && columns % record::kColumns == 0 &&
+            tokens >= 1 && tokens <= kManyTokens && sm_count > 0,
+        "a packed matrix times 1 to 128 tokens", rows, columns, tokens);
+  switch (format) {
+    case DenseFormat::bf16: return many_choice_of<record::Bf16Format, 1, 1>(rows, columns, tokens, sm_count);
+    case DenseFormat::fp8: return many_choice_of<record::Fp8Format, 2, 1>(rows, columns, tokens, sm_count);
+    case DenseFormat::nvfp4: break;
+  }
+  return many_choice_of<record::Nvfp4, 2, 2>(rows, columns, tokens, sm_count);
+}
+
+}  // namespace fourfold::dense

@@ -1,0 +1,183 @@
+// The dense matrix of decode: one to eight tokens times all of a matrix, at the speed the memory gives it.
+// See README.md for the picture.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/dense/dense_epilogue.h"
+#include "kernels/dense/dense_params.h"
+#include "kernels/dense/dense_tokens.h"
+#include "kernels/dense/weight_feed.h"
+#include "kernels/device/types.h"
+#include "kernels/record/lane_tile.h"
+
+namespace fourfold::dense {
+
+template <class Row>
+using Sums = float[Row::tiles][4];
+
+template <class Row>
+struct FewStorage {
+  Ring<Row> ring;
+  device::F32x4 partial[2][Row::warps][Row::tiles][32];  // [turn][warp][tile][lane]
+  device::F32x4 total[Row::tiles][32];                   // of the warp that adds, between two waves
+  [[no_unique_address]] typename Row::Prologue::template Storage<Row::warps> prologue;
+};
+
+template <class Row>
+using LaneWeights = record::LaneTiles<typename Row::Format, Row::tiles>;
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void multiply_record(Cta cta, const LaneWeights<Row>& weights,
+                                     const device::U32x4 (&token)[2], Sums<Row>& sum) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    std::uint32_t steps[Row::tiles][2][4];
+#pragma unroll
+    for (int m = 0; m < Row::tiles; ++m) weights.template decode<Cta>(cta.lane(), m, 0, half, steps[m]);
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+#pragma unroll
+      for (int m = 0; m < Row::tiles; ++m)
+        cta.mma_bf16(sum[m], steps[m][s], token[half].v[2 * s], token[half].v[2 * s + 1]);
+  }
+}
+
+// sum = tiles * tokens over one segment of K, in the order every decode kernel uses.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
+                                      int warp, int records, const Tokens& tokens, Sums<Row>& sum) {
+  const auto read = [&](const auto* from) { return cta.load_shared(from); };
+#pragma unroll
+  for (int r = 0; r < kSegmentRecords; r += Row::stage_records) {
+    if (r >= records) break;
+    if (r == kSegmentRecords / 2) feed.prefetch_if_done(cta, warp);
+    cta.wait(&ring.full[cursor.stage], cursor.phase);
+#pragma unroll
+    for (int c = 0; c < Row::stage_records; ++c) {
+      if (c > 0 && r + c >= records) break;
+      LaneWeights<Row> weights;
+      weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
+      if (c + 1 == Row::stage_records || r + c + 1 >= records) {
+        cta.sync_warp();  // every lane has read the records: their stage is free
+        feed.push(cta, cursor.stage);
+        cursor.advance();
+      }
+      multiply_record<Row>(cta, weights, tokens.chunk[r + c], sum);
+    }
+  }
+}
+
+// The warps of a group leave the segments of a wave; the one that adds goes on with them in order and has the
+// total so far in `sum`. Two sets of places: while it reads one wave the others may leave the next; a warp
+// that leaves the one after has met it at the barrier in between.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void add_wave(Cta cta, FewStorage<Row>& storage, const WarpShare& share, int warp, int turn,
+                              int wave, bool adds, Sums<Row>& sum) {
+  auto& partial = storage.partial[turn & 1];
+#pragma unroll
+  for (int m = 0; m < Row::tiles; ++m)
+    cta.store_shared(&partial[warp][m][cta.lane()],
+                     device::F32x4{{sum[m][0], sum[m][1], sum[m][2], sum[m][3]}});
+  cta.barrier_sync(1 + share.group, 32 * share.group_warps);  // every segment of the wave is written
+  if (!adds) return;
+  const int first = share.group * share.group_warps, left = share.segments - wave * Row::warps;
+  const int count = left < share.group_warps ? left : share.group_warps;
+#pragma unroll
+  for (int m = 0; m < Row::tiles; ++m) {
+    const device::F32x4 start =
+        cta.load_shared(wave == 0 ? &partial[first][m][cta.lane()] : &storage.total[m][cta.lane()]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[m][i] = start.v[i];
+  }
+#pragma unroll 4
+  for (int s = wave == 0 ? 1 : 0; s < count; ++s)
+#pragma unroll
+    for (int m = 0; m < Row::tiles; ++m) {
+      const device::F32x4 part = cta.load_shared(&partial[first + s][m][cta.lane()]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[m][i] = Cta::add(sum[m][i], part.v[i]);
+    }
+  if (wave + 1 < share.waves)
+#pragma unroll
+    for (int m = 0; m < Row::tiles; ++m)
+      cta.store_shared(&storage.total[m][cta.lane()],
+                       device::F32x4{{sum[m][0], sum[m][1], sum[m][2], sum[m][3]}});
+}
+
+// A warp's units, one after the other.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStorage<Row>& storage,
+                                    const WarpShare& share, int warp, WeightFeed<Row>& feed,
+                                    RingCursor& cursor, Tokens& tokens) {
+  int turn = 0, adder = 0;  // the warps of a group take turns at adding up
+#pragma unroll 1
+  for (int unit = share.first_unit; unit < Row::units(params); unit += share.unit_step) {
+    const int strip = Row::tiles == 2 ? unit : unit >> 1, tile = Row::tiles == 2 ? 0 : unit & 1;
+    const bool adds = adder == share.place;
+    adder = adder + 1 == share.group_warps ? 0 : adder + 1;
+    Sums<Row> sum;
+    TileInputs inputs[Row::tiles];
+    const auto load_inputs = [&] {
+#pragma unroll
+      for (int m = 0; m < Row::tiles; ++m) inputs[m] = load_tile_inputs(cta, params, strip, tile + m);
+    };
+    // As early as there are registers for it; normed tokens do not go to the residual stream.
+    constexpr bool early = Row::tiles == 1 && !Row::Prologue::norms;
+    if (adds && early) load_inputs();
+#pragma unroll 1
+    for (int wave = 0; wave < share.waves; ++wave) {
+#pragma unroll
+      for (int m = 0; m < Row::tiles; ++m)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[m][i] = 0.0f;
+      const int segment = wave * Row::warps + share.place;
+      if (segment < share.segments) {
+        if constexpr (!Row::Prologue::norms)
+          if (share.waves > 1) load_given(cta, params, segment, tokens);
+        const int left = params.records - segment * kSegmentRecords;
+        multiply_segment<Row>(cta, storage.ring, feed, cursor, warp,
+                              left < kSegmentRecords ? left : kSegmentRecords, tokens, sum);
+      }
+      if (adds && !early && wave + 1 == share.waves) load_inputs();
+      if (share.segments > 1) add_wave<Row>(cta, storage, share, warp, turn++, wave, adds, sum);
+    }
+    if (adds)
+#pragma unroll
+      for (int m = 0; m < Row::tiles; ++m)
+        finish_tile<typename Row::Format>(cta, params, strip, tile + m, sum[m], inputs[m]);
+  }
+  feed.prefetch_if_done(cta, warp);
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
+  auto& storage = cta.template shared<FewStorage<Row>>();
+  const int warp = cta.warp();
+  const WarpShare share(cta, Row::warps, warp, Row::units(params), params.records);
+  const int columns = params.records * record::kColumns;
+  const int token_bytes = Row::Prologue::shared_bytes(columns, params.token_count);
+  const int depth = share.works ? (Row::ring_bytes - token_bytes) / Row::stage_bytes / share.active : 0;
+  RingCursor cursor(warp * depth, depth);
+  WeightFeed<Row> feed(storage.ring, params, share);
+  if (share.works) fill_ring(cta, storage.ring, feed, cursor);
+  Tokens tokens;
+  if constexpr (Row::Prologue::norms) {
+    unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
+    PassValues weight;
+    load_norm_weight<Row::warps>(cta, params, warp, weight);
+    cta.wait_predecessors();
+    cta.release_successors();
+    if (share.active > 0) norm_tokens<Row::warps>(cta, params, storage.prologue, rows, warp, weight);
+    if (share.works) load_normed(cta, params, rows, share.place, tokens);
+  } else {
+    cta.wait_predecessors();
+    cta.release_successors();
+    if (share.works && share.waves == 1) load_given(cta, params, share.place, tokens);
+  }
+  if (share.active == 0) prefetch_next(cta, params, warp, Row::warps);
+  if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
+}
+
+}  // namespace fourfold::dense

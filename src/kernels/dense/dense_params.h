@@ -1,0 +1,68 @@
+// The arguments of the dense decode kernel and of the row norm.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/moe/tables.h"
+#include "kernels/record/record.h"
+
+namespace fourfold::dense {
+
+inline constexpr int kTokens = 8;  // of a launch, at most: the tensor core's N
+inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
+
+// What becomes of the rows of the plain strips.
+enum class PlainOp : std::int32_t {
+  store_f32,
+  add_f32,  // out = out + dot, one addition: the residual stream
+  store_bf16,
+};
+
+// out = W x for up to eight tokens. The first `plain_strips` strips are in plain row order and go to `out` by
+// `op`; the rest, if any, are gate and up rows in gate_up order and become silu(gate) * up in `gate_up_out`.
+// Everything but `tokens` and `out` is constant: it is read before the predecessor has finished.
+struct DenseParams {
+  const unsigned char* weights;  // records [strips][records]
+  const void* tokens;            // bf16 rows, or f32 rows of the residual stream for the rows that norm them
+  const float* norm_weight;      // [64 * records], 1 + w already; only rows that norm read it
+  // Factors of single rows, null: 1. The plain rows; then, for the others, all gate rows and all up rows.
+  const float* row_scale;
+  void* out;                   // [token_count, out_stride]; not the rows the norm reads
+  std::uint16_t* gate_up_out;  // [token_count, gate_up_stride] bf16
+  // What the norm rows made of the tokens, for kernels that read it later: [token_count, 64 * records] bf16.
+  std::uint16_t* normed_out;
+  // add_f32: a token's products are multiplied with the sigmoid of its gate; null: they are not.
+  const float* token_gate;
+  const void* prefetch;  // constant bytes the next kernels read, brought into L2 once this one's weights
+  std::int64_t prefetch_bytes;  // are on their way; 16-byte aligned, a multiple of 16, 0: none
+  float scale;                  // global scale of the plain rows
+  float scale_gate;
+  float scale_up;
+  float epsilon;  // of the norm
+  PlainOp op;
+  std::int32_t strips;        // weight rows / 32
+  std::int32_t plain_strips;  // <= strips
+  std::int32_t records;       // K / 64
+  std::int32_t token_count;   // 1..kTokens
+  std::int32_t token_stride;  // elements; a multiple of 8
+  std::int32_t out_stride;    // elements; a multiple of 2
+  std::int32_t gate_up_stride;
+  std::int32_t token_gate_stride;
+};
+
+// ---- norm_rows ----
+
+enum class NormAdd : std::int32_t { none, f32, bf16 };
+
+// x = x + y where there is a y; out = bf16(x * rsqrt(mean(x^2) + epsilon) * weight). A block a row.
+struct NormParams {
+  float* x;             // [rows, columns]; written only where y is added
+  const void* y;        // [rows, columns]
+  const float* weight;  // [columns], 1 + w already
+  std::uint16_t* out;   // [rows, columns] bf16
+  float epsilon;
+  NormAdd add;
+  std::int32_t columns;  // a multiple of 64, at most kNormColumnsMax
+};
+
+}  // namespace fourfold::dense

@@ -1,0 +1,154 @@
+// The tokens of the dense kernel: a lane keeps the tensor-core operands of its segment of K in registers for
+// the whole launch. Lane (g, t) has token g, columns 8t .. 8t + 7 of every 32.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/dense/dense_params.h"
+#include "kernels/dense/norm.h"
+#include "kernels/device/types.h"
+
+namespace fourfold::dense {
+
+struct Tokens {
+  device::U32x4 chunk[kSegmentRecords][2];  // [record][half]
+};
+
+// Places beyond the tokens repeat the last one; their results are not stored.
+FOURFOLD_DEVICE int token_of_place(int place, int count) { return place < count ? place : count - 1; }
+
+// ---- bf16 rows in global memory ----
+
+struct GivenRows {
+  static constexpr const char* name = "rows";
+  static constexpr bool norms = false;
+  static constexpr int shared_bytes(int, int) { return 0; }
+  template <int Warps>
+  struct Storage {};
+};
+
+template <class Cta>
+FOURFOLD_DEVICE void load_given(Cta cta, const DenseParams& params, int segment, Tokens& tokens) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+  const int first = segment * kSegmentRecords;
+  const auto* row = static_cast<const std::uint16_t*>(params.tokens) +
+                    static_cast<std::int64_t>(token_of_place(g, params.token_count)) * params.token_stride +
+                    first * record::kColumns + 8 * t;
+#pragma unroll
+  for (int r = 0; r < kSegmentRecords; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (first + r < params.records)
+        tokens.chunk[r][half] =
+            cta.load(reinterpret_cast<const device::U32x4*>(row + r * record::kColumns + 32 * half));
+}
+
+// ---- normed from f32 rows ----
+
+// Every block norms all tokens by itself, as many rows at a time as Warps * kPassPieces pieces are.
+inline constexpr int kPassPieces = 4;
+
+// Normed rows lie 64 bytes apart from a multiple of 128, so that two rows meet different banks.
+constexpr int row_bytes(int columns) { return 2 * columns + 64; }
+
+struct NormedRows {
+  static constexpr const char* name = "norm";
+  static constexpr bool norms = true;
+  static constexpr int shared_bytes(int columns, int tokens) { return tokens * row_bytes(columns); }
+  template <int Warps>
+  struct Storage {
+    float piece_sums[Warps * kPassPieces];
+  };
+};
+
+// The pieces of a pass are dealt out to the warps in turn, in every pass alike.
+struct PassPiece {
+  int row, piece;
+  FOURFOLD_DEVICE PassPiece(int index, int pieces) : row(index / pieces), piece(index - row * pieces) {}
+  template <class Cta>
+  FOURFOLD_DEVICE int column(Cta cta) const {
+    return piece * kPieceColumns + cta.lane() * kLaneColumns;
+  }
+};
+
+using PassValues = float[kPassPieces][kLaneColumns];
+
+template <int Warps, class Cta>
+FOURFOLD_DEVICE void load_norm_weight(Cta cta, const DenseParams& params, int warp, PassValues& weight) {
+  const int columns = params.records * record::kColumns, pieces = pieces_of(columns);
+#pragma unroll
+  for (int i = 0; i < kPassPieces; ++i)
+    load_eight(cta, params.norm_weight, PassPiece(warp + Warps * i, pieces).column(cta), columns, weight[i]);
+}
+
+// `rows` rows of the tokens from `first` on, normed, into shared memory.
+template <int Warps, class Cta>
+FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
+                               unsigned char* to, int warp, int first, int rows, const PassValues& weight) {
+  const int columns = params.records * record::kColumns, pieces = pieces_of(columns);
+  const auto* x =
+      static_cast<const float*>(params.tokens) + static_cast<std::int64_t>(first) * params.token_stride;
+  PassValues values;
+#pragma unroll
+  for (int i = 0; i < kPassPieces; ++i) {
+    const PassPiece at(warp + Warps * i, pieces);
+    load_eight(cta, x + static_cast<std::int64_t>(at.row) * params.token_stride, at.column(cta),
+               at.row < rows ? columns : 0, values[i]);
+  }
+  float sum[kPassPieces];
+#pragma unroll
+  for (int i = 0; i < kPassPieces; ++i) sum[i] = piece_square_sum(cta, values[i]);
+#pragma unroll
+  for (int i = 0; i < kPassPieces; ++i)
+    if (cta.lane() == 0) cta.store_shared(&storage.piece_sums[warp + Warps * i], sum[i]);
+  cta.sync_block();  // every piece is summed
+#pragma unroll
+  for (int i = 0; i < kPassPieces; ++i) {
+    const PassPiece at(warp + Warps * i, pieces);
+    if (at.row >= rows) break;
+    const float factor = inverse_rms(cta, storage.piece_sums + at.row * pieces, columns, params.epsilon);
+    if (at.column(cta) >= columns) continue;
+    const device::U32x4 normed = normed_eight<Cta>(values[i], factor, weight[i]);
+    cta.store_shared(
+        reinterpret_cast<device::U32x4*>(to + (first + at.row) * row_bytes(columns) + 2 * at.column(cta)),
+        normed);
+    if (params.normed_out && cta.block() == 0)
+      cta.store(reinterpret_cast<device::U32x4*>(
+                    params.normed_out + static_cast<std::int64_t>(first + at.row) * columns + at.column(cta)),
+                normed);
+  }
+  cta.sync_block();  // the rows are complete, and the sums are read
+}
+
+// All tokens into shared memory, a pass after the other. All warps of the block.
+template <int Warps, class Cta>
+FOURFOLD_DEVICE void norm_tokens(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
+                                 unsigned char* to, int warp, const PassValues& weight) {
+  const int rows_of_pass = Warps * kPassPieces / pieces_of(params.records * record::kColumns);
+#pragma unroll 1
+  for (int first = 0; first < params.token_count; first += rows_of_pass) {
+    const int left = params.token_count - first;
+    norm_pass<Warps>(cta, params, storage, to, warp, first, left < rows_of_pass ? left : rows_of_pass,
+                     weight);
+  }
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void load_normed(Cta cta, const DenseParams& params, const unsigned char* rows, int segment,
+                                 Tokens& tokens) {
+  const int first = segment * kSegmentRecords;
+  const unsigned char* row =
+      rows +
+      token_of_place(cta.lane() >> 2, params.token_count) * row_bytes(params.records * record::kColumns) +
+      2 * record::kColumns * first + 16 * (cta.lane() & 3);
+#pragma unroll
+  for (int r = 0; r < kSegmentRecords; ++r)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (first + r < params.records)
+        tokens.chunk[r][half] =
+            cta.load_shared(reinterpret_cast<const device::U32x4*>(row + 128 * r + 64 * half));
+}
+
+}  // namespace fourfold::dense

@@ -1,0 +1,265 @@
+// The rows of the dense decode kernel and of the row norm. Names read MxNxK: a unit's rows, the tokens, the
+// segment of K a warp sums; any K that is a multiple of 64 runs on them.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "kernels/dense/dense_few.h"
+#include "kernels/dense/dense_many.h"
+#include "kernels/dense/dense_sum.h"
+#include "kernels/dense/dense_sum_norm.h"
+#include "kernels/dense/dense_tall.h"
+#include "kernels/dense/norm_rows.h"
+#include "kernels/launch/step_kernel.h"
+#include "plan/arch.h"
+
+namespace fourfold::dense {
+
+// Tiles    m16 tiles of a unit: 2 is a strip, 1 half of one (bf16 only: fp8's would be copies too small for
+//          the copy engine, and FP4's scales lie between the tiles).
+// Warps    of a block; there is a block an SM.
+// Records  of a copy, which fills a stage of the ring.
+//
+// The ring takes what the partial sums leave of the shared memory; normed tokens take theirs from it.
+template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN>
+struct FewRow {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Prologue = PrologueT;
+  using Params = DenseParams;
+  static constexpr int tiles = TilesN;
+  static constexpr int warps = WarpsN;
+  static constexpr int threads = 32 * WarpsN;
+  static constexpr int blocks_per_sm = 1;
+  // SM90 has shared memory for two such blocks. With half its registers each, the next kernel's blocks start,
+  // and fetch their weights, beside this one's.
+  static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> ? 2 : 1;
+  static constexpr int stage_records = RecordsN;
+  // Of one record.
+  static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
+  static constexpr int stage_bytes = RecordsN * copy_bytes;
+  static constexpr int other_bytes = (2 * WarpsN + 1) * TilesN * 512 + 4 * WarpsN * kPassPieces + 1024;
+  static constexpr int ring_bytes = (ArchT::smem_bytes_per_block - other_bytes) / stage_bytes * stage_bytes;
+  static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
+  static_assert(kSegmentRecords % RecordsN == 0);
+  using Storage = FewStorage<FewRow>;
+
+  static constexpr int units_of(int strips) { return TilesN == 2 ? strips : 2 * strips; }
+  static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
+  static std::string name() {
+    return format("dense_few {}x{}x{} {} {} w{}", 16 * TilesN, kTokens, moe::kSegmentColumns, PrologueT::name,
+                  FormatT::name, WarpsN);
+  }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<FewRow>("dense_few", "decode", FormatT::name);
+    facts.m = 16 * TilesN;
+    facts.n = kTokens;
+    facts.k = moe::kSegmentColumns;
+    facts.stages = ring_bytes / stage_bytes;
+    const int ring = static_cast<int>(sizeof(Ring<FewRow>)),
+              sums = static_cast<int>(sizeof(Storage::partial) + sizeof(Storage::total));
+    facts.parts = {{"weights", ring}, {"sums", sums}, {"tokens", facts.total_bytes - ring - sums}};
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const DenseParams& params) {
+    dense_few<FewRow>(cta, params);
+  }
+};
+
+// The two rows that differ in where their tokens come from.
+template <class Arch, class Format, int Tiles, int Warps, int Records>
+struct RowTypes {
+  template <class Prologue>
+  using With = FewRow<Arch, Format, Prologue, Tiles, Warps, Records>;
+};
+
+// What the forms for more tokens have in common.
+//
+// Tokens        of a block, at most; the shared memory they leave is the ring
+// TokenColumns  of a token that are there at a time
+// The others as above.
+template <class ArchT, class FormatT, int TokensN, int TokenColumns, int TilesN, int RecordsN>
+struct ManyForm {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Params = ManyParams;
+  static constexpr int n = TokensN;
+  static constexpr int groups = TokensN / kTokens;
+  static constexpr int tiles = TilesN;
+  static constexpr int warps = 8;
+  static constexpr int threads = 32 * warps;
+  static constexpr int blocks_per_sm = 1;
+  static constexpr int stage_records = RecordsN;
+  static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
+  static constexpr int stage_bytes = RecordsN * copy_bytes;
+  static constexpr int ring_bytes_with(int token_bytes) {
+    return (ArchT::smem_bytes_per_block - token_bytes - 1024) / stage_bytes * stage_bytes;
+  }
+  // Of L2 beyond the ring: together what covers the latency of the memory twice.
+  static constexpr int kWantedBytes = 96 * 1024;
+  static constexpr int stages_beyond(int ring) {
+    return kWantedBytes > ring ? (kWantedBytes - ring) / stage_bytes : 0;
+  }
+  static constexpr int token_row_bytes = 2 * TokenColumns;
+  static_assert(TokensN % 16 == 0 && kSegmentRecords % RecordsN == 0);
+  static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
+
+  static constexpr int units_of(int strips) { return TilesN == 2 ? strips : 2 * strips; }
+  static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
+  static FOURFOLD_DEVICE int strip_of(int unit) { return TilesN == 2 ? unit : unit >> 1; }
+  static FOURFOLD_DEVICE int tile_of(int unit) { return TilesN == 2 ? 0 : unit & 1; }
+  template <class Row>
+  static std::string name_of(const char* kernel) {
+    return format("{} {}x{}x{} {}", kernel, 16 * TilesN, TokensN, moe::kSegmentColumns, FormatT::name);
+  }
+  template <class Row>
+  static plan::RowFacts facts_of(const char* kernel) {
+    plan::RowFacts facts = kernels::step_facts<Row>(kernel, "decode", FormatT::name);
+    facts.m = 16 * TilesN;
+    facts.n = TokensN;
+    facts.k = moe::kSegmentColumns;
+    facts.stages = Row::stages;
+    const int ring = static_cast<int>(sizeof(Ring<Row>));
+    facts.parts = {{"weights", ring}, {"tokens", facts.total_bytes - ring}};
+    return facts;
+  }
+};
+
+template <class ArchT, class FormatT, int TokensN, int TilesN, int RecordsN>
+struct ManyRow : ManyForm<ArchT, FormatT, TokensN, moe::kSegmentColumns, TilesN, RecordsN> {
+  using Form = ManyForm<ArchT, FormatT, TokensN, moe::kSegmentColumns, TilesN, RecordsN>;
+  // As above, where half the registers hold the sums.
+  static constexpr int register_blocks =
+      std::is_base_of_v<plan::Sm90, ArchT> && TilesN * Form::groups <= 8 ? 2 : 1;
+  static constexpr int ring_bytes = Form::ring_bytes_with(TokensN * Form::token_row_bytes);
+  static constexpr int stages = ring_bytes / Form::stage_bytes;
+  static constexpr int stages_ahead = Form::stages_beyond(ring_bytes);
+  static_assert(stages >= Form::warps);
+  using Storage = ManyStorage<ManyRow>;
+  static std::string name() { return Form::template name_of<ManyRow>("dense_many"); }
+  static plan::RowFacts facts() { return Form::template facts_of<ManyRow>("dense_many"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyParams& params) {
+    dense_many<ManyRow>(cta, params);
+  }
+};
+
+template <class ArchT, class FormatT, int TokensN>
+struct TallRow : ManyForm<ArchT, FormatT, TokensN, record::kColumns, 2, 1> {
+  using Form = ManyForm<ArchT, FormatT, TokensN, record::kColumns, 2, 1>;
+  static constexpr int ring_bytes = Form::ring_bytes_with(kPanels * TokensN * Form::token_row_bytes);
+  static constexpr int stages = ring_bytes / Form::stage_bytes;
+  static constexpr int stages_ahead = Form::stages_beyond(ring_bytes);
+  static_assert(stages >= Form::warps);
+  using Storage = TallStorage<TallRow>;
+  static std::string name() { return Form::template name_of<TallRow>("dense_tall"); }
+  static plan::RowFacts facts() { return Form::template facts_of<TallRow>("dense_tall"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyParams& params) {
+    dense_tall<TallRow>(cta, params);
+  }
+};
+
+template <class ArchT, class FormatT>
+struct SumRow {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Params = ManyParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int threads = 32 * kSumWarps;
+  static constexpr int blocks_per_sm = 3;
+  static std::string name() { return format("dense_sum {}", FormatT::name); }
+  static plan::RowFacts facts() { return kernels::step_facts<SumRow>("dense_sum", "decode", FormatT::name); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyParams& params) {
+    dense_sum<FormatT>(cta, params);
+  }
+};
+
+template <class ArchT, class FormatT>
+struct SumNormRow {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Params = ManyParams;
+  using Storage = NormStorage;
+  static constexpr int threads = 32 * kNormWarps;
+  static constexpr int blocks_per_sm = 1;
+  static std::string name() { return format("dense_sum_norm {}", FormatT::name); }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<SumNormRow>("dense_sum_norm", "decode", FormatT::name);
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyParams& params) {
+    dense_sum_norm<FormatT>(cta, params);
+  }
+};
+
+template <class ArchT>
+struct NormRow {
+  using Arch = ArchT;
+  using Params = NormParams;
+  using Storage = NormStorage;
+  static constexpr int threads = 32 * kNormWarps;
+  static constexpr int blocks_per_sm = 2;
+  static std::string name() { return "norm_rows"; }
+  static plan::RowFacts facts() { return kernels::step_facts<NormRow>("norm_rows", "any"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const NormParams& params) {
+    norm_rows(cta, params);
+  }
+};
+
+// clang-format off
+template <class Arch, class Prologue>
+using FewRowsOf = moe::RowList<
+    //                                      tiles warps records
+    FewRow<Arch, record::Bf16Format, Prologue, 1,  8,   1>,
+    FewRow<Arch, record::Bf16Format, Prologue, 2,  4,   1>,
+    FewRow<Arch, record::Fp8Format,  Prologue, 2,  8,   1>,
+    FewRow<Arch, record::Fp8Format,  Prologue, 2,  4,   2>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>>;
+// clang-format on
+
+// clang-format off
+template <class Arch>
+using ManyRows = moe::RowList<
+    //                                tokens tiles records
+    ManyRow<Arch, record::Bf16Format,   16,   1,    1>,
+    ManyRow<Arch, record::Bf16Format,   32,   1,    1>,
+    ManyRow<Arch, record::Bf16Format,   48,   2,    1>,
+    ManyRow<Arch, record::Bf16Format,   64,   2,    1>,
+    ManyRow<Arch, record::Fp8Format,    16,   2,    1>,
+    ManyRow<Arch, record::Fp8Format,    32,   2,    1>,
+    ManyRow<Arch, record::Fp8Format,    48,   2,    1>,
+    ManyRow<Arch, record::Fp8Format,    64,   2,    1>,
+    ManyRow<Arch, record::Nvfp4,        16,   2,    2>,
+    ManyRow<Arch, record::Nvfp4,        32,   2,    2>,
+    ManyRow<Arch, record::Nvfp4,        48,   2,    1>,
+    ManyRow<Arch, record::Nvfp4,        64,   2,    1>>;
+template <class Arch>
+using TallRows = moe::RowList<
+    //                                tokens
+    TallRow<Arch, record::Bf16Format, 16>,
+    TallRow<Arch, record::Bf16Format, 32>,
+    TallRow<Arch, record::Bf16Format, 64>,
+    TallRow<Arch, record::Fp8Format,  16>,
+    TallRow<Arch, record::Fp8Format,  32>,
+    TallRow<Arch, record::Fp8Format,  64>,
+    TallRow<Arch, record::Nvfp4,      16>,
+    TallRow<Arch, record::Nvfp4,      32>,
+    TallRow<Arch, record::Nvfp4,      64>>;
+// clang-format on
+template <class Arch>
+using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, record::Fp8Format>,
+                             SumRow<Arch, record::Nvfp4>, SumNormRow<Arch, record::Bf16Format>,
+                             SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
+
+template <class Arch>
+using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>>;
+template <class Arch>
+using Rows = moe::Join<moe::Join<FewRows<Arch>, ManyRows<Arch>>,
+                       moe::Join<moe::Join<TallRows<Arch>, SumRows<Arch>>, moe::RowList<NormRow<Arch>>>>;
+
+}  // namespace fourfold::dense

@@ -1,0 +1,48 @@
+// The small step kernels as rows.
+#pragma once
+
+#include <string>
+
+#include "kernels/launch/step_kernel.h"
+#include "kernels/step/add_gated.h"
+#include "kernels/step/select_norm.h"
+
+namespace fourfold::step {
+
+inline constexpr const char* kSelectNorm = "select_norm";
+inline constexpr const char* kAddGated = "add_gated";
+
+template <class ArchOf>
+struct SelectNormRow {
+  using Arch = ArchOf;
+  using Params = SelectNormParams;
+  using Storage = dense::NormStorage;
+  static constexpr int threads = 32 * dense::kNormWarps;
+  static constexpr int blocks_per_sm = 2;
+  static std::string name() { return kSelectNorm; }
+  static plan::RowFacts facts() { return kernels::step_facts<SelectNormRow>("select_norm", "any"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    select_norm(cta, params);
+  }
+};
+
+template <class ArchOf>
+struct AddGatedRow {
+  using Arch = ArchOf;
+  using Params = AddGatedParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int threads = kAddThreads;
+  static constexpr int blocks_per_sm = 4;
+  static std::string name() { return kAddGated; }
+  static plan::RowFacts facts() { return kernels::step_facts<AddGatedRow>("add_gated", "any"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    add_gated(cta, params);
+  }
+};
+
+template <class Arch>
+using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>>;
+
+}  // namespace fourfold::step
