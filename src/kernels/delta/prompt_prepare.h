@@ -1,0 +1,277 @@
+// The first kernel of a prompt's DeltaNet: what of a chunk of 64 rows does not depend on the state, a block
+// to a chunk and key head. With A_ij = beta_i (k_i . k_j) e^(G_i - G_j) below the diagonal and T = (I +
+// A)^-1, it leaves for the scan over chunks
+//
+//   U = T diag(beta) V,   W = T diag(beta e^G) K,   P_ij = (q_i . k_j) e^(G_i - G_j) for j <= i
+//
+// Products run on tensor cores (bf16 operands, f32 sums), T is found in f32 by substitution. Rows a block has
+// from an earlier step enter as rows of the identity: their deltas are known and stand in for beta V.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/delta/delta_params.h"
+#include "kernels/delta/prompt_rows.h"
+#include "kernels/delta/tiles.h"
+
+namespace fourfold::delta {
+
+template <int D, class Cta>
+struct PromptSystem {
+  static constexpr int kRowStride = PrepareStorage<D>::kRowStride;
+  const PromptRows<D, Cta>& rows;
+  Cta cta;
+  PrepareStorage<D>& storage;
+  int warp;
+
+  // Warp w has rows 16 (w % 4).. and columns 32 (w / 4).. of 64 x 64 products.
+  FOURFOLD_DEVICE int first_row() const { return 16 * (warp & 3); }
+  FOURFOLD_DEVICE int first_column() const { return 32 * (warp >> 2); }
+
+  FOURFOLD_DEVICE void multiply_keys(float (&by_key)[4][4], float (&by_query)[4][4]) const {
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) by_key[n][i] = by_query[n][i] = 0.0f;
+    if (first_column() > first_row() + 15) return;  // above the diagonal
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+      std::uint32_t key[4], query[4];
+      load_a(cta, storage.keys(), kRowStride, first_row(), k, key);
+      load_a(cta, storage.queries(), kRowStride, first_row(), k, query);
+#pragma unroll
+      for (int n = 0; n < 4; n += 2) {
+        const auto b = load_b_pair(cta, storage.keys(), kRowStride, first_column() + 8 * n, k);
+        multiply_pair(cta, by_key[n], by_key[n + 1], key, b);
+        multiply_pair(cta, by_query[n], by_query[n + 1], query, b);
+      }
+    }
+  }
+
+  // A to shared memory, P to the workspace.
+  FOURFOLD_DEVICE void scale_products(int which, const float (&by_key)[4][4],
+                                      const float (&by_query)[4][4]) const {
+    const int g = cta.lane() >> 2, t = cta.lane() & 3;
+    const int head = rows.first_value_head() + which;
+    std::uint16_t* products =
+        rows.params.work.products +
+        (std::int64_t{rows.chunk} * rows.params.layout.value_heads + head) * kProductTile;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = first_row() + g + 8 * half;
+      const float decay = cta.load_shared(&storage.decay[which][i]);
+      const float beta = cta.load_shared(&storage.beta[which][i]);  // zero for old rows
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int j = first_column() + 8 * n + 2 * t;
+        const auto past = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.decay[which][j]));
+        device::F32x2 a, p;
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const float factor = j + c <= i ? device::exp_f32<Cta>(Cta::add(decay, -past.v[c])) : 0.0f;
+          a.v[c] = j + c < i ? Cta::mul(Cta::mul(beta, by_key[n][2 * half + c]), factor) : 0.0f;
+          p.v[c] = Cta::mul(by_query[n][2 * half + c], factor);
+        }
+        cta.store_shared(reinterpret_cast<device::F32x2*>(storage.system() + i * kSystemStride + j), a);
+        cta.store(reinterpret_cast<std::uint32_t*>(products + i * kBlockStride + j),
+                  Cta::pack_bf16(p.v[0], p.v[1]));
+      }
+    }
+  }
+
+  // A column of T, a thread to a column: T_i = e_i - sum over j < i of A_ij T_j, sixteen rows at a time.
+  // Rows above the warp's columns are zero.
+  FOURFOLD_DEVICE void solve() const {
+    const int column = 32 * warp + cta.lane();
+    float* own = storage.solution() + column;
+#pragma unroll 1
+    for (int block = 2 * warp; block < 4; ++block) {
+      const float* system = storage.system() + 16 * block * kSystemStride;
+      float r[16];
+#pragma unroll
+      for (int i = 0; i < 16; ++i) r[i] = 16 * block + i == column ? 1.0f : 0.0f;
+        // Four rows of T at a time: all sixteen would take the registers that hold the products.
+#pragma unroll 1
+      for (int j = 32 * warp; j < 16 * block; j += 4) {
+        float t[4];
+#pragma unroll
+        for (int c = 0; c < 4; ++c) t[c] = cta.load_shared(own + (j + c) * kBlockRows);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          const auto a = load_system(system + i * kSystemStride + j);
+#pragma unroll
+          for (int c = 0; c < 4; ++c) r[i] = Cta::fma(-a.v[c], t[c], r[i]);
+        }
+      }
+      solve_diagonal(system + 16 * block, r);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) cta.store_shared(own + (16 * block + i) * kBlockRows, r[i]);
+    }
+  }
+  FOURFOLD_DEVICE device::F32x4 load_system(const float* from) const {
+    return cta.load_shared(reinterpret_cast<const device::F32x4*>(from));
+  }
+  // Sixteen rows among themselves: A is strictly below its diagonal.
+  FOURFOLD_DEVICE void solve_diagonal(const float* system, float (&r)[16]) const {
+#pragma unroll
+    for (int i = 1; i < 16; ++i)
+#pragma unroll
+      for (int j = 0; j < i; j += 4) {
+        const auto a = load_system(system + i * kSystemStride + j);
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+          if (j + c < i) r[i] = Cta::fma(-a.v[c], r[j + c], r[i]);
+      }
+  }
+
+  // T in bf16, its columns scaled: by beta (1 for old rows) and by beta e^G. Of two neighbouring columns one
+  // lane writes the one, the other the other.
+  FOURFOLD_DEVICE void scale_inverse(int which) const {
+    const int column = 32 * (warp & 1) + cta.lane(), odd = cta.lane() & 1;
+    const float beta = cta.load_shared(&storage.beta[which][column]);
+    const float values = column < rows.start ? 1.0f : beta;
+    const float state = Cta::mul(beta, device::exp_f32<Cta>(cta.load_shared(&storage.decay[which][column])));
+    const float mine = odd ? state : values;
+    const float other = cta.shuffle_xor(odd ? values : state, 1);
+    // Lane 2n writes columns 2n and 2n + 1 scaled for values, lane 2n + 1 those for the state.
+    std::uint16_t* to = storage.inverse[odd] + column - odd;
+#pragma unroll 4
+    for (int i = 16 * (warp >> 1); i < 16 * (warp >> 1) + 16; ++i) {
+      const float own =
+          i >= 32 * (warp & 1) ? cta.load_shared(storage.solution() + i * kBlockRows + column) : 0.0f;
+      const float next = cta.shuffle_xor(own, 1);
+      const float left = odd ? next : own, right = odd ? own : next;
+      const float left_scale = odd ? other : mine, right_scale = odd ? mine : other;
+      cta.store_shared(reinterpret_cast<std::uint32_t*>(to + i * kBlockStride),
+                       Cta::pack_bf16(Cta::mul(left, left_scale), Cta::mul(right, right_scale)));
+    }
+  }
+
+  // U, transposed: rows are values, columns the chunk's rows.
+  FOURFOLD_DEVICE void multiply_values(int head) const {
+    const int g = cta.lane() >> 2, t = cta.lane() & 3;
+    std::uint16_t* out = rows.params.work.from_values +
+                         (std::int64_t{rows.chunk} * rows.params.layout.value_heads + head) * kBlockRows * D;
+#pragma unroll 1
+    for (int i = warp; i < D / 8; i += kPrepareWarps) {
+      const int m = 16 * (i / 2), column = 32 * (i % 2);  // half of the chunk's rows at a time
+      float sum[4][4] = {};
+#pragma unroll
+      for (int k = 0; k < kBlockRows; k += 16) {
+        if (k > column + 31) break;  // T is zero above its diagonal
+        std::uint32_t a[4];
+        load_a(cta, storage.value_columns[0], kBlockStride, m, k, a);
+#pragma unroll
+        for (int n = 0; n < 4; n += 2)
+          multiply_pair(cta, sum[n], sum[n + 1], a,
+                        load_b_pair(cta, storage.inverse[0], kBlockStride, column + 8 * n, k));
+      }
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          cta.store(reinterpret_cast<std::uint32_t*>(out + (m + g + 8 * half) * kBlockRows + column + 8 * n +
+                                                     2 * t),
+                    Cta::pack_bf16(sum[n][2 * half], sum[n][2 * half + 1]));
+    }
+  }
+
+  // W: rows are the chunk's, columns keys; a warp has sixteen rows and takes 32 columns at a time (or 16).
+  FOURFOLD_DEVICE void multiply_state(int head) const {
+    constexpr int columns = D < 64 ? 16 : 32, tiles = columns / 8;
+    const int g = cta.lane() >> 2, t = cta.lane() & 3, m = first_row();
+    std::uint16_t* out = rows.params.work.from_state +
+                         (std::int64_t{rows.chunk} * rows.params.layout.value_heads + head) * row_tile(D);
+#pragma unroll 1
+    for (int column = columns * (warp >> 2); column < D; column += 2 * columns) {
+      float sum[tiles][4] = {};
+#pragma unroll
+      for (int k = 0; k < kBlockRows; k += 16) {
+        if (k > m) break;
+        std::uint32_t a[4];
+        load_a(cta, storage.inverse[1], kBlockStride, m, k, a);
+#pragma unroll
+        for (int n = 0; n < tiles; n += 2)
+          multiply_pair(cta, sum[n], sum[n + 1], a,
+                        load_b_pair(cta, storage.key_columns[0], kBlockStride, column + 8 * n, k));
+      }
+#pragma unroll
+      for (int n = 0; n < tiles; ++n)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          cta.store(reinterpret_cast<std::uint32_t*>(out + (m + g + 8 * half) * kRowStride + column + 8 * n +
+                                                     2 * t),
+                    Cta::pack_bf16(sum[n][2 * half], sum[n][2 * half + 1]));
+    }
+  }
+};
+
+// Padding travels with its tile and is never looked at; it is written so that no kernel reads what nobody
+// wrote.
+template <int D, class Cta>
+FOURFOLD_DEVICE void write_padding(Cta cta, const PromptRows<D, Cta>& rows) {
+  const auto write = [&](std::uint16_t* tile, int count, int stride) {
+    for (int i = cta.thread(); i < count; i += kPrepareThreads)
+      cta.store(reinterpret_cast<device::U32x4*>(tile + (i + 1) * stride - kTilePad), device::U32x4{});
+  };
+  const Layout& layout = rows.params.layout;
+  const PromptWorkspace& work = rows.params.work;
+  const std::int64_t key_tile = std::int64_t{rows.chunk} * layout.key_heads + rows.key_head;
+  const std::int64_t tile = std::int64_t{rows.chunk} * layout.value_heads + rows.first_value_head();
+  // The tiles of a key head's value heads lie together.
+  const int value_rows = layout.values_per_key * kBlockRows;
+  write(work.queries + key_tile * row_tile(D), kBlockRows, D + kTilePad);
+  write(work.key_columns + key_tile * column_tile(D), D, kBlockStride);
+  write(work.from_state + tile * row_tile(D), value_rows, D + kTilePad);
+  write(work.products + tile * kProductTile, value_rows, kBlockStride);
+}
+
+template <int D, class Cta>
+FOURFOLD_DEVICE void prompt_prepare(Cta cta, const PromptParams& params) {
+  cta.wait_predecessors();
+  cta.release_successors();
+  const int chunk = cta.block() / params.layout.key_heads;
+  const ChunkPlace place = load_chunk(cta, params.chunks + chunk);
+  if (place.row_count == 0) return;
+  auto& storage = cta.template shared<PrepareStorage<D>>();
+  const int start = place_in_block(place.position), warp = cta.warp();
+  PromptRows<D, Cta> rows{cta,
+                          params,
+                          storage,
+                          place,
+                          chunk,
+                          cta.block() % params.layout.key_heads,
+                          slot_of<D>(params.state, params.layout, place.state_slot),
+                          start,
+                          start + place.row_count};
+  const PromptSystem<D, Cta> system{rows, cta, storage, warp};
+  write_padding(cta, rows);
+  if (warp < params.layout.values_per_key) rows.make_gates(warp);
+  rows.make_queries_or_keys(0);
+  rows.make_queries_or_keys(1);
+  float by_key[4][4], by_query[4][4];
+  system.multiply_keys(by_key, by_query);
+  cta.sync_block();  // queries and keys as rows make room
+#pragma unroll 1
+  for (int which = 0; which < params.layout.values_per_key; ++which) {
+    rows.forget_addresses();
+    const int head = rows.first_value_head() + which;
+    system.scale_products(which, by_key, by_query);
+    cta.sync_block();  // the system is there
+    rows.forget_addresses();
+    if (warp < kSolveWarps)
+      system.solve();
+    else
+      rows.make_values(head);
+    cta.sync_block();  // its solution and the values are there
+    rows.forget_addresses();
+    system.scale_inverse(which);
+    cta.sync_block();
+    system.multiply_values(head);
+    system.multiply_state(head);
+    // The next head writes only its system before the block meets again.
+  }
+}
+
+}  // namespace fourfold::delta

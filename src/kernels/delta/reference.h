@@ -1,0 +1,214 @@
+// The gated delta rule one token at a time in double precision, with a bound on what f32 arithmetic may
+// differ from it: an implementation independent of blocks, anchors and chunks.
+//
+// The bound. A row's update S -> e^g (I - beta k k^T) S + k (beta v)^T shrinks what it is given (|k| = 1,
+// beta < 1, g <= 0), so an error made in row j reaches row i no larger than e^{G_i - G_j} times what it was.
+// In 2-norms the state's error is
+//
+//   E_i = e^g E_{i-1} + made_i,   made_i = dv_i + (ek_i + n u) A_i + B_i + (ek_i + es) |d_i|
+//
+// and another n u A + B where the anchor moves. dv: error of the value; ek, eq: of key and query; es: of
+// sigmoid(beta) and two roundings, all but dv relative. A_i = e^{G_i} |S0| + sum of e^{G_i - G_j} |d_j| over
+// the block's rows bounds every sum of absolute values the anchored form adds (its coefficients are at most
+// that), n its number of roundings. B_i is the same sum with each term times the error of its G_i - G_j: that
+// of the steps between the two rows, for the steps before both cancel. An answer errs by
+// eq A_i + |q| (E_i + n u A_i + B_i). First order in u = 2^-24; a hundredth is added for the rest.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/delta/delta_state.h"
+
+namespace fourfold::delta {
+
+inline constexpr double kU = 0x1p-24;
+
+struct HostWeights {
+  std::vector<float> taps, a_log, dt_bias, norm_weight;
+  double epsilon = 1e-6;
+  bool gate_is_sigmoid = false;
+};
+
+// One row as the projections give it.
+struct HostRow {
+  std::vector<float> qkv, z, beta, decay;
+};
+
+struct Bounded {
+  double value, error;
+};
+
+struct Precision {
+  double sums = 64 * kU;  // n u: 16 + 7 + 7 + 7 additions, the products' 9, and some to spare
+  double silu = 0x1p-20;  // relative: sigmoid 2^-21 + |x| 2^-23 for |x| < 4, and the product
+};
+
+class Recurrence {
+ public:
+  Recurrence(const Layout& layout, const HostWeights& weights, const Precision& precision)
+      : layout_(layout),
+        weights_(weights),
+        precision_(precision),
+        heads_(layout.value_heads),
+        inputs_(kTaps) {
+    for (Head& head : heads_) head.state.assign(layout.head_dim * layout.head_dim, 0.0);
+  }
+
+  // The next row: out [value_dim], the gated norm's result.
+  std::vector<Bounded> step(const HostRow& row) {
+    inputs_[position_ % kTaps] = row.qkv;
+    std::vector<Bounded> out;
+    for (int h = 0; h < layout_.value_heads; ++h) step_head(row, h, out);
+    ++position_;
+    return out;
+  }
+  int position() const { return position_; }
+  // Of the last row.
+  const std::vector<Bounded>& delta(int head) const { return heads_[head].delta; }
+  const std::vector<Bounded>& key(int head) const { return heads_[head].key; }
+  Bounded decay(int head) const { return {heads_[head].total, heads_[head].total_error}; }
+  double state(int head, int key, int value) const {
+    return heads_[head].state[key * layout_.head_dim + value];
+  }
+  double state_error(int head) const { return 1.01 * heads_[head].error; }
+
+ private:
+  struct Head {
+    std::vector<double> state;
+    double total = 0, total_error = 0;  // G since the block's start
+    double absolute = 0;                // A
+    double by_decay = 0;                // B
+    double error = 0;                   // E
+    std::vector<Bounded> delta, key;
+  };
+  struct Vector {
+    std::vector<double> v;
+    double error = 0;  // 2-norm
+  };
+
+  static double norm(const std::vector<double>& v) {
+    double sum = 0;
+    for (const double x : v) sum += x * x;
+    return std::sqrt(sum);
+  }
+  static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+  // silu of the convolution; its slope is at most 1.1.
+  Vector convolved(int channel) const {
+    Vector out;
+    double square = 0;
+    for (int i = 0; i < layout_.head_dim; ++i) {
+      double sum = 0, absolute = 0;
+      for (int tap = 0; tap < kTaps; ++tap) {
+        const int at = position_ - (kTaps - 1) + tap;
+        if (at < 0) continue;
+        const double term = static_cast<double>(weights_.taps[(channel + i) * kTaps + tap]) *
+                            static_cast<double>(inputs_[at % kTaps][channel + i]);
+        sum += term;
+        absolute += std::abs(term);
+      }
+      const double value = sum * sigmoid(sum);
+      const double error = 1.1 * 4 * kU * absolute + precision_.silu * std::abs(value);
+      out.v.push_back(value);
+      square += error * error;
+    }
+    out.error = std::sqrt(square);
+    return out;
+  }
+  // in / |in| * scale; errs by the input's error beside it, and six roundings.
+  static Vector normalized(Vector in, double scale) {
+    const double length = std::sqrt(norm(in.v) * norm(in.v) + 1e-6);
+    for (double& x : in.v) x *= scale / length;
+    in.error = scale * (2 * in.error / length + 20 * kU);
+    return in;
+  }
+
+  void step_decay(const HostRow& row, int h) {
+    Head& head = heads_[h];
+    const double logit = static_cast<double>(row.decay[h]) + weights_.dt_bias[h];
+    const double factor = std::exp(static_cast<double>(weights_.a_log[h]));
+    const double step = -factor * std::log1p(std::exp(logit));
+    if (position_ % kBlockRows == 0) {
+      // The anchor moved: a sum over the block like any other.
+      head.error += per_sum() * head.absolute + head.by_decay;
+      head.total = head.total_error = head.by_decay = 0;
+      head.absolute = norm(head.state);
+    }
+    head.total += step;
+    const double error =
+        std::abs(step) * (0x1p-21 + 5 * kU) + factor * kU * std::abs(logit) + kU * std::abs(head.total);
+    head.total_error += error;
+    const double keep = std::exp(step);
+    head.by_decay = keep * (head.by_decay + error * head.absolute);
+    head.absolute *= keep;
+    head.error *= keep;
+    for (double& s : head.state) s *= keep;
+  }
+  // Relative error of a sum: its additions, and exp's own 2^-22.
+  double per_sum() const { return precision_.sums + 0x1p-22; }
+
+  void step_head(const HostRow& row, int h, std::vector<Bounded>& out) {
+    const int dim = layout_.head_dim, key_head = h / layout_.values_per_key;
+    const Vector query = normalized(convolved(key_head * dim), 1 / std::sqrt(static_cast<double>(dim)));
+    const Vector key = normalized(convolved(layout_.key_dim + key_head * dim), 1);
+    const Vector value = convolved(2 * layout_.key_dim + h * dim);
+    Head& head = heads_[h];
+    step_decay(row, h);
+    const double beta = sigmoid(row.beta[h]);
+    std::vector<double> delta(dim);
+    for (int v = 0; v < dim; ++v) {
+      double known = 0;
+      for (int k = 0; k < dim; ++k) known += head.state[k * dim + v] * key.v[k];
+      delta[v] = beta * (value.v[v] - known);
+    }
+    const double before = head.error;
+    const double made = value.error + (key.error + per_sum()) * head.absolute + head.by_decay +
+                        (key.error + 0x1p-20) * norm(delta);
+    head.error += made;
+    head.absolute += norm(delta);
+    for (int k = 0; k < dim; ++k)
+      for (int v = 0; v < dim; ++v) head.state[k * dim + v] += key.v[k] * delta[v];
+    head.delta.clear();
+    head.key.clear();
+    for (int v = 0; v < dim; ++v) {
+      head.delta.push_back({delta[v], 1.01 * (before + made)});
+      head.key.push_back({key.v[v], 1.01 * key.error});
+    }
+    finish(row, h, query, out);
+  }
+
+  void finish(const HostRow& row, int h, const Vector& query, std::vector<Bounded>& out) {
+    const int dim = layout_.head_dim;
+    const Head& head = heads_[h];
+    std::vector<double> answer(dim);
+    for (int v = 0; v < dim; ++v)
+      for (int k = 0; k < dim; ++k) answer[v] += head.state[k * dim + v] * query.v[k];
+    const double length = norm(query.v);
+    const double error =
+        query.error * head.absolute + length * (head.error + per_sum() * head.absolute + head.by_decay);
+    const double scale = 1 / std::sqrt(norm(answer) * norm(answer) / dim + weights_.epsilon);
+    for (int v = 0; v < dim; ++v) {
+      const double z = row.z[h * dim + v];
+      const double gate = weights_.gate_is_sigmoid ? sigmoid(z) : z * sigmoid(z);
+      const double weight = weights_.norm_weight[v];
+      const double y = answer[v] * scale * weight * gate;
+      // The norm's factor follows the answer: by no more than |error| scale / sqrt(dim), relatively.
+      const double through =
+          std::abs(weight * gate) * scale *
+          (error + std::abs(answer[v]) * scale * error / std::sqrt(static_cast<double>(dim)));
+      out.push_back({y, 1.01 * (through + (0x1p-8 + 0x1p-18) * std::abs(y)) + 1e-30});
+    }
+  }
+
+  Layout layout_;
+  HostWeights weights_;
+  Precision precision_;
+  std::vector<Head> heads_;
+  std::vector<std::vector<float>> inputs_;
+  int position_ = 0;
+};
+
+}  // namespace fourfold::delta
