@@ -1,0 +1,191 @@
+// Prompt attention with Hopper's warpgroup instruction: two warpgroups take two heads of one KV head, 64 rows
+// each, and read the same pages out of shared memory. Query rows are the register operand, read again for
+// every page; weights are in the right registers already. K panels and the transposed V are operands as they
+// lie. While one warpgroup is in its softmax the other has the tensor cores.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/attention/operands.h"
+#include "kernels/attention/piece_ring.h"
+#include "kernels/attention/prompt_tile.h"
+
+namespace fourfold::attention {
+
+// Named barriers: one a warpgroup, then the end of a unit.
+inline constexpr int kGroupBarrier = 1;
+inline constexpr int kUnitBarrier = 3;
+
+// ---- load ---- one warp
+
+// Positions of V that nobody wrote may hold anything, and 0 * NaN is not 0: they become 0 in shared memory.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void clear_tail(Cta cta, unsigned char* values, int written) {
+  using Layout = typename Row::Layout;
+  const int full = written / 8, rest = written % 8;
+#pragma unroll 1
+  for (int dim = cta.lane(); dim < Layout::head_dim; dim += 32)
+#pragma unroll 1
+    for (int chunk = full; chunk < 8; ++chunk) {
+      auto* at = reinterpret_cast<device::U32x4*>(
+          values + chunk_offset<128>(static_cast<std::uint32_t>(dim), static_cast<std::uint32_t>(chunk)));
+      device::U32x4 kept{};
+      if (chunk == full && rest > 0) {
+        kept = cta.load_shared(at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          kept.v[i] &= rest >= 2 * i + 2 ? 0xFFFFFFFFu : rest == 2 * i + 1 ? 0x0000FFFFu : 0u;
+      }
+      cta.store_shared(at, kept);
+    }
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, typename Row::Storage& storage) {
+  PieceRing<Row> ring;
+  for (std::int64_t index = cta.block();; index += cta.blocks()) {
+    const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
+    if (unit.found.sequence < 0) return;
+    const PageList list = list_tile_pages<typename Row::Layout>(params, unit);
+    ring.enter();
+    device::PipelineCursor<Row::stages> last;
+    while (!ring.complete(list)) {
+      last = ring.filling;
+      ring.fill(cta, storage, list);
+    }
+    if (unit.written < kPageTokens) {
+      cta.wait(&storage.full[last.stage], last.phase);
+      clear_tail<Row>(cta, storage.slot[last.stage], unit.written);
+      cta.fence_async_proxy();  // wgmma reads it next
+      cta.sync_warp();
+      if (cta.lane() == 0) cta.arrive(&storage.cleared);
+    }
+    // The next unit's V may not be cleared before this one's has been seen.
+    cta.barrier_sync(kUnitBarrier, 32 * (Row::math_warps + 1));
+  }
+}
+
+// ---- math ----
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void score_prompt_page_wgmma(Cta cta, const unsigned char* query, const unsigned char* keys,
+                                             int warp, float (&score)[8][4]) {
+  constexpr int panels = Row::head_dim / 64;
+  const std::uint64_t descriptor = cta.wgmma_descriptor(keys);
+  constexpr std::uint64_t panel_step = Row::Layout::piece_bytes / 16;
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[n][i] = 0.0f;
+  // Two sets of operands: one is read while the other is multiplied.
+  std::uint32_t a[2][4][4];
+#pragma unroll
+  for (int panel = 0; panel < panels; ++panel) {
+#pragma unroll
+    for (int s = 0; s < 4; ++s) load_rows<kTileRows>(cta, query, warp, 4 * panel + s, a[panel % 2][s]);
+    cta.wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+      // A k16 step is 32 bytes along the 128-byte row: two units of the descriptor's address.
+      cta.template wgmma_bf16<kPageTokens>(&score[0][0], a[panel % 2][s],
+                                           descriptor + panel * panel_step + 2u * static_cast<unsigned>(s));
+    cta.wgmma_commit();
+    if (panel + 1 < panels)
+      cta.template wgmma_wait<1>();
+    else
+      cta.template wgmma_wait<0>();
+  }
+  // The compiler knows nothing of products in flight: no use of a score may move above the wait.
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[n][i] = Cta::keep(score[n][i]);
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void add_prompt_values_wgmma(Cta cta, const unsigned char* values,
+                                             const std::uint32_t (&weight)[4][4],
+                                             float (&sums)[Row::head_dim / 8][4]) {
+  const std::uint64_t descriptor = cta.wgmma_descriptor(values);
+  cta.wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < 4; ++step)
+    cta.template wgmma_bf16<Row::head_dim>(&sums[0][0], weight[step],
+                                           descriptor + 2u * static_cast<unsigned>(step));
+  cta.wgmma_commit();
+  cta.template wgmma_wait<0>();
+#pragma unroll
+  for (int n = 0; n < Row::head_dim / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[n][i] = Cta::keep(sums[n][i]);
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, typename Row::Storage& storage,
+                                       PieceRing<Row>& ring, std::uint32_t& cleared, const PromptUnit& unit,
+                                       int group, int warp) {
+  // An odd number of heads: the second warpgroup repeats the first one's and stores nothing.
+  const bool stores = unit.first_head + group < (unit.kv_head + 1) * params.heads_per_kv;
+  const int head = unit.first_head + (stores ? group : 0);
+  stage_vectors<typename Row::Layout, kTileRows, 128>(
+      cta, cta.thread() % 128, storage.query[group], [&](int i) -> const std::uint16_t* {
+        const int row = unit.row(i);
+        if (row < 0) return nullptr;
+        return params.query + (static_cast<std::int64_t>(row) * params.heads + head) * Row::head_dim;
+      });
+  cta.barrier_sync(kGroupBarrier + group, 128);  // the query rows are in place
+  const int first_row = 16 * warp + (cta.lane() >> 2);
+  PromptSoftmax state;
+  float sums[Row::head_dim / 8][4] = {};
+  for (int page = 0; page < unit.pages; ++page) {
+    const bool last = page == unit.pages - 1;
+    float score[8][4], factor[2];
+    std::uint32_t weight[4][4];
+    score_prompt_page_wgmma<Row>(cta, storage.query[group], ring.take(cta, storage), warp, score);
+    ring.give_back(cta, storage);
+    if (last) hide_later(cta, first_row, score);
+    weigh_page(cta, score, params.scale_log2, state, factor, weight);
+    rescale_sums(cta, factor, sums);
+    const unsigned char* values = ring.take(cta, storage);
+    if (last && unit.written < kPageTokens) {
+      cta.wait(&storage.cleared, cleared);
+      cleared ^= 1u;
+    }
+    add_prompt_values_wgmma<Row>(cta, values, weight, sums);
+    ring.give_back(cta, storage);
+  }
+  if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
+  cta.barrier_sync(kUnitBarrier, 32 * (Row::math_warps + 1));  // the query rows may change
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void attend_tiles_wgmma(Cta cta, const PromptParams& params, typename Row::Storage& storage,
+                                        int warp) {
+  PieceRing<Row> ring;
+  std::uint32_t cleared = 0;
+  for (std::int64_t index = cta.block();; index += cta.blocks()) {
+    const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
+    if (unit.found.sequence < 0) return;
+    attend_tile_wgmma<Row>(cta, params, storage, ring, cleared, unit, warp / 4, warp % 4);
+  }
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void attend_prompt_wgmma(Cta cta, const PromptParams& params) {
+  auto& storage = cta.template shared<typename Row::Storage>();
+  const int warp = cta.warp();
+  if (cta.thread() == 0) cta.init(&storage.cleared, 1);
+  PieceRing<Row>::init(cta, storage);
+  cta.wait_predecessors();
+  cta.release_successors();
+  if (warp >= Row::math_warps) {
+    cta.template drop_registers<Row::load_registers>();
+    if (warp == Row::math_warps) load_prompt_pages<Row>(cta, params, storage);
+  } else {
+    cta.template raise_registers<Row::math_registers>();
+    attend_tiles_wgmma<Row>(cta, params, storage, warp);
+  }
+}
+
+}  // namespace fourfold::attention

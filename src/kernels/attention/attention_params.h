@@ -1,0 +1,110 @@
+// The arguments, grids and workspace of the attention kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/splits.h"
+#include "kernels/step/step_tables.h"
+
+namespace fourfold::attention {
+
+// The cache of one layer: [page][kv_head] pages of 64 positions, laid out as page_layout.h says.
+struct PrepareParams {
+  step::Tables tables;
+  const void* projection;  // [row_limit, projection_stride] f32 or bf16: query (and gate), key, value columns
+  std::int64_t projection_stride;  // elements; this and every column below a multiple of 8
+  std::int32_t query_column;
+  std::int32_t head_stride;  // columns from one query head to the next: head_dim, or twice it with a gate
+  std::int32_t key_column;
+  std::int32_t value_column;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  const float* query_weight;  // [head_dim], the factor itself (1 + w where the model says so); null: no norm
+  const float* key_weight;
+  float epsilon;
+  std::int32_t rotary_pairs;  // of a head, a multiple of head_dim / 32; 0: no rotation
+  const float* rotary;        // [position][pair][cos, sin]
+  std::uint16_t* query;       // [row_limit, heads, head_dim] bf16: normed and rotated
+  unsigned char* keys;
+  unsigned char* values;
+};
+
+// Decode. A sequence's rows are its last positions, and their keys and values lie in the pages already.
+struct AttendParams {
+  step::Tables tables;
+  const std::uint16_t* query;  // [row_limit, heads, head_dim]
+  const unsigned char* keys;
+  const unsigned char* values;
+  float* partial;        // [slots][heads][head_dim]: sums of one row and split, not divided
+  float* partial_scale;  // [slots][heads][2]: log2 of the weights' unit, and the sum of weights
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t heads_per_kv;
+  float scale_log2;  // softmax scale * log2(e)
+};
+
+struct CombineParams {
+  step::Tables tables;
+  const float* partial;
+  const float* partial_scale;
+  const float* gate;         // f32 rows: the gate's column of head 0; null: no gate
+  std::int64_t gate_stride;  // columns of a row
+  std::int32_t gate_head_stride;
+  std::int32_t heads;
+  std::uint16_t* out;  // [row_limit, heads, head_dim] bf16
+};
+
+// Prompts: rows of a sequence are cut into tiles at absolute multiples of 64 positions.
+struct PromptParams {
+  step::Tables tables;
+  const std::uint16_t* query;  // [row_limit, heads, head_dim]
+  const unsigned char* keys;
+  const unsigned char* values;
+  const std::uint16_t* gate;  // bf16 rows: the gate's column of head 0; null: no gate
+  std::int64_t gate_stride;
+  std::int32_t gate_head_stride;
+  std::int32_t heads;
+  std::int32_t kv_heads;
+  std::int32_t heads_per_kv;
+  float scale_log2;
+  std::uint16_t* out;  // [row_limit, heads, head_dim] bf16
+};
+
+// ---- grids ----
+inline constexpr int kPrepareWarps = 4;
+// A warp a query head, a key head and a value head of every row.
+constexpr std::int64_t prepare_blocks(std::int64_t row_limit, int heads, int kv_heads) {
+  return (row_limit * (heads + 2 * kv_heads) + kPrepareWarps - 1) / kPrepareWarps;
+}
+// Units of work of decode: a split of a sequence, a KV head, `tile` of its query vectors (16, 32 or 64, the
+// row's). Any grid does all of them; best is one block a unit, at most a few times what the GPU holds.
+constexpr std::int64_t attend_units(int last_position, int row_count, int heads, int kv_heads, int tile) {
+  return static_cast<std::int64_t>(split_count(last_position)) * kv_heads *
+         ((row_count * (heads / kv_heads) + tile - 1) / tile);
+}
+constexpr std::int64_t combine_blocks(std::int64_t row_limit, int heads) { return row_limit * heads; }
+// Tiles that `row_count` rows from `first_position` on touch.
+constexpr int prompt_tiles(int first_position, int row_count) {
+  return row_count == 0 ? 0 : (first_position + row_count - 1) / 64 - first_position / 64 + 1;
+}
+// Units of work of prompts: a tile and `heads_at_once` heads of a KV head (the row's). Best is one block a
+// unit.
+constexpr std::int64_t prompt_units(int first_position, int row_count, int heads, int kv_heads,
+                                    int heads_at_once) {
+  return static_cast<std::int64_t>(prompt_tiles(first_position, row_count)) * kv_heads *
+         ((heads / kv_heads + heads_at_once - 1) / heads_at_once);
+}
+
+// ---- workspace of decode ---- a slot for every row and split; sequences follow each other without gaps
+constexpr std::int64_t slots_of(int last_position, int row_count) {
+  return static_cast<std::int64_t>(split_count(last_position)) * row_count;
+}
+constexpr std::size_t partial_bytes(std::int64_t slots, int heads, int head_dim) {
+  return static_cast<std::size_t>(slots) * heads * head_dim * sizeof(float);
+}
+constexpr std::size_t partial_scale_bytes(std::int64_t slots, int heads) {
+  return static_cast<std::size_t>(slots) * heads * 2 * sizeof(float);
+}
+
+}  // namespace fourfold::attention

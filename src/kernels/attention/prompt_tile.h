@@ -1,0 +1,170 @@
+// What both forms of prompt attention share: tiles of 64 query rows that begin at absolute multiples of 64,
+// the softmax over one page after another, and the end of a tile. Arithmetic is the same in both, bit for
+// bit: a score is one chain of k16 steps over the head, a page's weights (rounded to bf16) continue the chain
+// of their dimension, and a row's numbers depend on nothing but its own position and the pages before it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "base/macros.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/attention/find_work.h"
+#include "kernels/attention/page_layout.h"
+#include "kernels/attention/piece_ring.h"
+#include "kernels/attention/softmax.h"
+
+namespace fourfold::attention {
+
+inline constexpr int kTileRows = 64;
+static_assert(kTileRows == kPageTokens, "only a tile's last page needs the causal mask");
+
+// Some heads of one tile. The longest tiles come first: blocks start in this order.
+struct PromptUnit {
+  Found found;
+  int begin = 0;  // the tile's first position; its rows may start later and end earlier
+  int first_head = 0;
+  int kv_head = 0;
+  int pages = 0;
+  int written = 0;  // positions of the last page that hold keys and values, or more
+  // The batch row of the tile's row i, or -1.
+  FOURFOLD_DEVICE int row(int i) const {
+    const int place = begin + i - found.position;
+    return place >= 0 && place < found.row_count ? found.first_row + place : -1;
+  }
+};
+
+// Heads: of one KV head that a block takes at once.
+template <int Heads, class Cta>
+FOURFOLD_DEVICE PromptUnit find_prompt_unit(Cta cta, const PromptParams& params, std::int64_t index) {
+  const int groups = (params.heads_per_kv + Heads - 1) / Heads, shares = groups * params.kv_heads;
+  PromptUnit unit;
+  unit.found = find_item(
+      cta, params.tables, index,
+      [&](const step::SequencePlace& place) {
+        return prompt_tiles(place.position, place.row_count) * shares;
+      },
+      [](const step::SequencePlace&) { return 0; });
+  const Found& found = unit.found;
+  if (found.sequence < 0) return unit;
+  const int end = found.position + found.row_count;
+  unit.pages = (end - 1) / kTileRows + 1 - found.item / shares;
+  unit.begin = (unit.pages - 1) * kTileRows;
+  unit.kv_head = found.item % shares / groups;
+  unit.first_head = unit.kv_head * params.heads_per_kv + found.item % groups * Heads;
+  unit.written = end - unit.begin;
+  return unit;
+}
+
+template <class Layout>
+FOURFOLD_DEVICE PageList list_tile_pages(const PromptParams& params, const PromptUnit& unit) {
+  return list_pages<Layout>(params.keys, params.values, unit.kv_head, params.kv_heads,
+                            params.tables.pages + unit.found.page_begin, unit.pages);
+}
+
+// A lane's two rows (g and g + 8 of its warp's 16).
+struct PromptSoftmax {
+  float largest[2] = {kUnseen, kUnseen};  // of the scores before scaling
+  float total[2] = {0.0f, 0.0f};          // of this lane's weights
+};
+
+// One page's scores, as the tensor cores left them (register i of n8 tile n), become weights: the A
+// operands of four k16 steps. factor: what sums so far are multiplied with.
+template <class Cta>
+FOURFOLD_DEVICE void weigh_page(Cta cta, const float (&score)[8][4], float scale_log2, PromptSoftmax& state,
+                                float (&factor)[2], std::uint32_t (&weight)[4][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float largest = state.largest[half];
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+      largest = Cta::max(largest, Cta::max(score[n][2 * half], score[n][2 * half + 1]));
+    largest = Cta::max(largest, cta.shuffle_xor(largest, 1));
+    largest = Cta::max(largest, cta.shuffle_xor(largest, 2));
+    factor[half] = exp2_weight<Cta>(Cta::mul(Cta::add(state.largest[half], -largest), scale_log2));
+    state.largest[half] = largest;
+    const float offset = -Cta::mul(largest, scale_log2);
+    float total = Cta::mul(state.total[half], factor[half]);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      const float low = exp2_weight<Cta>(Cta::fma(score[n][2 * half], scale_log2, offset));
+      const float high = exp2_weight<Cta>(Cta::fma(score[n][2 * half + 1], scale_log2, offset));
+      total = Cta::add(total, Cta::add(low, high));
+      weight[n / 2][2 * (n % 2) + half] = Cta::pack_bf16(low, high);
+    }
+    state.total[half] = total;
+  }
+}
+
+// In a tile's last page: positions behind a row's own. `row` is the lane's first of the tile.
+template <class Cta>
+FOURFOLD_DEVICE void hide_later(Cta cta, int row, float (&score)[8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (8 * n + 2 * (cta.lane() & 3) + i % 2 > row + 8 * (i / 2)) score[n][i] = kUnseen;
+}
+
+// Multiplying by exactly 1 changes nothing: where no row of the warp found a larger score, it is left out.
+template <int Tiles, class Cta>
+FOURFOLD_DEVICE void rescale_sums(Cta cta, const float (&factor)[2], float (&sums)[Tiles][4]) {
+  if (cta.ballot(factor[0] != 1.0f || factor[1] != 1.0f) == 0) return;
+#pragma unroll
+  for (int n = 0; n < Tiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[n][i] = Cta::mul(sums[n][i], factor[i / 2]);
+}
+
+// Divides, multiplies by the sigmoid of the gate, rounds once. first_row: of the lane, in the tile. Gates
+// come in batches, one ahead of the results that are stored.
+template <int HeadDim, class Cta>
+FOURFOLD_DEVICE void finish_tile(Cta cta, const PromptParams& params, const PromptUnit& unit, int head,
+                                 int first_row, const PromptSoftmax& state,
+                                 const float (&sums)[HeadDim / 8][4]) {
+  constexpr int tiles = 8, batches = 2 * HeadDim / 8 / tiles;
+  const int column = 2 * (cta.lane() & 3);
+  const bool gated = params.gate != nullptr;
+  const int rows[2] = {unit.row(first_row), unit.row(first_row + 8)};
+  float inverse[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float total = state.total[half];
+    total = Cta::add(total, cta.shuffle_xor(total, 1));
+    total = Cta::add(total, cta.shuffle_xor(total, 2));
+    inverse[half] = Cta::reciprocal(total);
+  }
+  std::uint32_t gate[2][tiles];
+  const auto load_gates = [&](int batch) {
+    const int half = batch / (batches / 2), first = batch % (batches / 2) * tiles;
+    if (!gated || rows[half] < 0) return;
+    const std::uint16_t* from =
+        params.gate + rows[half] * params.gate_stride + head * params.gate_head_stride + column + 8 * first;
+#pragma unroll
+    for (int n = 0; n < tiles; ++n)
+      gate[batch % 2][n] = cta.load(reinterpret_cast<const std::uint32_t*>(from + 8 * n));
+  };
+  load_gates(0);
+#pragma unroll
+  for (int batch = 0; batch < batches; ++batch) {
+    const int half = batch / (batches / 2), first = batch % (batches / 2) * tiles;
+    if (batch + 1 < batches) load_gates(batch + 1);
+    if (rows[half] < 0) continue;
+    std::uint16_t* to = params.out + (static_cast<std::int64_t>(rows[half]) * params.heads + head) * HeadDim +
+                        column + 8 * first;
+#pragma unroll
+    for (int n = 0; n < tiles; ++n) {
+      float value[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) value[i] = Cta::mul(sums[first + n][2 * half + i], inverse[half]);
+      if (gated) {
+        const std::uint32_t pair = gate[batch % 2][n];
+        value[0] = Cta::mul(value[0], gate_factor<Cta>(std::bit_cast<float>(pair << 16)));
+        value[1] = Cta::mul(value[1], gate_factor<Cta>(std::bit_cast<float>(pair & 0xFFFF0000u)));
+      }
+      cta.store(reinterpret_cast<std::uint32_t*>(to + 8 * n), Cta::pack_bf16(value[0], value[1]));
+    }
+  }
+}
+
+}  // namespace fourfold::attention

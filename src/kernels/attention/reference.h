@@ -1,0 +1,155 @@
+// What the attention kernels compute, in plain scalar loops: in double precision with bounds on what f32 and
+// tensor-core arithmetic may differ from it, and bit for bit where the kernels' order is fixed. Called by
+// tests and proofs.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/e4m3.h"
+#include "kernels/attention/splits.h"
+
+namespace fourfold::attention {
+
+struct Bounded {
+  double value, error;
+};
+
+// cos and sin of a pair's angle at a position, as a model's table has them.
+inline std::pair<float, float> turn_of(int position, int pair, int pairs) {
+  const double angle = position * std::pow(1e4, -static_cast<double>(pair) / pairs);
+  return {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
+}
+
+// ---- prepare ----
+
+// One head after norm and rotation: in double precision, with the size of the two numbers each rotation
+// added, and in the kernel's own f32 operations.
+struct PreparedHead {
+  std::vector<double> value;
+  std::vector<double> size;
+  std::vector<float> bits;
+};
+
+// The norm's sum in the kernel's order: a lane's neighbouring columns in a chain, then lanes that differ in
+// bit 4, 3, 2, 1, 0. Every lane ends with the same sum.
+template <class Host>
+float head_square_sum(const float* in, int head_dim) {
+  const int count = head_dim / 32;
+  float lane[32], other[32];
+  for (int l = 0; l < 32; ++l) {
+    lane[l] = 0.0f;
+    for (int i = 0; i < count; ++i) lane[l] = Host::fma(in[l * count + i], in[l * count + i], lane[l]);
+  }
+  for (int mask = 16; mask > 0; mask /= 2) {
+    for (int l = 0; l < 32; ++l) other[l] = lane[l ^ mask];
+    for (int l = 0; l < 32; ++l) lane[l] = Host::add(lane[l], other[l]);
+  }
+  return lane[0];
+}
+
+// weight: null for a head without norm. Host: the exact host arithmetic (device::SimCta).
+template <class Host>
+PreparedHead prepared_head(const float* in, const float* weight, int head_dim, int pairs, int position,
+                           float epsilon) {
+  PreparedHead head;
+  double square = 0;
+  for (int i = 0; i < head_dim; ++i) square += static_cast<double>(in[i]) * in[i];
+  const double factor = 1.0 / std::sqrt(square / head_dim + static_cast<double>(epsilon));
+  const float mean =
+      Host::fma(head_square_sum<Host>(in, head_dim), 1.0f / static_cast<float>(head_dim), epsilon);
+  const float inverse = Host::reciprocal(Host::sqrt(mean));
+  for (int i = 0; i < head_dim; ++i) {
+    head.value.push_back(weight ? in[i] * factor * weight[i] : in[i]);
+    head.size.push_back(std::abs(head.value.back()));
+    head.bits.push_back(weight ? Host::mul(Host::mul(in[i], inverse), weight[i]) : in[i]);
+  }
+  for (int j = 0; j < pairs; ++j) {
+    const auto [c, s] = turn_of(position, j, pairs);
+    const double a = head.value[j], b = head.value[j + pairs];
+    head.value[j] = a * c - b * s;
+    head.value[j + pairs] = b * c + a * s;
+    head.size[j] = head.size[j + pairs] = std::abs(a) + std::abs(b);
+    const float first = head.bits[j], second = head.bits[j + pairs];
+    head.bits[j] = Host::fma(first, c, Host::mul(second, -s));
+    head.bits[j + pairs] = Host::fma(second, c, Host::mul(first, s));
+  }
+  return head;
+}
+
+// The norm's sum has at most 8 + 5 roundings of relative 2^-24 (half of it behind the root), then epsilon's
+// fma, root, reciprocal, two products and the rotation's two: below 14 * 2^-24 of the numbers added. Behind
+// it one rounding: half a unit of bf16 is 2^-8 of the number, half a unit of E4M3 2^-4, or 2^-10 below 2^-6.
+inline double prepare_bound(bool to_fp8, double value, double size) {
+  const double slack = 14 * 0x1p-24 * size;
+  const double largest = std::abs(value) + slack;
+  return slack + (to_fp8 ? std::max(largest * 0x1p-4, 0x1p-10) : largest * 0x1p-8);
+}
+
+// ---- softmax ----
+
+// Numerators pass through a chain of at most 32 k16 steps in a split (each 2^-19.6 of the sum of w |v|), with
+// a product a page; then the splits are merged with a few fma: 8 + splits / 8 + 8 of them.
+inline double decode_sums(int position) {
+  return 32 * std::exp2(-19.6) + (24 + split_count(position) / 8.0) * 0x1p-23;
+}
+// A row's numerators pass through one chain of k16 steps, four a page; sums of weights are added 17 a page.
+inline double prompt_sums(int position) { return 4 * (position / 64 + 1) * std::exp2(-19.6) + 0x1p-20; }
+
+// Softmax of one row and head over positions 0 to `position`, in double precision, and how far the kernels
+// may be from it. key(p, d) and value(p, d) are the cached numbers; gate: [head_dim] or null.
+//
+// Scores. A k16 step of the tensor core cuts its 17 addends at 2^(E - 25) and its sum at 2^(e - 23), E and e
+// at most the exponent of 2 A with A the sum of |q k| over the head: 17 * 2^-24 + 2^-22 < 2^-19.6 of A a
+// step, head_dim / 16 steps. Adding two chains, scaling and subtracting the largest round thrice more, the
+// last by 2^-24 of the difference (at most 126 octaves). A weight is therefore off by a factor within 1 +- d,
+//   d = scale * A_max * (head_dim / 16) * 2^-19.6 + 2^-22 * |t|_max + 2^-22.4 (exp2),
+// in the numerator also by 2^-8 (bf16). Sums: sums_error, relative to the sum of w |v|, for numerator and
+// denominator together. Gate: 2^-20. Result: half a unit of bf16.
+template <class Key, class Value>
+std::vector<Bounded> attended(const float* query, int head_dim, int position, const Key& key,
+                              const Value& value, double sums_error, const float* gate) {
+  const double scale = 1.0 / std::sqrt(head_dim);
+  std::vector<double> score(static_cast<std::size_t>(position) + 1);
+  double size_max = 0, score_max = -1e300, score_size = 0;
+  for (int p = 0; p <= position; ++p) {
+    double sum = 0, size = 0;
+    for (int d = 0; d < head_dim; ++d) {
+      const double product = static_cast<double>(query[d]) * key(p, d);
+      sum += product;
+      size += std::abs(product);
+    }
+    score[p] = sum * scale;
+    size_max = std::max(size_max, size * scale);
+    score_max = std::max(score_max, sum * scale);
+    score_size = std::max(score_size, std::abs(sum * scale));
+  }
+  double total = 0;
+  std::vector<double> sum(head_dim), size(head_dim);
+  for (int p = 0; p <= position; ++p) {
+    const double w = std::exp(score[p] - score_max);
+    total += w;
+    for (int d = 0; d < head_dim; ++d) {
+      const double v = value(p, d);
+      sum[d] += w * v;
+      size[d] += w * std::abs(v);
+    }
+  }
+  const double weight_error =
+      size_max * (head_dim / 16) * std::exp2(-19.6) + 4 * score_size * 0x1p-22 + std::exp2(-22.4);
+  const double relative = 2.1 * weight_error + 0x1p-8 + sums_error;
+  std::vector<Bounded> out;
+  for (int d = 0; d < head_dim; ++d) {
+    const double open = gate ? 1 / (1 + std::exp(-static_cast<double>(gate[d]))) : 1.0;
+    const double exact = open * sum[d] / total;
+    const double error = open * size[d] / total * (relative + 0x1p-19);
+    out.push_back({exact, error + (std::abs(exact) + error) * 0x1p-8});
+  }
+  return out;
+}
+
+}  // namespace fourfold::attention

@@ -1,0 +1,81 @@
+// The rows of the attention kernels: head dimension, kind of cached number, and what each kernel adds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "base/format.h"
+#include "base/macros.h"
+#include "kernels/attention/attend_row.h"
+#include "kernels/attention/combine.h"
+#include "kernels/attention/prepare.h"
+#include "kernels/attention/prompt_row.h"
+#include "kernels/launch/step_kernel.h"
+#include "kernels/moe/row_list.h"
+
+namespace fourfold::attention {
+
+// Element: of the projection's rows, float (generated rows) or std::uint16_t (bf16, prompt rows).
+template <class ArchT, class KvT, int HeadDim, class ElementT>
+struct PrepareRow {
+  using Arch = ArchT;
+  using Layout = PageLayout<KvT, HeadDim>;
+  using Element = ElementT;
+  using Params = PrepareParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int head_dim = HeadDim;
+  static constexpr int threads = 32 * kPrepareWarps;
+  static constexpr int blocks_per_sm = 4;
+  static std::string name() {
+    return format("prepare {} {} from {}", HeadDim, KvT::name,
+                  std::is_same_v<Element, float> ? "f32" : "bf16");
+  }
+  static plan::RowFacts facts() { return kernels::step_facts<PrepareRow>("prepare", "both", KvT::name); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    prepare<PrepareRow>(cta, params);
+  }
+};
+
+template <class ArchT, int HeadDim>
+struct CombineRow {
+  using Arch = ArchT;
+  using Params = CombineParams;
+  using Storage = CombineStorage<HeadDim>;
+  static constexpr int head_dim = HeadDim;
+  static constexpr int threads = 32 * kCombineWarps;
+  static constexpr int blocks_per_sm = 2;
+  static std::string name() { return format("combine splits {}", HeadDim); }
+  static plan::RowFacts facts() { return kernels::step_facts<CombineRow>("combine splits", "decode", "f32"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    combine<CombineRow>(cta, params);
+  }
+};
+
+// clang-format off
+template <class Arch, class Kv, int HeadDim>
+using RowsOf = moe::RowList<
+    PrepareRow<Arch, Kv, HeadDim, float>,
+    PrepareRow<Arch, Kv, HeadDim, std::uint16_t>,
+    AttendRow<Arch, Kv, HeadDim, 16>,
+    AttendRow<Arch, Kv, HeadDim, 32>,
+    AttendRow<Arch, Kv, HeadDim, 64>,
+    PromptRow<Arch, Kv, HeadDim>>;
+// clang-format on
+
+template <class Arch, int HeadDim>
+using RowsOfHead = moe::Join<moe::Join<RowsOf<Arch, Bf16Kv, HeadDim>, RowsOf<Arch, E4m3Kv, HeadDim>>,
+                             moe::RowList<CombineRow<Arch, HeadDim>>>;
+
+// Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
+template <class Arch>
+using Rows = moe::Join<moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>>, RowsOfHead<Arch, 64>>;
+
+// Prompts over bf16 pages on Hopper: the bits of PromptRow, faster. Arch is Hopper's own.
+template <class Arch>
+using HopperRows =
+    moe::RowList<PromptWgmmaRow<Arch, 256>, PromptWgmmaRow<Arch, 128>, PromptWgmmaRow<Arch, 64>>;
+
+}  // namespace fourfold::attention
