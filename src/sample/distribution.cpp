@@ -144,6 +144,9 @@ void score_tokens(std::span<const float> logits, const Params& params, const His
     if (static_cast<std::size_t>(entry.id) < scores.size())
       scores[static_cast<std::size_t>(entry.id)] += entry.bias;
   if (params.penalises()) history.penalise(params, scores);
+  if (params.logit_bias.empty() && !params.penalises()) return;
+  // A score is an f32 as its logit is: GPUs keep the one where the other was (kernels/sampling).
+  for (double& score : scores) score = static_cast<float>(score);
 }
 
 TokenId best_token(std::span<const double> scores) {

@@ -34,7 +34,8 @@ class Distribution {
   double total_ = 0;
 };
 
-// Scores: logits after bias and penalties, written over `scores`, whose memory is kept from token to token.
+// Scores: logits after bias and penalties, rounded to f32, written over `scores`, whose memory is kept from
+// token to token.
 // Throws internal when a logit is NaN or infinite, naming it.
 void score_tokens(std::span<const float> logits, const Params& params, const History& history,
                   std::vector<double>& scores);

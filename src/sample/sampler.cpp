@@ -33,6 +33,17 @@ Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, co
   return out;
 }
 
+std::int64_t Sampler::greedy_limit() const {
+  const bool plain = params_.greedy() && !params_.penalises() && params_.logit_bias.empty() &&
+                     params_.logprob_count == 0;
+  return plain ? token_limit_ : 0;
+}
+
+Sampled Sampler::note_greedy(TokenId token, const Draft* draft) {
+  history_.note(token);
+  return {token, draft != nullptr && draft->token == token, std::nullopt};
+}
+
 Draft Sampler::draft(std::span<const float> logits, std::int64_t position, bool draw) {
   score_tokens(choosable(logits), params_, history_, scores_);
   if (!draw || params_.greedy()) return {best_token(scores_), std::nullopt};

@@ -35,6 +35,12 @@ class Sampler {
   // internal when the logits are not finite.
   Sampled sample(std::span<const float> logits, std::int64_t position, const Draft* draft = nullptr);
 
+  // Whether the most probable token below the result is all that this request wants of a row; 0: it is not.
+  // Such tokens may be chosen elsewhere and noted here.
+  std::int64_t greedy_limit() const;
+  // As sample, for a token chosen so.
+  Sampled note_greedy(TokenId token, const Draft* draft = nullptr);
+
   // A draft for `position` from the draft layer's logits: its most probable token, or with `draw` and a
   // temperature one drawn from its distribution.
   Draft draft(std::span<const float> logits, std::int64_t position, bool draw);
