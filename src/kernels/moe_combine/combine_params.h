@@ -16,6 +16,7 @@ struct CombineParams {
   std::int32_t tokens;
   std::int32_t top_k;
   std::int32_t columns;
+  float* residual = nullptr;  // [tokens, columns] f32: add the sum here, unrounded, instead of storing bf16
 };
 
 constexpr int blocks_per_token(int columns) { return (columns + kColumnsPerBlock - 1) / kColumnsPerBlock; }

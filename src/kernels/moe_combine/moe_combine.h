@@ -61,11 +61,21 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum[i] = first + r == 0 ? part[r][i] : Cta::add(sum[i], part[r][i]);
   }
+  const std::int64_t at = static_cast<std::int64_t>(token) * params.columns + column;
+  if (params.residual != nullptr) {
+    auto* to = reinterpret_cast<device::F32x4*>(params.residual + at);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      device::F32x4 x = cta.load(to + half);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x.v[i] = Cta::add(x.v[i], sum[4 * half + i]);
+      cta.store(to + half, x);
+    }
+    return;
+  }
   const device::U32x4 packed{{Cta::pack_bf16(sum[0], sum[1]), Cta::pack_bf16(sum[2], sum[3]),
                               Cta::pack_bf16(sum[4], sum[5]), Cta::pack_bf16(sum[6], sum[7])}};
-  cta.store(reinterpret_cast<device::U32x4*>(params.out + static_cast<std::int64_t>(token) * params.columns +
-                                             column),
-            packed);
+  cta.store(reinterpret_cast<device::U32x4*>(params.out + at), packed);
 }
 
 }  // namespace fourfold::moe_combine

@@ -9,6 +9,7 @@
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe_few/few_route.h"
+#include "kernels/moe_few/few_shared.h"
 #include "kernels/moe_few/record_ring.h"
 
 namespace fourfold::moe_few {
@@ -20,6 +21,7 @@ struct DownStorage {
   typename Row::Ring ring[Row::warps];
   float factor[kFewPairs];                            // of the pairs' dot products
   float sum[kMaxUnits][Row::rows];                    // [pair and segment][row]
+  alignas(8) float shared[kFewTokens][Row::rows];     // the shared expert's part
   alignas(16) unsigned char tokens[kDownTokenBytes];  // a row a pair
 };
 
@@ -37,7 +39,7 @@ struct DownUnit {
 
 // Two rows of one token: the segments of each expert in order, then the experts in rank order.
 template <class Row, class Cta>
-FOURFOLD_DEVICE std::uint32_t combine_rows(Cta cta, const FewParams& few, const DownStorage<Row>& storage,
+FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const DownStorage<Row>& storage,
                                            int segments, int token, int row) {
   float result[2] = {0.0f, 0.0f};
   const auto load_sum = [&](int at) {
@@ -60,7 +62,25 @@ FOURFOLD_DEVICE std::uint32_t combine_rows(Cta cta, const FewParams& few, const 
       result[i] = rank == 0 ? value : Cta::add(result[i], value);
     }
   }
-  return Cta::pack_bf16(result[0], result[1]);
+  return {{result[0], result[1]}};
+}
+
+// Two finished rows of one token: bf16, or added to the residual stream.
+template <class Cta>
+FOURFOLD_DEVICE void store_result(Cta cta, const FewParams& few, const moe::GemmParams& params,
+                                  std::int64_t at, const device::F32x2& result, const float* shared) {
+  if (few.residual == nullptr) {
+    cta.store(reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(params.out) + at),
+              Cta::pack_bf16(result.v[0], result.v[1]));
+    return;
+  }
+  auto* to = reinterpret_cast<device::F32x2*>(few.residual + at);
+  device::F32x2 before = cta.load(to);
+  if (few.shared.weights) {
+    const auto part = cta.load_shared(reinterpret_cast<const device::F32x2*>(shared));
+    before = {{Cta::add(before.v[0], part.v[0]), Cta::add(before.v[1], part.v[1])}};
+  }
+  cta.store(to, device::F32x2{{Cta::add(before.v[0], result.v[0]), Cta::add(before.v[1], result.v[1])}});
 }
 
 // The factor of every pair's dot products, a thread a pair.
@@ -108,8 +128,8 @@ FOURFOLD_DEVICE void keep_sums(Cta cta, DownStorage<Row>& storage, int tile, int
   }
 }
 
-// params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished. The grid is
-// out_columns / Row::rows blocks.
+// params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished; or
+// few.residual. The grid is out_columns / Row::rows blocks.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
   constexpr int tiles = Row::rows / 16, parts = record::kRows / Row::rows;
@@ -141,6 +161,8 @@ FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmPara
   RecordFeed<typename Row::Ring, decltype(next_stretch)> feed(ring, next_stretch);
   feed.fill(cta);
   store_factors<Row>(cta, storage, few, params);
+  if (few.shared.weights && warp == Row::warps - 1)
+    multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
   cta.wait_predecessors();  // GEMM1's result
   cta.release_successors();
   copy_pair_rows<Row>(cta, storage, few, params, warp);
@@ -165,11 +187,10 @@ FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmPara
 #pragma unroll 1
   for (int i = cta.thread(); i < few.tokens * row_pairs; i += cta.threads()) {
     const int token = i / row_pairs, row = 2 * (i % row_pairs);
-    std::uint16_t* out = static_cast<std::uint16_t*>(params.out) +
-                         static_cast<std::int64_t>(token) * params.out_columns + Row::rows * cta.block() +
-                         row;
-    cta.store(reinterpret_cast<std::uint32_t*>(out),
-              combine_rows<Row>(cta, few, storage, segments, token, row));
+    const std::int64_t place =
+        static_cast<std::int64_t>(token) * params.out_columns + Row::rows * cta.block() + row;
+    store_result(cta, few, params, place, combine_rows<Row>(cta, few, storage, segments, token, row),
+                 &storage.shared[token][row]);
   }
 }
 

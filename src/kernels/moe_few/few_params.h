@@ -20,12 +20,26 @@ inline constexpr int kMaxUnits = 96;             // sums of GEMM2: (pair, segmen
 // Bytes from one token row to the next in shared memory.
 constexpr int row_stride(int columns) { return 2 * columns + kRowPad; }
 
+// The shared expert's second matrix, multiplied in the shadow of GEMM1 and added to the residual before the
+// routed experts are. Its tokens are older than GEMM1, as the logits are.
+struct SharedDown {
+  const unsigned char* weights = nullptr;  // bf16 records [hidden / 32][records], plain row order; null: none
+  const std::uint16_t* tokens = nullptr;   // [tokens, 64 * records] bf16
+  const float* gate = nullptr;             // a logit a token, gate_stride apart; null: factor 1
+  std::int32_t records = 0;
+  std::int32_t gate_stride = 0;
+};
+
 struct FewParams {
   const float* logits;  // [tokens, experts]
   std::int32_t tokens;  // 1..kFewTokens
   std::int32_t experts;
   std::int32_t top_k;
   bool renormalise;
+  // [tokens, hidden] f32: GEMM2 adds its result here, unrounded, instead of storing bf16. Null: it stores.
+  float* residual = nullptr;
+  std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts
+  SharedDown shared = {};          // with a residual only
 };
 
 }  // namespace fourfold::moe_few

@@ -93,7 +93,8 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
   const int token = warp, rank = cta.lane();
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {
-    const float* logits = params.logits + token * params.experts;
+    const float* logits =
+        params.logits + token * (params.logits_stride ? params.logits_stride : params.experts);
     std::int32_t* experts = params.tokens == 1 ? route.tile_expert : route.rank_expert[token];
     float* weights = route.pair_weight + token * params.top_k;
     moe_route::rank_experts<moe::kMaxExperts>(cta, logits, params.experts, params.top_k,

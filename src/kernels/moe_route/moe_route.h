@@ -211,8 +211,9 @@ FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorag
   const int lane = cta.lane();
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
     const int token = first_token + i;
+    const int stride = params.logits_stride ? params.logits_stride : params.experts;
     const Choice choice = choose_experts<MaxExperts>(
-        cta, params.logits + static_cast<std::int64_t>(token) * params.experts, params.experts, params.top_k,
+        cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
         params.renormalise, &storage.expert_of_pair[i * params.top_k],
         &storage.weight_of_pair[i * params.top_k]);
     if (lane < params.top_k) {

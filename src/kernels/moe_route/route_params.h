@@ -39,6 +39,7 @@ struct RouteParams {
   std::int32_t top_k;
   std::int32_t tile_tokens;  // N of the GEMM row
   bool renormalise;
+  std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts
 };
 
 // Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first
