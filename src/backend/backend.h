@@ -11,6 +11,12 @@
 
 namespace fourfold::backend {
 
+// A part of the memory a prepared program holds.
+struct MemoryUse {
+  std::string what;
+  std::int64_t bytes = 0;
+};
+
 // A program with its weights packed, its caches allocated and every kernel chosen. One step at a time.
 class Prepared {
  public:
@@ -23,12 +29,24 @@ class Prepared {
   // with any page table, however its prompt was cut.
   virtual void run(Pass pass, const Batch& batch, std::span<float> logits) = 0;
 
+  // The same with the most probable token of each asked row (of equals the lowest id) in place of its logits,
+  // among ids below token_limit, chosen where the logits are: nothing else crosses. False: this backend
+  // cannot, and nothing was run. Throws internal when a row's logits are not finite.
+  virtual bool run_greedy(Pass, const Batch&, std::int64_t, std::span<std::int32_t>) { return false; }
+
   // A value of the last run, [rows, columns]; empty when this backend did not keep it. For comparing op by
   // op.
   virtual std::span<const float> value(ValueId id) const = 0;
 
   // The lowest position above 0 at which the sequence in a state slot can go on; see SlotPast.
   virtual std::int64_t resumable_from(std::int32_t state_slot) const = 0;
+
+  // Whether prompt rows and generated rows have the same arithmetic: then a prompt may go on from what
+  // generated rows left, with the same answer as if it had been run whole.
+  virtual bool roles_agree() const { return true; }
+
+  // What it holds of a device's memory; empty where a backend does not count.
+  virtual std::span<const MemoryUse> memory() const { return {}; }
 
   // What came out otherwise than asked, or costs more than it looks, one sentence each: for the user.
   virtual std::span<const std::string> notices() const { return {}; }

@@ -62,6 +62,8 @@ class SlotPast {
   // Around the rows of a main pass. A pass that ends in an exception leaves the slot at its position.
   void begin(const SequenceRows& rows);
   void finish(const SequenceRows& rows) { end_ = rows.position + rows.row_count; }
+  // Whoever filled the slot's memory in another way says how long its sequence is.
+  void assume(std::int64_t position) { end_ = furthest_ = position; }
 
  private:
   std::int64_t end_ = 0;       // positions of its sequence

@@ -1,0 +1,176 @@
+#include "backend/cuda/device_layers.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/step/step_tables.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+class ModelLoader {
+ public:
+  ModelLoader(const Program& program, const Capacity& capacity, WeightLoader& loader, kernels::Arena& arena,
+              kernels::Memory& memory)
+      : program_(program), capacity_(capacity), loader_(loader), arena_(arena), memory_(memory) {}
+
+  DeviceModel load(const Layers& layers) {
+    DeviceModel model;
+    model.hidden = static_cast<int>(program_.hidden_size);
+    model.embedding = loader_.table(layers.main.embedding);
+    for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
+    model.head = head(layers.main.final_norm, layers.main.head);
+    model.keeps_hidden = layers.main.keeps_hidden;
+    if (!layers.draft) return model;
+    const DraftPass& pass = *layers.draft;
+    DeviceModel::Draft& draft = model.draft.emplace();
+    draft.embedding = loader_.table(pass.embedding);
+    draft.embedding_norm = norm(pass.embedding_norm);
+    draft.hidden_norm = norm(pass.hidden_norm);
+    draft.combine = loader_.dense(std::array{Piece{pass.combine}});
+    draft.layer = load(pass.layer);
+    draft.head = model.head;
+    draft.head.norm = norm(pass.final_norm);
+    if (!(pass.head == layers.main.head)) draft.head = head(pass.final_norm, pass.head);
+    return model;
+  }
+
+ private:
+  DeviceNorm norm(const Norm& from) {
+    return {loader_.norm(from), static_cast<float>(from.epsilon),
+            static_cast<int>(program_.vector(from.weight).values.size())};
+  }
+  DeviceHead head(const Norm& from, MatrixId matrix) {
+    return {norm(from), loader_.dense(std::array{Piece{matrix}}), static_cast<int>(program_.vocab_size)};
+  }
+
+  DeviceLayer load(const Layer& layer) {
+    DeviceLayer out;
+    std::visit([&](const auto& mixer) { out.mixer = load(mixer); }, layer.mixer);
+    std::visit([&](const auto& mlp) { out.mlp = load(mlp); }, layer.mlp);
+    return out;
+  }
+
+  DeviceDelta load(const DeltaMixer& mixer) {
+    const DeltaState& state = program_.delta_state(mixer.state);
+    if (state.key_head_dim != state.value_head_dim || state.conv_taps != delta::kTaps)
+      fail(Code::unsupported_op,
+           "{}: heads of {} and {} columns, {} taps; the GPU backend needs equal heads and {} taps",
+           state.name, state.key_head_dim, state.value_head_dim, state.conv_taps, delta::kTaps);
+    DeviceDelta out;
+    out.norm = norm(mixer.norm);
+    out.in =
+        loader_.dense(std::array{Piece{mixer.qkv}, Piece{mixer.gate}, Piece{mixer.beta}, Piece{mixer.decay}});
+    out.weights = {.taps = loader_.vector(mixer.taps),
+                   .a_log = loader_.vector(mixer.a_log),
+                   .dt_bias = loader_.vector(mixer.dt_bias),
+                   .norm_weight = loader_.norm(mixer.head_norm),
+                   .epsilon = static_cast<float>(mixer.head_norm.epsilon),
+                   .gate_is_sigmoid = mixer.gate_kind == GateKind::sigmoid};
+    out.layout =
+        delta::layout_of(static_cast<int>(state.key_head_count), static_cast<int>(state.value_head_count),
+                         static_cast<int>(state.key_head_dim));
+    out.state = reinterpret_cast<float*>(arena_.take<unsigned char>(
+        static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count), "delta state"));
+    memory_.clear(out.state, static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count));
+    out.out = loader_.dense(std::array{Piece{mixer.output}});
+    return out;
+  }
+
+  DeviceAttention load(const AttentionMixer& mixer) {
+    const KvCache& cache = program_.kv_cache(mixer.cache);
+    DeviceAttention out;
+    out.norm = norm(mixer.norm);
+    out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});
+    out.query_weight = loader_.norm(mixer.query_norm);
+    out.key_weight = loader_.norm(mixer.key_norm);
+    out.epsilon = static_cast<float>(mixer.query_norm.epsilon);
+    out.rotary = rotary(mixer.rope);
+    out.rotary_pairs = static_cast<int>(program_.rope(mixer.rope).inverse_frequency.size());
+    const auto bytes =
+        static_cast<std::size_t>(capacity_.page_count * step::kPageTokens * cache.columns() * 2);
+    out.keys = arena_.take<unsigned char>(bytes, "KV pages");
+    out.values = arena_.take<unsigned char>(bytes, "KV pages");
+    for (unsigned char* pages : {out.keys, out.values}) memory_.clear(pages, bytes);
+    out.heads = static_cast<int>(mixer.head_count);
+    out.kv_heads = static_cast<int>(cache.kv_head_count);
+    out.head_dim = static_cast<int>(mixer.head_dim);
+    out.is_gated = mixer.is_gated;
+    out.scale = static_cast<float>(mixer.scale);
+    out.out = loader_.dense(std::array{Piece{mixer.output}});
+    return out;
+  }
+
+  DeviceMoe load(const MoeMlp& mlp) {
+    DeviceMoe out;
+    out.norm = norm(mlp.norm);
+    std::vector<Piece> pieces{{mlp.router}};
+    if (mlp.shared_gate) pieces.push_back({*mlp.shared_gate});
+    if (mlp.shared) pieces.push_back({mlp.shared->gate, mlp.shared->up});
+    out.in = loader_.dense(pieces);
+    out.has_shared = mlp.shared.has_value();
+    out.has_shared_gate = mlp.shared_gate.has_value();
+    if (mlp.shared) {
+      out.shared_columns = static_cast<int>(program_.matrix(mlp.shared->gate).matrix->rows);
+      out.shared_down = loader_.dense(std::array{Piece{mlp.shared->down}});
+    }
+    out.experts = loader_.experts(mlp.set);
+    out.top_k = static_cast<int>(mlp.experts_per_token);
+    out.renormalises = mlp.normalizes;
+    return out;
+  }
+
+  DeviceMlp load(const DenseMlp& mlp) {
+    DeviceMlp out;
+    out.norm = norm(mlp.norm);
+    out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up}});
+    out.inner = static_cast<int>(program_.matrix(mlp.mlp.gate).matrix->rows);
+    out.down = loader_.dense(std::array{Piece{mlp.mlp.down}});
+    return out;
+  }
+
+  // cos and sin of every position that can be reached, in double and rounded once.
+  const float* rotary(RopeId id) {
+    const auto index = static_cast<std::size_t>(id.index);
+    if (rotary_.size() <= index) rotary_.resize(index + 1);
+    if (rotary_[index] != nullptr) return rotary_[index];
+    const Rope& rope = program_.rope(id);
+    const std::int64_t positions =
+        std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+    std::vector<float> table;
+    table.reserve(static_cast<std::size_t>(positions) * rope.inverse_frequency.size() * 2);
+    for (std::int64_t position = 0; position < positions; ++position)
+      for (const double frequency : rope.inverse_frequency) {
+        const double angle = static_cast<double>(position) * frequency;
+        table.push_back(static_cast<float>(std::cos(angle) * rope.amplitude));
+        table.push_back(static_cast<float>(std::sin(angle) * rope.amplitude));
+      }
+    return rotary_[index] = arena_.upload(table, "rotary table");
+  }
+
+  const Program& program_;
+  const Capacity& capacity_;
+  WeightLoader& loader_;
+  kernels::Arena& arena_;
+  kernels::Memory& memory_;
+  std::vector<const float*> rotary_;  // by RopeId
+};
+
+}  // namespace
+
+moe_layer::LayerWeights DeviceMoe::layer_weights() const {
+  moe_layer::LayerWeights out;
+  out.gate_up = experts.gate_up;
+  out.down = experts.down;
+  out.gate_scale = experts.gate_scale;
+  out.up_scale = experts.up_scale;
+  out.down_scale = experts.down_scale;
+  return out;
+}
+
+DeviceModel load_model(const Layers& layers, const Program& program, const Capacity& capacity,
+                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory) {
+  return ModelLoader(program, capacity, loader, arena, memory).load(layers);
+}
+
+}  // namespace fourfold::backend::cuda

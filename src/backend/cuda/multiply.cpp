@@ -1,0 +1,224 @@
+#include "backend/cuda/multiply.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "kernels/dense/choose.h"
+#include "kernels/dense/choose_many.h"
+#include "kernels/moe_layer/choose.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+moe_layer::Format layer_format(RecordFormat format) {
+  switch (format) {
+    case RecordFormat::bf16: return moe_layer::Format::bf16;
+    case RecordFormat::fp8: return moe_layer::Format::fp8;
+    case RecordFormat::nvfp4: break;
+  }
+  return moe_layer::Format::nvfp4;
+}
+
+dense::DenseFormat dense_format(RecordFormat format) {
+  switch (format) {
+    case RecordFormat::bf16: return dense::DenseFormat::bf16;
+    case RecordFormat::fp8: return dense::DenseFormat::fp8;
+    case RecordFormat::nvfp4: break;
+  }
+  return dense::DenseFormat::nvfp4;
+}
+
+}  // namespace
+
+Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers)
+    : machine_(machine), tables_(tables), buffers_(buffers) {}
+
+kernels::RowHandle Multiplier::step_row(const std::string& name) {
+  const auto [entry, is_new] = step_rows_.try_emplace(name);
+  if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
+  if (!entry->second.found())
+    fail(Code::unsupported_op, "{} has no kernel '{}'", machine_.description(), name);
+  return entry->second;
+}
+
+void Multiplier::norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
+                           std::uint16_t* out) {
+  machine_.launch(step_row("norm_rows"), row_count,
+                  dense::NormParams{x, y, norm.weight, out, norm.epsilon, add, norm.columns});
+}
+
+void Multiplier::stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged) {
+  machine_.stage_tokens({rows, staged, static_cast<std::int64_t>(row_count) * columns / 32});
+}
+
+// What both decode kernels take.
+dense::DenseParams Multiplier::params_of(const DenseMatrix& matrix, int row_count, const DenseOutput& out) {
+  dense::DenseParams params{};
+  params.weights = matrix.records;
+  params.row_scale = matrix.row_scale;
+  params.scale = params.scale_gate = params.scale_up = 1.0f;
+  const bool is_f32 = out.op != dense::PlainOp::store_bf16;
+  if (out.out != nullptr)
+    params.out = static_cast<unsigned char*>(out.out) + (is_f32 ? 4 : 2) * matrix.first_column;
+  params.gate_up_out = out.inner;
+  params.op = out.op;
+  params.strips = matrix.strips;
+  params.plain_strips = matrix.plain_strips;
+  params.records = matrix.column_records;
+  params.token_count = row_count;
+  params.token_stride = matrix.columns();
+  params.out_stride = out.stride;
+  params.gate_up_stride = out.inner_stride;
+  params.token_gate = out.token_gate;
+  params.token_gate_stride = out.token_gate_stride;
+  return params;
+}
+
+void Multiplier::few(const DenseMatrix& matrix, int row_count, const DenseInput& in, const DenseOutput& out,
+                     std::uint16_t* normed) {
+  const bool norms = in.norm != nullptr;
+  const dense::DenseChoice choice = dense::choose_dense(
+      matrix.rows(), matrix.columns(), dense_format(matrix.format),
+      norms ? dense::TokenSource::norm : dense::TokenSource::rows, row_count, machine_.sm_count());
+  dense::DenseParams params = params_of(matrix, row_count, out);
+  params.tokens = norms ? static_cast<const void*>(in.x) : in.rows;
+  params.norm_weight = norms ? in.norm->weight : nullptr;
+  params.epsilon = norms ? in.norm->epsilon : 0.0f;
+  params.normed_out = norms ? normed : nullptr;
+  machine_.launch(step_row(choice.row), choice.blocks, params);
+}
+
+std::size_t Multiplier::workspace_bytes(const kernels::Machine& machine, const DenseGroup& group,
+                                        int row_count) {
+  std::size_t most = 0;
+  // Fewer rows may choose another form.
+  for (const DenseMatrix& matrix : group.matrices)
+    for (int rows = dense::kTokens + 1; rows <= row_count; ++rows)
+      most = std::max(most, dense::choose_many(matrix.rows(), matrix.columns(), dense_format(matrix.format),
+                                               rows, machine.sm_count())
+                                .workspace_bytes);
+  return most;
+}
+
+// Segments of K over blocks, then their sum.
+void Multiplier::many(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
+                      const DenseOutput& out) {
+  const dense::ManyChoice choice = dense::choose_many(
+      matrix.rows(), matrix.columns(), dense_format(matrix.format), row_count, machine_.sm_count());
+  check(choice.workspace_bytes <= buffers_.workspace_bytes,
+        "the workspace has room for the sums of the segments", choice.workspace_bytes);
+  dense::ManyParams params{};
+  params.dense = params_of(matrix, row_count, out);
+  params.dense.tokens = rows;
+  params.partial = static_cast<device::F32x4*>(buffers_.workspace);
+  machine_.launch(step_row(choice.multiply), choice.multiply_blocks, params);
+  if (choice.sum_blocks > 0) machine_.launch(step_row(choice.sum), choice.sum_blocks, params);
+}
+
+bool Multiplier::can_norm(const DenseGroup& group, int row_count) const {
+  return std::none_of(group.matrices.begin(), group.matrices.end(), [&](const DenseMatrix& matrix) {
+    return dense::choose_dense(matrix.rows(), matrix.columns(), dense_format(matrix.format),
+                               dense::TokenSource::norm, row_count, machine_.sm_count())
+        .separate_norm;
+  });
+}
+
+// Prompt rows: the rows are tokens of the one expert.
+void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged,
+                      const DenseOutput& out) {
+  moe_layer::Request request;
+  request.shape = {matrix.columns(), 64, 1, 1};
+  request.format = layer_format(matrix.format);
+  request.role = moe_layer::Role::prefill;
+  request.tokens = row_count;
+  const moe_layer::Choice choice = moe_layer::choose_gemm(machine_.arch(), request);
+  if (!choice.ok()) throw Error(Code::unsupported_op, choice.refusal);
+  const kernels::RowHandle row = machine_.find(kernels::RowKind::gemm, choice.gate_up_row);
+  if (!row.found())
+    fail(Code::unsupported_op, "{} has no row '{}'", machine_.description(), choice.gate_up_row);
+  const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
+  // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
+  const bool by_piece = matrix.format == RecordFormat::nvfp4;
+  for (std::size_t i = 0; i < matrix.pieces.size(); ++i) {
+    PieceStrips piece = matrix.pieces[i];
+    if (!by_piece && !piece.is_gate_up) {
+      piece.strips = matrix.plain_strips;
+      while (i + 1 < matrix.pieces.size() && !matrix.pieces[i + 1].is_gate_up) ++i;
+    }
+    moe::GemmParams params{};
+    params.weights = matrix.records +
+                     std::int64_t{piece.first_strip} * matrix.column_records * record_bytes(matrix.format);
+    params.tokens = reinterpret_cast<const unsigned char*>(staged);
+    params.tiles = table.tiles;
+    params.tile_count = table.count;
+    params.scale = piece.scale;
+    params.scale_up = piece.scale_up;
+    params.row_scale =
+        matrix.row_scale != nullptr && !by_piece ? matrix.row_scale + 32 * piece.first_strip : nullptr;
+    params.strips = piece.strips;
+    params.records = matrix.column_records;
+    if (piece.is_gate_up) {
+      params.op = moe::Op::gate_up;
+      params.out = out.inner;
+      params.out_columns = out.inner_stride;
+    } else {
+      const bool is_f32 = out.op != dense::PlainOp::store_bf16;
+      check(!is_f32 || matrix.format != RecordFormat::nvfp4, "the tiled FP4 kernels store bf16 rows");
+      params.op = out.op == dense::PlainOp::store_f32 ? moe::Op::plain_f32
+                  : out.op == dense::PlainOp::add_f32 ? moe::Op::add_f32
+                                                      : moe::Op::plain;
+      params.out = static_cast<unsigned char*>(out.out) +
+                   (is_f32 ? 4 : 2) * (matrix.first_column + 32 * piece.first_strip);
+      params.out_columns = out.stride;
+    }
+    machine_.gemm(row, params);
+  }
+}
+
+void Multiplier::generated(const DenseGroup& group, int row_count, const DenseInput& in,
+                           const DenseOutput& out, std::uint16_t* normed) {
+  for (int first = 0; first < row_count; first += dense::kManyTokens) {
+    const int count = std::min(dense::kManyTokens, row_count - first);
+    const int columns = group.matrices.front().columns();
+    DenseInput piece = in;
+    if (in.rows != nullptr) piece.rows += std::int64_t{first} * columns;
+    if (in.x != nullptr) piece.x += std::int64_t{first} * columns;
+    DenseOutput to = out;
+    const int element = out.op == dense::PlainOp::store_bf16 ? 2 : 4;
+    if (out.out != nullptr)
+      to.out = static_cast<unsigned char*>(out.out) + std::int64_t{first} * out.stride * element;
+    if (out.inner != nullptr) to.inner += std::int64_t{first} * out.inner_stride;
+    if (out.token_gate != nullptr) to.token_gate += std::int64_t{first} * out.token_gate_stride;
+    generated_piece(group, count, piece, to,
+                    normed != nullptr ? normed + std::int64_t{first} * columns : nullptr);
+  }
+}
+
+void Multiplier::generated_piece(const DenseGroup& group, int row_count, const DenseInput& in,
+                                 const DenseOutput& out, std::uint16_t* normed) {
+  const bool is_few = row_count <= dense::kTokens;
+  const std::uint16_t* rows = in.rows;
+  if (in.norm != nullptr && !(is_few && can_norm(group, row_count))) {
+    norm_rows(*in.norm, row_count, const_cast<float*>(in.x), nullptr, dense::NormAdd::none, normed);
+    rows = normed;
+  }
+  if (is_few) {
+    const DenseInput given = rows != nullptr ? DenseInput{.rows = rows} : in;
+    for (const DenseMatrix& matrix : group.matrices) {
+      few(matrix, row_count, given, out, normed);
+      normed = nullptr;  // one of them writes it
+    }
+    return;
+  }
+  for (const DenseMatrix& matrix : group.matrices) many(matrix, row_count, rows, out);
+}
+
+void Multiplier::prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged,
+                        const DenseOutput& out) {
+  for (const DenseMatrix& matrix : group.matrices) gemm(matrix, row_count, staged, out);
+}
+
+}  // namespace fourfold::backend::cuda

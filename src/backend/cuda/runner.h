@@ -1,0 +1,115 @@
+// The launches of a pass for rows of one role: everything between the batch's tables and the logits. Nothing
+// here waits, allocates or copies from the host, so all of it can be recorded as a graph.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "backend/cuda/buffers.h"
+#include "backend/cuda/device_layers.h"
+#include "backend/cuda/multiply.h"
+#include "kernels/launch/machine.h"
+
+namespace fourfold::backend::cuda {
+
+// Generated rows of one run; more go in pieces.
+inline constexpr int kGeneratedRows = 128;
+
+// How many rows of logits there are and where the normed rows of the head come from.
+struct PassShape {
+  Pass pass = Pass::main;
+  Role role = Role::generated;
+  int rows = 0;
+  int sequences = 0;
+  int sequence_rows = 0;  // of the sequence that has most
+  int logits_rows = 0;
+  bool all_logits = false;  // row i of the logits is row i of the batch
+  int token_limit = 0;      // the most probable tokens below it are wanted, too; 0: logits alone
+  auto operator<=>(const PassShape&) const = default;
+};
+
+// The stages of a pass, to be timed apart.
+enum class Stage : unsigned {
+  embed,
+  delta_in,   // norm and projections
+  delta,      // convolution, delta rule, gated norm
+  delta_out,  // projection and residual
+  attention_in,
+  attention,
+  attention_out,
+  router,       // norm, router, gate and up of the shared expert
+  shared_down,  // and residual
+  experts,      // routing, both GEMMs, combine, residual
+  mlp,          // of dense models
+  head,
+  choice,  // of tokens
+  count,
+};
+constexpr std::string_view stage_name(Stage stage) {
+  constexpr std::string_view names[] = {"embed",     "delta in",      "delta",  "delta out",   "attention in",
+                                        "attention", "attention out", "router", "shared down", "experts",
+                                        "dense MLP", "head",          "choice"};
+  return names[static_cast<unsigned>(stage)];
+}
+
+class Runner {
+ public:
+  Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
+         const BatchTables& tables, Multiplier& multiplier);
+
+  // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
+  // launches.
+  using Watch = std::function<void(int index)>;
+
+  // The whole pass. hidden: which of Buffers::hidden the pass reads (draft); it leaves the other.
+  void run(const PassShape& shape, int hidden, const Watch& watch);
+
+  // Logits of the rows asked from `begin` on, after run() gave the first kLogitsRows of them.
+  void more_logits(const PassShape& shape, int begin, int count);
+
+  // Only these stages are launched from now on (bit i: stage i); for timing.
+  void keep_stages(unsigned mask) { stages_ = mask; }
+
+  // Bytes of workspace for so many rows.
+  static std::size_t workspace_bytes(kernels::Machine& machine, const DeviceModel& model,
+                                     const Capacity& capacity);
+
+ private:
+  bool wants(Stage stage) const { return stages_ >> static_cast<unsigned>(stage) & 1u; }
+  void layer(const DeviceLayer& layer);
+  void mix(const DeviceDelta& mixer);
+  void mix(const DeviceAttention& mixer);
+  void prepare_heads(const DeviceAttention& mixer);
+  void attend(const DeviceAttention& mixer);
+  const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);
+  void run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared);
+  // Prompt rows; runner_prompt.cpp.
+  void prompt_input(const DeviceNorm& norm, bool adds);
+  void prompt_output(const DenseGroup& out, int columns);
+  void prompt_mix(const DeviceDelta& mixer);
+  void prompt_mix(const DeviceAttention& mixer);
+  void prompt_apply(const DeviceMoe& mlp);
+  void prompt_apply(const DeviceMlp& mlp);
+  int attention_units(const DeviceAttention& mixer) const;
+  void apply(const DeviceMoe& mlp);
+  void apply(const DeviceMlp& mlp);
+  void add_shared(const DeviceMoe& mlp, const float* logits);
+  void embed(const std::uint16_t* table);
+  void draft_input(const DeviceModel::Draft& draft, const float* hidden);
+  void leave_hidden(const DeviceHead& head, float* to);
+  void head(const DeviceHead& head, int begin);
+  void choose_tokens(const DeviceHead& head);
+  void select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
+                   std::uint16_t* out, std::int64_t out_stride, float* out_f32, const std::int32_t* out_rows);
+
+  kernels::Machine& machine_;
+  const DeviceModel& model_;
+  const Buffers& buffers_;
+  const BatchTables& tables_;
+  Multiplier& multiplier_;
+  PassShape shape_;
+  unsigned stages_ = ~0u;
+  std::map<std::array<int, 5>, moe_layer::Prepared> layers_;  // by format and sizes
+};
+
+}  // namespace fourfold::backend::cuda
