@@ -104,12 +104,16 @@ void Sequence::append(const sample::Sampled& sampled) {
     finish_ = Finish::max_tokens;
 }
 
-// Row j has seen the drafts before it, so its logits count only while all of them stand.
-void Sequence::verify(std::span<const float> logits) {
+sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft) {
+  if (!answers.tokens.empty()) return sampler_.note_greedy(answers.tokens[row], draft);
+  return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft);
+}
+
+// Row j has seen the drafts before it, so its answer counts only while all of them stand.
+void Sequence::verify(const RowAnswers& answers) {
   for (std::size_t row = 0; !finished(); ++row) {
     const sample::Draft* draft = row < draft_tokens_.size() ? &draft_tokens_[row] : nullptr;
-    const sample::Sampled sampled =
-        sampler_.sample(logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft);
+    const sample::Sampled sampled = choose(answers, row, draft);
     if (draft != nullptr) {
       ++counts_.verified;
       counts_.accepted += sampled.draft_accepted;
@@ -119,7 +123,7 @@ void Sequence::verify(std::span<const float> logits) {
   }
 }
 
-void Sequence::take_main(std::span<const float> logits, std::int64_t resumable_from) {
+void Sequence::take_main(const RowAnswers& answers, std::int64_t resumable_from) {
   newest_.clear();
   resumable_from_ = resumable_from;
   pass_position_ = next_position_;
@@ -127,9 +131,9 @@ void Sequence::take_main(std::span<const float> logits, std::int64_t resumable_f
   if (in_prompt()) {
     kept_count_ = std::ssize(row_tokens_);
     next_position_ += kept_count_;
-    if (!in_prompt()) append(sampler_.sample(logits, prompt_count()));
+    if (!in_prompt()) append(choose(answers, 0, nullptr));
   } else {
-    verify(logits);
+    verify(answers);
     kept_count_ = std::ssize(newest_);
     next_position_ += kept_count_;
   }
@@ -169,13 +173,15 @@ PassRows Sequence::draft_rows(std::int32_t hidden_row) {
   return rows;
 }
 
-void Sequence::take_draft(std::span<const float> logits) {
+void Sequence::take_draft(const RowAnswers& answers) {
   // What later passes write are guesses, to be overwritten.
   if (draft_pass_ == 0) draft_end_ = pass_position_ + kept_count_;
   ++draft_pass_;
-  if (!in_prompt())
-    draft_tokens_.push_back(
-        sampler_.draft(logits, std::ssize(tokens_) + std::ssize(draft_tokens_), request_.draw_drafts));
+  if (!in_prompt() && !answers.tokens.empty())
+    draft_tokens_.push_back({answers.tokens.front(), std::nullopt});
+  else if (!in_prompt())
+    draft_tokens_.push_back(sampler_.draft(answers.logits, std::ssize(tokens_) + std::ssize(draft_tokens_),
+                                           request_.draw_drafts));
   draft_rows_wanted_ = !in_prompt() && std::ssize(draft_tokens_) < drafts_wanted_;
 }
 

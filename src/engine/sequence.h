@@ -69,6 +69,12 @@ struct DraftCounts {
   std::int64_t accepted = 0;
 };
 
+// What a pass gives for the rows that asked: logits, or tokens where every sequence has a greedy_limit().
+struct RowAnswers {
+  std::span<const float> logits = {};    // [rows, vocabulary]
+  std::span<const TokenId> tokens = {};  // [rows]
+};
+
 class Sequence {
  public:
   // Throws as require_valid does.
@@ -89,19 +95,21 @@ class Sequence {
 
   // The rows of the next main pass, at most `row_limit`; none when they do not fit. Valid until take_main.
   PassRows main_rows(std::int64_t row_limit);
-  // logits: those the rows asked for, [rows, vocabulary]. resumable_from: what the backend says of the home's
-  // state slot now.
-  void take_main(std::span<const float> logits, std::int64_t resumable_from);
+  // What the rows asked for. resumable_from: what the backend says of the home's state slot now.
+  void take_main(const RowAnswers& answers, std::int64_t resumable_from);
+  // Above 0: tokens below it, chosen greedily, do as well as logits.
+  std::int64_t greedy_limit() const { return sampler_.greedy_limit(); }
 
   // Behind each main pass and each draft pass: whether there is one more, its rows, and its logits.
   // hidden_row is where the sequence's rows began in the pass before.
   bool wants_draft() const { return draft_rows_wanted_; }
   PassRows draft_rows(std::int32_t hidden_row);
-  void take_draft(std::span<const float> logits);
+  void take_draft(const RowAnswers& answers);
 
  private:
   void append(const sample::Sampled& sampled);
-  void verify(std::span<const float> logits);
+  sample::Sampled choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft);
+  void verify(const RowAnswers& answers);
   void plan_drafts();
 
   Request request_;

@@ -2,16 +2,39 @@
 
 namespace fourfold::engine {
 
+std::int64_t StepLoop::greedy_limit() const {
+  std::int64_t limit = 0;
+  for (const Member& member : members_) {
+    const std::int64_t own = member.sequence->greedy_limit();
+    if (own == 0 || (limit != 0 && own != limit)) return 0;
+    limit = own;
+  }
+  return limit;
+}
+
 template <class Take>
 void StepLoop::run(backend::Pass pass, Take take) {
   const std::size_t vocab_size = prepared_.program().vocab_size;
-  logits_.resize(static_cast<std::size_t>(batch_.logits_row_count()) * vocab_size);
-  prepared_.run(pass, batch_.batch(), logits_);
-  std::span<const float> rest(logits_);
+  const auto row_count = static_cast<std::size_t>(batch_.logits_row_count());
+  const std::int64_t limit = greedy_limit();
+  tokens_.resize(row_count);
+  RowAnswers rest;
+  if (limit > 0 && prepared_.run_greedy(pass, batch_.batch(), limit, tokens_)) {
+    rest.tokens = tokens_;
+  } else {
+    logits_.resize(row_count * vocab_size);
+    prepared_.run(pass, batch_.batch(), logits_);
+    rest.logits = logits_;
+  }
   for (const Member& member : members_) {
-    const std::size_t count = static_cast<std::size_t>(member.logits_row_count) * vocab_size;
-    take(*member.sequence, rest.first(count));
-    rest = rest.subspan(count);
+    const auto count = static_cast<std::size_t>(member.logits_row_count);
+    if (rest.tokens.empty()) {
+      take(*member.sequence, RowAnswers{.logits = rest.logits.first(count * vocab_size)});
+      rest.logits = rest.logits.subspan(count * vocab_size);
+    } else {
+      take(*member.sequence, RowAnswers{.tokens = rest.tokens.first(count)});
+      rest.tokens = rest.tokens.subspan(count);
+    }
   }
 }
 
@@ -27,8 +50,8 @@ std::int64_t StepLoop::step(std::span<Sequence* const> sequences) {
   }
   if (batch_.empty()) return 0;
   const std::int64_t row_count = batch_.row_count();
-  run(backend::Pass::main, [this](Sequence& sequence, std::span<const float> logits) {
-    sequence.take_main(logits, prepared_.resumable_from(sequence.home().state_slot));
+  run(backend::Pass::main, [this](Sequence& sequence, const RowAnswers& answers) {
+    sequence.take_main(answers, prepared_.resumable_from(sequence.home().state_slot));
   });
   draft();
   return row_count;
@@ -47,7 +70,7 @@ void StepLoop::draft() {
     }
     if (batch_.empty()) return;
     run(backend::Pass::draft,
-        [](Sequence& sequence, std::span<const float> logits) { sequence.take_draft(logits); });
+        [](Sequence& sequence, const RowAnswers& answers) { sequence.take_draft(answers); });
   }
 }
 

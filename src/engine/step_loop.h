@@ -25,6 +25,8 @@ class StepLoop {
     std::int32_t first_row;
     std::int32_t logits_row_count;
   };
+  // What every sequence of the pass has as its greedy limit; 0: they differ, or one wants logits.
+  std::int64_t greedy_limit() const;
   template <class Take>
   void run(backend::Pass pass, Take take);
   void draft();
@@ -33,6 +35,7 @@ class StepLoop {
   StepBatch batch_;
   std::vector<Member> members_;
   std::vector<float> logits_;
+  std::vector<TokenId> tokens_;
 };
 
 }  // namespace fourfold::engine

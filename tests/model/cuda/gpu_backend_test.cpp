@@ -1,0 +1,215 @@
+// The GPU backend on the simulated GPU: the golden models from embedding to logits, the same launches as on
+// silicon, every kernel checked for races and reads of what nobody wrote; and the same bits for a row
+// whatever shares its batch.
+#include <numeric>
+
+#include "backend/cuda/cuda.h"
+#include "base/random.h"
+#include "kernels/launch/sim_machine.h"
+#include "model/compare.h"
+#include "model/trace.h"
+#include "tests/model/support.h"
+
+namespace fourfold::model {
+namespace {
+
+class Simulated {
+ public:
+  explicit Simulated(const plan::ArchFacts& arch = plan::kSm120)
+      : machine_(kernels::make_sim_machine(device_, {.arch = &arch})) {}
+  std::unique_ptr<backend::Prepared> prepare(const Loaded& model, const backend::Capacity& capacity,
+                                             bool keep_values = false) {
+    return backend::make_gpu_backend(*machine_, {.keep_values = keep_values})
+        ->prepare(model.program(Activations::w4a16), capacity);
+  }
+
+ private:
+  sim::Device device_;
+  std::unique_ptr<kernels::Machine> machine_;
+};
+
+void expect_fine(const std::string& name, const plan::ArchFacts& arch) {
+  const Golden golden(name);
+  const ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors",
+                                golden.program(Activations::w4a16));
+  Simulated gpu(arch);
+  const auto prepared = gpu.prepare(golden, trace_capacity(reference.prompts()), true);
+  const Comparison result = compare(*prepared, reference);
+  for (const NumberDifference& item : result.numbers)
+    EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.largest << " of "
+                             << item.largest_bound << ", " << item.typical << " of " << item.typical_bound;
+  for (const TokenDifference& item : result.tokens)
+    EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.same << " of " << item.count;
+  EXPECT_TRUE(result.hidden_compared);
+  EXPECT_TRUE(result.mtp_compared);
+}
+
+class GoldenOnGpu : public testing::TestWithParam<const char*> {};
+TEST_P(GoldenOnGpu, IsWithinItsBound) { expect_fine(GetParam(), plan::kSm120); }
+INSTANTIATE_TEST_SUITE_P(Formats, GoldenOnGpu,
+                         testing::Values("bf16", "compressed", "modelopt", "modelopt_mixed"));
+
+// Hopper's own kernels: wgmma for prompts.
+TEST(GoldenOnHopper, IsWithinItsBound) { expect_fine("modelopt", plan::kSm90); }
+
+constexpr backend::Capacity kTenSequences{
+    .page_count = 40, .page_tokens = 64, .state_slot_count = 10, .row_count = 128};
+constexpr std::int32_t kPages = 4;
+
+// Sequences on a prepared program; the pages of slot s in an order of its own.
+class Sequences {
+ public:
+  Sequences(backend::Prepared& prepared, std::uint64_t seed) : prepared_(prepared), pages_(40) {
+    std::iota(pages_.begin(), pages_.end(), 0);
+    Random random(seed);
+    for (std::size_t i = pages_.size(); i > 1; --i) std::swap(pages_[i - 1], pages_[random.below(i)]);
+  }
+  struct Rows {
+    std::int32_t slot;
+    std::int64_t position;
+    std::vector<std::int32_t> tokens;
+    backend::Role role;
+    std::int32_t drafts = 0;
+  };
+  // Logits of every row.
+  std::vector<float> run(const std::vector<Rows>& parts) {
+    std::vector<std::int32_t> tokens;
+    std::vector<backend::SequenceRows> sequences;
+    for (const Rows& part : parts) {
+      sequences.push_back({static_cast<std::int32_t>(part.tokens.size()), part.position, part.slot,
+                           part.slot * kPages, kPages, part.role, part.drafts});
+      tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+    }
+    std::vector<std::int32_t> asked(tokens.size());
+    std::iota(asked.begin(), asked.end(), 0);
+    std::vector<float> logits(tokens.size() * static_cast<std::size_t>(prepared_.program().vocab_size));
+    prepared_.run(backend::Pass::main, {tokens, sequences, pages_, asked, {}}, logits);
+    return logits;
+  }
+
+ private:
+  backend::Prepared& prepared_;
+  std::vector<std::int32_t> pages_;
+};
+
+std::vector<std::int32_t> random_tokens(Random& random, std::int64_t count) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(random.below(300)));
+  return tokens;
+}
+
+using backend::Role;
+
+// A prompt of 100 tokens and six generated ones: alone, one row at a time; and among nine others, with the
+// prompt cut at 64 and generated rows verified in threes, so that every matrix takes another kernel.
+TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
+  const Golden golden("modelopt_mixed");
+  const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
+  Random random(3);
+  const auto prompt = random_tokens(random, 100), answer = random_tokens(random, 6);
+  std::vector<float> alone;
+  {
+    Simulated gpu;
+    const auto prepared = gpu.prepare(golden, kTenSequences);
+    Sequences one(*prepared, 1);
+    alone = one.run({{2, 0, prompt, Role::prompt}});
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const auto more = one.run({{2, 100 + static_cast<std::int64_t>(i), {answer[i]}, Role::generated}});
+      alone.insert(alone.end(), more.begin(), more.end());
+    }
+  }
+  Simulated gpu;
+  const auto prepared = gpu.prepare(golden, kTenSequences);
+  Sequences many(*prepared, 2);
+  std::vector<float> among;
+  const auto take = [&](const std::vector<float>& logits, std::size_t first, std::size_t count) {
+    among.insert(among.end(), logits.begin() + static_cast<std::ptrdiff_t>(first * vocab),
+                 logits.begin() + static_cast<std::ptrdiff_t>((first + count) * vocab));
+  };
+  // Others first: prompts of 3 tokens, then one generated row each in every step.
+  for (std::int32_t slot = 0; slot < 10; ++slot)
+    if (slot != 2) many.run({{slot, 0, random_tokens(random, 3), Role::prompt}});
+  const auto others = [&](std::int64_t position) {
+    std::vector<Sequences::Rows> rows;
+    for (std::int32_t slot = 0; slot < 10; ++slot)
+      if (slot != 2) rows.push_back({slot, position, random_tokens(random, 1), Role::generated});
+    return rows;
+  };
+  auto rows = others(3);
+  rows.insert(rows.begin() + 4, {2, 0, {prompt.begin(), prompt.begin() + 64}, Role::prompt});
+  take(many.run(rows), 4, 64);
+  rows = others(4);
+  rows.insert(rows.begin(), {2, 64, {prompt.begin() + 64, prompt.end()}, Role::prompt});
+  take(many.run(rows), 0, 36);
+  for (std::int64_t step = 0; step < 2; ++step) {
+    rows = others(5 + step);
+    // The third row of the first step is a draft that is thrown away and run again.
+    const auto first = answer.begin() + 3 * step;
+    rows.push_back({2, 100 + 3 * step, {first, first + 3}, Role::generated, 2});
+    if (step == 1) {
+      auto again = std::vector<Sequences::Rows>{{2, 102, {answer[2]}, Role::generated}};
+      many.run(again);
+    }
+    take(many.run(rows), 9, 3);
+  }
+  ASSERT_EQ(among.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    ASSERT_EQ(among[i], alone[i]) << "row " << i / vocab << ", logit " << i % vocab;
+}
+
+TEST(GpuGreedy, IsTheBestLogit) {
+  const Golden golden("bf16");
+  Simulated gpu;
+  const auto prepared = gpu.prepare(golden, kTenSequences);
+  Random random(5);
+  const auto tokens = random_tokens(random, 70);
+  Sequences sequences(*prepared, 1);
+  const auto logits = sequences.run({{0, 0, tokens, Role::prompt}});
+  const backend::SequenceRows rows{70, 0, 1, kPages, kPages, Role::prompt, 0};
+  std::vector<std::int32_t> pages(40), asked(70), chosen(70);
+  std::iota(pages.begin(), pages.end(), 0);
+  std::iota(asked.begin(), asked.end(), 0);
+  constexpr std::int64_t limit = 250;
+  ASSERT_TRUE(
+      prepared->run_greedy(backend::Pass::main, {tokens, {&rows, 1}, pages, asked, {}}, limit, chosen));
+  const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
+  for (std::size_t row = 0; row < 70; ++row) {
+    const auto first = logits.begin() + static_cast<std::ptrdiff_t>(row * vocab);
+    EXPECT_EQ(chosen[row], std::max_element(first, first + limit) - first) << row;
+  }
+}
+
+// The plan is what is there: the weights' records, pages and states as the program has them.
+TEST(GpuBackend, PlansItsMemory) {
+  const Golden golden("bf16");
+  Simulated gpu;
+  const auto prepared = gpu.prepare(golden, kTenSequences);
+  const auto memory = prepared->memory();
+  ASSERT_EQ(memory.size(), 4u);
+  // 40 pages of 64 positions, two KV heads of 64 columns, keys and values, two bytes; two caches (one of MTP).
+  EXPECT_EQ(memory[1].what, "KV pages");
+  EXPECT_EQ(memory[1].bytes, 40 * 64 * (2 * 64) * 2 * 2 * 2);
+  EXPECT_GT(memory[0].bytes, 1'000'000);
+  EXPECT_EQ(memory[2].bytes % (10 * 3), 0) << "ten slots in three layers";
+}
+
+TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {
+  const Golden golden("modelopt");
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto message = [&](Activations activations, const backend::Capacity& capacity) -> std::string {
+    try {
+      backend::make_gpu_backend(*machine, {})->prepare(golden.program(activations), capacity);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_NE(message(Activations::w4a4, kTenSequences).find("16-bit activations"), std::string::npos);
+  backend::Capacity small_pages = kTenSequences;
+  small_pages.page_tokens = 16;
+  EXPECT_NE(message(Activations::w4a16, small_pages).find("pages of 64"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fourfold::model
