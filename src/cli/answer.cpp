@@ -170,7 +170,7 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
                      options.stops, options.split_thinking,
                      options.split_thinking && engine::ends_in_thinking(request.prompt, *options.tokenizer)});
   // Taken away first: after an error nothing is known about the caches.
-  if (options.cached != nullptr)
+  if (options.cached != nullptr && prepared.roles_agree())
     request.cached_count = engine::reusable_count(std::exchange(*options.cached, {}), request);
   const std::vector<engine::TokenId> stop_ids = request.stop_ids;
   engine::Sequence sequence(prepared.program(), std::move(request), std::move(home));

@@ -6,7 +6,7 @@
 namespace fourfold::cli {
 
 struct BackendOptions {
-  std::string backend = "cpu";  // cpu or reference
+  std::string backend = "cpu";  // cpu, cuda, sim or reference
   std::string activations = "auto";
   int threads = 0;           // 0: one per core
   bool strict = false;       // notices are errors

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/read_speed.h"
+#include "cli/bench_gpu_model.h"
 #include "cli/bench_model_weights.h"
 #include "kernels/cpu/isa.h"
 #include "model/qwen35/forward.h"
@@ -120,9 +121,12 @@ Times measure(backend::Prepared& prepared, const BenchModelOptions& options) {
 
 }  // namespace
 
-int run_bench_model(const BenchModelOptions& options, const Console& console) {
-  if (options.backend != "cpu")
-    fail(Code::invalid_request, "--backend is '{}'; cpu is possible", options.backend);
+int run_bench_model(const BenchModelOptions& asked, const Console& console) {
+  if (asked.backend == "cuda") return run_bench_gpu_model(asked, console);
+  if (asked.backend != "cpu")
+    fail(Code::invalid_request, "--backend is '{}'; cpu and cuda are possible", asked.backend);
+  BenchModelOptions options = asked;
+  if (options.layers == 0) options.layers = 4;
   const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
   require_in_range("--layers", options.layers, static_cast<int>(shape.layers));
   require_in_range("--prompt", options.prompt, 65536);

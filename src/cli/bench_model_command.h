@@ -12,7 +12,7 @@ namespace fourfold::cli {
 struct BenchModelOptions {
   std::string backend = "cpu";
   std::string shape = "35b";
-  int layers = 4;
+  int layers = 0;  // 0: 4 on the CPU, all on a GPU
   int threads = 0;  // 0: one per core
   int prompt = 256;
   int tokens = 32;
@@ -20,6 +20,14 @@ struct BenchModelOptions {
   std::string activations = "w4a16";  // or w4a4
   std::string isa;                    // empty: the best this CPU has
   bool tile_codes = false;            // NVFP4 weights on AMX's tile unit
+  // GPU alone.
+  std::string users = "1";
+  std::string contexts = "0";
+  int chunk = 2048;  // rows of a prompt at a time
+  int gpu = 0;
+  bool graphs = true;
+  bool stages = false;  // time the stages of a step apart
+  std::string csv;
 };
 
 int run_bench_model(const BenchModelOptions& options, const Console& console);

@@ -25,6 +25,7 @@ bool takes_fp4_inputs(const OpenModel& model) {
 
 std::vector<std::string> formats_of(const CompareOptions& options, const OpenModel& model) {
   if (options.activations != "all") return {options.activations};
+  if (on_machine(options.backend)) return {"w4a16"};  // what its kernels have
   std::vector<std::string> formats{"f32", "w4a16"};
   if (takes_fp4_inputs(model)) formats.push_back("w4a4");
   return formats;

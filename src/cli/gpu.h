@@ -27,6 +27,8 @@ class Gpu {
   virtual void use() = 0;
   virtual kernels::Machine& machine() = 0;
   virtual GpuState state() const = 0;
+  // What reading memory reaches at most, measured now.
+  virtual double read_gb_per_s() = 0;
   // Microseconds of each timed replay of what `record` launches, captured as a graph.
   virtual std::vector<double> time(int rounds, const std::function<void()>& record) = 0;
   virtual bench::MoeBenchReport bench_moe(const bench::MoeBenchOptions& options) = 0;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "cli/gpu.h"
 #include "kernels/bench/device_tools.h"
+#include "kernels/launch/arena.h"
 #include "kernels/launch/cuda_launch.h"
 #include "kernels/launch/cuda_machine.h"
 
@@ -20,6 +21,13 @@ class CudaGpu final : public Gpu {
   GpuState state() const override {
     const bench::DeviceState state = bench::device_state();
     return {state.name, state.driver, state.sm_clock_mhz, state.memory_clock_mhz};
+  }
+  double read_gb_per_s() override {
+    constexpr std::size_t bytes = std::size_t{4} << 30;
+    kernels::Arena arena(machine_->memory());
+    auto* data = arena.take<unsigned char>(bytes, "data for the memory ceiling");
+    bench::fill_random(data, bytes / 4, 1, ~0u, 0u, stream_.get());
+    return bench::read_ceiling_gbps(data, bytes, stream_.get());
   }
   std::vector<double> time(int rounds, const std::function<void()>& record) override {
     return bench::time_graph(stream_.get(), rounds, record);

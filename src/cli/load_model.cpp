@@ -4,23 +4,55 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pool.h"
+#include "backend/cuda/cuda.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
 #include "checkpoint/hub_cache.h"
 #include "checkpoint/stream.h"
 #include "cli/byte_bar.h"
+#include "cli/gpu.h"
+#include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
 namespace {
 
 void require_known(const BackendOptions& options) {
-  if (options.backend != "cpu" && options.backend != "reference")
-    fail_with_hint(Code::invalid_request, "Known backends: cpu, reference.", "unknown backend '{}'",
-                   options.backend);
-  if (options.backend == "reference" && options.threads != 0)
-    fail(Code::invalid_request, "--threads {}: the reference backend has one thread, always",
+  if (options.backend != "cpu" && options.backend != "reference" && !on_machine(options.backend))
+    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
+                   "unknown backend '{}'", options.backend);
+  if (options.backend != "cpu" && options.threads != 0)
+    fail(Code::invalid_request, "--threads {}: the number of threads is the cpu backend's alone",
          options.threads);
+}
+
+// A GPU, or the simulated one: the same launches, a million times slower, for models of a few thousand
+// weights.
+std::shared_ptr<kernels::Machine> machine_of(const std::string& backend) {
+  if (backend == "cuda") {
+    std::shared_ptr<Gpu> gpu = open_gpu(0);
+    return {gpu, &gpu->machine()};
+  }
+  struct Simulated {
+    sim::Device device;
+    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
+  };
+  const auto simulated = std::make_shared<Simulated>();
+  return {simulated, simulated->machine.get()};
+}
+
+std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
+                                               checkpoint::LoadProgress& progress, PreparedModel& out) {
+  if (options.backend == "reference") return std::make_unique<backend::ReferenceBackend>();
+  if (!on_machine(options.backend))
+    return backend::make_cpu_backend({.threads = options.threads,
+                                      .keep_values = options.keep_values,
+                                      .checkpoint = &model.checkpoint,
+                                      .progress = &progress});
+  out.machine = machine_of(options.backend);
+  return backend::make_gpu_backend(
+      *out.machine,
+      {.keep_values = options.keep_values, .checkpoint = &model.checkpoint, .progress = &progress});
 }
 
 // More threads than cores wait for each other; a few more are nobody's business.
@@ -33,7 +65,21 @@ void mention_threads(const BackendOptions& options, const Console& console) {
         options.strict);
 }
 
+void mention_memory(const backend::Prepared& prepared, const Console& console) {
+  std::string line;
+  std::int64_t total = 0;
+  for (const backend::MemoryUse& use : prepared.memory()) {
+    line +=
+        fourfold::format("{}{} {} MB", line.empty() ? "" : ", ", use.what, (use.bytes + 500'000) / 1'000'000);
+    total += use.bytes;
+  }
+  if (!line.empty())
+    console.err << fourfold::format("memory: {} MB of the GPU: {}\n", (total + 500'000) / 1'000'000, line);
+}
+
 }  // namespace
+
+bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }
 
 OpenModel::OpenModel(std::filesystem::path model_folder)
     : folder(std::move(model_folder)),
@@ -70,15 +116,10 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
       checkpoint::stored_bytes(model.bound.weights),
       [&](std::uint64_t bytes_done, std::uint64_t bytes_total) { bar.update(bytes_done, bytes_total); });
   PreparedModel out;
-  if (options.backend == "reference")
-    out.backend = std::make_unique<backend::ReferenceBackend>();
-  else
-    out.backend = backend::make_cpu_backend({.threads = options.threads,
-                                             .keep_values = options.keep_values,
-                                             .checkpoint = &model.checkpoint,
-                                             .progress = &progress});
+  out.backend = make_backend(options, model, progress, out);
   mention_threads(options, console);
   out.prepared = out.backend->prepare(std::move(program), capacity);
+  mention_memory(*out.prepared, console);
   for (const std::string& text : out.prepared->notices()) notice(console, text, options.strict);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

@@ -15,6 +15,7 @@
 #include "checkpoint/shard_index.h"
 #include "cli/backend_options.h"
 #include "cli/console.h"
+#include "kernels/launch/machine.h"
 #include "model/builder.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -41,11 +42,15 @@ struct OpenModel {
 // fields that are neither used nor known become a notice on stderr, and an error under --strict.
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict = false);
 
+// Whether a backend launches kernels: cuda, or sim.
+bool on_machine(std::string_view backend);
+
 // auto, f32, w4a16 or w4a4.
 model::Activations parse_model_activations(std::string_view text);
 
 // What a prepared program stands on, in the order it must be torn down.
 struct PreparedModel {
+  std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<backend::Prepared> prepared;
   double seconds = 0;  // it took to load

@@ -111,11 +111,11 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   CLI::App* command =
       bench.add_subcommand("model", "Time prompts and decoding at a model's layer shapes, random weights");
   BenchModelOptions& o = line.bench_model;
-  command->add_option("--backend", o.backend, "cpu")->capture_default_str();
+  command->add_option("--backend", o.backend, "cpu or cuda")->capture_default_str();
   command->add_option("--shape", o.shape, "35b, 122b, 397b or another that make-model knows")
       ->capture_default_str();
-  command->add_option("--layers", o.layers, "How many are run; the rest is extrapolated")
-      ->capture_default_str();
+  command->add_option("--layers", o.layers,
+                      "How many are run (cpu: 4, and the rest is extrapolated; cuda: all)");
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_option("--prompt", o.prompt, "Tokens of the prompt")->capture_default_str();
   command->add_option("--tokens", o.tokens, "Decoded tokens")->capture_default_str();
@@ -124,6 +124,13 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
+  command->add_option("--users", o.users, "cuda: sequences decoded at once: 1,8,64")->capture_default_str();
+  command->add_option("--context", o.contexts, "cuda: their lengths: 0,4k,32k")->capture_default_str();
+  command->add_option("--chunk", o.chunk, "cuda: rows of a prompt at a time")->capture_default_str();
+  command->add_option("--gpu", o.gpu, "cuda: which GPU")->capture_default_str();
+  command->add_flag("!--no-graphs", o.graphs, "cuda: launch every kernel by itself");
+  command->add_flag("--stages", o.stages, "cuda: where a step's time goes, each stage timed alone");
+  command->add_option("--csv", o.csv, "cuda: also write the table to this file");
   command->final_callback([&line] {
     line.has_strict = false;
     line.run = [&line](const Console& console) { return run_bench_model(line.bench_model, console); };
@@ -171,7 +178,7 @@ void add_bench_pack(CLI::App& bench, CommandLine& line) {
 
 // Where and how a MODEL runs.
 void add_backend(CLI::App& command, BackendOptions& o) {
-  command.add_option("--backend", o.backend, "cpu or reference")->capture_default_str();
+  command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")->capture_default_str();
   command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
       ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
@@ -238,7 +245,7 @@ void add_compare(CLI::App& app, CommandLine& line) {
   CompareOptions& o = line.compare;
   command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
   command->add_option("REFERENCE", o.reference, "A safetensors file of reference outputs")->required();
-  command->add_option("--backend", o.backend, "cpu or reference")->capture_default_str();
+  command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")->capture_default_str();
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_flag("--json", o.json, "JSON instead of text");

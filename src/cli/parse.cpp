@@ -42,6 +42,25 @@ std::vector<int> parse_tokens(std::string_view text) {
   return counts;
 }
 
+std::vector<int> parse_counts(std::string_view text, std::string_view option, int least, int most) {
+  std::vector<int> counts;
+  for (const std::string& part : split_commas(text)) {
+    int value = 0;
+    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), value);
+    const std::string_view rest(end, static_cast<std::size_t>(part.data() + part.size() - end));
+    if (status != std::errc{} || (!rest.empty() && rest != "k") || value > most / (rest.empty() ? 1 : 1024))
+      fail(Code::invalid_request, "{}: '{}' is not a number from {} to {}; 4k is 4096", option, part, least,
+           most);
+    if (!rest.empty()) value *= 1024;
+    if (value < least)
+      fail(Code::invalid_request, "{}: '{}' is not a number from {} to {}; 4k is 4096", option, part, least,
+           most);
+    counts.push_back(value);
+  }
+  if (counts.empty()) fail(Code::invalid_request, "{} is empty", option);
+  return counts;
+}
+
 moe_layer::Activations parse_activations(std::string_view text) {
   if (text == "w4a16") return moe_layer::Activations::w4a16;
   if (text == "w4a4") return moe_layer::Activations::w4a4;

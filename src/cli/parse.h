@@ -14,6 +14,8 @@ namespace fourfold::cli {
 std::vector<std::string> split_commas(std::string_view text);
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text);
 std::vector<int> parse_tokens(std::string_view text);  // "1,4,64"; zero is a token count too
+// "1,8,64" or "0,1k,128k" (1k is 1,024), each from least to most.
+std::vector<int> parse_counts(std::string_view text, std::string_view option, int least, int most);
 moe_layer::Activations parse_activations(std::string_view text);
 moe_layer::Format parse_format(std::string_view text);
 

@@ -11,7 +11,7 @@
 namespace fourfold::cli {
 
 // Empty for chips without kernels. On sm90 the rows it shares with SM120 are planned within SM120's shared
-// memory.
+// memory, all but DeltaNet's.
 std::vector<plan::RowFacts> rows_of(const plan::ArchFacts& arch);
 
 std::vector<plan::RefusedShape> refused_shapes(const plan::ArchFacts& arch);

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <list>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "cli/build_info.h"
 #include "cli/gpu.h"
 #include "cli/progress.h"
@@ -20,7 +22,8 @@ using verify::Job;
 using verify::RowSet;
 using verify::Target;
 
-// Cases run on both machines for the direct comparison.
+// GEMM cases run on both machines for the direct comparison; of the step kernels it is one a row and
+// operation, since not all of them have a scalar model of their bits.
 constexpr std::size_t kCompared = 24;
 
 // Opened GPUs that no thread is using. A machine has one stream, so every thread that proves takes one of its
@@ -136,15 +139,25 @@ class Verification {
     });
   }
 
-  // The same case on both, for a sample spread over the GPU's list.
+  // The same case on both: every step row once, and a sample spread over the GPU's list of the others.
   void compare_with_simulator() {
     const Target simulator = verify::simulator_target(*gpu_->arch, options_.prepare_simulator);
-    std::vector<const verify::GemmCase*> all;
-    for (const Job& job : jobs_)
-      if (job.target == gpu_ && job.test.gemm) all.push_back(&*job.test.gemm);
-    const std::size_t count = std::min(all.size(), kCompared);
-    for (std::size_t i = 0; i < count; ++i)
-      report_.comparisons.push_back(verify::compare_machines(simulator, *gpu_, *all[i * all.size() / count]));
+    std::vector<const verify::Case*> others, chosen;
+    std::set<std::string> seen;
+    for (const Job& job : jobs_) {
+      if (job.target != gpu_ || !job.test.output) continue;
+      if (!job.test.is_step)
+        others.push_back(&job.test);
+      else if (seen.insert(job.test.row + job.test.op).second)
+        chosen.push_back(&job.test);
+    }
+    const std::size_t count = std::min(others.size(), kCompared);
+    for (std::size_t i = 0; i < count; ++i) chosen.push_back(others[i * others.size() / count]);
+    report_.comparisons.resize(chosen.size());
+    parallel_for(static_cast<std::int64_t>(chosen.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+        report_.comparisons[i] = verify::compare_machines(simulator, *gpu_, *chosen[i]);
+    });
   }
 
   const VerifyOptions& options_;

@@ -93,8 +93,8 @@ TEST(PlanCommand, TheTableIsWhatTheSimulatorRuns) {
     options.arch = arch;
     const auto machine = kernels::make_sim_machine(device, options);
     std::multiset<std::string> run, planned;
-    for (const auto kind :
-         {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down})
+    for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down,
+                            kernels::RowKind::step})
       for (const plan::RowFacts& row : machine->rows(kind)) run.insert(row.row);
     for (const plan::RowFacts& row : rows_of(*arch)) planned.insert(row.row);
     EXPECT_EQ(run, planned) << arch->name;

@@ -52,6 +52,10 @@ class WrongScales final : public kernels::Machine {
   void group_tiles(const moe_group::TileParams&) override {}
   void group_scatter(const moe_group::ScatterParams&) override {}
   void pack(const record::PackJob&, bool) override {}
+  void pack_dense(const record::DenseJob&) override {}
+  void launch(kernels::RowHandle, int, const void*, std::size_t) override {}
+  std::unique_ptr<kernels::Recording> record(const std::function<void()>&) override { return nullptr; }
+  void replay(kernels::Recording&) override {}
 
  private:
   kernels::Machine& machine_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "kernels/verify/cases.h"
 #include "kernels/verify/runner.h"
+#include "kernels/verify/step_case.h"
 #include "sim/device.h"
 #include "tests/cli/support.h"
 
@@ -51,8 +53,8 @@ TEST(VerifyCommand, QuickPassesOnTheSimulatorAndListsEveryRow) {
   }
   for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90})
     verify::simulator_target(*arch).use(0, [&](kernels::Machine& machine) {
-      for (const auto kind :
-           {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down})
+      for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up,
+                              kernels::RowKind::few_down, kernels::RowKind::step})
         for (const plan::RowFacts& row : machine.rows(kind)) EXPECT_TRUE(proved.count(row.row)) << row.row;
     });
 }
@@ -73,6 +75,11 @@ TEST(VerifyCommand, TheFullListSkipsNoOperation) {
       }
   });
   EXPECT_GT(expected, 150);
+  verify::simulator_target(plan::kSm90).use(0, [&](kernels::Machine& machine) {
+    for (const plan::RowFacts& row : machine.rows(kernels::RowKind::step))
+      for (const std::string& op : verify::step_ops(row))
+        EXPECT_TRUE(listed.count(row.kernel + " | " + row.row + " | " + op)) << row.row << " " << op;
+  });
   // What a Hopper GPU lists, the simulator's two lists hold together; layers choose their rows by chip, so
   // only by name.
   for (const std::string& name : verify::case_names(cases_of(plan::kSm90, verify::RowSet::all)))
@@ -112,10 +119,10 @@ TEST(VerifyCommand, TheTableEndsWithCountsAndTheReportIsWritten) {
   EXPECT_EQ(run_verify(options, captured.console), kFine);
   EXPECT_NE(captured.out.str().find("pass, bits equal"), std::string::npos);
   EXPECT_NE(captured.out.str().find(
-                "8 proofs of 8 rows and operations on 2 machines: 8 passed, 0 missed, 0 refused"),
+                "14 proofs of 14 rows and operations on 2 machines: 14 passed, 0 missed, 0 refused"),
             std::string::npos)
       << captured.out.str();
-  EXPECT_EQ(read_json(read_file(path)).at("rows").items.size(), 8u);
+  EXPECT_EQ(read_json(read_file(path)).at("rows").items.size(), 14u);
   EXPECT_FALSE(std::filesystem::exists(path + ".new"));
 }
 
@@ -171,6 +178,38 @@ TEST(VerifyCommand, ADamagedKernelIsAMiss) {
   EXPECT_FALSE(json.at("rows").items.front().at("failure").text.empty());
 }
 
+// A row that nobody wrote a proof for is listed, and fails.
+TEST(VerifyCommand, AStepRowWithoutAProofIsAMiss) {
+  verify::StepCase test;
+  test.row.kernel = test.row.row = "new_kernel";
+  test.row.role = "decode";
+  EXPECT_EQ(verify::step_ops(test.row), std::vector<std::string>{"decode"});
+  verify::simulator_target(plan::kSm120).use(0, [&](kernels::Machine& machine) {
+    const verify::Result result = verify::run_step_case(machine, test, true);
+    EXPECT_FALSE(result.passed());
+    EXPECT_NE(result.failure.find("no proof is written for kernel 'new_kernel'"), std::string::npos);
+  });
+}
+
+// A step kernel that loses a synchronisation is a miss, as a GEMM is.
+TEST(VerifyCommand, ADamagedStepKernelIsAMiss) {
+  const auto cases = cases_of(plan::kSm120, verify::RowSet::all);
+  using Damage = std::pair<const char*, sim::SyncOp>;
+  for (const auto& [kernel, op] :
+       {Damage{"norm_rows", sim::SyncOp::sync_block}, Damage{"attend", sim::SyncOp::sync_block},
+        Damage{"delta_decode", sim::SyncOp::sync_block}, Damage{"dense_few", sim::SyncOp::wait}}) {
+    const auto damaged =
+        std::find_if(cases.begin(), cases.end(),
+                     [&, name = kernel](const verify::Case& test) { return test.kernel == name; });
+    ASSERT_NE(damaged, cases.end()) << kernel;
+    const auto site = site_of(*damaged, op);
+    ASSERT_TRUE(site.has_value()) << kernel;
+    sim::Device device;
+    device.install({*site, sim::MutationKind::skip});
+    EXPECT_FALSE(damaged->run(*kernels::make_sim_machine(device), true).passed()) << kernel;
+  }
+}
+
 TEST(VerifyCommand, RefusedRowsAreListedAndFail) {
   verify::Target target = verify::simulator_target(plan::kSm120);
   target.native_refusal = "a probe failed";
@@ -191,15 +230,27 @@ TEST(VerifyCommand, RefusedRowsAreListedAndFail) {
 TEST(VerifyCommand, TwoMachinesAreComparedByteForByte) {
   const verify::Target first = verify::simulator_target(plan::kSm120),
                        second = verify::simulator_target(plan::kSm90);
-  verify::GemmCase test;
+  verify::Case test;
   for (const verify::Case& item : cases_of(plan::kSm120, verify::RowSet::all))
-    if (item.gemm && item.row == "moe_stream 32x8x64 w4a16-mma nvfp4" && item.op == "down") test = *item.gemm;
+    if (item.row == "moe_stream 32x8x64 w4a16-mma nvfp4" && item.op == "down") test = item;
   const auto same = verify::compare_machines(first, second, test);
   EXPECT_TRUE(same.passed()) << same.failure;
   EXPECT_GT(same.bytes, 1000);
-  verify::GemmCase unknown = test;
+  // One machine gives another byte; one has no such row.
+  int calls = 0;
+  verify::Case wrong = test;
+  wrong.output = [&](kernels::Machine& machine) {
+    std::vector<std::uint8_t> bytes = test.output(machine);
+    bytes[7] = static_cast<std::uint8_t>(bytes[7] + calls++);
+    return bytes;
+  };
+  EXPECT_EQ(verify::compare_machines(first, second, wrong).different, 1);
+  verify::StepCase unknown;
+  unknown.row.kernel = "add_gated";
   unknown.row.row = "no such row";
-  EXPECT_NE(verify::compare_machines(first, second, unknown).failure.find("no such row"), std::string::npos);
+  unknown.op = "f32";
+  wrong.output = [&](kernels::Machine& machine) { return verify::step_output(machine, unknown); };
+  EXPECT_NE(verify::compare_machines(first, second, wrong).failure.find("no such row"), std::string::npos);
 }
 
 TEST(VerifyCommand, BadInputIsRefused) {

@@ -9,10 +9,15 @@
 #include <string>
 #include <typeinfo>
 
+#include "kernels/attention/rows.h"
+#include "kernels/delta/rows.h"
+#include "kernels/dense/rows.h"
 #include "kernels/moe/chips.h"
 #include "kernels/moe_few/rows.h"
 #include "kernels/moe_gemm/rows.h"
 #include "kernels/moe_stream/rows.h"
+#include "kernels/sampling/rows.h"
+#include "kernels/step/rows.h"
 
 namespace {
 
@@ -44,6 +49,22 @@ template <class List>
 void print_streams(const char* chip) {
   print_rows<List>(chip, "stream_kernel", []<class Row>() { return moe_stream::row_facts<Row>(); });
 }
+// A step row has the tensor-core instruction of its kernel, if it has any.
+const char* step_path(const plan::RowFacts& facts) {
+  if (facts.row.find("wgmma") != std::string::npos) return "step-wgmma";
+  for (const char* kernel :
+       {"dense_few", "dense_many", "dense_tall", "attend", "attend_prompt", "delta_prepare", "delta_scan"})
+    if (facts.kernel == kernel) return "step-mma";
+  return "step";
+}
+template <class List>
+void print_steps(const char* chip) {
+  print_rows<List>(chip, "step_kernel", []<class Row>() {
+    plan::RowFacts facts = Row::facts();
+    facts.path = step_path(facts);
+    return facts;
+  });
+}
 template <class Arch, class Format>
 void print_half(const char* chip) {
   print_streams<moe_stream::HalfRows<Arch, Format>>(chip);
@@ -62,6 +83,15 @@ void print_chip(const char* chip) {
   print_streams<moe_stream::Fp4Rows<Shared>>(chip);
   print_tiles<moe_gemm::Fp4Tiles<Shared>>(chip);
   print_tiles<moe_gemm::Mxfp4Tiles<Shared>>(chip);
+  print_streams<moe_stream::Bf16Rows<Shared>>(chip);
+  print_streams<moe_stream::Fp8Rows<Shared>>(chip);
+  print_tiles<moe_gemm::Bf16MmaTiles<Shared>>(chip);
+  print_tiles<moe_gemm::Fp8MmaTiles<Shared>>(chip);
+  print_steps<dense::Rows<Shared>>(chip);
+  print_steps<step::Rows<Shared>>(chip);
+  print_steps<delta::Rows<typename Chip::Own>>(chip);
+  print_steps<attention::Rows<Shared>>(chip);
+  print_steps<sampling::Rows<Shared>>(chip);
 }
 
 }  // namespace
@@ -70,6 +100,9 @@ int main() {
   print_chip<moe::Hopper>("Hopper");
   print_tiles<moe_gemm::WgmmaTiles<record::Nvfp4>>("Hopper");
   print_tiles<moe_gemm::WgmmaTiles<record::Mxfp4>>("Hopper");
+  print_tiles<moe_gemm::PlainWgmmaTiles<record::Bf16Format>>("Hopper");
+  print_tiles<moe_gemm::PlainWgmmaTiles<record::Fp8Format>>("Hopper");
+  print_steps<attention::HopperRows<moe::Hopper::Own>>("Hopper");
   print_chip<moe::Workstation>("Workstation");
   return 0;
 }

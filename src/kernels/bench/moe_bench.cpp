@@ -158,7 +158,15 @@ class OnePart final : public Machine {
   }
   void group_tiles(const moe_group::TileParams&) override {}
   void group_scatter(const moe_group::ScatterParams&) override {}
+  void launch(kernels::RowHandle row, int blocks, const void* params, std::size_t bytes) override {
+    machine_.launch(row, blocks, params, bytes);
+  }
+  std::unique_ptr<kernels::Recording> record(const std::function<void()>& launches) override {
+    return machine_.record(launches);
+  }
+  void replay(kernels::Recording& recording) override { machine_.replay(recording); }
   void pack(const record::PackJob&, bool) override {}
+  void pack_dense(const record::DenseJob&) override {}
   int launches() const { return launches_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <exception>
 #include <functional>
 
@@ -77,6 +78,37 @@ void prove_pack(Machine& machine, const PackCase& test, Result& result) {
   job.records = arena.take<std::uint8_t>(bytes, "records");
   machine.memory().forget(job.records, bytes);
   machine.pack(job, test.mxfp4);
+  machine.memory().read(actual.data(), job.records, bytes);
+  for (std::size_t i = 0; i < bytes; ++i) compare_exact(result, actual[i], expected[i]);
+}
+
+void prove_dense_pack(Machine& machine, const DensePackCase& test, Result& result) {
+  Random random(test.seed);
+  const bool gate_up = test.row_order == record::RowOrder::gate_up;
+  const std::int64_t rows = gate_up ? test.rows / 2 : test.rows;
+  const auto matrix_of = [&] {
+    if (test.source != record::DenseSource::f32)
+      return random_dense(random, rows, test.columns, test.source).bytes;
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(4 * rows * test.columns));
+    for (std::size_t i = 0; i < bytes.size(); i += 4) {
+      const auto value = static_cast<float>(random.normal());
+      std::memcpy(bytes.data() + i, &value, 4);
+    }
+    return bytes;
+  };
+  const std::vector<std::uint8_t> matrix = matrix_of(), up = matrix_of();
+  record::DenseJob job{matrix.data(), up.data(), nullptr,     test.rows,
+                       test.columns,  0,         test.source, test.row_order};
+  const std::size_t bytes = record::dense_bytes(job);
+  std::vector<std::uint8_t> expected(bytes), actual(bytes);
+  job.records = expected.data();
+  record::pack_dense(job);
+  Arena arena(machine.memory());
+  job.matrix = arena.upload(matrix, "matrix");
+  job.up = arena.upload(up, "up matrix");
+  job.records = arena.take<std::uint8_t>(bytes, "records");
+  machine.memory().forget(job.records, bytes);
+  machine.pack_dense(job);
   machine.memory().read(actual.data(), job.records, bytes);
   for (std::size_t i = 0; i < bytes; ++i) compare_exact(result, actual[i], expected[i]);
 }
@@ -230,6 +262,11 @@ std::string op_of(const PackCase& test) {
                           test.mxfp4 ? "mxfp4" : "nvfp4",
                           test.bit_order == record::BitOrder::half ? "half" : "fp4");
 }
+std::string op_of(const DensePackCase& test) {
+  constexpr const char* sources[] = {"bf16", "f32", "e4m3"};
+  return fourfold::format("{} {}", test.row_order == record::RowOrder::gate_up ? "gate_up" : "plain",
+                          sources[static_cast<int>(test.source)]);
+}
 std::string op_of(const TokenCase& test) { return test.staged ? "staged bf16" : "nvfp4 token records"; }
 std::string op_of(const RouteCase& test) {
   return fourfold::format("{} E {} k {} N {}{}",
@@ -241,6 +278,12 @@ Result run_pack_case(Machine& machine, const PackCase& test) {
   Result result = start(machine, "pack", op_of(test), test.seed);
   result.shape = fourfold::format("{}x{}", test.rows, test.columns);
   return finish(std::move(result), [&](Result& into) { prove_pack(machine, test, into); });
+}
+
+Result run_dense_pack_case(Machine& machine, const DensePackCase& test) {
+  Result result = start(machine, "pack_dense", op_of(test), test.seed);
+  result.shape = fourfold::format("{}x{}", test.rows, test.columns);
+  return finish(std::move(result), [&](Result& into) { prove_dense_pack(machine, test, into); });
 }
 
 Result run_token_case(Machine& machine, const TokenCase& test) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/launch/machine.h"
-#include "kernels/record/record.h"
+#include "kernels/record/pack_dense.h"
 #include "kernels/verify/result.h"
 
 namespace fourfold::verify {
@@ -19,6 +19,16 @@ struct PackCase {
   std::uint64_t seed = 1;
 };
 Result run_pack_case(kernels::Machine& machine, const PackCase& test);
+
+// Dense matrices: the GPU's records against the host's. Sizes need not fill records.
+struct DensePackCase {
+  record::DenseSource source = record::DenseSource::bf16;
+  record::RowOrder row_order = record::RowOrder::plain;
+  std::int64_t rows = 70;
+  std::int64_t columns = 136;
+  std::uint64_t seed = 1;
+};
+Result run_dense_pack_case(kernels::Machine& machine, const DensePackCase& test);
 
 // staged: bf16 rows in staged column order; otherwise NVFP4 token records.
 struct TokenCase {
@@ -41,6 +51,7 @@ Result run_route_case(kernels::Machine& machine, const RouteCase& test);
 
 // The op each case reports: "gate_up nvfp4 half", "staged", "tables of few tokens".
 std::string op_of(const PackCase& test);
+std::string op_of(const DensePackCase& test);
 std::string op_of(const TokenCase& test);
 std::string op_of(const RouteCase& test);
 

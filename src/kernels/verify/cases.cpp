@@ -1,14 +1,17 @@
 #include "kernels/verify/cases.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/glob.h"
 #include "base/random.h"
 #include "kernels/moe/tables.h"
 #include "kernels/verify/basic_case.h"
 #include "kernels/verify/few_case.h"
+#include "kernels/verify/gemm_case.h"
 #include "kernels/verify/group_case.h"
 #include "kernels/verify/layer_case.h"
+#include "kernels/verify/step_case.h"
 
 namespace fourfold::verify {
 namespace {
@@ -52,6 +55,10 @@ class CaseList {
 // ---- rows of the grouped GEMMs ----
 
 bool exists(const plan::RowFacts& row, moe::Op op) {
+  // f32 results are for dense matrices: all streaming rows have them, of the tiled ones those of bf16 and
+  // fp8.
+  if (op == moe::Op::plain_f32 || op == moe::Op::add_f32)
+    return row.kernel == "moe_stream" || row.format == "bf16" || row.format == "fp8";
   // A 32-wide block of neurons lies in two strips: MXFP4 tokens come from outside, never from GEMM1.
   return !(row.path == "w4a4" && row.format == "mxfp4" && op == moe::Op::gate_up);
 }
@@ -99,16 +106,17 @@ void add_gemm(CaseList& list, const plan::RowFacts& row, moe::Op op, int variant
   item.seed = test.seed;
   item.cost = work(static_cast<double>(test.rows), static_cast<double>(test.columns), tokens);
   item.native_fp4 = row.path == "w4a4";
-  item.gemm = test;
   item.run = [test](Machine& machine, bool exact) { return run_gemm_case(machine, test, exact); };
+  item.output = [test](Machine& machine) { return gemm_output(machine, test); };
   list.add(std::move(item));
 }
 
-constexpr moe::Op kOps[] = {moe::Op::gate_up, moe::Op::down, moe::Op::plain};
+constexpr moe::Op kOps[] = {moe::Op::gate_up, moe::Op::down, moe::Op::plain, moe::Op::plain_f32,
+                            moe::Op::add_f32};
 
 // The quick proof takes one operation a row, each in its turn.
 bool taken_quickly(const plan::RowFacts& row, moe::Op op, int index) {
-  const moe::Op turn = kOps[index % 3];
+  const moe::Op turn = kOps[static_cast<std::size_t>(index) % std::size(kOps)];
   return op == (exists(row, turn) ? turn : moe::Op::plain);
 }
 
@@ -160,6 +168,38 @@ void add_few_rows(CaseList& list, RowKind kind) {
     }
 }
 
+// ---- rows of the step kernels ----
+
+void add_step(CaseList& list, const plan::RowFacts& row, const std::string& op, int variant) {
+  StepCase test;
+  test.row = row;
+  test.op = op;
+  test.variant = variant;
+  test.seed = list.next_seed();
+  Case item;
+  item.kernel = row.kernel;
+  item.row = row.row;
+  item.op = op;
+  item.seed = test.seed;
+  item.cost = step_cost(test);
+  item.is_step = true;
+  item.run = [test](Machine& machine, bool exact) { return run_step_case(machine, test, exact); };
+  item.output = [test](Machine& machine) { return step_output(machine, test); };
+  list.add(std::move(item));
+}
+
+void add_step_rows(CaseList& list, RowSet set) {
+  std::size_t index = 0;
+  for (const plan::RowFacts& row : list.machine().rows(RowKind::step)) {
+    if (set == RowSet::own && row.arch != list.machine().arch().name) continue;
+    const std::vector<std::string> ops = step_ops(row);
+    ++index;
+    for (int variant = 0; variant < list.variants(); ++variant)
+      for (std::size_t i = 0; i < ops.size(); ++i)
+        if (!list.quick() || i == index % ops.size()) add_step(list, row, ops[i], variant);
+  }
+}
+
 // ---- whole layers ----
 
 struct LayerKind {
@@ -198,6 +238,11 @@ constexpr LayerKind kLayers[] = {
     {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::mxfp4, LogitKind::ties,           true,  true},
     {{ 128,  64,  4, 2}, 19, Role::prefill, Activations::w4a4,  Format::nvfp4, LogitKind::random,         true,  true},
     {{ 128, 128,  3, 2}, 66, Role::prefill, Activations::w4a4,  Format::nvfp4, LogitKind::one_expert_set, true,  false},
+    {{ 512, 256,  6, 3},  1, Role::decode,  Activations::w4a16, Format::bf16,  LogitKind::random,         true,  true},
+    {{ 192, 128,  5, 2},  9, Role::decode,  Activations::w4a16, Format::bf16,  LogitKind::ties,           true,  false},
+    {{ 128,  64,  6, 3}, 20, Role::prefill, Activations::w4a16, Format::bf16,  LogitKind::random,         true,  true},
+    {{ 256, 128,  4, 2},  5, Role::decode,  Activations::w4a16, Format::fp8,   LogitKind::random,         true,  false},
+    {{ 128, 128,  4, 2}, 70, Role::prefill, Activations::w4a16, Format::fp8,   LogitKind::random,         true,  false},
 };
 // clang-format on
 
@@ -281,6 +326,11 @@ void add_basics(CaseList& list) {
       for (const RowOrder rows : {RowOrder::plain, RowOrder::gate_up})
         for (const BitOrder bits : {BitOrder::half, BitOrder::fp4})
           add_basic(list, "pack", PackCase{mxfp4, rows, bits, 64 + 64 * variant, 192, 0}, 0.1, run_pack_case);
+    using record::DenseSource;
+    for (const DenseSource source : {DenseSource::bf16, DenseSource::f32, DenseSource::e4m3})
+      for (const RowOrder rows : {RowOrder::plain, RowOrder::gate_up})
+        add_basic(list, "pack_dense", DensePackCase{source, rows, 70 + 34 * variant, 136, 0}, 0.1,
+                  run_dense_pack_case);
     for (const bool staged : {true, false})
       add_basic(list, "moe_tokens", TokenCase{staged, 24, 192, 0}, 0.1, run_token_case);
     for (const RouteCase& test : {RouteCase{1, 1, 1, 8, true, 0}, RouteCase{9, 16, 4, 8, true, 0},
@@ -295,6 +345,7 @@ void add_basics(CaseList& list) {
 std::vector<Case> make_cases(const Machine& machine, RowSet set, const CaseOptions& options) {
   CaseList list(machine, options);
   add_gemm_rows(list, set);
+  add_step_rows(list, set);
   if (set == RowSet::all) {
     add_few_rows(list, RowKind::few_gate_up);
     add_few_rows(list, RowKind::few_down);

@@ -5,12 +5,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/launch/machine.h"
-#include "kernels/verify/gemm_case.h"
 #include "kernels/verify/result.h"
 
 namespace fourfold::verify {
@@ -27,10 +25,12 @@ struct Case {
   std::string kernel, row, op;
   std::string arch;  // of the machine that the list was made for
   std::uint64_t seed = 0;
-  double cost = 1.0;             // relative run time on the simulator
-  bool native_fp4 = false;       // needs the FP4 instruction: refused on a chip until its probes have passed
-  std::optional<GemmCase> gemm;  // for the direct comparison of two machines
+  double cost = 1.0;        // relative run time on the simulator
+  bool is_step = false;     // of a step kernel
+  bool native_fp4 = false;  // needs the FP4 instruction: refused on a chip until its probes have passed
   std::function<Result(kernels::Machine&, bool bits_exact)> run;
+  // What the row writes, for the direct comparison of two machines; empty where only `run` compares.
+  std::function<std::vector<std::uint8_t>(kernels::Machine&)> output;
 };
 
 // Which of a machine's rows to list.

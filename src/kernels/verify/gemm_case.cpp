@@ -21,18 +21,22 @@ namespace {
 using kernels::Arena;
 
 struct Expert {
-  CheckpointMatrix matrix;  // plain, or gate
+  CheckpointMatrix matrix;  // FP4: plain, or gate
   CheckpointMatrix up;
+  DenseMatrix dense;  // bf16 and fp8, likewise
+  DenseMatrix dense_up;
   reference::Weights weights;
   reference::Weights up_weights;
 };
 
 // Everything of a case, host side.
 struct Setup {
-  bool mxfp4, half_tokens, gate_up, decode;
+  bool mxfp4, half_tokens, gate_up, decode, dense;
   std::vector<Expert> experts;
   std::vector<GlobalScale> scale, scale_up, token_scale;
   std::vector<float> token_inverse, next_scale, next_inverse;
+  std::vector<float> row_scale;  // fp8: [experts][rows]
+  std::vector<float> before;     // add_f32: what `out` holds
   std::vector<Bf16> tokens;
   Assignment assignment;
   CheckpointMatrix slots;  // W4A4: quantised tokens
@@ -55,6 +59,34 @@ std::vector<float> given(const std::vector<GlobalScale>& scales) {
   return values;
 }
 
+Expert random_expert(Random& random, const GemmCase& test, const Setup& setup) {
+  Expert expert;
+  const std::int64_t rows = setup.gate_up ? test.rows / 2 : test.rows;
+  expert.matrix = random_matrix(random, rows, test.columns, setup.mxfp4);
+  expert.weights = reference_of(expert.matrix);
+  if (setup.gate_up) {
+    expert.up = random_matrix(random, rows, test.columns, setup.mxfp4);
+    expert.up_weights = reference_of(expert.up);
+  }
+  return expert;
+}
+
+Expert random_dense_expert(Random& random, const GemmCase& test, Setup& setup) {
+  Expert expert;
+  const auto source = test.row.format == "fp8" ? record::DenseSource::e4m3 : record::DenseSource::bf16;
+  const std::int64_t rows = setup.gate_up ? test.rows / 2 : test.rows;
+  expert.dense = random_dense(random, rows, test.columns, source);
+  expert.weights = reference_of(expert.dense);
+  if (setup.gate_up) {
+    expert.dense_up = random_dense(random, rows, test.columns, source);
+    expert.up_weights = reference_of(expert.dense_up);
+  }
+  if (source == record::DenseSource::e4m3)
+    for (std::int64_t row = 0; row < test.rows; ++row)
+      setup.row_scale.push_back(static_cast<float>(random.uniform(0.5, 2.0)));
+  return expert;
+}
+
 Setup make_setup(const GemmCase& test) {
   Random random(test.seed);
   Setup setup{};
@@ -62,16 +94,10 @@ Setup make_setup(const GemmCase& test) {
   setup.half_tokens = test.row.path != "w4a4";
   setup.gate_up = test.op == moe::Op::gate_up;
   setup.decode = test.row.role == "decode";
+  setup.dense = test.row.format == "bf16" || test.row.format == "fp8";
   for (std::size_t e = 0; e < test.tokens_per_expert.size(); ++e) {
-    Expert expert;
-    const std::int64_t rows = setup.gate_up ? test.rows / 2 : test.rows;
-    expert.matrix = random_matrix(random, rows, test.columns, setup.mxfp4);
-    expert.weights = reference_of(expert.matrix);
-    if (setup.gate_up) {
-      expert.up = random_matrix(random, rows, test.columns, setup.mxfp4);
-      expert.up_weights = reference_of(expert.up);
-    }
-    setup.experts.push_back(std::move(expert));
+    setup.experts.push_back(setup.dense ? random_dense_expert(random, test, setup)
+                                        : random_expert(random, test, setup));
     setup.scale.push_back(weight_scale(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3), test.convention));
     setup.scale_up.push_back(
         weight_scale(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3), test.convention));
@@ -93,10 +119,22 @@ Setup make_setup(const GemmCase& test) {
                       : quantize_slots(setup.tokens, test.columns, setup.assignment, setup.token_inverse);
     setup.slot_weights = reference_of(setup.slots);
   }
+  if (test.op == moe::Op::add_f32)
+    for (std::int64_t i = 0; i < setup.assignment.slots() * test.rows; ++i)
+      setup.before.push_back(static_cast<float>(random.normal()));
   return setup;
 }
 
 std::vector<std::uint8_t> pack_experts(const GemmCase& test, const Setup& setup) {
+  if (setup.dense) {
+    std::vector<std::uint8_t> all;
+    for (const Expert& expert : setup.experts) {
+      const std::vector<std::uint8_t> records =
+          setup.gate_up ? pack_dense(expert.dense, expert.dense_up) : pack_dense(expert.dense);
+      all.insert(all.end(), records.begin(), records.end());
+    }
+    return all;
+  }
   const std::size_t each = setup.mxfp4 ? record::packed_bytes<record::Mxfp4>(test.rows, test.columns)
                                        : record::packed_bytes<record::Nvfp4>(test.rows, test.columns);
   std::vector<std::uint8_t> packed(each * setup.experts.size());
@@ -131,16 +169,22 @@ std::vector<Bf16> rows_for(const GemmCase& test, const Setup& setup) {
   return staged;
 }
 
+// scale_row: the row's place among the row scales, which `weighted` multiplies in.
 Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::int64_t row, std::int64_t slot,
-                  std::int64_t columns, int expert, const GlobalScale& scale) {
+                  std::int64_t columns, int expert, const GlobalScale& scale, std::int64_t scale_row) {
   const auto order = setup.decode ? reference::Order::decode : reference::Order::prefill;
   const Bf16* token =
       setup.tokens.data() + setup.assignment.slot_token[static_cast<std::size_t>(slot)] * columns;
   const reference::Dot dot = setup.half_tokens
                                  ? reference::dot_w4a16(weights, row, token, order)
                                  : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
-  return scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)],
-                   setup.half_tokens ? half_decode_factor(setup.mxfp4) : 1.0f);
+  const float decode_factor = setup.half_tokens && !setup.dense ? half_decode_factor(setup.mxfp4) : 1.0f;
+  const Scaled sum =
+      scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)], decode_factor);
+  if (setup.row_scale.empty()) return sum;
+  const std::size_t rows = setup.row_scale.size() / setup.experts.size();
+  return weighted(
+      sum, setup.row_scale[static_cast<std::size_t>(expert) * rows + static_cast<std::size_t>(scale_row)]);
 }
 
 int real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
@@ -157,9 +201,9 @@ Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, in
                  std::int64_t neuron) {
   const Expert& weights = setup.experts[static_cast<std::size_t>(expert)];
   return swiglu_of(scaled_dot(setup, weights.weights, neuron, slot, test.columns, expert,
-                              setup.scale[static_cast<std::size_t>(expert)]),
+                              setup.scale[static_cast<std::size_t>(expert)], neuron),
                    scaled_dot(setup, weights.up_weights, neuron, slot, test.columns, expert,
-                              setup.scale_up[static_cast<std::size_t>(expert)]));
+                              setup.scale_up[static_cast<std::size_t>(expert)], test.rows / 2 + neuron));
 }
 
 void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup,
@@ -212,17 +256,24 @@ void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setu
   });
 }
 
+// What add_f32 leaves: one more rounding, of the sum.
+Scaled added(const Scaled& sum, float before) {
+  const double value = sum.value + before;
+  return {Host::add(before, sum.bits), value, sum.bound + (std::abs(value) + sum.bound) * 0x1p-24 + 0x1p-149};
+}
+
 void check_rows(Result& result, const GemmCase& test, const Setup& setup,
                 const std::vector<std::uint8_t>& out, bool f32) {
   real_slots(setup, [&](std::int64_t slot, int expert) {
     const float weight =
         test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
     for (std::int64_t row = 0; row < test.rows; ++row) {
-      const Scaled expected =
+      Scaled expected =
           weighted(scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot,
-                              test.columns, expert, setup.scale[static_cast<std::size_t>(expert)]),
+                              test.columns, expert, setup.scale[static_cast<std::size_t>(expert)], row),
                    weight);
       const std::size_t at = static_cast<std::size_t>(slot * test.rows + row);
+      if (test.op == moe::Op::add_f32) expected = added(expected, setup.before[at]);
       if (f32) {
         float actual;
         std::memcpy(&actual, out.data() + 4 * at, 4);
@@ -240,10 +291,41 @@ void check_rows(Result& result, const GemmCase& test, const Setup& setup,
 void check_output(Result& result, const GemmCase& test, const Setup& setup,
                   const std::vector<std::uint8_t>& out) {
   if (setup.gate_up && !setup.half_tokens) return check_gate_up_nvfp4(result, test, setup, out);
-  if (!setup.gate_up) return check_rows(result, test, setup, out, test.op == moe::Op::down && setup.decode);
+  if (!setup.gate_up) return check_rows(result, test, setup, out, moe::stores_f32(test.op, setup.decode));
   std::vector<std::uint16_t> halves(out.size() / 2);
   std::memcpy(halves.data(), out.data(), out.size());
   check_gate_up_bf16(result, test, setup, halves);
+}
+
+// A dense matrix's rows may be some of the columns of a wider output: 64 others before them and 96 after must
+// stay as they are. Returns its columns alone.
+std::vector<std::uint8_t> launch_among_others(kernels::Machine& machine, Arena& arena,
+                                              kernels::RowHandle handle, moe::GemmParams params,
+                                              const Setup& setup, std::size_t bytes) {
+  constexpr std::uint8_t untouched = 0xA5;
+  const std::size_t row_bytes = bytes / static_cast<std::size_t>(setup.assignment.slots());
+  const std::size_t element = row_bytes / static_cast<std::size_t>(params.out_columns);
+  const std::size_t pitch = row_bytes + 160 * element, first = 64 * element;
+  std::vector<std::uint8_t> wide(static_cast<std::size_t>(setup.assignment.slots()) * pitch, untouched);
+  if (!setup.before.empty())
+    for (std::size_t slot = 0; slot * pitch < wide.size(); ++slot)
+      std::memcpy(wide.data() + slot * pitch + first,
+                  setup.before.data() + slot * static_cast<std::size_t>(params.out_columns), row_bytes);
+  std::uint8_t* device = arena.upload(wide, "wide result");
+  params.out = device + first;
+  params.out_columns += 160;
+  machine.gemm(handle, params);
+  machine.memory().read(wide.data(), device, wide.size());
+  std::vector<std::uint8_t> out(bytes);
+  for (std::size_t slot = 0; slot * pitch < wide.size(); ++slot) {
+    const std::uint8_t* row = wide.data() + slot * pitch;
+    if (std::any_of(row, row + first, [](std::uint8_t byte) { return byte != untouched; }) ||
+        std::any_of(row + first + row_bytes, row + pitch,
+                    [](std::uint8_t byte) { return byte != untouched; }))
+      fail(Code::internal, "slot {}: columns beside the matrix's own were written", slot);
+    std::memcpy(out.data() + slot * row_bytes, row + first, row_bytes);
+  }
+  return out;
 }
 
 // Launches the row on the case's inputs; what it wrote, with zeros where a slot has no token.
@@ -267,18 +349,21 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
   params.scale_up = arena.upload(given(setup.scale_up), "up scales");
   params.token_scale = setup.half_tokens ? nullptr : arena.upload(given(setup.token_scale), "token scales");
   params.next_inverse_scale = arena.upload(setup.next_inverse, "next scales");
+  params.row_scale = setup.row_scale.empty() ? nullptr : arena.upload(setup.row_scale, "row scales");
   params.op = test.op;
   params.strips = static_cast<std::int32_t>(test.rows / record::kRows);
   params.records = static_cast<std::int32_t>(test.columns / record::kColumns);
   params.out_columns = static_cast<std::int32_t>(setup.gate_up ? test.rows / 2 : test.rows);
 
   const bool fp4_result = setup.gate_up && !setup.half_tokens;
-  const bool f32_result = test.op == moe::Op::down && setup.decode;
+  const bool f32_result = moe::stores_f32(test.op, setup.decode);
   const std::int64_t values = setup.assignment.slots() * params.out_columns;
   const std::size_t bytes = static_cast<std::size_t>(fp4_result ? values / 512 * record::kTokenRecordBytes
                                                                 : values * (f32_result ? 4 : 2));
+  if (setup.dense && !setup.gate_up) return launch_among_others(machine, arena, handle, params, setup, bytes);
   params.out = arena.take<std::uint8_t>(bytes, "result");
   machine.memory().forget(params.out, bytes);
+  if (!setup.before.empty()) machine.memory().write(params.out, setup.before.data(), bytes);
 
   machine.gemm(handle, params);
 
@@ -300,7 +385,14 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
 }  // namespace
 
 std::string_view op_name(moe::Op op) {
-  return op == moe::Op::gate_up ? "gate_up" : op == moe::Op::down ? "down" : "plain";
+  switch (op) {
+    case moe::Op::gate_up: return "gate_up";
+    case moe::Op::down: return "down";
+    case moe::Op::plain: return "plain";
+    case moe::Op::plain_f32: return "plain_f32";
+    case moe::Op::add_f32: break;
+  }
+  return "add_f32";
 }
 
 std::string op_of(const GemmCase& test) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/e2m1.h"
+#include "base/e4m3.h"
 #include "base/mxfp4.h"
 #include "base/nvfp4.h"
 
@@ -64,6 +65,57 @@ reference::Weights reference_of(const CheckpointMatrix& matrix) {
       weights.codes.push_back(code_at(matrix, row, column));
   weights.scale_bytes = matrix.scales;
   return weights;
+}
+
+DenseMatrix random_dense(Random& random, std::int64_t rows, std::int64_t columns,
+                         record::DenseSource source) {
+  DenseMatrix matrix{rows, columns, source, {}};
+  const auto count = static_cast<std::size_t>(rows * columns);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (source == record::DenseSource::e4m3) {
+      // Every number of the format, subnormals and both zeros among them; 0x7F and 0xFF are NaN.
+      const auto code = static_cast<std::uint8_t>(random.below(0x7F));
+      matrix.bytes.push_back(static_cast<std::uint8_t>(code | random.below(2) << 7));
+      continue;
+    }
+    Bf16 value = to_bf16(static_cast<float>(random.normal() * 0.1));
+    if (random.below(16) == 0) value.bits = static_cast<std::uint16_t>(random.below(2) << 15);
+    if (random.below(64) == 0) value.bits = static_cast<std::uint16_t>(1 + random.below(0x7F));  // subnormal
+    matrix.bytes.push_back(static_cast<std::uint8_t>(value.bits & 0xFF));
+    matrix.bytes.push_back(static_cast<std::uint8_t>(value.bits >> 8));
+  }
+  return matrix;
+}
+
+reference::Weights reference_of(const DenseMatrix& matrix) {
+  reference::Weights weights;
+  weights.rows = matrix.rows;
+  weights.columns = matrix.columns;
+  const auto count = static_cast<std::size_t>(matrix.rows * matrix.columns);
+  for (std::size_t i = 0; i < count; ++i)
+    weights.values.push_back(
+        matrix.source == record::DenseSource::e4m3
+            ? to_bf16(to_float(E4m3{matrix.bytes[i]}))
+            : Bf16{static_cast<std::uint16_t>(matrix.bytes[2 * i] | matrix.bytes[2 * i + 1] << 8)});
+  return weights;
+}
+
+std::vector<std::uint8_t> pack_dense(const DenseMatrix& matrix) {
+  record::DenseJob job{matrix.bytes.data(), nullptr, nullptr,       matrix.rows,
+                       matrix.columns,      0,       matrix.source, record::RowOrder::plain};
+  std::vector<std::uint8_t> records(record::dense_bytes(job));
+  job.records = records.data();
+  record::pack_dense(job);
+  return records;
+}
+
+std::vector<std::uint8_t> pack_dense(const DenseMatrix& gate, const DenseMatrix& up) {
+  record::DenseJob job{gate.bytes.data(), up.bytes.data(),          nullptr, 2 * gate.rows, gate.columns, 0,
+                       gate.source,       record::RowOrder::gate_up};
+  std::vector<std::uint8_t> records(record::dense_bytes(job));
+  job.records = records.data();
+  record::pack_dense(job);
+  return records;
 }
 
 std::vector<Bf16> random_tokens(Random& random, std::int64_t rows, std::int64_t columns) {

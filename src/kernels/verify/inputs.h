@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/random.h"
 #include "kernels/moe/tables.h"
+#include "kernels/record/pack_dense.h"
 #include "kernels/record/record.h"
 #include "kernels/reference/dot.h"
 
@@ -25,6 +26,19 @@ struct CheckpointMatrix {
 
 CheckpointMatrix random_matrix(Random& random, std::int64_t rows, std::int64_t columns, bool mxfp4);
 reference::Weights reference_of(const CheckpointMatrix& matrix);
+
+// A dense matrix as a checkpoint stores it: bf16 or E4M3, row by row.
+struct DenseMatrix {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  record::DenseSource source = record::DenseSource::bf16;
+  std::vector<std::uint8_t> bytes;
+};
+DenseMatrix random_dense(Random& random, std::int64_t rows, std::int64_t columns, record::DenseSource source);
+reference::Weights reference_of(const DenseMatrix& matrix);
+// Records of a plain matrix, or of gate and up.
+std::vector<std::uint8_t> pack_dense(const DenseMatrix& matrix);
+std::vector<std::uint8_t> pack_dense(const DenseMatrix& gate, const DenseMatrix& up);
 
 // [rows, columns]; one row in eight is an outlier, one value in sixteen zero or subnormal.
 std::vector<Bf16> random_tokens(Random& random, std::int64_t rows, std::int64_t columns);

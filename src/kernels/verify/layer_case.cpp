@@ -22,6 +22,7 @@ using moe_layer::Role;
 struct Setup {
   reference::LayerModel model;
   std::vector<CheckpointMatrix> gate, up, down;
+  std::vector<DenseMatrix> dense_gate, dense_up, dense_down;  // bf16 and fp8
   std::vector<float> logits;
   std::vector<Bf16> tokens;
 };
@@ -46,6 +47,34 @@ std::vector<float> make_logits(const LayerCase& test, Random& random) {
   return logits;
 }
 
+bool is_dense(Format format) { return format == Format::bf16 || format == Format::fp8; }
+
+// The three matrices of an expert; the setup keeps them as a checkpoint would.
+reference::Expert random_expert(Random& random, const moe_layer::Request& request, Setup& setup) {
+  const auto& shape = request.shape;
+  const auto add = [&](auto& to, const auto& make, std::int64_t rows, std::int64_t columns) {
+    to.push_back(make(rows, columns));
+    return reference_of(to.back());
+  };
+  reference::Expert expert;
+  const auto add_all = [&](auto& gate, auto& up, auto& down, const auto& make) {
+    expert.gate = add(gate, make, shape.intermediate, shape.hidden);
+    expert.up = add(up, make, shape.intermediate, shape.hidden);
+    expert.down = add(down, make, shape.hidden, shape.intermediate);
+  };
+  if (is_dense(request.format))
+    add_all(setup.dense_gate, setup.dense_up, setup.dense_down, [&](std::int64_t rows, std::int64_t columns) {
+      return random_dense(
+          random, rows, columns,
+          request.format == Format::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
+    });
+  else
+    add_all(setup.gate, setup.up, setup.down, [&](std::int64_t rows, std::int64_t columns) {
+      return random_matrix(random, rows, columns, request.format == Format::mxfp4);
+    });
+  return expert;
+}
+
 Setup make_setup(const LayerCase& test) {
   Random random(test.seed);
   const auto& request = test.request;
@@ -57,15 +86,8 @@ Setup make_setup(const LayerCase& test) {
   setup.model.renormalise = test.renormalise;
   setup.model.w4a4 = request.activations == Activations::w4a4;
   setup.model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
-  const bool mxfp4 = request.format == Format::mxfp4;
   for (int e = 0; e < shape.experts; ++e) {
-    setup.gate.push_back(random_matrix(random, shape.intermediate, shape.hidden, mxfp4));
-    setup.up.push_back(random_matrix(random, shape.intermediate, shape.hidden, mxfp4));
-    setup.down.push_back(random_matrix(random, shape.hidden, shape.intermediate, mxfp4));
-    reference::Expert expert;
-    expert.gate = reference_of(setup.gate.back());
-    expert.up = reference_of(setup.up.back());
-    expert.down = reference_of(setup.down.back());
+    reference::Expert expert = random_expert(random, request, setup);
     expert.gate_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.up_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.down_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
@@ -111,10 +133,21 @@ void pack_all(const Setup& setup, record::BitOrder order, std::vector<std::uint8
   }
 }
 
+void pack_all_dense(const Setup& setup, std::vector<std::uint8_t>& gate_up, std::vector<std::uint8_t>& down) {
+  for (std::size_t e = 0; e < setup.dense_gate.size(); ++e) {
+    const std::vector<std::uint8_t> first = pack_dense(setup.dense_gate[e], setup.dense_up[e]),
+                                    second = pack_dense(setup.dense_down[e]);
+    gate_up.insert(gate_up.end(), first.begin(), first.end());
+    down.insert(down.end(), second.begin(), second.end());
+  }
+}
+
 moe_layer::LayerWeights upload_weights(Arena& arena, const LayerCase& test, const Setup& setup) {
   std::vector<std::uint8_t> gate_up, down;
   const auto order = setup.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
-  if (test.request.format == Format::mxfp4)
+  if (is_dense(test.request.format))
+    pack_all_dense(setup, gate_up, down);
+  else if (test.request.format == Format::mxfp4)
     pack_all<record::Mxfp4>(setup, order, gate_up, down);
   else
     pack_all<record::Nvfp4>(setup, order, gate_up, down);
@@ -177,13 +210,14 @@ std::string rows_of(const moe_layer::Choice& choice) {
 
 std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
   const auto& request = test.request;
+  constexpr const char* format_names[] = {"nvfp4", "mxfp4", "bf16", "fp8"};
   constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
   return fourfold::format("{} {} {}{}{}{}",
                           request.role == Role::prefill ? "prefill"
                           : choice.few                  ? "few"
                                                         : "decode",
                           request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                          request.format == Format::mxfp4 ? "mxfp4" : "nvfp4",
+                          format_names[static_cast<int>(request.format)],
                           logits[static_cast<int>(test.logits)], test.renormalise ? "" : " not renormalised",
                           request.tokens == 0 ? " no tokens" : "");
 }

@@ -83,13 +83,12 @@ std::vector<Result> run_jobs(const std::vector<Job>& jobs,
   return results;
 }
 
-MachineComparison compare_machines(const Target& first, const Target& second, const GemmCase& test) {
-  MachineComparison comparison{
-      test.row.row, op_of(test), first.description, second.description, test.seed, 0, 0, {}};
+MachineComparison compare_machines(const Target& first, const Target& second, const Case& test) {
+  MachineComparison comparison{test.row, test.op, first.description, second.description, test.seed, 0, 0, {}};
   try {
     std::vector<std::uint8_t> outputs[2];
-    first.use(test.seed, [&](kernels::Machine& machine) { outputs[0] = gemm_output(machine, test); });
-    second.use(test.seed, [&](kernels::Machine& machine) { outputs[1] = gemm_output(machine, test); });
+    first.use(test.seed, [&](kernels::Machine& machine) { outputs[0] = test.output(machine); });
+    second.use(test.seed, [&](kernels::Machine& machine) { outputs[1] = test.output(machine); });
     comparison.bytes = static_cast<std::int64_t>(outputs[0].size());
     if (outputs[0].size() != outputs[1].size())
       comparison.failure =

@@ -54,6 +54,6 @@ struct MachineComparison {
   std::string failure;
   bool passed() const { return failure.empty() && bytes > 0 && different == 0; }
 };
-MachineComparison compare_machines(const Target& first, const Target& second, const GemmCase& test);
+MachineComparison compare_machines(const Target& first, const Target& second, const Case& test);
 
 }  // namespace fourfold::verify

@@ -1,0 +1,250 @@
+#include "cli/bench_gpu_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "backend/cost.h"
+#include "backend/cuda/cuda.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "cli/bench_model_weights.h"
+#include "cli/gpu.h"
+#include "cli/parse.h"
+#include "model/qwen35/forward.h"
+
+namespace fourfold::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kPageTokens = 64;
+constexpr int kWarmSteps = 6;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Sequences of one length, each with pages and a state slot of its own.
+class Users {
+ public:
+  Users(backend::Prepared& prepared, int count, std::int64_t context, std::int64_t room)
+      : prepared_(prepared), position_(context) {
+    const auto pages = static_cast<std::int32_t>((room + kPageTokens - 1) / kPageTokens);
+    for (int i = 0; i < count; ++i) {
+      sequences_.push_back({.row_count = 1,
+                            .position = context,
+                            .state_slot = i,
+                            .page_begin = i * pages,
+                            .page_count = pages,
+                            .role = backend::Role::generated});
+      assume_position(prepared, i, context);
+    }
+    pages_.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(pages));
+    std::iota(pages_.begin(), pages_.end(), 0);
+    // Pages of the pool in random order, as they lie after a while.
+    for (std::size_t i = pages_.size(); i > 1; --i) std::swap(pages_[i - 1], pages_[random_.below(i)]);
+    tokens_.resize(static_cast<std::size_t>(count));
+    for (auto& token : tokens_)
+      token =
+          static_cast<std::int32_t>(random_.below(static_cast<std::uint64_t>(prepared.program().vocab_size)));
+    rows_.resize(static_cast<std::size_t>(count));
+    std::iota(rows_.begin(), rows_.end(), 0);
+  }
+
+  // One token for everybody, chosen on the GPU, back as the next input.
+  double decode() {
+    for (auto& sequence : sequences_) sequence.position = position_;
+    const auto start = Clock::now();
+    prepared_.run_greedy(backend::Pass::main, {tokens_, sequences_, pages_, rows_, {}},
+                         prepared_.program().vocab_size, tokens_);
+    const double seconds = seconds_since(start);
+    ++position_;
+    return seconds;
+  }
+
+  // A prompt of `count` tokens for the first user, from position 0.
+  double prompt(int count, int chunk) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+    for (auto& token : tokens)
+      token = static_cast<std::int32_t>(
+          random_.below(static_cast<std::uint64_t>(prepared_.program().vocab_size)));
+    std::int32_t chosen = 0;
+    const auto start = Clock::now();
+    for (int done = 0; done < count; done += chunk) {
+      const int rows = std::min(chunk, count - done);
+      backend::SequenceRows sequence = sequences_.front();
+      sequence.row_count = rows;
+      sequence.position = done;
+      sequence.role = backend::Role::prompt;
+      const bool last = done + rows == count;
+      const std::int32_t asked = rows - 1;
+      prepared_.run_greedy(
+          backend::Pass::main,
+          {std::span(tokens).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(rows)),
+           {&sequence, 1},
+           pages_,
+           {&asked, last ? std::size_t{1} : 0},
+           {}},
+          prepared_.program().vocab_size, {&chosen, last ? std::size_t{1} : 0});
+    }
+    return seconds_since(start);
+  }
+
+ private:
+  backend::Prepared& prepared_;
+  Random random_{1};
+  std::int64_t position_;
+  std::vector<backend::SequenceRows> sequences_;
+  std::vector<std::int32_t> pages_, tokens_, rows_;
+};
+
+DenseFormat parse_dense(const std::string& text) {
+  if (text == "nvfp4") return DenseFormat::nvfp4;
+  if (text == "fp8") return DenseFormat::fp8;
+  if (text == "bf16") return DenseFormat::bf16;
+  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 are possible", text);
+}
+
+struct Line {
+  std::string what;
+  int users;
+  std::int64_t context;
+  double tokens_per_second;
+  double milliseconds;  // a step
+  double floor_share;   // of the byte floor; 0: not held against it
+};
+
+void print_stages(backend::Prepared& prepared, const Console& console) {
+  char text[120];
+  std::snprintf(text, sizeof text, "      %-16s %12s %12s\n", "stage", "alone, us", "so far, us");
+  console.out << text;
+  for (const backend::StageTime& time : time_stages(prepared, 20)) {
+    std::snprintf(text, sizeof text, "      %-16s %12.1f %12.1f\n", time.stage.c_str(), time.alone,
+                  time.so_far);
+    console.out << text;
+  }
+}
+
+// A bench's lists, read and checked.
+struct Plan {
+  std::vector<int> users, contexts;
+  int most_users = 0;
+  std::int64_t room = 0;  // positions of a sequence
+
+  explicit Plan(const BenchModelOptions& options)
+      : users(parse_counts(options.users, "--users", 1, 1024)),
+        contexts(parse_counts(options.contexts, "--context", 0, 1 << 20)) {
+    most_users = *std::max_element(users.begin(), users.end());
+    const std::int64_t longest =
+        std::max<std::int64_t>(*std::max_element(contexts.begin(), contexts.end()), options.prompt);
+    room = longest + 2 * options.tokens + kWarmSteps + kPageTokens;
+  }
+  backend::Capacity capacity(int chunk) const {
+    return {.page_count = most_users * ((room + kPageTokens - 1) / kPageTokens),
+            .page_tokens = kPageTokens,
+            .state_slot_count = most_users,
+            .row_count = std::max(chunk, most_users)};
+  }
+};
+
+// The table, as it grows.
+class Table {
+ public:
+  explicit Table(const Console& console) : console_(console) {
+    print("  %-8s %6s %8s %12s %10s %12s\n", "what", "users", "context", "tok/s", "ms", "of floor");
+  }
+  void add(const Line& line) {
+    lines_.push_back(line);
+    print("  %-8s %6d %8lld %12.1f %10.3f %11.1f%%\n", line.what.c_str(), line.users,
+          static_cast<long long>(line.context), line.tokens_per_second, line.milliseconds,
+          100 * line.floor_share);
+  }
+  void write(const std::string& file_name, const std::string& comment) const {
+    std::ofstream file(file_name);
+    if (!file) fail(Code::io, "{}: cannot be written", file_name);
+    file << "# " << comment << "\nwhat,users,context,tokens_per_s,ms,floor_share\n";
+    for (const Line& line : lines_)
+      file << line.what << ',' << line.users << ',' << line.context << ',' << line.tokens_per_second << ','
+           << line.milliseconds << ',' << line.floor_share << '\n';
+  }
+
+ private:
+  template <class... Args>
+  void print(const char* pattern, const Args&... args) {
+    char text[200];
+    std::snprintf(text, sizeof text, pattern, args...);
+    console_.out << text << std::flush;
+  }
+  const Console& console_;
+  std::vector<Line> lines_;
+};
+
+double decode_seconds(backend::Prepared& prepared, int users, std::int64_t context, const Plan& plan,
+                      int tokens) {
+  Users all(prepared, users, context, plan.room);
+  for (int step = 0; step < kWarmSteps; ++step) all.decode();
+  std::vector<double> times;
+  for (int step = 0; step < tokens; ++step) times.push_back(all.decode());
+  return median(times);
+}
+
+double prompt_seconds(backend::Prepared& prepared, const Plan& plan, int count, int chunk) {
+  Users one(prepared, 1, 0, plan.room);
+  std::vector<double> times;
+  for (int round = 0; round < 5; ++round) times.push_back(one.prompt(count, chunk));
+  return median({times[2], times[3], times[4]});  // the first two warm up
+}
+
+}  // namespace
+
+int run_bench_gpu_model(const BenchModelOptions& options, const Console& console) {
+  const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
+  const int layers = options.layers > 0 ? options.layers : static_cast<int>(shape.layers);
+  if (layers > shape.layers)
+    fail(Code::invalid_request, "--layers is {}; 1 to {} are possible", layers, shape.layers);
+  if (options.tokens < 1 || options.chunk < 1 || options.prompt < 0)
+    fail(Code::invalid_request, "--tokens {}, --chunk {}, --prompt {}: 1, 1 and 0 at least", options.tokens,
+         options.chunk, options.prompt);
+  const Plan plan(options);
+  const auto gpu = open_gpu(options.gpu);
+  const checkpoint::ModelConfig config = config_of(shape, layers);
+  const RandomWeights random(config, parse_dense(options.dense));
+  const double ceiling = gpu->read_gb_per_s() * 1e9;
+  const auto start = Clock::now();
+  const auto prepared =
+      backend::make_gpu_backend(gpu->machine(), {.graphs = options.graphs})
+          ->prepare(model::build_program(config, random.weights(), model::Activations::w4a16),
+                    plan.capacity(options.chunk));
+  const GpuState state = gpu->state();
+  const std::string comment = fourfold::format(
+      "{}: {} of {} layers, random weights, experts nvfp4, dense {}; {}, {}; memory ceiling in this run {} "
+      "GB/s",
+      shape.what, layers, shape.layers, options.dense, state.name, state.driver, ceiling / 1e9);
+  console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
+  Table table(console);
+  for (const int context : plan.contexts)
+    for (const int users : plan.users) {
+      const backend::Cost cost = cost_of(prepared->program(), backend::Pass::main,
+                                         {users, users, users, static_cast<double>(context)});
+      const double seconds = decode_seconds(*prepared, users, context, plan, options.tokens);
+      table.add({"decode", users, context, users / seconds, 1e3 * seconds,
+                 (cost.weight_bytes + cost.state_bytes) / ceiling / seconds});
+      if (options.stages) print_stages(*prepared, console);
+    }
+  if (options.prompt > 0) {
+    const double seconds = prompt_seconds(*prepared, plan, options.prompt, options.chunk);
+    table.add({"prompt", 1, options.prompt, options.prompt / seconds, 1e3 * seconds, 0});
+    if (options.stages) print_stages(*prepared, console);
+  }
+  if (!options.csv.empty()) table.write(options.csv, comment);
+  return kFine;
+}
+
+}  // namespace fourfold::cli

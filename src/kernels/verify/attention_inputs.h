@@ -1,0 +1,183 @@
+// What the proofs of the attention kernels share: a ragged batch in pages drawn without order, and the cache
+// of a layer on the host. Unwritten places of a page hold NaN.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/bf16.h"
+#include "base/e4m3.h"
+#include "base/format.h"
+#include "kernels/attention/page_layout.h"
+#include "kernels/step/step_tables.h"
+#include "kernels/verify/step_run.h"
+
+namespace fourfold::verify {
+
+// New rows of a sequence stand at positions context to context + rows - 1.
+struct AttentionPart {
+  int context = 0;
+  int rows = 1;
+  int own_pages = 1 << 30;  // pages beyond these many are the first one again: a long context is cheap
+  int last() const { return context + rows - 1; }
+  int pages() const { return last() / attention::kPageTokens + 1; }
+  int drawn_pages() const { return std::min(pages(), own_pages); }
+};
+
+struct AttentionShape {
+  int heads = 2;
+  int kv_heads = 1;
+  int head_dim = 64;
+  bool fp8 = false;
+  bool gated = true;
+  std::vector<AttentionPart> parts;
+  int gap = 0;  // rows and sequences without anything, between the parts
+
+  int head_stride() const { return gated ? 2 * head_dim : head_dim; }
+  int columns() const { return heads * head_stride() + 2 * kv_heads * head_dim; }
+};
+
+// "256 bf16 x16" of a row's name decides head and cached numbers: facts have them as k and format.
+inline AttentionShape shape_of(StepRun& run, std::vector<AttentionPart> parts) {
+  AttentionShape shape;
+  shape.head_dim = run.test().row.k;
+  shape.fp8 = run.test().row.format == "fp8";
+  shape.parts = std::move(parts);
+  shape.gap = run.test().variant % 3 == 1 ? 2 : 0;
+  shape.gated = run.test().variant % 2 == 0;
+  return shape;
+}
+
+inline void describe(StepRun& run, const AttentionShape& shape) {
+  std::string rows;
+  for (const AttentionPart& part : shape.parts)
+    rows += fourfold::format("{}{}@{}", rows.empty() ? "" : " ", part.rows, part.context);
+  run.result().shape = fourfold::format("heads {}/{} rows {}", shape.heads, shape.kv_heads, rows);
+}
+
+// Tables over the parts, in pages drawn without order.
+struct AttentionBatch {
+  step::Tables tables{};
+  std::vector<step::RowPlace> rows;
+  std::vector<step::SequencePlace> sequences;
+  std::vector<int> first_row;                    // of each part
+  std::vector<std::vector<std::int32_t>> pages;  // of each part
+  int page_count = 0;
+};
+
+inline AttentionBatch make_batch(StepRun& run, const AttentionShape& shape) {
+  AttentionBatch batch;
+  std::vector<std::int32_t> pool;
+  for (const AttentionPart& part : shape.parts) batch.page_count += part.drawn_pages();
+  batch.page_count += 2;
+  for (int i = 0; i < batch.page_count; ++i) pool.push_back(i);
+  for (std::size_t i = pool.size() - 1; i > 0; --i) std::swap(pool[i], pool[run.random.below(i + 1)]);
+  std::vector<std::int32_t> numbers{-1};
+  for (const AttentionPart& part : shape.parts) {
+    const auto index = static_cast<std::int32_t>(batch.sequences.size());
+    const auto page_begin = static_cast<std::int32_t>(numbers.size());
+    // The last page, which holds the new rows, is the sequence's own.
+    batch.pages.emplace_back(pool.end() - part.drawn_pages(), pool.end());
+    pool.resize(pool.size() - static_cast<std::size_t>(part.drawn_pages()));
+    std::vector<std::int32_t>& pages = batch.pages.back();
+    pages.insert(pages.begin(), static_cast<std::size_t>(part.pages() - part.drawn_pages()), pages.front());
+    numbers.insert(numbers.end(), batch.pages.back().begin(), batch.pages.back().end());
+    batch.first_row.push_back(static_cast<int>(batch.rows.size()));
+    batch.sequences.push_back({batch.first_row.back(), part.rows, part.context, 0, page_begin, {}});
+    for (int r = 0; r < part.rows; ++r) batch.rows.push_back({index, part.context + r, 0, page_begin});
+    for (int g = 0; g < shape.gap; ++g) {
+      batch.rows.push_back({-1, 0, 0, 0});
+      batch.sequences.push_back({0, 0, 0, 0, 0, {}});
+    }
+  }
+  batch.tables = {run.upload(batch.rows, "row places"), run.upload(batch.sequences, "sequences"),
+                  run.upload(numbers, "pages"), static_cast<std::int32_t>(batch.rows.size()),
+                  static_cast<std::int32_t>(batch.sequences.size())};
+  return batch;
+}
+
+// Where a number of a page lies, for every layout a row can have.
+struct PageOffsets {
+  std::size_t page_bytes;
+  std::uint32_t (*key)(int position, int dim);
+  std::uint32_t (*value)(int position, int dim);
+};
+template <class Kv, int HeadDim>
+PageOffsets offsets_of() {
+  using Layout = attention::PageLayout<Kv, HeadDim>;
+  return {Layout::page_bytes, [](int p, int d) { return Layout::key_offset(p, d); },
+          [](int p, int d) { return Layout::value_offset(p, d); }};
+}
+inline PageOffsets offsets_of(const AttentionShape& shape) {
+  switch (shape.head_dim) {
+    case 64: return shape.fp8 ? offsets_of<attention::E4m3Kv, 64>() : offsets_of<attention::Bf16Kv, 64>();
+    case 128: return shape.fp8 ? offsets_of<attention::E4m3Kv, 128>() : offsets_of<attention::Bf16Kv, 128>();
+    case 256: return shape.fp8 ? offsets_of<attention::E4m3Kv, 256>() : offsets_of<attention::Bf16Kv, 256>();
+  }
+  fail(Code::internal, "no page layout for heads of {}", shape.head_dim);
+}
+
+inline float cached_value(const unsigned char* at, bool fp8) {
+  if (fp8) return to_float(E4m3{*at});
+  Bf16 value;
+  std::memcpy(&value, at, 2);
+  return to_float(value);
+}
+inline float rounded(float value, bool fp8) {
+  return fp8 ? to_float(to_e4m3(value)) : to_float(to_bf16(value));
+}
+
+// The cache of a layer on the host.
+class PageCache {
+ public:
+  PageCache(const AttentionShape& shape, const AttentionBatch& batch)
+      : shape_(shape), offsets_(offsets_of(shape)) {
+    const std::size_t bytes = static_cast<std::size_t>(batch.page_count) *
+                              static_cast<std::size_t>(shape.kv_heads) * offsets_.page_bytes;
+    keys.assign(bytes, 0xFF);
+    values.assign(bytes, 0xFF);
+  }
+  std::vector<unsigned char> keys, values;
+
+  float key(int page, int head, int position, int dim) const {
+    return cached_value(keys.data() + start(page, head) + offsets_.key(position, dim), shape_.fp8);
+  }
+  float value(int page, int head, int position, int dim) const {
+    return cached_value(values.data() + start(page, head) + offsets_.value(position, dim), shape_.fp8);
+  }
+  // Every position the parts have gets a key and a value.
+  void fill(StepRun& run, const AttentionBatch& batch) {
+    for (std::size_t i = 0; i < shape_.parts.size(); ++i)
+      for (int p = first_filled(shape_.parts[i]); p <= shape_.parts[i].last(); ++p)
+        for (int h = 0; h < shape_.kv_heads; ++h)
+          for (int d = 0; d < shape_.head_dim; ++d) {
+            const std::size_t at = start(batch.pages[i][p / attention::kPageTokens], h);
+            put(keys.data() + at + offsets_.key(p % attention::kPageTokens, d), run.random.normal());
+            put(values.data() + at + offsets_.value(p % attention::kPageTokens, d), run.random.normal());
+          }
+  }
+
+ private:
+  // Pages that repeat are filled once.
+  static int first_filled(const AttentionPart& part) {
+    return (part.pages() - part.drawn_pages()) * attention::kPageTokens;
+  }
+  std::size_t start(int page, int head) const {
+    return (static_cast<std::size_t>(page) * static_cast<std::size_t>(shape_.kv_heads) +
+            static_cast<std::size_t>(head)) *
+           offsets_.page_bytes;
+  }
+  void put(unsigned char* to, double value) const {
+    const Bf16 half = to_bf16(static_cast<float>(value));
+    if (shape_.fp8)
+      *to = to_e4m3(static_cast<float>(value)).bits;
+    else
+      std::memcpy(to, &half, 2);
+  }
+  const AttentionShape& shape_;
+  PageOffsets offsets_;
+};
+
+}  // namespace fourfold::verify

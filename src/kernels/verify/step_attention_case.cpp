@@ -1,0 +1,274 @@
+// The proofs of attention over pages and of the sum of its splits. Pages and query rows are made on the host,
+// so that each kernel is proved by itself (attend together with combine, which has a proof of its own).
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/format.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/attention/reference.h"
+#include "kernels/attention/softmax.h"
+#include "kernels/verify/attention_inputs.h"
+#include "kernels/verify/step_run.h"
+
+namespace fourfold::verify {
+namespace {
+
+using attention::kPageTokens;
+
+// ---- softmax over pages ----
+
+struct AttentionInputs {
+  AttentionShape shape;
+  AttentionBatch batch;
+  PageCache cache;
+  std::vector<float> query;  // [rows, heads, head_dim], bf16 numbers
+  std::vector<float> gates;  // the same, behind each other; bf16 numbers for prompts
+  std::uint16_t* device_query = nullptr;
+  unsigned char* keys = nullptr;
+  unsigned char* values = nullptr;
+
+  AttentionInputs(StepRun& run, AttentionShape of)
+      : shape(std::move(of)), batch(make_batch(run, shape)), cache(shape, batch) {
+    describe(run, shape);
+    cache.fill(run, batch);
+    // Sharper than a mean: scores of a few units.
+    query = run.normals(size(), 1.5);
+    std::vector<std::uint16_t> halves;
+    for (float& value : query) {
+      value = to_float(to_bf16(value));
+      halves.push_back(to_bf16(value).bits);
+    }
+    device_query = run.upload(halves, "query");
+    keys = run.upload(cache.keys, "keys");
+    values = run.upload(cache.values, "values");
+    gates = run.normals(size(), 2.0);
+  }
+  std::size_t size() const {
+    return batch.rows.size() * static_cast<std::size_t>(shape.heads * shape.head_dim);
+  }
+  std::size_t at(std::size_t part, int row, int head) const {
+    return static_cast<std::size_t>(((batch.first_row[part] + row) * shape.heads + head) * shape.head_dim);
+  }
+};
+
+float scale_log2(int head_dim) { return static_cast<float>(1.4426950408889634 / std::sqrt(head_dim)); }
+
+template <class Sums>
+void check_attended(StepRun& run, const AttentionInputs& in, const std::uint16_t* out, const Sums& sums) {
+  const AttentionShape& shape = in.shape;
+  for (std::size_t i = 0; i < shape.parts.size(); ++i)
+    for (int r = 0; r < shape.parts[i].rows; ++r)
+      for (int h = 0; h < shape.heads; ++h) {
+        const int position = shape.parts[i].context + r, kv_head = h / (shape.heads / shape.kv_heads);
+        const std::size_t at = in.at(i, r, h);
+        const auto page = [&](int p) { return in.batch.pages[i][p / kPageTokens]; };
+        const auto want = attention::attended(
+            in.query.data() + at, shape.head_dim, position,
+            [&](int p, int d) { return in.cache.key(page(p), kv_head, p % kPageTokens, d); },
+            [&](int p, int d) { return in.cache.value(page(p), kv_head, p % kPageTokens, d); },
+            sums(position), shape.gated ? in.gates.data() + at : nullptr);
+        const auto got = run.written(out + at, static_cast<std::size_t>(shape.head_dim));
+        for (int d = 0; d < shape.head_dim; ++d)
+          run.compare_bound(bf16_value(got[d]), want[d].value, want[d].error);
+      }
+}
+
+}  // namespace
+
+void prove_attend(StepRun& run) {
+  // Drafts across the border of a page and split, and a row alone. 16, 32 and 64 query vectors a block: the
+  // larger rows get more than one row's heads.
+  const int tile = run.test().row.m;
+  AttentionShape shape = shape_of(run, {{62, 4}, {0, 1}, {130, 1}});
+  shape.heads = tile == 16 ? 4 : 8;
+  shape.kv_heads = tile == 16 ? 2 : 1;
+  if (tile == 64) shape.parts = {{60, 7}, {3, 1}};
+  if (run.test().variant == 1) shape.parts = {{1'150, 3}, {1'022, 4}};  // splits of several pages
+  if (run.test().variant > 1) shape.parts = {{run.below(300), 1 + run.below(8)}, {run.below(100), 1}};
+  if (run.test().variant == 1) shape.heads = shape.kv_heads;
+  if (is_longest_context(run.test())) {
+    shape.parts = {{262'142, 2, 3}};
+    shape.heads = shape.kv_heads = 1;
+  }
+  const AttentionInputs in(run, shape);
+  std::int64_t slots = 0, units = 0;
+  for (const AttentionPart& part : shape.parts) {
+    slots += attention::slots_of(part.last(), part.rows);
+    units += attention::attend_units(part.last(), part.rows, shape.heads, shape.kv_heads, tile);
+  }
+  const std::size_t vectors = static_cast<std::size_t>(slots * shape.heads);
+  attention::AttendParams attend{};
+  attend.tables = in.batch.tables;
+  attend.query = in.device_query;
+  attend.keys = in.keys;
+  attend.values = in.values;
+  attend.partial = run.take<float>(vectors * static_cast<std::size_t>(shape.head_dim), "partial");
+  attend.partial_scale = run.take<float>(2 * vectors, "partial scale");
+  attend.heads = shape.heads;
+  attend.kv_heads = shape.kv_heads;
+  attend.heads_per_kv = shape.heads / shape.kv_heads;
+  attend.scale_log2 = scale_log2(shape.head_dim);
+  run.launch(run.test().row.row, run.test().variant % 2 ? std::min<std::int64_t>(units, 3) : units, attend);
+  attention::CombineParams combine{};
+  combine.tables = in.batch.tables;
+  combine.partial = attend.partial;
+  combine.partial_scale = attend.partial_scale;
+  combine.gate = shape.gated ? run.upload(in.gates, "gates") : nullptr;
+  combine.gate_stride = shape.heads * shape.head_dim;
+  combine.gate_head_stride = shape.head_dim;
+  combine.heads = shape.heads;
+  combine.out = run.take<std::uint16_t>(in.size(), "out");
+  run.launch(fourfold::format("combine splits {}", shape.head_dim),
+             attention::combine_blocks(in.batch.tables.row_limit, shape.heads), combine);
+  check_attended(run, in, combine.out, attention::decode_sums);
+}
+
+void prove_attend_prompt(StepRun& run) {
+  // A tile that begins inside, a border, a last tile that is not full; a row alone.
+  AttentionShape shape = shape_of(run, {{50, 40}, {70, 1}});
+  shape.heads = 2 + run.test().variant % 2;
+  if (run.test().variant == 1) shape.parts = {{0, 130}, {64, 20}};
+  if (run.test().variant > 1) shape.parts = {{run.below(130), 1 + run.below(100)}, {run.below(70), 2}};
+  AttentionInputs in(run, shape);
+  std::vector<std::uint16_t> gates;
+  for (float& gate : in.gates) {
+    gates.push_back(to_bf16(gate).bits);
+    gate = bf16_value(gates.back());
+  }
+  const bool two_heads = run.test().row.row.find("wgmma") != std::string::npos;
+  std::int64_t units = 0;
+  for (const AttentionPart& part : shape.parts)
+    units += attention::prompt_units(part.context, part.rows, shape.heads, shape.kv_heads, two_heads ? 2 : 1);
+  attention::PromptParams params{};
+  params.tables = in.batch.tables;
+  params.query = in.device_query;
+  params.keys = in.keys;
+  params.values = in.values;
+  params.gate = shape.gated ? run.upload(gates, "gates") : nullptr;
+  params.gate_stride = shape.heads * shape.head_dim;
+  params.gate_head_stride = shape.head_dim;
+  params.heads = shape.heads;
+  params.kv_heads = shape.kv_heads;
+  params.heads_per_kv = shape.heads / shape.kv_heads;
+  params.scale_log2 = scale_log2(shape.head_dim);
+  params.out = run.take<std::uint16_t>(in.size(), "out");
+  run.launch(run.test().row.row, run.test().variant % 2 ? std::min<std::int64_t>(units, 3) : units, params);
+  check_attended(run, in, params.out, attention::prompt_sums);
+}
+
+namespace {
+
+// ---- combine ----
+
+// The splits of one row and head in the kernel's order: groups of eight splits dealt to eight warps, whose
+// sums are added in order.
+constexpr int kWarps = 8, kGroup = 8;
+
+struct Combined {
+  std::vector<float> bits;
+  std::vector<double> value, size;  // size: of the terms added
+};
+
+Combined combined(const std::vector<float>& partial, const std::vector<float>& scale, int first, int stride,
+                  int splits, int head_dim) {
+  float largest = attention::kUnseen;
+  for (int s = 0; s < splits; ++s) largest = Host::max(largest, scale[2 * (first + s * stride)]);
+  const int groups = (splits + kGroup - 1) / kGroup;
+  Combined out;
+  double weights = 0;
+  std::vector<double> sum(head_dim), size(head_dim);
+  for (int s = 0; s < splits; ++s) {
+    const int at = first + s * stride;
+    const double w = std::exp2(double{scale[2 * at]} - double{largest});
+    weights += w * double{scale[2 * at + 1]};
+    for (int d = 0; d < head_dim; ++d) {
+      sum[d] += w * double{partial[at * head_dim + d]};
+      size[d] += std::abs(w * double{partial[at * head_dim + d]});
+    }
+  }
+  for (int d = 0; d < head_dim; ++d) {
+    float total = 0.0f, numerator = 0.0f;
+    for (int warp = 0; warp < std::min(kWarps, groups); ++warp) {
+      float warp_total = 0.0f, warp_sum = 0.0f;
+      for (int group = warp; group < groups; group += kWarps)
+        for (int s = group * kGroup; s < std::min(splits, (group + 1) * kGroup); ++s) {
+          const int at = first + s * stride;
+          const float w = attention::exp2_weight<Host>(Host::add(scale[2 * at], -largest));
+          warp_total = Host::fma(w, scale[2 * at + 1], warp_total);
+          warp_sum = Host::fma(w, partial[at * head_dim + d], warp_sum);
+        }
+      total = warp == 0 ? warp_total : Host::add(total, warp_total);
+      numerator = warp == 0 ? warp_sum : Host::add(numerator, warp_sum);
+    }
+    out.bits.push_back(Host::mul(numerator, Host::reciprocal(total)));
+    out.value.push_back(sum[d] / weights);
+    out.size.push_back(size[d] / weights);
+  }
+  return out;
+}
+
+// exp2's argument is rounded once (2^-24 of at most 64) and the function errs by 2^-22.4, in numerator and
+// denominator: 2 * 2^-17.9. Their sums round once a split and once a warp, 2^-24 each; quotient 2^-23; the
+// gate 2^-20 more. A hundredth is added for what bf16's rounding makes of it.
+double combine_error(int splits, bool gated) {
+  return 1.01 * (2 * std::exp2(-17.9) + 2 * (splits + 8) * 0x1p-24 + 0x1p-23 + (gated ? 0x1p-20 : 0.0));
+}
+
+}  // namespace
+
+void prove_combine(StepRun& run) {
+  // Splits of one warp, of several, and more than eight groups.
+  AttentionShape shape = shape_of(run, {{62, 4}, {1'300, 1}});
+  shape.head_dim = std::stoi(run.test().row.row.substr(15));  // "combine splits 256"
+  if (run.test().variant == 1) shape.parts = {{12'000, 2}, {0, 1}};
+  if (run.test().variant > 1) shape.parts = {{run.below(3'000), 1 + run.below(4)}, {run.below(200), 1}};
+  describe(run, shape);
+  const AttentionBatch batch = make_batch(run, shape);
+  std::int64_t slots = 0;
+  for (const AttentionPart& part : shape.parts) slots += attention::slots_of(part.last(), part.rows);
+  const int vectors = static_cast<int>(slots) * shape.heads;
+  const auto partial = run.normals(static_cast<std::size_t>(vectors * shape.head_dim), 4.0);
+  std::vector<float> scale,
+      gates = run.normals(batch.rows.size() * static_cast<std::size_t>(shape.heads * shape.head_dim), 2.0);
+  for (int i = 0; i < vectors; ++i) {
+    scale.push_back(static_cast<float>(run.random.uniform(-20.0, 20.0)));
+    scale.push_back(static_cast<float>(run.random.uniform(1.0, 64.0)));
+  }
+  attention::CombineParams params{};
+  params.tables = batch.tables;
+  params.partial = run.upload(partial, "partial");
+  params.partial_scale = run.upload(scale, "partial scale");
+  params.gate = shape.gated ? run.upload(gates, "gates") : nullptr;
+  params.gate_stride = shape.heads * shape.head_dim;
+  params.gate_head_stride = shape.head_dim;
+  params.heads = shape.heads;
+  params.out = run.take<std::uint16_t>(gates.size(), "out");
+  run.launch(run.test().row.row, attention::combine_blocks(batch.tables.row_limit, shape.heads), params);
+  int before = 0;
+  for (std::size_t i = 0; i < shape.parts.size(); ++i) {
+    const AttentionPart& part = shape.parts[i];
+    for (int r = 0; r < part.rows; ++r)
+      for (int h = 0; h < shape.heads; ++h) {
+        const int splits = attention::split_count(part.context + r);
+        const Combined want = combined(partial, scale, (before + r) * shape.heads + h,
+                                       part.rows * shape.heads, splits, shape.head_dim);
+        const std::size_t at =
+            static_cast<std::size_t>(((batch.first_row[i] + r) * shape.heads + h) * shape.head_dim);
+        const auto got = run.written(params.out + at, static_cast<std::size_t>(shape.head_dim));
+        for (int d = 0; d < shape.head_dim; ++d) {
+          const float gate = gates[at + static_cast<std::size_t>(d)];
+          const double open = shape.gated ? 1 / (1 + std::exp(-double{gate})) : 1.0;
+          const float bits =
+              shape.gated ? Host::mul(want.bits[d], attention::gate_factor<Host>(gate)) : want.bits[d];
+          compare_bf16(
+              run.result(), got[d],
+              {bits, open * want.value[d], open * want.size[d] * combine_error(splits, shape.gated)});
+        }
+      }
+    before += static_cast<int>(attention::slots_of(part.last(), part.rows));
+  }
+}
+
+}  // namespace fourfold::verify
