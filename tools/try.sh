@@ -31,12 +31,23 @@ answer_once() {
   echo "Its weights are random numbers, so the words mean nothing yet; with a checkpoint in place of $model they do."
 }
 
+# Without a GPU the CUDA kernels would be compiled for nobody: the simulator runs the same source. A build that has
+# them keeps them.
+leave_out_cuda() {
+  if nvidia-smi -L >/dev/null 2>&1; then return; fi
+  if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then return; fi
+  if [[ -f build/configured ]] && ! grep -q 'FOURFOLD_CUDA=off' build/configured; then return; fi
+  echo "There is nvcc but no NVIDIA GPU: the CUDA kernels are left to ./dev build and ./dev test."
+  FOURFOLD_CMAKE="${FOURFOLD_CMAKE:-} -DFOURFOLD_CUDA=off"
+}
+
 headline() { printf '\n== %s\n\n' "$*"; }
 
 command_try() {
   if [[ $# -gt 0 ]]; then fail 64 "try takes no arguments, not '$1'"; fi
   SECONDS=0
   set_up build test
+  leave_out_cuda
   headline "The point of the project"
   build default plan_preview
   build/plan_preview
