@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # ./dev gpu: what needs an NVIDIA GPU. Proves every row on silicon against the simulator and the reference, then measures
-# the MoE layer; both into bench/results/, named after the card. Sourced by dev.
+# the MoE layer and a whole model; all into bench/results/, named after the card. Sourced by dev.
 
 command_gpu() {
   if [[ $# -gt 0 ]]; then fail 64 "gpu takes no arguments, not '$1'"; fi
@@ -16,6 +16,9 @@ command_gpu() {
     build/fourfold bench moe --shape "$shape" --routing all --tokens 1,2,4,8,16,32,64,256,1024,8192 \
       --csv "bench/results/moe-$card-$shape.csv"
   done
+  # 25 GB of weights; a smaller card refuses with the numbers, and that is not an error of this command.
+  build/fourfold bench model --backend cuda --shape 35b --dense bf16 --users 1,8,64 --context 0,4k --prompt 2048 \
+    --csv "bench/results/model-$card-35b-bf16.csv" || echo "gpu: the 35B was not timed; see above"
   python3 tools/readme_table.py "$root"
   echo "gpu: commit bench/results/ and README.md"
 }

@@ -119,9 +119,33 @@ Times measure(backend::Prepared& prepared, const BenchModelOptions& options) {
   return times;
 }
 
+// Options of the other backend are refused, not ignored.
+void require_own_options(const BenchModelOptions& options) {
+  const BenchModelOptions none;
+  const bool is_cuda = options.backend == "cuda";
+  const auto refuse = [&](bool given, const char* option) {
+    if (given) fail(Code::invalid_request, "{} is for --backend {}", option, is_cuda ? "cpu" : "cuda");
+  };
+  if (is_cuda) {
+    refuse(options.threads != none.threads, "--threads");
+    refuse(!options.isa.empty(), "--isa");
+    refuse(options.tile_codes, "--tile-codes");
+    refuse(options.activations != none.activations, "--activations");
+    return;
+  }
+  refuse(options.users != none.users, "--users");
+  refuse(options.contexts != none.contexts, "--context");
+  refuse(options.chunk != none.chunk, "--chunk");
+  refuse(options.gpu != none.gpu, "--gpu");
+  refuse(!options.graphs, "--no-graphs");
+  refuse(options.stages, "--stages");
+  refuse(!options.csv.empty(), "--csv");
+}
+
 }  // namespace
 
 int run_bench_model(const BenchModelOptions& asked, const Console& console) {
+  require_own_options(asked);
   if (asked.backend == "cuda") return run_bench_gpu_model(asked, console);
   if (asked.backend != "cpu")
     fail(Code::invalid_request, "--backend is '{}'; cpu and cuda are possible", asked.backend);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
@@ -30,18 +31,23 @@ std::string utc_date() {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
+  // A device, a pipe or a link is written through; only a plain file is replaced, whole or not at all.
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(path, ignored);
+  const bool replaces = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  const std::string beside = replaces ? path + ".new" : path;
   {
     std::ofstream file(beside, std::ios::binary | std::ios::trunc);
     file << text;
     file.close();
     if (!file) {
       const std::string why = std::strerror(errno);
-      std::remove(beside.c_str());
+      if (replaces) std::remove(beside.c_str());
       fail_with_hint(Code::io, "Check that the folder exists and can be written.", "cannot write {}: {}",
                      path, why);
     }
   }
+  if (!replaces) return;
   if (std::rename(beside.c_str(), path.c_str()) != 0) {
     const std::string why = std::strerror(errno);
     std::remove(beside.c_str());

@@ -103,6 +103,8 @@ int run_compare(const CompareOptions& options, const Console& console) {
   if (!options.json)
     show(console, fourfold::format("{} against {} on the {} backend\n", model->folder.string(),
                                    options.reference, options.backend));
+  if (!options.json && on_machine(options.backend) && options.activations == "all")
+    show(console, "w4a16 alone: the GPU backend multiplies 16-bit activations\n");
   for (const std::string& activations : formats_of(options, *model)) {
     const PreparedModel prepared = prepare_model(*model,
                                                  {.backend = options.backend,

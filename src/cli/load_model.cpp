@@ -1,5 +1,6 @@
 #include "cli/load_model.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "backend/cpu/cpu.h"
@@ -65,6 +66,23 @@ void mention_threads(const BackendOptions& options, const Console& console) {
         options.strict);
 }
 
+// The GPU backend multiplies 16-bit activations. Where a checkpoint asks for FP4 ones and the user did not,
+// that is what it gets, and it is said.
+backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Console& console) {
+  const auto build = [&](model::Activations activations) {
+    return model::build_program(model.config, model.bound.weights, activations);
+  };
+  backend::Program program = build(parse_model_activations(options.activations));
+  const bool takes_fp4 =
+      std::any_of(program.matrices.begin(), program.matrices.end(),
+                  [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
+  if (!takes_fp4 || !on_machine(options.backend) || options.activations != "auto") return program;
+  notice(console,
+         "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)",
+         options.strict);
+  return build(model::Activations::w4a16);
+}
+
 void mention_memory(const backend::Prepared& prepared, const Console& console) {
   std::string line;
   std::int64_t total = 0;
@@ -74,7 +92,8 @@ void mention_memory(const backend::Prepared& prepared, const Console& console) {
     total += use.bytes;
   }
   if (!line.empty())
-    console.err << fourfold::format("memory: {} MB of the GPU: {}\n", (total + 500'000) / 1'000'000, line);
+    console.err << fourfold::format("fourfold: memory: {} MB of the GPU: {}\n", (total + 500'000) / 1'000'000,
+                                    line);
 }
 
 }  // namespace
@@ -109,8 +128,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
                             const backend::Capacity& capacity, const Console& console) {
   require_known(options);
   const auto start = std::chrono::steady_clock::now();
-  backend::Program program =
-      model::build_program(model.config, model.bound.weights, parse_model_activations(options.activations));
+  backend::Program program = program_of(model, options, console);
   ByteBar bar(console, "loading");
   checkpoint::LoadProgress progress(
       checkpoint::stored_bytes(model.bound.weights),

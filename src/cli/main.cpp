@@ -1,5 +1,6 @@
 // The program: reads the command line into the options of one command, runs it, turns errors into a message
 // and an exit code. The only file that knows CLI11.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -178,7 +179,8 @@ void add_bench_pack(CLI::App& bench, CommandLine& line) {
 
 // Where and how a MODEL runs.
 void add_backend(CLI::App& command, BackendOptions& o) {
-  command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")->capture_default_str();
+  command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
+      ->capture_default_str();
   command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
       ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
@@ -245,7 +247,8 @@ void add_compare(CLI::App& app, CommandLine& line) {
   CompareOptions& o = line.compare;
   command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
   command->add_option("REFERENCE", o.reference, "A safetensors file of reference outputs")->required();
-  command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")->capture_default_str();
+  command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
+      ->capture_default_str();
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_flag("--json", o.json, "JSON instead of text");
@@ -327,9 +330,8 @@ int finish(int status, const Console& console) {
 }
 
 int run(int count, char** words, const Console& console) {
-  CLI::App app(
-      "Fourfold: NVFP4 mixture-of-experts models on CPUs, their kernels for GPUs with little shared memory",
-      "fourfold");
+  CLI::App app("Fourfold: NVFP4 mixture-of-experts models on CPUs and on GPUs with little shared memory",
+               "fourfold");
   CommandLine line;
   app.set_version_flag("--version",
                        "fourfold " + version() + (commit().empty() ? "" : " (" + commit() + ")"));
@@ -382,6 +384,8 @@ int run(int count, char** words, const Console& console) {
 
 int main(int count, char** words) {
   using namespace fourfold::cli;
+  // Without a stdin the next file opened would take its place, and be read as what the user types.
+  if (fcntl(STDIN_FILENO, F_GETFD) == -1) open("/dev/null", O_RDONLY);
   const Console console{std::cout, std::cerr, isatty(STDOUT_FILENO) != 0, isatty(STDERR_FILENO) != 0,
                         locale_is_utf8()};
   return finish(run(count, words, console), console);

@@ -89,11 +89,17 @@ std::string printed(const QuantizeOptions& options, const checkpoint::QuantizeRe
   return out.str();
 }
 
+// Before the work, which may take hours.
 void require_free_report(const std::string& path) {
+  if (path.empty()) return;
   std::error_code ignored;
-  if (path.empty() || !std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return;
-  fail_with_hint(Code::invalid_request, "Give a name that is free, or remove it first.",
-                 "--report {}: exists already", path);
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
+    fail_with_hint(Code::invalid_request, "Give a name that is free, or remove it first.",
+                   "--report {}: exists already", path);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    fail_with_hint(Code::invalid_request, "Make the folder first.", "--report {}: there is no folder {}",
+                   path, folder.string());
 }
 
 }  // namespace

@@ -105,13 +105,19 @@ int run_run(const RunOptions& options, const Console& console) {
 
   const PreparedModel prepared = prepare_model(
       *model, options.generation.backend, room_for(std::ssize(request.prompt) + request.max_tokens), console);
+  // On a terminal an interrupt ends the answer first: thinking is dimmed, and would leave it so.
+  std::optional<InterruptWatch> watch;
+  if (console.err_is_terminal) watch.emplace();
   const AnswerOptions shown{.tokenizer = tokenizer ? &*tokenizer : nullptr,
                             .stops = options.generation.stops,
                             .split_thinking = is_text && !options.raw,
-                            .watch = nullptr,
+                            .watch = watch ? &*watch : nullptr,
                             .cached = nullptr};
   const Answer answer = stream_answer(*prepared, request, shown, console);
   report(answer, request, !options.generation.seed, prepared.seconds, console);
+  const bool stopped = watch && watch->interrupted();
+  watch.reset();
+  if (stopped) std::raise(SIGINT);  // whoever started this sees an interrupt
   return kFine;
 }
 

@@ -60,8 +60,11 @@ TEST(BenchModel, RefusesWhatItCannotRun) {
   };
   BenchModelOptions options = tiny();
   options.backend = "tpu", expect_refused(options, "--backend is 'tpu'");
-  options.backend = "cuda", options.users = "0", expect_refused(options, "--users: '0'");
-  options = tiny(), options.backend = "cuda", options.contexts = "2k,x", expect_refused(options, "'x'");
+  options.backend = "cuda", expect_refused(options, "--threads is for --backend cpu");
+  options.threads = 0, options.users = "0", expect_refused(options, "--users: '0'");
+  options.users = "1", options.contexts = "2k,x", expect_refused(options, "'x'");
+  options = tiny(), options.users = "8", expect_refused(options, "--users is for --backend cuda");
+  options = tiny(), options.csv = "x.csv", expect_refused(options, "--csv is for --backend cuda");
   options = tiny(), options.layers = 5, expect_refused(options, "--layers is 5");
   options = tiny(), options.prompt = 0, expect_refused(options, "--prompt is 0");
   options = tiny(), options.dense = "int3", expect_refused(options, "--dense is 'int3'");

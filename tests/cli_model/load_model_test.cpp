@@ -40,5 +40,18 @@ TEST(LoadModel, Activations) {
   });
 }
 
+// A checkpoint calibrated for FP4 activations runs with 16-bit ones on the (simulated) GPU: said, and an
+// error under --strict.
+TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
+  Captured captured;
+  const auto model = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
+  const PreparedModel prepared = prepare_model(*model, {.backend = "sim"}, kCapacity, captured.console);
+  EXPECT_EQ(prepared.backend->name(), "cuda");
+  EXPECT_NE(captured.err.str().find("16-bit ones (w4a16)"), std::string::npos) << captured.err.str();
+  EXPECT_NE(captured.err.str().find("memory: "), std::string::npos) << captured.err.str();
+  EXPECT_THROW(prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console), Error);
+  EXPECT_THROW(prepare_model(*model, {.backend = "sim", .threads = 2}, kCapacity, captured.console), Error);
+}
+
 }  // namespace
 }  // namespace fourfold::cli

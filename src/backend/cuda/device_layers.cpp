@@ -1,8 +1,12 @@
 #include "backend/cuda/device_layers.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <initializer_list>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::backend::cuda {
@@ -36,6 +40,15 @@ class ModelLoader {
   }
 
  private:
+  static void require_head(const std::string& name, std::int64_t head_dim,
+                           std::initializer_list<std::int64_t> known) {
+    if (std::find(known.begin(), known.end(), head_dim) != known.end()) return;
+    std::string list;
+    for (const std::int64_t width : known) list += format("{}{}", list.empty() ? "" : ", ", width);
+    fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                   "{}: heads of {} columns; the GPU backend has kernels for heads of {}", name, head_dim,
+                   list);
+  }
   DeviceNorm norm(const Norm& from) {
     return {loader_.norm(from), static_cast<float>(from.epsilon),
             static_cast<int>(program_.vector(from.weight).values.size())};
@@ -57,6 +70,7 @@ class ModelLoader {
       fail(Code::unsupported_op,
            "{}: heads of {} and {} columns, {} taps; the GPU backend needs equal heads and {} taps",
            state.name, state.key_head_dim, state.value_head_dim, state.conv_taps, delta::kTaps);
+    require_head(state.name, state.key_head_dim, {32, 64, 128});
     DeviceDelta out;
     out.norm = norm(mixer.norm);
     out.in =
@@ -79,6 +93,7 @@ class ModelLoader {
 
   DeviceAttention load(const AttentionMixer& mixer) {
     const KvCache& cache = program_.kv_cache(mixer.cache);
+    require_head(cache.name, cache.head_dim, {64, 128, 256});
     DeviceAttention out;
     out.norm = norm(mixer.norm);
     out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});

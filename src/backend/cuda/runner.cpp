@@ -311,7 +311,8 @@ std::size_t Runner::workspace_bytes(kernels::Machine& machine, const DeviceModel
     if (const auto* mixer = std::get_if<DeviceAttention>(&layer.mixer)) {
       // Rows of one sequence at its longest, or of many that share the pages: the first needs more.
       const std::int64_t slots = attention::slots_of(last, rows);
-      most = std::max(most, rounded(attention::partial_bytes(slots, mixer->heads, mixer->head_dim + 2)) + 1024);
+      most =
+          std::max(most, rounded(attention::partial_bytes(slots, mixer->heads, mixer->head_dim + 2)) + 1024);
     }
   };
   for (const DeviceLayer& layer : model.layers) see(layer);

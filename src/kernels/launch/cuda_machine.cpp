@@ -1,6 +1,8 @@
 #include "kernels/launch/cuda_machine.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -106,9 +108,26 @@ std::string refusal(const cudaDeviceProp& device) {
                       : format("{} differs from what its kernels were planned for: {}", device.name, text);
 }
 
+// The newest launches of rows, for the message when the device fails: the fault lies in one of them, or in a
+// graph made of such.
+class LaunchLog {
+ public:
+  void note(std::string_view row) { names_[count_++ % names_.size()] = row; }
+  std::string text() const {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(count_, names_.size()); ++i)
+      text += format("{}{}", i == 0 ? "; launched last: " : ", ", names_[(count_ - 1 - i) % names_.size()]);
+    return text;
+  }
+
+ private:
+  std::array<std::string_view, 6> names_;
+  std::size_t count_ = 0;
+};
+
 class CudaMemory final : public Memory {
  public:
-  explicit CudaMemory(cudaStream_t stream) : stream_(stream) {}
+  CudaMemory(cudaStream_t stream, const LaunchLog& log) : stream_(stream), log_(log) {}
   void* allocate(std::size_t bytes, std::string_view name) override {
     void* pointer = nullptr;
     const cudaError_t status = cudaMalloc(&pointer, bytes);
@@ -135,7 +154,7 @@ class CudaMemory final : public Memory {
   }
   void read(void* to, const void* from, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
-    cuda_check(cudaStreamSynchronize(stream_), "running the kernels before a copy");
+    check_run("running the kernels before a copy");
   }
   void* allocate_host(std::size_t bytes) override {
     void* pointer = nullptr;
@@ -155,14 +174,21 @@ class CudaMemory final : public Memory {
   void clear(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0, bytes, stream_), "clearing device memory");
   }
-  void wait() override { cuda_check(cudaStreamSynchronize(stream_), "running the kernels"); }
+  void wait() override { check_run("running the kernels"); }
   void forget(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
   }
   void set_stream(cudaStream_t stream) { stream_ = stream; }
 
  private:
+  void check_run(const char* what) const {
+    if (const cudaError_t status = cudaStreamSynchronize(stream_); status != cudaSuccess)
+      fail(Code::device_lost, "{}: {} ({}){}", what, cudaGetErrorString(status), cudaGetErrorName(status),
+           log_.text());
+  }
+
   cudaStream_t stream_;
+  const LaunchLog& log_;
 };
 
 class CudaRecording final : public Recording {
@@ -179,7 +205,7 @@ class CudaMachine final : public Machine {
  public:
   explicit CudaMachine(const CudaMachineOptions& options)
       : stream_(static_cast<cudaStream_t>(options.stream)),
-        memory_(stream_),
+        memory_(stream_, log_),
         dependent_(options.dependent_launch) {
     cudaDeviceProp device{};
     cuda_check(cudaGetDeviceProperties(&device, options.device), "reading the device's properties");
@@ -241,16 +267,19 @@ class CudaMachine final : public Machine {
   }
   void gemm(RowHandle row, const moe::GemmParams& params) override {
     const CudaGemmRow& entry = rows_.gemm[static_cast<std::size_t>(row.index)];
+    log_.note(entry.facts.row);
     entry.launch(persistent(entry.facts), params);
   }
   void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
+    log_.note(entry.facts.row);
     // One block an SM, so that one of GEMM2 fits beside it.
     const int blocks = std::min(sm_count_, few.tokens * few.top_k * params.strips);
     entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
+    log_.note(entry.facts.row);
     const int blocks = params.out_columns / entry.facts.m;
     entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
@@ -278,6 +307,7 @@ class CudaMachine final : public Machine {
     const CudaStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
     check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
           entry.facts.row, params_bytes, entry.params_bytes);
+    log_.note(entry.facts.row);
     if (blocks > 0) entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), params);
   }
   using Machine::launch;
@@ -299,6 +329,7 @@ class CudaMachine final : public Machine {
     return std::make_unique<CudaRecording>(exec);
   }
   void replay(Recording& recording) override {
+    log_.note("a graph");
     cuda_check(cudaGraphLaunch(static_cast<CudaRecording&>(recording).exec(), stream_), "launching a graph");
   }
 
@@ -329,6 +360,7 @@ class CudaMachine final : public Machine {
   }
 
   cudaStream_t stream_;
+  LaunchLog log_;
   CudaMemory memory_;
   bool dependent_;
   const plan::ArchFacts* arch_ = nullptr;
