@@ -23,8 +23,9 @@ void require_known(const BackendOptions& options) {
     fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
                    "unknown backend '{}'", options.backend);
   if (options.backend != "cpu" && options.threads != 0)
-    fail(Code::invalid_request, "--threads {}: the number of threads is the cpu backend's alone",
-         options.threads);
+    fail(Code::invalid_request,
+         "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
+         options.backend);
 }
 
 // A GPU, or the simulated one: the same launches, a million times slower, for models of a few thousand
