@@ -249,9 +249,11 @@ TEST_F(CheckpointCommands, QuantizeDoesNotOverwriteWhatIsThere) {
   EXPECT_TRUE(contains(refused.out, "report.json: exists already")) << refused.out;
   EXPECT_EQ(checkpoint::read_file(at("report.json")), "precious");
   EXPECT_EQ(entries(), 1u);
-  // A report that cannot be written does not cost the model.
-  EXPECT_EQ(shell(command + at("no/such/folder.json") + " 2>&1").status, kFailed);
-  EXPECT_TRUE(std::filesystem::exists(at("out/config.json")));
+  // A report that cannot be written is noticed before the work.
+  const Outcome nowhere = shell(command + at("no/such/folder.json") + " 2>&1");
+  EXPECT_EQ(nowhere.status, kFailed);
+  EXPECT_TRUE(contains(nowhere.out, "there is no folder")) << nowhere.out;
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(CheckpointCommands, QuantizeRefuses) {
