@@ -77,17 +77,41 @@ dense::DenseParams Multiplier::params_of(const DenseMatrix& matrix, int row_coun
   return params;
 }
 
+dense::DenseParams Multiplier::normed_params(const DenseMatrix& matrix, int row_count, const DenseInput& in,
+                                             const DenseOutput& out, std::uint16_t* normed) {
+  dense::DenseParams params = params_of(matrix, row_count, out);
+  params.tokens = in.x;
+  params.norm_weight = in.norm->weight;
+  params.epsilon = in.norm->epsilon;
+  params.normed_out = normed;
+  return params;
+}
+
+bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+                      std::uint16_t* normed) {
+  if (group.matrices.size() != 2 || group.matrices[0].format != RecordFormat::bf16) return false;
+  const DenseMatrix &first = group.matrices[0], &second = group.matrices[1];
+  const dense::PairChoice choice =
+      dense::choose_pair(first.rows(), second.rows(), first.columns(), dense_format(second.format), row_count,
+                         machine_.sm_count());
+  if (choice.row.empty()) return false;
+  machine_.launch(step_row(choice.row), choice.blocks,
+                  dense::PairParams{normed_params(first, row_count, in, out, normed),
+                                    normed_params(second, row_count, in, out, nullptr), choice.first_blocks});
+  return true;
+}
+
 void Multiplier::few(const DenseMatrix& matrix, int row_count, const DenseInput& in, const DenseOutput& out,
                      std::uint16_t* normed) {
   const bool norms = in.norm != nullptr;
   const dense::DenseChoice choice = dense::choose_dense(
       matrix.rows(), matrix.columns(), dense_format(matrix.format),
       norms ? dense::TokenSource::norm : dense::TokenSource::rows, row_count, machine_.sm_count());
+  if (norms)
+    return machine_.launch(step_row(choice.row), choice.blocks,
+                           normed_params(matrix, row_count, in, out, normed));
   dense::DenseParams params = params_of(matrix, row_count, out);
-  params.tokens = norms ? static_cast<const void*>(in.x) : in.rows;
-  params.norm_weight = norms ? in.norm->weight : nullptr;
-  params.epsilon = norms ? in.norm->epsilon : 0.0f;
-  params.normed_out = norms ? normed : nullptr;
+  params.tokens = in.rows;
   machine_.launch(step_row(choice.row), choice.blocks, params);
 }
 
@@ -206,6 +230,7 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
     rows = normed;
   }
   if (is_few) {
+    if (rows == nullptr && pair(group, row_count, in, out, normed)) return;
     const DenseInput given = rows != nullptr ? DenseInput{.rows = rows} : in;
     for (const DenseMatrix& matrix : group.matrices) {
       few(matrix, row_count, given, out, normed);

@@ -55,6 +55,11 @@ class Multiplier {
   void generated_piece(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
                        std::uint16_t* normed);
   static dense::DenseParams params_of(const DenseMatrix& matrix, int row_count, const DenseOutput& out);
+  static dense::DenseParams normed_params(const DenseMatrix& matrix, int row_count, const DenseInput& in,
+                                          const DenseOutput& out, std::uint16_t* normed);
+  // Two matrices of different formats in one launch, where there is a row for them.
+  bool pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+            std::uint16_t* normed);
   void few(const DenseMatrix& matrix, int row_count, const DenseInput& in, const DenseOutput& out,
            std::uint16_t* normed);
   void many(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows, const DenseOutput& out);

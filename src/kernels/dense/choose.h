@@ -60,6 +60,8 @@ inline DenseChoice choose_dense(int rows, int columns, DenseFormat format, Token
   // Many strips an SM and a warp for each of few segments: whole strips in copies of 4 KB. Else halves, of
   // which an SM can have an odd number.
   const bool large = rows >= 2 * record::kRows * sm_count && columns <= 4 * moe::kSegmentColumns;
+  // Of a head's many strips four warps cannot decode as many as the memory gives.
+  const bool huge = rows >= 16 * record::kRows * sm_count;
   switch (format) {
     case DenseFormat::bf16:
       return large ? choice_of<RowTypes<Arch, record::Bf16Format, 2, 4, 1>::template With>(
@@ -67,12 +69,52 @@ inline DenseChoice choose_dense(int rows, int columns, DenseFormat format, Token
                    : choice_of<RowTypes<Arch, record::Bf16Format, 1, 8, 1>::template With>(
                          rows, columns, source, tokens, sm_count);
     case DenseFormat::fp8:
-      return choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(rows, columns, source,
-                                                                                  tokens, sm_count);
+      return large && !huge ? choice_of<RowTypes<Arch, record::Fp8Format, 2, 4, 2>::template With>(
+                                  rows, columns, source, tokens, sm_count)
+                            : choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(
+                                  rows, columns, source, tokens, sm_count);
     case DenseFormat::nvfp4: break;
   }
-  return choice_of<RowTypes<Arch, record::Nvfp4, 2, 8, 2>::template With>(rows, columns, source, tokens,
-                                                                          sm_count);
+  return large && !huge ? choice_of<RowTypes<Arch, record::Nvfp4, 2, 4, 4>::template With>(
+                              rows, columns, source, tokens, sm_count)
+                        : choice_of<RowTypes<Arch, record::Nvfp4, 2, 8, 2>::template With>(
+                              rows, columns, source, tokens, sm_count);
+}
+
+// A bf16 matrix and one of another format with the same input to be normed, in one launch.
+struct PairChoice {
+  std::string row;  // empty: they go one by one
+  int first_blocks = 0;
+  int blocks = 0;
+};
+
+template <class Pair>
+PairChoice pair_choice(int first_rows, int second_rows, int columns, int tokens, int sm_count) {
+  using First = typename Pair::First;
+  using Second = typename Pair::Second;
+  if (!can_norm<First>(columns, tokens) || !can_norm<Second>(columns, tokens)) return {};
+  const int first = First::units_of(first_rows / record::kRows),
+            second = Second::units_of(second_rows / record::kRows);
+  if (first + second <= sm_count) return {Pair::name(), first, first + second};
+  // Each SM about as many bytes.
+  const double first_bytes = static_cast<double>(first) * First::copy_bytes,
+               second_bytes = static_cast<double>(second) * Second::copy_bytes;
+  const int share = static_cast<int>(sm_count * first_bytes / (first_bytes + second_bytes)) + 1;
+  const int first_blocks = std::min({first, share, sm_count - 1});
+  return {Pair::name(), first_blocks, first_blocks + std::min(second, sm_count - first_blocks)};
+}
+
+inline PairChoice choose_pair(int first_rows, int second_rows, int columns, DenseFormat second, int tokens,
+                              int sm_count) {
+  using Arch = plan::Sm120;
+  switch (second) {
+    case DenseFormat::bf16: return {};  // one matrix
+    case DenseFormat::fp8:
+      return pair_choice<PairOf<Arch, record::Fp8Format, 1>>(first_rows, second_rows, columns, tokens,
+                                                             sm_count);
+    case DenseFormat::nvfp4: break;
+  }
+  return pair_choice<PairOf<Arch, record::Nvfp4, 2>>(first_rows, second_rows, columns, tokens, sm_count);
 }
 
 }  // namespace fourfold::dense

@@ -44,28 +44,35 @@ FOURFOLD_DEVICE void multiply_record(Cta cta, const LaneWeights<Row>& weights,
   }
 }
 
-// sum = tiles * tokens over one segment of K, in the order every decode kernel uses.
+// Record r of a segment from the ring into registers; its stage is refilled once all of it has been read.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor, int r,
+                                 int records, LaneWeights<Row>& weights) {
+  const int c = r % Row::stage_records;
+  if (c == 0) cta.wait(&ring.full[cursor.stage], cursor.phase);
+  const auto read = [&](const auto* from) { return cta.load_shared(from); };
+  weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
+  if (c + 1 < Row::stage_records && r + 1 < records) return;
+  cta.sync_warp();  // every lane has read the records: their stage is free
+  feed.push(cta, cursor.stage);
+  cursor.advance();
+}
+
+// sum = tiles * tokens over one segment of K, in the order every decode kernel uses. The products are a
+// chain: where there are registers for it, a record is read while those of the one before it are made.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
                                       int warp, int records, const Tokens& tokens, Sums<Row>& sum) {
-  const auto read = [&](const auto* from) { return cta.load_shared(from); };
+  constexpr int ahead = Row::reads_ahead ? 1 : 0;
+  LaneWeights<Row> weights[1 + ahead];
+  if constexpr (ahead == 1) take_record<Row>(cta, ring, feed, cursor, 0, records, weights[0]);
 #pragma unroll
-  for (int r = 0; r < kSegmentRecords; r += Row::stage_records) {
+  for (int r = 0; r < kSegmentRecords; ++r) {
     if (r >= records) break;
     if (r == kSegmentRecords / 2) feed.prefetch_if_done(cta, warp);
-    cta.wait(&ring.full[cursor.stage], cursor.phase);
-#pragma unroll
-    for (int c = 0; c < Row::stage_records; ++c) {
-      if (c > 0 && r + c >= records) break;
-      LaneWeights<Row> weights;
-      weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
-      if (c + 1 == Row::stage_records || r + c + 1 >= records) {
-        cta.sync_warp();  // every lane has read the records: their stage is free
-        feed.push(cta, cursor.stage);
-        cursor.advance();
-      }
-      multiply_record<Row>(cta, weights, tokens.chunk[r + c], sum);
-    }
+    if (r + ahead < kSegmentRecords && r + ahead < records)
+      take_record<Row>(cta, ring, feed, cursor, r + ahead, records, weights[(r + ahead) % (1 + ahead)]);
+    multiply_record<Row>(cta, weights[r % (1 + ahead)], tokens.chunk[r], sum);
   }
 }
 
@@ -176,7 +183,7 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     cta.release_successors();
     if (share.works && share.waves == 1) load_given(cta, params, share.place, tokens);
   }
-  if (share.active == 0) prefetch_next(cta, params, warp, Row::warps);
+  if (Row::prefetches && share.active == 0) prefetch_next(cta, params, warp, Row::warps);
   if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
 }
 

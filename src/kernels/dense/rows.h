@@ -7,6 +7,7 @@
 
 #include "kernels/dense/dense_few.h"
 #include "kernels/dense/dense_many.h"
+#include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
 #include "kernels/dense/dense_tall.h"
@@ -22,7 +23,8 @@ namespace fourfold::dense {
 // Records  of a copy, which fills a stage of the ring.
 //
 // The ring takes what the partial sums leave of the shared memory; normed tokens take theirs from it.
-template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN>
+template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN,
+          bool PrefetchesN = true>
 struct FewRow {
   using Arch = ArchT;
   using Format = FormatT;
@@ -36,6 +38,9 @@ struct FewRow {
   // and fetch their weights, beside this one's.
   static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> ? 2 : 1;
   static constexpr int stage_records = RecordsN;
+  static constexpr bool prefetches = PrefetchesN;  // for the next kernel, where it is asked to
+  // Not with whole strips: they would spill, or leave too few registers to the next kernel's blocks.
+  static constexpr bool reads_ahead = TilesN == 1 && PrefetchesN;
   // Of one record.
   static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
@@ -219,7 +224,14 @@ using FewRowsOf = moe::RowList<
     FewRow<Arch, record::Bf16Format, Prologue, 2,  4,   1>,
     FewRow<Arch, record::Fp8Format,  Prologue, 2,  8,   1>,
     FewRow<Arch, record::Fp8Format,  Prologue, 2,  4,   2>,
-    FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>>;
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4>>;
+template <class Arch, class Format, int Tiles, int Records>
+using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, false>;
+template <class Arch, class Format, int Records>
+using PairOf = PairRow<PartOfPair<Arch, record::Bf16Format, 1, 1>, PartOfPair<Arch, Format, 2, Records>>;
+template <class Arch>
+using PairRows = moe::RowList<PairOf<Arch, record::Fp8Format, 1>, PairOf<Arch, record::Nvfp4, 2>>;
 // clang-format on
 
 // clang-format off
@@ -257,7 +269,7 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
                              SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
 
 template <class Arch>
-using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>>;
+using FewRows = moe::Join<moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>>, PairRows<Arch>>;
 template <class Arch>
 using Rows = moe::Join<moe::Join<FewRows<Arch>, ManyRows<Arch>>,
                        moe::Join<moe::Join<TallRows<Arch>, SumRows<Arch>>, moe::RowList<NormRow<Arch>>>>;

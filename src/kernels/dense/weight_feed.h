@@ -91,7 +91,7 @@ class WeightFeed {
   // Once the last record is on its way, the warp's share for the next kernel follows.
   template <class Cta>
   FOURFOLD_DEVICE void prefetch_if_done(Cta cta, int warp) {
-    if (left_ > 0 || prefetched_) return;
+    if (!Row::prefetches || left_ > 0 || prefetched_) return;
     prefetched_ = true;
     prefetch_next(cta, params_, warp, share_.active);
   }

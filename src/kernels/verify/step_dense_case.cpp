@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/dense/reference.h"
@@ -31,9 +32,14 @@ struct DenseSetup {
   int out_stride() const { return plain + kBeside; }
 };
 
+bool norms_tokens(const StepRun& run) {
+  const plan::RowFacts& row = run.test().row;
+  return row.kernel == "dense_pair" || row.row.find(" norm ") != std::string::npos;
+}
+
 void shape_dense(StepRun& run, DenseSetup& setup) {
   const bool gate_up = run.test().op == "gate_up";
-  const bool norms = run.test().row.row.find(" norm ") != std::string::npos;
+  const bool norms = norms_tokens(run);
   const auto take = [&](int plain, int neurons, int columns, int tokens) {
     setup.plain = plain;
     setup.neurons = gate_up ? neurons : 0;
@@ -119,7 +125,7 @@ void fill_setup(StepRun& run, DenseSetup& setup) {
     make_fp4_weights(run, setup);
   else
     make_wide_weights(run, setup, format == "fp8" ? record::DenseSource::e4m3 : record::DenseSource::bf16);
-  make_tokens(run, setup, run.test().row.row.find(" norm ") != std::string::npos);
+  make_tokens(run, setup, norms_tokens(run));
   if (format == "fp8" || run.test().variant % 2 == 1)
     for (int row = 0; row < setup.rows(); ++row)
       setup.row_scale.push_back(static_cast<float>(run.random.uniform(0.5, 2.0)));
@@ -302,6 +308,30 @@ void prove_dense_few(StepRun& run) {
   if (params.normed_out == nullptr) return;
   const auto normed = run.written(params.normed_out, setup.x.size());
   for (std::size_t i = 0; i < normed.size(); ++i) run.compare_exact(normed[i], setup.token_rows[i].bits);
+}
+
+// A bf16 matrix and one of the row's format, each with blocks of its own; what both read is the same.
+void prove_dense_pair(StepRun& run) {
+  DenseSetup second;
+  shape_dense(run, second);
+  fill_setup(run, second);
+  DenseSetup first = second;
+  first.plain = 32 * (1 + run.test().variant % 3);
+  first.neurons = 0;
+  first.decode_factor = 1.0f;
+  first.records.clear();
+  first.row_scale.clear();
+  first.gate.clear();
+  first.before = run.normals(static_cast<std::size_t>(first.tokens * first.plain), 100.0);
+  make_wide_weights(run, first, record::DenseSource::bf16);
+  dense::PairParams params{upload_case(run, first), upload_case(run, second), 1 + run.below(2)};
+  params.second.tokens = params.first.tokens;
+  params.second.normed_out = nullptr;
+  run.launch(run.test().row.row, params.first_blocks + 1 + run.below(second.rows() / record::kRows), params);
+  check_case(run, first, params.first);
+  check_case(run, second, params.second);
+  const auto normed = run.written(params.first.normed_out, second.x.size());
+  for (std::size_t i = 0; i < normed.size(); ++i) run.compare_exact(normed[i], second.token_rows[i].bits);
 }
 
 void prove_dense_many(StepRun& run) {
