@@ -26,6 +26,15 @@ moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
   return request;
 }
 
+moe_few::SharedFormat shared_format(RecordFormat format) {
+  switch (format) {
+    case RecordFormat::bf16: return moe_few::SharedFormat::bf16;
+    case RecordFormat::fp8: return moe_few::SharedFormat::fp8;
+    case RecordFormat::nvfp4: break;
+  }
+  return moe_few::SharedFormat::nvfp4;
+}
+
 }  // namespace
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
@@ -177,8 +186,7 @@ void Runner::apply(const DeviceMoe& mlp) {
       .out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns};
   if (wants(Stage::router))
     multiplier_.generated(mlp.in, shape_.rows, {.x = buffers_.x, .norm = &mlp.norm}, out, buffers_.normed);
-  const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few &&
-                     mlp.shared_down.matrices.front().format == RecordFormat::bf16;
+  const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few;
   if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
   if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
 }
@@ -203,9 +211,13 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
   call.renormalise = mlp.renormalises;
   if (with_shared) {
     const DenseMatrix& down = mlp.shared_down.matrices.front();
-    call.shared = {down.records, buffers_.inner,
-                   mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr, down.column_records,
-                   mlp.in.width};
+    call.shared = {down.records,
+                   buffers_.inner,
+                   mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
+                   down.column_records,
+                   mlp.in.width,
+                   down.row_scale,
+                   shared_format(down.format)};
   }
   moe_layer::run(machine_, prepared_experts(mlp), mlp.layer_weights(), call);
 }

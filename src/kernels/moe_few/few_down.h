@@ -18,11 +18,10 @@ template <class Row>
 struct DownStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
-  typename Row::Ring ring[Row::warps];
-  float factor[kFewPairs];                            // of the pairs' dot products
-  float sum[kMaxUnits][Row::rows];                    // [pair and segment][row]
-  alignas(8) float shared[kFewTokens][Row::rows];     // the shared expert's part
-  alignas(16) unsigned char tokens[kDownTokenBytes];  // a row a pair
+  float factor[kFewPairs];                         // of the pairs' dot products
+  float sum[kMaxUnits][Row::rows];                 // [pair and segment][row]
+  alignas(8) float shared[kFewTokens][Row::rows];  // the shared expert's part
+  typename Row::Area area;                         // tokens: a row a pair
 };
 
 // A unit is one segment of one tile's K; warp w takes units w, w + warps, ...
@@ -65,22 +64,22 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
   return {{result[0], result[1]}};
 }
 
-// Two finished rows of one token: bf16, or added to the residual stream.
+// Two finished rows of one token: bf16, or added to what the residual stream held before.
 template <class Cta>
 FOURFOLD_DEVICE void store_result(Cta cta, const FewParams& few, const moe::GemmParams& params,
-                                  std::int64_t at, const device::F32x2& result, const float* shared) {
+                                  std::int64_t at, const device::F32x2& result, device::F32x2 before,
+                                  const float* shared) {
   if (few.residual == nullptr) {
     cta.store(reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(params.out) + at),
               Cta::pack_bf16(result.v[0], result.v[1]));
     return;
   }
-  auto* to = reinterpret_cast<device::F32x2*>(few.residual + at);
-  device::F32x2 before = cta.load(to);
   if (few.shared.weights) {
     const auto part = cta.load_shared(reinterpret_cast<const device::F32x2*>(shared));
     before = {{Cta::add(before.v[0], part.v[0]), Cta::add(before.v[1], part.v[1])}};
   }
-  cta.store(to, device::F32x2{{Cta::add(before.v[0], result.v[0]), Cta::add(before.v[1], result.v[1])}});
+  cta.store(reinterpret_cast<device::F32x2*>(few.residual + at),
+            device::F32x2{{Cta::add(before.v[0], result.v[0]), Cta::add(before.v[1], result.v[1])}});
 }
 
 // The factor of every pair's dot products, a thread a pair.
@@ -98,16 +97,16 @@ FOURFOLD_DEVICE void store_factors(Cta cta, DownStorage<Row>& storage, const Few
 
 // GEMM1's result, a row a pair. The warps share the rows: one lane after another would take longer.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void copy_pair_rows(Cta cta, DownStorage<Row>& storage, const FewParams& few,
-                                    const moe::GemmParams& params, int warp) {
+FOURFOLD_DEVICE void copy_pair_rows(Cta cta, DownStorage<Row>& storage, unsigned char* to,
+                                    const FewParams& few, const moe::GemmParams& params, int warp) {
   if (cta.lane() != 0) return;
   const int columns = record::kColumns * params.records, pairs = few.tokens * few.top_k;
   if (warp == 0) cta.arrive_expect(&storage.tokens_full, pairs * 2 * columns);
 #pragma unroll 1
   for (int pair = warp; pair < pairs; pair += Row::warps) {
     const std::int64_t slot = cta.load_shared(&storage.route.pair_slot[pair]);
-    cta.bulk_load(storage.tokens + pair * row_stride(columns), params.tokens + slot * 2 * columns,
-                  2 * columns, &storage.tokens_full);
+    cta.bulk_load(to + pair * row_stride(columns), params.tokens + slot * 2 * columns, 2 * columns,
+                  &storage.tokens_full);
   }
 }
 
@@ -120,7 +119,7 @@ FOURFOLD_DEVICE void keep_sums(Cta cta, DownStorage<Row>& storage, int tile, int
   for (int b = 0; b < 2; ++b) {
     const int place = 2 * t + b;
     if (place >= count) continue;
-    const int pair = cta.load_shared(&storage.route.tile_pair[tile][place]);
+    const int pair = pair_of_entry(cta.load_shared(&storage.route.tile_entry[tile][place]));
     auto* rows = reinterpret_cast<device::F32x2*>(storage.sum[pair * segments + segment]) + g;
 #pragma unroll
     for (int m = 0; m < Row::rows / 16; ++m)
@@ -128,26 +127,20 @@ FOURFOLD_DEVICE void keep_sums(Cta cta, DownStorage<Row>& storage, int tile, int
   }
 }
 
-// params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished; or
-// few.residual. The grid is out_columns / Row::rows blocks.
+// What the expert warps do between the first barrier and the last: route, fetch, multiply.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
-  constexpr int tiles = Row::rows / 16, parts = record::kRows / Row::rows;
-  auto& storage = cta.template shared<DownStorage<Row>>();
-  const int warp = cta.warp(), strip = cta.block() / parts, first_tile = cta.block() % parts;
-  auto& ring = storage.ring[warp];
-  if (cta.lane() == 0) {
-    init_ring(cta, ring);
-    if (warp == 0) cta.init(&storage.tokens_full, 1);
-    cta.fence_barrier_init();
-  }
-  prepare_route(cta, few, storage.route);
-  cta.sync_block();  // barriers and tables are prepared
+FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::GemmParams& params,
+                                      DownStorage<Row>& storage, int warp, int strip, int first_tile) {
+  constexpr int tiles = Row::rows / 16;
   // The logits are older than GEMM1, which had waited for them before it let us start: routing and weights
   // need not wait for GEMM1's result.
-  const int tile_count = route_few<true>(cta, few, storage.route, warp);
+  const int tile_count = route_few<true, Row::warps>(cta, few, storage.route, warp);
   const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
   const int units = tile_count * segments;
+  const int stride = row_stride(record::kColumns * params.records);
+  const int token_bytes = few.tokens * few.top_k * stride;
+  WarpRing<typename Row::Format> ring(storage.area, warp, token_bytes);
+  unsigned char* tokens = storage.area.tokens(token_bytes);
   int fetch = warp;
   const auto next_stretch = [&]() -> Stretch {
     if (fetch >= units) return {};
@@ -158,40 +151,65 @@ FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmPara
         (static_cast<std::int64_t>(expert) * params.strips + strip) * params.records + unit.first_record;
     return {params.weights + first * record::kRecordBytes<typename Row::Format>, unit.records};
   };
-  RecordFeed<typename Row::Ring, decltype(next_stretch)> feed(ring, next_stretch);
+  RecordFeed<decltype(ring), decltype(next_stretch)> feed(ring, next_stretch);
   feed.fill(cta);
   store_factors<Row>(cta, storage, few, params);
-  if (few.shared.weights && warp == Row::warps - 1)
-    multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
   cta.wait_predecessors();  // GEMM1's result
   cta.release_successors();
-  copy_pair_rows<Row>(cta, storage, few, params, warp);
+  copy_pair_rows<Row>(cta, storage, tokens, few, params, warp);
   cta.wait(&storage.tokens_full, 0u);
 
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
-  const int stride = row_stride(record::kColumns * params.records);
-  device::PipelineCursor<Row::depth> at;
 #pragma unroll 1
   for (int index = warp; index < units; index += Row::warps) {
     const DownUnit unit(index, segments, params);
     const int count = cta.load_shared(&storage.route.tile_count[unit.tile]);
-    const int of = cta.load_shared(&storage.route.tile_pair[unit.tile][g < count ? g : count - 1]);
+    const int of =
+        pair_of_entry(cta.load_shared(&storage.route.tile_entry[unit.tile][g < count ? g : count - 1]));
     float sum[tiles][4] = {};
-    multiply_segment<tiles>(cta, ring, at, feed, unit.records, first_tile,
-                            storage.tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t,
-                            sum);
+    multiply_segment<tiles>(cta, ring, feed, unit.records, first_tile,
+                            tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t, sum);
     keep_sums<Row>(cta, storage, unit.tile, count, segments, unit.segment, sum);
   }
-  cta.sync_block();  // every expert's sums and factor are in shared memory
-  constexpr int row_pairs = Row::rows / 2;
-#pragma unroll 1
-  for (int i = cta.thread(); i < few.tokens * row_pairs; i += cta.threads()) {
-    const int token = i / row_pairs, row = 2 * (i % row_pairs);
-    const std::int64_t place =
-        static_cast<std::int64_t>(token) * params.out_columns + Row::rows * cta.block() + row;
-    store_result(cta, few, params, place, combine_rows<Row>(cta, few, storage, segments, token, row),
-                 &storage.shared[token][row]);
+}
+
+// params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished; or
+// few.residual. The grid is out_columns / Row::rows blocks. The warp behind the experts' has the shared
+// expert to itself: it starts at once, without waiting for the routing.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
+  constexpr int parts = record::kRows / Row::rows, row_pairs = Row::rows / 2;
+  auto& storage = cta.template shared<DownStorage<Row>>();
+  const int warp = cta.warp(), strip = cta.block() / parts, first_tile = cta.block() % parts;
+  if (cta.lane() == 0 && warp < Row::warps) {
+    init_ring(cta, storage.area.full[warp]);
+    if (warp == 0) cta.init(&storage.tokens_full, 1);
+    cta.fence_barrier_init();
   }
+  prepare_route(cta, few, storage.route);
+  cta.sync_block();  // barriers and tables are prepared
+  static_assert(Row::threads >= kFewTokens * row_pairs, "a thread finishes two rows of a token");
+  const int token = cta.thread() / row_pairs, row = 2 * (cta.thread() % row_pairs);
+  const std::int64_t place =
+      static_cast<std::int64_t>(token) * params.out_columns + Row::rows * cta.block() + row;
+  const bool finishes = token < few.tokens;
+  // The residual stream is older than GEMM1, too.
+  device::F32x2 before{};
+  if (finishes && few.residual)
+    before = cta.load(reinterpret_cast<const device::F32x2*>(few.residual + place));
+  if (warp < Row::warps) {
+    multiply_experts<Row>(cta, few, params, storage, warp, strip, first_tile);
+  } else {
+    if (few.shared.weights)
+      multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
+    cta.wait_predecessors();
+    cta.release_successors();
+  }
+  cta.sync_block();  // every expert's sums and factor, and the shared expert's, are in shared memory
+  const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
+  if (finishes)
+    store_result(cta, few, params, place, combine_rows<Row>(cta, few, storage, segments, token, row), before,
+                 &storage.shared[token][row]);
 }
 
 }  // namespace fourfold::moe_few

@@ -18,9 +18,8 @@ template <class Row>
 struct GateUpStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
-  typename Row::Ring ring[Row::warps];
   device::F32x4 partial[2][Row::warps][2][32];  // [turn][group and segment][tile][lane]
-  alignas(16) unsigned char tokens[kGateUpTokenBytes];
+  typename Row::Area area;
 };
 
 // Which strips, and which segment of their K, are this warp's. Known before the routing is.
@@ -83,14 +82,14 @@ FOURFOLD_DEVICE bool add_segments(Cta cta, GateUpStorage<Row>& storage, const Ga
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void copy_tokens(Cta cta, GateUpStorage<Row>& storage, const FewParams& few,
-                                 const moe::GemmParams& params) {
+FOURFOLD_DEVICE void copy_tokens(Cta cta, GateUpStorage<Row>& storage, unsigned char* to,
+                                 const FewParams& few, const moe::GemmParams& params) {
   if (cta.lane() != 0) return;
   const int columns = record::kColumns * params.records;
   cta.arrive_expect(&storage.tokens_full, few.tokens * 2 * columns);
 #pragma unroll 1
   for (int token = 0; token < few.tokens; ++token)
-    cta.bulk_load(storage.tokens + token * row_stride(columns),
+    cta.bulk_load(to + token * row_stride(columns),
                   params.tokens + static_cast<std::int64_t>(token) * 2 * columns, 2 * columns,
                   &storage.tokens_full);
 }
@@ -99,10 +98,12 @@ FOURFOLD_DEVICE void copy_tokens(Cta cta, GateUpStorage<Row>& storage, const Few
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmParams& params) {
   auto& storage = cta.template shared<GateUpStorage<Row>>();
-  const int warp = cta.warp();
-  auto& ring = storage.ring[warp];
+  const int warp = cta.warp(), stride = row_stride(record::kColumns * params.records);
+  const int token_bytes = few.tokens * stride;
+  WarpRing<typename Row::Format> ring(storage.area, warp, token_bytes);
+  unsigned char* tokens = storage.area.tokens(token_bytes);
   if (cta.lane() == 0) {
-    init_ring(cta, ring);
+    init_ring(cta, storage.area.full[warp]);
     if (warp == 0) cta.init(&storage.tokens_full, 1);
     cta.fence_barrier_init();
   }
@@ -114,8 +115,9 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
   cta.sync_block();         // barriers and tables are prepared
   cta.wait_predecessors();  // logits and tokens
   cta.release_successors();
-  if (warp == Row::warps - 1) copy_tokens<Row>(cta, storage, few, params);  // a warp that does not route
-  const int tile_count = route_few<false>(cta, few, storage.route, warp);
+  if (warp == Row::warps - 1)
+    copy_tokens<Row>(cta, storage, tokens, few, params);  // a warp that does not route
+  const int tile_count = route_few<false, Row::warps>(cta, few, storage.route, warp);
   const auto next_stretch = [&]() -> Stretch {
     if (!share.works || fetch.tile >= tile_count) return {};
     const int expert = cta.load_shared(&storage.route.tile_expert[fetch.tile]);
@@ -124,14 +126,12 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
     fetch.advance(cta, share, params.strips);
     return {params.weights + first * record::kRecordBytes<typename Row::Format>, records};
   };
-  RecordFeed<typename Row::Ring, decltype(next_stretch)> feed(ring, next_stretch);
+  RecordFeed<decltype(ring), decltype(next_stretch)> feed(ring, next_stretch);
   feed.fill(cta);
   cta.wait(&storage.tokens_full, 0u);
 
   constexpr float decode = moe::kDecodeFactor<moe::W4a16Mma, typename Row::Format>;
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
-  const int stride = row_stride(record::kColumns * params.records);
-  device::PipelineCursor<Row::depth> at;
   int turn = 0, round = 0;  // the warps of a group take turns at adding up
 #pragma unroll 1
   for (; share.works && walk.tile < tile_count; walk.advance(cta, share, params.strips), ++round) {
@@ -141,10 +141,11 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
     const float scale = params.scale ? cta.load(params.scale + expert) : 1.0f;
     const float scale_up = params.scale_up ? cta.load(params.scale_up + expert) : 1.0f;
     // Places beyond the count repeat the last token; their results are not stored.
-    const int token = cta.load_shared(&storage.route.tile_token[walk.tile][g < count ? g : count - 1]);
+    const int token =
+        token_of_entry(cta.load_shared(&storage.route.tile_entry[walk.tile][g < count ? g : count - 1]));
     float sum[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
-    multiply_segment<2>(cta, ring, at, feed, records, 0,
-                        storage.tokens + token * stride + first_record * 2 * record::kColumns + 16 * t, sum);
+    multiply_segment<2>(cta, ring, feed, records, 0,
+                        tokens + token * stride + first_record * 2 * record::kColumns + 16 * t, sum);
     const bool adds = turn == share.place;
     turn = turn + 1 == share.segments ? 0 : turn + 1;
     if (!add_segments<Row>(cta, storage, share, round, adds, sum)) continue;

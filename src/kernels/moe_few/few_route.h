@@ -21,10 +21,12 @@ struct FewRoute {
   std::int32_t leaders[kFewTokens];  // mask of ranks whose expert no earlier token chose
   std::int32_t tile_expert[kFewPairs];
   std::int32_t tile_count[kFewPairs];
-  std::int32_t tile_token[kFewPairs][kFewTokens];
-  std::int32_t tile_pair[kFewPairs][kFewTokens];
+  std::int32_t tile_entry[kFewPairs][kFewTokens];  // token and pair of a slot, see below
   std::int32_t pair_slot[kFewPairs];
 };
+
+constexpr int token_of_entry(int entry) { return entry & 0xFF; }
+constexpr int pair_of_entry(int entry) { return entry >> 8; }
 
 // What a pair finds out by looking at all pairs.
 struct PairView {
@@ -67,8 +69,7 @@ struct PairPlace {
 };
 template <class Cta>
 FOURFOLD_DEVICE void put_pair(Cta cta, FewRoute& route, const PairPlace& of, int token, int pair) {
-  cta.store_shared(&route.tile_token[of.tile][of.place], token);
-  cta.store_shared(&route.tile_pair[of.tile][of.place], pair);
+  cta.store_shared(&route.tile_entry[of.tile][of.place], pair << 8 | token);
   cta.store_shared(&route.pair_tile[pair], of.tile);
   cta.store_shared(&route.pair_slot[pair], moe::kSlotGroup * of.tile + of.place);
   if (of.place > 0) return;
@@ -87,9 +88,13 @@ FOURFOLD_DEVICE void prepare_route(Cta cta, const FewParams& params, FewRoute& r
   }
 }
 
-// All threads of the block call it after prepare_route; returns the number of tiles. GEMM1 needs no weights.
-template <bool Weights, class Cta>
+inline constexpr int kRouteBarrier = 15;
+
+// The first Warps warps of the block call it after prepare_route; returns the number of tiles. GEMM1 needs no
+// weights.
+template <bool Weights, int Warps, class Cta>
 FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route, int warp) {
+  const auto sync = [&] { cta.barrier_sync(kRouteBarrier, 32 * Warps); };
   const int token = warp, rank = cta.lane();
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {
@@ -113,10 +118,10 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
     }
   }
   if (params.tokens == 1) {
-    cta.sync_block();  // the tiles are complete
+    sync();  // the tiles are complete
     return params.top_k;
   }
-  cta.sync_block();  // every token has its experts
+  sync();  // every token has its experts
   PairView view{-1, 0, 0, 0};
   int expert = -1;
   if (has_token) {
@@ -127,7 +132,7 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
     const std::uint32_t leaders = cta.ballot(view.leader_token == token);
     if (rank == 0) cta.store_shared(&route.leaders[token], static_cast<std::int32_t>(leaders));
   }
-  cta.sync_block();  // every token's leaders are known
+  sync();  // every token's leaders are known
   int tiles = 0, before_leader = 0;
 #pragma unroll 1
   for (int t = 0; t < params.tokens; ++t) {
@@ -138,7 +143,7 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
   }
   if (view.leader_token >= 0)
     put_pair(cta, route, {expert, before_leader, view.place, view.count}, token, token * params.top_k + rank);
-  cta.sync_block();  // the tiles are complete
+  sync();  // the tiles are complete
   return tiles;
 }
 

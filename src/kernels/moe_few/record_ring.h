@@ -20,12 +20,51 @@ inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
 // begin only when one has landed. Two measured best.
 inline constexpr int kCopyRecords = 2;
 
-template <class FormatT, int DepthN>
-struct RecordRing {
+template <class Format>
+inline constexpr int kStageBytes = kCopyRecords* record::kRecordBytes<Format>;
+
+// Copies a warp's ring can hold: one segment of K. Beyond that a warp waits for its products, not for bytes.
+inline constexpr int kMaxDepth = kSegmentRecords / kCopyRecords;
+
+// A block's shared memory for weights and tokens, divided when it is known how many tokens there are: the
+// rings of the warps from the front, the tokens at the end. The fewer tokens, the deeper the rings.
+template <class Format, int WarpsN, int BytesN>
+struct RingArea {
+  static constexpr int warps = WarpsN;
+  device::Mbarrier full[WarpsN][kMaxDepth];
+  alignas(128) unsigned char bytes[BytesN];
+
+  static constexpr int depth_with(int token_bytes) {
+    const int depth = (BytesN - token_bytes) / (WarpsN * kStageBytes<Format>);
+    return depth < kMaxDepth ? depth : kMaxDepth;
+  }
+  FOURFOLD_DEVICE unsigned char* tokens(int token_bytes) { return bytes + BytesN - token_bytes; }
+};
+
+// A warp's part of it, and the place it reads next.
+template <class FormatT>
+struct WarpRing {
   using Format = FormatT;
-  static constexpr int depth = DepthN;
-  device::Mbarrier full[DepthN];
-  record::WeightRecord<FormatT> record[DepthN][kCopyRecords];
+  device::Mbarrier* full;
+  unsigned char* bytes;
+  int depth;
+  int stage = 0;
+  std::uint32_t phase = 0;
+
+  template <class Area>
+  FOURFOLD_DEVICE WarpRing(Area& area, int warp, int token_bytes)
+      : full(area.full[warp]),
+        bytes(area.bytes + warp * Area::depth_with(token_bytes) * kStageBytes<FormatT>),
+        depth(Area::depth_with(token_bytes)) {}
+  FOURFOLD_DEVICE record::WeightRecord<FormatT>* records(int at) const {
+    return reinterpret_cast<record::WeightRecord<FormatT>*>(bytes + at * kStageBytes<FormatT>);
+  }
+  FOURFOLD_DEVICE void advance() {
+    if (++stage == depth) {
+      stage = 0;
+      phase ^= 1u;
+    }
+  }
 };
 
 // Consecutive records of one strip.
@@ -49,7 +88,7 @@ class RecordFeed {
     const int bytes = records * record::kRecordBytes<typename Ring::Format>;
     if (cta.lane() == 0) {
       cta.arrive_expect(&ring_.full[place], bytes);
-      cta.bulk_load(ring_.record[place], stretch_.records, bytes, &ring_.full[place]);
+      cta.bulk_load(ring_.records(place), stretch_.records, bytes, &ring_.full[place]);
     }
     stretch_.records += bytes;
     stretch_.count -= records;
@@ -58,7 +97,7 @@ class RecordFeed {
   template <class Cta>
   FOURFOLD_DEVICE void fill(Cta cta) {
 #pragma unroll 1
-    for (int place = 0; place < Ring::depth; ++place) push(cta, place);
+    for (int place = 0; place < ring_.depth; ++place) push(cta, place);
   }
 
  private:
@@ -68,10 +107,10 @@ class RecordFeed {
 };
 
 // One lane of the warp prepares the barriers of its ring; a block-wide barrier must follow.
-template <class Cta, class Ring>
-FOURFOLD_DEVICE void init_ring(Cta cta, Ring& ring) {
+template <class Cta>
+FOURFOLD_DEVICE void init_ring(Cta cta, device::Mbarrier (&full)[kMaxDepth]) {
 #pragma unroll
-  for (int place = 0; place < Ring::depth; ++place) cta.init(&ring.full[place], 1);
+  for (int place = 0; place < kMaxDepth; ++place) cta.init(&full[place], 1);
 }
 
 // What a lane reads of Count records and their tokens, all of it before any of it is used.
@@ -124,26 +163,25 @@ struct LaneRecords {
 // sum += tiles * tokens over one segment of K, in the order every decode kernel uses. `tokens` is where this
 // lane's token row has its column 8t of the segment, in shared memory.
 template <int Tiles, class Cta, class Ring, class Feed>
-FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, device::PipelineCursor<Ring::depth>& at,
-                                      Feed& feed, int records, int first_tile, const unsigned char* tokens,
-                                      float (&sum)[Tiles][4]) {
+FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, Feed& feed, int records, int first_tile,
+                                      const unsigned char* tokens, float (&sum)[Tiles][4]) {
   using Format = typename Ring::Format;
   const auto release = [&] {
     cta.sync_warp();  // every lane has read the records: their place is free
-    feed.push(cta, at.stage);
-    at.advance();
+    feed.push(cta, ring.stage);
+    ring.advance();
   };
 #pragma unroll 1
   for (; records >= kCopyRecords; records -= kCopyRecords, tokens += 2 * record::kColumns * kCopyRecords) {
-    cta.wait(&ring.full[at.stage], at.phase);
-    const LaneRecords<Tiles, kCopyRecords, Format> lane(cta, ring.record[at.stage], first_tile, tokens);
+    cta.wait(&ring.full[ring.stage], ring.phase);
+    const LaneRecords<Tiles, kCopyRecords, Format> lane(cta, ring.records(ring.stage), first_tile, tokens);
     release();
     lane.multiply(cta, sum);
   }
   static_assert(kCopyRecords == 2, "an odd record at the end");
   if (records > 0) {
-    cta.wait(&ring.full[at.stage], at.phase);
-    const LaneRecords<Tiles, 1, Format> lane(cta, ring.record[at.stage], first_tile, tokens);
+    cta.wait(&ring.full[ring.stage], ring.phase);
+    const LaneRecords<Tiles, 1, Format> lane(cta, ring.records(ring.stage), first_tile, tokens);
     release();
     lane.multiply(cta, sum);
   }

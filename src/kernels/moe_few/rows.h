@@ -12,34 +12,45 @@
 namespace fourfold::moe_few {
 
 // Rows    weight rows of a warp: a strip or, in GEMM2, half of one (its blocks fetch the whole).
-// Warps   of a block.
-// Depth   copies a warp's ring holds.
+// Warps   that multiply experts.
+// Others  warps beside them: GEMM2's has the shared expert.
 // Blocks  blocks per SM the registers are capped for: blocks of GEMM1 and of GEMM2 should fit an SM together,
 //         so that GEMM2 starts, routes and fetches its weights before GEMM1 ends.
-template <class ArchT, class FormatT, int RowsN, int WarpsN, int DepthN, int BlocksN>
+//
+// The shared memory that the fixed parts leave is the rings' and the tokens'.
+template <class ArchT, class FormatT, int RowsN, int WarpsN, int OthersN, int BlocksN, int FixedBytes,
+          int TokenBytes>
 struct FewRow {
   using Arch = ArchT;
   using Path = moe::W4a16Mma;
   using Format = FormatT;
-  using Ring = RecordRing<FormatT, DepthN>;
   static constexpr int rows = RowsN;
   static constexpr int warps = WarpsN;
-  static constexpr int threads = 32 * WarpsN;
-  static constexpr int depth = DepthN;
+  static constexpr int threads = 32 * (WarpsN + OthersN);
   static constexpr int blocks_per_sm = BlocksN;
+  static constexpr int area_bytes = (ArchT::smem_bytes_per_block - FixedBytes) / 128 * 128;
+  using Area = RingArea<FormatT, WarpsN, area_bytes>;
+  static constexpr int depth = Area::depth_with(TokenBytes);  // at least
   static_assert(warps >= kFewTokens, "a warp routes a token");
+  static_assert(depth >= 3, "with the most tokens there is still something to fetch while a warp computes");
 };
+
+// Routing, sums, barriers, and what alignment takes.
+inline constexpr int kGateUpFixedBytes = static_cast<int>(sizeof(FewRoute)) + 2 * 8 * 2 * 512 + 1024;
+template <int Rows>
+inline constexpr int kDownFixedBytes = static_cast<int>(sizeof(FewRoute)) + 4 * kFewPairs +
+                                       4 * (kMaxUnits + kFewTokens) * Rows + 1024;
 
 // clang-format off
 template <class Arch, class Format>
 using GateUpRows = moe::RowList<
-    //                   rows warps depth blocks
-    FewRow<Arch, Format,   32,    8,    3,    2>>;
+    //                   rows warps others blocks
+    FewRow<Arch, Format,   32,    8,     0,     2, kGateUpFixedBytes, kGateUpTokenBytes>>;
 
 template <class Arch, class Format>
 using DownRows = moe::RowList<
-    FewRow<Arch, Format,   16,    8,    3,    2>,
-    FewRow<Arch, Format,   32,    8,    3,    2>>;
+    FewRow<Arch, Format,   16,    8,     1,     2, kDownFixedBytes<16>, kDownTokenBytes>,
+    FewRow<Arch, Format,   32,    8,     1,     2, kDownFixedBytes<32>, kDownTokenBytes>>;
 // clang-format on
 
 template <class Row>
@@ -70,10 +81,9 @@ plan::RowFacts few_facts(std::string kernel, std::string name) {
   facts.math_warps = Row::warps;
   facts.producer_warps = 0;
   facts.stages = Row::depth;
-  const int route = static_cast<int>(sizeof(FewRoute)), ring = static_cast<int>(sizeof(Storage::ring)),
-            tokens = static_cast<int>(sizeof(Storage::tokens)), total = static_cast<int>(sizeof(Storage));
-  facts.parts = {
-      {"routing", route}, {"weights", ring}, {"tokens", tokens}, {"sums", total - route - ring - tokens}};
+  const int route = static_cast<int>(sizeof(FewRoute)), area = static_cast<int>(sizeof(Storage::area)),
+            total = static_cast<int>(sizeof(Storage));
+  facts.parts = {{"routing", route}, {"weights and tokens", area}, {"sums", total - route - area}};
   facts.total_bytes = total;
   facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, 1);
   facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);

@@ -1,6 +1,8 @@
 #include "kernels/verify/few_case.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <exception>
 
 #include "base/error.h"
@@ -35,7 +37,47 @@ struct Setup {
   std::vector<Pair> pairs;  // [tokens * top_k], by token, then rank
   std::int64_t slots = 0;
   std::vector<Bf16> inputs;  // GEMM1: tokens; GEMM2: slots
+  // GEMM2 with a shared expert, into the residual stream: every second seed, a format after the other.
+  bool adds = false;
+  moe_few::SharedFormat shared_format = moe_few::SharedFormat::bf16;
+  reference::Weights shared;
+  std::vector<std::uint8_t> shared_records;
+  std::vector<Bf16> shared_tokens;
+  std::vector<float> shared_scale, shared_gate, before;
 };
+
+constexpr int kSharedColumns = 576;  // a segment of K and a ragged one
+constexpr int kGateStride = 3;
+
+void make_shared(Random& random, const FewCase& test, Setup& setup) {
+  setup.adds = true;
+  setup.shared_format = static_cast<moe_few::SharedFormat>(test.seed / 2 % 3);
+  if (setup.shared_format == moe_few::SharedFormat::nvfp4) {
+    const CheckpointMatrix matrix = random_matrix(random, test.rows, kSharedColumns, false);
+    setup.shared = reference_of(matrix);
+    setup.shared_records.resize(record::packed_bytes<record::Nvfp4>(test.rows, kSharedColumns));
+    record::pack_records<record::Nvfp4>({{matrix.codes.data(), matrix.scales.data()},
+                                         {},
+                                         setup.shared_records.data(),
+                                         test.rows,
+                                         kSharedColumns,
+                                         record::RowOrder::plain,
+                                         record::BitOrder::half});
+  } else {
+    const bool is_fp8 = setup.shared_format == moe_few::SharedFormat::fp8;
+    const DenseMatrix matrix = random_dense(random, test.rows, kSharedColumns,
+                                            is_fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
+    setup.shared = reference_of(matrix);
+    setup.shared_records = pack_dense(matrix);
+  }
+  setup.shared_tokens = random_tokens(random, test.tokens, kSharedColumns);
+  for (std::int64_t row = 0; row < test.rows; ++row)
+    setup.shared_scale.push_back(static_cast<float>(random.uniform(0.5, 2.0)));
+  for (int i = 0; i < test.tokens * kGateStride; ++i)
+    setup.shared_gate.push_back(static_cast<float>(random.uniform(-6.0, 6.0)));
+  for (std::int64_t i = 0; i < test.tokens * test.rows; ++i)
+    setup.before.push_back(static_cast<float>(100.0 * random.normal()));
+}
 
 void place_pairs(const FewCase& test, Setup& setup) {
   std::vector<int> tile_of_expert(static_cast<std::size_t>(test.experts), -1);
@@ -73,6 +115,7 @@ Setup make_setup(const FewCase& test) {
     setup.logits.push_back(static_cast<float>(random.normal() * 3.0));
   place_pairs(test, setup);
   setup.inputs = random_tokens(random, setup.gate_up ? test.tokens : setup.slots, test.columns);
+  if (!setup.gate_up && test.seed % 2 == 0) make_shared(random, test, setup);
   return setup;
 }
 
@@ -112,23 +155,76 @@ void check_gate_up(Result& result, const FewCase& test, const Setup& setup,
 }
 
 // The experts of a token in rank order; each addition rounds once.
+Scaled experts_of(const FewCase& test, const Setup& setup, int token, std::int64_t row) {
+  Scaled sum{};
+  for (int rank = 0; rank < test.top_k; ++rank) {
+    const Pair& pair = setup.pairs[static_cast<std::size_t>(token * test.top_k + rank)];
+    const auto expert = static_cast<std::size_t>(pair.expert);
+    const Scaled part = weighted(dot_of(setup, setup.weights[expert], setup.scale[expert], row,
+                                        setup.inputs.data() + pair.slot * test.columns),
+                                 pair.weight);
+    sum.bits = rank == 0 ? part.bits : Host::add(sum.bits, part.bits);
+    sum.value += part.value;
+    sum.bound += part.bound + std::abs(sum.value) * 0x1p-23;
+  }
+  return sum;
+}
+
+Scaled plus(const Scaled& a, const Scaled& b) {
+  const double value = a.value + b.value, bound = a.bound + b.bound;
+  return {Host::add(a.bits, b.bits), value, bound + (std::abs(value) + bound) * 0x1p-24 + 0x1p-149};
+}
+
+// The shared expert's row: scales, then the gate's sigmoid (|gate| <= 6: 2^-21 + 6 * 2^-23), as dense_few has
+// them.
+Scaled shared_of(const Setup& setup, int token, std::int64_t row) {
+  const bool is_fp4 = setup.shared_format == moe_few::SharedFormat::nvfp4;
+  const Scaled dot = weighted(
+      scale_dot(reference::dot_w4a16(setup.shared, row, setup.shared_tokens.data() + token * kSharedColumns,
+                                     reference::Order::decode),
+                {}, {}, is_fp4 ? half_decode_factor(false) : 1.0f),
+      setup.shared_scale[static_cast<std::size_t>(row)]);
+  const float gate = setup.shared_gate[static_cast<std::size_t>(token * kGateStride)];
+  const double open = 1.0 / (1.0 + std::exp(-double{gate})), value = dot.value * open;
+  return {Host::mul(device::sigmoid<Host>(gate), dot.bits), value,
+          dot.bound * open + std::abs(value) * (0x1p-20 + 0x1p-22)};
+}
+
 void check_down(Result& result, const FewCase& test, const Setup& setup,
                 const std::vector<std::uint16_t>& out) {
   for (int token = 0; token < test.tokens; ++token)
+    for (std::int64_t row = 0; row < test.rows; ++row)
+      compare_bf16(result, out[static_cast<std::size_t>(token * test.rows + row)],
+                   experts_of(test, setup, token, row));
+}
+
+// The residual stream: what it held, the shared expert, the routed ones, in this order.
+void check_residual(Result& result, const FewCase& test, const Setup& setup, const std::vector<float>& out) {
+  for (int token = 0; token < test.tokens; ++token)
     for (std::int64_t row = 0; row < test.rows; ++row) {
-      Scaled sum{};
-      for (int rank = 0; rank < test.top_k; ++rank) {
-        const Pair& pair = setup.pairs[static_cast<std::size_t>(token * test.top_k + rank)];
-        const auto expert = static_cast<std::size_t>(pair.expert);
-        const Scaled part = weighted(dot_of(setup, setup.weights[expert], setup.scale[expert], row,
-                                            setup.inputs.data() + pair.slot * test.columns),
-                                     pair.weight);
-        sum.bits = rank == 0 ? part.bits : Host::add(sum.bits, part.bits);
-        sum.value += part.value;
-        sum.bound += part.bound + std::abs(sum.value) * 0x1p-23;
-      }
-      compare_bf16(result, out[static_cast<std::size_t>(token * test.rows + row)], sum);
+      const auto at = static_cast<std::size_t>(token * test.rows + row);
+      const Scaled want = plus(plus({setup.before[at], setup.before[at], 0.0}, shared_of(setup, token, row)),
+                               experts_of(test, setup, token, row));
+      result.compare(out[at], want.value, want.bound,
+                     std::bit_cast<std::uint32_t>(out[at]) == std::bit_cast<std::uint32_t>(want.bits));
     }
+}
+
+void run_residual(kernels::Machine& machine, const FewCase& test, const Setup& setup, Arena& arena,
+                  kernels::RowHandle handle, moe_few::FewParams few, const moe::GemmParams& params,
+                  Result& result) {
+  few.residual = arena.upload(setup.before, "residual");
+  few.shared = {arena.upload(setup.shared_records, "shared weights"),
+                reinterpret_cast<const std::uint16_t*>(arena.upload(setup.shared_tokens, "shared tokens")),
+                arena.upload(setup.shared_gate, "shared gates"),
+                kSharedColumns / record::kColumns,
+                kGateStride,
+                arena.upload(setup.shared_scale, "shared scales"),
+                setup.shared_format};
+  machine.few_down(handle, few, params);
+  std::vector<float> out(setup.before.size());
+  machine.memory().read(out.data(), few.residual, out.size() * 4);
+  check_residual(result, test, setup, out);
 }
 
 void run(kernels::Machine& machine, const FewCase& test, Result& result) {
@@ -150,6 +246,7 @@ void run(kernels::Machine& machine, const FewCase& test, Result& result) {
   params.records = static_cast<std::int32_t>(test.columns / record::kColumns);
   params.out_columns = static_cast<std::int32_t>(test.rows);
   const auto values = static_cast<std::size_t>((setup.gate_up ? setup.slots : test.tokens) * test.rows);
+  if (setup.adds) return run_residual(machine, test, setup, arena, handle, few, params, result);
   auto* out = arena.take<std::uint16_t>(values, "result");
   params.out = out;
   machine.memory().forget(out, values * 2);
