@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from model import Config, Storyteller
-from nvfp4 import FakeQuantisation
+from nvfp4 import FakeQuantisation, rounded_inputs
 from sample import answers, chat_prompt
 from train import Data
 
@@ -30,15 +30,15 @@ def load_model(file, device):
 
 
 @torch.no_grad()
-def measure(model, rows, batch):
+def measure(model, rows, batch, watch=None):
     """Mean loss of the next token, how often the best one is right, how often the MTP layer drafts what the model would
     choose (greedy acceptance at k = 1), and the chance it has when the model draws (sampled acceptance)."""
     sums = torch.zeros(4, dtype=torch.float64)
     for at in range(0, len(rows), batch):
         part = rows[at:at + batch].long()
         tokens, targets = part[:, :-1], part[:, 1:]
-        hidden, _ = model.hidden(tokens)
-        drafted, _ = model.drafted(targets, hidden)
+        hidden, _ = model.hidden(tokens, watch)
+        drafted, _ = model.drafted(targets, hidden, watch)
         logits = model.logits(hidden).log_softmax(-1)
         loss = -logits.gather(-1, targets[..., None]).mean()
         best = logits.argmax(-1)
@@ -64,11 +64,27 @@ def calibrate(model, rows):
             for part, values in parts.items():
                 key = f"{layer}.{part}"
                 largest[key] = max(largest.get(key, 0.0), float(values.abs().max()))
+            return x
         return see
 
     hidden, _ = model.hidden(rows[:, :-1].long(), watch)
     model.drafted(rows[:, 1:].long(), hidden, watch)
     return largest
+
+
+def rounding(model, largest):
+    """W4A4: every input of a quantised matrix rounded with its calibrated scale."""
+    c = model.config
+
+    def watch(layer):
+        def see(name, x, used=None):
+            if name != "down":
+                return rounded_inputs(x, torch.tensor(largest[f"{layer}.{name}"]))
+            routed = c.experts * c.width
+            return torch.cat((rounded_inputs(x[..., :routed], torch.tensor(largest[f"{layer}.down"])),
+                              rounded_inputs(x[..., routed:], torch.tensor(largest[f"{layer}.shared_down"]))), -1)
+        return see
+    return watch
 
 
 def main():
@@ -90,10 +106,13 @@ def main():
     model = load_model(a.model, a.device)
     rows = data.held_out_rows(a.rows)
     result = {"held_out_tokens": len(rows) * facts["length"], "bf16": measure(model, rows, a.batch)}
-    (out / "calibration.json").write_text(json.dumps(calibrate(model, data.book_rows(0, a.batch)), indent=1) + "\n")
     FakeQuantisation(model).round()
-    result["nvfp4"] = measure(model, rows, a.batch)
-    result["loss_of_nvfp4"] = result["nvfp4"]["perplexity"] / result["bf16"]["perplexity"] - 1
+    largest = calibrate(model, data.book_rows(0, a.batch))
+    (out / "calibration.json").write_text(json.dumps(largest, indent=1) + "\n")
+    result["w4a16"] = measure(model, rows, a.batch)
+    result["w4a4"] = measure(model, rows, a.batch, rounding(model, largest))
+    for name in ("w4a16", "w4a4"):
+        result["loss_of_" + name] = result[name]["perplexity"] / result["bf16"]["perplexity"] - 1
     print(json.dumps(result, indent=1), flush=True)
     (out / "eval.json").write_text(json.dumps(result, indent=1) + "\n")
     tokenizer = Tokenizer.from_file(a.tokenizer)

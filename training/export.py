@@ -1,6 +1,6 @@
 """Writes a trained model as a checkpoint: ModelOpt NVFP4, and the 16-bit one it comes from.
 
-    export.py --model FILE --calibration FILE --out FOLDER [--bf16 FOLDER] [--positions 4096]
+    export.py --model FILE [--calibration FILE] --out FOLDER [--bf16 FOLDER] [--positions 4096]
 
 --out gets config.json, hf_quant_config.json, generation_config.json and the shards; tokenizer and template already lie
 there. The 16-bit folder is for perplexity side by side, and for `fourfold quantize`, whose bytes must be the same.
@@ -49,7 +49,7 @@ class Exporter:
         self.plain[module + ".weight"] = w.to(torch.bfloat16)
         codes, block, matrix = packed(w, amax)
         self.four.update({module + ".weight": codes, module + ".weight_scale": block, module + ".weight_scale_2": matrix})
-        if seen is not None:
+        if seen is not None and self.calibration:
             largest = self.calibration[seen]
             self.four[module + ".input_scale"] = torch.tensor(largest / (LARGEST * SCALE_LARGEST))
 
@@ -168,7 +168,7 @@ def write_folder(folder, tensors, config, stops, source):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--calibration", required=True)
+    parser.add_argument("--calibration", help="without it there are no input scales: a checkpoint for 16-bit activations")
     parser.add_argument("--out", required=True)
     parser.add_argument("--bf16")
     parser.add_argument("--text", default=str(HERE.parent / "models" / "storyteller"), help="folder of tokenizer and template")
@@ -176,7 +176,7 @@ def main():
     a = parser.parse_args()
     text = pathlib.Path(a.text).resolve()
     model = load_model(a.model, "cpu")
-    exporter = Exporter(model, json.loads(pathlib.Path(a.calibration).read_text()))
+    exporter = Exporter(model, json.loads(pathlib.Path(a.calibration).read_text()) if a.calibration else {})
     exporter.all()
     added = {token["content"]: token["id"] for token in json.loads((text / "tokenizer.json").read_text())["added_tokens"]}
     stops = [added["<|im_end|>"], added["<|endoftext|>"]]
@@ -184,14 +184,16 @@ def main():
     if a.bf16:
         write_folder(pathlib.Path(a.bf16).resolve(), exporter.plain, config, stops, text)
     four = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": BLOCK}
+    algorithm = "NVFP4" if a.calibration else "W4A16_NVFP4"
+    inputs = {"input_activations": four} if a.calibration else {}
     quantised = dict(config, quantization_config={
-        "config_groups": {"group_0": {"input_activations": four, "weights": four, "targets": ["Linear"]}},
-        "ignore": EXCLUDED, "quant_algo": "NVFP4", "quant_method": "modelopt",
+        "config_groups": {"group_0": {**inputs, "weights": four, "targets": ["Linear"]}},
+        "ignore": EXCLUDED, "quant_algo": algorithm, "quant_method": "modelopt",
         "producer": {"name": "fourfold", "version": "training"}})
     out = pathlib.Path(a.out).resolve()
     write_folder(out, exporter.four, quantised, stops, text)
     sidecar = {"producer": {"name": "fourfold", "version": "training"},
-               "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": None, "group_size": BLOCK,
+               "quantization": {"quant_algo": algorithm, "kv_cache_quant_algo": None, "group_size": BLOCK,
                                 "exclude_modules": EXCLUDED}}
     (out / "hf_quant_config.json").write_text(json.dumps(sidecar, indent=1) + "\n")
 

@@ -154,8 +154,8 @@ def gated_delta(q, k, v, beta, g):
 
 def delta_mixer(c, x, w, see):
     batch, length, _ = x.shape
-    see("in_proj", x)
-    mixed, z = linear(x, torch.cat((w["in_proj_qkv"], w["in_proj_z"]))).split([c.conv_channels, c.value_dim], -1)
+    seen = see("in_proj", x)
+    mixed, z = linear(seen, torch.cat((w["in_proj_qkv"], w["in_proj_z"]))).split([c.conv_channels, c.value_dim], -1)
     b, a = linear(x, torch.cat((w["in_proj_b"], w["in_proj_a"]))).float().chunk(2, -1)
     padded, taps = functional.pad(mixed, (0, 0, 3, 0)).float(), w["conv1d"][:, 0]
     mixed = functional.silu(sum(padded[:, j:j + length] * taps[:, j] for j in range(4)))
@@ -167,12 +167,11 @@ def delta_mixer(c, x, w, see):
     out = gated_delta(q.to(x.dtype), k.to(x.dtype), v.to(x.dtype), b.sigmoid().transpose(1, 2), g.transpose(1, 2))
     out = rms(out.transpose(1, 2), w["norm"], c.epsilon)
     out = (out * functional.silu(z.float()).unflatten(-1, (-1, c.delta_dim))).flatten(2).to(x.dtype)
-    see("out_proj", out)
-    return linear(out, w["out_proj"])
+    return linear(see("out_proj", out), w["out_proj"])
 
 
 def attention_mixer(c, x, w, cosine, sine, see):
-    see("qkv_proj", x)
+    x = see("qkv_proj", x)
     sizes = [2 * c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim]
     q, k, v = linear(x, torch.cat((w["q_proj"], w["k_proj"], w["v_proj"]))).split(sizes, -1)
     q, gate = q.unflatten(-1, (c.heads, 2 * c.head_dim)).chunk(2, -1)
@@ -183,8 +182,7 @@ def attention_mixer(c, x, w, cosine, sine, see):
     k, v = k.repeat_interleave(group, 1), v.transpose(1, 2).repeat_interleave(group, 1)
     out = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
     out = (out * gate.sigmoid()).flatten(2)
-    see("o_proj", out)
-    return linear(out, w["o_proj"])
+    return linear(see("o_proj", out), w["o_proj"])
 
 
 def experts(c, x, w, see):
@@ -195,29 +193,30 @@ def experts(c, x, w, see):
     weights = weights / weights.sum(-1, keepdim=True)
     balance = c.experts * (chosen.float().mean((0, 1)) / c.top_k * chances.mean((0, 1))).sum()
     shared = linear(x.float(), w["shared_expert_gate"]).sigmoid()
-    see("gate_up", x)
     gate, up = w["experts_gate_up"].chunk(2, 1)
     shared_gate, shared_up = w["shared_expert_gate_up"].chunk(2)
     rows = torch.cat((gate.flatten(0, 1), shared_gate, up.flatten(0, 1), shared_up))
-    gate, up = linear(x, rows).chunk(2, -1)
+    gate, up = linear(see("gate_up", x), rows).chunk(2, -1)
     inner = functional.silu(gate.float()) * up.float()
     scale = torch.cat((weights.repeat_interleave(c.width, -1), shared.expand(*shared.shape[:-1], c.shared_width)), -1)
-    see("down", inner, scale)
+    inner = see("down", inner, scale)
     down = torch.cat((w["experts_down"].transpose(0, 1).flatten(1), w["shared_expert_down"]), 1)
     return linear((inner * scale).to(x.dtype), down), balance
 
 
-def silent(name, x, used=None):
-    """Sees the inputs of the matrices, for calibration; `used` is zero for what nobody asked an expert."""
+def unchanged(name, x, used=None):
+    """What happens to the inputs of a quantised matrix: nothing. Others measure or round them; `used` is zero for what
+    nobody asked an expert."""
+    return x
 
 
-def delta_layer(c, kind, x, w, see=silent):
+def delta_layer(c, kind, x, w, see=unchanged):
     x = x + delta_mixer(c, rms(x, 1 + w["input_norm"], c.epsilon).to(kind), w, see)
     y, balance = experts(c, rms(x, 1 + w["post_norm"], c.epsilon).to(kind), w, see)
     return x + y, balance
 
 
-def attention_layer(c, kind, x, w, cosine, sine, see=silent):
+def attention_layer(c, kind, x, w, cosine, sine, see=unchanged):
     x = x + attention_mixer(c, rms(x, 1 + w["input_norm"], c.epsilon).to(kind), w, cosine, sine, see)
     y, balance = experts(c, rms(x, 1 + w["post_norm"], c.epsilon).to(kind), w, see)
     return x + y, balance
@@ -285,7 +284,7 @@ class Storyteller(nn.Module):
         self.mtp = nn.ParameterDict({"embedding_norm": zeros(c.hidden), "hidden_norm": zeros(c.hidden),
                                      "fc": matrix(c.hidden, 2 * c.hidden), "final_norm": zeros(c.hidden)})
         self.mtp_layer = layer(True)
-        self.kind = torch.float32
+        self.kind, self.watch = torch.float32, None
         self.run_delta, self.run_attention, self.run_loss, self.run_mtp = delta_layer, attention_layer, language_loss, mtp_input
 
     def compile(self):
@@ -295,12 +294,12 @@ class Storyteller(nn.Module):
         self.run_mtp = torch.compile(mtp_input, fullgraph=True, dynamic=False)
 
     def hidden(self, tokens, watch=None):
-        """The stream after the final norm, and the sum of the layers' balance losses. `watch` makes an observer of a
-        layer's matrix inputs from its number."""
+        """The stream after the final norm, and the sum of the layers' balance losses. `watch` makes of a layer's number what
+        becomes of its matrices' inputs."""
         c, table = self.config, rope_table(self.config, tokens.shape[1], tokens.device)
         x, balance = functional.embedding(tokens, self.embedding), 0.0
         for i, layer in enumerate(self.layers):
-            see = (watch(i),) if watch else ()
+            see = (watch(i),) if watch else (self.watch,) if self.watch else ()
             if c.is_attention(i):
                 x, part = self.run_attention(c, self.kind, x, dict(layer.items()), *table, *see)
             else:
@@ -312,7 +311,7 @@ class Storyteller(nn.Module):
         """The MTP layer's stream after its norm: `following` is the token behind each position."""
         c, table = self.config, rope_table(self.config, following.shape[1], following.device)
         x = self.run_mtp(c, self.kind, functional.embedding(following, self.embedding), hidden, dict(self.mtp.items()))
-        see = (watch("mtp"),) if watch else ()
+        see = (watch("mtp"),) if watch else (self.watch,) if self.watch else ()
         x, balance = self.run_attention(c, self.kind, x, dict(self.mtp_layer.items()), *table, *see)
         return rms(x, 1 + self.mtp["final_norm"], c.epsilon), balance
 

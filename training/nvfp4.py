@@ -35,6 +35,22 @@ def rounded(w, amax):
     return (torch.sign(blocks) * magnitudes(blocks / scale) * scale).flatten(-2)
 
 
+def rounded_inputs(x, amax):
+    """x as NVFP4 activations with an input scale for `amax` would give it back."""
+    scale = amax / (LARGEST * SCALE_LARGEST)
+    blocks = x.float().unflatten(-1, (-1, BLOCK))
+    block = (blocks.abs().amax(-1, keepdim=True) / (LARGEST * scale)).clamp(max=SCALE_LARGEST).to(torch.float8_e4m3fn).float()
+    unit = block * scale
+    codes = torch.sign(blocks) * magnitudes(blocks / torch.where(unit == 0, 1.0, unit))
+    return (codes * unit).flatten(-2).to(x.dtype)
+
+
+def round_inputs(name, x, used=None):
+    """Inputs of a matrix in training, rounded by their own largest; gradients pass straight through. Routed and shared
+    experts have scales of their own in a checkpoint; here one serves both."""
+    return x + (rounded_inputs(x, x.abs().amax().float()) - x).detach()
+
+
 def groups_of(layer):
     """The layer's quantised parameters, group by group."""
     return [[layer[name] for name in names] for names in GROUPS if names[0] in layer]

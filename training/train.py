@@ -3,8 +3,8 @@
     train.py --data FOLDER --out FOLDER --steps N [--tiny] [--device cuda]
 
 FOLDER of --data is what prepare.py wrote. Books alone first; from `chat_from` on half of every batch is conversations;
-from `quantise_from` on the weights are rounded to NVFP4 in every step. Writes log.csv, checkpoint.pt (read again when the
-command is repeated) and at the end model.pt with the weights in bf16, not rounded to NVFP4.
+from `quantise_from` on the weights are rounded to NVFP4 in every step, from `round_inputs_from` on the matrices' inputs, too.
+Writes log.csv, checkpoint.pt (read again when the command is repeated) and at the end model.pt with the weights in bf16, not rounded to NVFP4.
 """
 import argparse
 import csv
@@ -18,7 +18,7 @@ import numpy
 import torch
 
 from model import Config, Storyteller, TINY
-from nvfp4 import FakeQuantisation
+from nvfp4 import FakeQuantisation, round_inputs
 from optimiser import Optimiser
 
 
@@ -99,6 +99,7 @@ def arguments_of():
     parser.add_argument("--warm-up", type=int, default=150)
     parser.add_argument("--chat-from", type=float, default=0.5, help="share of the steps before conversations")
     parser.add_argument("--quantise-from", type=float, default=0.65, help="share of the steps before rounding")
+    parser.add_argument("--round-inputs-from", type=float, default=0.85, help="share of the steps before inputs are rounded")
     parser.add_argument("--mtp-weight", type=float, default=0.3)
     parser.add_argument("--balance-weight", type=float, default=0.01)
     parser.add_argument("--save-every", type=float, default=90, help="seconds between checkpoints")
@@ -143,6 +144,7 @@ class Run:
     def one_step(self):
         a, rows = self.arguments, batch_of(self.data, self.step, self.arguments, self.counts)
         rounds = self.step >= a.quantise_from * a.steps
+        self.model.watch = round_inputs if self.step >= a.round_inputs_from * a.steps else None
         if rounds:
             self.quantisation.round()
         loss, draft, balance = self.model.losses(rows)
