@@ -49,7 +49,7 @@ class Exporter:
         self.plain[module + ".weight"] = w.to(torch.bfloat16)
         codes, block, matrix = packed(w, amax)
         self.four.update({module + ".weight": codes, module + ".weight_scale": block, module + ".weight_scale_2": matrix})
-        if seen is not None and self.calibration:
+        if self.calibration:
             largest = self.calibration[seen]
             self.four[module + ".input_scale"] = torch.tensor(largest / (LARGEST * SCALE_LARGEST))
 
@@ -98,8 +98,7 @@ class Exporter:
         for ours, theirs in (("embedding_norm", "pre_fc_norm_embedding"), ("hidden_norm", "pre_fc_norm_hidden"),
                              ("final_norm", "norm")):
             self.keep(f"mtp.{theirs}.weight", model.mtp[ours])
-        # Its inputs are two different things; without an input scale it takes them in 16 bits.
-        self.quantise("mtp.fc", model.mtp["fc"], amax_of([model.mtp["fc"].detach()]), None)
+        self.quantise("mtp.fc", model.mtp["fc"], amax_of([model.mtp["fc"].detach()]), "mtp.fc")
         self.layer("mtp.layers.0.", "mtp", model.mtp_layer)
 
 

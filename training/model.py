@@ -222,9 +222,9 @@ def attention_layer(c, kind, x, w, cosine, sine, see=unchanged):
     return x + y, balance
 
 
-def mtp_input(c, kind, following, hidden, w):
+def mtp_input(c, kind, following, hidden, w, see=unchanged):
     both = torch.cat((rms(following, 1 + w["embedding_norm"], c.epsilon), rms(hidden, 1 + w["hidden_norm"], c.epsilon)), -1)
-    return linear(both.to(kind), w["fc"]).float()
+    return linear(see("fc", both.to(kind)), w["fc"]).float()
 
 
 def language_loss(hidden, drafted, table, targets):
@@ -310,8 +310,8 @@ class Storyteller(nn.Module):
     def drafted(self, following, hidden, watch=None):
         """The MTP layer's stream after its norm: `following` is the token behind each position."""
         c, table = self.config, rope_table(self.config, following.shape[1], following.device)
-        x = self.run_mtp(c, self.kind, functional.embedding(following, self.embedding), hidden, dict(self.mtp.items()))
         see = (watch("mtp"),) if watch else (self.watch,) if self.watch else ()
+        x = self.run_mtp(c, self.kind, functional.embedding(following, self.embedding), hidden, dict(self.mtp.items()), *see)
         x, balance = self.run_attention(c, self.kind, x, dict(self.mtp_layer.items()), *table, *see)
         return rms(x, 1 + self.mtp["final_norm"], c.epsilon), balance
 
