@@ -47,6 +47,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/default_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
@@ -63,6 +64,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/file_signals.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/inspect_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp)
 endif()
 

@@ -49,6 +49,8 @@ install(TARGETS fourfold_kernels EXPORT fourfold_targets
 install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fourfold)
 install(FILES ${PROJECT_SOURCE_DIR}/python/fourfold_kernels.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/python)
+# The model the program talks with when it is given none; src/cli/default_model.cpp looks for it there.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/models)
 if(TARGET fourfold)  # those who embed the library may build it alone
   install(TARGETS fourfold RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
 endif()

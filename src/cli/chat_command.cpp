@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/answer.h"
+#include "cli/default_model.h"
 #include "cli/line_reader.h"
 
 namespace fourfold::cli {
@@ -43,7 +44,7 @@ class Chat {
 Chat::Chat(const ChatOptions& options, const Console& console)
     : options_(options),
       console_(console),
-      model_(open_model(options.model, console, options.generation.backend.strict)),
+      model_(open_model(model_or_default(options.model), console, options.generation.backend.strict)),
       tokenizer_(load_tokenizer(model_->folder)),
       template_(text::ChatTemplate::load(model_->folder)),
       request_(make_request(options.generation, *model_, &tokenizer_)) {
@@ -84,6 +85,7 @@ void Chat::answer_line(const std::string& line, InterruptWatch& watch) {
   require_utf8(line, "the line");
   add_message("user", line);
   text::ChatRequest chat{.messages = text::jinja::Value::list(messages_)};
+  if (options_.generation.thinking) chat.enable_thinking = true;
   if (options_.generation.no_thinking) chat.enable_thinking = false;
   engine::Request request = request_;
   request.prompt = tokenizer_.encode(template_->render(chat));

@@ -22,7 +22,7 @@ struct GenerationOptions {
   int mtp = 0;
   std::string drafts = "chosen";  // chosen or drawn
   std::string system;
-  bool no_thinking = false;
+  bool thinking = false, no_thinking = false;  // neither: as the template has it
   BackendOptions backend;
 };
 

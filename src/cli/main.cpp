@@ -22,6 +22,7 @@
 #include "cli/console.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
+#include "cli/perplexity_command.h"
 #include "cli/plan_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
@@ -48,6 +49,9 @@ std::string typed(int count, char** words) {
   return line;
 }
 
+constexpr const char* kModelOrDefault =
+    "A folder, or a hub name in the local cache; without one: storyteller, which comes with the program";
+
 // Options of all commands and which command was named.
 struct CommandLine {
   bool strict = false;
@@ -60,6 +64,7 @@ struct CommandLine {
   RunOptions answer;
   ChatOptions chat;
   CompareOptions compare;
+  PerplexityOptions perplexity;
   InspectOptions inspect;
   QuantizeOptions quantize;
   MakeModelOptions make_model;
@@ -188,7 +193,10 @@ void add_backend(CLI::App& command, BackendOptions& o) {
 
 void add_generation(CLI::App& command, GenerationOptions& o) {
   command.add_option("--system", o.system, "What the system message says");
-  command.add_flag("--no-thinking", o.no_thinking, "Ask the chat template for an answer without thinking");
+  CLI::Option* thinking =
+      command.add_flag("--thinking", o.thinking, "Ask the chat template for an answer with thinking");
+  command.add_flag("--no-thinking", o.no_thinking, "Ask the chat template for an answer without thinking")
+      ->excludes(thinking);
   command.add_option("--max-tokens", o.max_tokens,
                      "The answer's longest length (4096, or what there is room for)");
   command.add_option("--temperature", o.temperature, "0: always the most probable token");
@@ -213,7 +221,7 @@ void add_generation(CLI::App& command, GenerationOptions& o) {
 void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("run", "One answer of a model, on stdout");
   RunOptions& o = line.answer;
-  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("MODEL", o.model, kModelOrDefault);
   command->add_option("-p,--prompt", o.prompt, "One chat turn; - reads it from stdin");
   command->add_flag("--raw", o.raw, "Continue the prompt instead of answering it");
   command->add_option("--ids", o.ids, "The prompt as token ids, 1,2,3; the answer is ids, too");
@@ -229,7 +237,7 @@ void add_run(CLI::App& app, CommandLine& line) {
 void add_chat(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, line by line");
   ChatOptions& o = line.chat;
-  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("MODEL", o.model, kModelOrDefault);
   command->add_option("--context", o.context,
                       "Tokens of conversation to make room for (16384, or the model's)");
   add_generation(*command, o.generation);
@@ -256,6 +264,24 @@ void add_compare(CLI::App& app, CommandLine& line) {
     line.run = [&line](const Console& console) {
       line.compare.strict = line.strict;
       return run_compare(line.compare, console);
+    };
+  });
+}
+
+void add_perplexity(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("perplexity", "How well a model knows a text");
+  PerplexityOptions& o = line.perplexity;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("FILE", o.file, "A text file, UTF-8")->required();
+  command->add_option("--window", o.window, "Tokens after which the model starts anew")
+      ->capture_default_str();
+  command->add_option("--tokens", o.tokens_max, "Score so many tokens; 0: all")->capture_default_str();
+  command->add_flag("--json", o.json, "JSON instead of text");
+  add_backend(*command, o.backend);
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.perplexity.backend.strict = line.strict;
+      return run_perplexity(line.perplexity, console);
     };
   });
 }
@@ -343,6 +369,7 @@ int run(int count, char** words, const Console& console) {
   add_run(app, line);
   add_chat(app, line);
   add_compare(app, line);
+  add_perplexity(app, line);
   add_inspect(app, line);
   add_quantize(app, line);
   add_make_model(app, line);

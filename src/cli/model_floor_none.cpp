@@ -6,6 +6,7 @@
 #include "cli/compare_command.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
+#include "cli/perplexity_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
 
@@ -26,6 +27,7 @@ int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
 int run_compare(const CompareOptions&, const Console&) { refuse(); }
 int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
+int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
 int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }
 
 }  // namespace fourfold::cli

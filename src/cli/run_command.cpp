@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/answer.h"
+#include "cli/default_model.h"
 #include "cli/parse.h"
 
 namespace fourfold::cli {
@@ -33,12 +34,15 @@ void require_one_prompt(const RunOptions& options) {
                    "Give -p TEXT (one chat turn), -p TEXT --raw (to be continued), or --ids 1,2,3.",
                    options.prompt ? "there are two prompts, -p and --ids" : "there is no prompt");
   const GenerationOptions& generation = options.generation;
-  if (options.raw && (!generation.system.empty() || generation.no_thinking))
+  if (options.raw && (!generation.system.empty() || generation.thinking || generation.no_thinking))
     fail(Code::invalid_request,
-         "--system and --no-thinking are for the chat template; --raw continues the text without one");
+         "--system, --thinking and --no-thinking are for the chat template; --raw continues the text without "
+         "one");
   if (options.ids.empty()) return;
-  if (options.raw || generation.no_thinking || !generation.system.empty() || !generation.stops.empty())
-    fail(Code::invalid_request, "--raw, --system, --no-thinking and --stop are about text; --ids has none");
+  if (options.raw || generation.thinking || generation.no_thinking || !generation.system.empty() ||
+      !generation.stops.empty())
+    fail(Code::invalid_request,
+         "--raw, --system, --thinking, --no-thinking and --stop are about text; --ids has none");
 }
 
 std::string prompt_text(const RunOptions& options) {
@@ -63,6 +67,7 @@ std::string chat_prompt(const RunOptions& options, const OpenModel& model, const
   if (!options.generation.system.empty()) add("system", options.generation.system);
   add("user", text);
   text::ChatRequest request{.messages = text::jinja::Value::list(std::move(messages))};
+  if (options.generation.thinking) request.enable_thinking = true;
   if (options.generation.no_thinking) request.enable_thinking = false;
   return chat->render(request);
 }
@@ -87,7 +92,7 @@ int run_run(const RunOptions& options, const Console& console) {
   require_one_prompt(options);
   require_utf8(options.generation.system, "--system");
   for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
-  const auto model = open_model(options.model, console, options.generation.backend.strict);
+  const auto model = open_model(model_or_default(options.model), console, options.generation.backend.strict);
   const bool is_text = options.ids.empty();
   std::optional<text::Tokenizer> tokenizer;
   if (is_text) tokenizer = load_tokenizer(model->folder);

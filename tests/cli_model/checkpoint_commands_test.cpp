@@ -47,6 +47,22 @@ TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
     }
 }
 
+TEST_F(CheckpointCommands, PerplexityOfAText) {
+  ASSERT_EQ(make("m", "--shape tiny --format modelopt --seed 3").status, kFine);
+  folder_.write("text.txt", "It was a dark night, and the wind blew over the old house by the sea.\n");
+  const std::string line = "PROGRAM perplexity " + at("m") + " " + at("text.txt");
+  const Outcome text = shell(line + " --window 16 2>&1");
+  EXPECT_EQ(text.status, kFine) << text.out;
+  EXPECT_TRUE(contains(text.out, "perplexity ") && contains(text.out, "MTP, one draft")) << text.out;
+  const Outcome json = shell(line + " --tokens 5 --backend reference --json 2>&1");
+  EXPECT_EQ(json.status, kFine) << json.out;
+  EXPECT_TRUE(contains(json.out, "\"tokens\": 5")) << json.out;
+  EXPECT_EQ(shell(line + " --window 1 2>&1").status, kFailed);
+  EXPECT_EQ(shell("PROGRAM perplexity " + at("m") + " " + at("none.txt") + " 2>&1").status, kFailed);
+  folder_.write("text.txt", "\xff\xfe");
+  EXPECT_TRUE(contains(shell(line + " 2>&1").out, "not UTF-8"));
+}
+
 // A random model may end its turn at once; not for every seed.
 TEST_F(CheckpointCommands, MakeModelAnswersInWords) {
   ASSERT_EQ(make("model", "--seed 5").status, kFine);

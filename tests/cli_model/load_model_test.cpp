@@ -1,5 +1,8 @@
 #include "cli/load_model.h"
 
+#include <fstream>
+
+#include "cli/default_model.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -51,6 +54,20 @@ TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   EXPECT_NE(captured.err.str().find("memory: "), std::string::npos) << captured.err.str();
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console), Error);
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .threads = 2}, kCapacity, captured.console), Error);
+}
+
+TEST(LoadModel, TheDefaultIsTheCheckoutsOrTheInstalledOne) {
+  const checkpoint::TempFolder tree;
+  const std::filesystem::path bin = tree.path() / "bin";
+  const std::filesystem::path checkout = tree.path() / "models" / "storyteller";
+  const std::filesystem::path installed = tree.path() / "share" / "fourfold" / "models" / "storyteller";
+  expect_error(Code::invalid_request, {checkout.string(), installed.string()}, [&] { default_model(bin); });
+  for (const std::filesystem::path& folder : {installed, checkout}) {  // the nearer one wins
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "config.json") << "{}";
+    EXPECT_EQ(default_model(bin), folder.string());
+  }
+  EXPECT_EQ(model_or_default("named"), "named");
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// `fourfold perplexity`: how well a model knows a text, in a backend's own arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/backend_options.h"
+#include "cli/console.h"
+
+namespace fourfold::cli {
+
+struct PerplexityOptions {
+  std::string model;
+  std::string file;  // UTF-8 text
+  std::int64_t window = 1024;
+  std::int64_t tokens_max = 0;  // 0: the whole text
+  BackendOptions backend;
+  bool json = false;
+};
+
+int run_perplexity(const PerplexityOptions& options, const Console& console);
+
+}  // namespace fourfold::cli
