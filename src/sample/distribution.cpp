@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/token_weights.h"
 
 namespace fourfold::sample {
 namespace {
@@ -49,43 +50,45 @@ std::vector<Scored> best_tokens(std::span<const double> scores, std::size_t coun
   return kept;
 }
 
-double weight_of(double score, double best, double temperature) {
-  return std::exp((score - best) / temperature);
+using sampling::HostMath;
+using sampling::Scale;
+
+std::uint64_t weight_of(double score, const Scale& scale, double min_p) {
+  return sampling::weight_of<HostMath>(score, scale, min_p);
 }
 
-std::vector<Candidate> by_id(std::span<const Scored> ranked, double best, double temperature) {
+std::vector<Candidate> by_id(std::span<const Scored> ranked, const Scale& scale, double min_p) {
   std::vector<Candidate> candidates;
   candidates.reserve(ranked.size());
-  for (const Scored& token : ranked)
-    candidates.push_back({token.id, weight_of(token.score, best, temperature)});
+  for (const Scored& token : ranked) candidates.push_back({token.id, weight_of(token.score, scale, min_p)});
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   return candidates;
 }
 
-// How many of the ranked tokens reach top_p of the total together; more than there are when they do not.
-std::size_t nucleus(std::span<const Scored> ranked, const Params& params, double total) {
-  double sum = 0;
+// How many of the ranked tokens reach `need` together; more than there are when they do not.
+std::size_t nucleus(std::span<const Scored> ranked, const Scale& scale, std::uint64_t need) {
+  std::uint64_t sum = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    sum += weight_of(ranked[i].score, ranked[0].score, params.temperature);
-    if (sum >= params.top_p * total) return i + 1;
+    sum += weight_of(ranked[i].score, scale, 0);
+    if (sum >= need) return i + 1;
   }
   return ranked.size() + 1;
 }
 
 // top-k and top-p. Without top-k the nucleus is looked for among ever more of the best.
-std::vector<Scored> keep_best(std::span<const double> scores, const Params& params, double best) {
+std::vector<Scored> keep_best(std::span<const double> scores, const Params& params, const Scale& scale) {
   const bool limited = params.top_k > 0;
   std::size_t count = limited ? static_cast<std::size_t>(params.top_k) : 64;
   if (limited && params.top_p == 1) return best_tokens(scores, count);
-  double total = 0;
+  std::uint64_t total = 0;
   if (!limited)
-    for (const double score : scores) total += weight_of(score, best, params.temperature);
+    for (const double score : scores) total += weight_of(score, scale, 0);
   for (;; count *= 8) {
     std::vector<Scored> ranked = best_tokens(scores, count);
     if (limited)
-      for (const Scored& token : ranked) total += weight_of(token.score, best, params.temperature);
-    const std::size_t wanted = nucleus(ranked, params, total);
+      for (const Scored& token : ranked) total += weight_of(token.score, scale, 0);
+    const std::size_t wanted = nucleus(ranked, scale, sampling::nucleus_of<HostMath>(total, params.top_p));
     if (wanted > ranked.size() && !limited && ranked.size() < scores.size()) continue;
     ranked.resize(std::min(wanted, ranked.size()));
     return ranked;
@@ -119,16 +122,17 @@ double Distribution::probability(TokenId id) const {
   const auto found =
       std::lower_bound(candidates_.begin(), candidates_.end(), id,
                        [](const Candidate& candidate, TokenId wanted) { return candidate.id < wanted; });
-  return found != candidates_.end() && found->id == id ? found->weight / total_ : 0;
+  return found != candidates_.end() && found->id == id
+             ? static_cast<double>(found->weight) / static_cast<double>(total_)
+             : 0;
 }
 
 TokenId Distribution::draw(double u) const {
   check(total_ > 0, "there is something to draw", candidates_.size(), total_);
-  const double target = u * total_;
-  double sum = 0;
+  const std::uint64_t target = sampling::target_in(total_, static_cast<std::uint64_t>(u * 0x1p53));
+  std::uint64_t sum = 0;
   TokenId last = candidates_.front().id;
   for (const Candidate& candidate : candidates_) {
-    if (candidate.weight == 0) continue;
     sum += candidate.weight;
     last = candidate.id;
     if (target < sum) break;
@@ -155,18 +159,18 @@ TokenId best_token(std::span<const double> scores) {
 
 Distribution make_distribution(std::span<const double> scores, const Params& params) {
   const TokenId first = best_token(scores);
-  if (params.greedy()) return Distribution({{first, 1.0}});
-  const double best = scores[static_cast<std::size_t>(first)];
+  if (params.greedy()) return Distribution({{first, sampling::kWholeWeight}});
+  const Scale scale =
+      sampling::scale_of<HostMath>(scores[static_cast<std::size_t>(first)], params.temperature);
   std::vector<Candidate> candidates;
   if (params.top_k > 0 || params.top_p < 1) {
-    candidates = by_id(keep_best(scores, params, best), best, params.temperature);
+    candidates = by_id(keep_best(scores, params, scale), scale, params.min_p);
   } else {
     candidates.reserve(scores.size());
     for (std::size_t i = 0; i < scores.size(); ++i)
-      candidates.push_back({static_cast<TokenId>(i), weight_of(scores[i], best, params.temperature)});
+      candidates.push_back({static_cast<TokenId>(i), weight_of(scores[i], scale, params.min_p)});
   }
-  // The best token has weight one.
-  std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.weight < params.min_p; });
+  std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.weight == 0; });
   return Distribution(std::move(candidates));
 }
 

@@ -1,6 +1,6 @@
 // The distribution a token is drawn from: logits after bias, penalties, temperature, top-k, top-p and min-p.
-// Weights are double and summed in the order of token ids, so a distribution is a pure function of its
-// logits.
+// Weights are whole numbers (base/token_weights.h), so sums are exact and a distribution is a pure function
+// of its logits: GPUs that choose tokens themselves choose the same ones.
 #pragma once
 
 #include <span>
@@ -13,25 +13,26 @@ namespace fourfold::sample {
 
 struct Candidate {
   TokenId id = 0;
-  double weight = 0;  // probability * total
+  std::uint64_t weight = 0;  // probability * total
 };
 
 class Distribution {
  public:
   Distribution() = default;
-  // Weights need not add up to one; ids ascend. For tests and for what is left after a rejection.
+  // Ids ascend; weights are at most 2^44 each. For tests and for what is left after a rejection.
   explicit Distribution(std::vector<Candidate> candidates);
 
   std::span<const Candidate> candidates() const { return candidates_; }
-  double total() const { return total_; }
+  std::uint64_t total() const { return total_; }
   double probability(TokenId id) const;
 
-  // The token at u of the way through the weights, u in [0, 1). A token of weight zero is never drawn.
+  // The token at u of the way through the weights, u in [0, 1) in steps of 2^-53. A token of weight zero is
+  // never drawn.
   TokenId draw(double u) const;
 
  private:
   std::vector<Candidate> candidates_;  // by id
-  double total_ = 0;
+  std::uint64_t total_ = 0;
 };
 
 // Scores: logits after bias and penalties, rounded to f32, written over `scores`, whose memory is kept from

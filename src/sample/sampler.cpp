@@ -34,8 +34,8 @@ Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, co
 }
 
 std::int64_t Sampler::greedy_limit() const {
-  const bool plain = params_.greedy() && !params_.penalises() && params_.logit_bias.empty() &&
-                     params_.logprob_count == 0;
+  const bool plain =
+      params_.greedy() && !params_.penalises() && params_.logit_bias.empty() && params_.logprob_count == 0;
   return plain ? token_limit_ : 0;
 }
 

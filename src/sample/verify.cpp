@@ -1,6 +1,6 @@
 #include "sample/verify.h"
 
-#include <algorithm>
+#include <cmath>
 
 namespace fourfold::sample {
 
@@ -13,12 +13,13 @@ Verdict verify_drawn_draft(const Distribution& target, const Distribution& draft
                            double acceptance_u, double replacement_u) {
   if (acceptance_u * drafted.probability(draft) < target.probability(draft)) return {true, draft};
   std::vector<Candidate> rest;
-  double total = 0;
+  std::uint64_t total = 0;
   for (const Candidate& candidate : target.candidates()) {
-    const double weight = candidate.weight / target.total() - drafted.probability(candidate.id);
-    if (weight <= 0) continue;
-    rest.push_back({candidate.id, weight});
-    total += weight;
+    const double wanted = static_cast<double>(candidate.weight) / static_cast<double>(target.total());
+    const double left = wanted - drafted.probability(candidate.id);
+    if (left <= 0) continue;
+    rest.push_back({candidate.id, static_cast<std::uint64_t>(std::llround(left * 0x1p44))});
+    total += rest.back().weight;
   }
   // Nothing is left only where p and q differ by rounding; then they are the same distribution.
   if (total == 0) return {false, target.draw(replacement_u)};

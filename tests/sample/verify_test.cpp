@@ -16,7 +16,8 @@ Distribution random_distribution(std::uint64_t seed, double width, int zero_ever
   std::vector<Candidate> candidates;
   for (TokenId id = 0; id < kVocabulary; ++id) {
     const double weight = std::exp(width * random.normal());
-    if (zero_every == 0 || id % zero_every != 0) candidates.push_back({id, weight});
+    if (zero_every == 0 || id % zero_every != 0)
+      candidates.push_back({id, static_cast<std::uint64_t>(0x1p36 * weight)});
   }
   return Distribution(std::move(candidates));
 }

@@ -1,6 +1,6 @@
 // A choice in plain scalar loops: scores by the sampling rules in double precision, every token ranked, one
-// drawn. Weights are those of weights.h, whose distance from e^x its test proves; everything else is written
-// anew. Called by proofs.
+// drawn. Weights are those of base/token_weights.h, whose distance from e^x its test proves; everything else
+// is written anew. Called by proofs.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/token_weights.h"
 #include "kernels/sampling/sampling_params.h"
-#include "kernels/sampling/weights.h"
 
 namespace fourfold::sampling {
 

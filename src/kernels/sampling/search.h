@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "base/token_weights.h"
 #include "kernels/sampling/block_tools.h"
 #include "kernels/sampling/keys.h"
-#include "kernels/sampling/weights.h"
 
 namespace fourfold::sampling {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "base/token_weights.h"
 #include "kernels/sampling/keys.h"
 #include "kernels/sampling/peaks.h"
 #include "kernels/sampling/sampling_params.h"
-#include "kernels/sampling/weights.h"
 
 namespace fourfold::sampling {
 

@@ -216,7 +216,8 @@ void prove_argmax(StepRun& run) {
   for (int i = 0; i < kChoices; ++i) run.compare_exact(got[i], wanted_drafts[i]);
 }
 
-// Against e^x in long double (2^-44 of a weight and half a unit of 2^-44, weights.h), and bit for bit.
+// Against e^x in long double (2^-44 of a weight and half a unit of it, base/token_weights.h), and bit for
+// bit.
 void prove_weigh(StepRun& run) {
   ChoiceSetup setup = make_choices(run);
   const ChoiceParams params = upload_scores(run, setup);

@@ -101,7 +101,7 @@ TEST(Argmax, DraftsGoWhereTheNextStepReadsThem) {
             (std::vector<std::int32_t>{-1, -1, -1, -1, first_largest(logits, 400), -1}));
 }
 
-// Against e^x in long double: 2^-44 of the value and half a unit, as weights.h says.
+// Against e^x in long double: 2^-44 of the value and half a unit, as base/token_weights.h says.
 TEST(Weights, AreExponentialsWithinTheirBound) {
   Random random(4);
   for (int i = 0; i < 200'000; ++i) {
