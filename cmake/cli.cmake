@@ -45,6 +45,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/bench_gpu_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_mtp.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_users.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/default_model.cpp

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backend/batch.h"
+#include "backend/choice.h"
 #include "backend/program.h"
 
 namespace fourfold::backend {
@@ -29,10 +30,24 @@ class Prepared {
   // with any page table, however its prompt was cut.
   virtual void run(Pass pass, const Batch& batch, std::span<float> logits) = 0;
 
-  // The same with the most probable token of each asked row (of equals the lowest id) in place of its logits,
-  // among ids below token_limit, chosen where the logits are: nothing else crosses. False: this backend
-  // cannot, and nothing was run. Throws internal when a row's logits are not finite.
-  virtual bool run_greedy(Pass, const Batch&, std::int64_t, std::span<std::int32_t>) { return false; }
+  // The same with tokens in place of logits, chosen where the logits are (choice.h): nothing else crosses.
+  // False: this backend cannot, and nothing was run. Throws internal when a row's logits are not finite.
+  virtual bool run_sampled(Pass, const Batch&, const Choices&, const Chosen&) { return false; }
+
+  // Draft passes in a row. The batch is that of the first; each sequence that asks for logits asks for those
+  // of its last row, and wants counts[i] drafts: each is the input of the pass behind it, at the next
+  // position, without a journey to the host. drafts: one sequence's behind another's, in the order of the
+  // rows asked. Their choices have no temperature and want no logits. False: as above.
+  virtual bool run_drafts(const Batch&, const Choices&, std::span<const int> /*counts*/,
+                          std::span<std::int32_t> /*drafts*/) {
+    return false;
+  }
+
+  // How many tokens a history has room for; 0: this backend has none, and no Choice may have one.
+  virtual std::int64_t history_limit() const { return 0; }
+  // What a slot's history begins with. From then on every main pass notes there the tokens it chooses with
+  // it, as far as the drafts before them stand.
+  virtual void set_history(std::int32_t /*state_slot*/, std::span<const SeenToken>) {}
 
   // A value of the last run, [rows, columns]; empty when this backend did not keep it. For comparing op by
   // op.

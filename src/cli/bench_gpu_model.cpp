@@ -4,14 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <numeric>
 #include <vector>
 
 #include "backend/cost.h"
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "cli/bench_model_weights.h"
+#include "cli/bench_mtp.h"
+#include "cli/bench_users.h"
 #include "cli/gpu.h"
 #include "cli/parse.h"
 #include "model/qwen35/forward.h"
@@ -30,80 +30,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
-
-// Sequences of one length, each with pages and a state slot of its own.
-class Users {
- public:
-  Users(backend::Prepared& prepared, int count, std::int64_t context, std::int64_t room)
-      : prepared_(prepared), position_(context) {
-    const auto pages = static_cast<std::int32_t>((room + kPageTokens - 1) / kPageTokens);
-    for (int i = 0; i < count; ++i) {
-      sequences_.push_back({.row_count = 1,
-                            .position = context,
-                            .state_slot = i,
-                            .page_begin = i * pages,
-                            .page_count = pages,
-                            .role = backend::Role::generated});
-      assume_position(prepared, i, context);
-    }
-    pages_.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(pages));
-    std::iota(pages_.begin(), pages_.end(), 0);
-    // Pages of the pool in random order, as they lie after a while.
-    for (std::size_t i = pages_.size(); i > 1; --i) std::swap(pages_[i - 1], pages_[random_.below(i)]);
-    tokens_.resize(static_cast<std::size_t>(count));
-    for (auto& token : tokens_)
-      token =
-          static_cast<std::int32_t>(random_.below(static_cast<std::uint64_t>(prepared.program().vocab_size)));
-    rows_.resize(static_cast<std::size_t>(count));
-    std::iota(rows_.begin(), rows_.end(), 0);
-  }
-
-  // One token for everybody, chosen on the GPU, back as the next input.
-  double decode() {
-    for (auto& sequence : sequences_) sequence.position = position_;
-    const auto start = Clock::now();
-    prepared_.run_greedy(backend::Pass::main, {tokens_, sequences_, pages_, rows_, {}},
-                         prepared_.program().vocab_size, tokens_);
-    const double seconds = seconds_since(start);
-    ++position_;
-    return seconds;
-  }
-
-  // A prompt of `count` tokens for the first user, from position 0.
-  double prompt(int count, int chunk) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
-    for (auto& token : tokens)
-      token = static_cast<std::int32_t>(
-          random_.below(static_cast<std::uint64_t>(prepared_.program().vocab_size)));
-    std::int32_t chosen = 0;
-    const auto start = Clock::now();
-    for (int done = 0; done < count; done += chunk) {
-      const int rows = std::min(chunk, count - done);
-      backend::SequenceRows sequence = sequences_.front();
-      sequence.row_count = rows;
-      sequence.position = done;
-      sequence.role = backend::Role::prompt;
-      const bool last = done + rows == count;
-      const std::int32_t asked = rows - 1;
-      prepared_.run_greedy(
-          backend::Pass::main,
-          {std::span(tokens).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(rows)),
-           {&sequence, 1},
-           pages_,
-           {&asked, last ? std::size_t{1} : 0},
-           {}},
-          prepared_.program().vocab_size, {&chosen, last ? std::size_t{1} : 0});
-    }
-    return seconds_since(start);
-  }
-
- private:
-  backend::Prepared& prepared_;
-  Random random_{1};
-  std::int64_t position_;
-  std::vector<backend::SequenceRows> sequences_;
-  std::vector<std::int32_t> pages_, tokens_, rows_;
-};
 
 DenseFormat parse_dense(const std::string& text) {
   if (text == "nvfp4") return DenseFormat::nvfp4;
@@ -134,23 +60,27 @@ void print_stages(backend::Prepared& prepared, const Console& console) {
 
 // A bench's lists, read and checked.
 struct Plan {
-  std::vector<int> users, contexts;
+  std::vector<int> users, contexts, drafts;
   int most_users = 0;
   std::int64_t room = 0;  // positions of a sequence
 
   explicit Plan(const BenchModelOptions& options)
       : users(parse_counts(options.users, "--users", 1, 1024)),
-        contexts(parse_counts(options.contexts, "--context", 0, 1 << 20)) {
+        contexts(parse_counts(options.contexts, "--context", 0, 1 << 20)),
+        drafts(parse_drafts(options.mtp)) {
     most_users = *std::max_element(users.begin(), users.end());
     const std::int64_t longest =
         std::max<std::int64_t>(*std::max_element(contexts.begin(), contexts.end()), options.prompt);
-    room = longest + 2 * options.tokens + kWarmSteps + kPageTokens;
+    room = longest + step_rows() * (options.tokens + kWarmSteps + 1) + kPageTokens;
   }
+  // Rows of a user in one step, at most.
+  int step_rows() const { return *std::max_element(drafts.begin(), drafts.end()) + 1; }
+  bool has_drafts() const { return step_rows() > 1; }
   backend::Capacity capacity(int chunk) const {
     return {.page_count = most_users * ((room + kPageTokens - 1) / kPageTokens),
             .page_tokens = kPageTokens,
             .state_slot_count = most_users,
-            .row_count = std::max(chunk, most_users)};
+            .row_count = std::max(chunk, most_users * step_rows())};
   }
 };
 
@@ -213,9 +143,11 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
     fail(Code::invalid_request, "--tokens {}, --chunk {}, --prompt {}: 1, 1 and 0 at least", options.tokens,
          options.chunk, options.prompt);
   const Plan plan(options);
+  if (plan.has_drafts() && !shape.mtp)
+    fail(Code::invalid_request, "--mtp {}: the shape {} has no MTP layer", options.mtp, shape.name);
   const auto gpu = open_gpu(options.gpu);
   const checkpoint::ModelConfig config = config_of(shape, layers);
-  const RandomWeights random(config, parse_dense(options.dense));
+  const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
   const auto prepared =
@@ -224,10 +156,16 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
                     plan.capacity(options.chunk));
   const GpuState state = gpu->state();
   const std::string comment = fourfold::format(
-      "{}: {} of {} layers, random weights, experts nvfp4, dense {}; {}, {}; memory ceiling in this run {} "
+      "{}: {} of {} layers, random weights, experts nvfp4, dense {}{}; {}, {}; memory ceiling in this run {} "
       "GB/s",
-      shape.what, layers, shape.layers, options.dense, state.name, state.driver, ceiling / 1e9);
+      shape.what, layers, shape.layers, options.dense, plan.has_drafts() ? ", MTP layer bf16" : "",
+      state.name, state.driver, ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
+  if (plan.has_drafts()) {
+    bench_mtp(*prepared, {plan.users, plan.drafts, plan.contexts, options.tokens, plan.room, ceiling},
+              options.csv, comment, console);
+    return kFine;
+  }
   Table table(console);
   for (const int context : plan.contexts)
     for (const int users : plan.users) {

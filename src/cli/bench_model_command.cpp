@@ -135,6 +135,7 @@ void require_own_options(const BenchModelOptions& options) {
   }
   refuse(options.users != none.users, "--users");
   refuse(options.contexts != none.contexts, "--context");
+  refuse(options.mtp != none.mtp, "--mtp");
   refuse(options.chunk != none.chunk, "--chunk");
   refuse(options.gpu != none.gpu, "--gpu");
   refuse(!options.graphs, "--no-graphs");

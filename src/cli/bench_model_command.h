@@ -12,7 +12,7 @@ namespace fourfold::cli {
 struct BenchModelOptions {
   std::string backend = "cpu";
   std::string shape = "35b";
-  int layers = 0;  // 0: 4 on the CPU, all on a GPU
+  int layers = 0;   // 0: 4 on the CPU, all on a GPU
   int threads = 0;  // 0: one per core
   int prompt = 256;
   int tokens = 32;
@@ -23,7 +23,8 @@ struct BenchModelOptions {
   // GPU alone.
   std::string users = "1";
   std::string contexts = "0";
-  int chunk = 2048;  // rows of a prompt at a time
+  std::string mtp = "0";  // drafts a step: 0..5, or 0,1,3
+  int chunk = 2048;       // rows of a prompt at a time
   int gpu = 0;
   bool graphs = true;
   bool stages = false;  // time the stages of a step apart

@@ -58,12 +58,23 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
   return config;
 }
 
-RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense_format)
+RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense_format, bool with_mtp)
     : config_(config), dense_(dense_format) {
   weights_.embedding = bf16(config.vocab_size, config.hidden_size);
   weights_.head = dense(config.vocab_size, config.hidden_size);
   weights_.final_norm = constant(config.hidden_size, 0);
   for (const checkpoint::LayerKind& kind : config.layers) weights_.layers.push_back(layer(kind));
+  if (with_mtp) weights_.mtp = mtp();
+}
+
+checkpoint::MtpWeights RandomWeights::mtp() {
+  dense_ = DenseFormat::bf16;
+  experts_are_bf16_ = true;
+  checkpoint::MtpWeights out;
+  out.embedding_norm = out.hidden_norm = out.final_norm = constant(config_.hidden_size, 0);
+  out.combine = bf16(config_.hidden_size, 2 * config_.hidden_size);
+  out.layers.push_back(layer({checkpoint::MixerKind::full_attention, config_.layers.front().mlp}));
+  return out;
 }
 
 // Deviation 1 / sqrt(columns), so that values keep their size from layer to layer.
@@ -114,7 +125,7 @@ RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t colum
 
 checkpoint::GatedMlp RandomWeights::mlp(bool is_expert, std::int64_t inner) {
   const auto make = [&](std::int64_t rows, std::int64_t columns) {
-    return is_expert ? nvfp4(rows, columns) : dense(rows, columns);
+    return is_expert && !experts_are_bf16_ ? nvfp4(rows, columns) : dense(rows, columns);
   };
   return {make(inner, config_.hidden_size), make(inner, config_.hidden_size),
           make(config_.hidden_size, inner)};

@@ -19,7 +19,8 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
 
 class RandomWeights {
  public:
-  RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense);
+  // The MTP layer is bf16, its experts too, as releases have it.
+  RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }
 
  private:
@@ -30,11 +31,13 @@ class RandomWeights {
   Matrix dense(std::int64_t rows, std::int64_t columns);
   checkpoint::GatedMlp mlp(bool is_expert, std::int64_t inner);
   checkpoint::LayerWeights layer(const checkpoint::LayerKind& kind);
+  checkpoint::MtpWeights mtp();
   checkpoint::AttentionWeights attention();
   checkpoint::DeltaWeights delta();
 
   const checkpoint::ModelConfig& config_;
   DenseFormat dense_;
+  bool experts_are_bf16_ = false;
   std::map<std::int64_t, Nvfp4Matrix> nvfp4_tables_;       // by columns
   std::map<std::int64_t, std::vector<Bf16>> bf16_tables_;  // by columns
   std::map<std::int64_t, std::vector<E4m3>> fp8_tables_;   // by columns

@@ -132,6 +132,9 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
   command->add_option("--users", o.users, "cuda: sequences decoded at once: 1,8,64")->capture_default_str();
   command->add_option("--context", o.contexts, "cuda: their lengths: 0,4k,32k")->capture_default_str();
+  command
+      ->add_option("--mtp", o.mtp, "cuda: drafts a step, 0..5 or 0,1,3: where they pay, instead of prompts")
+      ->capture_default_str();
   command->add_option("--chunk", o.chunk, "cuda: rows of a prompt at a time")->capture_default_str();
   command->add_option("--gpu", o.gpu, "cuda: which GPU")->capture_default_str();
   command->add_flag("!--no-graphs", o.graphs, "cuda: launch every kernel by itself");

@@ -105,7 +105,7 @@ void Sequence::append(const sample::Sampled& sampled) {
 }
 
 sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft) {
-  if (!answers.tokens.empty()) return sampler_.note_greedy(answers.tokens[row], draft);
+  if (!answers.tokens.empty()) return sampler_.note_chosen(answers.tokens[row], draft);
   return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft);
 }
 
@@ -171,6 +171,43 @@ PassRows Sequence::draft_rows(std::int32_t hidden_row) {
   }
   rows.tokens = row_tokens_;
   return rows;
+}
+
+backend::Choice Sequence::choice(backend::Pass pass, std::int64_t history_limit) {
+  const sample::Params& params = sampler_.params();
+  // The tokens of a step are noted where they are chosen before anybody here sees them.
+  if (sampler_.needs_history() && sampler_.seen_count() + kDraftCountMax + 1 > history_limit) choose_here();
+  const bool drawn = request_.draw_drafts && request_.draft_count > 0;
+  if (chooses_here_ || drawn || (pass == backend::Pass::main && sampler_.wants_logits()))
+    return {.wants_logits = true};
+  // Nothing is noted there when the main pass gives logits.
+  if (sampler_.needs_history() && sampler_.wants_logits()) return {.wants_logits = true};
+  backend::Choice choice;
+  choice.has_history = sampler_.needs_history();
+  choice.repetition_penalty = params.repetition_penalty;
+  choice.presence_penalty = params.presence_penalty;
+  choice.frequency_penalty = params.frequency_penalty;
+  if (pass == backend::Pass::draft) return choice;  // a draft is the most probable token
+  choice.seed = params.seed;
+  choice.temperature = params.temperature;
+  choice.top_k = params.top_k;
+  choice.top_p = params.top_p;
+  choice.min_p = params.min_p;
+  return choice;
+}
+
+std::vector<backend::SeenToken> Sequence::history() const {
+  std::vector<backend::SeenToken> out;
+  for (const sample::Seen& seen : sampler_.seen())
+    out.push_back({seen.token, static_cast<std::int32_t>(seen.count), seen.bias});
+  return out;
+}
+
+void Sequence::take_drafts(std::span<const TokenId> drafts) {
+  draft_end_ = pass_position_ + kept_count_;
+  draft_pass_ = std::max(static_cast<int>(drafts.size()), 1);
+  for (const TokenId token : drafts) draft_tokens_.push_back({token, std::nullopt});
+  draft_rows_wanted_ = false;
 }
 
 void Sequence::take_draft(const RowAnswers& answers) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/choice.h"
 #include "backend/program.h"
 #include "engine/step_batch.h"
 #include "sample/sampler.h"
@@ -69,7 +70,7 @@ struct DraftCounts {
   std::int64_t accepted = 0;
 };
 
-// What a pass gives for the rows that asked: logits, or tokens where every sequence has a greedy_limit().
+// What a pass gives for a sequence's rows that asked: logits, or tokens that were chosen by choice().
 struct RowAnswers {
   std::span<const float> logits = {};    // [rows, vocabulary]
   std::span<const TokenId> tokens = {};  // [rows]
@@ -97,14 +98,23 @@ class Sequence {
   PassRows main_rows(std::int64_t row_limit);
   // What the rows asked for. resumable_from: what the backend says of the home's state slot now.
   void take_main(const RowAnswers& answers, std::int64_t resumable_from);
-  // Above 0: tokens below it, chosen greedily, do as well as logits.
-  std::int64_t greedy_limit() const { return sampler_.greedy_limit(); }
+  // How the backend may choose the tokens of its rows itself, or that the logits are wanted here: with
+  // log-probabilities, with drafts that are drawn, and with penalties once the backend's room for histories
+  // is not enough. A choice with a history counts on history(), set before the first.
+  backend::Choice choice(backend::Pass pass, std::int64_t history_limit);
+  std::vector<backend::SeenToken> history() const;
+  // From now on tokens are chosen here.
+  void choose_here() { chooses_here_ = true; }
+  std::int64_t token_limit() const { return sampler_.token_limit(); }
 
   // Behind each main pass and each draft pass: whether there is one more, its rows, and its logits.
   // hidden_row is where the sequence's rows began in the pass before.
   bool wants_draft() const { return draft_rows_wanted_; }
   PassRows draft_rows(std::int32_t hidden_row);
   void take_draft(const RowAnswers& answers);
+  // Or all of them at once: how many drafts the passes from here on give, 0 in the prompt.
+  int drafts_wanted() const { return in_prompt() ? 0 : static_cast<int>(drafts_wanted_); }
+  void take_drafts(std::span<const TokenId> drafts);
 
  private:
   void append(const sample::Sampled& sampled);
@@ -128,6 +138,7 @@ class Sequence {
   std::int64_t drafts_wanted_ = 0;
   int draft_pass_ = 0;
   bool draft_rows_wanted_ = false;
+  bool chooses_here_ = false;
   std::vector<sample::Sampled> newest_;
   DraftCounts counts_;
   Finish finish_ = Finish::running;

@@ -1,40 +1,57 @@
 #include "engine/step_loop.h"
 
+#include <algorithm>
+
 namespace fourfold::engine {
 
-std::int64_t StepLoop::greedy_limit() const {
-  std::int64_t limit = 0;
-  for (const Member& member : members_) {
-    const std::int64_t own = member.sequence->greedy_limit();
-    if (own == 0 || (limit != 0 && own != limit)) return 0;
-    limit = own;
+backend::Choices StepLoop::choices_of(backend::Pass pass) {
+  choices_.clear();
+  // One limit a pass; a backend serves one model, so others are rare, and choose here.
+  const std::int64_t limit = members_.front().sequence->token_limit();
+  for (Member& member : members_) {
+    Sequence& sequence = *member.sequence;
+    if (sequence.token_limit() != limit) sequence.choose_here();
+    const backend::Choice choice = sequence.choice(pass, prepared_.history_limit());
+    member.takes_logits = choice.wants_logits;
+    // The first token chosen with a history is that behind the prompt.
+    if (choice.has_history && pass == backend::Pass::main && member.logits_row_count > 0 &&
+        sequence.answer().empty())
+      prepared_.set_history(sequence.home().state_slot, sequence.history());
+    choices_.insert(choices_.end(), static_cast<std::size_t>(member.logits_row_count), choice);
   }
-  return limit;
+  return {limit, choices_};
 }
 
 template <class Take>
 void StepLoop::run(backend::Pass pass, Take take) {
   const std::size_t vocab_size = prepared_.program().vocab_size;
   const auto row_count = static_cast<std::size_t>(batch_.logits_row_count());
-  const std::int64_t limit = greedy_limit();
+  const backend::Choices choices = choices_of(pass);
+  const auto wanting = static_cast<std::size_t>(std::count_if(
+      choices_.begin(), choices_.end(), [](const auto& choice) { return choice.wants_logits; }));
   tokens_.resize(row_count);
-  RowAnswers rest;
-  if (limit > 0 && prepared_.run_greedy(pass, batch_.batch(), limit, tokens_)) {
-    rest.tokens = tokens_;
-  } else {
+  if (backend_chooses_) {
+    logits_.resize(wanting * vocab_size);
+    backend_chooses_ = prepared_.run_sampled(pass, batch_.batch(), choices, {tokens_, logits_});
+  }
+  if (!backend_chooses_) {
+    for (Member& member : members_) member.takes_logits = true;
     logits_.resize(row_count * vocab_size);
     prepared_.run(pass, batch_.batch(), logits_);
-    rest.logits = logits_;
   }
+  std::span<const TokenId> tokens = tokens_;
+  std::span<const float> logits = logits_;
   for (const Member& member : members_) {
     const auto count = static_cast<std::size_t>(member.logits_row_count);
-    if (rest.tokens.empty()) {
-      take(*member.sequence, RowAnswers{.logits = rest.logits.first(count * vocab_size)});
-      rest.logits = rest.logits.subspan(count * vocab_size);
+    if (pass == backend::Pass::main)
+      (member.takes_logits ? counts_.here : counts_.there) += std::ssize(tokens.first(count));
+    if (member.takes_logits) {
+      take(*member.sequence, RowAnswers{.logits = logits.first(count * vocab_size)});
+      logits = logits.subspan(count * vocab_size);
     } else {
-      take(*member.sequence, RowAnswers{.tokens = rest.tokens.first(count)});
-      rest.tokens = rest.tokens.subspan(count);
+      take(*member.sequence, RowAnswers{.tokens = tokens.first(count)});
     }
+    tokens = tokens.subspan(count);
   }
 }
 
@@ -57,20 +74,47 @@ std::int64_t StepLoop::step(std::span<Sequence* const> sequences) {
   return row_count;
 }
 
+void StepLoop::begin_draft(const std::vector<Member>& before) {
+  members_.clear();
+  batch_.clear();
+  for (const Member& member : before) {
+    if (!member.sequence->wants_draft()) continue;
+    const PassRows rows = member.sequence->draft_rows(member.first_row);
+    members_.push_back({member.sequence, batch_.row_count(), rows.logits_row_count});
+    batch_.add(rows, member.sequence->home(), backend::Pass::draft);
+  }
+}
+
+// All drafts of the step by one call, where the backend can and nobody wants logits.
+bool StepLoop::draft_at_once() {
+  const backend::Choices choices = choices_of(backend::Pass::draft);
+  for (const backend::Choice& choice : choices_)
+    if (choice.wants_logits) return false;
+  draft_counts_.clear();
+  std::size_t draft_count = 0;
+  for (const Member& member : members_) {
+    if (member.logits_row_count == 0) continue;
+    draft_counts_.push_back(member.sequence->drafts_wanted());
+    draft_count += static_cast<std::size_t>(draft_counts_.back());
+  }
+  tokens_.resize(draft_count);
+  if (!prepared_.run_drafts(batch_.batch(), choices, draft_counts_, tokens_)) return false;
+  std::span<const TokenId> drafts = tokens_;
+  for (const Member& member : members_) {
+    const auto count = static_cast<std::size_t>(member.sequence->drafts_wanted());
+    member.sequence->take_drafts(drafts.first(count));
+    drafts = drafts.subspan(count);
+  }
+  return true;
+}
+
 void StepLoop::draft() {
-  for (;;) {
-    std::vector<Member> before;
-    before.swap(members_);
-    batch_.clear();
-    for (const Member& member : before) {
-      if (!member.sequence->wants_draft()) continue;
-      const PassRows rows = member.sequence->draft_rows(member.first_row);
-      members_.push_back({member.sequence, batch_.row_count(), rows.logits_row_count});
-      batch_.add(rows, member.sequence->home(), backend::Pass::draft);
-    }
-    if (batch_.empty()) return;
+  begin_draft(std::vector(members_));
+  if (batch_.empty() || draft_at_once()) return;
+  while (!batch_.empty()) {
     run(backend::Pass::draft,
         [](Sequence& sequence, const RowAnswers& answers) { sequence.take_draft(answers); });
+    begin_draft(std::vector(members_));
   }
 }
 

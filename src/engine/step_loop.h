@@ -10,6 +10,12 @@
 
 namespace fourfold::engine {
 
+// Where tokens were chosen: by the backend, beside the logits, or here. Drafts are not counted.
+struct ChoiceCounts {
+  std::int64_t there = 0;
+  std::int64_t here = 0;
+};
+
 class StepLoop {
  public:
   explicit StepLoop(backend::Prepared& prepared) : prepared_(prepared) {}
@@ -18,24 +24,34 @@ class StepLoop {
   // main pass; 0 when there was nothing to do.
   std::int64_t step(std::span<Sequence* const> sequences);
 
+  // Of the rows asked so far, chosen ones that were thrown away with their drafts included.
+  const ChoiceCounts& choices() const { return counts_; }
+
  private:
   // A sequence's place in the pass that was run last.
   struct Member {
     Sequence* sequence;
     std::int32_t first_row;
     std::int32_t logits_row_count;
+    bool takes_logits = true;
   };
-  // What every sequence of the pass has as its greedy limit; 0: they differ, or one wants logits.
-  std::int64_t greedy_limit() const;
+  // How the tokens of the pass are chosen, sequence by sequence; histories are set where they are new.
+  backend::Choices choices_of(backend::Pass pass);
   template <class Take>
   void run(backend::Pass pass, Take take);
+  void begin_draft(const std::vector<Member>& before);
+  bool draft_at_once();
   void draft();
 
   backend::Prepared& prepared_;
   StepBatch batch_;
   std::vector<Member> members_;
+  std::vector<backend::Choice> choices_;
+  std::vector<int> draft_counts_;
   std::vector<float> logits_;
   std::vector<TokenId> tokens_;
+  ChoiceCounts counts_;
+  bool backend_chooses_ = true;  // until it says no
 };
 
 }  // namespace fourfold::engine

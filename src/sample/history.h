@@ -15,6 +15,13 @@ class History {
     for (const TokenId token : tokens) counts_.try_emplace(token, 0);
   }
   void note(TokenId token) { ++counts_[token]; }
+  std::int64_t size() const { return static_cast<std::int64_t>(counts_.size()); }
+
+  // visit(token, count in the answer, 0: in the prompt only), in no particular order.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& [token, count] : counts_) visit(token, count);
+  }
 
   // Changes the scores of the tokens seen, as Params says.
   void penalise(const Params& params, std::span<double> scores) const;

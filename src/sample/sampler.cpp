@@ -1,5 +1,6 @@
 #include "sample/sampler.h"
 
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -33,15 +34,22 @@ Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, co
   return out;
 }
 
-std::int64_t Sampler::greedy_limit() const {
-  const bool plain =
-      params_.greedy() && !params_.penalises() && params_.logit_bias.empty() && params_.logprob_count == 0;
-  return plain ? token_limit_ : 0;
-}
-
-Sampled Sampler::note_greedy(TokenId token, const Draft* draft) {
+Sampled Sampler::note_chosen(TokenId token, const Draft* draft) {
   history_.note(token);
   return {token, draft != nullptr && draft->token == token, std::nullopt};
+}
+
+std::vector<Seen> Sampler::seen() const {
+  std::map<TokenId, Seen> all;
+  for (const LogitBias& entry : params_.logit_bias) all[entry.id] = {entry.id, -1, entry.bias};
+  if (params_.penalises())
+    history_.for_each([&](TokenId token, std::int64_t count) {
+      Seen& seen = all.try_emplace(token, Seen{token, -1, 0}).first->second;
+      seen.count = count;
+    });
+  std::vector<Seen> out;
+  for (const auto& [token, seen] : all) out.push_back(seen);
+  return out;
 }
 
 Draft Sampler::draft(std::span<const float> logits, std::int64_t position, bool draw) {

@@ -16,6 +16,13 @@ struct Draft {
   std::optional<Distribution> drawn_from;
 };
 
+// A token that this request treats in its own way.
+struct Seen {
+  TokenId token = 0;
+  std::int64_t count = 0;  // in the answer; 0: in the prompt only; -1: neither, it has a bias only
+  double bias = 0;
+};
+
 struct Sampled {
   TokenId token = 0;
   bool draft_accepted = false;
@@ -35,11 +42,18 @@ class Sampler {
   // internal when the logits are not finite.
   Sampled sample(std::span<const float> logits, std::int64_t position, const Draft* draft = nullptr);
 
-  // Whether the most probable token below the result is all that this request wants of a row; 0: it is not.
-  // Such tokens may be chosen elsewhere and noted here.
-  std::int64_t greedy_limit() const;
-  // As sample, for a token chosen so.
-  Sampled note_greedy(TokenId token, const Draft* draft = nullptr);
+  // A token may be chosen elsewhere by the same rules (base/token_weights.h), unless its log-probability is
+  // wanted, and noted here: as sample, without logits. A draft that was drawn needs logits.
+  Sampled note_chosen(TokenId token, const Draft* draft = nullptr);
+  bool wants_logits() const { return params_.logprob_count > 0; }
+  std::int64_t token_limit() const { return token_limit_; }
+
+  // Whether choices depend on more than their logits: then whoever chooses elsewhere needs seen(), and notes
+  // what was chosen as this does.
+  bool needs_history() const { return params_.penalises() || !params_.logit_bias.empty(); }
+  std::vector<Seen> seen() const;
+  // At least as many as seen() has, now and however many of the tokens noted it has to hold.
+  std::int64_t seen_count() const { return history_.size() + std::ssize(params_.logit_bias); }
 
   // A draft for `position` from the draft layer's logits: its most probable token, or with `draw` and a
   // temperature one drawn from its distribution.

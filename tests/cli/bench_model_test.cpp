@@ -64,6 +64,7 @@ TEST(BenchModel, RefusesWhatItCannotRun) {
   options.threads = 0, options.users = "0", expect_refused(options, "--users: '0'");
   options.users = "1", options.contexts = "2k,x", expect_refused(options, "'x'");
   options = tiny(), options.users = "8", expect_refused(options, "--users is for --backend cuda");
+  options = tiny(), options.mtp = "0..5", expect_refused(options, "--mtp is for --backend cuda");
   options = tiny(), options.csv = "x.csv", expect_refused(options, "--csv is for --backend cuda");
   options = tiny(), options.layers = 5, expect_refused(options, "--layers is 5");
   options = tiny(), options.prompt = 0, expect_refused(options, "--prompt is 0");

@@ -10,7 +10,6 @@
 #include "kernels/delta/delta_params.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/tables.h"
-#include "kernels/sampling/sampling_params.h"
 
 namespace fourfold::backend::cuda {
 
@@ -72,18 +71,15 @@ class BatchTables {
 };
 
 struct Buffers {
-  float* x = nullptr;                   // [rows, hidden] the residual stream
-  std::uint16_t* normed = nullptr;      // [rows, widest input]
-  std::uint16_t* staged = nullptr;      // [rows, widest input] as the tiled kernels read it
-  void* projection = nullptr;           // [rows, widest projection] f32 or bf16
-  std::uint16_t* query = nullptr;       // [rows, heads * head_dim]
-  std::uint16_t* mixed = nullptr;       // [rows, widest mixer output]
-  std::uint16_t* inner = nullptr;       // [rows, widest MLP]
-  void* added = nullptr;                // [rows, hidden] what is added to x next
-  float* logits = nullptr;              // [kLogitsRows, vocab, padded]
-  std::uint32_t* group_keys = nullptr;  // of the choice of tokens
-  sampling::PartBest* parts = nullptr;
-  std::int32_t* chosen = nullptr;  // [2, kLogitsRows]: tokens, and whether a row was not finite
+  float* x = nullptr;               // [rows, hidden] the residual stream
+  std::uint16_t* normed = nullptr;  // [rows, widest input]
+  std::uint16_t* staged = nullptr;  // [rows, widest input] as the tiled kernels read it
+  void* projection = nullptr;       // [rows, widest projection] f32 or bf16
+  std::uint16_t* query = nullptr;   // [rows, heads * head_dim]
+  std::uint16_t* mixed = nullptr;   // [rows, widest mixer output]
+  std::uint16_t* inner = nullptr;   // [rows, widest MLP]
+  void* added = nullptr;            // [rows, hidden] what is added to x next
+  float* logits = nullptr;          // [kLogitsRows, vocab, padded]
   float* hidden[2] = {nullptr,
                       nullptr};  // [rows, hidden] what a pass leaves for the next; which one: in turn
   void* workspace = nullptr;     // of one kernel at a time

@@ -1,11 +1,84 @@
 // A program prepared on a machine; see cuda.h.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/draft_chain.h"
+#include "backend/cuda/runner.h"
 
 namespace fourfold::backend::cuda {
+
+class PreparedGpu final : public Prepared {
+ public:
+  PreparedGpu(Program program, const Capacity& capacity, kernels::Machine& machine,
+              const GpuOptions& options);
+
+  const Program& program() const override { return program_; }
+  const Capacity& capacity() const override { return capacity_; }
+  void run(Pass pass, const Batch& batch, std::span<float> logits) override;
+  bool run_sampled(Pass pass, const Batch& batch, const Choices& choices, const Chosen& chosen) override;
+  bool run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
+                  std::span<std::int32_t> drafts) override;
+  std::int64_t history_limit() const override { return chooser_.history_limit(); }
+  void set_history(std::int32_t state_slot, std::span<const SeenToken> entries) override {
+    chooser_.set_history(state_slot, entries);
+  }
+  std::span<const float> value(ValueId id) const override;
+  std::int64_t resumable_from(std::int32_t slot) const override {
+    return slots_[static_cast<std::size_t>(slot)].resumable_from();
+  }
+  std::span<const std::string> notices() const override { return notices_; }
+  std::span<const MemoryUse> memory() const override { return memory_; }
+  bool roles_agree() const override { return false; }
+  std::vector<StageTime> time_stages(int rounds);
+  void assume_position(std::int32_t slot, std::int64_t position) {
+    slots_[static_cast<std::size_t>(slot)].assume(position);
+  }
+
+ private:
+  DeviceModel load();
+  // What is wanted of the rows asked.
+  struct Wanted {
+    Choices choices = {};  // none: logits of every row
+    Chosen chosen = {};
+    bool chains = false;  // tokens go on in the draft chain
+  };
+  void run_pass(Pass pass, const Batch& batch, const Wanted& wanted);
+  void run_rows(Pass pass, const RowGroup& group, int begin, int count, const Wanted& wanted);
+  PassPlaces batch_places(const ChoiceKind& kind, int asked_before, bool chains) const;
+  void launch(const PassShape& shape, const PassPlaces& places);
+  bool can_choose(const Choices& choices, std::size_t asked) const;
+  void keep_rows(const RowGroup& group, int begin, int count);
+  void read_logits(std::span<const std::int32_t> places, const Wanted& wanted);
+
+  Program program_;
+  Capacity capacity_;
+  GpuOptions options_;
+  std::vector<std::string> notices_;
+  std::vector<MemoryUse> memory_;
+  kernels::Machine& machine_;
+  kernels::Arena arena_;
+  BatchTables tables_;
+  DeviceModel model_;
+  Buffers buffers_;
+  Multiplier multiplier_;
+  Chooser chooser_;
+  DraftChain chain_;
+  Runner runner_;
+  std::vector<SlotPast> slots_;
+  PassShape last_shape_;  // of the main pass
+  PassPlaces last_places_;
+  int asked_before_ = 0;                    // rows asked in the pieces before, of the pass on its way
+  std::vector<std::int32_t> logits_index_;  // of each row asked: which of the logits is its own
+  int hidden_ = 0;                          // which of the hidden buffers holds the last pass's rows
+  std::int64_t hidden_count_ = 0;
+  std::vector<float*> kept_;                           // by layer output, on the machine
+  std::map<std::int32_t, std::vector<float>> values_;  // by ValueId, of the last run
+  std::map<std::pair<PassShape, int>, std::unique_ptr<kernels::Recording>> recordings_;
+  std::vector<float> row_;
+};
 
 std::unique_ptr<Prepared> prepare(Program program, const Capacity& capacity, kernels::Machine& machine,
                                   const GpuOptions& options);

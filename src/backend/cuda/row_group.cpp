@@ -19,6 +19,7 @@ void add_sequence(RowGroup& group, const Batch& batch, const SequenceRows& rows,
     group.tokens.push_back(batch.tokens[static_cast<std::size_t>(row)]);
     group.rows.push_back({sequence, position + i, rows.state_slot, page_begin});
     group.batch_row.push_back(row);
+    group.draft_count.push_back(std::max(0, i + 1 + rows.draft_row_count - rows.row_count));
     if (!batch.hidden_rows.empty())
       group.hidden_row.push_back(batch.hidden_rows[static_cast<std::size_t>(row)]);
   }

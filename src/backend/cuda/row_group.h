@@ -20,6 +20,7 @@ struct RowGroup {
   std::vector<std::int32_t> hidden_row;    // draft pass: the row of the pass before that it continues
   std::vector<std::int32_t> logits_row;    // rows of the group whose logits were asked
   std::vector<std::int32_t> logits_place;  // and their places among all that were asked
+  std::vector<std::int32_t> draft_count;   // of each row: its sequence's drafts up to and including it
   std::int32_t longest = 0;                // positions of its longest sequence, the new rows included
 
   int row_count() const { return static_cast<int>(rows.size()); }

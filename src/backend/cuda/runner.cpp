@@ -6,7 +6,6 @@
 #include "base/format.h"
 #include "kernels/attention/attention_params.h"
 #include "kernels/delta/delta_params.h"
-#include "kernels/sampling/sampling_params.h"
 #include "kernels/step/step_params.h"
 
 namespace fourfold::backend::cuda {
@@ -38,16 +37,22 @@ moe_few::SharedFormat shared_format(RecordFormat format) {
 }  // namespace
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-               const BatchTables& tables, Multiplier& multiplier)
-    : machine_(machine), model_(model), buffers_(buffers), tables_(tables), multiplier_(multiplier) {}
+               const BatchTables& tables, Multiplier& multiplier, Chooser& chooser)
+    : machine_(machine),
+      model_(model),
+      buffers_(buffers),
+      tables_(tables),
+      multiplier_(multiplier),
+      chooser_(chooser) {}
 
-void Runner::run(const PassShape& shape, int hidden, const Watch& watch) {
+void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
   shape_ = shape;
+  places_ = places;
   if (shape.pass == Pass::draft) {
     const DeviceModel::Draft& draft = *model_.draft;
-    draft_input(draft, buffers_.hidden[hidden]);
+    draft_input(draft, places_.hidden);
     layer(draft.layer);
-    leave_hidden(draft.head, buffers_.hidden[hidden ^ 1]);
+    leave_hidden(draft.head, places_.hidden_out);
     head(draft.head, 0);
     return;
   }
@@ -57,14 +62,16 @@ void Runner::run(const PassShape& shape, int hidden, const Watch& watch) {
     layer(model_.layers[i]);
     watch(static_cast<int>(i) + 1);
   }
-  if (model_.keeps_hidden) leave_hidden(model_.head, buffers_.hidden[hidden ^ 1]);
+  if (model_.keeps_hidden) leave_hidden(model_.head, places_.hidden_out);
   head(model_.head, 0);
 }
 
-void Runner::more_logits(const PassShape& shape, int begin, int count) {
+void Runner::more_logits(const PassShape& shape, const PassPlaces& places, int begin, int count, bool last) {
   shape_ = shape;
+  places_ = places;
   shape_.logits_rows = count;
   shape_.all_logits = false;
+  shape_.more_logits = !last;
   head(shape.pass == Pass::main ? model_.head : model_.draft->head, begin);
 }
 
@@ -76,7 +83,7 @@ void Runner::layer(const DeviceLayer& layer) {
 
 void Runner::embed(const std::uint16_t* table) {
   if (!wants(Stage::embed)) return;
-  const sampling::EmbedParams params{table, tables_.tokens(), buffers_.x, shape_.rows, model_.hidden};
+  const sampling::EmbedParams params{table, places_.tokens, buffers_.x, shape_.rows, model_.hidden};
   machine_.launch(multiplier_.step_row("embed bf16"), sampling::embed_blocks(params), params);
 }
 
@@ -85,7 +92,7 @@ void Runner::mix(const DeviceDelta& mixer) {
     multiplier_.generated(mixer.in, shape_.rows, {.x = buffers_.x, .norm = &mixer.norm},
                           {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
   delta::DecodeParams params{};
-  params.sequences = tables_.tables().sequences;
+  params.sequences = places_.tables.sequences;
   params.sequence_limit = shape_.sequences;
   params.mixed = {buffers_.projection,      mixer.in.width,           mixer.in.first_column[0],
                   mixer.in.first_column[1], mixer.in.first_column[2], mixer.in.first_column[3]};
@@ -116,7 +123,7 @@ void Runner::mix(const DeviceAttention& mixer) {
 
 void Runner::prepare_heads(const DeviceAttention& mixer) {
   attention::PrepareParams prepare{};
-  prepare.tables = tables_.tables();
+  prepare.tables = places_.tables;
   prepare.projection = buffers_.projection;
   prepare.projection_stride = mixer.in.width;
   prepare.query_column = mixer.in.first_column[0];
@@ -141,7 +148,7 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
 
 void Runner::attend(const DeviceAttention& mixer) {
   prepare_heads(mixer);
-  const step::Tables tables = tables_.tables();
+  const step::Tables tables = places_.tables;
   // Two numbers for every head_dim of them: the workspace is divided so, whatever its size.
   auto* partial = static_cast<float*>(buffers_.workspace);
   const std::size_t partial_room =
@@ -253,14 +260,14 @@ void Runner::draft_input(const DeviceModel::Draft& draft, const float* hidden) {
   const int width = 2 * model_.hidden;
   select_norm(draft.embedding_norm, shape_.rows, buffers_.x, nullptr, buffers_.mixed, width, nullptr,
               nullptr);
-  select_norm(draft.hidden_norm, shape_.rows, hidden, tables_.hidden_rows(), buffers_.mixed + model_.hidden,
+  select_norm(draft.hidden_norm, shape_.rows, hidden, places_.hidden_rows, buffers_.mixed + model_.hidden,
               width, nullptr, nullptr);
   multiplier_.generated(draft.combine, shape_.rows, {.rows = buffers_.mixed},
                         {.out = buffers_.x, .stride = model_.hidden}, nullptr);
 }
 
 void Runner::leave_hidden(const DeviceHead& head, float* to) {
-  select_norm(head.norm, shape_.rows, buffers_.x, nullptr, nullptr, 0, to, tables_.batch_rows());
+  select_norm(head.norm, shape_.rows, buffers_.x, nullptr, nullptr, 0, to, places_.batch_rows);
 }
 
 // The head's arithmetic is that of generated rows for every role: few rows ask for logits.
@@ -272,26 +279,15 @@ void Runner::head(const DeviceHead& head, int begin) {
     multiplier_.generated(head.matrix, shape_.logits_rows, {.x = buffers_.x, .norm = &head.norm}, out,
                           buffers_.normed);
   } else {
-    select_norm(head.norm, shape_.logits_rows, buffers_.x, tables_.logits_rows() + begin, buffers_.normed,
+    select_norm(head.norm, shape_.logits_rows, buffers_.x, places_.logits_rows + begin, buffers_.normed,
                 model_.hidden, nullptr, nullptr);
     multiplier_.generated(head.matrix, shape_.logits_rows, {.rows = buffers_.normed}, out, nullptr);
   }
-  if (shape_.token_limit > 0 && wants(Stage::choice)) choose_tokens(head);
-}
-
-void Runner::choose_tokens(const DeviceHead& head) {
-  sampling::ChoiceParams params{};
-  params.logits = buffers_.logits;
-  params.stride = head.matrix.width;
-  params.tokens = shape_.token_limit;
-  params.choices = shape_.logits_rows;
-  params.choice_rows = tables_.logits_rows();
-  params.group_keys = buffers_.group_keys;
-  params.parts = buffers_.parts;
-  params.chosen = buffers_.chosen;
-  params.faults = reinterpret_cast<std::uint32_t*>(buffers_.chosen + kLogitsRows);
-  machine_.launch(multiplier_.step_row("sampling peaks"), sampling::part_blocks(params), params);
-  machine_.launch(multiplier_.step_row("sampling argmax"), sampling::choice_blocks(params), params);
+  if (shape_.choice.token_limit == 0 || !wants(Stage::choice)) return;
+  chooser_.launch(shape_.choice, places_.choices,
+                  {buffers_.logits, head.matrix.width, begin, shape_.logits_rows, !shape_.more_logits,
+                   places_.tables.rows, places_.tokens},
+                  multiplier_);
 }
 
 std::size_t Runner::workspace_bytes(kernels::Machine& machine, const DeviceModel& model,

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backend/cuda/buffers.h"
+#include "backend/cuda/chooser.h"
 #include "backend/cuda/device_layers.h"
 #include "backend/cuda/multiply.h"
 #include "kernels/launch/machine.h"
@@ -23,9 +24,25 @@ struct PassShape {
   int sequences = 0;
   int sequence_rows = 0;  // of the sequence that has most
   int logits_rows = 0;
-  bool all_logits = false;  // row i of the logits is row i of the batch
-  int token_limit = 0;      // the most probable tokens below it are wanted, too; 0: logits alone
+  bool all_logits = false;   // row i of the logits is row i of the batch
+  bool more_logits = false;  // of other rows come behind: Runner::more_logits
+  ChoiceKind choice;         // of their tokens
+  // A draft chain's pass, counted from 1, and the first of its places this is about; 0: it is none.
+  int chain = 0;
+  int chain_begin = 0;
   auto operator<=>(const PassShape&) const = default;
+};
+
+// What a pass reads of its batch and where it leaves things: the batch's own tables, or a draft chain's.
+struct PassPlaces {
+  step::Tables tables{};
+  const std::int32_t* tokens = nullptr;
+  const std::int32_t* batch_rows = nullptr;
+  const std::int32_t* hidden_rows = nullptr;
+  const std::int32_t* logits_rows = nullptr;
+  const float* hidden = nullptr;  // what the pass before left (draft)
+  float* hidden_out = nullptr;
+  ChoicePlaces choices;
 };
 
 // The stages of a pass, to be timed apart.
@@ -55,17 +72,17 @@ constexpr std::string_view stage_name(Stage stage) {
 class Runner {
  public:
   Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-         const BatchTables& tables, Multiplier& multiplier);
+         const BatchTables& tables, Multiplier& multiplier, Chooser& chooser);
 
   // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
   // launches.
   using Watch = std::function<void(int index)>;
 
-  // The whole pass. hidden: which of Buffers::hidden the pass reads (draft); it leaves the other.
-  void run(const PassShape& shape, int hidden, const Watch& watch);
+  // The whole pass.
+  void run(const PassShape& shape, const PassPlaces& places, const Watch& watch);
 
   // Logits of the rows asked from `begin` on, after run() gave the first kLogitsRows of them.
-  void more_logits(const PassShape& shape, int begin, int count);
+  void more_logits(const PassShape& shape, const PassPlaces& places, int begin, int count, bool last);
 
   // Only these stages are launched from now on (bit i: stage i); for timing.
   void keep_stages(unsigned mask) { stages_ = mask; }
@@ -98,7 +115,6 @@ class Runner {
   void draft_input(const DeviceModel::Draft& draft, const float* hidden);
   void leave_hidden(const DeviceHead& head, float* to);
   void head(const DeviceHead& head, int begin);
-  void choose_tokens(const DeviceHead& head);
   void select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
                    std::uint16_t* out, std::int64_t out_stride, float* out_f32, const std::int32_t* out_rows);
 
@@ -107,7 +123,9 @@ class Runner {
   const Buffers& buffers_;
   const BatchTables& tables_;
   Multiplier& multiplier_;
+  Chooser& chooser_;
   PassShape shape_;
+  PassPlaces places_;
   unsigned stages_ = ~0u;
   std::map<std::array<int, 5>, moe_layer::Prepared> layers_;  // by format and sizes
 };

@@ -67,7 +67,7 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
   if (wants(Stage::attention)) {
     prepare_heads(mixer);
     attention::PromptParams params{};
-    params.tables = tables_.tables();
+    params.tables = places_.tables;
     params.query = buffers_.query;
     params.keys = mixer.keys;
     params.values = mixer.values;

@@ -170,13 +170,38 @@ TEST(GpuGreedy, IsTheBestLogit) {
   std::iota(pages.begin(), pages.end(), 0);
   std::iota(asked.begin(), asked.end(), 0);
   constexpr std::int64_t limit = 250;
-  ASSERT_TRUE(
-      prepared->run_greedy(backend::Pass::main, {tokens, {&rows, 1}, pages, asked, {}}, limit, chosen));
+  const std::vector<backend::Choice> greedy(70);
+  ASSERT_TRUE(prepared->run_sampled(backend::Pass::main, {tokens, {&rows, 1}, pages, asked, {}},
+                                    {limit, greedy}, {chosen, {}}));
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
   for (std::size_t row = 0; row < 70; ++row) {
     const auto first = logits.begin() + static_cast<std::ptrdiff_t>(row * vocab);
     EXPECT_EQ(chosen[row], std::max_element(first, first + limit) - first) << row;
   }
+}
+
+TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
+  const Golden golden("bf16");
+  Simulated gpu;
+  const auto prepared = gpu.prepare(golden, kTenSequences);
+  Sequences sequences(*prepared, 1);
+  sequences.run({{0, 0, {1, 2, 3}, Role::prompt}});
+  const std::vector<std::int32_t> tokens{2, 3, 4}, hidden{0, 1, 2}, page{5};
+  std::vector<std::int32_t> drafts(9);
+  const backend::Choice greedy[1];
+  const auto message = [&](std::int32_t asked, int count, std::int64_t position) -> std::string {
+    const backend::SequenceRows rows{3, position, 0, 0, 1, Role::prompt, 0};
+    try {
+      prepared->run_drafts({tokens, {&rows, 1}, page, {&asked, 1}, hidden}, {250, greedy}, {&count, 1},
+                           std::span(drafts).first(static_cast<std::size_t>(count)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_NE(message(2, 9, 0).find("9 drafts behind position 2: 1 to 8"), std::string::npos);
+  EXPECT_NE(message(1, 2, 0).find("row 1 was asked"), std::string::npos);
+  EXPECT_NE(message(2, 4, 60).find("64 positions"), std::string::npos) << "62, 63 and then the page is full";
 }
 
 // The plan is what is there: the weights' records, pages and states as the program has them.
@@ -186,7 +211,8 @@ TEST(GpuBackend, PlansItsMemory) {
   const auto prepared = gpu.prepare(golden, kTenSequences);
   const auto memory = prepared->memory();
   ASSERT_EQ(memory.size(), 4u);
-  // 40 pages of 64 positions, two KV heads of 64 columns, keys and values, two bytes; two caches (one of MTP).
+  // 40 pages of 64 positions, two KV heads of 64 columns, keys and values, two bytes; two caches (one of
+  // MTP).
   EXPECT_EQ(memory[1].what, "KV pages");
   EXPECT_EQ(memory[1].bytes, 40 * 64 * (2 * 64) * 2 * 2 * 2);
   EXPECT_GT(memory[0].bytes, 1'000'000);
