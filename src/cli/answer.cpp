@@ -170,7 +170,7 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
                      options.stops, options.split_thinking,
                      options.split_thinking && engine::ends_in_thinking(request.prompt, *options.tokenizer)});
   // Taken away first: after an error nothing is known about the caches.
-  if (options.cached != nullptr && prepared.roles_agree())
+  if (options.cached != nullptr && (prepared.roles_agree() || options.fast))
     request.cached_count = engine::reusable_count(std::exchange(*options.cached, {}), request);
   const std::vector<engine::TokenId> stop_ids = request.stop_ids;
   engine::Sequence sequence(prepared.program(), std::move(request), std::move(home));
@@ -208,6 +208,7 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
   answer.prompt_seconds = seconds_between(start, first);
   answer.token_seconds = seconds_between(first, Clock::now());
   answer.drafts = sequence.drafts();
+  if (prepared.history_limit() > 0) answer.host_choices = loop.choices().here;
   if (options.cached != nullptr) *options.cached = sequence.cached();
   return answer;
 }
@@ -226,6 +227,7 @@ std::string speed_line(const Answer& answer) {
                                       answer.token_count, rate(answer.token_count - 1, answer.token_seconds));
   if (answer.drafts.verified > 0)
     line += fourfold::format("; {} of {} drafts accepted", answer.drafts.accepted, answer.drafts.verified);
+  if (answer.host_choices > 0) line += fourfold::format("; {} chosen by the host", answer.host_choices);
   return line;
 }
 

@@ -28,6 +28,7 @@ struct AnswerOptions {
   const InterruptWatch* watch = nullptr;
   // What the answer before left in the caches; replaced by what this one leaves.
   engine::CachedTokens* cached = nullptr;
+  bool fast = false;  // use it also where prompt rows and generated rows are computed differently
 };
 
 struct Answer {
@@ -39,6 +40,8 @@ struct Answer {
   double prompt_seconds = 0;      // until the first token
   double token_seconds = 0;       // for all the others
   engine::DraftCounts drafts;
+  // Tokens the host chose although the backend chooses others itself: their logits had to cross.
+  std::int64_t host_choices = 0;
 };
 
 // Streams content (or ids) to stdout, thinking to stderr, dimmed on a terminal. Throws io when stdout cannot
@@ -46,7 +49,8 @@ struct Answer {
 Answer stream_answer(backend::Prepared& prepared, engine::Request request, const AnswerOptions& options,
                      const Console& console);
 
-// "52 prompt tokens (40 reused), 92.3 tok/s; 64 tokens, 30.5 tok/s; 20 of 31 drafts accepted"
+// "52 prompt tokens (40 reused), 92.3 tok/s; 64 tokens, 30.5 tok/s; 20 of 31 drafts accepted; 64 chosen by
+// the host"
 std::string speed_line(const Answer& answer);
 
 // Throws invalid_request naming the first byte that is not UTF-8.

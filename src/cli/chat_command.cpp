@@ -21,6 +21,7 @@ class Chat {
   int run(int input);
 
  private:
+  void mention_fast() const;
   void forget();
   void add_message(const char* role, const std::string& content, const std::string& thinking = {});
   // Adds the line and its answer to the conversation.
@@ -65,7 +66,23 @@ Chat::Chat(const ChatOptions& options, const Console& console)
                    "--max-tokens {}: the conversation has room for {} tokens, the prompt's among them",
                    trial.max_tokens, context_);
   prepared_ = prepare_model(*model_, options.generation.backend, room_for(context_), console);
+  mention_fast();
   forget();
+}
+
+// The one option that gives up the same answer says what for.
+void Chat::mention_fast() const {
+  if (!options_.fast) return;
+  if (prepared_->roles_agree())
+    return notice(console_,
+                  fourfold::format("--fast gains nothing on the {} backend: turns are kept there without it, "
+                                   "with the same answers",
+                                   options_.generation.backend.backend),
+                  options_.generation.backend.strict);
+  console_.err << "fourfold: --fast: a turn goes on from the rows its answers left, instead of running the "
+                  "whole conversation again\n"
+                  "          as a prompt; an answer may differ from the one the same conversation gets "
+                  "without --fast\n";
 }
 
 void Chat::forget() {
@@ -106,7 +123,8 @@ void Chat::answer_line(const std::string& line, InterruptWatch& watch) {
                                        .stops = options_.generation.stops,
                                        .split_thinking = true,
                                        .watch = &watch,
-                                       .cached = &cached_},
+                                       .cached = &cached_,
+                                       .fast = options_.fast},
                                       console_);
   // What was said before Ctrl-C was said.
   add_message("assistant", answer.content, answer.thinking);

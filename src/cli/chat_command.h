@@ -12,6 +12,8 @@ namespace fourfold::cli {
 struct ChatOptions {
   std::string model;
   std::optional<std::int64_t> context;  // tokens of a conversation there is room for
+  // Go on from what generated rows left also where the answer may then be another one (a GPU).
+  bool fast = false;
   GenerationOptions generation;
 };
 

@@ -243,6 +243,8 @@ void add_chat(CLI::App& app, CommandLine& line) {
   command->add_option("MODEL", o.model, kModelOrDefault);
   command->add_option("--context", o.context,
                       "Tokens of conversation to make room for (16384, or the model's)");
+  command->add_flag("--fast", o.fast,
+                    "On a GPU keep the turns as they were generated: sooner answers, perhaps other ones");
   add_generation(*command, o.generation);
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {

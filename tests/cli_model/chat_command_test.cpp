@@ -70,6 +70,20 @@ TEST(ChatCommand, DoesNotReadTheConversationAgain) {
   EXPECT_TRUE(contains(two.err, " reused)")) << two.err;
 }
 
+// On a GPU prompt rows and generated rows round differently, so turns are run again, unless --fast.
+TEST(ChatCommand, FastKeepsTheTurnsOfAGpu) {
+  ChatOptions options = chat_options();
+  options.fast = true;
+  EXPECT_TRUE(contains(talk(options, "").err, "--fast gains nothing on the cpu backend"));
+  options.generation.backend.backend = "sim";
+  options.generation.max_tokens = 2;
+  options.context = 256;
+  const Talk two = talk(options, "Hello\nAgain\n");
+  EXPECT_EQ(two.status, kFine);
+  EXPECT_TRUE(contains(two.err, "--fast: a turn goes on from the rows its answers left")) << two.err;
+  EXPECT_TRUE(contains(two.err, " reused)")) << two.err;
+}
+
 TEST(ChatCommand, RemembersAndForgets) {
   const std::string hello = talk(chat_options(), "Hello\n").out;
   const Talk twice = talk(chat_options(), "Hello\nHello\n");
