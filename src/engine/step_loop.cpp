@@ -44,7 +44,7 @@ void StepLoop::run(backend::Pass pass, Take take) {
   for (const Member& member : members_) {
     const auto count = static_cast<std::size_t>(member.logits_row_count);
     if (pass == backend::Pass::main)
-      (member.takes_logits ? counts_.here : counts_.there) += std::ssize(tokens.first(count));
+      (member.takes_logits ? counts_.here : counts_.there) += member.logits_row_count;
     if (member.takes_logits) {
       take(*member.sequence, RowAnswers{.logits = logits.first(count * vocab_size)});
       logits = logits.subspan(count * vocab_size);

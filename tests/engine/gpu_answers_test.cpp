@@ -1,6 +1,7 @@
 // Answers of the GPU backend, on the simulated GPU: the same tokens with 0 to 5 drafts, alone and in a batch.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "backend/cuda/cuda.h"
 #include "kernels/launch/sim_machine.h"
@@ -33,9 +34,9 @@ std::vector<std::vector<TokenId>> answers_of(backend::Prepared& prepared, std::v
 
 class Simulated {
  public:
-  explicit Simulated(const model::Golden& golden)
+  explicit Simulated(const model::Golden& golden, const backend::Capacity& capacity = kThreeSequences)
       : prepared_(backend::make_gpu_backend(*machine_, {})
-                      ->prepare(golden.program(model::Activations::w4a16), kThreeSequences)) {}
+                      ->prepare(golden.program(model::Activations::w4a16), capacity)) {}
   backend::Prepared& operator*() { return *prepared_; }
 
  private:
@@ -44,20 +45,30 @@ class Simulated {
   std::unique_ptr<backend::Prepared> prepared_;
 };
 
-// The same backend without its own choice of tokens: logits come to the host.
-class LogitsAlone final : public backend::Prepared {
+// The same backend with little room for histories, or without its own choice of tokens: logits come to the
+// host.
+class Narrow final : public backend::Prepared {
  public:
-  explicit LogitsAlone(backend::Prepared& under) : under_(under) {}
+  Narrow(backend::Prepared& under, std::int64_t history_limit) : under_(under), limit_(history_limit) {}
   const backend::Program& program() const override { return under_.program(); }
   const backend::Capacity& capacity() const override { return under_.capacity(); }
   void run(backend::Pass pass, const backend::Batch& batch, std::span<float> logits) override {
     under_.run(pass, batch, logits);
+  }
+  bool run_sampled(backend::Pass pass, const backend::Batch& batch, const backend::Choices& choices,
+                   const backend::Chosen& chosen) override {
+    return limit_ > 0 && under_.run_sampled(pass, batch, choices, chosen);
+  }
+  std::int64_t history_limit() const override { return limit_; }
+  void set_history(std::int32_t slot, std::span<const backend::SeenToken> entries) override {
+    under_.set_history(slot, entries);
   }
   std::span<const float> value(backend::ValueId id) const override { return under_.value(id); }
   std::int64_t resumable_from(std::int32_t slot) const override { return under_.resumable_from(slot); }
 
  private:
   backend::Prepared& under_;
+  std::int64_t limit_;
 };
 
 TEST(GpuAnswers, AreTheSameWithDraftsAndInABatch) {
@@ -72,14 +83,12 @@ TEST(GpuAnswers, AreTheSameWithDraftsAndInABatch) {
   for (const auto& answer : answers_of(*gpu, {greedy_request(prompt, 14, 1), greedy_request(prompt, 14, 3),
                                               greedy_request(prompt, 14, 4)}))
     EXPECT_EQ(answer, plain);
-  const auto batch = answers_of(
-      *gpu, {greedy_request(other, 9, 2), greedy_request(prompt, 14, 2), greedy_request(other, 5)});
-  EXPECT_EQ(batch[1], plain);
-  EXPECT_TRUE(std::equal(batch[2].begin(), batch[2].end(), batch[0].begin()));
-  // With logits asked for (a log-probability), the host chooses: the same tokens.
-  Request measured = greedy_request(prompt, 4, 2);
+  // One with logits asked for (a log-probability) between others: the host chooses its tokens, the same.
+  Request measured = greedy_request(prompt, 6, 2);
   measured.params.logprob_count = 1;
-  EXPECT_TRUE(std::ranges::equal(answers_of(*gpu, {measured}).front(), std::span(plain).first(4)));
+  const auto batch = answers_of(*gpu, {greedy_request(other, 9, 2), measured, greedy_request(other, 5)});
+  EXPECT_TRUE(std::ranges::equal(batch[1], std::span(plain).first(6)));
+  EXPECT_TRUE(std::equal(batch[2].begin(), batch[2].end(), batch[0].begin()));
 }
 
 Request sampled_request(std::vector<TokenId> prompt, std::uint64_t seed, int drafts) {
@@ -104,7 +113,7 @@ Request sampled_request(std::vector<TokenId> prompt, std::uint64_t seed, int dra
 TEST(GpuAnswers, SampledOnesAreTheHostsWithDraftsAndInABatch) {
   const model::Golden golden("compressed");
   Simulated gpu(golden);
-  LogitsAlone host(*gpu);
+  Narrow host(*gpu, 0);
   auto prompt = golden.ids("long.input_ids");
   prompt.resize(9);
   const auto other = golden.ids("short.input_ids");
@@ -130,22 +139,71 @@ TEST(GpuAnswers, SampledOnesAreTheHostsWithDraftsAndInABatch) {
   EXPECT_EQ(mixed[2], answers_of(host, {drawn}).front());
 }
 
-// Seventy rows of one pass, each with a wish of its own, some for logits: what crosses is what was asked.
+// Two tokens that biases put far above all others, each worth less the more often it came: most drafts stand,
+// and every one that does has to be counted before the next is chosen.
+TEST(GpuAnswers, PenaltiesCountDraftsThatStand) {
+  const model::Golden golden("compressed");
+  Simulated gpu(golden);
+  Narrow host(*gpu, 0);
+  Request request = greedy_request(golden.ids("short.input_ids"), 12, 0);
+  request.params.temperature = 0.4;
+  request.params.seed = 9;
+  request.params.frequency_penalty = 1.5;
+  request.params.repetition_penalty = 1.05;
+  request.params.logit_bias = {{3, 40}, {5, 37}};
+  const auto expected = answers_of(host, {request}).front();
+  EXPECT_GE(std::ranges::count(expected, 3), 3);
+  EXPECT_GE(std::ranges::count(expected, 5), 3);
+  request.draft_count = 4;
+  Sequence sequence((*gpu).program(), request, home_of(2));
+  Sequence* all[] = {&sequence};
+  StepLoop loop(*gpu);
+  while (loop.step(all) > 0) {
+  }
+  EXPECT_TRUE(std::ranges::equal(sequence.answer(), expected));
+  EXPECT_GE(sequence.drafts().accepted, 4);
+  EXPECT_GT(sequence.drafts().verified, sequence.drafts().accepted) << "and some do not";
+}
+
+// A history that outgrows its room in the middle of an answer: the host goes on, with the same tokens.
+TEST(GpuAnswers, AreTheSameWhenAHistoryOutgrowsItsRoom) {
+  const model::Golden golden("compressed");
+  Simulated gpu(golden);
+  auto prompt = golden.ids("long.input_ids");
+  prompt.resize(9);
+  const Request request = sampled_request(prompt, 4, 0);
+  Narrow host(*gpu, 0);
+  const auto expected = answers_of(host, {request}).front();
+  const std::set<TokenId> distinct(prompt.begin(), prompt.end());
+  // Two biases, and room for the drafts a step may have: enough for two tokens more.
+  Narrow narrow(*gpu, std::ssize(distinct) + 2 + kDraftCountMax + 1 + 1);
+  Sequence sequence((*gpu).program(), request, home_of(0));
+  Sequence* all[] = {&sequence};
+  StepLoop loop(narrow);
+  while (loop.step(all) > 0) {
+  }
+  EXPECT_TRUE(std::ranges::equal(sequence.answer(), expected));
+  EXPECT_GE(loop.choices().there, 2);
+  EXPECT_GE(loop.choices().here, 1);
+}
+
+// More rows of one pass than have logits at a time, each with a wish of its own, some for logits: what
+// crosses is what was asked.
 TEST(GpuAnswers, EveryRowIsChosenAsTheHostWould) {
   const model::Golden golden("bf16");
-  Simulated gpu(golden);
+  Simulated gpu(golden, {.page_count = 3, .page_tokens = 64, .state_slot_count = 1, .row_count = 130});
   auto tokens = golden.ids("long.input_ids");
-  tokens.resize(70);
+  tokens.resize(130);
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
   constexpr std::int64_t limit = 250;
-  const Home at = home_of(1);
-  const backend::SequenceRows rows{70, 0, 1, 0, 4, backend::Role::prompt, 0};
-  std::vector<std::int32_t> asked(70), chosen(70, -1);
+  const std::vector<std::int32_t> pages{2, 0, 1};
+  const backend::SequenceRows rows{130, 0, 0, 0, 3, backend::Role::prompt, 0};
+  std::vector<std::int32_t> asked(130), chosen(130, -1);
   std::iota(asked.begin(), asked.end(), 0);
-  const backend::Batch batch{tokens, {&rows, 1}, at.pages, asked, {}};
-  std::vector<float> logits(70 * vocab), crossed(14 * vocab);
+  const backend::Batch batch{tokens, {&rows, 1}, pages, asked, {}};
+  std::vector<float> logits(130 * vocab), crossed(26 * vocab);
   (*gpu).run(backend::Pass::main, batch, logits);
-  std::vector<backend::Choice> choices(70);
+  std::vector<backend::Choice> choices(130);
   for (std::size_t i = 0; i < choices.size(); ++i) {
     backend::Choice& choice = choices[i];
     choice.wants_logits = i % 5 == 4;
@@ -179,7 +237,7 @@ TEST(GpuAnswers, EveryRowIsChosenAsTheHostWould) {
 TEST(GpuAnswers, ChainedDraftsAreThoseOfSinglePasses) {
   const model::Golden golden("compressed");
   Simulated gpu(golden);
-  LogitsAlone host(*gpu);
+  Narrow host(*gpu, 0);
   auto prompt = golden.ids("long.input_ids");
   prompt.resize(62);  // drafts cross a page
   const auto next_rows = [&](backend::Prepared& prepared, const Request& first) {

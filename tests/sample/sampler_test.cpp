@@ -81,6 +81,32 @@ TEST(Sampler, PenaltiesFollowTheAnswer) {
   EXPECT_EQ(sampler.sample(logits, 2).token, 2);
 }
 
+// Whoever chooses elsewhere needs the history as it is, and a token chosen there is noted as one chosen here.
+TEST(Sampler, TellsItsHistory) {
+  Params params = seeded(3);
+  params.logit_bias = {{7, 2}, {1, -1}};
+  Sampler biased(params, 9, 9);
+  biased.note_prompt(std::vector<TokenId>{1, 2});
+  ASSERT_EQ(biased.seen().size(), 2u) << "without penalties only biases matter";
+  params.presence_penalty = 1;
+  Sampler sampler(params, 9, 9);
+  sampler.note_prompt(std::vector<TokenId>{1, 2});
+  const Draft draft{2, std::nullopt};
+  EXPECT_TRUE(sampler.note_chosen(2, &draft).draft_accepted);
+  EXPECT_FALSE(sampler.note_chosen(5, &draft).draft_accepted);
+  const std::vector<Seen> seen = sampler.seen();
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_LE(std::ssize(seen), sampler.seen_count());
+  const TokenId tokens[] = {1, 2, 5, 7};
+  const std::int64_t counts[] = {0, 1, 1, -1};
+  const double biases[] = {-1, 0, 0, 2};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(seen[i].token, tokens[i]);
+    EXPECT_EQ(seen[i].count, counts[i]) << tokens[i];
+    EXPECT_EQ(seen[i].bias, biases[i]) << tokens[i];
+  }
+}
+
 TEST(Sampler, LogprobsComeWhenAsked) {
   EXPECT_FALSE(Sampler(seeded(1), 40, 40).sample(random_logits(2), 0).logprobs.has_value());
   Params params = seeded(1);

@@ -86,7 +86,8 @@ struct Buffers {
   std::size_t workspace_bytes = 0;
 };
 
-// Logits of so many rows leave the device at a time.
-inline constexpr int kLogitsRows = 64;
+// Logits of so many rows are there at a time: those of all rows that generated rows are run together, so that
+// a verification reads the head once.
+inline constexpr int kLogitsRows = 128;
 
 }  // namespace fourfold::backend::cuda

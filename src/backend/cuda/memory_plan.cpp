@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "backend/cuda/buffers.h"
 #include "backend/cuda/weights.h"
 #include "base/error.h"
 #include "base/format.h"
@@ -53,7 +54,7 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   // Residual stream, two kept copies, and rows as wide as the widest projection in f32 and as queries, mixed
   // rows and inputs in bf16; a workspace of the same order.
   const std::int64_t step =
-      capacity.row_count * (16 * program.hidden_size + 12 * widest) + 64 * 4 * program.vocab_size;
+      capacity.row_count * (16 * program.hidden_size + 12 * widest) + kLogitsRows * 4 * program.vocab_size;
   return {{"weights", weight_bytes(program)},
           {"KV pages", pages},
           {"recurrent states", states},

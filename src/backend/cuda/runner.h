@@ -15,6 +15,7 @@ namespace fourfold::backend::cuda {
 
 // Generated rows of one run; more go in pieces.
 inline constexpr int kGeneratedRows = 128;
+static_assert(kGeneratedRows <= kLogitsRows);
 
 // How many rows of logits there are and where the normed rows of the head come from.
 struct PassShape {

@@ -157,29 +157,6 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
     ASSERT_EQ(among[i], alone[i]) << "row " << i / vocab << ", logit " << i % vocab;
 }
 
-TEST(GpuGreedy, IsTheBestLogit) {
-  const Golden golden("bf16");
-  Simulated gpu;
-  const auto prepared = gpu.prepare(golden, kTenSequences);
-  Random random(5);
-  const auto tokens = random_tokens(random, 70);
-  Sequences sequences(*prepared, 1);
-  const auto logits = sequences.run({{0, 0, tokens, Role::prompt}});
-  const backend::SequenceRows rows{70, 0, 1, kPages, kPages, Role::prompt, 0};
-  std::vector<std::int32_t> pages(40), asked(70), chosen(70);
-  std::iota(pages.begin(), pages.end(), 0);
-  std::iota(asked.begin(), asked.end(), 0);
-  constexpr std::int64_t limit = 250;
-  const std::vector<backend::Choice> greedy(70);
-  ASSERT_TRUE(prepared->run_sampled(backend::Pass::main, {tokens, {&rows, 1}, pages, asked, {}},
-                                    {limit, greedy}, {chosen, {}}));
-  const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
-  for (std::size_t row = 0; row < 70; ++row) {
-    const auto first = logits.begin() + static_cast<std::ptrdiff_t>(row * vocab);
-    EXPECT_EQ(chosen[row], std::max_element(first, first + limit) - first) << row;
-  }
-}
-
 TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
   const Golden golden("bf16");
   Simulated gpu;
