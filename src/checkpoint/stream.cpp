@@ -8,6 +8,11 @@ void LoadProgress::add(std::uint64_t bytes) {
   if (report_) report_(bytes_done_, bytes_total_);
 }
 
+void LoadProgress::set_total(std::uint64_t bytes_total) {
+  const std::lock_guard lock(mutex_);
+  bytes_total_ = bytes_total;
+}
+
 std::uint64_t stored_bytes(const ModelWeights& weights) {
   std::uint64_t bytes = 0;
   for_each_matrix(weights, [&](const Matrix& matrix) { bytes += stored_bytes(matrix); });

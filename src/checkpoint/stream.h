@@ -19,6 +19,8 @@ class LoadProgress {
       : bytes_total_(bytes_total), report_(std::move(report)) {}
 
   void add(std::uint64_t bytes);
+  // For loaders that find out more: a packed copy has other bytes than the checkpoint.
+  void set_total(std::uint64_t bytes_total);
   std::uint64_t bytes_total() const { return bytes_total_; }
 
  private:
