@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/parallel.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::backend::cuda {
@@ -152,14 +153,18 @@ class ModelLoader {
     const Rope& rope = program_.rope(id);
     const std::int64_t positions =
         std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
-    std::vector<float> table;
-    table.reserve(static_cast<std::size_t>(positions) * rope.inverse_frequency.size() * 2);
-    for (std::int64_t position = 0; position < positions; ++position)
-      for (const double frequency : rope.inverse_frequency) {
-        const double angle = static_cast<double>(position) * frequency;
-        table.push_back(static_cast<float>(std::cos(angle) * rope.amplitude));
-        table.push_back(static_cast<float>(std::sin(angle) * rope.amplitude));
-      }
+    const std::size_t pairs = rope.inverse_frequency.size();
+    std::vector<float> table(static_cast<std::size_t>(positions) * pairs * 2);
+    // On all cores: a quarter of a million positions would hold up the loading of the weights.
+    parallel_for(positions, 1024, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t position = begin; position < end; ++position)
+        for (std::size_t i = 0; i < pairs; ++i) {
+          const double angle = static_cast<double>(position) * rope.inverse_frequency[i];
+          float* out = table.data() + 2 * (static_cast<std::size_t>(position) * pairs + i);
+          out[0] = static_cast<float>(std::cos(angle) * rope.amplitude);
+          out[1] = static_cast<float>(std::sin(angle) * rope.amplitude);
+        }
+    });
     return rotary_[index] = arena_.upload(table, "rotary table");
   }
 

@@ -14,12 +14,12 @@
 namespace fourfold::backend::cuda {
 namespace {
 
-std::int64_t matrix_bytes(const checkpoint::Matrix& matrix) {
+std::int64_t matrix_bytes(const checkpoint::Matrix& matrix, DenseWeights dense) {
   const std::int64_t strips = (matrix.rows + record::kRows - 1) / record::kRows;
-  return strips * (matrix.columns / record::kColumns) * record_bytes(record_format(matrix));
+  return strips * (matrix.columns / record::kColumns) * record_bytes(record_format(matrix, dense));
 }
 
-std::int64_t weight_bytes(const Program& program) {
+std::int64_t weight_bytes(const Program& program, DenseWeights dense) {
   std::set<std::int32_t> multiplied, tables;
   for (const Pass pass : {Pass::main, Pass::draft})
     for (const Op& op : program.ops(pass)) {
@@ -30,7 +30,7 @@ std::int64_t weight_bytes(const Program& program) {
     for (const ExpertMatrices& expert : set.experts)
       for (const MatrixId id : {expert.gate, expert.up, expert.down}) multiplied.insert(id.index);
   std::int64_t bytes = 0;
-  for (const std::int32_t id : multiplied) bytes += matrix_bytes(*program.matrix({id}).matrix);
+  for (const std::int32_t id : multiplied) bytes += matrix_bytes(*program.matrix({id}).matrix, dense);
   for (const std::int32_t id : tables) {
     const checkpoint::Matrix& table = *program.matrix({id}).matrix;
     bytes += table.rows * table.columns * 2;
@@ -40,7 +40,7 @@ std::int64_t weight_bytes(const Program& program) {
 
 }  // namespace
 
-std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity) {
+std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity, DenseWeights dense) {
   std::int64_t pages = 0, states = 0, widest = 0;
   for (const KvCache& cache : program.kv_caches)
     pages += capacity.page_count * step::kPageTokens * cache.columns() * 2 * 2;
@@ -55,7 +55,7 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   // rows and inputs in bf16; a workspace of the same order.
   const std::int64_t step =
       capacity.row_count * (16 * program.hidden_size + 12 * widest) + kLogitsRows * 4 * program.vocab_size;
-  return {{"weights", weight_bytes(program)},
+  return {{"weights", weight_bytes(program, dense)},
           {"KV pages", pages},
           {"recurrent states", states},
           {"a step's rows, about", step}};

@@ -56,9 +56,9 @@ DeviceModel PreparedGpu::load() {
     fail(Code::invalid_request, "pages of {} tokens; the GPU backend has pages of {}", capacity_.page_tokens,
          step::kPageTokens);
   const Layers layers = read_layers(program_);
-  memory_ = plan_memory(program_, capacity_);
+  memory_ = plan_memory(program_, capacity_, options_.dense);
   require_memory(memory_, machine_.memory());
-  WeightLoader loader(machine_, arena_, program_, {options_.checkpoint, options_.progress}, notices_);
+  WeightLoader loader(machine_, arena_, program_, options_, notices_);
   DeviceModel model = load_model(layers, program_, capacity_, loader, arena_, machine_.memory());
   loader.finish();
   return model;

@@ -1,69 +1,35 @@
 #include "backend/cuda/weights.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "backend/cuda/pack_rows.h"
-#include "base/bf16.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "base/parallel.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::backend::cuda {
 namespace {
 
-// Stored in a form that has no records of its own and does not fit bf16 exactly.
-bool is_widened(const checkpoint::Matrix& matrix) {
-  const auto format = checkpoint::format_of(matrix);
-  return format == checkpoint::MatrixFormat::f16 || format == checkpoint::MatrixFormat::f32 ||
-         format == checkpoint::MatrixFormat::fp8_blocks;
-}
-
-const void* data_of(const checkpoint::Matrix& matrix) {
-  return std::visit(
-      [](const auto& storage) -> const void* {
-        using Storage = std::decay_t<decltype(storage)>;
-        if constexpr (std::is_same_v<Storage, checkpoint::Nvfp4Storage>)
-          return storage.view.codes.data();
-        else if constexpr (std::is_same_v<Storage, checkpoint::Fp8Storage>)
-          return storage.codes.data();
-        else
-          return storage.values.data();
-      },
-      matrix.storage);
-}
-
 constexpr std::int64_t strips(std::int64_t rows) { return (rows + record::kRows - 1) / record::kRows; }
+
+// The factors of the part's rows, padding 1.
+void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
+  for (const HeldMatrix* held : {part.first, part.up}) {
+    if (held == nullptr) continue;
+    const std::int64_t rows = held->matrix->rows;
+    for (std::int64_t row = 0; row < strips(rows) * record::kRows; ++row)
+      scales.push_back(row < rows ? held->factor(row) : 1.0f);
+  }
+}
 
 }  // namespace
 
-RecordFormat record_format(const checkpoint::Matrix& matrix) {
-  switch (checkpoint::format_of(matrix)) {
-    case checkpoint::MatrixFormat::nvfp4: return RecordFormat::nvfp4;
-    case checkpoint::MatrixFormat::fp8_tensor:
-    case checkpoint::MatrixFormat::fp8_rows: return RecordFormat::fp8;
-    default: return RecordFormat::bf16;
-  }
-}
-
-std::int64_t record_bytes(RecordFormat format) {
-  switch (format) {
-    case RecordFormat::bf16: return record::kRecordBytes<record::Bf16Format>;
-    case RecordFormat::fp8: return record::kRecordBytes<record::Fp8Format>;
-    case RecordFormat::nvfp4: break;
-  }
-  return record::kRecordBytes<record::Nvfp4>;
-}
-
 WeightLoader::WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-                           const LoadOptions& options, std::vector<std::string>& notices)
-    : machine_(machine),
-      arena_(arena),
+                           const GpuOptions& options, std::vector<std::string>& notices)
+    : arena_(arena),
       program_(program),
-      options_(options),
+      dense_(options.dense),
       notices_(notices),
-      upload_(machine.memory()) {}
+      stream_(machine, program, options) {}
 
 void WeightLoader::require_bf16_input(MatrixId id) const {
   const MatrixUse& use = program_.matrix(id);
@@ -74,8 +40,8 @@ void WeightLoader::require_bf16_input(MatrixId id) const {
 }
 
 RecordFormat WeightLoader::format_of(const Piece& piece) const {
-  const RecordFormat format = record_format(matrix(piece.matrix));
-  if (!piece.is_gate_up() || record_format(matrix(piece.up)) == format) return format;
+  const RecordFormat format = record_format(matrix(piece.matrix), dense_);
+  if (!piece.is_gate_up() || record_format(matrix(piece.up), dense_) == format) return format;
   return RecordFormat::bf16;
 }
 
@@ -84,58 +50,14 @@ std::int64_t WeightLoader::strips_of(const Piece& piece) const {
   return 2 * strips(matrix(piece.matrix).rows);  // an odd half strip is padded with the other
 }
 
-void WeightLoader::read(const checkpoint::Matrix& stored,
-                        const std::function<void(const checkpoint::Matrix&)>& use) {
-  checkpoint::LoadProgress nobody(0, {});
-  checkpoint::LoadProgress& progress = options_.progress != nullptr ? *options_.progress : nobody;
-  if (options_.checkpoint != nullptr) return stream_matrix(*options_.checkpoint, stored, use, progress);
-  checkpoint::validate(stored);
-  use(stored);
-  progress.add(checkpoint::stored_bytes(stored));
-}
-
-// Both matrices must be in memory when they are interleaved: streamed one inside the other.
-void WeightLoader::pack(const Piece& piece, RecordFormat format, std::span<unsigned char> to) {
-  for (const MatrixId id : {piece.matrix, piece.up})
-    if (id.index >= 0 && format == RecordFormat::bf16 && is_widened(matrix(id)))
-      widened_.push_back(&matrix(id));
-  read(matrix(piece.matrix), [&](const checkpoint::Matrix& first) {
-    if (!piece.is_gate_up()) return pack_rows(format, first, nullptr, to);
-    read(matrix(piece.up), [&](const checkpoint::Matrix& up) { pack_rows(format, first, &up, to); });
-  });
-}
-
-void WeightLoader::place(const Piece& piece, RecordFormat format, unsigned char* to) {
-  const checkpoint::Matrix& first = matrix(piece.matrix);
-  const std::size_t bytes =
-      static_cast<std::size_t>(strips_of(piece) * (first.columns / record::kColumns) * record_bytes(format));
-  // The same stored bytes give the same records; where rows are gathered, the same table and count do.
-  const std::array<const void*, 4> key{
-      data_of(first), piece.is_gate_up() ? data_of(matrix(piece.up)) : nullptr,
-      reinterpret_cast<const void*>(static_cast<std::uintptr_t>(first.rows)),
-      reinterpret_cast<const void*>(static_cast<std::uintptr_t>(first.columns))};
-  // A checkpoint's gathered rows differ though their table is one; only its own tables repeat.
-  const bool may_repeat = options_.checkpoint == nullptr;
-  if (const auto found = placed_.find(key); may_repeat && found != placed_.end()) {
-    machine_.memory().copy(to, found->second, bytes);
-    return;
-  }
-  packed_.resize(bytes);
-  pack(piece, format, packed_);
-  upload_.send(to, bytes, [&](std::span<std::byte> part, std::size_t offset) {
-    std::memcpy(part.data(), packed_.data() + offset, part.size());
-  });
-  placed_[key] = to;
-}
-
-void WeightLoader::append_scales(const Piece& piece, RecordFormat format, std::vector<float>& scales) const {
-  for (const MatrixId id : {piece.matrix, piece.up}) {
-    if (id.index < 0) continue;
-    const checkpoint::Matrix& from = matrix(id);
-    const std::int64_t padded = strips(from.rows) * record::kRows;
-    for (std::int64_t row = 0; row < padded; ++row)
-      scales.push_back(row < from.rows ? row_factor(format, from, row) : 1.0f);
-  }
+RecordRun::Part WeightLoader::hold(const Piece& piece, RecordFormat format) {
+  const auto one = [&](MatrixId id) {
+    if (format == RecordFormat::bf16 && is_widened(matrix(id))) widened_.push_back(&matrix(id));
+    return &stream_.hold(matrix(id), format);
+  };
+  RecordRun::Part part{one(piece.matrix), nullptr};
+  if (piece.is_gate_up()) part.up = one(piece.up);
+  return part;
 }
 
 DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
@@ -157,33 +79,35 @@ DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
            matrix(pieces[members.front()].matrix).name, columns, record::kColumns);
     out.column_records = static_cast<int>(columns / record::kColumns);
     std::vector<float> scales;
+    RecordRun plain, gate_up;
     for (const std::size_t i : members) {
       require_bf16_input(pieces[i].matrix);
       const auto count = static_cast<int>(strips_of(pieces[i]));
+      const RecordRun::Part part = hold(pieces[i], format);
+      (pieces[i].is_gate_up() ? gate_up : plain).parts.push_back(part);
       group.first_column[i] = group.width;
       out.pieces.push_back({out.strips, count, pieces[i].is_gate_up(), nullptr, nullptr});
       if (format == RecordFormat::nvfp4) {
-        out.pieces.back().scale = arena_.upload(
-            std::vector<float>{row_factor(format, matrix(pieces[i].matrix), 0)}, "global scale");
-        if (pieces[i].is_gate_up())
-          out.pieces.back().scale_up =
-              arena_.upload(std::vector<float>{row_factor(format, matrix(pieces[i].up), 0)}, "global scale");
+        const auto global = [&](const HeldMatrix& held) {
+          return arena_.upload(std::vector<float>{held.factor(0)}, "global scale");
+        };
+        out.pieces.back().scale = global(*part.first);
+        if (part.up != nullptr) out.pieces.back().scale_up = global(*part.up);
       }
       out.strips += count;
       if (!pieces[i].is_gate_up()) {
         out.plain_strips += count;
         group.width += record::kRows * count;
       }
-      append_scales(pieces[i], format, scales);
+      append_scales(part, scales);
     }
     const std::int64_t strip_bytes = out.column_records * record_bytes(format);
     auto* records =
         arena_.take<unsigned char>(static_cast<std::size_t>(out.strips * strip_bytes), "weight records");
-    std::int64_t at = 0;
-    for (const std::size_t i : members) {
-      place(pieces[i], format, records + at * strip_bytes);
-      at += strips_of(pieces[i]);
-    }
+    plain.to = records;
+    gate_up.to = records + out.plain_strips * strip_bytes;
+    if (!plain.parts.empty()) stream_.place(plain);
+    if (!gate_up.parts.empty()) stream_.place(gate_up);
     out.records = records;
     if (std::any_of(scales.begin(), scales.end(), [](float s) { return s != 1.0f; }))
       out.row_scale = arena_.upload(scales, "row scales");
@@ -219,14 +143,17 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   auto* gate_up = arena_.take<unsigned char>(count * static_cast<std::size_t>(2 * bytes), "expert records");
   auto* down = arena_.take<unsigned char>(count * static_cast<std::size_t>(bytes), "expert records");
   std::vector<float> gate_scale, up_scale, down_scale;
-  for (std::size_t e = 0; e < count; ++e) {
-    const ExpertMatrices& expert = set.experts[e];
-    place({expert.gate, expert.up}, out.format, gate_up + static_cast<std::int64_t>(e) * 2 * bytes);
-    place({expert.down}, out.format, down + static_cast<std::int64_t>(e) * bytes);
-    gate_scale.push_back(row_factor(out.format, matrix(expert.gate), 0));
-    up_scale.push_back(row_factor(out.format, matrix(expert.up), 0));
-    down_scale.push_back(row_factor(out.format, matrix(expert.down), 0));
+  RecordRun gate_up_run{{}, gate_up}, down_run{{}, down};
+  for (const ExpertMatrices& expert : set.experts) {
+    const RecordRun::Part& first_two =
+        gate_up_run.parts.emplace_back(hold({expert.gate, expert.up}, out.format));
+    const RecordRun::Part& last = down_run.parts.emplace_back(hold({expert.down}, out.format));
+    gate_scale.push_back(first_two.first->factor(0));
+    up_scale.push_back(first_two.up->factor(0));
+    down_scale.push_back(last.first->factor(0));
   }
+  stream_.place(gate_up_run);
+  stream_.place(down_run);
   out.gate_up = gate_up;
   out.down = down;
   out.gate_scale = arena_.upload(gate_scale, "expert scales");
@@ -256,22 +183,12 @@ const std::uint16_t* WeightLoader::table(MatrixId id) {
   auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, "embedding");
   entry->second = to;
   if (is_widened(stored)) widened_.push_back(&stored);
-  read(stored, [&](const checkpoint::Matrix& from) {
-    const std::size_t row_bytes = 2 * columns;
-    const std::size_t rows_each = std::max<std::size_t>(1, Upload::kBufferBytes / row_bytes);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(from.rows); row += rows_each) {
-      const std::size_t count = std::min(rows_each, static_cast<std::size_t>(from.rows) - row);
-      upload_.send(to + row * columns, count * row_bytes, [&](std::span<std::byte> part, std::size_t) {
-        bf16_rows(from, static_cast<std::int64_t>(row), reinterpret_cast<std::uint16_t*>(part.data()),
-                  static_cast<std::int64_t>(count));
-      });
-    }
-  });
+  stream_.place_rows(stream_.hold(stored, RecordFormat::bf16), to);
   return to;
 }
 
 void WeightLoader::finish() {
-  upload_.finish();
+  stream_.finish(notices_);
   if (widened_.empty()) return;
   std::int64_t stored = 0, held = 0;
   for (const checkpoint::Matrix* from : widened_) {

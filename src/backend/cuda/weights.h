@@ -3,32 +3,19 @@
 // to bf16, and said.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/cuda/layers.h"
-#include "backend/cuda/upload.h"
+#include "backend/cuda/record_stream.h"
 #include "backend/program.h"
-#include "checkpoint/stream.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {
-
-enum class RecordFormat { bf16, fp8, nvfp4 };
-constexpr std::string_view format_name(RecordFormat format) {
-  return format == RecordFormat::bf16 ? "bf16" : format == RecordFormat::fp8 ? "fp8" : "nvfp4";
-}
-// What a matrix is multiplied as.
-RecordFormat record_format(const checkpoint::Matrix& matrix);
-// Bytes of a record of 32 rows and 64 columns.
-std::int64_t record_bytes(RecordFormat format);
 
 // A matrix, or gate and up of an MLP interleaved (up.index >= 0).
 struct Piece {
@@ -79,17 +66,11 @@ struct ExpertRecords {
   int experts = 0;
 };
 
-struct LoadOptions {
-  const checkpoint::Checkpoint* checkpoint = nullptr;
-  checkpoint::LoadProgress* progress = nullptr;
-};
-
-// Packs on all cores of the host and uploads. A matrix whose bytes were packed before (random weights of a
-// bench look at the same table) is copied on the device.
+// Lays the weights out on the machine and has them brought there.
 class WeightLoader {
  public:
   WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-               const LoadOptions& options, std::vector<std::string>& notices);
+               const GpuOptions& options, std::vector<std::string>& notices);
 
   DenseGroup dense(std::span<const Piece> pieces);
   ExpertRecords experts(ExpertSetId set);
@@ -98,7 +79,7 @@ class WeightLoader {
   const float* vector(VectorId id);
   // The embedding as bf16 rows.
   const std::uint16_t* table(MatrixId id);
-  // Says once what was widened.
+  // Everything is there. Says once what was widened.
   void finish();
 
  private:
@@ -106,20 +87,14 @@ class WeightLoader {
   void require_bf16_input(MatrixId id) const;
   RecordFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
-  void pack(const Piece& piece, RecordFormat format, std::span<unsigned char> to);
-  void place(const Piece& piece, RecordFormat format, unsigned char* to);
-  void append_scales(const Piece& piece, RecordFormat format, std::vector<float>& scales) const;
-  void read(const checkpoint::Matrix& matrix, const std::function<void(const checkpoint::Matrix&)>& use);
+  RecordRun::Part hold(const Piece& piece, RecordFormat format);
 
-  kernels::Machine& machine_;
   kernels::Arena& arena_;
   const Program& program_;
-  LoadOptions options_;
+  DenseWeights dense_;
   std::vector<std::string>& notices_;
-  Upload upload_;
-  std::vector<unsigned char> packed_;                                  // records on their way
-  std::map<std::array<const void*, 4>, const unsigned char*> placed_;  // where these bytes lie already
-  std::map<std::int32_t, const std::uint16_t*> tables_;                // by MatrixId
+  RecordStream stream_;
+  std::map<std::int32_t, const std::uint16_t*> tables_;  // by MatrixId
   std::vector<const checkpoint::Matrix*> widened_;
 };
 
