@@ -43,6 +43,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   add_library(fourfold_cli_model STATIC
     ${PROJECT_SOURCE_DIR}/src/cli/answer.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_gpu_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_load_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_model_weights.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_mtp.cpp
@@ -50,6 +51,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/default_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/file_signals.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
@@ -63,7 +65,6 @@ target_link_libraries(fourfold_cli PUBLIC fourfold_cli_model)
 if(FOURFOLD_HAS_MODEL_FLOOR)
   target_sources(fourfold_cli PRIVATE
     ${PROJECT_SOURCE_DIR}/src/cli/compare_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/file_signals.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/inspect_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp

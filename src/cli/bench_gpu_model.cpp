@@ -34,8 +34,8 @@ double median(std::vector<double> values) {
 DenseFormat parse_dense(const std::string& text) {
   if (text == "nvfp4") return DenseFormat::nvfp4;
   if (text == "fp8") return DenseFormat::fp8;
-  if (text == "bf16") return DenseFormat::bf16;
-  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 are possible", text);
+  if (text == "bf16" || text == "keep") return DenseFormat::bf16;  // as releases have them
+  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 (or keep) are possible", text);
 }
 
 struct Line {

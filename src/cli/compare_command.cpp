@@ -111,7 +111,10 @@ int run_compare(const CompareOptions& options, const Console& console) {
                                                   .activations = activations,
                                                   .threads = options.threads,
                                                   .strict = options.strict,
-                                                  .keep_values = true},
+                                                  .keep_values = true,
+                                                  .dense = options.dense,
+                                                  .cache = options.cache,
+                                                  .rebuild_cache = options.rebuild_cache},
                                                  model::trace_capacity(reference.prompts()), console);
     const model::Comparison result = model::compare(*prepared, reference);
     fine = fine && result.fine();

@@ -13,6 +13,9 @@ struct CompareOptions {
   std::string backend = "cpu";
   std::string activations = "all";  // or auto, f32, w4a16, w4a4
   int threads = 0;
+  std::string dense = "keep";  // these three: see BackendOptions
+  std::string cache = {};
+  bool rebuild_cache = false;
   bool json = false;
   bool strict = false;  // notices are errors
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <optional>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pool.h"
@@ -11,6 +13,7 @@
 #include "checkpoint/hub_cache.h"
 #include "checkpoint/stream.h"
 #include "cli/byte_bar.h"
+#include "cli/file_signals.h"
 #include "cli/gpu.h"
 #include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
@@ -26,6 +29,15 @@ void require_known(const BackendOptions& options) {
     fail(Code::invalid_request,
          "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
          options.backend);
+  if (on_machine(options.backend)) return;
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      fail(Code::invalid_request, "{}: the cuda and sim backends alone have it, not the {} backend", option,
+           options.backend);
+  };
+  refuse(options.dense != "keep", "--dense");
+  refuse(!options.cache.empty(), "--cache");
+  refuse(options.rebuild_cache, "--rebuild-cache");
 }
 
 // A GPU, or the simulated one: the same launches, a million times slower, for models of a few thousand
@@ -51,10 +63,16 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
                                       .keep_values = options.keep_values,
                                       .checkpoint = &model.checkpoint,
                                       .progress = &progress});
+  if (options.rebuild_cache && options.cache.empty())
+    fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
   out.machine = machine_of(options.backend);
-  return backend::make_gpu_backend(
-      *out.machine,
-      {.keep_values = options.keep_values, .checkpoint = &model.checkpoint, .progress = &progress});
+  return backend::make_gpu_backend(*out.machine, {.keep_values = options.keep_values,
+                                                  .checkpoint = &model.checkpoint,
+                                                  .progress = &progress,
+                                                  .dense = parse_dense_weights(options.dense),
+                                                  .cache = options.cache,
+                                                  .rebuild_cache = options.rebuild_cache,
+                                                  .report = &out.load});
 }
 
 // More threads than cores wait for each other; a few more are nobody's business.
@@ -82,6 +100,28 @@ backend::Program program_of(const OpenModel& model, const BackendOptions& option
          "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)",
          options.strict);
   return build(model::Activations::w4a16);
+}
+
+// What quantising at load cost: asked for, so not a notice.
+void mention_dense(const backend::LoadReport& load, const BackendOptions& options, const Console& console) {
+  if (options.dense == "keep") return;
+  std::string line;
+  for (const backend::DenseError& error : load.dense) {
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%.3f %%", 100 * error.relative_rms);
+    line += fourfold::format("{}{} {} ({} {})", line.empty() ? "" : ", ", error.kind, percent,
+                             error.matrix_count, error.matrix_count == 1 ? "matrix" : "matrices");
+  }
+  if (!line.empty())
+    console.err << fourfold::format("fourfold: --dense {}: relative RMS error of the weights: {}\n",
+                                    options.dense, line);
+  if (load.kept_count > 0)
+    notice(
+        console,
+        fourfold::format("--dense {}: {} matrices stay as they are stored: they (or what they are multiplied "
+                         "together with) are quantised already",
+                         options.dense, load.kept_count),
+        options.strict);
 }
 
 void mention_memory(const backend::Prepared& prepared, const Console& console) {
@@ -125,20 +165,37 @@ model::Activations parse_model_activations(std::string_view text) {
                  "unknown activations '{}'", text);
 }
 
+backend::DenseWeights parse_dense_weights(std::string_view text) {
+  if (text == "keep") return backend::DenseWeights::keep;
+  if (text == "fp8") return backend::DenseWeights::fp8;
+  if (text == "nvfp4") return backend::DenseWeights::nvfp4;
+  fail(Code::invalid_request, "--dense is '{}'; keep, fp8 and nvfp4 are possible", text);
+}
+
 PreparedModel prepare_model(const OpenModel& model, const BackendOptions& options,
                             const backend::Capacity& capacity, const Console& console) {
   require_known(options);
   const auto start = std::chrono::steady_clock::now();
   backend::Program program = program_of(model, options, console);
   ByteBar bar(console, "loading");
-  checkpoint::LoadProgress progress(
-      checkpoint::stored_bytes(model.bound.weights),
-      [&](std::uint64_t bytes_done, std::uint64_t bytes_total) { bar.update(bytes_done, bytes_total); });
+  // While a packed copy is written an interrupt must be able to take it away again.
+  std::optional<FileSignals> signals;
+  if (!options.cache.empty()) signals.emplace();
+  checkpoint::LoadProgress progress(checkpoint::stored_bytes(model.bound.weights),
+                                    [&](std::uint64_t bytes_done, std::uint64_t bytes_total) {
+                                      if (signals) FileSignals::stop_if_asked();
+                                      bar.update(bytes_done, bytes_total);
+                                    });
   PreparedModel out;
   out.backend = make_backend(options, model, progress, out);
   mention_threads(options, console);
   out.prepared = out.backend->prepare(std::move(program), capacity);
+  bar.clear();
   mention_memory(*out.prepared, console);
+  mention_dense(out.load, options, console);
+  if (!out.load.cache_file.empty())
+    console.err << fourfold::format("fourfold: packed copy {}: {}\n",
+                                    out.load.from_cache ? "read" : "written", out.load.cache_file);
   for (const std::string& text : out.prepared->notices()) notice(console, text, options.strict);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

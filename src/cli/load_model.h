@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/cuda.h"
 #include "checkpoint/bind.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/shard_index.h"
@@ -45,6 +46,9 @@ std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& c
 // Whether a backend launches kernels: cuda, or sim.
 bool on_machine(std::string_view backend);
 
+// keep, fp8 or nvfp4.
+backend::DenseWeights parse_dense_weights(std::string_view text);
+
 // auto, f32, w4a16 or w4a4.
 model::Activations parse_model_activations(std::string_view text);
 
@@ -53,7 +57,8 @@ struct PreparedModel {
   std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<backend::Prepared> prepared;
-  double seconds = 0;  // it took to load
+  double seconds = 0;        // it took to load
+  backend::LoadReport load;  // cuda and sim: how the weights came there
 
   backend::Prepared& operator*() const { return *prepared; }
   backend::Prepared* operator->() const { return prepared.get(); }

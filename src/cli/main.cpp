@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "cli/bench_load_command.h"
 #include "cli/bench_model_command.h"
 #include "cli/bench_moe_command.h"
 #include "cli/bench_pack_command.h"
@@ -58,6 +59,7 @@ struct CommandLine {
   bool has_strict = true;  // the command named has something that --strict forbids
   PlanOptions plan;
   VerifyOptions verify;
+  BenchLoadOptions bench_load;
   BenchModelOptions bench_model;
   BenchMoeOptions bench_moe;
   BenchPackOptions bench_pack;
@@ -125,7 +127,9 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_option("--prompt", o.prompt, "Tokens of the prompt")->capture_default_str();
   command->add_option("--tokens", o.tokens, "Decoded tokens")->capture_default_str();
-  command->add_option("--dense", o.dense, "All but the routed experts: nvfp4, fp8 or bf16")
+  command
+      ->add_option("--dense", o.dense,
+                   "All but the routed experts: nvfp4, fp8, or bf16 (keep: as releases have them)")
       ->capture_default_str();
   command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
@@ -185,6 +189,14 @@ void add_bench_pack(CLI::App& bench, CommandLine& line) {
   });
 }
 
+// How a MODEL gets onto a GPU.
+void add_loading(CLI::App& command, std::string& dense, std::string& cache, bool& rebuild_cache) {
+  command.add_option("--dense", dense, "GPU: 16-bit matrices that are no routed experts: keep, fp8 or nvfp4")
+      ->capture_default_str();
+  command.add_option("--cache", cache, "GPU: keep a packed copy in this folder, and load from it");
+  command.add_flag("--rebuild-cache", rebuild_cache, "GPU: make the packed copy anew");
+}
+
 // Where and how a MODEL runs.
 void add_backend(CLI::App& command, BackendOptions& o) {
   command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
@@ -192,6 +204,24 @@ void add_backend(CLI::App& command, BackendOptions& o) {
   command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
       ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  add_loading(command, o.dense, o.cache, o.rebuild_cache);
+}
+
+void add_bench_load(CLI::App& bench, CommandLine& line) {
+  CLI::App* command =
+      bench.add_subcommand("load", "Time how a MODEL gets onto a GPU, beside what disk and bus can carry");
+  BenchLoadOptions& o = line.bench_load;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("--backend", o.backend.backend, "cuda or sim (the simulated GPU)")
+      ->capture_default_str();
+  add_loading(*command, o.backend.dense, o.backend.cache, o.backend.rebuild_cache);
+  command->add_flag("--cold", o.cold, "Ask the kernel to forget the files before they are read");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.bench_load.backend.strict = line.strict;
+      return run_bench_load(line.bench_load, console);
+    };
+  });
 }
 
 void add_generation(CLI::App& command, GenerationOptions& o) {
@@ -264,6 +294,7 @@ void add_compare(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  add_loading(*command, o.dense, o.cache, o.rebuild_cache);
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {
@@ -381,6 +412,7 @@ int run(int count, char** words, const Console& console) {
   CLI::App* bench = app.add_subcommand("bench", "Measure");
   bench->require_subcommand(1);
   add_bench_model(*bench, line);
+  add_bench_load(*bench, line);
   add_bench_moe(*bench, line);
   add_bench_pack(*bench, line);
   try {

@@ -1,6 +1,7 @@
 // Stands in for the commands that take a MODEL where the model floor was not built: the program knows them,
 // and says what is missing.
 #include "base/error.h"
+#include "cli/bench_load_command.h"
 #include "cli/bench_model_command.h"
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
@@ -21,6 +22,7 @@ namespace {
 
 }  // namespace
 
+int run_bench_load(const BenchLoadOptions&, const Console&) { refuse(); }
 int run_bench_model(const BenchModelOptions&, const Console&) { refuse(); }
 int run_run(const RunOptions&, const Console&) { refuse(); }
 int run_chat(const ChatOptions&, int, const Console&) { refuse(); }

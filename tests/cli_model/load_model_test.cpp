@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "cli/default_model.h"
+#include "cli/bench_load_command.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -68,6 +69,54 @@ TEST(LoadModel, TheDefaultIsTheCheckoutsOrTheInstalledOne) {
     EXPECT_EQ(default_model(bin), folder.string());
   }
   EXPECT_EQ(model_or_default("named"), "named");
+// What quantising at load costs is said, and what cannot be is refused.
+TEST(LoadModel, QuantisesDenseMatricesForTheGpu) {
+  Captured captured;
+  const auto model = open_model(checkpoint::golden_model("bf16").string(), captured.console);
+  const PreparedModel prepared =
+      prepare_model(*model, {.backend = "sim", .strict = true, .dense = "fp8"}, kCapacity, captured.console);
+  EXPECT_TRUE(contains(captured.err.str(), "--dense fp8: relative RMS error of the weights: attention 2."))
+      << captured.err.str();
+  EXPECT_TRUE(contains(captured.err.str(), "head 2.")) << captured.err.str();
+  EXPECT_EQ(prepared.load.dense.size(), 4u);
+  const auto refuses = [&](const BackendOptions& options, const std::string& why) {
+    expect_error(Code::invalid_request, {why},
+                 [&] { prepare_model(*model, options, kCapacity, captured.console); });
+  };
+  refuses({.backend = "cpu", .dense = "fp8"}, "--dense");
+  refuses({.backend = "reference", .cache = "somewhere"}, "--cache");
+  refuses({.backend = "cpu", .rebuild_cache = true}, "--rebuild-cache");
+  refuses({.backend = "sim", .rebuild_cache = true}, "--cache DIR");
+  refuses({.backend = "sim", .dense = "bf16"}, "keep, fp8 and nvfp4");
+  const auto mixed = open_model(checkpoint::golden_model("modelopt_mixed").string(), captured.console);
+  prepare_model(*mixed, {.backend = "sim", .dense = "nvfp4"}, kCapacity, captured.console);
+  EXPECT_TRUE(contains(captured.err.str(), "are quantised already")) << captured.err.str();
+}
+
+TEST(BenchLoad, TimesTheCheckpointAndThenItsPackedCopy) {
+  const checkpoint::TempFolder folder;
+  Captured captured;
+  BenchLoadOptions options{.model = checkpoint::golden_model("bf16").string()};
+  options.backend = {.backend = "sim", .cache = folder.path().string()};
+  EXPECT_EQ(run_bench_load(options, captured.console), kFine);
+  const std::string out = captured.out.str();
+  for (const char* part :
+       {"from the checkpoint", "from the packed copy", "reading the file", "host to device", "of the slower"})
+    EXPECT_TRUE(contains(out, part)) << part << " is not in " << out;
+  options.backend.backend = "cpu";
+  expect_error(Code::invalid_request, {"cuda and sim"}, [&] { run_bench_load(options, captured.console); });
+}
+
+// A limit on file sizes stands for the full disk: the answer comes all the same, and nothing is left.
+TEST(LoadModel, GoesOnWhenThePackedCopyCannotBeWritten) {
+  if (!program_exists()) GTEST_SKIP() << "the program is not built";
+  const checkpoint::TempFolder folder;
+  const Outcome outcome =
+      shell("ulimit -f 200; PROGRAM run '" + checkpoint::golden_model("bf16").string() +
+            "' --backend sim --ids 1,2 --max-tokens 1 --cache '" + folder.path().string() + "/c' 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  EXPECT_TRUE(contains(outcome.out, "the packed copy was not written")) << outcome.out;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "c"));
 }
 
 }  // namespace
