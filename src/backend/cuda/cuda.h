@@ -2,6 +2,7 @@
 // runs the same launches of the same kernels: what is compared there has been executed, not just compiled.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,6 +46,7 @@ struct GpuOptions {
   std::string cache = {};
   bool rebuild_cache = false;
   LoadReport* report = nullptr;
+  std::size_t slot_bytes = 0;  // of the page-locked buffers; 0: what is fast. Small ones for tests
 };
 
 // The machine must outlive the backend and what it prepares.

@@ -70,16 +70,16 @@ constexpr std::uint64_t marks_scale(std::uint64_t word) {
 }
 
 // What was copied is looked at once, while it is in cache; validate() then finds the place.
-template <class Marks>
-void require_numbers(const Matrix& matrix, const std::byte* copied, std::size_t bytes, const Marks& marks) {
+template <std::uint64_t (*Marks)(std::uint64_t)>
+void require_numbers(const Matrix& matrix, const std::byte* copied, std::size_t bytes) {
   std::uint64_t found = 0, word = 0;
   for (std::size_t at = 0; at + 8 <= bytes; at += 8) {
     std::memcpy(&word, copied + at, 8);
-    found |= marks(word);
+    found |= Marks(word);
   }
   word = 0;  // no marks
   std::memcpy(&word, copied + bytes / 8 * 8, bytes % 8);
-  if ((found | marks(word)) == 0) return;
+  if ((found | Marks(word)) == 0) return;
   checkpoint::validate(matrix);
   fail_with_hint(Code::bad_checkpoint, "the file has been changed while it was read; start again",
                  "{}: holds a weight that is no number", matrix.name);
@@ -97,13 +97,13 @@ void fill_as_stored(const HeldMatrix& held, const checkpoint::Checkpoint* from, 
   if (const auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&matrix.storage)) {
     copy_codes(std::as_bytes(nvfp4->view.codes));
     copy_rows(matrix, from, std::as_bytes(nvfp4->view.scales), scale_bytes, first, count, to.scales);
-    require_numbers(matrix, to.scales, rows * scale_bytes, marks_scale);
+    require_numbers<marks_scale>(matrix, to.scales, rows * scale_bytes);
   } else if (const auto* fp8 = std::get_if<checkpoint::Fp8Storage>(&matrix.storage)) {
     copy_codes(std::as_bytes(fp8->codes));
-    require_numbers(matrix, to.codes, rows * code_bytes, marks_e4m3);
+    require_numbers<marks_e4m3>(matrix, to.codes, rows * code_bytes);
   } else {
     copy_codes(std::as_bytes(std::get<checkpoint::Bf16Storage>(matrix.storage).values));
-    require_numbers(matrix, to.codes, rows * code_bytes, marks_bf16);
+    require_numbers<marks_bf16>(matrix, to.codes, rows * code_bytes);
   }
 }
 
@@ -144,11 +144,13 @@ void add_error(ErrorSums& sums, float wanted, float held) {
 void quantize_fp8(const HeldMatrix& held, std::int64_t first, std::span<const float> values, std::byte* to,
                   ErrorSums& sums) {
   const auto columns = static_cast<std::size_t>(held.matrix->columns);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float scale = held.scales[static_cast<std::size_t>(first) + i / columns];
-    const E4m3 code = to_e4m3(values[i] / scale);
-    to[i] = std::byte{code.bits};
-    add_error(sums, values[i], to_float(code) * scale);
+  for (std::size_t row = 0; row * columns < values.size(); ++row) {
+    const float scale = held.scales[static_cast<std::size_t>(first) + row];
+    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+      const E4m3 code = to_e4m3(values[i] / scale);
+      to[i] = std::byte{code.bits};
+      add_error(sums, values[i], to_float(code) * scale);
+    }
   }
 }
 
@@ -228,9 +230,11 @@ HeldMatrix hold(const Matrix& matrix, RecordFormat format) {
   const auto columns = static_cast<std::size_t>(matrix.columns);
   parallel_for(matrix.rows, 64, [&](std::int64_t begin, std::int64_t end) {
     const std::vector<float> values = read_rows(matrix, begin, end - begin);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      float& amax = largest[static_cast<std::size_t>(begin) + i / columns];
-      amax = std::max(amax, std::abs(values[i]));
+    for (std::size_t row = 0; row * columns < values.size(); ++row) {
+      float amax = 0;
+      for (std::size_t i = row * columns; i < (row + 1) * columns; ++i)
+        amax = std::max(amax, std::abs(values[i]));
+      largest[static_cast<std::size_t>(begin) + row] = amax;
     }
   });
   if (format == RecordFormat::nvfp4) {

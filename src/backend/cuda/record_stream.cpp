@@ -27,15 +27,18 @@ std::size_t block_bytes(const HeldMatrix& held) {
                           scale_row_bytes(held.format, held.matrix->columns));
 }
 
-// Every matrix fits a slot block by block, and small models do not take 32 MB for a few thousand weights.
-std::size_t slot_bytes_for(const Program& program) {
+// Every matrix fits a slot block by block, a packed copy's megabytes do, and small models do not take 32 MB
+// for a few thousand weights.
+std::size_t slot_bytes_for(const Program& program, const GpuOptions& options) {
   std::size_t block = 0, total = 0;
   for (const MatrixUse& use : program.matrices) {
     block = std::max(block, 2 * record::kRows * 2 * static_cast<std::size_t>(use.matrix->columns));
     total += checkpoint::stored_bytes(*use.matrix);
   }
-  const std::size_t wanted = std::min(total, Conveyor::kSlotBytes);
-  return (std::max(wanted, block) + kCacheBlockBytes - 1) / kCacheBlockBytes * kCacheBlockBytes;
+  const std::size_t wanted =
+      options.slot_bytes != 0 ? options.slot_bytes : std::min(total, Conveyor::kSlotBytes);
+  const std::size_t unit = options.cache.empty() ? Conveyor::kAlignment : kCacheBlockBytes;
+  return (std::max(wanted, block) + unit - 1) / unit * unit;
 }
 
 const void* data_of(const checkpoint::Matrix& matrix) {
@@ -55,7 +58,7 @@ std::size_t scale_count(const checkpoint::Matrix& matrix, RecordFormat format) {
 RecordStream::RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options)
     : machine_(machine), options_(options) {
   if (!options.cache.empty()) open_cache(program);
-  const std::size_t slot_bytes = slot_bytes_for(program);
+  const std::size_t slot_bytes = slot_bytes_for(program, options);
   staging_ = static_cast<unsigned char*>(machine.memory().allocate(slot_bytes, "rows to pack"));
   conveyor_ = std::make_unique<Conveyor>(machine.memory(), slot_bytes);
 }

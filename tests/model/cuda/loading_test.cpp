@@ -127,6 +127,17 @@ TEST(DenseAtLoad, KeepsWhatIsQuantisedAlready) {
   EXPECT_GT(report.kept_count, 20);
 }
 
+// Slots that hold a strip or two: every matrix, every pair of gate and up and every run of experts is cut,
+// and the ring of slots goes round many times.
+TEST(Slots, OfAnySizeGiveTheSameModel) {
+  for (const char* name : {"bf16", "modelopt_mixed"}) {
+    const Golden golden(name);
+    const auto wanted = logits_of(golden, {});
+    EXPECT_EQ(logits_of(golden, {.checkpoint = &golden.checkpoint, .slot_bytes = 1}), wanted) << name;
+    EXPECT_EQ(logits_of(golden, {.checkpoint = &golden.checkpoint, .slot_bytes = 100'000}), wanted) << name;
+  }
+}
+
 // The first start writes the copy, the second reads it: the same bits, the same report. One that is damaged
 // or of another checkpoint is refused, and made anew when asked.
 TEST(PackedCopy, GivesTheSameModel) {
