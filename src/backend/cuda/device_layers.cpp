@@ -28,7 +28,7 @@ class ModelLoader {
     model.keeps_hidden = layers.main.keeps_hidden;
     if (!layers.draft) return model;
     const DraftPass& pass = *layers.draft;
-    DeviceModel::Draft& draft = model.draft.emplace();
+    DeviceDraft& draft = model.draft.emplace();
     draft.embedding = loader_.table(pass.embedding);
     draft.embedding_norm = norm(pass.embedding_norm);
     draft.hidden_norm = norm(pass.hidden_norm);

@@ -78,6 +78,15 @@ struct DeviceHead {
   int vocab = 0;
 };
 
+// The MTP layer with what it takes its input from.
+struct DeviceDraft {
+  const std::uint16_t* embedding = nullptr;
+  DeviceNorm embedding_norm, hidden_norm;
+  DenseGroup combine;
+  DeviceLayer layer;
+  DeviceHead head;
+};
+
 struct DeviceModel {
   int hidden = 0;
   const std::uint16_t* embedding = nullptr;
@@ -85,14 +94,7 @@ struct DeviceModel {
   DeviceHead head;
   bool keeps_hidden = false;
 
-  struct Draft {
-    const std::uint16_t* embedding = nullptr;
-    DeviceNorm embedding_norm, hidden_norm;
-    DenseGroup combine;
-    DeviceLayer layer;
-    DeviceHead head;
-  };
-  std::optional<Draft> draft;
+  std::optional<DeviceDraft> draft;
 };
 
 // Loads every weight; states and caches are allocated for the capacity, and zero: a padded page is read

@@ -49,7 +49,7 @@ void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& 
   shape_ = shape;
   places_ = places;
   if (shape.pass == Pass::draft) {
-    const DeviceModel::Draft& draft = *model_.draft;
+    const DeviceDraft& draft = *model_.draft;
     draft_input(draft, places_.hidden);
     layer(draft.layer);
     leave_hidden(draft.head, places_.hidden_out);
@@ -255,7 +255,7 @@ void Runner::select_norm(const DeviceNorm& norm, int count, const float* x, cons
   machine_.launch(multiplier_.step_row("select_norm"), count, params);
 }
 
-void Runner::draft_input(const DeviceModel::Draft& draft, const float* hidden) {
+void Runner::draft_input(const DeviceDraft& draft, const float* hidden) {
   embed(draft.embedding);
   const int width = 2 * model_.hidden;
   select_norm(draft.embedding_norm, shape_.rows, buffers_.x, nullptr, buffers_.mixed, width, nullptr,

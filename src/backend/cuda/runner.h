@@ -113,7 +113,7 @@ class Runner {
   void apply(const DeviceMlp& mlp);
   void add_shared(const DeviceMoe& mlp, const float* logits);
   void embed(const std::uint16_t* table);
-  void draft_input(const DeviceModel::Draft& draft, const float* hidden);
+  void draft_input(const DeviceDraft& draft, const float* hidden);
   void leave_hidden(const DeviceHead& head, float* to);
   void head(const DeviceHead& head, int begin);
   void select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
