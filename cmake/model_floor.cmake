@@ -39,5 +39,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   fourfold_room(backend LINK fourfold_base fourfold_checkpoint fourfold_kernels_cpu fourfold_kernels_room)
   fourfold_room(model LINK fourfold_base fourfold_checkpoint fourfold_backend)
   fourfold_room(sample LINK fourfold_base)
+  fourfold_room(doctor LINK fourfold_base fourfold_plan fourfold_json fourfold_checkpoint)
+  # The NVIDIA libraries are opened at run time, where there are any.
+  target_link_libraries(fourfold_doctor PUBLIC ${CMAKE_DL_LIBS})
   fourfold_room(engine LINK fourfold_base fourfold_backend fourfold_sample fourfold_text)
 endif()
