@@ -65,10 +65,13 @@ target_link_libraries(fourfold_cli PUBLIC fourfold_cli_model)
 if(FOURFOLD_HAS_MODEL_FLOOR)
   target_sources(fourfold_cli PRIVATE
     ${PROJECT_SOURCE_DIR}/src/cli/compare_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/doctor_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/doctor_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/inspect_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp)
+  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor)
 endif()
 
 if(FOURFOLD_CLI11)

@@ -34,8 +34,18 @@ class Gpu {
   virtual bench::MoeBenchReport bench_moe(const bench::MoeBenchOptions& options) = 0;
 };
 
+// Every GPU's memory copied to every other's and compared byte by byte: some machines return other values
+// without an error.
+struct PeerCheck {
+  bool tested = false;  // there were pairs that can reach each other
+  std::string wrong;    // the first pair that returned something else
+};
+PeerCheck check_peers();
+
 // Throws unsupported_device with the reason and the next step.
 std::unique_ptr<Gpu> open_gpu(int index);
+
+bool has_cuda_kernels();
 
 // Why there is no GPU to use; empty when there is one.
 std::string why_no_gpu();

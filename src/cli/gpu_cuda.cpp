@@ -42,7 +42,63 @@ class CudaGpu final : public Gpu {
   std::unique_ptr<kernels::Machine> machine_;
 };
 
+// Memory of one device, given back when it goes.
+class DeviceBytes {
+ public:
+  DeviceBytes(int device, std::size_t bytes) : device_(device) {
+    kernels::cuda_check(cudaSetDevice(device), "selecting the device");
+    kernels::cuda_check(cudaMalloc(&data_, bytes), "memory for a copy between GPUs");
+  }
+  ~DeviceBytes() {
+    if (cudaSetDevice(device_) == cudaSuccess) cudaFree(data_);
+  }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  int device_;
+  void* data_ = nullptr;
+};
+
+// What is sent differs by pair, so that a stale buffer of another pair is noticed as well.
+bool copy_arrives(int from, int to) {
+  constexpr std::size_t words = std::size_t{4} << 20;
+  constexpr std::size_t bytes = words * sizeof(unsigned);
+  std::vector<unsigned> sent(words), got(words);
+  for (std::size_t i = 0; i < words; ++i)
+    sent[i] = static_cast<unsigned>(i) * 2654435761u + static_cast<unsigned>(from * 131 + to);
+  const DeviceBytes source(from, bytes), target(to, bytes);
+  kernels::cuda_check(cudaMemcpy(source.get(), sent.data(), bytes, cudaMemcpyHostToDevice),
+                      "sending to a GPU");
+  kernels::cuda_check(cudaMemcpyPeer(target.get(), to, source.get(), from, bytes), "copying between GPUs");
+  kernels::cuda_check(cudaMemcpy(got.data(), target.get(), bytes, cudaMemcpyDeviceToHost),
+                      "reading from a GPU");
+  return got == sent;
+}
+
 }  // namespace
+
+PeerCheck check_peers() {
+  PeerCheck result;
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) return result;
+  for (int from = 0; from < count; ++from)
+    for (int to = 0; to < count; ++to) {
+      int reachable = 0;
+      if (from == to || cudaDeviceCanAccessPeer(&reachable, from, to) != cudaSuccess || reachable == 0)
+        continue;
+      kernels::cuda_check(cudaSetDevice(from), "selecting the device");
+      // Already on is as good; the error must not stay behind.
+      if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
+      result.tested = true;
+      if (!copy_arrives(from, to) && result.wrong.empty())
+        result.wrong = fourfold::format("from GPU {} to GPU {}", from, to);
+    }
+  return result;
+}
+
+bool has_cuda_kernels() { return true; }
 
 std::string why_no_gpu() {
   std::string why;

@@ -4,7 +4,11 @@
 
 namespace fourfold::cli {
 
+bool has_cuda_kernels() { return false; }
+
 std::string why_no_gpu() { return "this build has no CUDA kernels"; }
+
+PeerCheck check_peers() { return {}; }
 
 std::unique_ptr<Gpu> open_gpu(int) {
   fail_with_hint(

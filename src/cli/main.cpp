@@ -21,6 +21,7 @@
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
 #include "cli/console.h"
+#include "cli/doctor_command.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
@@ -67,6 +68,8 @@ struct CommandLine {
   ChatOptions chat;
   CompareOptions compare;
   PerplexityOptions perplexity;
+  DoctorOptions doctor;
+  EnvOptions env;
   InspectOptions inspect;
   QuantizeOptions quantize;
   MakeModelOptions make_model;
@@ -338,6 +341,41 @@ void add_inspect(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_doctor(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("doctor", "Why this machine is slow, and what to do");
+  DoctorOptions& o = line.doctor;
+  command->add_option("--log", o.log, "A log of vLLM, SGLang, TensorRT-LLM or llama.cpp; - is stdin");
+  command->add_option("--scan", o.scans, "A folder with shared objects or a JIT cache; may be given again")
+      ->allow_extra_args(false);
+  command->add_option("--model", o.model, "A folder, or a hub name in the local cache");
+  command->add_option("--measured", o.measured, "Your own tok/s with that model, one user");
+  command->add_option("--url", o.urls, "Measure a server, http://HOST:PORT; twice compares two")
+      ->allow_extra_args(false);
+  command->add_option("--root", o.root, "Judge a recorded machine instead of this one");
+  command->add_option("--record", o.record, "Keep what was found in this folder, names and serials removed");
+  command->add_flag("--quick", o.quick, "Measure nothing on the GPU");
+  command->add_flag("--json", o.json, "JSON instead of text");
+  command->add_flag("--markdown", o.markdown, "Markdown, to paste into a forum");
+  command->add_flag("--rules", o.rules, "Print every rule with its evidence (docs/doctor.md)");
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_doctor(line.doctor, console); };
+  });
+}
+
+void add_env(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("env", "The environment and launch line for this machine, with reasons");
+  EnvOptions& o = line.env;
+  command->add_option("--gpus", o.gpus, "How many to use (all)");
+  command->add_option("--for", o.purpose, "vllm, docker or fourfold")->capture_default_str();
+  command->add_option("--root", o.root, "For a recorded machine instead of this one");
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_env(line.env, console); };
+  });
+}
+
 void add_quantize(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("quantize", "A 16-bit checkpoint to NVFP4");
   QuantizeOptions& o = line.quantize;
@@ -406,6 +444,8 @@ int run(int count, char** words, const Console& console) {
   add_chat(app, line);
   add_compare(app, line);
   add_perplexity(app, line);
+  add_doctor(app, line);
+  add_env(app, line);
   add_inspect(app, line);
   add_quantize(app, line);
   add_make_model(app, line);

@@ -5,6 +5,7 @@
 #include "cli/bench_model_command.h"
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
+#include "cli/doctor_command.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
@@ -27,6 +28,8 @@ int run_bench_model(const BenchModelOptions&, const Console&) { refuse(); }
 int run_run(const RunOptions&, const Console&) { refuse(); }
 int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
 int run_compare(const CompareOptions&, const Console&) { refuse(); }
+int run_doctor(const DoctorOptions&, const Console&) { refuse(); }
+int run_env(const EnvOptions&, const Console&) { refuse(); }
 int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
