@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/read_speed.h"
 #include "cli/build_info.h"
 #include "cli/doctor_model.h"
 #include "cli/gpu.h"
@@ -49,6 +50,8 @@ void read_inputs(const DoctorOptions& options, Examination& examination, const C
   if (!options.scans.empty()) doctor::scan_kernels({options.scans.begin(), options.scans.end()}, facts);
   if (!options.model.empty()) {
     const doctor::ModelBytes bytes = model_bytes(options.model, options.root.empty(), facts, console);
+    if (options.root.empty() && !options.quick && facts.number_or("gpus", 0) == 0)
+      facts.set("cpu_gb_per_s", measure_read_gb_per_s());
     doctor::set_model_facts(bytes, options.measured, facts);
     const auto lines = doctor::about_model(bytes, facts);
     examination.about.insert(examination.about.end(), lines.begin(), lines.end());

@@ -204,7 +204,11 @@ std::string fill(std::string_view pattern, const Scope& scope) {
   std::string out;
   walk_holes(
       pattern, [&](std::string_view text) { out += text; },
-      [&](std::string_view hole) { out += text_of(evaluate(hole, scope)); });
+      [&](std::string_view hole) {
+        const Value value = evaluate(hole, scope);
+        // Of a variable we know that it is not set.
+        out += hole.starts_with("env.") && is_unknown(value) ? "not set" : text_of(value);
+      });
   return out;
 }
 

@@ -63,6 +63,9 @@ void set_model_facts(const ModelBytes& bytes, std::optional<double> measured, Fa
       facts.set("model.floor_" + std::to_string(count),
                 std::round(count * facts.number_or("gpu.0.gb_per_s", 0) * kGb / bytes.token_bytes));
   }
+  // Without a GPU the CPU's memory is the machine's.
+  if (const double cpu = facts.number_or("cpu_gb_per_s", 0); cpu > 0 && facts.number_or("gpus", 0) == 0)
+    facts.set("model.floor", cpu * kGb / bytes.token_bytes);
   if (measured) facts.set("model.measured", *measured);
   for (const Published& result : published_results()) {
     if (result.size != bytes.size || result.gpus != static_cast<int>(facts.number_or("gpus", 0)) ||

@@ -108,10 +108,10 @@ constexpr std::array kRules{
          .fault = "gpus > 1",
          .level = Level::note,
          .sure = Sure::likely,
-         .found = "{gpus} GPUs without NVLink: two all-reduces a layer over PCIe",
-         .expected = "about 14 us each with NCCL, 8.4 us with a write-based one (medians of one owner): "
-                     "{0.014 * 2 * 60} "
-                     "ms a step of a model with 60 layers",
+         .found = "{gpus} GPUs without NVLink: two all-reduces a layer over PCIe, about {0.014 * 2 * 60} ms "
+                  "a step of a "
+                  "model with 60 layers",
+         .expected = "about 14 us each with NCCL, 8.4 us with a write-based one (medians of one owner)",
          .cost = "often the largest part of a step: 69 % of GPU time in one profile of four cards",
          .advice = "An engine with a one-shot all-reduce (b12x images, vLLM custom all-reduce over P2P); "
                    "fewer, larger "
