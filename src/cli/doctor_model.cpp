@@ -167,7 +167,13 @@ std::vector<std::string> our_rows(doctor::Facts& facts) {
 std::vector<std::string> measure_gpus(doctor::Facts& facts) {
   std::vector<std::string> lines;
   const int count = static_cast<int>(facts.number_or("gpus", 0));
-  for (int i = 0; i < count && why_no_gpu().empty(); ++i) {
+  // A server at work is not to be disturbed, and would be half of what is measured.
+  const bool busy = facts.text_or("servers", "none") != "none";
+  const bool renumbered = !facts.text_or("env.CUDA_VISIBLE_DEVICES", "").empty();
+  if (count > 0 && (busy || renumbered))
+    lines.push_back(busy ? "GPUs were not measured: a server runs"
+                         : "GPUs were not measured: CUDA_VISIBLE_DEVICES gives them other numbers");
+  for (int i = 0; i < count && !busy && !renumbered && why_no_gpu().empty(); ++i) {
     try {
       const auto gpu = open_gpu(i);
       bench::MoeBenchOptions bench;
@@ -188,7 +194,7 @@ std::vector<std::string> measure_gpus(doctor::Facts& facts) {
       lines.push_back(fourfold::format("GPU {} was not measured: {}", i, error.what()));
     }
   }
-  if (count < 2) return lines;
+  if (count < 2 || busy) return lines;
   try {
     const PeerCheck peers = check_peers();
     if (peers.tested) {

@@ -34,11 +34,10 @@ constexpr std::array kAdvice{
     AdviceRule{
         kVllm, Place::setting, "want.gpus > 1 and cpu_amd and iommu_translates", "NCCL_P2P_DISABLE=1",
         "AMD-Vi translates: P2P may fault. Costs 13 to 42 %; boot with iommu=pt and take this line out"},
-    AdviceRule{
-        kVllm, Place::setting,
-        "want.gpus > 1 and peers.p2p == 'ok' and not (cpu_amd and iommu_translates) and (peers.distance == "
-        "'hostbridge' or peers.distance == 'node' or peers.distance == 'system')",
-        "NCCL_P2P_LEVEL=SYS", "the GPUs meet at the CPU ({peers.distance}), and P2P works across it"},
+    AdviceRule{kVllm, Place::setting,
+               "want.gpus > 1 and peers.p2p == 'ok' and not (cpu_amd and iommu_translates) and "
+               "(peers.distance == 'hostbridge' or peers.distance == 'node' or peers.distance == 'system')",
+               "NCCL_P2P_LEVEL=SYS", "the GPUs meet at the CPU ({peers.distance}), and P2P works across it"},
     AdviceRule{kVllm, Place::setting, "gpus > 0 and gpu.0.cc_number == 12", "TORCH_CUDA_ARCH_LIST=12.0f",
                "for whatever is compiled: without the suffix FP4 kernels are left out or empty"},
     AdviceRule{kVllm, Place::setting, "gpus > 0 and gpu.0.cc_number == 12.1", "TORCH_CUDA_ARCH_LIST=12.1f",
@@ -54,11 +53,10 @@ constexpr std::array kAdvice{
                "NCCL_P2P_DISABLE", "P2P works here and is worth 13 to 42 %"},
     AdviceRule{kVllm, Place::unset, "known(env.CUDA_DEVICE_MAX_CONNECTIONS)", "CUDA_DEVICE_MAX_CONNECTIONS",
                "a setting of training frameworks"},
-    AdviceRule{
-        kVllm, Place::command, "gpus > 0 and gpu.0.cc_number >= 12",
-        "vllm serve MODEL --tensor-parallel-size {want.gpus} --moe-backend flashinfer_b12x",
-        "b12x is the fastest public NVFP4 MoE on this chip and is never chosen by itself; if it fails, leave "
-        "--moe-backend out"},
+    AdviceRule{kVllm, Place::command, "gpus > 0 and gpu.0.cc_number >= 12",
+               "vllm serve MODEL --tensor-parallel-size {want.gpus} --moe-backend flashinfer_b12x",
+               "b12x is the fastest public NVFP4 MoE on this chip and is never chosen by itself; if it "
+               "fails, leave --moe-backend out"},
     AdviceRule{kVllm, Place::command, "gpus > 0 and gpu.0.cc_number < 12",
                "vllm serve MODEL --tensor-parallel-size {want.gpus}",
                "the engine's own choice of kernels is right on this chip"},

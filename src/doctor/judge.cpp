@@ -46,6 +46,15 @@ void add_unknown(std::vector<std::string>& list, const Rule& rule, const std::st
   }
 }
 
+// Within a level, in the order of the rules.
+std::vector<Finding> worst_first(const std::vector<Finding>& findings) {
+  std::vector<Finding> sorted;
+  for (const Level level : {Level::broken, Level::slow, Level::note})
+    for (const Finding& finding : findings)
+      if (finding.rule->level == level) sorted.push_back(finding);
+  return sorted;
+}
+
 }  // namespace
 
 Report judge(const Facts& facts, const std::set<std::string_view>& off) {
@@ -68,9 +77,7 @@ Report judge(const Facts& facts, const std::set<std::string_view>& off) {
       report.worst = std::max(report.worst, rule.level);
     }
   }
-  std::stable_sort(
-      report.findings.begin(), report.findings.end(),
-      [](const Finding& left, const Finding& right) { return left.rule->level > right.rule->level; });
+  report.findings = worst_first(report.findings);
   report.machine = machine_line(facts);
   report.questions = six_questions(facts, report);
   return report;

@@ -10,6 +10,7 @@ namespace fourfold::doctor {
 enum class LineKind {
   count,       // one more
   backend,     // names the MoE backend in use
+  quoted,      // so does what follows in quotes
   smem_bytes,  // "Allocated: N bytes"
   number,      // a number follows; the last one counts
   best,        // a number follows; the largest one counts
@@ -40,6 +41,8 @@ inline constexpr std::array kLogLines = std::to_array<LogLine>({
     {"Config file not found at", "", "config_missing", LineKind::count},
     {"No valid tactics available for fused moe op", "", "no_valid_tactics", LineKind::count},
     {"Value 'sm_12", "is not defined", "ptxas_121a", LineKind::count},
+    // SGLang's arguments.
+    {"moe_runner_backend='", "", "kernel", LineKind::quoted},
     // Drafts: vLLM, SGLang, llama.cpp.
     {"Mean acceptance length:", "", "accept_length", LineKind::number},
     {"accept len:", "", "accept_length", LineKind::number},

@@ -79,6 +79,7 @@ class LogReader {
     switch (known.kind) {
       case LineKind::count: return count(name(known));
       case LineKind::backend: return take_backend(line);
+      case LineKind::quoted: return name_backend(std::string(line.substr(end, line.find('\'', end) - end)));
       case LineKind::smem_bytes: return take_bytes(known, line);
       case LineKind::timing: number = timing(line, end); break;
       default: number = number_after(line, end);
@@ -95,8 +96,14 @@ class LogReader {
     if (end == std::string_view::npos) return;
     std::string backend(line.substr(using_at + 6, end - using_at - 6));
     std::erase(backend, '\'');
+    name_backend(backend);
+  }
+
+  void name_backend(const std::string& backend) {
+    if (backend == "auto") return;  // a wish, not a choice
     facts_.set("log.kernel", backend);
-    if (backend.find("MARLIN") != std::string::npos) count("log.marlin");
+    if (backend.find("MARLIN") != std::string::npos || backend.find("marlin") != std::string::npos)
+      count("log.marlin");
   }
 
   void take_bytes(const LogLine& known, std::string_view line) {

@@ -20,7 +20,8 @@ constexpr std::array kFacts = std::to_array<std::string_view>({
     "driver.version", "driver.module", "driver.major", "driver.open", "driver.error", "driver.cuda",
     "driver.cuda_major", "toolkit.found", "toolkit.version", "toolkit.code", "toolkit.major",
     // platform
-    "wsl", "virtual", "container", "board", "cpu", "cpu_amd", "threads", "cores", "cores_per_gpu", "cpu_gb_per_s", "ram_gb",
+    "wsl", "virtual", "container", "board", "cpu", "cpu_amd", "threads", "cores", "cores_per_gpu",
+    "cpu_gb_per_s", "ram_gb",
     "nodes", "governor", "governor_driver", "energy_preference", "huge_pages", "shm_mb", "memlock_mb",
     "iommu", "iommu_pt", "iommu_translates", "aspm", "hmm",
     // several GPUs

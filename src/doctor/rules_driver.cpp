@@ -9,8 +9,7 @@ namespace {
 constexpr std::string_view kGuide = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/";
 constexpr std::string_view kFamilies =
     "https://developer.nvidia.com/blog/"
-    "nvidia-blackwell-and-nvidia-cuda-12-9-introduce-family-specific-architecture-"
-    "features";
+    "nvidia-blackwell-and-nvidia-cuda-12-9-introduce-family-specific-architecture-features";
 
 constexpr std::array kRules{
     Rule{.id = "driver-too-old",
@@ -36,14 +35,13 @@ constexpr std::array kRules{
         .expected = "595 or newer",
         .cost = "119 to 142 tok/s with 595 and iommu=pt together, in one owner's series on four RTX PRO 6000",
         .advice = "Install nvidia-open from NVIDIA's CUDA repository (595 or newer) and restart; the "
-                  "distribution's own "
-                  "package is often older.",
+                  "distribution's own package is often older. Under WSL2 update the Windows driver.",
         .evidence = "sm120-moe-bench README: WSL2 55, native 119, driver 595 with iommu=pt 142 tok/s",
         .link = "https://github.com/brandonmmusic-max/sm120-moe-bench"},
     Rule{.id = "driver-closed",
          .area = Area::driver,
-         .fault = "gpus == 0 and pci.nvidia > 0 and known(driver.open) and not driver.open and "
-                  "driver.error != 'driver and library differ'",
+         .fault = "gpus == 0 and pci.nvidia > 0 and known(driver.open) and not driver.open and driver.error "
+                  "!= 'driver and library differ'",
          .level = Level::broken,
          .sure = Sure::certain,
          .found = "kernel module {driver.module} is the proprietary one, and no GPU answers ({driver.error})",
@@ -74,8 +72,7 @@ constexpr std::array kRules{
         .found = "CUDA toolkit {toolkit.version} in /usr/local/cuda",
         .expected = "12.9 or newer for compute capability 12.x",
         .cost = "engines that compile at start (FlashInfer) refuse, or build kernels without FP4; three "
-                "default paths "
-                "of vLLM end at start",
+                "default paths of vLLM end at start",
         .advice =
             "Install CUDA 12.9 or newer, empty the JIT caches (~/.cache/flashinfer, ~/.triton), start again.",
         .evidence = "family targets (120f) came with 12.9; FlashInfer refuses less; vllm#50705",
@@ -109,8 +106,7 @@ constexpr std::array kRules{
          .area = Area::driver,
          .applies = "toolkit.found and known(env.LD_LIBRARY_PATH)",
          .fault = "env.LD_LIBRARY_PATH contains 'cuda-11' or env.LD_LIBRARY_PATH contains 'cuda-12' and "
-                  "toolkit.code >= "
-                  "1300 or env.LD_LIBRARY_PATH contains 'cuda-13' and toolkit.code < 1300",
+                  "toolkit.code >= 1300 or env.LD_LIBRARY_PATH contains 'cuda-13' and toolkit.code < 1300",
          .level = Level::note,
          .sure = Sure::likely,
          .found =
@@ -120,40 +116,35 @@ constexpr std::array kRules{
          .advice = "Take the entry out of LD_LIBRARY_PATH; wheels bring their own runtime.",
          .evidence = "how the dynamic linker searches",
          .link = "https://man7.org/linux/man-pages/man8/ld.so.8.html"},
-    Rule{
-        .id = "kernels-plain",
-        .area = Area::kernels,
-        .applies = "scan.given",
-        .fault = "scan.plain_fp4 > 0",
-        .level = Level::broken,
-        .sure = Sure::likely,
-        .found = "{scan.plain_fp4} FP4 kernel image(s) built for sm_12x without suffix, first in "
-                 "{scan.plain_fp4_file}",
-        .expected = "sm_120f, sm_120a, sm_121f or sm_121a",
-        .cost =
-            "a CUTLASS FP4 kernel compiled for plain compute_120 is empty: a message and a breakpoint, no "
-            "multiplication",
-        .advice =
-            "Rebuild with 12.0f (or 12.0a) in TORCH_CUDA_ARCH_LIST and CUDA 12.9 or newer, and empty the JIT "
-            "cache.",
-        .evidence = "compiled by us with nvcc 13.0: 101 lines of PTX, no MMA; field report CUTLASS#2820",
-        .link = "https://github.com/NVIDIA/cutlass/issues/2820"},
-    Rule{
-        .id = "kernels-120a-on-121",
-        .area = Area::kernels,
-        .applies = "scan.given and gpus > 0",
-        .fault =
-            "gpu.0.cc_number == 12.1 and scan.sm120a > 0 and scan.sm120f == 0 and scan.sm121 + scan.sm121a + "
-            "scan.sm121f == 0",
-        .level = Level::broken,
-        .sure = Sure::certain,
-        .found = "{scan.sm120a} sm_120a image(s), first in {scan.sm120a_file}; this GPU is 12.1",
-        .expected = "sm_120f or sm_121a/f; sm_120a is for 12.0 alone",
-        .cost = "they do not load on 12.1 (no kernel image, or an illegal instruction)",
-        .advice =
-            "Rebuild with 12.0f or 12.1a. On a 12.0 GPU 120a is no fault: the same instructions as 120f.",
-        .evidence = "architecture-specific code runs on its own chip only; FlashInfer's own rule",
-        .link = kFamilies},
+    Rule{.id = "kernels-plain",
+         .area = Area::kernels,
+         .applies = "scan.given",
+         .fault = "scan.plain_fp4 > 0",
+         .level = Level::broken,
+         .sure = Sure::likely,
+         .found = "{scan.plain_fp4} FP4 kernel image(s) built for sm_12x without suffix, first in "
+                  "{scan.plain_fp4_file}",
+         .expected = "sm_120f, sm_120a, sm_121f or sm_121a",
+         .cost = "a CUTLASS FP4 kernel compiled for plain compute_120 is empty: a message and a breakpoint, "
+                 "no multiplication",
+         .advice = "Rebuild with 12.0f (or 12.0a) in TORCH_CUDA_ARCH_LIST and CUDA 12.9 or newer, and empty "
+                   "the JIT cache.",
+         .evidence = "compiled by us with nvcc 13.0: 101 lines of PTX, no MMA; field report CUTLASS#2820",
+         .link = "https://github.com/NVIDIA/cutlass/issues/2820"},
+    Rule{.id = "kernels-120a-on-121",
+         .area = Area::kernels,
+         .applies = "scan.given and gpus > 0",
+         .fault = "gpu.0.cc_number == 12.1 and scan.sm120a > 0 and scan.sm120f == 0 and scan.sm121 + "
+                  "scan.sm121a + scan.sm121f == 0",
+         .level = Level::broken,
+         .sure = Sure::certain,
+         .found = "{scan.sm120a} sm_120a image(s), first in {scan.sm120a_file}; this GPU is 12.1",
+         .expected = "sm_120f or sm_121a/f; sm_120a is for 12.0 alone",
+         .cost = "they do not load on 12.1 (no kernel image, or an illegal instruction)",
+         .advice =
+             "Rebuild with 12.0f or 12.1a. On a 12.0 GPU 120a is no fault: the same instructions as 120f.",
+         .evidence = "architecture-specific code runs on its own chip only; FlashInfer's own rule",
+         .link = kFamilies},
     Rule{
         .id = "kernels-none",
         .area = Area::kernels,
@@ -186,9 +177,8 @@ constexpr std::array kRules{
          .fault = "scan.cached_before_fix > 0",
          .level = Level::broken,
          .sure = Sure::reported,
-         .found =
-             "{scan.cached_before_fix} FlashInfer object(s) in a JIT cache are older than 2026-04-01, first "
-             "{scan.cached_before_fix_file}",
+         .found = "{scan.cached_before_fix} FlashInfer object(s) in a JIT cache are older than 2026-04-01, "
+                  "first {scan.cached_before_fix_file}",
          .expected = "built after the dependent-launch fix of that day",
          .cost = "a race: NaN, runs of '!!!!', random illegal instructions under load",
          .advice = "flashinfer clear-cache (or remove ~/.cache/flashinfer), update FlashInfer, start again.",

@@ -20,8 +20,7 @@ constexpr std::array kRules{
         .level = Level::slow,
         .sure = Sure::likely,
         .found = "OMP_NUM_THREADS={env.OMP_NUM_THREADS}: {env.OMP_NUM_THREADS * gpus} threads for {cores} "
-                 "cores with "
-                 "one worker a GPU",
+                 "cores with one worker a GPU",
         .expected = "{cores_per_gpu} (cores / GPUs)",
         .cost = "workers push each other off the cores; steps wait for the last one",
         .advice = "export OMP_NUM_THREADS={cores_per_gpu}",
@@ -64,8 +63,7 @@ constexpr std::array kRules{
     Rule{.id = "expandable-segments",
          .area = Area::environment,
          .fault = "known(env.PYTORCH_CUDA_ALLOC_CONF) and env.PYTORCH_CUDA_ALLOC_CONF contains "
-                  "'expandable_segments:True' "
-                  "and gpus > 1",
+                  "'expandable_segments:True' and gpus > 1",
          .level = Level::note,
          .sure = Sure::likely,
          .found = "PYTORCH_CUDA_ALLOC_CONF={env.PYTORCH_CUDA_ALLOC_CONF}",
@@ -129,8 +127,7 @@ constexpr std::array kRules{
          .area = Area::environment,
          .applies = "gpus > 1 and peers.p2p == 'ok' and not (known(peers.nvlink) and peers.nvlink)",
          .fault = "(peers.distance == 'hostbridge' or peers.distance == 'node' or peers.distance == "
-                  "'system') and not "
-                  "known(env.NCCL_P2P_LEVEL) and not known(env.NCCL_P2P_DISABLE)",
+                  "'system') and not known(env.NCCL_P2P_LEVEL) and not known(env.NCCL_P2P_DISABLE)",
          .level = Level::note,
          .sure = Sure::likely,
          .found = "GPUs meet at the CPU ({peers.distance}), and NCCL_P2P_LEVEL is not set",
@@ -169,8 +166,7 @@ constexpr std::array kRules{
         .fault =
             "(env.TORCH_CUDA_ARCH_LIST contains '12.0' and not (env.TORCH_CUDA_ARCH_LIST contains '12.0a' or "
             "env.TORCH_CUDA_ARCH_LIST contains '12.0f')) or (env.TORCH_CUDA_ARCH_LIST contains '12.1' and "
-            "not "
-            "(env.TORCH_CUDA_ARCH_LIST contains '12.1a' or env.TORCH_CUDA_ARCH_LIST contains '12.1f'))",
+            "not (env.TORCH_CUDA_ARCH_LIST contains '12.1a' or env.TORCH_CUDA_ARCH_LIST contains '12.1f'))",
         .level = Level::broken,
         .sure = Sure::certain,
         .found = "TORCH_CUDA_ARCH_LIST={env.TORCH_CUDA_ARCH_LIST}",

@@ -11,32 +11,31 @@ constexpr std::string_view kWiki = "https://github.com/local-inference-lab/rtx6k
 constexpr std::string_view kNvml = "https://docs.nvidia.com/deploy/nvml-api/";
 
 constexpr std::array kRules{
-    Rule{.id = "no-gpu",
-         .area = Area::gpu,
-         .fault = "gpus == 0 and pci.nvidia == 0 and not wsl",
-         .level = Level::note,
-         .sure = Sure::certain,
-         .found = "no NVIDIA GPU in this machine",
-         .expected = "an NVIDIA GPU of compute capability 9.0, 12.0 or 12.1",
-         .cost = "models run on the CPU, as fast as its memory reads",
-         .advice = "Nothing to mend. fourfold run works on the CPU; checks of GPUs were left out.",
-         .evidence = "the PCI bus lists no display device of NVIDIA",
-         .link = "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-bus-pci"},
+    Rule{
+        .id = "no-gpu",
+        .area = Area::gpu,
+        .fault = "gpus == 0 and pci.nvidia == 0",
+        .level = Level::note,
+        .sure = Sure::certain,
+        .found = "no NVIDIA GPU in this machine",
+        .expected = "an NVIDIA GPU of compute capability 9.0, 12.0 or 12.1",
+        .cost = "models run on the CPU, as fast as its memory reads",
+        .advice =
+            "Nothing to mend, except under WSL2 (install the Windows driver). fourfold run works on the CPU.",
+        .evidence = "the PCI bus lists no display device of NVIDIA",
+        .link = "https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-bus-pci"},
     Rule{.id = "gpu-without-driver",
          .area = Area::gpu,
-         .fault =
-             "gpus == 0 and pci.nvidia > 0 and not (pci.drivers contains 'nouveau') and "
-             "not (known(driver.open) and not driver.open) and driver.error != 'driver and library differ'",
+         .fault = "gpus == 0 and pci.nvidia > 0 and not (pci.drivers contains 'nouveau') and not "
+                  "(known(driver.open) and not driver.open) and driver.error != 'driver and library differ'",
          .level = Level::broken,
          .sure = Sure::certain,
-         .found =
-             "{pci.nvidia} NVIDIA device(s) on the PCI bus, none usable (kernel driver: {pci.drivers}; NVML: "
-             "{driver.error})",
+         .found = "{pci.nvidia} NVIDIA device(s) on the PCI bus, none usable (kernel driver: {pci.drivers}; "
+                  "NVML: {driver.error})",
          .expected = "the kernel module nvidia, and libnvidia-ml.so.1 of the same version",
          .cost = "no GPU work at all",
-         .advice =
-             "Install nvidia-open from NVIDIA's CUDA repository and restart. In a container: start it with "
-             "--gpus all.",
+         .advice = "Install nvidia-open from NVIDIA's CUDA repository and restart. In a container: start it "
+                   "with --gpus all.",
          .evidence = "NVML is the driver's own library; without it nothing can launch a kernel",
          .link = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"},
     Rule{.id = "gpu-nouveau",
@@ -94,6 +93,7 @@ constexpr std::array kRules{
     Rule{.id = "gpu-memory-taken",
          .area = Area::gpu,
          .each = "gpu",
+         .applies = "servers == 'none' and urls == 0",
          .fault = "gpu.memory_used_mb > 1024 and gpu.memory_used_mb > gpu.memory_mb / 10",
          .level = Level::slow,
          .sure = Sure::certain,
@@ -102,21 +102,20 @@ constexpr std::array kRules{
          .expected = "less than a tenth, before a model is loaded",
          .cost = "less room for weights and caches; servers fail at start or keep fewer users",
          .advice = "nvidia-smi lists the processes; end what is left over from an earlier server, move the "
-                   "desktop to "
-                   "another GPU.",
+                   "desktop to another GPU.",
          .evidence = "read from the driver now",
          .link = kNvml},
     Rule{.id = "gpu-busy",
          .area = Area::gpu,
          .each = "gpu",
+         .applies = "servers == 'none' and urls == 0",
          .fault = "gpu.utilization > 20",
          .level = Level::slow,
          .sure = Sure::certain,
          .found = "the GPU is {gpu.utilization} % busy with other work right now",
          .expected = "0 while doctor runs",
          .cost = "measurements and servers share it",
-         .advice = "Stop the other work before measuring; nvidia-smi names it. A running server of yours is "
-                   "no fault.",
+         .advice = "Stop the other work before measuring; nvidia-smi names it.",
          .evidence = "read from the driver now",
          .link = kNvml},
     Rule{.id = "gpu-ecc",
@@ -130,8 +129,7 @@ constexpr std::array kRules{
          .expected = "a choice: GDDR7 keeps its check bits in the same memory",
          .cost = "some capacity and bandwidth; how much on this card we have not measured",
          .advice = "Keep it for servers that must not err. To measure its price: nvidia-smi -e 0, restart, "
-                   "run doctor "
-                   "again.",
+                   "run doctor again.",
          .evidence =
              "NVIDIA documents ECC on GDDR cards as taking memory; no SM120 measurement is known to us",
          .link = kNvml},
@@ -144,14 +142,11 @@ constexpr std::array kRules{
          .found = "power limit {gpu.power_limit_w} W; the card was made for {gpu.power_default_w} W",
          .expected = "the factory limit, unless the cap is meant",
          .cost = "prompts slow down first (they are arithmetic); decoding of one user, which waits for "
-                 "memory, loses "
-                 "least",
+                 "memory, loses least",
          .advice = "nvidia-smi -i {gpu.index} -pl {gpu.power_default_w}; if the cap is meant (heat, power "
-                   "supply), say "
-                   "so beside every number you publish.",
-         .evidence =
-             "published numbers of this community differ by power limit; mixed 300 W and 600 W cards are a "
-             "known trap",
+                   "supply), say so beside every number you publish.",
+         .evidence = "published numbers of this community differ by power limit; mixed 300 W and 600 W cards "
+                     "are a known trap",
          .link = kFieldPower},
     Rule{.id = "throttle-heat",
          .area = Area::gpu,
@@ -176,8 +171,7 @@ constexpr std::array kRules{
          .expected = "no hardware reason",
          .cost = "clocks at a half or less",
          .advice = "Check the power connector and the supply (one cable a plug, no adapters in series), then "
-                   "the slot's "
-                   "power brake.",
+                   "the slot's power brake.",
          .evidence =
              "the driver's own throttle reasons; power supplies with two grounds drop cards off the bus",
          .link = kWiki},
@@ -205,12 +199,10 @@ constexpr std::array kRules{
         .cost =
             "one GPU: loading a model takes longer, answers do not; several GPUs: all-reduce and P2P at "
             "{gpu.pcie_lanes / gpu.pcie_lanes_max} of their speed, which is often the largest part of a step",
-        .advice =
-            "Reseat the card; look for a second card or an M.2 drive that shares its lanes; see the board's "
-            "manual for x16 slots and bifurcation.",
-        .evidence =
-            "x4 links after reseating are in the field reports; the all-reduce share is 69 % of GPU time in "
-            "one published profile",
+        .advice = "Reseat the card; look for a second card or an M.2 drive that shares its lanes; see the "
+                  "board's manual for x16 slots and bifurcation.",
+        .evidence = "x4 links after reseating are in the field reports; the all-reduce share is 69 % of GPU "
+                    "time in one published profile",
         .link = kFieldPower},
     Rule{
         .id = "pcie-generation",
@@ -261,9 +253,8 @@ constexpr std::array kRules{
          .sure = Sure::certain,
          .found = "persistence mode is off",
          .expected = "on, for a server without a desktop",
-         .cost =
-             "the driver unloads when nobody uses it: a second or more at every start, and power limits are "
-             "forgotten",
+         .cost = "the driver unloads when nobody uses it: a second or more at every start, and power limits "
+                 "are forgotten",
          .advice = "systemctl enable --now nvidia-persistenced",
          .evidence = "NVIDIA's driver persistence guide",
          .link = "https://docs.nvidia.com/deploy/driver-persistence/"},
@@ -278,8 +269,7 @@ constexpr std::array kRules{
          .expected = "at least 85 % of the published {gpu.gb_per_s} GB/s (an H200 reaches 95 %)",
          .cost = "decoding is bound by it: the floor falls by the same factor",
          .advice = "Look at the findings about clocks, ECC, power and other processes first; then at the "
-                   "memory clock in "
-                   "nvidia-smi -q -d CLOCK.",
+                   "memory clock in nvidia-smi -q -d CLOCK.",
          .evidence = "our own read-only kernel; 4,547 of 4,800 GB/s on an H200",
          .link = "https://github.com/local-inference-lab/rtx6kpro"},
 };

@@ -14,9 +14,8 @@ constexpr std::array kRules{
         .fault = "log.tma_ws_init + log.skipping_tactic + log.skipped_tactics + log.gemm_smem > 0",
         .level = Level::note,
         .sure = Sure::certain,
-        .found =
-            "{log.skipping_tactic} skipped tactics, {log.tma_ws_init} failed grouped-GEMM initialisations, "
-            "{log.skipped_tactics + log.gemm_smem} more of the kind",
+        .found = "{log.skipping_tactic} skipped tactics, {log.tma_ws_init} failed grouped-GEMM "
+                 "initialisations, {log.skipped_tactics + log.gemm_smem} more of the kind",
         .expected =
             "some, on 99 KB of shared memory: the autotuner tries tiles that do not fit and passes over them",
         .cost = "harmless alone; the tiles that are left are within 2 % of each other",
@@ -43,8 +42,7 @@ constexpr std::array kRules{
          .level = Level::broken,
          .sure = Sure::certain,
          .found = "a kernel asked for {log.launch_smem_bytes} bytes of shared memory ({log.launch_smem} "
-                  "times); a block "
-                  "may use 101,376",
+                  "times); a block may use 101,376",
          .expected = "at most 101,376 bytes on compute capability 12.x",
          .cost = "the kernel does not launch",
          .advice = "Update FlashInfer: the b12x dynamic kernel counts its second buffer since #4285.",
@@ -76,21 +74,19 @@ constexpr std::array kRules{
              "The sentence means: no FP4 kernel was chosen. Check the backend line, --scan the installation.",
          .evidence = "ptxas accepts the instruction for sm_120a/f; vllm#31085, vllm#30135",
          .link = "https://github.com/vllm-project/vllm/issues/30135"},
-    Rule{
-        .id = "log-no-backend",
-        .area = Area::log,
-        .applies = "log.given",
-        .fault = "log.no_backend > 0",
-        .level = Level::broken,
-        .sure = Sure::certain,
-        .found = "no NVFP4 MoE backend accepts this deployment",
-        .expected = "one",
-        .cost = "the engine does not start",
-        .advice =
-            "Leave out expert parallelism and CPU offload, then options one by one; debug logging names each "
-            "backend's reason.",
-        .evidence = "vLLM's own message; vllm#35065",
-        .link = "https://github.com/vllm-project/vllm/issues/35065"},
+    Rule{.id = "log-no-backend",
+         .area = Area::log,
+         .applies = "log.given",
+         .fault = "log.no_backend > 0",
+         .level = Level::broken,
+         .sure = Sure::certain,
+         .found = "no NVFP4 MoE backend accepts this deployment",
+         .expected = "one",
+         .cost = "the engine does not start",
+         .advice = "Leave out expert parallelism and CPU offload, then options one by one; debug logging "
+                   "names each backend's reason.",
+         .evidence = "vLLM's own message; vllm#35065",
+         .link = "https://github.com/vllm-project/vllm/issues/35065"},
     Rule{.id = "log-arch-conditional",
          .area = Area::log,
          .applies = "log.given",
@@ -141,8 +137,7 @@ constexpr std::array kRules{
          .expected = "a file for this device and shape",
          .cost = "Triton kernels run with default tiles; how much that costs differs by model",
          .advice = "Run the engine's tuning script for the MoE once, or take a file from the community; "
-                   "NVFP4 backends do "
-                   "not use it.",
+                   "NVFP4 backends do not use it.",
          .evidence = "sglang#18870, vllm#44688",
          .link = "https://github.com/sgl-project/sglang/issues/18870"},
     Rule{

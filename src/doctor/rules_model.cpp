@@ -30,8 +30,7 @@ constexpr std::array kRules{
          .level = Level::note,
          .sure = Sure::certain,
          .found = "routed experts are {model.routed_share * 100} % of the {model.token_gb} GB a token reads; "
-                  "16-bit "
-                  "matrices are {model.wide_share * 100} %",
+                  "16-bit matrices are {model.wide_share * 100} %",
          .expected = "a checkpoint whose attention, DeltaNet and head are quantised as well",
          .cost = "a perfect MoE kernel changes little: most bytes are elsewhere",
          .advice = "fourfold quantize --dense fp8 (or nvfp4), or a checkpoint of mixed precision; compare "
@@ -56,9 +55,8 @@ constexpr std::array kRules{
          .fault = "model.measured < 0.2 * model.floor",
          .level = Level::slow,
          .sure = Sure::likely,
-         .found =
-             "{model.measured} tok/s, {model.measured / model.floor * 100} % of the {model.floor} tok/s this "
-             "machine's memory allows",
+         .found = "{model.measured} tok/s, {model.measured / model.floor * 100} % of the {model.floor} tok/s "
+                  "this machine's memory allows",
          .expected = "20 to 41 % is what engines reach for one user today",
          .cost = "{model.floor * 0.3 / model.measured} times the speed is within reach of other engines",
          .advice =

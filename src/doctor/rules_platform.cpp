@@ -78,17 +78,15 @@ constexpr std::array kRules{
          .found = "the IOMMU translates the GPUs' addresses (no iommu=pt on the kernel's command line)",
          .expected = "iommu=pt, or the IOMMU off",
          .cost = "peer-to-peer copies detour through the root complex or hang at NCCL's start; 119 to 142 "
-                 "tok/s came "
-                 "from iommu=pt and driver 595 together",
+                 "tok/s came from iommu=pt and driver 595 together",
          .advice = "Add iommu=pt to GRUB_CMDLINE_LINUX, update-grub, restart.",
          .evidence = "nccl#2079, nccl#1637, vllm#33041; sm120-moe-bench README",
          .link = "https://github.com/NVIDIA/nccl/issues/2079"},
     Rule{
         .id = "governor",
         .area = Area::platform,
-        .fault =
-            "known(governor) and (governor == 'powersave' and governor_driver == 'acpi-cpufreq' or known("
-            "energy_preference) and energy_preference == 'power')",
+        .fault = "known(governor) and (governor == 'powersave' and governor_driver == 'acpi-cpufreq' or "
+                 "known(energy_preference) and energy_preference == 'power')",
         .level = Level::slow,
         .sure = Sure::likely,
         .found = "CPU governor {governor} ({governor_driver}, preference {energy_preference})",
@@ -151,8 +149,7 @@ constexpr std::array kRules{
          .area = Area::platform,
          .applies = "model.given",
          .fault = "known(model.file_system) and (model.file_system contains '9p' or model.file_system "
-                  "contains 'nfs' or "
-                  "model.file_system contains 'cifs' or model.file_system contains 'fuse')",
+                  "contains 'nfs' or model.file_system contains 'cifs' or model.file_system contains 'fuse')",
          .level = Level::note,
          .sure = Sure::certain,
          .found = "the model lies on {model.file_system}",

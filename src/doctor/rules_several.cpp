@@ -20,8 +20,7 @@ constexpr std::array kRules{
          .expected = "the bytes that were sent",
          .cost = "silent garbage: NaN, '!!!!', answers that drift, with no error",
          .advice = "NCCL_P2P_DISABLE=1 at once (costs 13 to 42 % of speed). Then: IOMMU off or iommu=pt, ACS "
-                   "off in the "
-                   "BIOS, and run doctor again.",
+                   "off in the BIOS, and run doctor again.",
          .evidence = "copied and compared now; the same in the field (club-3090#922)",
          .link = "https://github.com/noonghunna/club-3090/issues/922"},
     Rule{.id = "p2p-off",
@@ -34,8 +33,7 @@ constexpr std::array kRules{
          .expected = "ok for every pair",
          .cost = "P2P is worth 13 to 42 % of the speed of a model on four cards",
          .advice = "Driver 595 or newer with nvidia-open, Resizable BAR on, IOMMU off or iommu=pt. GeForce "
-                   "cards have no "
-                   "P2P in NVIDIA's driver.",
+                   "cards have no P2P in NVIDIA's driver.",
          .evidence = "rtx6kpro wiki, P2P on against off; NVML's own answer for each pair",
          .link = kWiki},
     Rule{.id = "p2p-page-faults",
@@ -49,8 +47,7 @@ constexpr std::array kRules{
          .expected = "iommu=pt, or IOMMU off in the BIOS",
          .cost = "IO page faults: NCCL hangs at its start, or GPU memory faults under load",
          .advice = "Add iommu=pt to the kernel's command line and restart. Until then NCCL_P2P_DISABLE=1, "
-                   "which costs 13 "
-                   "to 42 %.",
+                   "which costs 13 to 42 %.",
          .evidence = "nccl#1637, nccl#2079, vllm#33041: AMD hosts with the IOMMU translating",
          .link = "https://github.com/NVIDIA/nccl/issues/1637"},
     Rule{.id = "acs",
@@ -109,13 +106,11 @@ constexpr std::array kRules{
          .level = Level::note,
          .sure = Sure::likely,
          .found = "{gpus} GPUs without NVLink: two all-reduces a layer over PCIe, about {0.014 * 2 * 60} ms "
-                  "a step of a "
-                  "model with 60 layers",
+                  "a step of a model with 60 layers",
          .expected = "about 14 us each with NCCL, 8.4 us with a write-based one (medians of one owner)",
          .cost = "often the largest part of a step: 69 % of GPU time in one profile of four cards",
          .advice = "An engine with a one-shot all-reduce (b12x images, vLLM custom all-reduce over P2P); "
-                   "fewer, larger "
-                   "cards where the model fits.",
+                   "fewer, larger cards where the model fits.",
          .evidence = "sm120-moe-bench PROFILING_RESULTS.md and BUGS_FOUND.md",
          .link = kBench},
     Rule{.id = "hmm",

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/random.h"
 #include "doctor/judge.h"
 #include "doctor/kernel_images.h"
 #include "doctor/kernel_scan.h"
@@ -164,6 +165,10 @@ TEST(Log, NamesTheKernelTheDraftsAndTheSpeed) {
       facts);
   EXPECT_EQ(facts.number_or("log.accept_length", 0), 2.87);
   EXPECT_EQ(facts.number_or("log.tok_per_s", 0), 144.95);
+  read_log_text("server_args=ServerArgs(moe_runner_backend='auto', tp_size=4)\n", facts);
+  EXPECT_EQ(facts.get("log.kernel"), Value(std::string("FLASHINFER_CUTLASS")));
+  read_log_text("server_args=ServerArgs(moe_runner_backend='flashinfer_cutlass', tp_size=4)\n", facts);
+  EXPECT_EQ(facts.get("log.kernel"), Value(std::string("flashinfer_cutlass")));
   read_log_text(
       "I slot print_timing: id 1 | prompt eval time = 300.11 ms / 20 tokens ( 15.01 ms per token, 666.64 "
       "tokens per second)\n"
@@ -254,9 +259,20 @@ TEST(Scan, ReadsEveryKindOfImageAndJudgesAFolder) {
               "arch=compute_121a,code=sm_121a",
               shared));
   EXPECT_EQ(images_of(shared), "sm_120f+fp4 compute_120f+fp4 sm_121a+fp4 ");
-  // Half a file must not be read past its end.
+  // Half a file, or one with wrong bytes, must not be read past its end.
   std::filesystem::resize_file(shared, std::filesystem::file_size(shared) / 2);
   images_of(shared);
+  std::ifstream file(folder / "121f.cubin", std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(file)), {});
+  Random random(7);
+  for (int round = 0; round < 2'000; ++round) {
+    std::string bad = good;
+    for (int i = 0; i < 8; ++i) {
+      const auto place = random.below(i < 4 ? 64 : static_cast<std::uint32_t>(bad.size()));
+      bad[place] = static_cast<char>(random.below(256));
+    }
+    images_in(std::as_bytes(std::span(bad)));
+  }
 
   const auto cache = folder / "home/.cache/flashinfer/0.6.5/120a/cached_ops/fused_moe.cubin";
   std::filesystem::create_directories(cache.parent_path());
