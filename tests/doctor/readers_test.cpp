@@ -1,4 +1,5 @@
 // What doctor reads beside the machine: logs, GPU code, recordings, and the answers of a live machine.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "doctor/kernel_scan.h"
 #include "doctor/log_lines.h"
 #include "doctor/log_reader.h"
+#include "doctor/nvml.h"
 #include "doctor/probes.h"
 #include "doctor/recording.h"
 #include "doctor/source.h"
@@ -396,6 +398,59 @@ TEST(Source, AcsControlIsFoundInTheChain) {
   put(0x148, 0x0002 | 1 << 16 | 0x100u << 20);  // a circle ends
   EXPECT_EQ(acs_control(config), std::nullopt);
   EXPECT_EQ(acs_control(config.substr(0, 64)), std::nullopt);  // what a user without rights sees
+}
+
+// The library is loaded before anybody asks for it by name, so its answers are this stand-in's.
+TEST(Nvml, IsAskedByItsOwnInterface) {
+  if (dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr)
+    GTEST_SKIP() << "the driver's own is loaded";
+  ASSERT_NE(dlopen(FOURFOLD_FAKE_NVML, RTLD_NOW), nullptr) << dlerror();
+  NvidiaLibraries libraries;
+  const auto ask = [&](const char* question) {
+    return libraries.ask_nvml(split(question, ' ')).value_or("-");
+  };
+  struct Expected {
+    const char *question, *answer;
+  };
+  for (const Expected& expected :
+       std::initializer_list<Expected>{{"error", "none"},
+                                       {"driver", "595.58.03"},
+                                       {"cuda", "13.2"},
+                                       {"count", "2"},
+                                       {"0 name", "NVIDIA GeForce RTX 5090"},
+                                       {"0 cc", "12.0"},
+                                       {"0 memory", "32607 1000"},
+                                       {"0 bar1", "256"},
+                                       {"0 ecc", "on"},
+                                       {"0 mig", "-"},
+                                       {"0 persistence", "on"},
+                                       {"0 power", "400 575 600 12"},
+                                       {"0 clocks", "180 3090 405 14001"},
+                                       {"0 throttle", "power_cap,hardware_thermal"},
+                                       {"0 temperature", "61 -"},
+                                       {"0 pcie", "1 5 - 8 16"},
+                                       {"0 utilization", "7"},
+                                       {"0 pci", "0000:0a:00.0"},
+                                       {"0 processes", "2 300"},
+                                       {"0 1 p2p", "disabled by regkey"},
+                                       {"0 1 nvlink", "no"},
+                                       {"0 1 topology", "hostbridge"},
+                                       {"1 memory", "-"},
+                                       {"1 ecc", "-"},
+                                       {"1 power", "-"},
+                                       {"1 clocks", "- - - -"},
+                                       {"1 throttle", "none"},
+                                       {"1 pcie", "-"},
+                                       {"0 serial", "-"},
+                                       {"x name", "-"}})
+    EXPECT_EQ(ask(expected.question), expected.answer) << expected.question;
+  // And all the way to a verdict.
+  Facts facts;
+  gather(*live_source(), facts);
+  std::string ids;
+  for (const Finding& finding : judge(facts).findings)
+    if (finding.rule->area == Area::gpu) ids += std::string(finding.rule->id) + " ";
+  EXPECT_EQ(ids, "power-cap throttle-heat pcie-lanes gpu-ecc resizable-bar ");
 }
 
 TEST(Probes, ListsAndVersions) {
