@@ -80,8 +80,8 @@ constexpr std::array kRules{
          .sure = Sure::reported,
          .found = "Marlin is forced (VLLM_MOE_FORCE_MARLIN={env.VLLM_MOE_FORCE_MARLIN}; servers: {servers})",
          .expected = "the engine's own choice, or --moe-backend flashinfer_b12x on SM120",
-         .cost =
-             "16-bit activations: prompts and many users lose most (9 to 30 %), one user little or nothing",
+         .cost = "16-bit activations: prompts and many users lose most (30 % at 256 users), one user 5 % or "
+                 "nothing",
          .advice = "Take the setting away, measure prompts and 32 users again. For one user Marlin may stay: "
                    "measure.",
          .evidence =

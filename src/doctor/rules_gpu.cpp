@@ -138,7 +138,7 @@ constexpr std::array kRules{
          .each = "gpu",
          .fault = "gpu.power_limit_w < 0.8 * gpu.power_default_w",
          .level = Level::slow,
-         .sure = Sure::certain,
+         .sure = Sure::likely,
          .found = "power limit {gpu.power_limit_w} W; the card was made for {gpu.power_default_w} W",
          .expected = "the factory limit, unless the cap is meant",
          .cost = "prompts slow down first (they are arithmetic); decoding of one user, which waits for "

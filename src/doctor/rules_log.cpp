@@ -20,8 +20,8 @@ constexpr std::array kRules{
             "some, on 99 KB of shared memory: the autotuner tries tiles that do not fit and passes over them",
         .cost = "harmless alone; the tiles that are left are within 2 % of each other",
         .advice = "Nothing to do. Look instead at the line that names the MoE backend in use.",
-        .evidence =
-            "FlashInfer#3119, #4008; all but two tiles of one epilogue fit 101,376 bytes (compiled by us)",
+        .evidence = "FlashInfer#3119, #4008, #4990; all but two tiles of one epilogue fit 101,376 bytes "
+                    "(compiled by us)",
         .link = "https://github.com/flashinfer-ai/flashinfer/issues/3119"},
     Rule{.id = "log-no-valid-tactics",
          .area = Area::log,
@@ -32,7 +32,8 @@ constexpr std::array kRules{
          .found = "no tactic at all was left for the fused MoE ({log.no_valid_tactics} times)",
          .expected = "at least one",
          .cost = "the engine ends, or another backend takes over",
-         .advice = "Update FlashInfer (0.6.8 or newer filters tiles by their real size) and empty its cache.",
+         .advice = "Update FlashInfer to a version of May 2026 or later, which filters tiles by their real "
+                   "size, and empty its cache.",
          .evidence = "FlashInfer#2927 threw away every valid tile; mended by #2984 and #2994",
          .link = "https://github.com/flashinfer-ai/flashinfer/issues/2984"},
     Rule{.id = "log-launch-shared-memory",
