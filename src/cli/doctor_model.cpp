@@ -179,8 +179,6 @@ std::vector<std::string> measure_gpus(doctor::Facts& facts) {
       bench::MoeBenchOptions bench;
       bench.shape_name = "35b";
       bench.shape = moe_layer::parse_shape(bench.shape_name);
-      bench.activations = facts.is_true(doctor::indexed("gpu", i, "fp4")) ? moe_layer::Activations::w4a4
-                                                                          : moe_layer::Activations::w4a16;
       bench.tokens = {4096};
       bench.rounds = 5;
       const bench::MoeBenchReport report = gpu->bench_moe(bench);

@@ -12,7 +12,7 @@ constexpr std::string_view kWiki = "https://github.com/local-inference-lab/rtx6k
 constexpr std::array kRules{
     Rule{.id = "p2p-wrong-values",
          .area = Area::several,
-         .applies = "gpus > 1 and known(peers.values)",
+         .applies = "gpus > 1 and (known(peers.values) or peers.p2p == 'ok')",
          .fault = "peers.values == 'wrong'",
          .level = Level::broken,
          .sure = Sure::certain,
