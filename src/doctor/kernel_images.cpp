@@ -20,12 +20,25 @@ constexpr std::uint64_t kFlagArchSpecific = 1 << 20, kFlagFamilySpecific = 1 << 
 // From this ABI on the architecture has moved one byte up in an image's e_flags.
 constexpr int kAbiWithWideFlags = 8;
 
-constexpr std::array<std::string_view, 6> kFp4Words{"e2m1",     "nvfp4",       "NvFp4",
-                                                    "mxf4nvf4", "blockscaled", "BlockScaled"};
+// What kernels that multiply FP4 are called in CUTLASS, FlashInfer and vLLM. The type's own name, e2m1, would
+// not do: PyTorch's plain copy kernels carry it.
+constexpr std::array<std::string_view, 5> kFp4Words{"BlockScaled", "blockscaled", "nvfp4", "NvFp4",
+                                                    "mxf4nvf4"};
 
-bool speaks_of_fp4(std::string_view text) {
+bool speaks_of_fp4(std::string_view name) {
   return std::any_of(kFp4Words.begin(), kFp4Words.end(),
-                     [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+                     [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
+}
+
+// Among a program's constants, names of kernels are those the compiler has mangled; messages speak of FP4,
+// too.
+bool registers_fp4(std::string_view constants) {
+  for (const std::string_view word : kFp4Words)
+    for (auto at = constants.find(word); at != std::string_view::npos; at = constants.find(word, at + 1)) {
+      const auto before = constants.rfind('\0', at);
+      if (constants.substr(before == std::string_view::npos ? 0 : before + 1).starts_with("_Z")) return true;
+    }
+  return false;
 }
 
 // Reads that know where the file ends.
@@ -152,7 +165,7 @@ void read_host_object(const Bytes& file, std::vector<KernelImage>& images) {
   if (std::none_of(sections.begin(), sections.end(), is_fatbin)) return;
   // Kernels are registered by name, and the names lie among the constants.
   const bool names_fp4 = std::any_of(sections.begin(), sections.end(), [](const Section& section) {
-    return section.name.starts_with(".rodata") && speaks_of_fp4(section.bytes.text());
+    return section.name.starts_with(".rodata") && registers_fp4(section.bytes.text());
   });
   for (const Section& section : sections)
     if (is_fatbin(section)) read_fatbins(section.bytes, names_fp4, images);

@@ -30,6 +30,15 @@ bool is_in_cache(const fs::path& path) {
   });
 }
 
+// Whether an object that holds a plain image also holds one with the FP4 instruction for the same chip. Then
+// the plain one is of kernels that need no more: NVIDIA's own libraries are built so.
+bool has_suffixed(const std::vector<KernelImage>& images, int sm) {
+  return std::any_of(images.begin(), images.end(), [&](const KernelImage& image) {
+    return !image.is_ptx && ((image.sm == sm && (image.suffix == 'a' || image.suffix == 'f')) ||
+                             (image.sm / 10 == sm / 10 && image.sm < sm && image.suffix == 'f'));
+  });
+}
+
 bool may_hold_kernels(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(".so") || name.find(".so.") != std::string::npos || name.ends_with(".cubin") ||
@@ -65,7 +74,7 @@ class Scan {
     facts.set("scan.given", true);
     for (const char* name :
          {"files", "objects", "images", "ptx", "sm12x", "sm120", "sm120a", "sm120f", "sm121", "sm121a",
-          "sm121f", "plain_fp4", "suffix_unknown", "cached_before_fix", "unreadable"})
+          "sm121f", "only_120a", "plain_fp4", "suffix_unknown", "cached_before_fix", "unreadable"})
       facts.set(std::string("scan.") + name, counts_[name]);
     facts.set("scan.cached_older", std::count_if(cached_.begin(), cached_.end(),
                                                  [&](Seconds when) { return when < newest_library_; }));
@@ -90,13 +99,20 @@ class Scan {
     const std::string shown = path.lexically_relative(folder).string();
     bool is_sm12x = false;
     for (const KernelImage& image : images) {
-      count(image, shown);
+      count(image, shown, has_suffixed(images, image.sm));
       is_sm12x |= !image.is_ptx && image.sm / 10 == 12;
+    }
+    // Nothing in it that a GPU of 12.1 would load.
+    if (is_sm12x && std::none_of(images.begin(), images.end(), [](const KernelImage& image) {
+          return !image.is_ptx && image.sm / 10 == 12 && !(image.sm == 120 && image.suffix == 'a');
+        })) {
+      ++counts_["only_120a"];
+      first_.try_emplace("only_120a", shown);
     }
     take_age(path, shown, is_sm12x);
   }
 
-  void count(const KernelImage& image, const std::string& shown) {
+  void count(const KernelImage& image, const std::string& shown, bool has_better) {
     if (image.is_ptx) {
       ++counts_["ptx"];
       return;
@@ -111,8 +127,7 @@ class Scan {
     std::string name = "sm" + std::to_string(image.sm);
     if (image.suffix != ' ') name += image.suffix;
     ++counts_[name];
-    if (name == "sm120a") first_.try_emplace(name, shown);
-    if (image.suffix != ' ' || !image.names_fp4) return;
+    if (image.suffix != ' ' || !image.names_fp4 || has_better) return;
     ++counts_["plain_fp4"];
     first_.try_emplace("plain_fp4", shown);
   }

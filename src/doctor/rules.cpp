@@ -31,7 +31,7 @@ constexpr std::array kFacts = std::to_array<std::string_view>({
     "servers", "servers.marlin",
     // --scan
     "scan.given", "scan.files", "scan.objects", "scan.images", "scan.ptx", "scan.sm12x", "scan.sm120",
-    "scan.sm120a", "scan.sm120f", "scan.sm121", "scan.sm121a", "scan.sm121f", "scan.sm120a_file",
+    "scan.sm120a", "scan.sm120f", "scan.sm121", "scan.sm121a", "scan.sm121f", "scan.only_120a", "scan.only_120a_file",
     "scan.plain_fp4", "scan.plain_fp4_file", "scan.suffix_unknown", "scan.cached_before_fix",
     "scan.cached_before_fix_file", "scan.cached_older", "scan.unreadable",
     // --log

@@ -134,11 +134,11 @@ constexpr std::array kRules{
     Rule{.id = "kernels-120a-on-121",
          .area = Area::kernels,
          .applies = "scan.given and gpus > 0",
-         .fault = "gpu.0.cc_number == 12.1 and scan.sm120a > 0 and scan.sm120f == 0 and scan.sm121 + "
-                  "scan.sm121a + scan.sm121f == 0",
+         .fault = "gpu.0.cc_number == 12.1 and scan.only_120a > 0",
          .level = Level::broken,
          .sure = Sure::certain,
-         .found = "{scan.sm120a} sm_120a image(s), first in {scan.sm120a_file}; this GPU is 12.1",
+         .found = "{scan.only_120a} file(s) with sm_120a code and no other for this chip, first "
+                  "{scan.only_120a_file}; this GPU is 12.1",
          .expected = "sm_120f or sm_121a/f; sm_120a is for 12.0 alone",
          .cost = "they do not load on 12.1 (no kernel image, or an illegal instruction)",
          .advice =
