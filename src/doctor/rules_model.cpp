@@ -33,8 +33,8 @@ constexpr std::array kRules{
                   "16-bit matrices are {model.wide_share * 100} %",
          .expected = "a checkpoint whose attention, DeltaNet and head are quantised as well",
          .cost = "a perfect MoE kernel changes little: most bytes are elsewhere",
-         .advice = "fourfold quantize --dense fp8 (or nvfp4), or a checkpoint of mixed precision; compare "
-                   "its quality.",
+         .advice = "fourfold run --backend cuda --dense fp8 shrinks them at load, fourfold quantize --dense "
+                   "fp8 for good; or a checkpoint of mixed precision. Compare the quality.",
          .evidence = "counted from the checkpoint's own tensors",
          .link = "https://huggingface.co/nvidia/Qwen3.5-397B-A17B-NVFP4"},
     Rule{.id = "model-without-drafts",
