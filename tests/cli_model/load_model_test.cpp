@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "cli/default_model.h"
 #include "cli/bench_load_command.h"
+#include "cli/default_model.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -69,6 +69,8 @@ TEST(LoadModel, TheDefaultIsTheCheckoutsOrTheInstalledOne) {
     EXPECT_EQ(default_model(bin), folder.string());
   }
   EXPECT_EQ(model_or_default("named"), "named");
+}
+
 // What quantising at load costs is said, and what cannot be is refused.
 TEST(LoadModel, QuantisesDenseMatricesForTheGpu) {
   Captured captured;
