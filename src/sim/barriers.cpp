@@ -224,6 +224,13 @@ bool Barriers::complete_named(Named& named, const Warp& last) {
 
 bool Barriers::sync_named(Warp& warp, int id, int threads, SiteTable::Id site) {
   Named& named = join_named(warp, id, threads, site);
+  // bar.sync is the aligned form: it promises that all who wait execute the same instruction.
+  if (named.waiting == 0)
+    named.waiting_site = site;
+  else if (named.waiting_site != site)
+    block_.fault(FaultKind::divergent_collective, &warp.threads[0], site,
+                 format("barrier {}: this warp waits here, others at {}; who waits must wait at one place",
+                        id, block_.site_text(named.waiting_site)));
   named.waiting |= 1u << warp.index;
   return complete_named(named, warp);
 }

@@ -78,6 +78,7 @@ class Barriers {
     std::uint32_t waiting = 0;  // of those, the ones that wait
     ClockRef passed;            // what the others knew when they passed
     SiteTable::Id site = 0;
+    SiteTable::Id waiting_site = 0;  // of those that wait: one instruction for all of them
   };
   Named& join_named(Warp& warp, int id, int threads, SiteTable::Id site);
   bool complete_named(Named& named, const Warp& last);

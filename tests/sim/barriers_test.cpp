@@ -212,6 +212,21 @@ TEST(Barriers, NamedBarriersAreChecked) {
   EXPECT_TRUE(mentions(fault, "warp 2 lanes 0-31: returned from the kernel")) << fault.what();
 }
 
+// bar.sync is the aligned form: enough warps, but at two instructions, is undefined on silicon.
+TEST(Barriers, WhoWaitsWaitsAtOneInstruction) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const Fault fault = expect_fault(FaultKind::divergent_collective, [&] {
+      run_with(64, seed, [](SimCta cta, Storage&) {
+        if (cta.warp() == 0)
+          cta.barrier_sync(1, 64);
+        else
+          cta.barrier_sync(1, 64);
+      });
+    });
+    EXPECT_TRUE(mentions(fault, "others at barriers_test.cpp:")) << fault.what();
+  }
+}
+
 // Warp 1 writes, passes barrier 1 and goes on; warp 0 waits there and reads.
 struct Passing {
   bool passes = true;

@@ -13,9 +13,9 @@
 
 namespace fourfold::attention {
 
-// Named barriers: one a warpgroup, then the end of a unit.
+// Named barriers: one a warpgroup. The loading warp meets the others at mbarriers only: all who wait at a
+// named barrier must wait at the same instruction, and its code is not theirs.
 inline constexpr int kGroupBarrier = 1;
-inline constexpr int kUnitBarrier = 3;
 
 // ---- load ---- one warp
 
@@ -44,6 +44,7 @@ FOURFOLD_DEVICE void clear_tail(Cta cta, unsigned char* values, int written) {
 template <class Row, class Cta>
 FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, typename Row::Storage& storage) {
   PieceRing<Row> ring;
+  std::uint32_t tail = 0;  // phase of `cleared` and `seen`
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
     const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
     if (unit.found.sequence < 0) return;
@@ -56,13 +57,14 @@ FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, type
     }
     if (unit.written < kPageTokens) {
       cta.wait(&storage.full[last.stage], last.phase);
+      // Two tails may not be cleared before the first has been seen; a fresh barrier lets the first one pass.
+      cta.wait(&storage.seen, tail ^ 1u);
+      tail ^= 1u;
       clear_tail<Row>(cta, storage.slot[last.stage], unit.written);
       cta.fence_async_proxy();  // wgmma reads it next
       cta.sync_warp();
       if (cta.lane() == 0) cta.arrive(&storage.cleared);
     }
-    // The next unit's V may not be cleared before this one's has been seen.
-    cta.barrier_sync(kUnitBarrier, 32 * (Row::math_warps + 1));
   }
 }
 
@@ -123,7 +125,7 @@ FOURFOLD_DEVICE void add_prompt_values_wgmma(Cta cta, const unsigned char* value
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, typename Row::Storage& storage,
-                                       PieceRing<Row>& ring, std::uint32_t& cleared, const PromptUnit& unit,
+                                       PieceRing<Row>& ring, std::uint32_t& tail, const PromptUnit& unit,
                                        int group, int warp) {
   // An odd number of heads: the second warpgroup repeats the first one's and stores nothing.
   const bool stores = unit.first_head + group < (unit.kv_head + 1) * params.heads_per_kv;
@@ -149,25 +151,27 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     rescale_sums(cta, factor, sums);
     const unsigned char* values = ring.take(cta, storage);
     if (last && unit.written < kPageTokens) {
-      cta.wait(&storage.cleared, cleared);
-      cleared ^= 1u;
+      cta.wait(&storage.cleared, tail);
+      tail ^= 1u;
+      cta.sync_warp();
+      if (cta.lane() == 0) cta.arrive(&storage.seen);
     }
     add_prompt_values_wgmma<Row>(cta, values, weight, sums);
     ring.give_back(cta, storage);
   }
   if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
-  cta.barrier_sync(kUnitBarrier, 32 * (Row::math_warps + 1));  // the query rows may change
+  cta.barrier_sync(kGroupBarrier + group, 128);  // the query rows may change
 }
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void attend_tiles_wgmma(Cta cta, const PromptParams& params, typename Row::Storage& storage,
                                         int warp) {
   PieceRing<Row> ring;
-  std::uint32_t cleared = 0;
+  std::uint32_t tail = 0;
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
     const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
     if (unit.found.sequence < 0) return;
-    attend_tile_wgmma<Row>(cta, params, storage, ring, cleared, unit, warp / 4, warp % 4);
+    attend_tile_wgmma<Row>(cta, params, storage, ring, tail, unit, warp / 4, warp % 4);
   }
 }
 
@@ -175,7 +179,10 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void attend_prompt_wgmma(Cta cta, const PromptParams& params) {
   auto& storage = cta.template shared<typename Row::Storage>();
   const int warp = cta.warp();
-  if (cta.thread() == 0) cta.init(&storage.cleared, 1);
+  if (cta.thread() == 0) {
+    cta.init(&storage.cleared, 1);
+    cta.init(&storage.seen, Row::math_warps);
+  }
   PieceRing<Row>::init(cta, storage);
   cta.wait_predecessors();
   cta.release_successors();

@@ -61,7 +61,8 @@ struct PromptWgmmaStorage {
   alignas(1024) unsigned char slot[Stages][Layout::page_bytes];
   device::Mbarrier full[Stages];
   device::Mbarrier empty[Stages];
-  device::Mbarrier cleared;
+  device::Mbarrier cleared;  // the last V's tail
+  device::Mbarrier seen;     // that by all math warps
 };
 
 // bf16 pages only: wgmma reads its operand as it lies.
