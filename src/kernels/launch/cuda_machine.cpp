@@ -128,59 +128,61 @@ class LaunchLog {
 class CudaMemory final : public Memory {
  public:
   CudaMemory(cudaStream_t stream, const LaunchLog& log) : stream_(stream), log_(log) {}
-  void* allocate(std::size_t bytes, std::string_view name) override {
+  std::int64_t free_bytes() override { return bytes().free; }
+  std::int64_t total_bytes() override { return bytes().total; }
+  void set_stream(cudaStream_t stream) { stream_ = stream; }
+
+ private:
+  struct Bytes {
+    std::int64_t free, total;
+  };
+  static Bytes bytes() {
+    std::size_t free_now = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&free_now, &total), "asking for free memory");
+    return {static_cast<std::int64_t>(free_now), static_cast<std::int64_t>(total)};
+  }
+  void* do_allocate(std::size_t size, std::string_view name) override {
     void* pointer = nullptr;
-    const cudaError_t status = cudaMalloc(&pointer, bytes);
+    const cudaError_t status = cudaMalloc(&pointer, size);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      std::size_t free_bytes = 0, total_bytes = 0;
-      cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
       fail(Code::out_of_memory, "{} needs {} bytes; {} of {} are free on the device", name,
-           with_commas(static_cast<long long>(bytes)), with_commas(static_cast<long long>(free_bytes)),
-           with_commas(static_cast<long long>(total_bytes)));
+           with_commas(static_cast<long long>(size)), with_commas(free_bytes()), with_commas(total_bytes()));
     }
     cuda_check(status, "allocating device memory");
     return pointer;
   }
-  std::int64_t free_bytes() override {
-    std::size_t free_now = 0, total = 0;
-    cuda_check(cudaMemGetInfo(&free_now, &total), "asking for free memory");
-    return static_cast<std::int64_t>(free_now);
-  }
-  void release(void* pointer) override { cuda_check(cudaFree(pointer), "freeing device memory"); }
-  void write(void* to, const void* from, std::size_t bytes) override {
+  void do_release(void* pointer) override { cuda_check(cudaFree(pointer), "freeing device memory"); }
+  void do_write(void* to, const void* from, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the device");
     cuda_check(cudaStreamSynchronize(stream_), "copying to the device");
   }
-  void read(void* to, const void* from, std::size_t bytes) override {
+  void do_read(void* to, const void* from, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
     check_run("running the kernels before a copy");
   }
-  void* allocate_host(std::size_t bytes) override {
+  void* do_allocate_host(std::size_t bytes) override {
     void* pointer = nullptr;
     cuda_check(cudaMallocHost(&pointer, bytes), "allocating page-locked memory");
     return pointer;
   }
-  void release_host(void* pointer) override {
+  void do_release_host(void* pointer) override {
     cuda_check(cudaFreeHost(pointer), "freeing page-locked memory");
   }
-  void send(void* to, const void* from_host, std::size_t bytes) override {
+  void do_send(void* to, const void* from_host, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyHostToDevice, stream_),
                "copying to the device");
   }
-  void copy(void* to, const void* from, std::size_t bytes) override {
+  void do_copy(void* to, const void* from, std::size_t bytes) override {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copying on the device");
   }
-  void clear(void* start, std::size_t bytes) override {
+  void do_clear(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0, bytes, stream_), "clearing device memory");
   }
-  void wait() override { check_run("running the kernels"); }
-  void forget(void* start, std::size_t bytes) override {
+  void do_wait() override { check_run("running the kernels"); }
+  void do_forget(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
   }
-  void set_stream(cudaStream_t stream) { stream_ = stream; }
-
- private:
   void check_run(const char* what) const {
     if (const cudaError_t status = cudaStreamSynchronize(stream_); status != cudaSuccess)
       fail(Code::device_lost, "{}: {} ({}){}", what, cudaGetErrorString(status), cudaGetErrorName(status),
@@ -191,9 +193,41 @@ class CudaMemory final : public Memory {
   const LaunchLog& log_;
 };
 
+std::string_view node_name(cudaGraphNodeType type) {
+  switch (type) {
+    case cudaGraphNodeTypeKernel: return "kernel";
+    case cudaGraphNodeTypeMemcpy: return "copy";
+    case cudaGraphNodeTypeMemset: return "clear";
+    case cudaGraphNodeTypeHost: return "host";
+    case cudaGraphNodeTypeGraph: return "graph";
+    case cudaGraphNodeTypeEmpty: return "empty";
+    case cudaGraphNodeTypeWaitEvent: return "event wait";
+    case cudaGraphNodeTypeEventRecord: return "event";
+    case cudaGraphNodeTypeMemAlloc: return "allocation";
+    case cudaGraphNodeTypeMemFree: return "release";
+    default: return "unknown";
+  }
+}
+
+// Walks a captured graph: kernels and nothing else, so that a step never waits for the host. Their number.
+int require_kernels(cudaGraph_t graph) {
+  std::size_t count = 0;
+  cuda_check(cudaGraphGetNodes(graph, nullptr, &count), "counting a graph's nodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) cuda_check(cudaGraphGetNodes(graph, nodes.data(), &count), "reading a graph's nodes");
+  for (std::size_t i = 0; i < count; ++i) {
+    cudaGraphNodeType type{};
+    cuda_check(cudaGraphNodeGetType(nodes[i], &type), "reading a graph's node");
+    if (type != cudaGraphNodeTypeKernel)
+      fail(Code::internal, "node {} of {} of a recorded step is a {} node; only kernels may be recorded", i,
+           count, node_name(type));
+  }
+  return static_cast<int>(count);
+}
+
 class CudaRecording final : public Recording {
  public:
-  explicit CudaRecording(cudaGraphExec_t exec) : exec_(exec) {}
+  CudaRecording(cudaGraphExec_t exec, int kernel_count) : Recording(kernel_count), exec_(exec) {}
   ~CudaRecording() override { cudaGraphExecDestroy(exec_); }
   cudaGraphExec_t exec() const { return exec_; }
 
@@ -244,42 +278,48 @@ class CudaMachine final : public Machine {
   }
 
   void route_table(const moe_route::RouteParams& params) override {
+    note("route_table");
     basic_.route_table(launch(1, moe_route::kSmallThreads, sort_bytes), params);
   }
   void route_choose(const moe_route::RouteParams& params) override {
+    note("route_choose");
     basic_.route_choose(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
   }
   void route_scan(const moe_route::RouteParams& params) override {
     const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
+    note("route_scan");
     basic_.route_scan(launch(blocks, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage)), params);
   }
   void route_place(const moe_route::RouteParams& params) override {
+    note("route_place");
     basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {
     const std::int64_t wanted = (params.groups + moe_tokens::kThreads - 1) / moe_tokens::kThreads;
+    note("stage_tokens");
     basic_.stage(
         launch(static_cast<int>(std::min<std::int64_t>(wanted, 16 * sm_count_)), moe_tokens::kThreads, 0),
         params);
   }
   void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
+    note("quantize_tokens");
     basic_.quantize(launch(4 * sm_count_, moe_tokens::kThreads, 0), params);
   }
   void gemm(RowHandle row, const moe::GemmParams& params) override {
     const CudaGemmRow& entry = rows_.gemm[static_cast<std::size_t>(row.index)];
-    log_.note(entry.facts.row);
+    note(entry.facts.row);
     entry.launch(persistent(entry.facts), params);
   }
   void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
-    log_.note(entry.facts.row);
+    note(entry.facts.row);
     // One block an SM, so that one of GEMM2 fits beside it.
     const int blocks = std::min(sm_count_, few.tokens * few.top_k * params.strips);
     entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const CudaFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
-    log_.note(entry.facts.row);
+    note(entry.facts.row);
     const int blocks = params.out_columns / entry.facts.m;
     entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
   }
@@ -287,32 +327,53 @@ class CudaMachine final : public Machine {
     if (params.tokens == 0) return;
     const CudaLaunch all =
         launch(params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0);
+    note("combine");
     (rows_are_f32 ? basic_.combine_f32 : basic_.combine_bf16)(all, params);
   }
   void group_tiles(const moe_group::TileParams& params) override {
     const int blocks = moe_group::tile_blocks(params, sm_count_);
+    note("group_tiles");
     basic_.group_tiles(launch(blocks, moe_group::kTileThreads, sizeof(moe_group::TileStorage)), params);
   }
   void group_scatter(const moe_group::ScatterParams& params) override {
+    note("group_scatter");
     basic_.group_scatter(launch(4 * sm_count_, moe_group::kScatterThreads, 0), params);
   }
   void pack(const record::PackJob& job, bool mxfp4) override {
+    note("pack");
     (mxfp4 ? basic_.pack_mxfp4 : basic_.pack_nvfp4)(launch(8 * sm_count_, record::kPackThreads, 0), job);
   }
   void pack_dense(const record::DenseJob& job) override {
     record::require_for_device(job);
+    note("pack_dense");
     basic_.pack_dense(launch(8 * sm_count_, record::kPackDenseThreads, 0), job);
   }
   void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) override {
     const CudaStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
     check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
           entry.facts.row, params_bytes, entry.params_bytes);
-    log_.note(entry.facts.row);
-    if (blocks > 0) entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), params);
+    if (blocks <= 0) return;
+    note(entry.facts.row);
+    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), params);
   }
   using Machine::launch;
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
+    const std::unique_ptr<CUgraph_st, void (*)(cudaGraph_t)> graph(
+        captured(launches), [](cudaGraph_t captured) { cudaGraphDestroy(captured); });
+    const int kernel_count = require_kernels(graph.get());
+    cudaGraphExec_t exec = nullptr;
+    cuda_check(cudaGraphInstantiate(&exec, graph.get(), 0), "instantiating a graph");
+    return std::make_unique<CudaRecording>(exec, kernel_count);
+  }
+  void replay(Recording& recording) override {
+    log_.note("a graph");
+    cuda_check(cudaGraphLaunch(static_cast<CudaRecording&>(recording).exec(), stream_), "launching a graph");
+  }
+
+ private:
+  cudaGraph_t captured(const std::function<void()>& launches) {
     cudaGraph_t graph = nullptr;
+    const Memory::Recorded recorded(memory_);
     cuda_check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a capture");
     try {
       launches();
@@ -322,18 +383,13 @@ class CudaMachine final : public Machine {
       throw;
     }
     cuda_check(cudaStreamEndCapture(stream_, &graph), "ending a capture");
-    cudaGraphExec_t exec = nullptr;
-    const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
-    cudaGraphDestroy(graph);
-    cuda_check(status, "instantiating a graph");
-    return std::make_unique<CudaRecording>(exec);
-  }
-  void replay(Recording& recording) override {
-    log_.note("a graph");
-    cuda_check(cudaGraphLaunch(static_cast<CudaRecording&>(recording).exec(), stream_), "launching a graph");
+    return graph;
   }
 
- private:
+  void note(std::string_view kernel) {
+    log_.note(kernel);
+    launched(kernel);
+  }
   static constexpr int sort_bytes = static_cast<int>(sizeof(moe_route::SortStorage));
   static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
   CudaLaunch launch(int blocks, int threads, int shared_bytes) const {

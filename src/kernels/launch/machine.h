@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/launch/memory.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_few/few_params.h"
@@ -32,32 +33,15 @@ struct RowHandle {
   bool found() const { return index >= 0; }
 };
 
-// The machine's memory, for tests, benches and examples; the layer itself never allocates.
-class Memory {
- public:
-  virtual ~Memory() = default;
-  virtual void* allocate(std::size_t bytes, std::string_view name) = 0;
-  virtual void release(void* pointer) = 0;
-  virtual std::int64_t free_bytes() = 0;  // as of now
-  virtual void write(void* to, const void* from, std::size_t bytes) = 0;
-  // Waits for everything launched, then reads.
-  virtual void read(void* to, const void* from, std::size_t bytes) = 0;
-  // Page-locked memory of the host, and a copy out of it that nobody waits for: it runs in stream order, and
-  // the bytes must stay as they are until a read has returned.
-  virtual void* allocate_host(std::size_t bytes) = 0;
-  virtual void release_host(void* pointer) = 0;
-  virtual void send(void* to, const void* from_host, std::size_t bytes) = 0;
-  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // on the device, in stream order
-  virtual void clear(void* start, std::size_t bytes) = 0;                // to zero, in stream order
-  virtual void wait() = 0;  // until everything launched and sent is done
-  // Makes unwritten what a kernel must write: poison on a GPU, "never written" on the simulator.
-  virtual void forget(void* start, std::size_t bytes) = 0;
-};
-
 // Launches recorded once and run again with one call: a CUDA graph.
 class Recording {
  public:
+  explicit Recording(int kernel_count) : kernel_count_(kernel_count) {}
   virtual ~Recording() = default;
+  int kernel_count() const { return kernel_count_; }
+
+ private:
+  int kernel_count_;
 };
 
 class Machine {
@@ -100,10 +84,26 @@ class Machine {
     launch(row, blocks, &params, sizeof(Params));
   }
 
-  // What `launches` launches, without running it; null where a machine has no graphs (the simulator), and the
-  // caller launches every time.
+  // What `launches` launches, without running it: kernels with the arguments they have now. Anything else
+  // (copies, clears, waits, allocations, calls of the host) throws internal, naming it.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& launches) = 0;
   virtual void replay(Recording& recording) = 0;
+
+  // Kernels launched so far, recorded ones included; replays are not launches.
+  std::int64_t launch_count() const { return launch_count_; }
+  // Told the name of every kernel that is launched: its row's, or its own. Null: nobody.
+  using Listener = std::function<void(std::string_view kernel)>;
+  void listen(Listener listener) { listener_ = std::move(listener); }
+
+ protected:
+  void launched(std::string_view kernel) {
+    ++launch_count_;
+    if (listener_) listener_(kernel);
+  }
+
+ private:
+  std::int64_t launch_count_ = 0;
+  Listener listener_;
 };
 
 }  // namespace fourfold::kernels

@@ -1,7 +1,6 @@
 #include "kernels/launch/sim_machine.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -61,43 +60,65 @@ std::vector<plan::RowFacts> facts_of(const std::vector<Row>& rows) {
 
 class SimMemory final : public Memory {
  public:
-  explicit SimMemory(sim::Device& device) : device_(device) {}
-  void* allocate(std::size_t bytes, std::string_view name) override { return device_.allocate(bytes, name); }
-  void release(void* pointer) override { device_.release(pointer); }
-  std::int64_t free_bytes() override { return std::numeric_limits<std::int64_t>::max(); }
-  void write(void* to, const void* from, std::size_t bytes) override {
+  SimMemory(sim::Device& device, std::int64_t bytes) : device_(device), bytes_(bytes) {}
+  std::int64_t free_bytes() override { return bytes_; }
+  std::int64_t total_bytes() override { return bytes_; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::string_view name) override {
+    return device_.allocate(bytes, name);
+  }
+  void do_release(void* pointer) override { device_.release(pointer); }
+  void do_write(void* to, const void* from, std::size_t bytes) override {
     device_.synchronize();
     device_.write_from_host(to, from, bytes);
   }
-  void read(void* to, const void* from, std::size_t bytes) override {
+  void do_read(void* to, const void* from, std::size_t bytes) override {
     device_.synchronize();
     device_.read_to_host(to, from, bytes);
   }
-  void* allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
-  void release_host(void* pointer) override { ::operator delete(pointer); }
-  void send(void* to, const void* from_host, std::size_t bytes) override { write(to, from_host, bytes); }
-  void copy(void* to, const void* from, std::size_t bytes) override {
+  void* do_allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
+  void do_release_host(void* pointer) override { ::operator delete(pointer); }
+  void do_send(void* to, const void* from_host, std::size_t bytes) override {
+    do_write(to, from_host, bytes);
+  }
+  void do_copy(void* to, const void* from, std::size_t bytes) override {
     std::vector<unsigned char> between(bytes);
-    read(between.data(), from, bytes);
-    write(to, between.data(), bytes);
+    do_read(between.data(), from, bytes);
+    do_write(to, between.data(), bytes);
   }
-  void clear(void* start, std::size_t bytes) override {
-    write(start, std::vector<unsigned char>(bytes).data(), bytes);
+  void do_clear(void* start, std::size_t bytes) override {
+    do_write(start, std::vector<unsigned char>(bytes).data(), bytes);
   }
-  void wait() override { device_.synchronize(); }
-  void forget(void* start, std::size_t bytes) override {
+  void do_wait() override { device_.synchronize(); }
+  void do_forget(void* start, std::size_t bytes) override {
     device_.synchronize();
     device_.forget(start, bytes);
   }
 
- private:
   sim::Device& device_;
+  std::int64_t bytes_;
+};
+
+// Launches with their arguments, to be run again.
+class SimRecording final : public Recording {
+ public:
+  explicit SimRecording(std::vector<std::function<void()>> launches)
+      : Recording(static_cast<int>(launches.size())), launches_(std::move(launches)) {}
+  void run() const {
+    for (const auto& launch : launches_) launch();
+  }
+
+ private:
+  std::vector<std::function<void()>> launches_;
 };
 
 class SimMachine final : public Machine {
  public:
   SimMachine(sim::Device& device, const SimMachineOptions& options)
-      : memory_(device), arch_(options.arch), rows_(options.arch->has_wgmma ? hopper_rows() : shared_rows()) {
+      : memory_(device, options.memory_bytes),
+        arch_(options.arch),
+        rows_(options.arch->has_wgmma ? hopper_rows() : shared_rows()) {
     queue_.device = &device;
     queue_.persistent_blocks = options.persistent_blocks;
     queue_.dependent = options.dependent_launch;
@@ -123,45 +144,50 @@ class SimMachine final : public Machine {
 
   void route_table(const moe_route::RouteParams& params) override {
     run("route_table", 1, moe_route::kSmallThreads, sizeof(moe_route::SortStorage),
-        [&](device::SimCta cta) { moe_route::route_table(cta, params); });
+        [params](device::SimCta cta) { moe_route::route_table(cta, params); });
   }
   void route_choose(const moe_route::RouteParams& params) override {
     run("route_choose", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
-        [&](device::SimCta cta) { moe_route::route_choose(cta, params); });
+        [params](device::SimCta cta) { moe_route::route_choose(cta, params); });
   }
   void route_scan(const moe_route::RouteParams& params) override {
     const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
     run("route_scan", blocks, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage),
-        [&](device::SimCta cta) { moe_route::route_scan(cta, params); });
+        [params](device::SimCta cta) { moe_route::route_scan(cta, params); });
   }
   void route_place(const moe_route::RouteParams& params) override {
     run("route_place", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
-        [&](device::SimCta cta) { moe_route::route_place(cta, params); });
+        [params](device::SimCta cta) { moe_route::route_place(cta, params); });
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {
     run("stage_tokens", 2, moe_tokens::kThreads, 0,
-        [&](device::SimCta cta) { moe_tokens::stage_tokens(cta, params); });
+        [params](device::SimCta cta) { moe_tokens::stage_tokens(cta, params); });
   }
   void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
     run("quantize_tokens", 2, moe_tokens::kThreads, 0,
-        [&](device::SimCta cta) { moe_tokens::quantize_tokens(cta, params); });
+        [params](device::SimCta cta) { moe_tokens::quantize_tokens(cta, params); });
   }
   void gemm(RowHandle row, const moe::GemmParams& params) override {
-    rows_.gemm[static_cast<std::size_t>(row.index)].launch(queue_, queue_.persistent_blocks, params);
+    const SimGemmRow& entry = rows_.gemm[static_cast<std::size_t>(row.index)];
+    start(entry.facts.row,
+          [this, &entry, params] { entry.launch(queue_, queue_.persistent_blocks, params); });
   }
   void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
-    const int strips = few.tokens * few.top_k * params.strips;
-    rows_.few_gate_up[static_cast<std::size_t>(row.index)].launch(
-        queue_, std::min(queue_.persistent_blocks, strips), few, params);
+    const SimFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
+    const int blocks = std::min(queue_.persistent_blocks, few.tokens * few.top_k * params.strips);
+    start(entry.facts.row,
+          [this, &entry, blocks, few, params] { entry.launch(queue_, blocks, few, params); });
   }
   void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
     const SimFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
-    entry.launch(queue_, params.out_columns / entry.facts.m, few, params);
+    start(entry.facts.row, [this, &entry, few, params] {
+      entry.launch(queue_, params.out_columns / entry.facts.m, few, params);
+    });
   }
   void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
     if (params.tokens == 0) return;
     run("combine", params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0,
-        [&](device::SimCta cta) {
+        [params, rows_are_f32](device::SimCta cta) {
           if (rows_are_f32)
             moe_combine::combine<float>(cta, params);
           else
@@ -170,14 +196,15 @@ class SimMachine final : public Machine {
   }
   void group_tiles(const moe_group::TileParams& params) override {
     run("group_tiles", moe_group::tile_blocks(params, queue_.persistent_blocks), moe_group::kTileThreads,
-        sizeof(moe_group::TileStorage), [&](device::SimCta cta) { moe_group::group_tiles(cta, params); });
+        sizeof(moe_group::TileStorage),
+        [params](device::SimCta cta) { moe_group::group_tiles(cta, params); });
   }
   void group_scatter(const moe_group::ScatterParams& params) override {
     run("group_scatter", 2, moe_group::kScatterThreads, 0,
-        [&](device::SimCta cta) { moe_group::group_scatter(cta, params); });
+        [params](device::SimCta cta) { moe_group::group_scatter(cta, params); });
   }
   void pack(const record::PackJob& job, bool mxfp4) override {
-    run("pack", 2, record::kPackThreads, 0, [&](device::SimCta cta) {
+    run("pack", 2, record::kPackThreads, 0, [job, mxfp4](device::SimCta cta) {
       if (mxfp4)
         record::pack_kernel<record::Mxfp4>(cta, job);
       else
@@ -187,27 +214,56 @@ class SimMachine final : public Machine {
   void pack_dense(const record::DenseJob& job) override {
     record::require_for_device(job);
     run("pack_dense", 2, record::kPackDenseThreads, 0,
-        [&](device::SimCta cta) { record::pack_dense_kernel(cta, job); });
+        [job](device::SimCta cta) { record::pack_dense_kernel(cta, job); });
   }
   void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) override {
     const SimStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
     check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
           entry.facts.row, params_bytes, entry.params_bytes);
-    if (blocks > 0) entry.launch(queue_, blocks, params);
+    if (blocks <= 0) return;
+    const auto* bytes = static_cast<const unsigned char*>(params);
+    start(entry.facts.row, [this, &entry, blocks, copy = std::vector(bytes, bytes + params_bytes)] {
+      entry.launch(queue_, blocks, copy.data());
+    });
   }
   using Machine::launch;
-  std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
-  void replay(Recording&) override {}
+  std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
+    const Memory::Recorded recorded(memory_);
+    Tape tape;
+    tape_ = &tape;
+    try {
+      launches();
+    } catch (...) {
+      tape_ = nullptr;
+      throw;
+    }
+    tape_ = nullptr;
+    return std::make_unique<SimRecording>(std::move(tape));
+  }
+  void replay(Recording& recording) override { static_cast<SimRecording&>(recording).run(); }
 
  private:
   static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
+  // Runs a launch, or keeps it where a recording is made.
+  template <class Launch>
+  void start(std::string_view kernel, Launch launch) {
+    launched(kernel);
+    if (tape_ != nullptr)
+      tape_->push_back(std::move(launch));
+    else
+      launch();
+  }
   template <class Body>
-  void run(const char* name, int blocks, int threads, std::size_t shared_bytes, const Body& body) {
-    queue_.last = queue_.device->launch(
-        config_of(queue_, name, blocks, threads, shared_bytes, arch_->smem_bytes_per_block, 0),
-        [&](sim::Lane& lane) { body(device::SimCta(lane)); });
+  void run(const char* name, int blocks, int threads, std::size_t shared_bytes, Body body) {
+    start(name, [this, name, blocks, threads, shared_bytes, body] {
+      queue_.last = queue_.device->launch(
+          config_of(queue_, name, blocks, threads, shared_bytes, arch_->smem_bytes_per_block, 0),
+          [&](sim::Lane& lane) { body(device::SimCta(lane)); });
+    });
   }
 
+  using Tape = std::vector<std::function<void()>>;
+  Tape* tape_ = nullptr;  // where launches go while they are recorded
   SimMemory memory_;
   SimQueue queue_;
   const plan::ArchFacts* arch_;

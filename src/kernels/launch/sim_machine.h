@@ -1,6 +1,7 @@
 // The simulator as a Machine.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "kernels/launch/machine.h"
@@ -13,6 +14,7 @@ struct SimMachineOptions {
   const plan::ArchFacts* arch = &plan::kSm120;  // sm120, or sm90, which also has the wgmma rows
   int persistent_blocks = 3;
   bool dependent_launch = true;
+  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  // what it says it has
 };
 
 // Borrows the device: memory, seed and mutations are the caller's to set.
