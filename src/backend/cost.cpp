@@ -55,7 +55,7 @@ class Pricer {
   double elements(MatrixId id) const { return static_cast<double>(matrix(id).rows * matrix(id).columns); }
   double position_bytes(KvCacheId id) const {
     const KvCache& cache = program_.kv_cache(id);
-    return static_cast<double>(2 * cache.columns() * (cache.format == KvFormat::f32 ? 4 : 2));
+    return static_cast<double>(2 * cache.columns() * element_bytes(cache.format));
   }
 
   const Program& program_;

@@ -51,7 +51,14 @@ struct ExpertSet {
   std::vector<ExpertMatrices> experts;
 };
 
-enum class KvFormat { f32, bf16 };
+// fp8: E4M3 codes of the numbers themselves, saturated.
+enum class KvFormat { f32, bf16, fp8 };
+constexpr std::int64_t element_bytes(KvFormat format) {
+  return format == KvFormat::f32 ? 4 : format == KvFormat::bf16 ? 2 : 1;
+}
+constexpr std::string_view format_name(KvFormat format) {
+  return format == KvFormat::f32 ? "f32" : format == KvFormat::bf16 ? "bf16" : "fp8";
+}
 
 // One layer's keys (after norm and RoPE) and values. All caches share one page table per sequence: page p of
 // a sequence is page p of every cache.

@@ -208,8 +208,11 @@ Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference) 
     if (use.input == backend::InputFormat::bf16) out.noise_bf16 = relative_input_noise(use.input);
     if (use.input == backend::InputFormat::nvfp4) out.noise_nvfp4 = relative_input_noise(use.input);
   }
+  for (const backend::KvCache& cache : program.kv_caches)
+    out.noise_kv = std::max(out.noise_kv, relative_kv_noise(cache.format));
   std::optional<NoiseBounds> noise;
-  if (out.noise_bf16 > 0 || out.noise_nvfp4 > 0) noise.emplace(program, reference, prepared.capacity());
+  if (out.noise_bf16 > 0 || out.noise_nvfp4 > 0 || out.noise_kv > 0)
+    noise.emplace(program, reference, prepared.capacity());
   const auto prompts = reference.prompts();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const Trace trace = run_trace(prepared, prompts[i]);

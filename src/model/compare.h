@@ -50,6 +50,7 @@ struct Comparison {
   bool hidden_compared = false;  // the backend kept its values
   bool mtp_compared = false;
   double noise_bf16 = 0, noise_nvfp4 = 0;  // relative, of the formats in use; 0: not in use
+  double noise_kv = 0;                     // of keys and values in fp8
   bool fine() const;
 };
 

@@ -27,17 +27,52 @@ double relative_input_noise(backend::InputFormat format) {
   return 0;
 }
 
+// E4M3: four significant bits, so what was said of bf16 with steps of 2^-3: 2.66e-2. Below 2^-6 steps are
+// 2^-9 whatever the number, less than that beside numbers of a deviation of 0.02 and more: keys are normed,
+// and values are sums like other activations.
+double relative_kv_noise(backend::KvFormat format) {
+  if (format != backend::KvFormat::fp8) return 0;
+  return 0x1p-3 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2));
+}
+
+namespace {
+
+// By matrix: the noise of the cache that its rows go to, as keys (through norm and rotation) or values.
+std::vector<double> kv_noise(const backend::Program& program) {
+  std::vector<double> noise(program.matrices.size());
+  for (const backend::Pass pass : {backend::Pass::main, backend::Pass::draft}) {
+    const auto& ops = program.ops(pass);
+    const auto mark = [&](backend::ValueId value, double of_cache) {
+      for (const backend::Op& op : ops)
+        if (const auto* turned = std::get_if<backend::HeadNormRope>(&op); turned && turned->out == value)
+          value = turned->in;
+      for (const backend::Op& op : ops)
+        if (const auto* linear = std::get_if<backend::Linear>(&op); linear && linear->out == value)
+          noise[static_cast<std::size_t>(linear->weight.index)] = of_cache;
+    };
+    for (const backend::Op& op : ops)
+      if (const auto* write = std::get_if<backend::WriteKv>(&op)) {
+        const double of_cache = relative_kv_noise(program.kv_cache(write->cache).format);
+        mark(write->key, of_cache), mark(write->value, of_cache);
+      }
+  }
+  return noise;
+}
+
+}  // namespace
+
 NoisyProgram::NoisyProgram(const backend::Program& program, std::uint64_t seed) : program_(program) {
   std::vector<bool> is_table(program.matrices.size());  // looked up, not multiplied: nothing rounds there
   for (const backend::Pass pass : {backend::Pass::main, backend::Pass::draft})
     for (const backend::Op& op : program.ops(pass))
       if (const auto* embed = std::get_if<backend::Embed>(&op))
         is_table[static_cast<std::size_t>(embed->table.index)] = true;
+  const std::vector<double> of_caches = kv_noise(program);
   Random random(seed);
   const double uniform_edge = std::sqrt(3.0);  // of deviation 1
   for (std::size_t i = 0; i < program_.matrices.size(); ++i) {
     backend::MatrixUse& use = program_.matrices[i];
-    const double noise = is_table[i] ? 0 : relative_input_noise(use.input);
+    const double noise = is_table[i] ? 0 : std::hypot(relative_input_noise(use.input), of_caches[i]);
     use.input = backend::InputFormat::f32;
     if (noise == 0) continue;
     std::vector<float>& values = values_.emplace_back(checkpoint::read_all(*use.matrix));

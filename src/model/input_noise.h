@@ -16,6 +16,10 @@ namespace fourfold::model {
 // in input_noise.cpp.
 double relative_input_noise(backend::InputFormat format);
 
+// The same for keys and values on their way into the cache. 0 for f32, and for bf16, whose share is in
+// relative_input_noise already.
+double relative_kv_noise(backend::KvFormat format);
+
 class NoisyProgram {
  public:
   // `program` is a program in the activation format whose noise is wanted; it must outlive this.

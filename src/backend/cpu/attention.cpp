@@ -9,8 +9,6 @@ namespace {
 
 constexpr std::int64_t kStretch = 4 * kernel::kAttendPositions;
 
-std::size_t element_bytes(KvFormat format) { return format == KvFormat::bf16 ? 2 : 4; }
-
 void store(KvFormat format, const float* from, std::int64_t count, std::uint8_t* to) {
   if (format == KvFormat::f32) {
     std::copy_n(from, count, reinterpret_cast<float*>(to));
@@ -38,7 +36,7 @@ KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t pag
       page_tokens_(page_tokens),
       format_(cache.format) {
   const auto bytes =
-      static_cast<std::size_t>(page_count * page_tokens * cache.columns()) * element_bytes(format_);
+      static_cast<std::size_t>(page_count * page_tokens * cache.columns() * element_bytes(format_));
   keys_ = kernel::AlignedBytes(bytes);
   values_ = kernel::AlignedBytes(bytes);
 }
@@ -47,7 +45,7 @@ void KvPages::write(const RowPlace& place, const float* key, const float* value)
   const std::int64_t page = place.pages[static_cast<std::size_t>(place.position / page_tokens_)];
   const std::int64_t row = page * page_tokens_ + place.position % page_tokens_;
   const std::int64_t columns = kv_head_count_ * head_dim_;
-  const std::size_t at = static_cast<std::size_t>(row * columns) * element_bytes(format_);
+  const std::size_t at = static_cast<std::size_t>(row * columns * element_bytes(format_));
   store(format_, key, columns, keys_.data() + at);
   store(format_, value, columns, values_.data() + at);
 }
@@ -62,7 +60,7 @@ void KvPages::attend_piece(Machine& machine, const RowPlace& place, const Piece&
   job.head_dim = head_dim_;
   job.scale = scale;
   job.is_bf16 = format_ == KvFormat::bf16;
-  const std::size_t offset = static_cast<std::size_t>(piece.kv_head * head_dim_) * element_bytes(format_);
+  const std::size_t offset = static_cast<std::size_t>(piece.kv_head * head_dim_ * element_bytes(format_));
   job.keys = keys_.data() + offset;
   job.values = values_.data() + offset;
   job.row_stride = kv_head_count_ * head_dim_;

@@ -166,6 +166,10 @@ void PreparedCpu::require_known_sizes() const {
            state.conv_taps, kConvTapsMax);
   }
   for (const KvCache& cache : program_.kv_caches)
+    if (cache.format == KvFormat::fp8)
+      fail_with_hint(Code::unsupported_op, "Leave out --kv fp8, or run with --backend cuda or sim.",
+                     "{}: keys and values in fp8; the CPU backend keeps them in bf16 or f32", cache.name);
+  for (const KvCache& cache : program_.kv_caches)
     if (cache.head_dim > kHeadDimMax)
       fail(Code::unsupported_op, "{}: heads of {} columns; the CPU backend knows at most {}", cache.name,
            cache.head_dim, kHeadDimMax);

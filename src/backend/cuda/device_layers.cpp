@@ -103,8 +103,12 @@ class ModelLoader {
     out.epsilon = static_cast<float>(mixer.query_norm.epsilon);
     out.rotary = rotary(mixer.rope);
     out.rotary_pairs = static_cast<int>(program_.rope(mixer.rope).inverse_frequency.size());
-    const auto bytes =
-        static_cast<std::size_t>(capacity_.page_count * step::kPageTokens * cache.columns() * 2);
+    out.kv = cache.format;
+    if (out.kv == KvFormat::f32)
+      fail_with_hint(Code::unsupported_op, "Run it with --kv bf16 or fp8.",
+                     "{}: keys and values in f32; the GPU backend has pages of bf16 and fp8", cache.name);
+    const auto bytes = static_cast<std::size_t>(capacity_.page_count * step::kPageTokens * cache.columns() *
+                                                element_bytes(cache.format));
     out.keys = arena_.take<unsigned char>(bytes, "KV pages");
     out.values = arena_.take<unsigned char>(bytes, "KV pages");
     for (unsigned char* pages : {out.keys, out.values}) memory_.clear(pages, bytes);

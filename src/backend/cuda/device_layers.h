@@ -36,6 +36,7 @@ struct DeviceAttention {
   float epsilon = 0;
   const float* rotary = nullptr;  // [positions, pairs, 2]
   int rotary_pairs = 0;
+  KvFormat kv = KvFormat::bf16;
   unsigned char* keys = nullptr;
   unsigned char* values = nullptr;
   int heads = 0;

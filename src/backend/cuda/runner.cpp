@@ -141,9 +141,9 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
   prepare.keys = mixer.keys;
   prepare.values = mixer.values;
   const char* element = shape_.role == Role::prompt ? "bf16" : "f32";
-  machine_.launch(multiplier_.step_row(format("prepare {} bf16 from {}", mixer.head_dim, element)),
-                  static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)),
-                  prepare);
+  machine_.launch(
+      multiplier_.step_row(format("prepare {} {} from {}", mixer.head_dim, format_name(mixer.kv), element)),
+      static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
 }
 
 void Runner::attend(const DeviceAttention& mixer) {
@@ -169,8 +169,9 @@ void Runner::attend(const DeviceAttention& mixer) {
   // Any width gives the same bits; one that holds all vectors of a sequence reads its pages once.
   const int vectors = shape_.sequence_rows * attend.heads_per_kv;
   const int tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : 64;
-  machine_.launch(multiplier_.step_row(format("attend {} bf16 x{}", mixer.head_dim, tile)),
-                  2 * machine_.sm_count(), attend);
+  machine_.launch(
+      multiplier_.step_row(format("attend {} {} x{}", mixer.head_dim, format_name(mixer.kv), tile)),
+      2 * machine_.sm_count(), attend);
 
   attention::CombineParams combine{};
   combine.tables = tables;

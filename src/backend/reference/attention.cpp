@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/bf16.h"
+#include "base/e4m3.h"
 
 namespace fourfold::backend::reference {
 
@@ -13,7 +14,14 @@ KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t pag
 
 void write_kv(const KvCache& cache, const PageTable& table, std::int64_t position, std::span<const float> key,
               std::span<const float> value, KvPages& pages) {
-  const auto stored = [&](float x) { return cache.format == KvFormat::bf16 ? to_float(to_bf16(x)) : x; };
+  const auto stored = [&](float x) {
+    switch (cache.format) {
+      case KvFormat::f32: break;
+      case KvFormat::bf16: return to_float(to_bf16(x));
+      case KvFormat::fp8: return to_float(to_e4m3(x));
+    }
+    return x;
+  };
   const std::int64_t row = table.row_of(position);
   std::transform(key.begin(), key.end(), pages.keys.row(row).begin(), stored);
   std::transform(value.begin(), value.end(), pages.values.row(row).begin(), stored);

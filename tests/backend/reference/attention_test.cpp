@@ -1,6 +1,7 @@
 #include "backend/reference/attention.h"
 
 #include "base/bf16.h"
+#include "base/e4m3.h"
 #include "tests/backend/support.h"
 
 namespace fourfold::backend::reference {
@@ -51,15 +52,22 @@ TEST(Attention, AnUnwrittenPageShows) {
 }
 
 TEST(WriteKv, RoundsAsTheCacheIs) {
-  const KvCache cache{"cache", 1, kDim, KvFormat::bf16};
-  KvPages pages(cache, 1, 1);
-  const std::vector<std::int32_t> order{0};
-  const auto key = random_floats(kDim, 1);
-  const auto value = random_floats(kDim, 2);
-  write_kv(cache, {order, 1}, 0, key, value, pages);
-  for (std::int64_t i = 0; i < kDim; ++i) {
-    EXPECT_EQ(pages.keys.row(0)[i], to_float(to_bf16(key[i])));
-    EXPECT_EQ(pages.values.row(0)[i], to_float(to_bf16(value[i])));
+  for (const KvFormat format : {KvFormat::bf16, KvFormat::fp8}) {
+    const KvCache cache{"cache", 1, kDim, format};
+    KvPages pages(cache, 1, 1);
+    const std::vector<std::int32_t> order{0};
+    const auto rounded = [&](float x) {
+      return format == KvFormat::fp8 ? to_float(to_e4m3(x)) : to_float(to_bf16(x));
+    };
+    auto key = random_floats(kDim, 1);
+    key[0] = 1000;  // fp8: saturated
+    const auto value = random_floats(kDim, 2);
+    write_kv(cache, {order, 1}, 0, key, value, pages);
+    for (std::int64_t i = 0; i < kDim; ++i) {
+      EXPECT_EQ(pages.keys.row(0)[i], rounded(key[i]));
+      EXPECT_EQ(pages.values.row(0)[i], rounded(value[i]));
+    }
+    EXPECT_EQ(pages.keys.row(0)[0], format == KvFormat::fp8 ? 448 : 1000);
   }
 }
 
