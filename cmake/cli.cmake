@@ -55,6 +55,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine)
 else()

@@ -1,6 +1,7 @@
 // Where and how a model runs; what every command that takes a MODEL asks.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace fourfold::cli {
@@ -8,7 +9,10 @@ namespace fourfold::cli {
 struct BackendOptions {
   std::string backend = "cpu";  // cpu, cuda, sim or reference
   std::string activations = "auto";
-  int threads = 0;           // 0: one per core
+  std::string kv = "auto";  // keys and values: bf16, fp8 or as the activations are
+  int threads = 0;          // 0: one per core
+  std::optional<double> memory_fraction = std::nullopt;  // GPU: of its memory, what may be used
+  bool explain = false;      // GPU: say which kernels a step of each new shape runs with
   bool strict = false;       // notices are errors
   bool keep_values = false;  // Prepared::value answers; the reference backend always does
   // cuda and sim.

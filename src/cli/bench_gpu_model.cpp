@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include "backend/cost.h"
@@ -13,6 +14,7 @@
 #include "cli/bench_mtp.h"
 #include "cli/bench_users.h"
 #include "cli/gpu.h"
+#include "cli/load_model.h"
 #include "cli/parse.h"
 #include "model/qwen35/forward.h"
 
@@ -46,6 +48,18 @@ struct Line {
   double milliseconds;  // a step
   double floor_share;   // of the byte floor; 0: not held against it
 };
+
+// "246 kernels a step: 6 in each of 30 layers, 8 in each of 10 layers"
+std::string kernel_line(const backend::StepDecision& decision) {
+  std::string text = fourfold::format("{} kernels a step", decision.kernel_count);
+  const char* before = ":";
+  for (const backend::StepPart& part : decision.parts) {
+    if (part.layer_count == 0) continue;
+    text += fourfold::format("{} {} in each of {} layers", before, part.kernels.size(), part.layer_count);
+    before = ",";
+  }
+  return text;
+}
 
 void print_stages(backend::Prepared& prepared, const Console& console) {
   char text[120];
@@ -150,16 +164,24 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
-  const auto prepared =
-      backend::make_gpu_backend(gpu->machine(), {.graphs = options.graphs})
-          ->prepare(model::build_program(config, random.weights(), model::Activations::w4a16),
-                    plan.capacity(options.chunk));
+  backend::GpuOptions how{.graphs = options.graphs};
+  if (options.memory_fraction) how.memory_fraction = parse_memory_fraction(*options.memory_fraction);
+  std::string kernels;  // of the newest shape
+  how.on_new_shape = [&](const backend::StepDecision& decision) {
+    kernels = kernel_line(decision);
+    if (options.explain) console.out << "  step of " << decision.text() << std::flush;
+  };
+  backend::Program program = model::build_program(config, random.weights(), model::Activations::w4a16);
+  store_kv(program, options.kv);
+  const auto prepared = backend::make_gpu_backend(gpu->machine(), std::move(how))
+                            ->prepare(std::move(program), plan.capacity(options.chunk));
   const GpuState state = gpu->state();
   const std::string comment = fourfold::format(
-      "{}: {} of {} layers, random weights, experts nvfp4, dense {}{}; {}, {}; memory ceiling in this run {} "
+      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, keys and values {}{}; {}, {}; memory "
+      "ceiling in this run {} "
       "GB/s",
-      shape.what, layers, shape.layers, options.dense, plan.has_drafts() ? ", MTP layer bf16" : "",
-      state.name, state.driver, ceiling / 1e9);
+      shape.what, layers, shape.layers, options.dense, options.kv,
+      plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver, ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
   if (plan.has_drafts()) {
     bench_mtp(*prepared, {plan.users, plan.drafts, plan.contexts, options.tokens, plan.room, ceiling},
@@ -174,6 +196,7 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
       const double seconds = decode_seconds(*prepared, users, context, plan, options.tokens);
       table.add({"decode", users, context, users / seconds, 1e3 * seconds,
                  (cost.weight_bytes + cost.state_bytes) / ceiling / seconds});
+      if (!kernels.empty()) console.out << "    " << std::exchange(kernels, {}) << "\n";
       if (options.stages) print_stages(*prepared, console);
     }
   if (options.prompt > 0) {

@@ -140,6 +140,9 @@ void require_own_options(const BenchModelOptions& options) {
   refuse(options.gpu != none.gpu, "--gpu");
   refuse(!options.graphs, "--no-graphs");
   refuse(options.stages, "--stages");
+  refuse(options.kv != none.kv, "--kv");
+  refuse(options.memory_fraction.has_value(), "--memory-fraction");
+  refuse(options.explain, "--explain");
   refuse(!options.csv.empty(), "--csv");
 }
 

@@ -3,6 +3,7 @@
 // said to be.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/console.h"
@@ -27,7 +28,10 @@ struct BenchModelOptions {
   int chunk = 2048;       // rows of a prompt at a time
   int gpu = 0;
   bool graphs = true;
-  bool stages = false;  // time the stages of a step apart
+  bool stages = false;      // time the stages of a step apart
+  std::string kv = "bf16";  // or fp8
+  std::optional<double> memory_fraction;
+  bool explain = false;  // say which kernels a step of each new shape runs with
   std::string csv;
 };
 

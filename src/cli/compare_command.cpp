@@ -33,12 +33,16 @@ std::vector<std::string> formats_of(const CompareOptions& options, const OpenMod
 
 // Where the bounds of a run come from, in one line.
 std::string derivation(const model::Comparison& result) {
-  if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0)
+  if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0 && result.noise_kv == 0)
     return fourfold::format("bound: {}, the same arithmetic in another order", model::kExactBound);
-  std::string text = "bound: inputs of matrices are off by";
-  if (result.noise_bf16 > 0) text += fourfold::format(" {} (bf16)", result.noise_bf16);
-  if (result.noise_nvfp4 > 0)
-    text += fourfold::format("{} {} (NVFP4)", result.noise_bf16 > 0 ? " or" : "", result.noise_nvfp4);
+  std::string text;
+  const auto add = [&](double noise, const char* what, const char* format) {
+    if (noise > 0)
+      text += fourfold::format("{} {} {} ({})", text.empty() ? "bound:" : ",", what, noise, format);
+  };
+  add(result.noise_bf16, "inputs of matrices are off by", "bf16");
+  add(result.noise_nvfp4, "inputs of matrices are off by", "NVFP4");
+  add(result.noise_kv, "keys and values by", "fp8");
   return text + fourfold::format(
                     " of themselves; {} times the largest and {} times the typical difference that {}"
                     " runs with random errors of that size showed",
@@ -109,6 +113,7 @@ int run_compare(const CompareOptions& options, const Console& console) {
     const PreparedModel prepared = prepare_model(*model,
                                                  {.backend = options.backend,
                                                   .activations = activations,
+                                                  .kv = options.kv,
                                                   .threads = options.threads,
                                                   .strict = options.strict,
                                                   .keep_values = true,

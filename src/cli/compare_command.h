@@ -12,6 +12,7 @@ struct CompareOptions {
   std::string reference;  // a safetensors file of reference outputs
   std::string backend = "cpu";
   std::string activations = "all";  // or auto, f32, w4a16, w4a4
+  std::string kv = "auto";          // or bf16, fp8
   int threads = 0;
   std::string dense = "keep";  // these three: see BackendOptions
   std::string cache = {};

@@ -38,6 +38,8 @@ void require_known(const BackendOptions& options) {
   refuse(options.dense != "keep", "--dense");
   refuse(!options.cache.empty(), "--cache");
   refuse(options.rebuild_cache, "--rebuild-cache");
+  refuse(options.memory_fraction.has_value(), "--memory-fraction");
+  refuse(options.explain, "--explain");
 }
 
 // A GPU, or the simulated one: the same launches, a million times slower, for models of a few thousand
@@ -56,7 +58,8 @@ std::shared_ptr<kernels::Machine> machine_of(const std::string& backend) {
 }
 
 std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
-                                               checkpoint::LoadProgress& progress, PreparedModel& out) {
+                                               checkpoint::LoadProgress& progress, const Console& console,
+                                               PreparedModel& out) {
   if (options.backend == "reference") return std::make_unique<backend::ReferenceBackend>();
   if (!on_machine(options.backend))
     return backend::make_cpu_backend({.threads = options.threads,
@@ -66,13 +69,21 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
   if (options.rebuild_cache && options.cache.empty())
     fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
   out.machine = machine_of(options.backend);
-  return backend::make_gpu_backend(*out.machine, {.keep_values = options.keep_values,
-                                                  .checkpoint = &model.checkpoint,
-                                                  .progress = &progress,
-                                                  .dense = parse_dense_weights(options.dense),
-                                                  .cache = options.cache,
-                                                  .rebuild_cache = options.rebuild_cache,
-                                                  .report = &out.load});
+  backend::GpuOptions gpu{.keep_values = options.keep_values,
+                          .checkpoint = &model.checkpoint,
+                          .progress = &progress,
+                          .dense = parse_dense_weights(options.dense),
+                          .cache = options.cache,
+                          .rebuild_cache = options.rebuild_cache,
+                          .report = &out.load};
+  if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
+  if (options.explain)
+    gpu.on_new_shape = [&console](const backend::StepDecision& decision) {
+      // It comes in the middle of an answer.
+      console.err << (console.out_is_terminal ? "\n" : "") << "fourfold: step of " << decision.text()
+                  << std::flush;
+    };
+  return backend::make_gpu_backend(*out.machine, std::move(gpu));
 }
 
 // More threads than cores wait for each other; a few more are nobody's business.
@@ -89,7 +100,9 @@ void mention_threads(const BackendOptions& options, const Console& console) {
 // that is what it gets, and it is said.
 backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Console& console) {
   const auto build = [&](model::Activations activations) {
-    return model::build_program(model.config, model.bound.weights, activations);
+    backend::Program program = model::build_program(model.config, model.bound.weights, activations);
+    store_kv(program, options.kv);
+    return program;
   };
   backend::Program program = build(parse_model_activations(options.activations));
   const bool takes_fp4 =
@@ -172,6 +185,21 @@ backend::DenseWeights parse_dense_weights(std::string_view text) {
   fail(Code::invalid_request, "--dense is '{}'; keep, fp8 and nvfp4 are possible", text);
 }
 
+void store_kv(backend::Program& program, std::string_view kv) {
+  if (kv == "auto") return;
+  if (kv != "bf16" && kv != "fp8")
+    fail_with_hint(Code::invalid_request, "Known formats of keys and values: auto, bf16, fp8.",
+                   "unknown --kv '{}'", kv);
+  for (backend::KvCache& cache : program.kv_caches)
+    cache.format = kv == "fp8" ? backend::KvFormat::fp8 : backend::KvFormat::bf16;
+}
+
+double parse_memory_fraction(double fraction) {
+  if (!(fraction > 0 && fraction <= 1))
+    fail(Code::invalid_request, "--memory-fraction {}: more than 0 and at most 1", fraction);
+  return fraction;
+}
+
 PreparedModel prepare_model(const OpenModel& model, const BackendOptions& options,
                             const backend::Capacity& capacity, const Console& console) {
   require_known(options);
@@ -187,7 +215,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
                                       bar.update(bytes_done, bytes_total);
                                     });
   PreparedModel out;
-  out.backend = make_backend(options, model, progress, out);
+  out.backend = make_backend(options, model, progress, console, out);
   mention_threads(options, console);
   out.prepared = out.backend->prepare(std::move(program), capacity);
   bar.clear();

@@ -52,6 +52,12 @@ backend::DenseWeights parse_dense_weights(std::string_view text);
 // auto, f32, w4a16 or w4a4.
 model::Activations parse_model_activations(std::string_view text);
 
+// --kv: auto leaves the program as it was built, with the activations' format.
+void store_kv(backend::Program& program, std::string_view kv);
+
+// Throws invalid_request unless it is more than 0 and at most 1.
+double parse_memory_fraction(double fraction);
+
 // What a prepared program stands on, in the order it must be torn down.
 struct PreparedModel {
   std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on

@@ -26,6 +26,7 @@
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
 #include "cli/plan_command.h"
+#include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
 #include "cli/verify_command.h"
@@ -59,6 +60,7 @@ struct CommandLine {
   bool strict = false;
   bool has_strict = true;  // the command named has something that --strict forbids
   PlanOptions plan;
+  PlanModelOptions plan_model;
   VerifyOptions verify;
   BenchLoadOptions bench_load;
   BenchModelOptions bench_model;
@@ -90,10 +92,36 @@ void add_plan(CLI::App& app, CommandLine& line) {
   command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
   command->add_option("--format", o.format, "nvfp4 or mxfp4")->capture_default_str();
   command->add_option("--role", o.role, "decode, prefill or both")->capture_default_str();
-  command->final_callback([&line] {
-    line.run = [&line](const Console& console) {
-      line.plan.strict = line.strict;
-      return run_plan(line.plan, console);
+  PlanModelOptions& m = line.plan_model;
+  CLI::Option* model =
+      command->add_option("--model", m.model, "What this model takes of a GPU's memory, and what fits");
+  for (const char* other : {"--explain", "--choose", "--picture", "--shape", "--tokens"})
+    model->excludes(other);
+  command->add_option("--kv", m.kv, "Of --model: keys and values in bf16, fp8 or auto")
+      ->capture_default_str()
+      ->needs(model);
+  command->add_option("--dense", m.dense, "Of --model: 16-bit matrices as keep, fp8 or nvfp4")
+      ->capture_default_str()
+      ->needs(model);
+  command->add_option("--max-context", m.max_context, "Of --model: tokens of a sequence (the model's limit)")
+      ->needs(model);
+  command->add_option("--max-sequences", m.max_sequences, "Of --model: sequences at once")
+      ->capture_default_str()
+      ->needs(model);
+  command
+      ->add_option("--memory-fraction", m.memory_fraction,
+                   "Of --model: of the GPU's memory, what may be used (0.95)")
+      ->needs(model);
+  command
+      ->add_option("--memory-gb", m.memory_gb, "Of --model: memory of a GPU that is not here, in 10^9 bytes")
+      ->needs(model);
+  command->final_callback([&line, command] {
+    line.run = [&line, command](const Console& console) {
+      line.plan.strict = line.plan_model.strict = line.strict;
+      if (line.plan_model.model.empty()) return run_plan(line.plan, console);
+      line.plan_model.json = line.plan.json;
+      if (command->count("--arch") > 0) line.plan_model.arch = line.plan.archs;
+      return run_plan_model(line.plan_model, console);
     };
   });
 }
@@ -146,6 +174,10 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_option("--gpu", o.gpu, "cuda: which GPU")->capture_default_str();
   command->add_flag("!--no-graphs", o.graphs, "cuda: launch every kernel by itself");
   command->add_flag("--stages", o.stages, "cuda: where a step's time goes, each stage timed alone");
+  command->add_option("--kv", o.kv, "cuda: keys and values, bf16 or fp8")->capture_default_str();
+  command->add_option("--memory-fraction", o.memory_fraction,
+                      "cuda: of the GPU's memory, what may be used (0.95)");
+  command->add_flag("--explain", o.explain, "cuda: which kernels a step of each new shape runs with");
   command->add_option("--csv", o.csv, "cuda: also write the table to this file");
   command->final_callback([&line] {
     line.has_strict = false;
@@ -206,8 +238,13 @@ void add_backend(CLI::App& command, BackendOptions& o) {
       ->capture_default_str();
   command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
       ->capture_default_str();
+  command.add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
+      ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   add_loading(command, o.dense, o.cache, o.rebuild_cache);
+  command.add_option("--memory-fraction", o.memory_fraction,
+                     "cuda: of the GPU's memory, what may be used (0.95)");
+  command.add_flag("--explain", o.explain, "cuda, sim: which kernels a step of each new shape runs with");
 }
 
 void add_bench_load(CLI::App& bench, CommandLine& line) {
@@ -261,6 +298,8 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_option("-p,--prompt", o.prompt, "One chat turn; - reads it from stdin");
   command->add_flag("--raw", o.raw, "Continue the prompt instead of answering it");
   command->add_option("--ids", o.ids, "The prompt as token ids, 1,2,3; the answer is ids, too");
+  command->add_option("--max-context", o.max_context,
+                      "Tokens of prompt and answer to make room for (what they can need)");
   add_generation(*command, o.generation);
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {
@@ -274,7 +313,7 @@ void add_chat(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, line by line");
   ChatOptions& o = line.chat;
   command->add_option("MODEL", o.model, kModelOrDefault);
-  command->add_option("--context", o.context,
+  command->add_option("--context,--max-context", o.context,
                       "Tokens of conversation to make room for (16384, or the model's)");
   command->add_flag("--fast", o.fast,
                     "On a GPU keep the turns as they were generated: sooner answers, perhaps other ones");
@@ -296,6 +335,8 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
+  command->add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
+      ->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   add_loading(*command, o.dense, o.cache, o.rebuild_cache);
   command->add_flag("--json", o.json, "JSON instead of text");

@@ -9,6 +9,7 @@
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
+#include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
 
@@ -33,6 +34,7 @@ int run_env(const EnvOptions&, const Console&) { refuse(); }
 int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
+int run_plan_model(const PlanModelOptions&, const Console&) { refuse(); }
 int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }
 
 }  // namespace fourfold::cli

@@ -52,6 +52,15 @@ std::string prompt_text(const RunOptions& options) {
   return text;
 }
 
+std::int64_t context_limit(const RunOptions& options, const OpenModel& model) {
+  const std::int64_t most = model.config.position_limit;
+  const std::int64_t limit = options.max_context.value_or(most);
+  if (limit < 2 || limit > most)
+    fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions", limit,
+         most);
+  return limit;
+}
+
 std::string chat_prompt(const RunOptions& options, const OpenModel& model, const std::string& text) {
   const auto chat = text::ChatTemplate::load(model.folder);
   if (!chat)
@@ -104,12 +113,18 @@ int run_run(const RunOptions& options, const Console& console) {
   } else {
     request.prompt = parse_ids(options.ids);
   }
-  const std::int64_t room = model->config.position_limit - std::ssize(request.prompt);
+  const std::int64_t limit = context_limit(options, *model);
+  const std::int64_t room = limit - std::ssize(request.prompt);
   request.max_tokens = options.generation.max_tokens.value_or(std::clamp<std::int64_t>(room, 1, kMaxTokens));
   engine::require_valid(request, limits_of(*model));
+  const std::int64_t needed = std::ssize(request.prompt) + request.max_tokens;
+  if (needed > limit)
+    fail_with_hint(Code::invalid_request, "Make room with --max-context N, or lower --max-tokens.",
+                   "{} tokens of prompt and {} of answer; --max-context makes room for {}",
+                   request.prompt.size(), request.max_tokens, limit);
 
-  const PreparedModel prepared = prepare_model(
-      *model, options.generation.backend, room_for(std::ssize(request.prompt) + request.max_tokens), console);
+  const PreparedModel prepared = prepare_model(*model, options.generation.backend,
+                                               room_for(options.max_context.value_or(needed)), console);
   // On a terminal an interrupt ends the answer first: thinking is dimmed, and would leave it so.
   std::optional<InterruptWatch> watch;
   if (console.err_is_terminal) watch.emplace();

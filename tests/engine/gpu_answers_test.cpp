@@ -260,5 +260,21 @@ TEST(GpuAnswers, ChainedDraftsAreThoseOfSinglePasses) {
   EXPECT_EQ(chained, next_rows(host, greedy_request(prompt, 20, 5)));
 }
 
+// Keys and values in fp8: another answer may come, and it is the same with drafts and in a batch.
+TEST(GpuAnswers, WithFp8KvAreTheSameWithDraftsAndInABatch) {
+  const model::Golden golden("compressed");
+  backend::Program program = golden.program(model::Activations::w4a16);
+  for (backend::KvCache& cache : program.kv_caches) cache.format = backend::KvFormat::fp8;
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto prepared = backend::make_gpu_backend(*machine, {})->prepare(program, kThreeSequences);
+  auto prompt = golden.ids("long.input_ids");
+  prompt.resize(60);
+  const auto other = golden.ids("short.input_ids");
+  const auto plain = answers_of(*prepared, {greedy_request(prompt, 8)}).front();
+  const auto batch = answers_of(*prepared, {greedy_request(other, 5), greedy_request(prompt, 8, 3)});
+  EXPECT_EQ(batch[1], plain);
+}
+
 }  // namespace
 }  // namespace fourfold::engine

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,10 +35,28 @@ struct LoadReport {
   std::int64_t kept_count = 0;  // --dense asked for these, too, but they were quantised already
 };
 
+// The decision record of a step of one shape.
+struct StepPart {
+  std::string what;                  // "embedding", "layers 0-2, 4-6", "head"
+  int layer_count = 0;               // with these kernels; 0: no layer
+  std::vector<std::string> kernels;  // in order; rows by their names
+};
+struct StepDecision {
+  std::string shape;  // "1 generated row of 1 sequence, 1 with logits"
+  bool is_recorded = false;
+  int kernel_count = 0;
+  std::vector<StepPart> parts;
+  std::string text() const;  // lines
+};
+
 struct GpuOptions {
   // value() answers for the layers' outputs after a run. Costs a copy each.
   bool keep_values = false;
   bool graphs = true;  // record a step once and replay it
+  // Of the device's memory, what the plan may take; never more than is free.
+  double memory_fraction = 0.95;
+  // Told the decisions for every new shape of a step, when it is run for the first time.
+  std::function<void(const StepDecision&)> on_new_shape = nullptr;
   const checkpoint::Checkpoint* checkpoint = nullptr;
   checkpoint::LoadProgress* progress = nullptr;
   DenseWeights dense = DenseWeights::keep;
@@ -51,6 +70,17 @@ struct GpuOptions {
 
 // The machine must outlive the backend and what it prepares.
 std::unique_ptr<Backend> make_gpu_backend(kernels::Machine& machine, GpuOptions options);
+
+// What preparing a program takes of a machine's memory, without reading a weight: weights, KV pages,
+// recurrent states, workspace, rows of a step.
+std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
+                                   const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep);
+// What a plan may take of a device that has so much memory, so much of it free.
+std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction);
+// The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
+// many bytes; 0 where none fits.
+std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
+                             std::int64_t bytes, DenseWeights dense = DenseWeights::keep);
 
 // For benches: the main pass of the last run cut into its stages, each alone over all layers, as a graph of
 // its own. Microseconds of a pass; what they write is not to be used.

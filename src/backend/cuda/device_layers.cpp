@@ -158,7 +158,11 @@ class ModelLoader {
     const std::int64_t positions =
         std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
     const std::size_t pairs = rope.inverse_frequency.size();
-    std::vector<float> table(static_cast<std::size_t>(positions) * pairs * 2);
+    const std::size_t count = static_cast<std::size_t>(positions) * pairs * 2;
+    auto* to = arena_.take<float>(count, "rotary table");
+    rotary_[index] = to;
+    if (loader_.sizes_alone()) return to;
+    std::vector<float> table(count);
     // On all cores: a quarter of a million positions would hold up the loading of the weights.
     parallel_for(positions, 1024, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t position = begin; position < end; ++position)
@@ -169,7 +173,8 @@ class ModelLoader {
           out[1] = static_cast<float>(std::sin(angle) * rope.amplitude);
         }
     });
-    return rotary_[index] = arena_.upload(table, "rotary table");
+    memory_.write(to, table.data(), count * sizeof(float));
+    return to;
   }
 
   const Program& program_;

@@ -1,78 +1,106 @@
 #include "backend/cuda/memory_plan.h"
 
 #include <algorithm>
-#include <set>
 
 #include "backend/cuda/buffers.h"
+#include "backend/cuda/counting_machine.h"
+#include "backend/cuda/device_layers.h"
+#include "backend/cuda/draft_chain.h"
+#include "backend/cuda/step_buffers.h"
 #include "backend/cuda/weights.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "kernels/delta/delta_state.h"
-#include "kernels/record/record.h"
 #include "kernels/step/step_tables.h"
 
-namespace fourfold::backend::cuda {
+namespace fourfold::backend {
+namespace cuda {
 namespace {
 
-std::int64_t matrix_bytes(const checkpoint::Matrix& matrix, DenseWeights dense) {
-  const std::int64_t strips = (matrix.rows + record::kRows - 1) / record::kRows;
-  return strips * (matrix.columns / record::kColumns) * record_bytes(record_format(matrix, dense));
+std::int64_t total_of(const std::vector<MemoryUse>& plan) {
+  std::int64_t bytes = 0;
+  for (const MemoryUse& use : plan) bytes += use.bytes;
+  return bytes;
 }
 
-std::int64_t weight_bytes(const Program& program, DenseWeights dense) {
-  std::set<std::int32_t> multiplied, tables;
-  for (const Pass pass : {Pass::main, Pass::draft})
-    for (const Op& op : program.ops(pass)) {
-      if (const auto* linear = std::get_if<Linear>(&op)) multiplied.insert(linear->weight.index);
-      if (const auto* embed = std::get_if<Embed>(&op)) tables.insert(embed->table.index);
-    }
-  for (const ExpertSet& set : program.expert_sets)
-    for (const ExpertMatrices& expert : set.experts)
-      for (const MatrixId id : {expert.gate, expert.up, expert.down}) multiplied.insert(id.index);
-  std::int64_t bytes = 0;
-  for (const std::int32_t id : multiplied) bytes += matrix_bytes(*program.matrix({id}).matrix, dense);
-  for (const std::int32_t id : tables) {
-    const checkpoint::Matrix& table = *program.matrix({id}).matrix;
-    bytes += table.rows * table.columns * 2;
-  }
-  return bytes;
+std::string hint_of(std::int64_t context, std::int64_t sequences, const Program& program) {
+  const bool has_kv = !program.kv_caches.empty();
+  const bool is_wide = has_kv && program.kv_caches.front().format != KvFormat::fp8;
+  std::string text =
+      context > 0
+          ? format("{} tokens for each of {} sequences fit: --max-context {} (bench: --context, --users).",
+                   context, sequences, context)
+          : std::string(
+                "No context fits: fewer sequences (--max-sequences), weights in fewer bits, or a "
+                "GPU with more memory.");
+  if (is_wide) text += " --kv fp8 halves the KV pages.";
+  return text;
 }
 
 }  // namespace
 
-std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity, DenseWeights dense) {
-  std::int64_t pages = 0, states = 0, widest = 0;
-  for (const KvCache& cache : program.kv_caches)
-    pages += capacity.page_count * step::kPageTokens * cache.columns() * 2 * 2;
-  for (const DeltaState& state : program.delta_states)
-    states += capacity.state_slot_count * delta::layout_of(static_cast<int>(state.key_head_count),
-                                                           static_cast<int>(state.value_head_count),
-                                                           static_cast<int>(state.key_head_dim))
-                                              .slot_bytes();
-  for (const Value& value : program.values)
-    if (value.rows == RowSet::tokens) widest = std::max(widest, value.columns);
-  // Residual stream, two kept copies, and rows as wide as the widest projection in f32 and as queries, mixed
-  // rows and inputs in bf16; a workspace of the same order.
-  const std::int64_t step =
-      capacity.row_count * (16 * program.hidden_size + 12 * widest) + kLogitsRows * 4 * program.vocab_size;
-  return {{"weights", weight_bytes(program, dense)},
+void require_memory(const std::vector<MemoryUse>& plan, const Program& program, const Capacity& capacity,
+                    kernels::Machine& machine, const GpuOptions& options) {
+  kernels::Memory& memory = machine.memory();
+  const std::int64_t needed = total_of(plan), usable = usable_bytes(memory.free_bytes(), memory.total_bytes(),
+                                                                    options.memory_fraction);
+  if (needed <= usable) return;
+  std::string lines;
+  for (const MemoryUse& use : plan)
+    lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
+  const std::int64_t context = largest_context(program, capacity, machine, usable, options.dense);
+  fail_with_hint(Code::out_of_memory, hint_of(context, capacity.state_slot_count, program),
+                 "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}",
+                 with_commas(needed), lines, with_commas(usable), with_commas(memory.free_bytes()),
+                 options.memory_fraction, with_commas(memory.total_bytes()));
+}
+
+}  // namespace cuda
+
+std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction) {
+  if (fraction >= 1) return free;
+  return std::min(free, static_cast<std::int64_t>(fraction * static_cast<double>(total)));
+}
+
+std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
+                                   const kernels::Machine& machine, DenseWeights dense) {
+  cuda::CountingMachine counting(machine);
+  cuda::CountingMemory& memory = counting.memory();
+  kernels::Arena arena(memory);
+  std::vector<std::string> notices;
+  const GpuOptions options{.dense = dense};
+  cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
+  const cuda::DeviceModel model =
+      cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, memory);
+  const std::int64_t pages = memory.bytes("KV pages"), states = memory.bytes("delta state"),
+                     loaded = memory.total();
+  const cuda::BatchTables tables(memory, arena, capacity);
+  cuda::make_buffers(model, counting, arena, capacity);
+  const cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
+  const cuda::DraftChain chain(counting, arena, capacity);
+  const std::int64_t workspace = memory.bytes("workspace");
+  return {{"weights", loaded - pages - states},
           {"KV pages", pages},
           {"recurrent states", states},
-          {"a step's rows, about", step}};
+          {"workspace", workspace},
+          {"rows of a step", memory.total() - loaded - workspace}};
 }
 
-void require_memory(const std::vector<MemoryUse>& plan, kernels::Memory& memory) {
-  std::int64_t needed = 0;
-  std::string lines;
-  for (const MemoryUse& use : plan) {
-    needed += use.bytes;
-    lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
+std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
+                             std::int64_t bytes, DenseWeights dense) {
+  const std::int64_t sequences = std::max<std::int64_t>(capacity.state_slot_count, 1);
+  const auto fits = [&](std::int64_t pages) {  // of a sequence
+    capacity.page_count = sequences * pages;
+    return cuda::total_of(plan_memory(program, capacity, machine, dense)) <= bytes;
+  };
+  std::int64_t low = 0, high = (program.position_limit + step::kPageTokens - 1) / step::kPageTokens;
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (fits(middle))
+      low = middle;
+    else
+      high = middle - 1;
   }
-  const std::int64_t there = memory.free_bytes();
-  if (needed <= there) return;
-  fail_with_hint(
-      Code::out_of_memory, "Fewer sequences, a shorter context or a smaller chunk of the prompt need less.",
-      "{} bytes are needed ({}), {} are free on the device", with_commas(needed), lines, with_commas(there));
+  return std::min(low * step::kPageTokens, program.position_limit);
 }
 
-}  // namespace fourfold::backend::cuda
+}  // namespace fourfold::backend

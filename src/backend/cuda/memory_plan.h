@@ -1,4 +1,5 @@
-// What a program will take of a machine's memory, known before a byte is loaded.
+// What a program will take of a machine's memory, known before a byte is loaded. It is found by preparing the
+// program on a machine that only counts (counting_machine.h), so it cannot differ from what is allocated.
 #pragma once
 
 #include <vector>
@@ -9,12 +10,9 @@
 
 namespace fourfold::backend::cuda {
 
-// Weights, KV pages, recurrent states, in bytes; then what a step needs, as far as the program tells: rows of
-// activations for the capacity's row_count, workspaces, logits.
-std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
-                                   DenseWeights dense = DenseWeights::keep);
-
-// Throws out_of_memory with every line of the plan when the machine has less free than it needs.
-void require_memory(const std::vector<MemoryUse>& plan, kernels::Memory& memory);
+// Throws out_of_memory, with every line of the plan, the memory that may be used and the longest context that
+// would fit, when the machine has less than the plan needs.
+void require_memory(const std::vector<MemoryUse>& plan, const Program& program, const Capacity& capacity,
+                    kernels::Machine& machine, const GpuOptions& options);
 
 }  // namespace fourfold::backend::cuda

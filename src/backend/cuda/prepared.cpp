@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 
+#include "backend/cuda/decision.h"
 #include "backend/cuda/memory_plan.h"
 #include "backend/cuda/step_buffers.h"
 #include "base/check.h"
@@ -56,8 +58,8 @@ DeviceModel PreparedGpu::load() {
     fail(Code::invalid_request, "pages of {} tokens; the GPU backend has pages of {}", capacity_.page_tokens,
          step::kPageTokens);
   const Layers layers = read_layers(program_);
-  memory_ = plan_memory(program_, capacity_, options_.dense);
-  require_memory(memory_, machine_.memory());
+  memory_ = plan_memory(program_, capacity_, machine_, options_.dense);
+  require_memory(memory_, program_, capacity_, machine_, options_);
   WeightLoader loader(machine_, arena_, program_, options_, notices_);
   DeviceModel model = load_model(layers, program_, capacity_, loader, arena_, machine_.memory());
   loader.finish();
@@ -142,7 +144,7 @@ PassPlaces PreparedGpu::batch_places(const ChoiceKind& kind, int asked_before, b
 }
 
 void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int count, const Wanted& wanted) {
-  machine_.memory().wait();  // the tables of the piece before have been read
+  settle();
   tables_.send(group, begin, count);
   ChoiceKind kind;
   if (!wanted.choices.rows.empty())
@@ -165,15 +167,25 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
           tables_.logits_places().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(more)),
           wanted);
   }
-  if (kind.token_limit > 0 && !wanted.chains)
+  if (kind.token_limit > 0 && !wanted.chains && asked > 0) {
     chooser_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens);
+    in_flight_ = false;  // a read waits for all that was launched
+  }
   asked_before_ += asked;
+}
+
+void PreparedGpu::settle() {
+  if (in_flight_) machine_.memory().wait();
+  in_flight_ = false;
 }
 
 void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   if (shape.pass == Pass::main) last_shape_ = shape, last_places_ = places;
+  in_flight_ = true;
+  std::optional<LaunchNotes> notes;
   const auto launches = [&] {
     runner_.run(shape, places, [&](int index) {
+      if (notes) notes->cut(index);
       if (kept_.empty()) return;
       const auto bytes = static_cast<std::size_t>(shape.rows) * static_cast<std::size_t>(model_.hidden) * 4;
       machine_.memory().copy(kept_[static_cast<std::size_t>(index)], buffers_.x, bytes);
@@ -181,12 +193,15 @@ void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   };
   // The first run of a shape prepares what it needs (tables of tiles, chosen rows); the second is recorded.
   // Places are a function of the shape and of which hidden rows are the last.
-  const auto [entry, is_new] = recordings_.try_emplace({shape, hidden_});
   // Prompts come in too many shapes, and their kernels are long enough to launch one by one.
-  if (is_new || shape.role == Role::prompt || !options_.graphs || options_.keep_values) return launches();
-  if (entry->second == nullptr) entry->second = machine_.record(launches);
-  if (entry->second == nullptr) return launches();
-  machine_.replay(*entry->second);
+  const bool records = shape.role != Role::prompt && options_.graphs && !options_.keep_values;
+  const auto [entry, is_new] = recordings_.try_emplace({shape, hidden_});
+  if (is_new && records) return launches();
+  const bool is_known = entry->second != nullptr || !options_.on_new_shape || !told_.insert(shape).second;
+  if (!is_known) notes.emplace(machine_);
+  if (records && entry->second == nullptr) entry->second = machine_.record(launches);
+  records ? machine_.replay(*entry->second) : launches();
+  if (!is_known) options_.on_new_shape(notes->decision(shape, entry->second.get()));
 }
 
 bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
@@ -198,7 +213,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
   for (const Choice& choice : choices.rows)
     check(choice.temperature == 0 && !choice.wants_logits, "drafts are the most probable tokens");
   require_valid(batch, program_, capacity_, Pass::draft, hidden_count_);
-  machine_.memory().wait();  // the tables of the chain before have been read
+  settle();
   chain_.send(batch, choices, counts, program_.position_limit);
   run_pass(Pass::draft, batch, {.choices = choices, .chains = true});
   for (int pass = 2; pass <= chain_.pass_count(); ++pass)
@@ -208,7 +223,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
                             true,        false,           chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }
-  if (!counts.empty()) chain_.read(counts, drafts);
+  if (!counts.empty()) chain_.read(counts, drafts), in_flight_ = false;
   return true;
 }
 

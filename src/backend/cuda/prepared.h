@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/draft_chain.h"
@@ -50,6 +51,8 @@ class PreparedGpu final : public Prepared {
   PassPlaces batch_places(const ChoiceKind& kind, int asked_before, bool chains) const;
   void launch(const PassShape& shape, const PassPlaces& places);
   bool can_choose(const Choices& choices, std::size_t asked) const;
+  // Before tables are written again: whoever reads those of before has ended.
+  void settle();
   void keep_rows(const RowGroup& group, int begin, int count);
   void read_logits(std::span<const std::int32_t> places, const Wanted& wanted);
 
@@ -72,11 +75,13 @@ class PreparedGpu final : public Prepared {
   PassPlaces last_places_;
   int asked_before_ = 0;                    // rows asked in the pieces before, of the pass on its way
   std::vector<std::int32_t> logits_index_;  // of each row asked: which of the logits is its own
+  bool in_flight_ = false;                  // something was launched that nobody has waited for
   int hidden_ = 0;                          // which of the hidden buffers holds the last pass's rows
   std::int64_t hidden_count_ = 0;
   std::vector<float*> kept_;                           // by layer output, on the machine
   std::map<std::int32_t, std::vector<float>> values_;  // by ValueId, of the last run
   std::map<std::pair<PassShape, int>, std::unique_ptr<kernels::Recording>> recordings_;
+  std::set<PassShape> told_;  // to GpuOptions::on_new_shape
   std::vector<float> row_;
 };
 

@@ -55,8 +55,10 @@ std::size_t scale_count(const checkpoint::Matrix& matrix, RecordFormat format) {
 
 }  // namespace
 
-RecordStream::RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options)
-    : machine_(machine), options_(options) {
+RecordStream::RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options,
+                           bool sizes_alone)
+    : machine_(machine), options_(options), sizes_alone_(sizes_alone) {
+  if (sizes_alone) return;
   if (!options.cache.empty()) open_cache(program);
   const std::size_t slot_bytes = slot_bytes_for(program, options);
   staging_ = static_cast<unsigned char*>(machine.memory().allocate(slot_bytes, "rows to pack"));
@@ -66,7 +68,7 @@ RecordStream::RecordStream(kernels::Machine& machine, const Program& program, co
 RecordStream::~RecordStream() {
   conveyor_.reset();
   try {
-    machine_.memory().release(staging_);
+    if (staging_ != nullptr) machine_.memory().release(staging_);
   } catch (const Error&) {  // of a device that is lost: what lost it is already on its way
   }
 }
@@ -91,6 +93,11 @@ void RecordStream::open_cache(const Program& program) {
 
 const HeldMatrix& RecordStream::hold(const checkpoint::Matrix& matrix, RecordFormat format) {
   const bool is_anew = format != RecordFormat::bf16 && format != record_format(matrix);
+  if (sizes_alone_ && is_anew) {
+    HeldMatrix& held = held_.emplace_back(HeldMatrix{&matrix, format, true, {}});
+    held.scales.resize(scale_count(matrix, format));
+    return held;
+  }
   if (options_.dense != DenseWeights::keep && !is_anew && is_dense(matrix)) ++report_.kept_count;
   if (!is_anew) return held_.emplace_back(cuda::hold(matrix, format));
   const std::string name = fourfold::format("{} scales", matrix.name);
@@ -159,6 +166,7 @@ void RecordStream::place_cached(const std::string& name, unsigned char* to, std:
 }
 
 void RecordStream::place(const RecordRun& run) {
+  if (sizes_alone_) return;
   const RecordRun::Part& head = run.parts.front();
   const std::int64_t columns = head.first->matrix->columns;
   const std::int64_t strips_each = head.up != nullptr ? 2 : 1;
@@ -282,6 +290,7 @@ void RecordStream::place_parts(const RecordRun& run, std::size_t begin, std::siz
 }
 
 void RecordStream::place_rows(const HeldMatrix& held, std::uint16_t* to) {
+  if (sizes_alone_) return;
   const std::size_t row_bytes = code_row_bytes(RecordFormat::bf16, held.matrix->columns);
   const std::uint64_t bytes = row_bytes * static_cast<std::size_t>(held.matrix->rows);
   auto* at = reinterpret_cast<unsigned char*>(to);

@@ -34,7 +34,9 @@ struct RecordRun {
 
 class RecordStream {
  public:
-  RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options);
+  // sizes_alone: nothing is read and nothing placed; matrices are held without their scales.
+  RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options,
+               bool sizes_alone = false);
   ~RecordStream();
 
   // The matrix in this form. Lives as long as the stream.
@@ -76,6 +78,7 @@ class RecordStream {
 
   kernels::Machine& machine_;
   const GpuOptions& options_;
+  bool sizes_alone_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   LoadReport report_;
   CacheKey key_;

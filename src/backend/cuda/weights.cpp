@@ -24,12 +24,13 @@ void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
 }  // namespace
 
 WeightLoader::WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-                           const GpuOptions& options, std::vector<std::string>& notices)
+                           const GpuOptions& options, std::vector<std::string>& notices, bool sizes_alone)
     : arena_(arena),
       program_(program),
       dense_(options.dense),
       notices_(notices),
-      stream_(machine, program, options) {}
+      sizes_alone_(sizes_alone),
+      stream_(machine, program, options, sizes_alone) {}
 
 void WeightLoader::require_bf16_input(MatrixId id) const {
   const MatrixUse& use = program_.matrix(id);

@@ -66,11 +66,12 @@ struct ExpertRecords {
   int experts = 0;
 };
 
-// Lays the weights out on the machine and has them brought there.
+// Lays the weights out on the machine and has them brought there; where sizes alone are wanted, just the
+// first.
 class WeightLoader {
  public:
   WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-               const GpuOptions& options, std::vector<std::string>& notices);
+               const GpuOptions& options, std::vector<std::string>& notices, bool sizes_alone = false);
 
   DenseGroup dense(std::span<const Piece> pieces);
   ExpertRecords experts(ExpertSetId set);
@@ -79,6 +80,7 @@ class WeightLoader {
   const float* vector(VectorId id);
   // The embedding as bf16 rows.
   const std::uint16_t* table(MatrixId id);
+  bool sizes_alone() const { return sizes_alone_; }
   // Everything is there. Says once what was widened.
   void finish();
 
@@ -93,6 +95,7 @@ class WeightLoader {
   const Program& program_;
   DenseWeights dense_;
   std::vector<std::string>& notices_;
+  bool sizes_alone_;
   RecordStream stream_;
   std::map<std::int32_t, const std::uint16_t*> tables_;  // by MatrixId
   std::vector<const checkpoint::Matrix*> widened_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 
@@ -17,7 +18,7 @@ struct MemoryCounts {
   std::int64_t to_device = 0;    // copies: writes and sends
   std::int64_t from_device = 0;
   std::int64_t on_device = 0;  // copies and clears
-  std::int64_t bytes = 0;      // of all allocations on the device; releases do not count
+  std::int64_t bytes = 0;      // held on the device now
 
   MemoryCounts operator-(const MemoryCounts& before) const {
     return {allocations - before.allocations, waits - before.waits,         to_device - before.to_device,
@@ -34,11 +35,17 @@ class Memory {
 
   void* allocate(std::size_t bytes, std::string_view name) {
     count(counts_.allocations, "an allocation");
+    void* pointer = do_allocate(bytes, name);
     counts_.bytes += static_cast<std::int64_t>(bytes);
-    return do_allocate(bytes, name);
+    held_[pointer] = static_cast<std::int64_t>(bytes);
+    return pointer;
   }
   void release(void* pointer) {
     count(counts_.allocations, "a release of memory");
+    if (const auto found = held_.find(pointer); found != held_.end()) {
+      counts_.bytes -= found->second;
+      held_.erase(found);
+    }
     do_release(pointer);
   }
   // Page-locked memory of the host.
@@ -121,6 +128,7 @@ class Memory {
   virtual void do_forget(void* start, std::size_t bytes) = 0;
 
   MemoryCounts counts_;
+  std::unordered_map<const void*, std::int64_t> held_;  // bytes
   bool is_recording_ = false;
 };
 

@@ -18,9 +18,16 @@ class Simulated {
   explicit Simulated(const plan::ArchFacts& arch = plan::kSm120)
       : machine_(kernels::make_sim_machine(device_, {.arch = &arch})) {}
   std::unique_ptr<backend::Prepared> prepare(const Loaded& model, const backend::Capacity& capacity,
-                                             bool keep_values = false) {
+                                             bool keep_values = false,
+                                             backend::KvFormat kv = backend::KvFormat::bf16) {
     return backend::make_gpu_backend(*machine_, {.keep_values = keep_values})
-        ->prepare(model.program(Activations::w4a16), capacity);
+        ->prepare(program_of(model, kv), capacity);
+  }
+  kernels::Machine& machine() { return *machine_; }
+  static backend::Program program_of(const Loaded& model, backend::KvFormat kv) {
+    backend::Program program = model.program(Activations::w4a16);
+    for (backend::KvCache& cache : program.kv_caches) cache.format = kv;
+    return program;
   }
 
  private:
@@ -28,12 +35,13 @@ class Simulated {
   std::unique_ptr<kernels::Machine> machine_;
 };
 
-void expect_fine(const std::string& name, const plan::ArchFacts& arch) {
+void expect_fine(const std::string& name, const plan::ArchFacts& arch,
+                 backend::KvFormat kv = backend::KvFormat::bf16) {
   const Golden golden(name);
   const ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors",
                                 golden.program(Activations::w4a16));
   Simulated gpu(arch);
-  const auto prepared = gpu.prepare(golden, trace_capacity(reference.prompts()), true);
+  const auto prepared = gpu.prepare(golden, trace_capacity(reference.prompts()), true, kv);
   const Comparison result = compare(*prepared, reference);
   for (const NumberDifference& item : result.numbers)
     EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.largest << " of "
@@ -51,6 +59,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, GoldenOnGpu,
 
 // Hopper's own kernels: wgmma for prompts.
 TEST(GoldenOnHopper, IsWithinItsBound) { expect_fine("modelopt", plan::kSm90); }
+
+// Keys and values in fp8: the bounds know E4M3's rounding by its size (input_noise.h), not by its codec.
+TEST(GoldenWithFp8Kv, IsWithinItsBound) { expect_fine("bf16", plan::kSm120, backend::KvFormat::fp8); }
 
 constexpr backend::Capacity kTenSequences{
     .page_count = 40, .page_tokens = 64, .state_slot_count = 10, .row_count = 128};
@@ -181,19 +192,58 @@ TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
   EXPECT_NE(message(2, 4, 60).find("64 positions"), std::string::npos) << "62, 63 and then the page is full";
 }
 
+std::int64_t total_bytes(const std::vector<backend::MemoryUse>& uses) {
+  std::int64_t bytes = 0;
+  for (const backend::MemoryUse& use : uses) bytes += use.bytes;
+  return bytes;
+}
+
 // The plan is what is there: the weights' records, pages and states as the program has them.
 TEST(GpuBackend, PlansItsMemory) {
   const Golden golden("bf16");
   Simulated gpu;
   const auto prepared = gpu.prepare(golden, kTenSequences);
   const auto memory = prepared->memory();
-  ASSERT_EQ(memory.size(), 4u);
+  ASSERT_EQ(memory.size(), 5u);
+  // Found without reading a weight, and nothing more is taken: but for what rounds an allocation to 512
+  // bytes.
+  const kernels::MemoryCounts& taken = gpu.machine().memory().counts();
+  std::int64_t planned = 0;
+  for (const backend::MemoryUse& use : memory) planned += use.bytes;
+  EXPECT_GE(planned, taken.bytes);
+  EXPECT_LT(planned, taken.bytes + 512 * taken.allocations);
+  EXPECT_EQ(total_bytes(plan_memory(golden.program(Activations::w4a16), kTenSequences, gpu.machine())),
+            planned);
   // 40 pages of 64 positions, two KV heads of 64 columns, keys and values, two bytes; two caches (one of
   // MTP).
   EXPECT_EQ(memory[1].what, "KV pages");
   EXPECT_EQ(memory[1].bytes, 40 * 64 * (2 * 64) * 2 * 2 * 2);
   EXPECT_GT(memory[0].bytes, 1'000'000);
   EXPECT_EQ(memory[2].bytes % (10 * 3), 0) << "ten slots in three layers";
+}
+
+// The longest context that fits is found to the page, and said; nothing has been loaded by then.
+TEST(GpuBackend, RefusesWhatDoesNotFit) {
+  const Golden golden("bf16");
+  const backend::Capacity two{.page_count = 64, .page_tokens = 64, .state_slot_count = 2, .row_count = 64};
+  backend::Capacity fitting = two;
+  fitting.page_count = 2 * 11;
+  sim::Device device;
+  const auto roomy = kernels::make_sim_machine(device);
+  const backend::Program program = golden.program(Activations::w4a16);
+  const std::int64_t enough = total_bytes(plan_memory(program, fitting, *roomy));
+  EXPECT_EQ(largest_context(program, two, *roomy, enough), 11 * 64);
+  EXPECT_EQ(largest_context(program, two, *roomy, enough - 1), 10 * 64);
+  EXPECT_EQ(largest_context(program, two, *roomy, enough / 4), 0);
+
+  const auto machine = kernels::make_sim_machine(device, {.memory_bytes = 2 * enough});
+  const std::string hint = checkpoint::expect_error(
+      Code::out_of_memory, {"bytes are needed (weights", "KV pages", "--memory-fraction 0.5 of"},
+      [&] { backend::make_gpu_backend(*machine, {.memory_fraction = 0.5})->prepare(program, two); });
+  EXPECT_NE(hint.find("--max-context 704"), std::string::npos) << hint;
+  EXPECT_NE(hint.find("--kv fp8"), std::string::npos) << hint;
+  EXPECT_EQ(machine->memory().counts().to_device, 0);
+  EXPECT_NO_THROW(backend::make_gpu_backend(*machine, {.memory_fraction = 0.5})->prepare(program, fitting));
 }
 
 TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {

@@ -1,0 +1,116 @@
+// What steers the GPU backend from the command line: --kv, --memory-fraction, --max-context, --explain; and
+// `plan --model`.
+#include "cli/plan_model_command.h"
+#include "cli/run_command.h"
+#include "tests/cli_model/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+using checkpoint::expect_error;
+
+RunOptions run_ids(const std::string& backend) {
+  RunOptions options;
+  options.model = checkpoint::golden_model("bf16").string();
+  options.ids = "5,17,99";
+  options.generation.max_tokens = 3;
+  options.generation.temperature = 0;
+  options.generation.backend.backend = backend;
+  return options;
+}
+
+std::string hint_of(Code code, const std::vector<std::string>& parts, const RunOptions& options) {
+  Captured captured;
+  return expect_error(code, parts, [&] { run_run(options, captured.console); });
+}
+
+TEST(GpuOptions, KvIsFp8WhereItIsKnown) {
+  RunOptions options = run_ids("sim");
+  options.generation.backend.kv = "fp8";
+  options.generation.backend.explain = true;
+  options.generation.max_tokens = 5;  // a step is recorded when its shape comes again
+  Captured captured;
+  EXPECT_EQ(run_run(options, captured.console), kFine);
+  const std::string said = captured.err.str();
+  EXPECT_TRUE(contains(said, "prepare 64 fp8 from f32; attend 64 fp8 x16")) << said;
+  EXPECT_TRUE(contains(said, "attend_prompt 64 fp8 mma")) << said;
+  EXPECT_TRUE(contains(said, "fourfold: step of 1 generated row of 1 sequence")) << said;
+  EXPECT_TRUE(contains(said, "recorded as a graph")) << said;
+  options.generation.backend.kv = "int4";
+  hint_of(Code::invalid_request, {"unknown --kv 'int4'"}, options);
+
+  options = run_ids("cpu");
+  options.generation.backend.kv = "fp8";
+  const std::string hint =
+      hint_of(Code::unsupported_op, {"the CPU backend keeps them in bf16 or f32"}, options);
+  EXPECT_TRUE(contains(hint, "--kv fp8")) << hint;
+  options = run_ids("cpu");
+  options.generation.backend.explain = true;
+  hint_of(Code::invalid_request, {"--explain", "not the cpu backend"}, options);
+  options.generation.backend = {.memory_fraction = 0.5};
+  hint_of(Code::invalid_request, {"--memory-fraction", "not the cpu backend"}, options);
+  options = run_ids("sim");
+  options.generation.backend.memory_fraction = 1.5;
+  hint_of(Code::invalid_request, {"--memory-fraction 1.5"}, options);
+}
+
+TEST(GpuOptions, MaxContextIsRoomForPromptAndAnswer) {
+  RunOptions options = run_ids("cpu");
+  options.max_context = 5;
+  hint_of(Code::invalid_request, {"3 tokens of prompt and 3 of answer; --max-context makes room for 5"},
+          options);
+  options.generation.max_tokens.reset();
+  Captured captured;
+  EXPECT_EQ(run_run(options, captured.console), kFine);
+  const std::string ids = captured.out.str();
+  EXPECT_LE(std::count(ids.begin(), ids.end(), ','), 1) << ids;
+  options.max_context = 1 << 30;
+  hint_of(Code::invalid_request, {"--max-context", "at most the model's"}, options);
+}
+
+Json planned(const PlanModelOptions& options, int status) {
+  Captured captured;
+  EXPECT_EQ(run_plan_model(options, captured.console), status);
+  return read_json(captured.out.str());
+}
+
+TEST(PlanModel, SaysWhatFits) {
+  PlanModelOptions options;
+  options.model = checkpoint::golden_model("bf16").string();
+  options.arch = "sm90";
+  options.memory_gb = 0.03;
+  options.max_sequences = 3;
+  options.max_context = 64;
+  options.json = true;
+  const Json small = planned(options, kFine);
+  const Json& bytes = small.at("bytes");
+  double sum = 0;
+  for (const auto& [what, value] : bytes.members) sum += value.number;
+  EXPECT_EQ(sum, small.at("needed").number);
+  EXPECT_LE(small.at("needed").number, 0.95 * 0.03e9);
+
+  const auto context = static_cast<std::int64_t>(small.at("largest_context").number);
+  ASSERT_GT(context, 64);
+  options.max_context = context;
+  EXPECT_TRUE(planned(options, kFine).at("fits").truth);
+  options.max_context = context + 1;
+  const Json beyond = planned(options, kMiss);
+  EXPECT_FALSE(beyond.at("fits").truth);
+  EXPECT_EQ(beyond.at("largest_context").number, small.at("largest_context").number);
+  EXPECT_LT(beyond.at("most_sequences").number, 3);
+  options.kv = "fp8";
+  EXPECT_TRUE(planned(options, kFine).at("fits").truth) << "half the pages";
+
+  options.json = false;
+  options.kv = "bf16";
+  Captured captured;
+  EXPECT_EQ(run_plan_model(options, captured.console), kMiss);
+  EXPECT_TRUE(contains(captured.out.str(), "DOES NOT FIT")) << captured.out.str();
+  EXPECT_TRUE(contains(captured.out.str(), format("--max-context {} with 3 sequences", context)))
+      << captured.out.str();
+  options.arch = "sm80";
+  expect_error(Code::invalid_request, {"--arch sm80"}, [&] { run_plan_model(options, captured.console); });
+}
+
+}  // namespace
+}  // namespace fourfold::cli
