@@ -1,0 +1,123 @@
+#include "kernels/moe_layer/options.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "kernels/moe_few/few_params.h"
+
+namespace fourfold::moe_layer {
+namespace {
+
+using kernels::Machine;
+using kernels::RowKind;
+using plan::RowFacts;
+
+const RowFacts* find_facts(const Machine& machine, RowKind kind, std::string_view row) {
+  const kernels::RowHandle handle = machine.find(kind, row);
+  return handle.found() ? &machine.rows(kind)[static_cast<std::size_t>(handle.index)] : nullptr;
+}
+
+const char* name_of(Format format) {
+  switch (format) {
+    case Format::nvfp4: return "nvfp4";
+    case Format::mxfp4: return "mxfp4";
+    case Format::bf16: return "bf16";
+    case Format::fp8: break;
+  }
+  return "fp8";
+}
+
+// Why a row would not give this request's bits, or not run at all; empty: it would.
+std::string refusal(const RowFacts& row, const Request& request, int columns) {
+  if (row.format != name_of(request.format))
+    return format("for {} weights; these are {}", row.format, name_of(request.format));
+  const bool fp4_tokens = row.path == "w4a4";
+  if (fp4_tokens != (request.activations == Activations::w4a4))
+    return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : "16-bit");
+  const char* role = request.role == Role::decode ? "decode" : "prefill";
+  if (row.role != role) return format("other bits: sums as {} does, this is {}", row.role, role);
+  if (row.kernel == "moe_stream" && columns % row.k != 0)
+    return format("{} columns are no multiple of its {}", columns, row.k);
+  return {};
+}
+
+Choice refused(std::string_view gate_up_row, std::string_view down_row, std::string why) {
+  Choice choice;
+  choice.gate_up_row = gate_up_row;
+  choice.down_row = down_row;
+  choice.refusal = std::move(why);
+  return choice;
+}
+
+Choice few_of(const Request& request, const RowFacts& gate_up, const RowFacts& down) {
+  Choice choice = few_choice(request);
+  choice.gate_up_row = gate_up.row;
+  choice.down_row = down.row;
+  for (const RowFacts* row : {&gate_up, &down})
+    if (const std::string why = refusal(*row, request, 0); choice.ok() && !why.empty()) choice.refusal = why;
+  return choice;
+}
+
+Choice tiled_of(const Request& request, const RowFacts& gate_up, const RowFacts& down, int down_columns) {
+  if (gate_up.n != down.n)
+    return refused(gate_up.row, down.row, format("tiles of {} and of {} tokens", gate_up.n, down.n));
+  std::string why = refusal(gate_up, request, request.shape.hidden);
+  if (why.empty()) why = refusal(down, request, down_columns);
+  Choice choice = refused(gate_up.row, down.row, std::move(why));
+  choice.tile_tokens = gate_up.n;
+  return choice;
+}
+
+}  // namespace
+
+Choice choice_of(const Machine& machine, const Request& request, std::string_view gate_up_row,
+                 std::string_view down_row) {
+  if (down_row.empty()) down_row = gate_up_row;
+  const RowFacts* gate_up = find_facts(machine, RowKind::few_gate_up, gate_up_row);
+  const RowFacts* down = find_facts(machine, RowKind::few_down, down_row);
+  if (gate_up != nullptr && down != nullptr) return few_of(request, *gate_up, *down);
+  gate_up = find_facts(machine, RowKind::gemm, gate_up_row);
+  down = find_facts(machine, RowKind::gemm, down_row);
+  if (gate_up == nullptr || down == nullptr)
+    return refused(
+        gate_up_row, down_row,
+        format("{} has no such {}", machine.description(), gate_up_row == down_row ? "row" : "pair of rows"));
+  return tiled_of(request, *gate_up, *down, request.shape.intermediate);
+}
+
+Choice gemm_choice_of(const Machine& machine, const Request& request, std::string_view row) {
+  const RowFacts* facts = find_facts(machine, RowKind::gemm, row);
+  if (facts == nullptr) return refused(row, row, format("{} has no such row", machine.description()));
+  return tiled_of(request, *facts, *facts, request.shape.hidden);
+}
+
+std::vector<Choice> all_choices(const Machine& machine, const Request& request) {
+  std::vector<Choice> choices;
+  if (request.role == Role::decode)
+    for (const RowFacts& gate_up : machine.rows(RowKind::few_gate_up))
+      for (const RowFacts& down : machine.rows(RowKind::few_down))
+        if (gate_up.format == name_of(request.format) && down.format == gate_up.format)
+          choices.push_back(few_of(request, gate_up, down));
+  for (const RowFacts& row : machine.rows(RowKind::gemm)) {
+    if (!refusal(row, request, row.k).empty()) continue;  // for other weights, tokens or roles
+    // The second GEMM has its own K: of the rows as wide, the longest loop that divides it.
+    const RowFacts* down = &row;
+    if (row.kernel == "moe_stream")
+      for (const RowFacts& other : machine.rows(RowKind::gemm))
+        if (other.n == row.n && other.kernel == row.kernel && refusal(other, request, other.k).empty() &&
+            request.shape.intermediate % down->k != 0 && request.shape.intermediate % other.k == 0)
+          down = &other;
+    choices.push_back(tiled_of(request, row, *down, request.shape.intermediate));
+  }
+  return choices;
+}
+
+std::vector<Choice> all_gemm_choices(const Machine& machine, const Request& request) {
+  std::vector<Choice> choices;
+  for (const RowFacts& row : machine.rows(RowKind::gemm))
+    if (refusal(row, request, row.k).empty())
+      choices.push_back(tiled_of(request, row, row, request.shape.hidden));
+  return choices;
+}
+
+}  // namespace fourfold::moe_layer
