@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/tuning.h"
 #include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 
@@ -66,6 +67,7 @@ struct GpuOptions {
   bool rebuild_cache = false;
   LoadReport* report = nullptr;
   std::size_t slot_bytes = 0;  // of the page-locked buffers; 0: what is fast. Small ones for tests
+  std::shared_ptr<const cuda::Tuning> tuning = {};  // null: the tables' defaults
 };
 
 // The machine must outlive the backend and what it prepares.

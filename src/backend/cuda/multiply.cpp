@@ -6,41 +6,19 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "kernels/dense/choose.h"
-#include "kernels/dense/choose_many.h"
-#include "kernels/moe_layer/choose.h"
 
 namespace fourfold::backend::cuda {
-namespace {
 
-moe_layer::Format layer_format(RecordFormat format) {
-  switch (format) {
-    case RecordFormat::bf16: return moe_layer::Format::bf16;
-    case RecordFormat::fp8: return moe_layer::Format::fp8;
-    case RecordFormat::nvfp4: break;
-  }
-  return moe_layer::Format::nvfp4;
-}
-
-dense::DenseFormat dense_format(RecordFormat format) {
-  switch (format) {
-    case RecordFormat::bf16: return dense::DenseFormat::bf16;
-    case RecordFormat::fp8: return dense::DenseFormat::fp8;
-    case RecordFormat::nvfp4: break;
-  }
-  return dense::DenseFormat::nvfp4;
-}
-
-}  // namespace
-
-Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers)
-    : machine_(machine), tables_(tables), buffers_(buffers) {}
+Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
+                       Forms& forms)
+    : machine_(machine), tables_(tables), buffers_(buffers), forms_(forms) {}
 
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
   if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
   if (!entry->second.found())
     fail(Code::unsupported_op, "{} has no kernel '{}'", machine_.description(), name);
+  forms_.only(name);
   return entry->second;
 }
 
@@ -95,71 +73,54 @@ bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& 
       dense::choose_pair(first.rows(), second.rows(), first.columns(), dense_format(second.format), row_count,
                          machine_.sm_count());
   if (choice.row.empty()) return false;
+  // A choice of its own for one of them parts them.
+  for (const DenseMatrix& matrix : group.matrices)
+    if (forms_.is_tuned(matrix, dense::TokenSource::norm, row_count)) return false;
+  for (const DenseMatrix& matrix : group.matrices)
+    forms_.together(matrix, dense::TokenSource::norm, row_count, choice.row);
   machine_.launch(step_row(choice.row), choice.blocks,
                   dense::PairParams{normed_params(first, row_count, in, out, normed),
                                     normed_params(second, row_count, in, out, nullptr), choice.first_blocks});
   return true;
 }
 
-void Multiplier::few(const DenseMatrix& matrix, int row_count, const DenseInput& in, const DenseOutput& out,
-                     std::uint16_t* normed) {
-  const bool norms = in.norm != nullptr;
-  const dense::DenseChoice choice = dense::choose_dense(
-      matrix.rows(), matrix.columns(), dense_format(matrix.format),
-      norms ? dense::TokenSource::norm : dense::TokenSource::rows, row_count, machine_.sm_count());
-  if (norms)
-    return machine_.launch(step_row(choice.row), choice.blocks,
+void Multiplier::few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                     const DenseInput& in, const DenseOutput& out, std::uint16_t* normed) {
+  if (form.norms)
+    return machine_.launch(step_row(form.row), form.blocks,
                            normed_params(matrix, row_count, in, out, normed));
   dense::DenseParams params = params_of(matrix, row_count, out);
   params.tokens = in.rows;
-  machine_.launch(step_row(choice.row), choice.blocks, params);
+  machine_.launch(step_row(form.row), form.blocks, params);
 }
 
-std::size_t Multiplier::workspace_bytes(const kernels::Machine& machine, const DenseGroup& group,
-                                        int row_count) {
+std::size_t Multiplier::workspace_bytes(Forms& forms, const DenseGroup& group, int row_count) {
   std::size_t most = 0;
   // Fewer rows may choose another form.
   for (const DenseMatrix& matrix : group.matrices)
-    for (int rows = dense::kTokens + 1; rows <= row_count; ++rows)
-      most = std::max(most, dense::choose_many(matrix.rows(), matrix.columns(), dense_format(matrix.format),
-                                               rows, machine.sm_count())
-                                .workspace_bytes);
+    for (int rows = 1; rows <= row_count; ++rows)
+      for (const dense::TokenSource source : {dense::TokenSource::rows, dense::TokenSource::norm})
+        most = std::max(most, forms.matrix(matrix, source, rows).workspace_bytes);
   return most;
 }
 
 // Segments of K over blocks, then their sum.
-void Multiplier::many(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
-                      const DenseOutput& out) {
-  const dense::ManyChoice choice = dense::choose_many(
-      matrix.rows(), matrix.columns(), dense_format(matrix.format), row_count, machine_.sm_count());
-  check(choice.workspace_bytes <= buffers_.workspace_bytes,
-        "the workspace has room for the sums of the segments", choice.workspace_bytes);
+void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                      const std::uint16_t* rows, const DenseOutput& out) {
+  check(form.workspace_bytes <= buffers_.workspace_bytes,
+        "the workspace has room for the sums of the segments", form.workspace_bytes);
   dense::ManyParams params{};
   params.dense = params_of(matrix, row_count, out);
   params.dense.tokens = rows;
   params.partial = static_cast<device::F32x4*>(buffers_.workspace);
-  machine_.launch(step_row(choice.multiply), choice.multiply_blocks, params);
-  if (choice.sum_blocks > 0) machine_.launch(step_row(choice.sum), choice.sum_blocks, params);
-}
-
-bool Multiplier::can_norm(const DenseGroup& group, int row_count) const {
-  return std::none_of(group.matrices.begin(), group.matrices.end(), [&](const DenseMatrix& matrix) {
-    return dense::choose_dense(matrix.rows(), matrix.columns(), dense_format(matrix.format),
-                               dense::TokenSource::norm, row_count, machine_.sm_count())
-        .separate_norm;
-  });
+  machine_.launch(step_row(form.row), form.blocks, params);
+  if (form.sum_blocks > 0) machine_.launch(step_row(form.sum), form.sum_blocks, params);
 }
 
 // Prompt rows: the rows are tokens of the one expert.
 void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged,
                       const DenseOutput& out) {
-  moe_layer::Request request;
-  request.shape = {matrix.columns(), 64, 1, 1};
-  request.format = layer_format(matrix.format);
-  request.role = moe_layer::Role::prefill;
-  request.tokens = row_count;
-  const moe_layer::Choice choice = moe_layer::choose_gemm(machine_.arch(), request);
-  if (!choice.ok()) throw Error(Code::unsupported_op, choice.refusal);
+  const moe_layer::Choice choice = forms_.prompt_matrix(matrix, row_count);
   const kernels::RowHandle row = machine_.find(kernels::RowKind::gemm, choice.gate_up_row);
   if (!row.found())
     fail(Code::unsupported_op, "{} has no row '{}'", machine_.description(), choice.gate_up_row);
@@ -221,24 +182,31 @@ void Multiplier::generated(const DenseGroup& group, int row_count, const DenseIn
   }
 }
 
+// Where one of the kernels does not norm its input itself, all of them read normed rows.
 void Multiplier::generated_piece(const DenseGroup& group, int row_count, const DenseInput& in,
                                  const DenseOutput& out, std::uint16_t* normed) {
-  const bool is_few = row_count <= dense::kTokens;
-  const std::uint16_t* rows = in.rows;
-  if (in.norm != nullptr && !(is_few && can_norm(group, row_count))) {
+  using dense::TokenSource;
+  std::vector<dense::DenseForm> forms;
+  for (const DenseMatrix& matrix : group.matrices)
+    forms.push_back(
+        forms_.matrix(matrix, in.norm != nullptr ? TokenSource::norm : TokenSource::rows, row_count));
+  const bool norms = std::all_of(forms.begin(), forms.end(), [](const auto& form) { return form.norms; });
+  DenseInput given = in;
+  if (in.norm != nullptr && !norms) {
     norm_rows(*in.norm, row_count, const_cast<float*>(in.x), nullptr, dense::NormAdd::none, normed);
-    rows = normed;
+    given = {.rows = normed};
   }
-  if (is_few) {
-    if (rows == nullptr && pair(group, row_count, in, out, normed)) return;
-    const DenseInput given = rows != nullptr ? DenseInput{.rows = rows} : in;
-    for (const DenseMatrix& matrix : group.matrices) {
-      few(matrix, row_count, given, out, normed);
+  if (in.norm != nullptr && norms && pair(group, row_count, in, out, normed)) return;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const DenseMatrix& matrix = group.matrices[i];
+    if (forms[i].norms && !norms) forms[i] = forms_.matrix(matrix, TokenSource::rows, row_count);
+    if (forms[i].many) {
+      many(forms[i], matrix, row_count, given.rows, out);
+    } else {
+      few(forms[i], matrix, row_count, given, out, normed);
       normed = nullptr;  // one of them writes it
     }
-    return;
   }
-  for (const DenseMatrix& matrix : group.matrices) many(matrix, row_count, rows, out);
 }
 
 void Multiplier::prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged,

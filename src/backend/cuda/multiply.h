@@ -1,12 +1,12 @@
-// Dense matrices on the machine: which kernel multiplies how many rows. Role decides arithmetic: generated
-// rows take dense_few up to eight rows and dense_many beyond, the same sums in the same order; prompt rows
-// the tiled kernels.
+// Dense matrices on the machine. Role decides arithmetic: generated rows take dense_few, dense_many or
+// dense_tall, the same sums in the same order; prompt rows the tiled kernels. forms.h says which row.
 #pragma once
 
 #include <string>
 #include <unordered_map>
 
 #include "backend/cuda/buffers.h"
+#include "backend/cuda/forms.h"
 #include "backend/cuda/weights.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/launch/machine.h"
@@ -34,7 +34,7 @@ struct DenseOutput {
 
 class Multiplier {
  public:
-  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers);
+  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers, Forms& forms);
 
   // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
@@ -47,9 +47,10 @@ class Multiplier {
   void stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged);
 
   kernels::RowHandle step_row(const std::string& name);
+  Forms& forms() { return forms_; }
 
   // What the widest generated batch needs of Buffers::workspace.
-  static std::size_t workspace_bytes(const kernels::Machine& machine, const DenseGroup& group, int row_count);
+  static std::size_t workspace_bytes(Forms& forms, const DenseGroup& group, int row_count);
 
  private:
   void generated_piece(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
@@ -60,17 +61,17 @@ class Multiplier {
   // Two matrices of different formats in one launch, where there is a row for them.
   bool pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
             std::uint16_t* normed);
-  void few(const DenseMatrix& matrix, int row_count, const DenseInput& in, const DenseOutput& out,
-           std::uint16_t* normed);
-  void many(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows, const DenseOutput& out);
-  // Whether every kernel of the group norms its input itself.
-  bool can_norm(const DenseGroup& group, int row_count) const;
+  void few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const DenseInput& in,
+           const DenseOutput& out, std::uint16_t* normed);
+  void many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
+            const DenseOutput& out);
   void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);
 
   kernels::Machine& machine_;
   std::unordered_map<std::string, kernels::RowHandle> step_rows_;
   const BatchTables& tables_;
   const Buffers& buffers_;
+  Forms& forms_;
 };
 
 }  // namespace fourfold::backend::cuda

@@ -1,7 +1,6 @@
 #include "backend/cuda/prepared.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <optional>
 
@@ -37,8 +36,9 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       arena_(machine.memory()),
       tables_(machine.memory(), arena_, capacity),
       model_(load()),
-      buffers_(make_buffers(model_, machine, arena_, capacity)),
-      multiplier_(machine, tables_, buffers_),
+      forms_(machine, options.tuning),
+      buffers_(make_buffers(model_, forms_, arena_, capacity)),
+      multiplier_(machine, tables_, buffers_, forms_),
       chooser_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
       chain_(machine, arena_, capacity),
       runner_(machine, model_, buffers_, tables_, multiplier_, chooser_),
@@ -225,31 +225,6 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
     }
   if (!counts.empty()) chain_.read(counts, drafts), in_flight_ = false;
   return true;
-}
-
-std::vector<StageTime> PreparedGpu::time_stages(int rounds) {
-  constexpr auto count = static_cast<unsigned>(Stage::count);
-  const auto time = [&](unsigned mask) {
-    runner_.keep_stages(mask);
-    const auto launches = [&] { runner_.run(last_shape_, last_places_, [](int) {}); };
-    const auto recording = machine_.record(launches);
-    runner_.keep_stages(~0u);
-    if (recording == nullptr) return 0.0;
-    machine_.replay(*recording);
-    machine_.memory().wait();
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < rounds; ++i) machine_.replay(*recording);
-    machine_.memory().wait();
-    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
-    return passed.count() / rounds;
-  };
-  std::vector<StageTime> times;
-  unsigned so_far = 0;
-  for (unsigned stage = 0; stage < count; ++stage) {
-    so_far |= 1u << stage;
-    times.push_back({std::string(stage_name(static_cast<Stage>(stage))), time(1u << stage), time(so_far)});
-  }
-  return times;
 }
 
 // The rows' residual streams after the embedding and every layer, to their places in the batch.

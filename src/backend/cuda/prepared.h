@@ -7,11 +7,13 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/draft_chain.h"
+#include "backend/cuda/forms.h"
 #include "backend/cuda/runner.h"
+#include "backend/cuda/tune.h"
 
 namespace fourfold::backend::cuda {
 
-class PreparedGpu final : public Prepared {
+class PreparedGpu final : public Prepared, public Tunable {
  public:
   PreparedGpu(Program program, const Capacity& capacity, kernels::Machine& machine,
               const GpuOptions& options);
@@ -33,10 +35,19 @@ class PreparedGpu final : public Prepared {
   std::span<const std::string> notices() const override { return notices_; }
   std::span<const MemoryUse> memory() const override { return memory_; }
   bool roles_agree() const override { return false; }
-  std::vector<StageTime> time_stages(int rounds);
   void assume_position(std::int32_t slot, std::int64_t position) {
     slots_[static_cast<std::size_t>(slot)].assume(position);
   }
+
+  // Timing and tuning; prepared_tune.cpp.
+  std::vector<StageTime> time_stages(int rounds);
+  kernels::Machine& machine() override { return machine_; }
+  std::size_t workspace_bytes() const override { return buffers_.workspace_bytes; }
+  void set_tuning(std::shared_ptr<const Tuning> tuning) override;
+  std::vector<Question> questions() override;
+  std::vector<std::vector<std::uint32_t>> outputs() override;
+  std::unique_ptr<kernels::Recording> record(unsigned stages) override;
+  double time(kernels::Recording& recording, int replays) override;
 
  private:
   DeviceModel load();
@@ -65,6 +76,7 @@ class PreparedGpu final : public Prepared {
   kernels::Arena arena_;
   BatchTables tables_;
   DeviceModel model_;
+  Forms forms_;
   Buffers buffers_;
   Multiplier multiplier_;
   Chooser chooser_;

@@ -34,6 +34,15 @@ moe_few::SharedFormat shared_format(RecordFormat format) {
   return moe_few::SharedFormat::nvfp4;
 }
 
+// Any choice of rows: tiles of eight tokens have the longest tables.
+std::size_t experts_bytes(Forms& forms, const moe_layer::Request& request) {
+  moe_layer::Choice choice = forms.experts(request);
+  const std::size_t chosen = moe_layer::workspace_layout(request, choice).total;
+  choice.few = false;
+  choice.tile_tokens = moe::kSlotGroup;
+  return std::max(chosen, moe_layer::workspace_layout(request, choice).total);
+}
+
 }  // namespace
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
@@ -166,12 +175,10 @@ void Runner::attend(const DeviceAttention& mixer) {
   attend.kv_heads = mixer.kv_heads;
   attend.heads_per_kv = mixer.heads / mixer.kv_heads;
   attend.scale_log2 = mixer.scale * kLog2E;
-  // Any width gives the same bits; one that holds all vectors of a sequence reads its pages once.
-  const int vectors = shape_.sequence_rows * attend.heads_per_kv;
-  const int tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : 64;
-  machine_.launch(
-      multiplier_.step_row(format("attend {} {} x{}", mixer.head_dim, format_name(mixer.kv), tile)),
-      2 * machine_.sm_count(), attend);
+  const AttendForm form =
+      multiplier_.forms().attend({mixer.head_dim, mixer.heads, mixer.kv_heads, format_name(mixer.kv),
+                                  shape_.sequence_rows, shape_.rows});
+  machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
 
   attention::CombineParams combine{};
   combine.tables = tables;
@@ -204,7 +211,10 @@ const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
   const std::array key{static_cast<int>(request.format), request.shape.intermediate, request.shape.experts,
                        request.tokens, static_cast<int>(request.role)};
   auto found = layers_.find(key);
-  if (found == layers_.end()) found = layers_.emplace(key, moe_layer::prepare(machine_, request)).first;
+  if (found == layers_.end())
+    found =
+        layers_.emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.forms().experts(request)))
+            .first;
   return found->second;
 }
 
@@ -291,14 +301,13 @@ void Runner::head(const DeviceHead& head, int begin) {
                   multiplier_);
 }
 
-std::size_t Runner::workspace_bytes(kernels::Machine& machine, const DeviceModel& model,
-                                    const Capacity& capacity) {
+std::size_t Runner::workspace_bytes(Forms& forms, const DeviceModel& model, const Capacity& capacity) {
   std::size_t most = 0;
   const int rows = std::min(static_cast<int>(capacity.row_count), kGeneratedRows);
   const auto prompt_rows = static_cast<int>(capacity.row_count);
   const auto last = static_cast<int>(capacity.page_count * step::kPageTokens) - 1;
   const auto see_dense = [&](const DenseGroup& group) {
-    most = std::max(most, Multiplier::workspace_bytes(machine, group, rows));
+    most = std::max(most, Multiplier::workspace_bytes(forms, group, rows));
   };
   see_dense(model.head.matrix);
   const auto see = [&](const DeviceLayer& layer) {
@@ -306,11 +315,9 @@ std::size_t Runner::workspace_bytes(kernels::Machine& machine, const DeviceModel
     if (const auto* mlp = std::get_if<DeviceMlp>(&layer.mlp)) see_dense(mlp->gate_up), see_dense(mlp->down);
     if (const auto* mlp = std::get_if<DeviceMoe>(&layer.mlp)) {
       see_dense(mlp->in), see_dense(mlp->shared_down);
-      most =
-          std::max(most, moe_layer::prepare(machine, request_of(*mlp, rows, Role::generated)).layout.total);
-      most = std::max(most,
-                      moe_layer::prepare(machine, request_of(*mlp, prompt_rows, Role::prompt)).layout.total);
-      most = std::max(most, moe_layer::prepare(machine, request_of(*mlp, 1, Role::generated)).layout.total);
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, rows, Role::generated)));
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, prompt_rows, Role::prompt)));
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, 1, Role::generated)));
     }
     if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
       const std::int64_t chunks = prompt_rows / step::kPageTokens + 2 * capacity.state_slot_count;

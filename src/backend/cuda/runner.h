@@ -89,11 +89,16 @@ class Runner {
   void keep_stages(unsigned mask) { stages_ = mask; }
 
   // Bytes of workspace for so many rows.
-  static std::size_t workspace_bytes(kernels::Machine& machine, const DeviceModel& model,
-                                     const Capacity& capacity);
+  static std::size_t workspace_bytes(Forms& forms, const DeviceModel& model, const Capacity& capacity);
+
+  // Rows chosen for experts are asked for again: the forms have changed.
+  void forget_choices() { layers_.clear(); }
 
  private:
-  bool wants(Stage stage) const { return stages_ >> static_cast<unsigned>(stage) & 1u; }
+  bool wants(Stage stage) const {
+    multiplier_.forms().enter(static_cast<unsigned>(stage));
+    return stages_ >> static_cast<unsigned>(stage) & 1u;
+  }
   void layer(const DeviceLayer& layer);
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);

@@ -81,10 +81,8 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
     params.heads_per_kv = mixer.heads / mixer.kv_heads;
     params.scale_log2 = mixer.scale * kLog2E;
     params.out = buffers_.mixed;
-    // wgmma reads its operand as it lies: pages of bf16.
-    const bool wgmma = machine_.arch().has_wgmma && mixer.kv == KvFormat::bf16;
     const kernels::RowHandle row = multiplier_.step_row(
-        format("attend_prompt {} {} {}", mixer.head_dim, format_name(mixer.kv), wgmma ? "wgmma" : "mma"));
+        multiplier_.forms().attend_prompt({mixer.head_dim, format_name(mixer.kv), shape_.rows}));
     machine_.launch(row, attention_units(mixer), params);
   }
   if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);

@@ -53,7 +53,7 @@ Widths widths_of(const DeviceModel& model) {
 
 }  // namespace
 
-Buffers make_buffers(const DeviceModel& model, kernels::Machine& machine, kernels::Arena& arena,
+Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& arena,
                      const Capacity& capacity) {
   const Widths widths = widths_of(model);
   const auto rows = static_cast<std::size_t>(capacity.row_count);
@@ -73,9 +73,28 @@ Buffers make_buffers(const DeviceModel& model, kernels::Machine& machine, kernel
   buffers.logits =
       arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
   for (float*& rows_kept : buffers.hidden) rows_kept = arena.take<float>(rows * hidden, "hidden rows");
-  buffers.workspace_bytes = Runner::workspace_bytes(machine, model, capacity);
+  buffers.workspace_bytes = Runner::workspace_bytes(forms, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
   return buffers;
+}
+
+void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capacity& capacity,
+                    kernels::Memory& memory) {
+  const Widths widths = widths_of(model);
+  const auto forget = [&](void* start, std::int64_t count, std::int64_t width, std::int64_t bytes) {
+    if (width > 0) memory.forget(start, static_cast<std::size_t>(count * width * bytes));
+  };
+  const std::int64_t rows = capacity.row_count;
+  forget(buffers.x, rows, model.hidden, 4);
+  forget(buffers.normed, rows, widths.input, 2);
+  forget(buffers.staged, rows, widths.input, 2);
+  forget(buffers.projection, rows, widths.projection, 4);
+  forget(buffers.query, rows, widths.query, 2);
+  forget(buffers.mixed, rows, widths.mixed, 2);
+  forget(buffers.inner, rows, widths.inner, 2);
+  forget(buffers.added, rows, model.hidden, 4);
+  forget(buffers.logits, kLogitsRows, model.head.matrix.width, 4);
+  forget(buffers.workspace, static_cast<std::int64_t>(buffers.workspace_bytes), 1, 1);
 }
 
 }  // namespace fourfold::backend::cuda

@@ -2,10 +2,14 @@
 #pragma once
 
 #include "backend/cuda/buffers.h"
+#include "backend/cuda/forms.h"
 
 namespace fourfold::backend::cuda {
 
-Buffers make_buffers(const DeviceModel& model, kernels::Machine& machine, kernels::Arena& arena,
-                     const Capacity& capacity);
+Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& arena, const Capacity& capacity);
+
+// As if nothing had been written to what a pass writes before it reads it.
+void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capacity& capacity,
+                    kernels::Memory& memory);
 
 }  // namespace fourfold::backend::cuda
