@@ -56,7 +56,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp)
+    ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
@@ -66,12 +67,14 @@ target_link_libraries(fourfold_cli PUBLIC fourfold_cli_model)
 if(FOURFOLD_HAS_MODEL_FLOOR)
   target_sources(fourfold_cli PRIVATE
     ${PROJECT_SOURCE_DIR}/src/cli/compare_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/diff_backends_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/doctor_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/doctor_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/inspect_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp)
+    ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)
   target_link_libraries(fourfold_cli PUBLIC fourfold_doctor)
 endif()
 

@@ -14,6 +14,7 @@ struct BackendOptions {
   std::optional<double> memory_fraction = std::nullopt;  // GPU: of its memory, what may be used
   bool explain = false;      // GPU: say which kernels a step of each new shape runs with
   bool strict = false;       // notices are errors
+  std::string tuned = {};    // a tuning file, or none; empty: those of the program and of the user
   bool keep_values = false;  // Prepared::value answers; the reference backend always does
   // cuda and sim.
   std::string dense = "keep";  // fp8, nvfp4: quantise the 16-bit matrices that are no routed experts

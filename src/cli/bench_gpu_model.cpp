@@ -16,6 +16,7 @@
 #include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
+#include "cli/tuned.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
@@ -149,7 +150,7 @@ double prompt_seconds(backend::Prepared& prepared, const Plan& plan, int count, 
 }  // namespace
 
 int run_bench_gpu_model(const BenchModelOptions& options, const Console& console) {
-  const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
+  const checkpoint::ModelShape shape = bench_shape(options.shape);
   const int layers = options.layers > 0 ? options.layers : static_cast<int>(shape.layers);
   if (layers > shape.layers)
     fail(Code::invalid_request, "--layers is {}; 1 to {} are possible", layers, shape.layers);
@@ -164,7 +165,8 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
-  backend::GpuOptions how{.graphs = options.graphs};
+  backend::GpuOptions how{.graphs = options.graphs,
+                          .tuning = find_tuning(gpu->machine(), options.tuned, console)};
   if (options.memory_fraction) how.memory_fraction = parse_memory_fraction(*options.memory_fraction);
   std::string kernels;  // of the newest shape
   how.on_new_shape = [&](const backend::StepDecision& decision) {

@@ -1,5 +1,5 @@
-// `fourfold bench model --backend cuda`: decoding and prompts of a whole model on a GPU, random weights at the
-// true shapes.
+// `fourfold bench model --backend cuda`: decoding and prompts of a whole model on a GPU, random weights at
+// the true shapes.
 #pragma once
 
 #include "cli/bench_model_command.h"

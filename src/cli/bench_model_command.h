@@ -33,6 +33,7 @@ struct BenchModelOptions {
   std::optional<double> memory_fraction;
   bool explain = false;  // say which kernels a step of each new shape runs with
   std::string csv;
+  std::string tuned;  // a tuning file, or none; empty: those of the program and of the user
 };
 
 int run_bench_model(const BenchModelOptions& options, const Console& console);

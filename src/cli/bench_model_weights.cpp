@@ -24,6 +24,18 @@ checkpoint::Vector constant(std::int64_t count, float value) {
 
 }  // namespace
 
+checkpoint::ModelShape bench_shape(const std::string& name) {
+  if (name != "397b-tp4") return checkpoint::find_shape(name);
+  checkpoint::ModelShape shape = checkpoint::find_shape("397b");
+  shape.name = "397b-tp4";
+  shape.what = "Qwen3.5-397B-A17B, a rank of four";
+  for (std::int64_t* cut :
+       {&shape.vocab, &shape.heads, &shape.key_heads, &shape.value_heads, &shape.intermediate, &shape.shared})
+    *cut /= 4;
+  shape.kv_heads = 1;  // of two, each on two ranks
+  return shape;
+}
+
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count) {
   checkpoint::ModelConfig config;
   config.family = shape.family;

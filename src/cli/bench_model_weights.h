@@ -15,6 +15,9 @@ namespace fourfold::cli {
 
 enum class DenseFormat { nvfp4, fp8, bf16 };
 
+// A shape that make-model knows, or 397b-tp4: what one of four GPUs has of a 397b.
+checkpoint::ModelShape bench_shape(const std::string& name);
+
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count);
 
 class RandomWeights {

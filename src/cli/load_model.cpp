@@ -15,6 +15,7 @@
 #include "cli/byte_bar.h"
 #include "cli/file_signals.h"
 #include "cli/gpu.h"
+#include "cli/tuned.h"
 #include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
 
@@ -40,21 +41,7 @@ void require_known(const BackendOptions& options) {
   refuse(options.rebuild_cache, "--rebuild-cache");
   refuse(options.memory_fraction.has_value(), "--memory-fraction");
   refuse(options.explain, "--explain");
-}
-
-// A GPU, or the simulated one: the same launches, a million times slower, for models of a few thousand
-// weights.
-std::shared_ptr<kernels::Machine> machine_of(const std::string& backend) {
-  if (backend == "cuda") {
-    std::shared_ptr<Gpu> gpu = open_gpu(0);
-    return {gpu, &gpu->machine()};
-  }
-  struct Simulated {
-    sim::Device device;
-    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
-  };
-  const auto simulated = std::make_shared<Simulated>();
-  return {simulated, simulated->machine.get()};
+  refuse(!options.tuned.empty(), "--tuned");
 }
 
 std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
@@ -68,14 +55,15 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
                                       .progress = &progress});
   if (options.rebuild_cache && options.cache.empty())
     fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
-  out.machine = machine_of(options.backend);
+  out.machine = open_machine(options.backend, 0);
   backend::GpuOptions gpu{.keep_values = options.keep_values,
                           .checkpoint = &model.checkpoint,
                           .progress = &progress,
                           .dense = parse_dense_weights(options.dense),
                           .cache = options.cache,
                           .rebuild_cache = options.rebuild_cache,
-                          .report = &out.load};
+                          .report = &out.load,
+                          .tuning = find_tuning(*out.machine, options.tuned, console)};
   if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
   if (options.explain)
     gpu.on_new_shape = [&console](const backend::StepDecision& decision) {
@@ -153,6 +141,19 @@ void mention_memory(const backend::Prepared& prepared, const Console& console) {
 }  // namespace
 
 bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }
+
+std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {
+  if (backend == "cuda") {
+    std::shared_ptr<Gpu> gpu = open_gpu(gpu_index);
+    return {gpu, &gpu->machine()};
+  }
+  struct Simulated {
+    sim::Device device;
+    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
+  };
+  const auto simulated = std::make_shared<Simulated>();
+  return {simulated, simulated->machine.get()};
+}
 
 OpenModel::OpenModel(std::filesystem::path model_folder)
     : folder(std::move(model_folder)),

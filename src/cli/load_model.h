@@ -49,6 +49,10 @@ bool on_machine(std::string_view backend);
 // keep, fp8 or nvfp4.
 backend::DenseWeights parse_dense_weights(std::string_view text);
 
+// cuda: a GPU. sim: the simulated one, the same launches a million times slower, for models of a few thousand
+// weights.
+std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index);
+
 // auto, f32, w4a16 or w4a4.
 model::Activations parse_model_activations(std::string_view text);
 

@@ -21,6 +21,7 @@
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
 #include "cli/console.h"
+#include "cli/diff_backends_command.h"
 #include "cli/doctor_command.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
@@ -29,6 +30,7 @@
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
+#include "cli/tune_command.h"
 #include "cli/verify_command.h"
 
 namespace fourfold::cli {
@@ -75,6 +77,8 @@ struct CommandLine {
   InspectOptions inspect;
   QuantizeOptions quantize;
   MakeModelOptions make_model;
+  TuneCommandOptions tune;
+  DiffBackendsOptions diff_backends;
   std::function<int(const Console&)> run;
 };
 
@@ -179,6 +183,7 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
                       "cuda: of the GPU's memory, what may be used (0.95)");
   command->add_flag("--explain", o.explain, "cuda: which kernels a step of each new shape runs with");
   command->add_option("--csv", o.csv, "cuda: also write the table to this file");
+  command->add_option("--tuned", o.tuned, "cuda: this tuning file, or none");
   command->final_callback([&line] {
     line.has_strict = false;
     line.run = [&line](const Console& console) { return run_bench_model(line.bench_model, console); };
@@ -242,6 +247,7 @@ void add_backend(CLI::App& command, BackendOptions& o) {
       ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   add_loading(command, o.dense, o.cache, o.rebuild_cache);
+  command.add_option("--tuned", o.tuned, "cuda: run by this tuning file, or by none (the chip's own files)");
   command.add_option("--memory-fraction", o.memory_fraction,
                      "cuda: of the GPU's memory, what may be used (0.95)");
   command.add_flag("--explain", o.explain, "cuda, sim: which kernels a step of each new shape runs with");
@@ -455,6 +461,57 @@ void add_make_model(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_tune(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("tune", "Which kernels of equal bits are fastest on this GPU, measured and kept");
+  TuneCommandOptions& o = line.tune;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache; or --shape");
+  command->add_option("--shape", o.shape,
+                      "Random weights: 35b, 122b, 397b-tp4 or another that make-model knows");
+  command->add_option("--backend", o.backend, "cuda, or sim: bits are compared, nothing is timed")
+      ->capture_default_str();
+  command->add_option("--out", o.out, "The tuning file (the chip's own in the user's config folder)");
+  command->add_option("--ops", o.ops, "Only ops that match: 'matrix*', 'experts'")->capture_default_str();
+  command->add_option("--users", o.users, "Sequences decoded at once")->capture_default_str();
+  command->add_option("--prompt", o.prompts, "Rows of a prompt at once")->capture_default_str();
+  command->add_option("--context", o.context, "Positions of a sequence before the step")
+      ->capture_default_str();
+  command->add_option("--dense", o.dense, "Of a shape, all but the routed experts: bf16, fp8 or nvfp4")
+      ->capture_default_str();
+  command->add_option("--layers", o.layers, "Of a shape, how many (all)");
+  command->add_option("--rounds", o.rounds, "Timed rounds of each candidate")->capture_default_str();
+  command->add_option("--seconds", o.seconds, "Measure no longer; what is left is listed as not timed")
+      ->capture_default_str();
+  command->add_option("--gpu", o.gpu, "Which GPU")->capture_default_str();
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_tune(line.tune, console); };
+  });
+}
+
+void add_diff_backends(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("diff-backends", "A model's layers on several backends, on the same inputs");
+  DiffBackendsOptions& o = line.diff_backends;
+  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("--backends", o.backends, "cpu, sim, reference, cuda; all are held against the first")
+      ->capture_default_str();
+  command->add_option("--prompt-ids", o.prompt_ids, "The tokens, 1,2,3; else random ones");
+  command->add_option("--seed", o.seed, "Of the random tokens")->capture_default_str();
+  command->add_option("--tokens", o.tokens, "How many random tokens")->capture_default_str();
+  command->add_option("--generated", o.generated, "The last so many run one by one, as generated rows")
+      ->capture_default_str();
+  command->add_option("--activations", o.activations, "w4a16, f32, w4a4 or auto")->capture_default_str();
+  command->add_option("--threads", o.threads, "cpu: 0 is one per core")->capture_default_str();
+  command->add_flag("--json", o.json, "JSON instead of text");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.diff_backends.strict = line.strict;
+      return run_diff_backends(line.diff_backends, console);
+    };
+  });
+}
+
 int report(const Console& console, const Error& error) {
   show_error(console, error.what(), error.hint());
   return kFailed;
@@ -490,6 +547,8 @@ int run(int count, char** words, const Console& console) {
   add_inspect(app, line);
   add_quantize(app, line);
   add_make_model(app, line);
+  add_tune(app, line);
+  add_diff_backends(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure");
   bench->require_subcommand(1);
   add_bench_model(*bench, line);

@@ -5,6 +5,7 @@
 #include "cli/bench_model_command.h"
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
+#include "cli/diff_backends_command.h"
 #include "cli/doctor_command.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
@@ -12,6 +13,7 @@
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
+#include "cli/tune_command.h"
 
 namespace fourfold::cli {
 namespace {
@@ -35,6 +37,8 @@ int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
 int run_plan_model(const PlanModelOptions&, const Console&) { refuse(); }
+int run_tune(const TuneCommandOptions&, const Console&) { refuse(); }
+int run_diff_backends(const DiffBackendsOptions&, const Console&) { refuse(); }
 int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }
 
 }  // namespace fourfold::cli

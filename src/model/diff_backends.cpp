@@ -1,0 +1,256 @@
+#include "model/diff_backends.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "base/bf16.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "model/compare.h"
+#include "model/qwen35/forward.h"
+
+namespace fourfold::model {
+namespace {
+
+using backend::Pass;
+using backend::ValueId;
+
+constexpr std::int64_t kPageTokens = 64;
+
+backend::Capacity capacity_for(std::int64_t tokens) {
+  return {.page_count = (tokens + kPageTokens - 1) / kPageTokens,
+          .page_tokens = kPageTokens,
+          .state_slot_count = 1,
+          .row_count = tokens};
+}
+
+// What a run left, rows of all its steps one after another; empty where the backend kept nothing.
+struct Rows {
+  std::vector<float> values;
+  std::size_t columns = 0;
+  void append(std::span<const float> more) { values.insert(values.end(), more.begin(), more.end()); }
+};
+struct Outputs {
+  std::vector<Rows> layers;  // Program::layer_outputs
+  Rows final_norm, logits, router;
+};
+
+// The logits that choose experts; the last op of its kind.
+ValueId router_logits(const backend::Program& program) {
+  ValueId found;
+  for (const backend::Op& op : program.main)
+    if (const auto* choose = std::get_if<backend::ChooseExperts>(&op)) found = choose->logits;
+  return found;
+}
+
+Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, std::int64_t generated_count) {
+  const backend::Program& program = prepared.program();
+  const auto vocab = static_cast<std::size_t>(program.vocab_size);
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(prepared.capacity().page_count));
+  std::iota(pages.begin(), pages.end(), 0);
+  Outputs out;
+  out.layers.resize(program.layer_outputs.size());
+  const auto take = [&](Rows& rows, ValueId id) {
+    if (id.index < 0) return;
+    rows.columns = static_cast<std::size_t>(program.value(id).columns);
+    rows.append(prepared.value(id));
+  };
+  const auto step = [&](std::size_t first, std::size_t count, backend::Role role) {
+    const backend::SequenceRows rows{.row_count = static_cast<std::int32_t>(count),
+                                     .position = static_cast<std::int64_t>(first),
+                                     .page_count = static_cast<std::int32_t>(pages.size()),
+                                     .role = role};
+    std::vector<std::int32_t> asked(count);
+    std::iota(asked.begin(), asked.end(), 0);
+    std::vector<float> logits(count * vocab);
+    prepared.run(Pass::main, {tokens.subspan(first, count), {&rows, 1}, pages, asked, {}}, logits);
+    out.logits.columns = vocab;
+    out.logits.append(logits);
+    for (std::size_t i = 0; i < out.layers.size(); ++i) take(out.layers[i], program.layer_outputs[i]);
+    take(out.final_norm, program.final_hidden);
+    take(out.router, router_logits(program));
+  };
+  const std::size_t prompt = tokens.size() - static_cast<std::size_t>(generated_count);
+  if (prompt > 0) step(0, prompt, backend::Role::prompt);
+  for (std::size_t i = prompt; i < tokens.size(); ++i) step(i, 1, backend::Role::generated);
+  return out;
+}
+
+// One layer of a model. The first layer has the model's own embedding and the last its own head; elsewhere
+// the embedding is a table of the rows given, and the head that table again.
+class LayerModel {
+ public:
+  LayerModel(const DiffRequest& request, std::size_t layer, std::span<const float> given)
+      : config_(request.config), tokens_(request.tokens) {
+    const checkpoint::ModelWeights& all = request.weights;
+    const bool is_last = layer + 1 == all.layers.size();
+    weights_.layers = {all.layers[layer]};
+    weights_.final_norm = all.final_norm;
+    weights_.embedding = all.embedding;
+    weights_.head = all.head;
+    if (layer > 0) {
+      const auto count = static_cast<std::int64_t>(tokens_.size());
+      for (const float x : given) rows_.push_back(to_bf16(x));
+      weights_.embedding = {"given rows", count, config_.hidden_size, checkpoint::Bf16Storage{rows_}, {}};
+      std::iota(tokens_.begin(), tokens_.end(), 0);
+      // The head decides how many tokens there are; rows beyond those given are the given ones again.
+      if (is_last) repeat_rows(count);
+      if (!is_last) {
+        weights_.head = weights_.embedding;
+        config_.vocab_size = count;
+      }
+    }
+    program_ = build_program(config_, weights_, request.activations);
+  }
+  const backend::Program& program() const { return program_; }
+  std::span<const std::int32_t> tokens() const { return tokens_; }
+
+ private:
+  void repeat_rows(std::int64_t count) {
+    weights_.embedding.rows = config_.vocab_size;
+    for (std::int64_t row = 0; row < config_.vocab_size; row += count)
+      weights_.embedding.gather.push_back({0, std::min(count, config_.vocab_size - row)});
+  }
+
+  checkpoint::ModelConfig config_;
+  checkpoint::ModelWeights weights_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<Bf16> rows_;
+  backend::Program program_;
+};
+
+// Which rows' routers were nearly undecided.
+std::vector<bool> undecided_rows(const Rows& router, std::int64_t chosen_count, std::size_t row_count) {
+  std::vector<bool> undecided(row_count);
+  if (router.values.empty()) return undecided;
+  const auto k = static_cast<std::size_t>(chosen_count);
+  if (k >= router.columns) return undecided;
+  for (std::size_t row = 0; row < row_count; ++row) {
+    const auto begin = router.values.begin() + static_cast<std::ptrdiff_t>(row * router.columns);
+    std::vector<float> logits(begin, begin + static_cast<std::ptrdiff_t>(router.columns));
+    std::nth_element(logits.begin(), logits.begin() + static_cast<std::ptrdiff_t>(k), logits.end(),
+                     std::greater<>());
+    const float next = logits[k];
+    const float last = *std::min_element(logits.begin(), logits.begin() + static_cast<std::ptrdiff_t>(k));
+    undecided[row] = !(static_cast<double>(last) - next > kClearMargin);
+  }
+  return undecided;
+}
+
+double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
+LayerDifference difference(const Rows& ours, const Rows& theirs, const std::vector<bool>& undecided) {
+  check(ours.values.size() == theirs.values.size(), "both backends gave as many numbers", ours.values.size(),
+        theirs.values.size());
+  LayerDifference out;
+  const std::size_t columns = ours.columns;
+  for (std::size_t row = 0; row * columns < ours.values.size(); ++row) {
+    if (undecided[row]) {
+      ++out.undecided_count;
+      continue;
+    }
+    double squares = 0, size = 0;
+    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+      const double off = std::abs(static_cast<double>(ours.values[i]) - theirs.values[i]);
+      out.largest = larger(out.largest, off);
+      squares += off * off;
+      size += static_cast<double>(theirs.values[i]) * theirs.values[i];
+    }
+    // Rows of zeros agree when they are equal.
+    out.relative = larger(out.relative, squares == 0 ? 0 : std::sqrt(squares / size));
+    ++out.row_count;
+  }
+  return out;
+}
+
+class Differ {
+ public:
+  Differ(const DiffRequest& request, const DiffBackends& backends,
+         const std::function<void(const LayerDifference&)>& show)
+      : request_(request), backends_(backends), show_(show) {}
+
+  std::vector<LayerDifference> run_all() {
+    const auto count = static_cast<std::int64_t>(request_.tokens.size());
+    const Outputs whole = [&] {
+      const auto prepared = backends_.prepare(
+          request_.backends.front(), build_program(request_.config, request_.weights, request_.activations),
+          capacity_for(count));
+      return run(*prepared, request_.tokens, request_.generated_count);
+    }();
+    for (std::size_t layer = 0; layer < request_.weights.layers.size(); ++layer) {
+      if (whole.layers[layer].values.empty())
+        fail(Code::invalid_request, "the {} backend kept no values of layer {}", request_.backends.front(),
+             layer);
+      diff_layer(layer, LayerModel(request_, layer, whole.layers[layer].values));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void diff_layer(std::size_t layer, const LayerModel& model) {
+    const backend::Capacity capacity = capacity_for(static_cast<std::int64_t>(request_.tokens.size()));
+    std::vector<Outputs> outputs;
+    for (const std::string& name : request_.backends)
+      outputs.push_back(
+          run(*backends_.prepare(name, model.program(), capacity), model.tokens(), request_.generated_count));
+    const std::vector<bool> decided(request_.tokens.size());
+    const std::vector<bool> undecided = undecided_of(model, outputs, capacity);
+    for (std::size_t i = 1; i < outputs.size(); ++i) {
+      const Outputs &base = outputs.front(), &other = outputs[i];
+      const std::string& name = request_.backends[i];
+      if (layer == 0) add("embedding", name, other.layers.front(), base.layers.front(), decided);
+      add(fourfold::format("layer {}", layer), name, other.layers.back(), base.layers.back(), undecided);
+      if (layer + 1 < request_.weights.layers.size()) continue;
+      add("final norm", name, other.final_norm, base.final_norm, undecided);
+      add("logits", name, other.logits, base.logits, undecided);
+    }
+  }
+
+  std::vector<bool> undecided_of(const LayerModel& model, const std::vector<Outputs>& outputs,
+                                 const backend::Capacity& capacity) const {
+    const std::size_t rows = request_.tokens.size();
+    if (router_logits(model.program()).index < 0 || request_.activations == Activations::f32)
+      return std::vector<bool>(rows);
+    const std::int64_t chosen = request_.config.moe->experts_per_token;
+    for (const Outputs& out : outputs)
+      if (!out.router.values.empty()) return undecided_rows(out.router, chosen, rows);
+    const auto prepared = backends_.prepare_router(model.program(), capacity);
+    return undecided_rows(run(*prepared, model.tokens(), request_.generated_count).router, chosen, rows);
+  }
+
+  // Values that one side did not keep are not there to be compared.
+  void add(std::string what, const std::string& backend, const Rows& ours, const Rows& theirs,
+           const std::vector<bool>& undecided) {
+    if (ours.values.empty() || theirs.values.empty()) return;
+    LayerDifference item = difference(ours, theirs, undecided);
+    item.what = std::move(what);
+    item.backend = backend;
+    item.bounds_largest = request_.activations == Activations::f32;
+    item.bound = item.bounds_largest ? kExactBound : kLayerBound;
+    show_(item);
+    found_.push_back(std::move(item));
+  }
+
+  const DiffRequest& request_;
+  const DiffBackends& backends_;
+  const std::function<void(const LayerDifference&)>& show_;
+  std::vector<LayerDifference> found_;
+};
+
+}  // namespace
+
+std::vector<LayerDifference> diff_backends(const DiffRequest& request, const DiffBackends& backends,
+                                           const std::function<void(const LayerDifference&)>& show) {
+  check(request.backends.size() >= 2, "there are two backends to hold against each other");
+  if (request.tokens.empty() || request.generated_count < 0 ||
+      request.generated_count > static_cast<std::int64_t>(request.tokens.size()))
+    fail(Code::invalid_request, "{} tokens, {} of them generated: at least one, and no more than there are",
+         request.tokens.size(), request.generated_count);
+  return Differ(request, backends, show).run_all();
+}
+
+}  // namespace fourfold::model
