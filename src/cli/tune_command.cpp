@@ -52,7 +52,7 @@ struct Plan {
   std::int64_t context;
 
   explicit Plan(const TuneCommandOptions& options) : context(options.context) {
-    if (!options.users.empty()) users = parse_counts(options.users, "--users", 1, 1024);
+    if (!options.users.empty()) users = parse_counts(options.users, "--users", 1, 128);
     if (!options.prompts.empty()) prompts = parse_counts(options.prompts, "--prompt", 1, 1 << 16);
     if (users.empty() && prompts.empty())
       fail(Code::invalid_request, "no --users and no --prompt: nothing to tune");

@@ -56,7 +56,6 @@ TEST_F(TuneCommand, Refuses) {
   refused("--shape tiny --backend sim --users 1 --prompt '' --context 0 --ops nothing*", "matches no op");
 }
 
-// Every matrix of one token, the experts and attention of the golden model by other rows than the defaults.
 TEST_F(TuneCommand, ATuningFileChangesNoAnswer) {
   const auto choice = [](const std::string& op, const std::string& shape, const std::string& row) {
     return "{\"op\": \"" + op + "\", \"shape\": \"" + shape +
@@ -72,6 +71,9 @@ TEST_F(TuneCommand, ATuningFileChangesNoAnswer) {
                 "{\"fourfold_tuning\": 1, \"chip\": \"NVIDIA H200, sm90\", \"sm_count\": 132,"
                 " \"driver\": \"d\", \"commit\": \"c\", \"date\": \"d\", \"choices\": []}");
   folder_.write("row.json", head + choice("attend", "a", "attend 64 bf16 x17") + "]}");
+  // A row there is, but not for these heads: noticed where the op is launched.
+  folder_.write("unfit.json",
+                head + choice("attend", "4/2 heads of 64 bf16, 1 a sequence", "attend 256 bf16 x16") + "]}");
   folder_.write("broken.json", head);
   const std::string line =
       "PROGRAM run " + golden_ + " --backend sim --ids 1,2,3 --max-tokens 3 --temperature 0 --tuned ";
@@ -88,6 +90,7 @@ TEST_F(TuneCommand, ATuningFileChangesNoAnswer) {
   };
   refused("chip.json", "measured on NVIDIA H200, sm90 with 132 SMs; this is simulator, sm120");
   refused("row.json", "has no row 'attend 64 bf16 x17'");
+  refused("unfit.json", "cannot run as attend 256 bf16 x16");
   refused("broken.json", "broken.json");
   refused("absent.json", "absent.json");
   const Outcome on_cpu =

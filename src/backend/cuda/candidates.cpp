@@ -1,6 +1,7 @@
 #include "backend/cuda/candidates.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -117,9 +118,10 @@ struct AllOf {
 
 std::vector<Candidate> candidates_of(const kernels::Machine& machine, const Question& question,
                                      std::size_t workspace_bytes) {
-  std::vector<Candidate> all = std::visit(AllOf{machine, workspace_bytes}, question.call);
-  std::stable_partition(all.begin(), all.end(),
-                        [](const Candidate& candidate) { return candidate.refusal.empty(); });
+  std::vector<Candidate> all, refused;
+  for (Candidate& candidate : std::visit(AllOf{machine, workspace_bytes}, question.call))
+    (candidate.refusal.empty() ? all : refused).push_back(std::move(candidate));
+  all.insert(all.end(), refused.begin(), refused.end());
   const TunedForm first = question.together.empty() ? std::visit(DefaultOf{machine}, question.call)
                                                     : TunedForm{question.together, {}, 0};
   const auto found = std::find_if(all.begin(), all.end(),
