@@ -64,8 +64,8 @@ class Opened {
 };
 
 void print(const Console& console, const model::LayerDifference& item) {
-  char line[160];
-  std::snprintf(line, sizeof line, "  %-12s %-10s %12.3e %12.3e %12.3e  %s", item.what.c_str(),
+  char line[200];
+  std::snprintf(line, sizeof line, "  %-28s %-10s %12.3e %12.3e %12.3e  %s", item.what.c_str(),
                 item.backend.c_str(), item.largest, item.relative, item.bound,
                 item.fine() ? "fine" : "BEYOND");
   console.out << line;
@@ -101,7 +101,8 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
                                    .activations = parse_model_activations(options.activations),
                                    .tokens = tokens_of(options, model->config.vocab_size),
                                    .generated_count = options.generated,
-                                   .backends = names};
+                                   .backends = names,
+                                   .by_op = options.by_op};
   Opened opened(options);
   for (const std::string& name : names) opened.get(name);  // an unknown one ends here
   const model::DiffBackends backends{
@@ -115,8 +116,8 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
     console.out << fourfold::format(
         "{} layer by layer on inputs of the {} backend: {} tokens, the last {} generated; activations {}\n",
         model->folder.string(), names.front(), request.tokens.size(), options.generated, options.activations);
-    char head[120];
-    std::snprintf(head, sizeof head, "  %-12s %-10s %12s %12s %12s\n", "what", "backend", "largest",
+    char head[160];
+    std::snprintf(head, sizeof head, "  %-28s %-10s %12s %12s %12s\n", "what", "backend", "largest",
                   "relative", "bound");
     console.out << head;
   }

@@ -17,6 +17,7 @@ struct DiffBackendsOptions {
   int generated = 4;                  // of them run one by one
   std::string activations = "w4a16";  // or f32, w4a4, auto: what all backends can
   int threads = 0;
+  bool by_op = false;  // also the values inside the layers, where both backends keep them
   bool json = false;
   bool strict = false;
 };

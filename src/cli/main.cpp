@@ -503,6 +503,8 @@ void add_diff_backends(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   command->add_option("--activations", o.activations, "w4a16, f32, w4a4 or auto")->capture_default_str();
   command->add_option("--threads", o.threads, "cpu: 0 is one per core")->capture_default_str();
+  command->add_flag("--by-op", o.by_op,
+                    "Also the values inside the layers that both backends keep: cpu, reference");
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {

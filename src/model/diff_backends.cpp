@@ -36,6 +36,7 @@ struct Rows {
 };
 struct Outputs {
   std::vector<Rows> layers;  // Program::layer_outputs
+  std::vector<Rows> values;  // by ValueId, where they were wanted: all that has a row a token
   Rows final_norm, logits, router;
 };
 
@@ -47,13 +48,15 @@ ValueId router_logits(const backend::Program& program) {
   return found;
 }
 
-Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, std::int64_t generated_count) {
+Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, std::int64_t generated_count,
+            bool wants_values = false) {
   const backend::Program& program = prepared.program();
   const auto vocab = static_cast<std::size_t>(program.vocab_size);
   std::vector<std::int32_t> pages(static_cast<std::size_t>(prepared.capacity().page_count));
   std::iota(pages.begin(), pages.end(), 0);
   Outputs out;
   out.layers.resize(program.layer_outputs.size());
+  if (wants_values) out.values.resize(program.values.size());
   const auto take = [&](Rows& rows, ValueId id) {
     if (id.index < 0) return;
     rows.columns = static_cast<std::size_t>(program.value(id).columns);
@@ -71,6 +74,10 @@ Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, s
     out.logits.columns = vocab;
     out.logits.append(logits);
     for (std::size_t i = 0; i < out.layers.size(); ++i) take(out.layers[i], program.layer_outputs[i]);
+    for (std::size_t i = 0; i < out.values.size(); ++i)
+      if (const backend::Value& value = program.values[i];
+          value.rows == backend::RowSet::tokens && value.type == backend::ValueType::f32)
+        take(out.values[i], {static_cast<std::int32_t>(i)});
     take(out.final_norm, program.final_hidden);
     take(out.router, router_logits(program));
   };
@@ -195,14 +202,15 @@ class Differ {
     const backend::Capacity capacity = capacity_for(static_cast<std::int64_t>(request_.tokens.size()));
     std::vector<Outputs> outputs;
     for (const std::string& name : request_.backends)
-      outputs.push_back(
-          run(*backends_.prepare(name, model.program(), capacity), model.tokens(), request_.generated_count));
+      outputs.push_back(run(*backends_.prepare(name, model.program(), capacity), model.tokens(),
+                            request_.generated_count, request_.by_op));
     const std::vector<bool> decided(request_.tokens.size());
     const std::vector<bool> undecided = undecided_of(model, outputs, capacity);
     for (std::size_t i = 1; i < outputs.size(); ++i) {
       const Outputs &base = outputs.front(), &other = outputs[i];
       const std::string& name = request_.backends[i];
       if (layer == 0) add("embedding", name, other.layers.front(), base.layers.front(), decided);
+      if (request_.by_op) add_ops(layer, model.program(), name, other, base, undecided);
       add(fourfold::format("layer {}", layer), name, other.layers.back(), base.layers.back(), undecided);
       if (layer + 1 < request_.weights.layers.size()) continue;
       add("final norm", name, other.final_norm, base.final_norm, undecided);
@@ -220,6 +228,19 @@ class Differ {
       if (!out.router.values.empty()) return undecided_rows(out.router, chosen, rows);
     const auto prepared = backends_.prepare_router(model.program(), capacity);
     return undecided_rows(run(*prepared, model.tokens(), request_.generated_count).router, chosen, rows);
+  }
+
+  // The layer's own values, under the names they have in the whole model.
+  void add_ops(std::size_t layer, const backend::Program& program, const std::string& name,
+               const Outputs& other, const Outputs& base, const std::vector<bool>& undecided) {
+    constexpr std::string_view prefix = "layers.0.";
+    for (std::size_t i = 0; i < program.values.size(); ++i) {
+      const std::string& value = program.values[i].name;
+      const bool is_output = program.layer_outputs.back().index == static_cast<std::int32_t>(i);
+      if (value.starts_with(prefix) && !is_output)
+        add(fourfold::format("layers.{}.{}", layer, value.substr(prefix.size())), name, other.values[i],
+            base.values[i], undecided);
+    }
   }
 
   // Values that one side did not keep are not there to be compared.

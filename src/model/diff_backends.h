@@ -42,6 +42,7 @@ struct DiffRequest {
   std::vector<std::int32_t> tokens;
   std::int64_t generated_count = 0;   // the last so many tokens are run one by one, as generated rows
   std::vector<std::string> backends;  // the first is what the others are held against
+  bool by_op = false;                 // also every value inside a layer that both sides keep
 };
 
 // Prepares a program on a backend that keeps the values of layers; and on one that keeps those of ops, for

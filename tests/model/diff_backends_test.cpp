@@ -87,6 +87,31 @@ TEST(DiffBackends, AnErrorIsFoundInItsLayer) {
   }
 }
 
+// Op by op the first value that is off is that of the wrong matrix.
+TEST(DiffBackends, AnErrorIsFoundInItsOp) {
+  const Golden golden("bf16");
+  const checkpoint::Matrix& right =
+      std::get<checkpoint::DeltaWeights>(golden.model.weights.layers[1].mixer).gate;
+  std::vector<float> values = checkpoint::read_all(right);
+  for (float& x : values) x = -x;
+  const checkpoint::Matrix wrong{right.name, right.rows, right.columns, checkpoint::F32Storage{values}, {}};
+  const DiffBackends backends{
+      [&](const std::string& name, backend::Program program, const backend::Capacity& capacity) {
+        if (name == "cpu") return prepare_cpu(std::move(program), capacity);
+        for (backend::MatrixUse& use : program.matrices)
+          if (use.matrix->name == right.name) use.matrix = &wrong;
+        return backend::ReferenceBackend().prepare(std::move(program), capacity);
+      },
+      prepare_cpu};
+  DiffRequest request = request_for(golden, {"cpu", "wrong"});
+  request.by_op = true;
+  const auto found = diff_backends(request, backends, [](auto&) {});
+  EXPECT_GT(found.size(), 40u);
+  const auto first = std::find_if(found.begin(), found.end(), [](const auto& item) { return !item.fine(); });
+  ASSERT_NE(first, found.end());
+  EXPECT_EQ(first->what, "layers.1.delta.gate");
+}
+
 TEST(DiffBackends, RefusesMoreGeneratedRowsThanTokens) {
   const Golden golden("bf16");
   DiffRequest request = request_for(golden, {"a", "b"});
