@@ -19,7 +19,6 @@
 #include "cli/load_model.h"
 #include "cli/parse.h"
 #include "cli/tuned.h"
-#include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
