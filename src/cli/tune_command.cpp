@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -12,8 +11,8 @@
 #include "backend/cuda/tune.h"
 #include "backend/cuda/tuning_file.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "cli/bench_model_weights.h"
+#include "cli/bench_users.h"
 #include "cli/build_info.h"
 #include "cli/gpu.h"
 #include "cli/load_model.h"
@@ -74,36 +73,12 @@ struct Plan {
   }
 };
 
-// One step; the pass that is tuned next. Chosen tokens, so that choosing is part of it.
+// One step; the pass that is tuned next.
 void run_step(backend::Prepared& prepared, const Plan& plan, int count, backend::Role role) {
-  Random random(1);
-  const std::int64_t vocab = prepared.program().vocab_size;
-  std::vector<std::int32_t> tokens, rows, pages(static_cast<std::size_t>(prepared.capacity().page_count));
-  std::iota(pages.begin(), pages.end(), 0);
-  for (int i = 0; i < count; ++i)
-    tokens.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocab))));
-  std::vector<backend::SequenceRows> sequences;
-  if (role == backend::Role::prompt) {
-    sequences.push_back(
-        {.row_count = count, .page_count = static_cast<std::int32_t>(pages.size()), .role = role});
-    rows = {count - 1};
-  } else {
-    const auto each = static_cast<std::int32_t>(plan.pages());
-    for (int i = 0; i < count; ++i) {
-      sequences.push_back({.row_count = 1,
-                           .position = plan.context,
-                           .state_slot = i,
-                           .page_begin = i * each,
-                           .page_count = each,
-                           .role = role});
-      backend::assume_position(prepared, i, plan.context);
-      rows.push_back(i);
-    }
-  }
-  std::vector<std::int32_t> chosen(rows.size());
-  const std::vector<backend::Choice> best(rows.size());
-  prepared.run_sampled(backend::Pass::main, {tokens, sequences, pages, rows, {}}, {vocab, best},
-                       {chosen, {}});
+  if (role == backend::Role::prompt)
+    Users(prepared, 1, 0, count).prompt(count, count);
+  else
+    Users(prepared, count, plan.context, plan.context + 1).decode();
 }
 
 DenseFormat parse_dense(const std::string& text) {

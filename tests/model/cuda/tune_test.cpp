@@ -27,7 +27,9 @@ std::vector<MeasuredOp> tune_step(const plan::ArchFacts& arch, std::int32_t rows
   std::iota(tokens.begin(), tokens.end(), 5);
   const std::vector<std::int32_t> pages{1, 0}, asked{rows - 1};
   const backend::SequenceRows sequence{.row_count = rows, .page_count = 2, .role = role};
-  prepared->run_greedy(backend::Pass::main, {tokens, {&sequence, 1}, pages, asked, {}}, 300, chosen);
+  const std::vector<backend::Choice> best(1);
+  EXPECT_TRUE(prepared->run_sampled(backend::Pass::main, {tokens, {&sequence, 1}, pages, asked, {}},
+                                    {300, best}, {chosen, {}}));
   backend::cuda::TuneOptions options;
   options.ops = ops;
   backend::cuda::TuneResult result;
