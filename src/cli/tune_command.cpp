@@ -157,6 +157,7 @@ void tune_all(backend::Prepared& prepared, const Plan& plan, const TuneCommandOp
   backend::cuda::TuneOptions how;
   how.ops = options.ops;
   how.rounds = options.rounds;
+  how.times = options.backend == "cuda";
   how.is_over = [&] { return seconds_since(start) > options.seconds; };
   how.show = [&](const MeasuredOp& op) { print(console, op); };
   const auto tune_passes = [&](const std::vector<int>& counts, backend::Role role, const char* what) {
@@ -165,10 +166,12 @@ void tune_all(backend::Prepared& prepared, const Plan& plan, const TuneCommandOp
       console.out << fourfold::format("\n{}: {}\n", what, count);
       run_step(prepared, plan, count, role);
       backend::cuda::tune(prepared, from, how, result);
-      const auto times = backend::cuda::time_passes(prepared, {Tuning{}, result.tuning}, 2 * options.rounds);
-      if (times.size() == 2)
+      if (how.times) {
+        const auto times =
+            backend::cuda::time_passes(prepared, {Tuning{}, result.tuning}, 2 * options.rounds);
         console.out << fourfold::format("\n  the whole step: {} us by default, {} us tuned\n",
                                         std::llround(times[0]), std::llround(times[1]));
+      }
       from = count + 1;
     }
   };

@@ -76,13 +76,15 @@ std::unique_ptr<Backend> make_gpu_backend(kernels::Machine& machine, GpuOptions 
 // What preparing a program takes of a machine's memory, without reading a weight: weights, KV pages,
 // recurrent states, workspace, rows of a step.
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
-                                   const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep);
+                                   const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep,
+                                   const std::shared_ptr<const cuda::Tuning>& tuning = {});
 // What a plan may take of a device that has so much memory, so much of it free.
 std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
-                             std::int64_t bytes, DenseWeights dense = DenseWeights::keep);
+                             std::int64_t bytes, DenseWeights dense = DenseWeights::keep,
+                             const std::shared_ptr<const cuda::Tuning>& tuning = {});
 
 // For benches: the main pass of the last run cut into its stages, each alone over all layers, as a graph of
 // its own. Microseconds of a pass; what they write is not to be used.

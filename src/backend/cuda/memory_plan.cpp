@@ -47,7 +47,8 @@ void require_memory(const std::vector<MemoryUse>& plan, const Program& program, 
   std::string lines;
   for (const MemoryUse& use : plan)
     lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
-  const std::int64_t context = largest_context(program, capacity, machine, usable, options.dense);
+  const std::int64_t context =
+      largest_context(program, capacity, machine, usable, options.dense, options.tuning);
   fail_with_hint(Code::out_of_memory, hint_of(context, capacity.state_slot_count, program),
                  "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}",
                  with_commas(needed), lines, with_commas(usable), with_commas(memory.free_bytes()),
@@ -62,7 +63,8 @@ std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction
 }
 
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
-                                   const kernels::Machine& machine, DenseWeights dense) {
+                                   const kernels::Machine& machine, DenseWeights dense,
+                                   const std::shared_ptr<const cuda::Tuning>& tuning) {
   cuda::CountingMachine counting(machine);
   cuda::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
@@ -74,7 +76,8 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   const std::int64_t pages = memory.bytes("KV pages"), states = memory.bytes("delta state"),
                      loaded = memory.total();
   const cuda::BatchTables tables(memory, arena, capacity);
-  cuda::make_buffers(model, counting, arena, capacity);
+  cuda::Forms forms(counting, tuning);
+  cuda::make_buffers(model, forms, arena, capacity);
   const cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   const cuda::DraftChain chain(counting, arena, capacity);
   const std::int64_t workspace = memory.bytes("workspace");
@@ -86,11 +89,12 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
 }
 
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
-                             std::int64_t bytes, DenseWeights dense) {
+                             std::int64_t bytes, DenseWeights dense,
+                             const std::shared_ptr<const cuda::Tuning>& tuning) {
   const std::int64_t sequences = std::max<std::int64_t>(capacity.state_slot_count, 1);
   const auto fits = [&](std::int64_t pages) {  // of a sequence
     capacity.page_count = sequences * pages;
-    return cuda::total_of(plan_memory(program, capacity, machine, dense)) <= bytes;
+    return cuda::total_of(plan_memory(program, capacity, machine, dense, tuning)) <= bytes;
   };
   std::int64_t low = 0, high = (program.position_limit + step::kPageTokens - 1) / step::kPageTokens;
   while (low < high) {

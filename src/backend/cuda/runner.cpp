@@ -176,8 +176,8 @@ void Runner::attend(const DeviceAttention& mixer) {
   attend.heads_per_kv = mixer.heads / mixer.kv_heads;
   attend.scale_log2 = mixer.scale * kLog2E;
   const AttendForm form =
-      multiplier_.forms().attend({mixer.head_dim, mixer.heads, mixer.kv_heads, format_name(mixer.kv),
-                                  shape_.sequence_rows, shape_.rows});
+      multiplier_.forms().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
+                                  std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
   machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
 
   attention::CombineParams combine{};

@@ -101,10 +101,9 @@ class Tuner {
       use(question, i > 0 ? &candidate.form : nullptr);
       if (i > 0) candidate.refusal = difference(program_.outputs(), expected);
       if (!candidate.refusal.empty()) continue;
-      if (auto recording = program_.record(stages_of(question))) {
-        race.add(std::move(recording));
-        racing.push_back(i);
-      }
+      if (!options_.times) continue;
+      race.add(program_.record(stages_of(question)));
+      racing.push_back(i);
     }
     if (!racing.empty()) {
       race.run(options_.rounds);
@@ -213,9 +212,7 @@ std::vector<double> time_passes(Prepared& prepared, const std::vector<Tuning>& t
   Race race(program);
   for (const Tuning& tuning : tunings) {
     program.set_tuning(std::make_shared<Tuning>(tuning));
-    auto recording = program.record(~0u);
-    if (recording == nullptr) return {};
-    race.add(std::move(recording));
+    race.add(program.record(~0u));
   }
   race.run(rounds);
   std::vector<double> medians;

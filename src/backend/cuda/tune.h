@@ -25,7 +25,7 @@ class Tunable {
   virtual std::vector<Question> questions() = 0;
   // The bits of the residual stream after the layers and of the logits, from memory that held nothing.
   virtual std::vector<std::vector<std::uint32_t>> outputs() = 0;
-  // Stages of the pass (bit i: Stage i) as a graph; null where the machine has none.
+  // Stages of the pass (bit i: Stage i) as a graph.
   virtual std::unique_ptr<kernels::Recording> record(unsigned stages) = 0;
   // Microseconds of a replay, of so many in a row.
   virtual double time(kernels::Recording& recording, int replays) = 0;
@@ -49,10 +49,11 @@ struct MeasuredOp {
 };
 
 struct TuneOptions {
-  std::string ops = "all";                               // pattern for "op shape"
-  int rounds = 9;                                        // timed, of each candidate in turn
-  double gain = 0.01;                                    // of the op's time: what a choice must be worth
-  std::function<bool()> is_over = [] { return false; };  // no time left
+  std::string ops = "all";  // pattern for "op shape"
+  bool times = true;        // false: bits are compared alone, as on the simulator, which has no time
+  int rounds = 9;           // timed, of each candidate in turn
+  double gain = 0.01;       // of the op's time: what a choice must be worth
+  std::function<bool()> is_over = [] { return false; };        // no time left
   std::function<void(const MeasuredOp&)> show = [](auto&) {};  // as they are done
 };
 
@@ -65,8 +66,7 @@ struct TuneResult {
 // to those of the pass. The program goes on with the choices.
 void tune(Prepared& prepared, int tokens_from, const TuneOptions& options, TuneResult& result);
 
-// Microseconds of the last main pass under each of these, timed in turn; empty where the machine has no
-// graphs.
+// Microseconds of the last main pass under each of these, timed in turn.
 std::vector<double> time_passes(Prepared& prepared, const std::vector<Tuning>& tunings, int rounds);
 
 }  // namespace fourfold::backend::cuda

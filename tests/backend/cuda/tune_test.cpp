@@ -11,7 +11,7 @@ namespace fourfold::backend::cuda {
 namespace {
 
 struct Delay final : kernels::Recording {
-  explicit Delay(double us) : microseconds(us) {}
+  explicit Delay(double us) : Recording(1), microseconds(us) {}
   double microseconds;
 };
 

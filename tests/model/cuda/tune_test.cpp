@@ -32,6 +32,7 @@ std::vector<MeasuredOp> tune_step(const plan::ArchFacts& arch, std::int32_t rows
                                     {300, best}, {chosen, {}}));
   backend::cuda::TuneOptions options;
   options.ops = ops;
+  options.times = false;
   backend::cuda::TuneResult result;
   backend::cuda::tune(*prepared, 1, options, result);
   EXPECT_TRUE(result.tuning.empty()) << "nothing is timed on the simulator";
