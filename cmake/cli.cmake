@@ -1,5 +1,5 @@
 # The program `fourfold`. Its commands are a library, so that tests call them without a command line; CLI11 is needed by
-# main.cpp alone.
+# the program's own two files alone.
 find_path(FOURFOLD_CLI11 CLI/CLI.hpp HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
 
 # The planner's command: links no machine, so it is built in seconds.
@@ -79,7 +79,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
 endif()
 
 if(FOURFOLD_CLI11)
-  add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp)
+  add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/command_line_measure.cpp)
   target_link_libraries(fourfold PRIVATE fourfold_cli)
   # As a system header: its warnings are not ours.
   target_include_directories(fourfold SYSTEM PRIVATE ${FOURFOLD_CLI11})
