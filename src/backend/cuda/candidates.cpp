@@ -41,9 +41,9 @@ struct AllOf {
 
   std::string too_large(std::size_t bytes) const {
     if (bytes <= workspace_bytes) return {};
-    return format("needs {} bytes of workspace; the default's plan has {}",
-                  with_commas(static_cast<long long>(bytes)),
-                  with_commas(static_cast<long long>(workspace_bytes)));
+    return fourfold::format("needs {} bytes of workspace; the default's plan has {}",
+                            with_commas(static_cast<long long>(bytes)),
+                            with_commas(static_cast<long long>(workspace_bytes)));
   }
 
   std::vector<Candidate> operator()(const dense::DenseCall& call) const {
@@ -108,8 +108,8 @@ struct AllOf {
   }
 
   static std::string refusal_of(const plan::RowFacts& row, int head_dim, const std::string& kv) {
-    if (row.k != head_dim) return format("for heads of {}; these have {}", row.k, head_dim);
-    if (row.format != kv) return format("for {} pages; these are {}", row.format, kv);
+    if (row.k != head_dim) return fourfold::format("for heads of {}; these have {}", row.k, head_dim);
+    if (row.format != kv) return fourfold::format("for {} pages; these are {}", row.format, kv);
     return {};
   }
 };

@@ -16,8 +16,8 @@ std::string ranges(const std::vector<int>& numbers) {
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    text += format("{}{}", text.empty() ? "" : ", ", numbers[i]);
-    if (last > i) text += format("-{}", numbers[last]);
+    text += fourfold::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+    if (last > i) text += fourfold::format("-{}", numbers[last]);
     i = last + 1;
   }
   return text;
@@ -33,12 +33,12 @@ void LaunchNotes::cut(int index) { parts_.push_back({index, std::exchange(kernel
 
 StepDecision LaunchNotes::decision(const PassShape& shape, const kernels::Recording* recording) {
   StepDecision out;
-  out.shape = format("{} {} row{} of {} sequence{}, {} with logits{}", shape.rows,
-                     shape.pass == Pass::draft       ? "draft"
-                     : shape.role == Role::generated ? "generated"
-                                                     : "prompt",
-                     shape.rows == 1 ? "" : "s", shape.sequences, shape.sequences == 1 ? "" : "s",
-                     shape.logits_rows, shape.choice.token_limit > 0 ? ", tokens chosen" : "");
+  out.shape = fourfold::format("{} {} row{} of {} sequence{}, {} with logits{}", shape.rows,
+                               shape.pass == Pass::draft       ? "draft"
+                               : shape.role == Role::generated ? "generated"
+                                                               : "prompt",
+                               shape.rows == 1 ? "" : "s", shape.sequences, shape.sequences == 1 ? "" : "s",
+                               shape.logits_rows, shape.choice.token_limit > 0 ? ", tokens chosen" : "");
   out.is_recorded = recording != nullptr;
   // Layers with the same kernels are one line.
   std::vector<std::vector<int>> layers;
@@ -74,13 +74,13 @@ StepDecision LaunchNotes::decision(const PassShape& shape, const kernels::Record
 }  // namespace cuda
 
 std::string StepDecision::text() const {
-  std::string out = format("{}: {} kernels, {}\n", shape, kernel_count,
-                           is_recorded ? "recorded as a graph" : "launched one by one");
+  std::string out = fourfold::format("{}: {} kernels, {}\n", shape, kernel_count,
+                                     is_recorded ? "recorded as a graph" : "launched one by one");
   for (const StepPart& part : parts) {
-    out += format("  {}: {} kernel{}{}:", part.what, part.kernels.size(), part.kernels.size() == 1 ? "" : "s",
-                  part.layer_count > 1 ? " each" : "");
+    out += fourfold::format("  {}: {} kernel{}{}:", part.what, part.kernels.size(),
+                            part.kernels.size() == 1 ? "" : "s", part.layer_count > 1 ? " each" : "");
     for (std::size_t i = 0; i < part.kernels.size(); ++i)
-      out += format("{} {}", i == 0 ? "" : ";", part.kernels[i]);
+      out += fourfold::format("{} {}", i == 0 ? "" : ";", part.kernels[i]);
     out += "\n";
   }
   return out;

@@ -20,8 +20,8 @@ moe_layer::Format layer_format(RecordFormat format) {
 
 Question question_of(const dense::DenseCall& call) {
   return {"matrix",
-          format("{}x{} {} {}", call.rows, call.columns, dense::name_of(call.format),
-                 call.source == dense::TokenSource::norm ? "norm" : "rows"),
+          fourfold::format("{}x{} {} {}", call.rows, call.columns, dense::name_of(call.format),
+                           call.source == dense::TokenSource::norm ? "norm" : "rows"),
           call.tokens,
           call,
           0,
@@ -30,8 +30,8 @@ Question question_of(const dense::DenseCall& call) {
 Question question_of(const moe_layer::Request& request) {
   const moe_layer::Shape& shape = request.shape;
   return {request.role == moe_layer::Role::prefill ? "prompt experts" : "experts",
-          format("{},{},{},{} {}", shape.hidden, shape.intermediate, shape.experts, shape.top_k,
-                 request.format == moe_layer::Format::nvfp4 ? "nvfp4" : "bf16"),
+          fourfold::format("{},{},{},{} {}", shape.hidden, shape.intermediate, shape.experts, shape.top_k,
+                           request.format == moe_layer::Format::nvfp4 ? "nvfp4" : "bf16"),
           request.tokens,
           request,
           0,
@@ -39,7 +39,7 @@ Question question_of(const moe_layer::Request& request) {
 }
 Question question_of(const PromptMatrixCall& call, RecordFormat weights) {
   return {"prompt matrix",
-          format("{}x{} {}", call.matrix_rows, call.request.shape.hidden, format_name(weights)),
+          fourfold::format("{}x{} {}", call.matrix_rows, call.request.shape.hidden, format_name(weights)),
           call.request.tokens,
           call,
           0,
@@ -47,20 +47,21 @@ Question question_of(const PromptMatrixCall& call, RecordFormat weights) {
 }
 Question question_of(const AttendCall& call) {
   return {"attend",
-          format("{}/{} heads of {} {}, {} a sequence", call.heads, call.kv_heads, call.head_dim, call.kv,
-                 call.sequence_rows),
+          fourfold::format("{}/{} heads of {} {}, {} a sequence", call.heads, call.kv_heads, call.head_dim,
+                           call.kv, call.sequence_rows),
           call.rows,
           call,
           0,
           {}};
 }
 Question question_of(const PromptAttendCall& call) {
-  return {"attend prompt", format("heads of {} {}", call.head_dim, call.kv), call.rows, call, 0, {}};
+  return {
+      "attend prompt", fourfold::format("heads of {} {}", call.head_dim, call.kv), call.rows, call, 0, {}};
 }
 
 // Rows of attention, by head and kind of cached number.
 std::string attend_prefix(int head_dim, std::string_view kv) {
-  return format("attend {} {} x", head_dim, kv);
+  return fourfold::format("attend {} {} x", head_dim, kv);
 }
 
 [[noreturn]] void refuse(const TunedChoice& choice, const std::string& why) {
@@ -70,9 +71,9 @@ std::string attend_prefix(int head_dim, std::string_view kv) {
 }
 
 std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& form, std::string_view prefix) {
-  if (!form.row.starts_with(prefix)) return format("no row named '{}...'", prefix);
+  if (!form.row.starts_with(prefix)) return fourfold::format("no row named '{}...'", prefix);
   if (!machine.find(kernels::RowKind::step, form.row).found())
-    return format("{} has no such row", machine.description());
+    return fourfold::format("{} has no such row", machine.description());
   return {};
 }
 
@@ -95,13 +96,13 @@ dense::DenseCall dense_call(const DenseMatrix& matrix, dense::TokenSource source
 AttendForm default_attend(const AttendCall& call, int sm_count) {
   const int vectors = call.sequence_rows * (call.heads / call.kv_heads);
   const int tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : 64;
-  return {format("{}{}", attend_prefix(call.head_dim, call.kv), tile), 2 * sm_count};
+  return {fourfold::format("{}{}", attend_prefix(call.head_dim, call.kv), tile), 2 * sm_count};
 }
 
 // wgmma reads bf16 pages as they lie; other numbers have mma alone.
 std::string default_prompt_row(const PromptAttendCall& call, const plan::ArchFacts& arch) {
-  return format("attend_prompt {} {} {}", call.head_dim, call.kv,
-                arch.has_wgmma && call.kv == "bf16" ? "wgmma" : "mma");
+  return fourfold::format("attend_prompt {} {} {}", call.head_dim, call.kv,
+                          arch.has_wgmma && call.kv == "bf16" ? "wgmma" : "mma");
 }
 
 const TunedChoice* Forms::ask(Question question) {
@@ -179,8 +180,8 @@ AttendForm Forms::attend(const AttendCall& call) {
 std::string Forms::attend_prompt(const PromptAttendCall& call) {
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return default_prompt_row(call, machine_.arch());
-  const std::string why =
-      refusal_of_step(machine_, tuned->form, format("attend_prompt {} {} ", call.head_dim, call.kv));
+  const std::string why = refusal_of_step(machine_, tuned->form,
+                                          fourfold::format("attend_prompt {} {} ", call.head_dim, call.kv));
   if (!why.empty()) refuse(*tuned, why);
   return tuned->form.row;
 }
