@@ -61,6 +61,7 @@ FOURFOLD_DEVICE void multiply_unit(Cta cta, ManyStorage<Row>& storage, ManyFeed<
       ManyWeights<Row> weights;
       weights.load(cta.lane(), read, storage.ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
       if (c + 1 == Row::stage_records || r + c + 1 >= records) {
+        cta.fence_async_proxy();  // the reads come before the copy that writes here next
         cta.sync_warp();  // every lane has read the records: their stage is free
         feed.push(cta, cursor.stage);
         cursor.advance();

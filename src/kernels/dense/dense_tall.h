@@ -84,6 +84,7 @@ FOURFOLD_DEVICE void multiply_panels(Cta cta, TallStorage<Row>& storage, PanelFe
     if (works) {
       cta.wait(&storage.ring.full[cursor.stage], cursor.phase);
       weights.load(cta.lane(), read, storage.ring.stage(cursor.stage), 0);
+      cta.fence_async_proxy();  // the reads come before the copy that writes here next
       cta.sync_warp();  // every lane has read the record: its stage is free
       feed.push(cta, cursor.stage);
       cursor.advance();

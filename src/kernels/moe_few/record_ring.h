@@ -167,6 +167,7 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, Feed& feed, int recor
                                       const unsigned char* tokens, float (&sum)[Tiles][4]) {
   using Format = typename Ring::Format;
   const auto release = [&] {
+    cta.fence_async_proxy();  // the reads come before the copy that writes here next
     cta.sync_warp();  // every lane has read the records: their place is free
     feed.push(cta, ring.stage);
     ring.advance();
