@@ -79,14 +79,23 @@ struct Plan {
   int most_users = 0;
   std::int64_t room = 0;  // positions of a sequence
 
-  explicit Plan(const BenchModelOptions& options)
+  // Contexts up to the model's last position are cut to what leaves room for the steps; the table says how
+  // long they were.
+  Plan(const BenchModelOptions& options, std::int64_t position_limit)
       : users(parse_counts(options.users, "--users", 1, 1024)),
         contexts(parse_counts(options.contexts, "--context", 0, 1 << 20)),
         drafts(parse_drafts(options.mtp)) {
     most_users = *std::max_element(users.begin(), users.end());
+    const std::int64_t steps = step_rows() * (options.tokens + kWarmSteps + 1);
+    for (int& context : contexts) {
+      if (context > position_limit)
+        fail(Code::invalid_request, "--context {}: the model's limit is {}", context, position_limit);
+      context = static_cast<int>(
+          std::min<std::int64_t>(context, std::max<std::int64_t>(0, position_limit - steps)));
+    }
     const std::int64_t longest =
         std::max<std::int64_t>(*std::max_element(contexts.begin(), contexts.end()), options.prompt);
-    room = longest + step_rows() * (options.tokens + kWarmSteps + 1) + kPageTokens;
+    room = longest + steps + kPageTokens;
   }
   // Rows of a user in one step, at most.
   int step_rows() const { return *std::max_element(drafts.begin(), drafts.end()) + 1; }
@@ -157,7 +166,7 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   if (options.tokens < 1 || options.chunk < 1 || options.prompt < 0)
     fail(Code::invalid_request, "--tokens {}, --chunk {}, --prompt {}: 1, 1 and 0 at least", options.tokens,
          options.chunk, options.prompt);
-  const Plan plan(options);
+  const Plan plan(options, shape.positions);
   if (plan.has_drafts() && !shape.mtp)
     fail(Code::invalid_request, "--mtp {}: the shape {} has no MTP layer", options.mtp, shape.name);
   const auto gpu = open_gpu(options.gpu);
