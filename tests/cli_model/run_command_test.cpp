@@ -303,7 +303,7 @@ TEST_F(RunProgram, ErrorsAre2AndWrongUsage64) {
   EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --temperature 1000 2>&1").status, kFailed);
   EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --no-such-flag 2>&1").status, kUsage);
   EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi --max-tokens many 2>&1").status, kUsage);
-  EXPECT_EQ(shell("PROGRAM run 2>&1").status, kUsage);
+  EXPECT_EQ(shell("PROGRAM run " + model + " -p Hi another-model 2>&1").status, kUsage);
 }
 
 TEST_F(RunProgram, AClosedOrFullStdoutIsAnErrorAndNotACrash) {

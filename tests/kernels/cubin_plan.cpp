@@ -52,8 +52,8 @@ void print_streams(const char* chip) {
 // A step row has the tensor-core instruction of its kernel, if it has any.
 const char* step_path(const plan::RowFacts& facts) {
   if (facts.row.find("wgmma") != std::string::npos) return "step-wgmma";
-  for (const char* kernel :
-       {"dense_few", "dense_many", "dense_tall", "attend", "attend_prompt", "delta_prepare", "delta_scan"})
+  for (const char* kernel : {"dense_few", "dense_pair", "dense_many", "dense_tall", "attend", "attend_prompt",
+                             "delta_prepare", "delta_scan"})
     if (facts.kernel == kernel) return "step-mma";
   return "step";
 }

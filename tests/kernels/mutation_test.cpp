@@ -57,6 +57,9 @@ int token_panels(const plan::RowFacts& row) {
 const Survivor kSurvivors[] = {
     {SyncOp::release_successors, "", "",
      "lets the next kernel start early; without it that kernel starts when this one ends"},
+    {SyncOp::fence_async_proxy, "record_ring.h", "the reads come before the copy",
+     "not harmless: without it an H200 gave wrong tiles. The simulator performs a read at once, so that it "
+     "cannot see one that is moved behind the copy (docs/decisions/0009)"},
     {SyncOp::wait, "load_tiles.h", "cta.wait(&storage.tokens_empty",
      "both rings are equally deep and a math warp gives a stage of weights back after the panels that met "
      "it, so the wait for the stage covers them. Rows with a shallower token ring need it",

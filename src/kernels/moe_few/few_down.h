@@ -199,11 +199,9 @@ FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmPara
     before = cta.load(reinterpret_cast<const device::F32x2*>(few.residual + place));
   if (warp < Row::warps) {
     multiply_experts<Row>(cta, few, params, storage, warp, strip, first_tile);
-  } else {
-    if (few.shared.weights)
-      multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
-    cta.wait_predecessors();
-    cta.release_successors();
+  } else if (few.shared.weights) {
+    // Nothing of GEMM1's is read here: the others wait for it.
+    multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
   }
   cta.sync_block();  // every expert's sums and factor, and the shared expert's, are in shared memory
   const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
