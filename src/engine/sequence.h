@@ -62,7 +62,7 @@ struct CachedTokens {
 // needs the draft layer's cache as well.
 std::int64_t reusable_count(const CachedTokens& cached, const Request& request);
 
-enum class Finish { running, stop_id, max_tokens, cancelled };
+enum class Finish { running, stop_id, max_tokens, cancelled, time_limit, shutdown, failed };
 
 // How well drafting went.
 struct DraftCounts {

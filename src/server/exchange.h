@@ -1,0 +1,49 @@
+// One API request from its body to its answer, in the words of one protocol. No sockets, no threads: the
+// transport hands in what the engine delivers and sends what comes out.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "server/served_model.h"
+
+namespace fourfold::server {
+
+// How a request ends that cannot be served; the body is the protocol's own error shape.
+struct HttpError {
+  int status = 400;
+  std::string body;
+};
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  // What to run, one a choice; called once.
+  virtual std::vector<engine::Submission> submissions() = 0;
+  // Whether the answer is sent as it comes (server-sent events) or whole.
+  virtual bool streams() const = 0;
+  // What one step gave a choice. Gives the bytes to send now, which may be none; always none unless
+  // streams().
+  virtual std::string take(std::size_t choice, const engine::Delivery& delivery) = 0;
+  // A choice that needs no more tokens (a stop string was found): the transport cancels it.
+  virtual bool satisfied(std::size_t choice) const = 0;
+  virtual bool done() const = 0;  // every choice has ended
+  // Answers that are not streamed, once done: status and body.
+  virtual int status() const = 0;
+  virtual std::string body() = 0;
+};
+
+// The routes that run the model: "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages".
+// Throws fourfold::Error for what the request may not ask; error_body makes an answer of it.
+std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
+                                        const ServedModel& model);
+
+// An error in the shape clients of this route expect (OpenAI's, or Anthropic's for /v1/messages).
+HttpError error_answer(std::string_view route, const Error& error);
+
+}  // namespace fourfold::server

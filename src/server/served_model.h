@@ -1,0 +1,29 @@
+// What the protocols know of the model behind the server. Read only: any number of threads may use it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/sequence.h"
+#include "sample/params.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace fourfold::server {
+
+struct ServedModel {
+  std::vector<std::string>
+      names;                 // what `model` of a request may be, beside "default"; answers say the first
+  std::int64_t created = 0;  // seconds since 1970, for /v1/models
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  engine::ModelLimits limits;  // position_limit: of prompt and answer together, --max-context
+  sample::Params defaults;     // from generation_config.json
+  std::vector<text::TokenId> stop_ids;
+  std::int64_t token_limit = 0;   // ids below it have text
+  std::int64_t answers_max = 16;  // choices of one request (n)
+};
+
+}  // namespace fourfold::server
