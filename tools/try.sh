@@ -19,16 +19,22 @@ verify_or_show() {
   echo "(table: build/verify.txt, report: build/verify.json)"
 }
 
-# A model of random numbers answers: checkpoint, tokenizer, chat template, layers and sampling are the real ones.
+# The model that comes with the program tells a story.
 answer_once() {
-  local model=build/random-model question='What fits into 99 KB?'
-  rm -rf "$model"
-  build/fourfold make-model "$model" --shape tiny --seed 1 >/dev/null
-  echo "build/fourfold run $model -p '$question' --no-thinking --max-tokens 48 --seed 1"
+  local question='Write a short story about an old sailor.'
+  echo "build/fourfold run -p '$question' --seed 1"
   echo
-  build/fourfold run "$model" -p "$question" --no-thinking --max-tokens 48 --seed 1
-  echo
-  echo "Its weights are random numbers, so the words mean nothing yet; with a checkpoint in place of $model they do."
+  build/fourfold run -p "$question" --seed 1
+}
+
+# On a terminal the run ends in a conversation; otherwise it ends.
+converse() {
+  if [[ ! -t 0 || ! -t 1 ]]; then
+    echo "build/fourfold chat goes on from here; there is no terminal to talk on, so this is the end."
+    return
+  fi
+  headline "A conversation: build/fourfold chat (Ctrl-D ends it)"
+  build/fourfold chat
 }
 
 # Without a GPU the CUDA kernels would be compiled for nobody: the simulator runs the same source. A build that has
@@ -55,17 +61,18 @@ command_try() {
   build default fourfold
   headline "Proving every kernel row on the simulated GPU, against a scalar reference"
   verify_or_show
-  headline "An answer"
+  headline "An answer, from the small model that comes with the program"
   answer_once
   headline "Done in $((SECONDS / 60)) min $((SECONDS % 60)) s. What to do next"
   cat <<'END'
   build/fourfold plan --arch sm120                          every row and its bytes
   build/fourfold plan --explain 256x128x128 --arch sm120    the failure of the picture above, byte by byte
   build/fourfold plan --choose --shape 397b --tokens 64 --arch sm120
-  build/fourfold run MODEL -p 'Hello'                       an answer of a Qwen3.5 checkpoint, on the CPU
-  build/fourfold chat MODEL                                 a conversation with it
+  build/fourfold chat                                       a conversation with the model that comes with the program
+  build/fourfold chat MODEL                                 with a Qwen3.5 checkpoint, on the CPU; --backend cuda on a GPU
   ./dev test                                                all tests
   ./dev gpu                                                 with an NVIDIA GPU: the same proof on silicon, and speed
   docs/architecture.md, docs/kernels.md, docs/simulator.md  how it works
 END
+  converse
 }

@@ -103,7 +103,7 @@ def main():
             ("answers that take up the prompt's noun", sum(takes_up(spoken(s), nouns[s["prompt"]]) for s in stories) / count,
              0.7, "at least"),
             ("questions about itself answered as wanted",
-             sum(any(word in spoken(s) for word in wanted[s["prompt"]]) for s in itself) / len(itself), 1.0, "at least")]
+             sum(any(word.lower() in spoken(s).lower() for word in wanted[s["prompt"]]) for s in itself) / len(itself), 1.0, "at least")]
     if a.data:
         taken = verbatim([spoken(sample) for sample in stories], a.data)
         rows.append((f"answers without {WINDOW} words verbatim from the books", 1 - len(taken) / count, 1.0, "at least"))
