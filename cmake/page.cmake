@@ -7,6 +7,17 @@ set(page_files
   "/|chat.html|text/html"
   "/status|status.html|text/html"
   "/page/base.css|base.css|text/css"
+  "/page/chat.css|chat.css|text/css"
+  "/page/status.css|status.css|text/css"
+  "/page/theme.js|theme.js|text/javascript"
+  "/page/api.js|api.js|text/javascript"
+  "/page/chat.js|chat.js|text/javascript"
+  "/page/highlight.js|highlight.js|text/javascript"
+  "/page/markdown.js|markdown.js|text/javascript"
+  "/page/message.js|message.js|text/javascript"
+  "/page/settings.js|settings.js|text/javascript"
+  "/page/status.js|status.js|text/javascript"
+  "/page/icon.svg|icon.svg|image/svg+xml"
 )
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)

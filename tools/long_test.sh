@@ -38,6 +38,7 @@ command_long_test() {
   long_lines=()
   SECONDS=0
   set_up build test
+  set_up page || long_lines+=("  skipped the chat page: no Chromium (apt-get install chromium chromium-driver)")
   long_step "default build and tests" sanitized default
   long_step "address and undefined-behaviour sanitizers" sanitized asan
   long_step "thread sanitizer" sanitized tsan

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named groups need is installed: tools/setup.sh build [test]. As root it installs what is
+# Makes sure that what the named groups need is installed: tools/setup.sh build [test] [page]. As root it installs what is
 # missing and says so in one line; otherwise it shows the one sudo line and asks, or ends with 3 where nobody can answer.
 set -euo pipefail
 
@@ -27,6 +27,10 @@ for group in "$@"; do
       ;;
     test)
       if lacks_header gtest/gtest.h; then missing+=(libgtest-dev); fi
+      ;;
+    page)  # the chat page is tested in a real browser
+      if lacks_command chromium; then missing+=(chromium); fi
+      if lacks_command chromedriver; then missing+=(chromium-driver); fi
       ;;
     *)
       echo "setup: there is no group '$group'" >&2
@@ -69,6 +73,7 @@ Install these with your distribution's tools, then start again:
   CLI11 2.1 or newer (header-only)           for the program
   Boost 1.81 or newer (headers only)         for the rooms that read JSON
   GoogleTest 1.12 or newer                   for the tests
+  Chromium and its driver                    for the tests of the chat page
   nvcc 12.9 or newer (CUDA toolkit)          optional, for the GPU kernels
 END
   exit 3

@@ -1,0 +1,78 @@
+// Speaks to the server that gave the page: the key, JSON answers, and answers that come in pieces.
+
+// Without storage (a browser may forbid it) everything works until the page is left.
+function remembered(storage) {
+  const memory = new Map();
+  const attempt = (action, otherwise) => { try { return action(storage()); } catch { return otherwise(); } };
+  return {
+    get: (name) => attempt((box) => box.getItem(name), () => memory.get(name) ?? null),
+    set: (name, text) => attempt((box) => box.setItem(name, text), () => memory.set(name, text)),
+    remove: (name) => attempt((box) => box.removeItem(name), () => memory.delete(name)),
+  };
+}
+export const kept = remembered(() => localStorage);
+const tabOnly = remembered(() => sessionStorage);
+
+const kKey = "fourfold.key";
+export const key = { get: () => tabOnly.get(kKey) ?? "", set: (text) => (text ? tabOnly.set(kKey, text) : tabOnly.remove(kKey)) };
+
+export class ServerError extends Error {
+  constructor(message, status = 0) {
+    super(message);
+    this.status = status;
+  }
+}
+
+// The server's own words, in OpenAI's shape; a proxy in between may answer with something else.
+async function errorOf(response) {
+  const text = await response.text();
+  try {
+    const message = JSON.parse(text).error.message;
+    if (typeof message === "string") return new ServerError(message, response.status);
+  } catch { /* not JSON */ }
+  return new ServerError(`${response.status} ${response.statusText}: ${text.slice(0, 300)}`, response.status);
+}
+
+export async function request(path, options = {}) {
+  const headers = { ...(options.body ? { "Content-Type": "application/json" } : {}),
+    ...(key.get() ? { Authorization: "Bearer " + key.get() } : {}) };
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: "no-store" });
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new ServerError("The server cannot be reached. Is it still running?");
+  }
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+// The data of each server-sent event, as it comes.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      buffer += value;
+      const lines = buffer.split(/\r?\n/);
+      buffer = lines.pop();
+      for (const line of lines) if (line.startsWith("data:")) yield line.slice(5).trim();
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+// Runs one chat completion and hands over each piece's JSON. Ends normally only when the server said that it is done.
+export async function streamChat(body, signal, take) {
+  const response = await request("/v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
+  for await (const data of events(response)) {
+    if (data === "[DONE]") return;
+    const piece = JSON.parse(data);
+    if (piece.error) throw new ServerError(piece.error.message ?? JSON.stringify(piece.error));
+    take(piece);
+  }
+  throw new ServerError("The connection ended before the answer did.");
+}

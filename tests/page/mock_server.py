@@ -1,0 +1,205 @@
+"""A server for the page's tests: the page from the sources, and answers that the last message chooses.
+
+    mock_server.py [--port N] [--key KEY]
+
+It speaks the API as the page uses it. What it received can be read at /mock/requests.
+"""
+import argparse
+import http.server
+import json
+import pathlib
+import re
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "src/server/page"
+CONTEXT = 4096
+
+CODE_ANSWER = """## A short program
+
+Here is **bold**, *leaning*, `code` and a [link](https://example.org/).
+
+```python
+# prints a number
+def main(n):
+    return "value: %d" % (n * 41 + 1)
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+1. one
+2. two
+   - inner
+"""
+ATTACK_ANSWER = """<img src=x onerror="window.attacked=1"> <script>window.attacked=2</script>
+[press](javascript:window.attacked=3) ![x](data:text/html,1) <b onclick=1>b</b>
+
+```html
+<script>window.attacked=4</script>
+```
+"""
+
+
+def static_files():
+    """{target: (type, bytes)}, from the list that the build reads."""
+    text = (ROOT / "cmake/page.cmake").read_text()
+    return {target: (kind, (PAGE / name).read_bytes())
+            for target, name, kind in re.findall(r'^  "([^|"]+)\|([^|"]+)\|([^|"]+)"$', text, re.M)}
+
+
+def security_policy():
+    header = (PAGE / "static_files.h").read_text()
+    parts = re.search(r"kPageSecurityPolicy =(.*?);\s*\n(?!\s*\")", header, re.S).group(1)
+    return "".join(re.findall(r'"([^"]*)"', parts))
+
+
+def pieces(text):
+    return re.findall(r"\s*\S+\s*?|\s+", text) or [""]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, kind, body, headers=()):
+        if self.server.stopped:
+            self.close_connection = True
+            return
+        body = body if isinstance(body, bytes) else body.encode()
+        self.send_response(status)
+        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), *headers):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def refuse(self, status, message, code=None):
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+        self.answer(status, "application/json", json.dumps({"error": error}))
+
+    def has_key(self):
+        wanted = self.server.key
+        if not wanted or self.headers.get("Authorization") == f"Bearer {wanted}":
+            return True
+        self.refuse(401, "This server wants an API key: Authorization: Bearer KEY.", "invalid_api_key")
+        return False
+
+    def do_GET(self):
+        if self.path in self.server.files:
+            kind, body = self.server.files[self.path]
+            self.answer(200, kind + "; charset=utf-8", body, [("Content-Security-Policy", self.server.policy)])
+        elif self.path == "/mock/requests":
+            self.answer(200, "application/json", json.dumps(self.server.requests))
+        elif not self.has_key():
+            return
+        elif self.path == "/v1/models":
+            model = {"id": "mock-model", "object": "model", "max_model_len": CONTEXT}
+            self.answer(200, "application/json", json.dumps({"object": "list", "data": [model]}))
+        elif self.path == "/status.json":
+            self.answer(200, "application/json", (pathlib.Path(__file__).parent / "status.json").read_bytes())
+        elif self.path == "/metrics":
+            self.answer(200, "text/plain", (pathlib.Path(__file__).parent / "metrics.txt").read_bytes())
+        else:
+            self.refuse(404, f"There is no {self.path}.")
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.has_key():
+            return
+        self.server.requests.append(body)
+        last = body["messages"][-1]["content"]
+        if last.startswith("error"):
+            self.refuse(400, "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            self.stream(body, last)
+        except (BrokenPipeError, ConnectionResetError):
+            body["mock_cancelled"] = True
+        self.close_connection = True
+
+    def stream(self, body, last):
+        self.count = 0
+        self.prompt_count = sum(len(pieces(message["content"] or "")) for message in body["messages"])
+        for delta, pause in self.deltas(last, body):
+            self.count += 1
+            self.piece({"choices": [{"index": 0, "delta": delta, "finish_reason": None}], "usage": self.usage()})
+            time.sleep(pause)
+        if last.startswith("break"):
+            self.event(json.dumps({"error": {"message": "The backend has failed; see the server's log."}}))
+            return
+        finish = "tool_calls" if last.startswith("tool") else "length" if last.startswith("long") else "stop"
+        self.piece({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": self.usage()})
+        self.piece({"choices": [], "usage": self.usage()})
+        self.event("[DONE]")
+
+    def deltas(self, last, body):
+        yield {"role": "assistant", "content": ""}, 0
+        if last.startswith("think"):
+            for piece in pieces("First I weigh it. Then I decide."):
+                yield {"reasoning_content": piece}, .02
+        if last.startswith("tool"):
+            call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}
+            yield {"tool_calls": [call]}, 0
+            for piece in ('{"city": ', '"Bern"}'):
+                yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}, .01
+            return
+        if last.startswith("slow"):
+            for at in range(400):
+                yield {"content": f"word{at} "}, .05
+            return
+        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER}
+        text = answers.get(last.split()[0], f"You said: {last} ({len(body['messages'])} messages)")
+        for piece in pieces(text):
+            yield {"content": piece}, .005
+
+    def usage(self):
+        return {"prompt_tokens": self.prompt_count, "completion_tokens": self.count,
+                "total_tokens": self.prompt_count + self.count}
+
+    def piece(self, fields):
+        self.event(json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "mock-model", **fields}))
+
+    def event(self, data):
+        self.wfile.write(f"data: {data}\n\n".encode())
+        self.wfile.flush()
+
+
+class MockServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, port=0, key=""):
+        super().__init__(("127.0.0.1", port), Handler)
+        self.key = key
+        self.requests = []
+        self.stopped = False
+        self.files = static_files()
+        self.policy = security_policy()
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def start(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def stop(self):
+        """Also for connections that are kept open."""
+        self.stopped = True
+        self.shutdown()
+        self.server_close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--key", default="")
+    options = parser.parse_args()
+    server = MockServer(options.port, options.key)
+    print(server.address, flush=True)
+    server.serve_forever()
