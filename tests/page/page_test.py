@@ -393,12 +393,15 @@ class Status(PageTest):
         self.until_text("#now", "42.5")
         shown = self.browser.run("return document.querySelector('main').innerText")
         for wanted in ("of 16", "120 of 2,048 pages", "300 of 2,048 pages", "7 anchors, 14.7 MB of 67.1 MB", "25.0 %",
-                       "75.0 %", "5.0 %", "≤ 250 ms", "95 %: ≤ 500 ms", "The tuned table has no row for this GPU",
-                       "moe_stream 32x8x512 w4a16-mma nvfp4"):
+                       "75.0 %", "5.0 %", "≤ 250 ms", "99 %: ≤ 500 ms", "The tuned table has no row for this GPU",
+                       "moe_stream 32x8x512 w4a16-mma nvfp4", "Set aside: weights", "holds 4.2 GB and 31 open files"):
             self.assertIn(wanted, shown)
-        self.assertEqual("mock-model · cpu · 2 threads, AVX-512", self.text("#model"))
+        self.assertEqual("mock-model · 2 threads, AVX-512 · 0.1.0", self.text("#model"))
         self.browser.until(lambda: " " in self.browser.run(
             "return document.querySelector('polyline').getAttribute('points')"), "a second poll")
+        self.assertEqual("", self.text("#metrics"))
+        self.browser.click("details summary")
+        self.until_text("#metrics", "vllm:num_requests_running 3")
 
     def test_a_server_that_has_gone(self):
         gone = MockServer().start()

@@ -1,4 +1,4 @@
-// The status page: asks /status.json and /metrics once a second while it is looked at.
+// The status page: asks /status.json once a second while it is looked at, and /metrics while they are unfolded.
 import { key, request } from "/page/api.js";
 import { element } from "/page/markdown.js";
 
@@ -57,55 +57,58 @@ function showSpeed(value) {
   byId("speed-line").setAttribute("aria-label", `Tokens a second: ${value.toFixed(1)} now, ${top.toFixed(1)} at most`);
 }
 
-// The bound that a share of a histogram's values does not exceed, from Prometheus text.
-function quantile(text, name, share) {
-  const buckets = [...text.matchAll(new RegExp(`^${name}_bucket\\{.*?le="([^"]+)"\\} (\\S+)$`, "gm"))]
-    .map(([, bound, count]) => [Number(bound.replace("+Inf", "Infinity")), Number(count)]);
-  const all = buckets.at(-1)?.[1] ?? 0;
-  return all > 0 ? buckets.find(([, count]) => count >= share * all)[0] : null;
-}
+const upTo = (value) => (value > 0 ? `≤ ${seconds(value)}` : "–");
+const latency = (name, all) => [upTo(all[name + "_p50"]), all[name + "_p99"] > 0 ? `99 %: ${upTo(all[name + "_p99"])}` : ""];
 
-function quantiles(text, name) {
-  const [middle, high] = [quantile(text, name, .5), quantile(text, name, .95)];
-  const upTo = (value) => (value === Infinity ? "long" : `≤ ${seconds(value)}`);
-  return middle === null ? ["–"] : [upTo(middle), `95 %: ${upTo(high)}`];
-}
-
-function show(status, metrics) {
-  byId("model").textContent = [status.model, status.backend, status.device].filter(Boolean).join(" · ");
-  const { drafts = {} } = status;
+function showNow({ sequences, tokens, mtp, latency: times }) {
   showPairs(byId("now"), [
-    ["Running", number.format(status.running), `of ${number.format(status.sequence_limit)}`],
-    ["Waiting", number.format(status.waiting), `of ${number.format(status.queue_limit)}`],
-    ["Tokens a second", status.tokens_per_second.toFixed(1)],
-    ["Drafts a step", number.format(status.mtp)],
-    ["First token", ...quantiles(metrics, "vllm:time_to_first_token_seconds")],
-    ["Between tokens", ...quantiles(metrics, "vllm:inter_token_latency_seconds")],
+    ["Running", number.format(sequences.running), `of ${number.format(sequences.running_max)}`],
+    ["Waiting", number.format(sequences.waiting), `of ${number.format(sequences.waiting_max)}`],
+    ["Tokens a second", tokens.per_second.toFixed(1)],
+    ["Drafts a step", number.format(mtp.drafts)],
+    ["First token", ...latency("first_token", times)],
+    ["Between tokens", ...latency("between_tokens", times)],
   ]);
-  showSpeed(status.tokens_per_second);
-  const pages = (count) => `${number.format(count)} of ${number.format(status.page_count)} pages`;
+  showSpeed(tokens.per_second);
+}
+
+function showMemory({ pages, anchors, memory, process }) {
+  const of = (count) => `${number.format(count)} of ${number.format(pages.all)} pages`;
+  const all = memory.reduce((sum, use) => sum + use.bytes, 0);
   showUses(byId("memory"), [
-    ["Keys and values, running", status.pages_used, status.page_count, pages(status.pages_used)],
-    ["Keys and values, prefix cache", status.pages_cached, status.page_count, pages(status.pages_cached)],
-    ["Recurrent states, prefix cache", status.anchor_bytes, status.anchor_byte_limit,
-      `${number.format(status.anchors)} anchors, ${bytes(status.anchor_bytes)} of ${bytes(status.anchor_byte_limit)}`],
+    ["Keys and values, running", pages.used, pages.all, of(pages.used)],
+    ["Keys and values, prefix cache", pages.cached, pages.all, of(pages.cached)],
+    ["Recurrent states, prefix cache", anchors.bytes, anchors.bytes_max,
+      `${number.format(anchors.count)} anchors, ${bytes(anchors.bytes)} of ${bytes(anchors.bytes_max)}`],
+    ...memory.map(({ what, bytes: size }) => [`Set aside: ${what}`, size, all, bytes(size)]),
   ]);
-  const steps = status.step_seconds + status.overhead_seconds;
+  byId("process").textContent = `The process holds ${bytes(process.resident_bytes)} and ${number.format(process.open_files)} open files.`;
+}
+
+function showSince({ tokens, mtp, requests, steps, http }) {
   showPairs(byId("since"), [
-    ["Prompt tokens", compact.format(status.prompt_tokens)],
-    ["Answer tokens", compact.format(status.answer_tokens)],
-    ["Prefix hit rate", percent(status.cached_tokens, status.prompt_tokens), "of prompt tokens"],
-    ["Draft acceptance", percent(drafts.accepted, drafts.verified)],
-    ["Finished", number.format(status.finished)],
-    ["Cancelled", number.format(status.cancelled)],
-    ["Failed", number.format(status.failed)],
-    ["Refused", number.format(status.refused)],
-    ["Preempted", number.format(status.preempted)],
-    ["Overhead of a step", percent(status.overhead_seconds, steps)],
+    ["Prompt tokens", compact.format(tokens.prompt)],
+    ["Answer tokens", compact.format(tokens.answer)],
+    ["Prefix hit rate", percent(tokens.cached, tokens.prompt), "of prompt tokens"],
+    ["Draft acceptance", percent(mtp.accepted, mtp.verified)],
+    ["Finished", number.format(requests.finished)],
+    ["Cancelled", number.format(requests.cancelled)],
+    ["Failed", number.format(requests.failed)],
+    ["Refused", number.format(requests.refused)],
+    ["Preempted", number.format(requests.preempted)],
+    ["Overhead of a step", percent(steps.overhead_seconds, steps.seconds + steps.overhead_seconds)],
+    ["Connections", number.format(http.connections), "now"],
   ]);
-  showList(byId("notices"), status.notices ?? [], "None.");
-  showList(byId("kernels"), status.kernels ?? [], "None reported.");
-  byId("metrics").textContent = metrics;
+}
+
+function show(status) {
+  const { model, program } = status;
+  byId("model").textContent = [model.name, program.device, program.version].filter(Boolean).join(" · ");
+  showNow(status);
+  showMemory(status);
+  showSince(status);
+  showList(byId("notices"), status.notices, "None.");
+  showList(byId("kernels"), status.kernels, "None reported.");
 }
 
 function showProblem(problem) {
@@ -117,8 +120,8 @@ function showProblem(problem) {
 
 async function poll() {
   try {
-    const [status, metrics] = await Promise.all([request("/status.json"), request("/metrics")]);
-    show(await status.json(), await metrics.text());
+    show(await (await request("/status.json")).json());
+    if (byId("metrics").parentElement.open) byId("metrics").textContent = await (await request("/metrics")).text();
     showProblem(null);
   } catch (problem) {
     showProblem(problem);
