@@ -431,15 +431,19 @@ def take_screenshots(folder):
         browser.close()
 
 
-if __name__ == "__main__":
+def main():
     if chromium.missing():
         print(f"page tests SKIPPED: no {' and no '.join(chromium.missing())} here (Debian: apt-get install chromium "
               "chromium-driver)")
         sys.exit(77)
     if sys.argv[1:2] == ["--screenshots"]:
         take_screenshots(sys.argv[2])
-    else:
-        program = unittest.main(verbosity=2, exit=False)
-        if PageTest.browser:
-            PageTest.browser.close()
-        sys.exit(not program.result.wasSuccessful())
+        return
+    program = unittest.main(verbosity=2, exit=False)
+    if PageTest.browser:
+        PageTest.browser.close()
+    sys.exit(not program.result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    main()

@@ -56,10 +56,10 @@ function classOf(match, family, code) {
   return code[match.index + word.length] === "(" ? "name" : "";
 }
 
-// Nodes whose text is the code. Very long code stays plain: it is read elsewhere.
+// Nodes whose text is the code. Long code stays plain, since it is coloured anew with each piece that comes.
 export function highlight(code, language) {
   const family = familyOf.get(language.toLowerCase());
-  if (!family || code.length > 100000) return [document.createTextNode(code)];
+  if (!family || code.length > 30000) return [document.createTextNode(code)];
   const nodes = [];
   let done = 0;
   for (const match of code.matchAll(patternOf(family))) {

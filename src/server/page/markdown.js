@@ -24,31 +24,41 @@ function link(target, children) {
   return element("a", { href: address, rel: "noopener noreferrer", target: "_blank" }, ...children);
 }
 
-// The end of what a delimiter at the start of text opens, or -1: closed before a blank line and not right after a space.
+// The end of what a delimiter at the start of text opens, or -1: closed, and not right after a space.
 function closing(text, mark) {
-  if (/\s/.test(text[mark.length] ?? " ")) return -1;
   for (let at = text.indexOf(mark, mark.length + 1); at >= 0; at = text.indexOf(mark, at + 1)) {
     if (/\s/.test(text[at - 1])) continue;
-    if (mark.length === 1 && (text[at + 1] === mark || text[at - 1] === mark)) continue;
+    if (text[at + mark.length] === mark[0] || (mark.length === 1 && text[at - 1] === mark)) continue;
     if (mark[0] === "_" && /\w/.test(text[at + mark.length] ?? "")) continue;
     return at;
   }
   return -1;
 }
 
-function takeDelimited(text, before, depth) {
+// hopeless: marks that nothing closes from here on, so that they are looked for once and not at each of a thousand.
+function takeDelimited(text, before, depth, hopeless) {
   for (const [mark, name] of kDelimiters) {
-    if (!text.startsWith(mark) || (mark[0] === "_" && /\w/.test(before))) continue;
+    if (!text.startsWith(mark) || hopeless.has(mark) || (mark[0] === "_" && /\w/.test(before))) continue;
+    if (/\s/.test(text[mark.length] ?? " ")) continue;
     const end = closing(text, mark);
-    if (end < 0) continue;
-    return [element(name, {}, ...inline(text.slice(mark.length, end), depth + 1)), end + mark.length];
+    if (end >= 0) return [element(name, {}, ...inline(text.slice(mark.length, end), depth + 1)), end + mark.length];
+    hopeless.add(mark);
   }
   return null;
 }
 
-function takeCode(text) {
-  const match = /^(`+)([\s\S]*?[^`])\1(?!`)/.exec(text);
-  return match && [element("code", { textContent: match[2].replace(/^ (.*) $/, "$1") }), match[0].length];
+function takeCode(text, hopeless) {
+  const mark = /^`+/.exec(text)[0];
+  for (let at = hopeless.has(mark) ? -1 : text.indexOf(mark, mark.length); at >= 0;) {
+    const run = /^`+/.exec(text.slice(at))[0].length;
+    if (run === mark.length) {
+      const code = text.slice(mark.length, at).replace(/^ (.*) $/s, "$1");
+      return [element("code", { textContent: code }), at + run];
+    }
+    at = text.indexOf(mark, at + run);
+  }
+  hopeless.add(mark);
+  return [mark, mark.length];
 }
 
 function takeLink(text, depth) {
@@ -66,6 +76,7 @@ function takeAddress(text, before) {
 function inline(text, depth = 0) {
   if (depth > 8) return [text];
   const nodes = [];
+  const hopeless = new Set();
   let plain = "";
   let before = "";
   while (text) {
@@ -74,10 +85,10 @@ function inline(text, depth = 0) {
     if (!run) {
       if (text[0] === "\\" && /[!-/:-@[-`{-~]/.test(text[1] ?? "")) taken = [text[1], 2];
       else if (text[0] === "\n") taken = [/ {2}$/.test(plain) ? element("br") : "\n", 1];
-      else if (text[0] === "`") taken = takeCode(text);
+      else if (text[0] === "`") taken = takeCode(text, hopeless);
       else if (text[0] === "[" || text.startsWith("![")) taken = takeLink(text, depth);
       else if (text[0] === "<" || text[0] === "h") taken = takeAddress(text, before);
-      else taken = takeDelimited(text, before, depth);
+      else taken = takeDelimited(text, before, depth, hopeless);
     }
     const length = run ? run[0].length : taken?.[1] ?? 1;
     if (taken && typeof taken[0] !== "string") {
