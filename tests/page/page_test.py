@@ -383,6 +383,9 @@ class ForEverybody(PageTest):
             for path in ("/", "/status"):
                 self.page(path)
                 self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), 360, path)
+            # The conversation scrolls, the page around it does not.
+            self.page("/")
+            self.assertEqual(640, self.browser.run("return document.documentElement.scrollHeight"))
         finally:
             self.browser.devtools("Emulation.clearDeviceMetricsOverride", {})
 
