@@ -1,5 +1,6 @@
 """Headless Chromium through its driver, by the WebDriver protocol itself: JSON over HTTP, no packages."""
 import base64
+import http.client
 import json
 import os
 import shutil
@@ -7,12 +8,10 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # how the protocol marks an element
 KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "Shift": "\ue008", "ArrowUp": "\ue013", "Control": "\ue009"}
-PATIENCE_S = 20
+PATIENCE_S = 60  # a machine may be busy
 
 
 def missing():
@@ -32,7 +31,7 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="page_test_")
         self.driver = subprocess.Popen(["chromedriver", f"--port={port}", "--log-level=OFF"],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.root = f"http://127.0.0.1:{port}"
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         # No sandbox as root, and no talking to anybody: the page must work offline.
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                  "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
@@ -41,13 +40,19 @@ class Browser:
         options = {"binary": shutil.which("chromium"), "args": flags}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         self.session = ""
-        self.until(self.driver_ready, "the driver's start")
-        self.session = "/session/" + self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+        try:
+            self.until(self.driver_ready, "the driver's start")
+            made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        except BaseException:
+            self.driver.kill()
+            raise
+        self.session = "/session/" + made["sessionId"]
 
     def driver_ready(self):
         try:
             return self.call("GET", "/status")["ready"]
-        except (OSError, BrowserError):
+        except OSError:
+            self.connection.close()
             return False
 
     def close(self):
@@ -56,18 +61,17 @@ class Browser:
         finally:
             self.driver.terminate()
             self.driver.wait()
+            self.connection.close()
             shutil.rmtree(self.profile, ignore_errors=True)
 
     def call(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.root + self.session + path, data, {"Content-Type": "application/json"},
-                                         method=method)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=60) as response:
-                return json.load(response)["value"]
-        except urllib.error.HTTPError as error:
-            raise BrowserError(json.load(error)["value"]["message"]) from None
+        data = None if body is None else json.dumps(body)
+        self.connection.request(method, self.session + path, data, {"Content-Type": "application/json"})
+        response = self.connection.getresponse()
+        value = json.loads(response.read())["value"]
+        if response.status != 200:
+            raise BrowserError(value["message"])
+        return value
 
     def open(self, address):
         self.call("POST", "/url", {"url": address})

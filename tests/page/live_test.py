@@ -1,0 +1,156 @@
+"""The pages as the program serves them, in headless Chromium, with a model of random numbers behind them.
+
+    live_test.py PROGRAM
+
+The other tests have a server of their own that answers by script; this one shows that both speak the same language.
+"""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+import mock_server
+import page_test
+
+CONTEXT = 2048
+
+
+class Program:
+    """`fourfold serve` on a free port. It is asked directly, whatever proxy is set."""
+
+    def __init__(self, path, model, *arguments):
+        self.process = subprocess.Popen([path, "serve", model, "--port", "0", "--max-context", str(CONTEXT), *arguments],
+                                        stdout=subprocess.PIPE, text=True)
+        self.address = ""
+        self.requests = []  # as the scripted server has them
+        for line in self.process.stdout:
+            if line.startswith("  chat page"):
+                self.address = line.split()[-1].rstrip("/")
+            if "Ctrl-C" in line:
+                return
+        raise AssertionError(f"the server ended with {self.process.wait()}")
+
+    def get(self, path, key=""):
+        request = urllib.request.Request(self.address + path, headers={"Authorization": "Bearer " + key})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
+            return response.headers, response.read().decode()
+
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(timeout=60) != 0:
+            raise AssertionError(f"the server ended with {self.process.returncode}")
+        self.process.stdout.close()
+
+
+class LiveTest(page_test.PageTest):
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        page_test.PageTest.browser = page_test.PageTest.browser or page_test.chromium.Browser()
+        cls.server = Program(PROGRAM, MODEL, *cls.arguments)
+
+    def set_up(self, **fields):
+        self.browser.click("#open-settings")
+        for field, value in fields.items():
+            self.set("#" + field.replace("_", "-"), value)
+        self.browser.click("#save-settings")
+
+    def status(self):
+        return json.loads(self.server.get("/status.json")[1])
+
+
+class Live(LiveTest):
+    def test_1_a_conversation(self):
+        self.until_text("#model", pathlib.Path(MODEL).name)
+        self.set_up(temperature="0", max_tokens="40")
+        self.ask("hello")
+        self.assertEqual(0, self.count(".error"))
+        first = self.text(".assistant")
+        self.assertIn("tokens", self.text(".assistant .facts"))
+        used = int(self.browser.run("return document.querySelector('#context').ariaValueNow"))
+        self.assertTrue(2 < used <= CONTEXT)
+        self.assertIn(f"of {CONTEXT:,} tokens", self.text("#context-text"))
+        # At temperature 0 the same question has the same answer, by way of the prefix cache as well.
+        answer = self.answer()
+        self.browser.click("[data-action=retry]")
+        self.until_idle()
+        self.assertEqual(answer, self.answer(), first)
+        self.page("/")
+        self.assertEqual(answer, self.answer())
+        self.ask("and more")
+        self.assertEqual(2, self.count(".assistant"))
+        self.assertEqual(0, self.count(".error"))
+
+    def test_2_the_server_says_no_in_its_own_words(self):
+        self.set_up(max_tokens=str(CONTEXT + 1))
+        self.ask("hello")
+        self.assertIn(str(CONTEXT), self.text(".assistant .error"))
+        self.assertIn("max_completion_tokens", self.text(".assistant .error"))
+
+    def test_3_stop_reaches_the_engine(self):
+        before = self.status()["requests"]["cancelled"]
+        self.set_up(temperature="2", max_tokens=str(CONTEXT - 200))
+        self.ask("hello", wait=False)
+        self.browser.until(lambda: self.text("#speed"), "the first tokens")
+        self.browser.press("Escape")
+        self.until_idle()
+        self.browser.until(lambda: self.status()["sequences"]["running"] == 0, "an idle engine")
+        self.assertEqual(before + 1, self.status()["requests"]["cancelled"])
+
+    def test_4_status(self):
+        self.set_up(max_tokens="20")
+        self.ask("hello")
+        self.page("/status")
+        self.until_text("#now", "Running")
+        status = self.status()
+        shown = self.browser.run("return document.querySelector('main').innerText")
+        self.assertIn(f"of {status['sequences']['running_max']:,}", shown)
+        self.assertIn(f"of {status['pages']['all']:,} pages", shown)
+        self.assertEqual([], [word for word in ("NaN", "undefined", "Infinity", "null") if word in shown])
+        self.assertGreater(status["requests"]["finished"], 0)
+
+    def test_5_the_scripted_server_has_the_same_status(self):
+        def names(value, path=""):
+            if not isinstance(value, dict):
+                return {path}
+            return set().union(*(names(inner, f"{path}/{name}") for name, inner in value.items()))
+
+        scripted = json.loads((page_test.HERE / "status.json").read_text())
+        self.assertEqual(names(self.status()), names(scripted))
+
+    def test_6_the_policy_is_sent(self):
+        headers, body = self.server.get("/")
+        self.assertEqual(mock_server.security_policy(), headers["Content-Security-Policy"])
+        self.assertEqual("nosniff", headers["X-Content-Type-Options"])
+        self.assertEqual((page_test.HERE.parents[1] / "src/server/page/chat.html").read_text(), body)
+
+
+class LiveWithKey(LiveTest):
+    arguments = ("--api-key", "right")
+
+    def test_the_key_is_asked_for(self):
+        self.browser.until(lambda: self.visible("#key-wanted"), "the question")
+        self.browser.type("wrong")
+        self.browser.press("Enter")
+        self.browser.until(lambda: "not one of" in self.text("#key-wanted"), "the question again")
+        self.browser.fill("#api-key", "right")
+        self.browser.press("Enter")
+        self.until_text("#model", pathlib.Path(MODEL).name)
+        self.set_up(max_tokens="20")
+        self.ask("hello")
+        self.assertEqual(0, self.count(".error:not([hidden])"))
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    FOLDER = tempfile.mkdtemp(prefix="page_live_")
+    MODEL = FOLDER + "/random-model"
+    try:
+        subprocess.run([PROGRAM, "make-model", MODEL, "--shape", "tiny", "--seed", "1"], check=True, stdout=subprocess.DEVNULL)
+        page_test.main()
+    finally:
+        shutil.rmtree(FOLDER)
