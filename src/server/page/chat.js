@@ -58,6 +58,7 @@ function showContext() {
   meter.setAttribute("aria-valuenow", Math.min(used, contextLimit));
   meter.setAttribute("aria-valuetext", text);
   byId("context-text").textContent = text;
+  meter.classList.toggle("nearly-full", used > .9 * contextLimit);
   byId("context-fill").style.width = `${Math.min(100, 100 * used / Math.max(1, contextLimit))}%`;
 }
 

@@ -53,7 +53,7 @@ export class MessageView {
     this.message = message;
     this.node = element("article", { className: "message " + message.role },
       element("h2", { textContent: kTitles[message.role] }));
-    this.body = element("div", { className: "body" });
+    this.body = element("div", { className: "body", dir: "auto" });
     this.extra = element("div");
     this.actions = element("div", { className: "actions" });
     if (message.role === "assistant") this.makeAnswer();
