@@ -1,0 +1,145 @@
+#include "schedule/prefix_index.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fourfold::schedule {
+
+PrefixIndex::PrefixIndex(PagePool& pool, std::int64_t page_tokens, std::int64_t overlap,
+                         std::int64_t anchor_count)
+    : pool_(pool), page_tokens_(page_tokens), overlap_(overlap) {
+  for (std::int64_t anchor = anchor_count; anchor > 0; --anchor)
+    free_anchors_.push_back(static_cast<std::int32_t>(anchor - 1));
+}
+
+PrefixIndex::Hit PrefixIndex::find(const std::string& salt, std::span<const std::int32_t> tokens,
+                                   std::int64_t limit) const {
+  Hit hit;
+  const auto root = roots_.find(salt);
+  if (root == roots_.end()) return hit;
+  Key key{root->second, {}};
+  std::vector<std::int32_t> pages;
+  while (hit.matched + page_tokens_ <= limit && hit.matched + page_tokens_ + overlap_ <= std::ssize(tokens)) {
+    const auto piece = tokens.subspan(static_cast<std::size_t>(hit.matched),
+                                      static_cast<std::size_t>(page_tokens_ + overlap_));
+    key.second.assign(piece.begin(), piece.end());
+    const auto found = children_.find(key);
+    if (found == children_.end()) break;
+    key.first = found->second;
+    hit.matched += page_tokens_;
+    pages.push_back(at(key.first).page);
+    if (!has_anchor(key.first)) continue;
+    hit.node = key.first;
+    hit.position = hit.matched;
+    hit.anchor = at(key.first).anchor;
+  }
+  pages.resize(static_cast<std::size_t>(hit.position / page_tokens_));
+  hit.pages = std::move(pages);
+  return hit;
+}
+
+void PrefixIndex::take(const Hit& hit) {
+  for (const std::int32_t page : hit.pages) pool_.share(page);
+  touch(hit.node);
+}
+
+PrefixIndex::Node PrefixIndex::make_node(Entry entry) {
+  if (free_nodes_.empty()) {
+    entries_.push_back(std::move(entry));
+    return static_cast<Node>(entries_.size() - 1);
+  }
+  const Node node = free_nodes_.back();
+  free_nodes_.pop_back();
+  at(node) = std::move(entry);
+  return node;
+}
+
+PrefixIndex::Node PrefixIndex::insert(const std::string& salt, Node parent,
+                                      std::span<const std::int32_t> tokens, std::int32_t page) {
+  check(std::ssize(tokens) == page_tokens_ + overlap_, "a node is a whole page and its overlap",
+        tokens.size());
+  if (parent == kNone) {
+    const auto [root, is_new] = roots_.try_emplace(salt, kNone);
+    if (is_new) root->second = make_node({.tokens = {}, .salt = salt});
+    parent = root->second;
+  }
+  Key key{parent, {tokens.begin(), tokens.end()}};
+  if (const auto found = children_.find(key); found != children_.end()) {
+    touch(found->second);
+    return found->second;
+  }
+  pool_.share(page);
+  const Node node = make_node({.parent = parent, .tokens = key.second, .page = page, .salt = {}});
+  children_.emplace(std::move(key), node);
+  ++node_count_;
+  if (at(parent).children++ == 0) leaves_.erase({at(parent).used, parent});
+  leaves_.insert({0, node});
+  touch(node);
+  return node;
+}
+
+// A prefix was used as far as this node, so those above it were used as well.
+void PrefixIndex::touch(Node node) {
+  ++clock_;
+  for (; at(node).page >= 0; node = at(node).parent) {
+    Entry& entry = at(node);
+    if (leaves_.erase({entry.used, node}) > 0) leaves_.insert({clock_, node});
+    if (anchored_.erase({entry.used, node}) > 0) anchored_.insert({clock_, node});
+    entry.used = clock_;
+  }
+}
+
+std::optional<std::int32_t> PrefixIndex::give_anchor(Node node) {
+  check(!has_anchor(node), "a node has one anchor", node);
+  if (free_anchors_.empty()) {
+    if (anchored_.empty()) return std::nullopt;
+    const Node oldest = anchored_.begin()->second;
+    anchored_.erase(anchored_.begin());
+    free_anchors_.push_back(at(oldest).anchor);
+    at(oldest).anchor = -1;
+  }
+  at(node).anchor = free_anchors_.back();
+  free_anchors_.pop_back();
+  anchored_.insert({at(node).used, node});
+  return at(node).anchor;
+}
+
+bool PrefixIndex::evict() {
+  const auto idle = std::ranges::find_if(
+      leaves_, [&](const auto& leaf) { return pool_.holders(at(leaf.second).page) == 1; });
+  if (idle == leaves_.end()) return false;
+  remove(idle->second);
+  return true;
+}
+
+void PrefixIndex::remove(Node node) {
+  Entry& entry = at(node);
+  const Node parent = entry.parent;
+  leaves_.erase({entry.used, node});
+  if (entry.anchor >= 0) {
+    anchored_.erase({entry.used, node});
+    free_anchors_.push_back(entry.anchor);
+  }
+  pool_.release(entry.page);
+  children_.erase({parent, entry.tokens});
+  entry = {};
+  free_nodes_.push_back(node);
+  --node_count_;
+  Entry& above = at(parent);
+  if (--above.children > 0) return;
+  if (above.page >= 0) {
+    leaves_.insert({above.used, parent});
+    return;
+  }
+  roots_.erase(above.salt);
+  above = {};
+  free_nodes_.push_back(parent);
+}
+
+std::int64_t PrefixIndex::idle_pages() const {
+  return std::ranges::count_if(
+      entries_, [&](const Entry& entry) { return entry.page >= 0 && pool_.holders(entry.page) == 1; });
+}
+
+}  // namespace fourfold::schedule

@@ -1,0 +1,271 @@
+// Random requests come, grow, end and are cancelled; after every step the books are checked, and a model of
+// the caches knows whether what a sequence would read is what it should be.
+#include "schedule/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace fourfold::schedule {
+namespace {
+
+// A cell of a cache: whose tokens up to here it was computed from. Equal chains are equal contents.
+using Chain = std::uint64_t;
+Chain extend(Chain chain, std::int32_t token) {
+  return random_bits(chain ^ 0x9E3779B97F4A7C15ull, static_cast<std::uint64_t>(token));
+}
+
+class World {
+ public:
+  World(std::uint64_t seed, const Limits& limits)
+      : random_(seed),
+        limits_(limits),
+        scheduler_(limits),
+        cells_(static_cast<std::size_t>(limits.page_count * limits.page_tokens)),
+        anchors_(static_cast<std::size_t>(limits.anchor_count)) {
+    for (auto& beginning : beginnings_) beginning = random_tokens(300, 1000);
+  }
+
+  void run(int step_count) {
+    for (int step = 0; step < step_count; ++step) {
+      while (std::ssize(requests_) < 12 && random_.below(3) == 0) arrive();
+      if (!requests_.empty() && random_.below(12) == 0) cancel();
+      take_step();
+      if (testing::Test::HasFailure()) return;
+    }
+    // Nobody new: all that are here must come to their end.
+    for (int step = 0; !requests_.empty(); ++step) {
+      ASSERT_LT(step, 4000) << "somebody starves";
+      take_step();
+      if (testing::Test::HasFailure()) return;
+    }
+    EXPECT_TRUE(scheduler_.idle());
+    EXPECT_EQ(scheduler_.free_pages() + scheduler_.cached_pages(), limits_.page_count) << "a page is lost";
+  }
+  const Scheduler& scheduler() const { return scheduler_; }
+  std::int64_t ended() const { return ended_; }
+
+ private:
+  struct Request {
+    std::vector<std::int32_t> tokens;
+    std::int64_t prompt_count = 0, end_limit = 0, position = 0, drafts = 0, furthest = 0;
+    std::int32_t slot = -1;
+    Chain state = 1;  // of its tokens up to `position`
+    std::int64_t waited = 0;
+  };
+
+  std::vector<std::int32_t> random_tokens(std::size_t count, std::uint64_t kinds) {
+    std::vector<std::int32_t> out(count);
+    for (auto& token : out) token = static_cast<std::int32_t>(random_.below(kinds));
+    return out;
+  }
+
+  void arrive() {
+    Request request;
+    const auto& beginning = beginnings_[random_.below(std::size(beginnings_))];
+    const auto common = static_cast<std::ptrdiff_t>(random_.below(beginning.size()));
+    request.tokens.assign(beginning.begin(), beginning.begin() + common);
+    for (const std::int32_t token : random_tokens(1 + random_.below(40), 1000))
+      request.tokens.push_back(token);
+    request.prompt_count = std::ssize(request.tokens);
+    request.end_limit = request.prompt_count + 1 + static_cast<std::int64_t>(random_.below(60));
+    if (!scheduler_.fits(request.end_limit)) return;
+    scheduler_.arrive({next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : ""});
+    requests_.emplace(next_id_++, std::move(request));
+  }
+
+  void cancel() {
+    auto victim = requests_.begin();
+    std::advance(victim, static_cast<std::ptrdiff_t>(random_.below(requests_.size())));
+    leave(victim->first);
+  }
+
+  void leave(Id id) {
+    save(id, scheduler_.leave(id, true));
+    requests_.erase(id);
+  }
+
+  Chain chain_of(const Request& request, std::int64_t end) const {
+    Chain chain = 1;
+    for (std::int64_t at = 0; at < end; ++at)
+      chain = extend(chain, request.tokens[static_cast<std::size_t>(at)]);
+    return chain;
+  }
+
+  void save(Id id, const std::optional<AnchorSave>& save) {
+    if (!save) return;
+    const Request& request = requests_.at(id);
+    ASSERT_EQ(save->slot, request.slot);
+    ASSERT_EQ(save->position % kAnchorTokens, 0);
+    ASSERT_LE(save->position, request.position);
+    ASSERT_GE(save->position, (request.furthest / kAnchorTokens - 1) * kAnchorTokens)
+        << "the slot has it no more";
+    anchors_.at(static_cast<std::size_t>(save->anchor)) = chain_of(request, save->position);
+  }
+
+  Chain& cell(const Request&, std::span<const std::int32_t> pages, std::int64_t position) {
+    const std::int32_t page = pages[static_cast<std::size_t>(position / limits_.page_tokens)];
+    return cells_.at(static_cast<std::size_t>(page * limits_.page_tokens + position % limits_.page_tokens));
+  }
+
+  void take_step() {
+    const auto draft_room = static_cast<std::int64_t>(random_.below(4));
+    const StepPlan plan = scheduler_.plan(draft_room);
+    ASSERT_EQ(scheduler_.problem(), "");
+    for (const Id id : plan.dropped) {
+      Request& request = requests_.at(id);
+      request.slot = -1, request.position = request.furthest = request.drafts = 0, request.state = 1;
+    }
+    for (const Admission& one : plan.admitted) {
+      Request& request = requests_.at(one.id);
+      request.slot = one.slot;
+      request.position = request.furthest = one.cached_count;
+      request.state = chain_of(request, one.cached_count);
+      if (one.cached_count == 0) continue;
+      ASSERT_EQ(anchors_.at(static_cast<std::size_t>(one.anchor)), request.state) << "another's state";
+    }
+    std::int64_t rows = 0;
+    for (const Work& work : plan.work) rows += work.row_count;
+    ASSERT_LE(rows, limits_.step_rows);
+    ASSERT_TRUE(requests_.empty() || !plan.work.empty()) << "nobody gets on";
+    for (const Work& work : plan.work) run_work(work, draft_room);
+    ASSERT_EQ(scheduler_.problem(), "");
+  }
+
+  void run_work(const Work& work, std::int64_t draft_room) {
+    Request& request = requests_.at(work.id);
+    const auto pages = scheduler_.pages(work.id);
+    // What it reads is what its own tokens wrote, or ones with the same beginning.
+    Chain chain = 1;
+    for (std::int64_t at = 0; at < request.position; ++at) {
+      chain = extend(chain, request.tokens[static_cast<std::size_t>(at)]);
+      ASSERT_EQ(cell(request, pages, at), chain)
+          << "request " << work.id << " reads another's position " << at;
+    }
+    const bool decodes =
+        request.position == std::ssize(request.tokens) - 1 && request.position >= request.prompt_count;
+    for (std::int64_t row = 0; row < work.row_count; ++row) {
+      const std::int64_t at = request.position + row;
+      const bool is_draft = at >= std::ssize(request.tokens);
+      chain = extend(chain, is_draft ? -1 : request.tokens[static_cast<std::size_t>(at)]);
+      cell(request, pages, at) = chain;
+    }
+    request.furthest = std::max(request.furthest, request.position + work.row_count);
+    std::vector<std::int32_t> appended;
+    std::int64_t kept = work.row_count;
+    if (decodes) {
+      kept = 1 + static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(1 + request.drafts)));
+      appended = random_tokens(static_cast<std::size_t>(kept), 1000);
+    } else if (request.position + work.row_count == std::ssize(request.tokens)) {
+      appended = random_tokens(1, 1000);
+    }
+    while (std::ssize(request.tokens) + std::ssize(appended) > request.end_limit) appended.pop_back(), --kept;
+    // A draft that stands was computed from the token it was, so its cell is what it should be.
+    const std::int64_t old_size = std::ssize(request.tokens);
+    request.tokens.insert(request.tokens.end(), appended.begin(), appended.end());
+    request.position = std::min(request.position + kept, std::ssize(request.tokens) - 1);
+    chain = chain_of(request, std::min(old_size, request.position));
+    for (std::int64_t at = old_size; at < request.position; ++at)
+      cell(request, pages, at) = chain = extend(chain, request.tokens[static_cast<std::size_t>(at)]);
+    const bool ends = std::ssize(request.tokens) == request.end_limit || (decodes && random_.below(30) == 0);
+    request.drafts =
+        request.position < std::ssize(request.tokens) - 1 || request.position < request.prompt_count
+            ? 0
+            : std::min(draft_room, request.end_limit - std::ssize(request.tokens) - 1);
+    if (request.drafts < 0) request.drafts = 0;
+    save(work.id, scheduler_.advance(work.id, {request.position, request.position, request.furthest, appended,
+                                               request.drafts}));
+    if (!ends) return;
+    ++ended_;
+    leave(work.id);
+  }
+
+  Random random_;
+  Limits limits_;
+  Scheduler scheduler_;
+  std::vector<Chain> cells_, anchors_;
+  std::vector<std::int32_t> beginnings_[3];
+  std::map<Id, Request> requests_;
+  Id next_id_ = 1;
+  std::int64_t ended_ = 0;
+};
+
+TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
+  std::int64_t ended = 0, dropped = 0, hits = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Random random(seed);
+    Limits limits;
+    limits.page_tokens = 8 << random.below(4);
+    limits.page_count = (420 + static_cast<std::int64_t>(random.below(900))) / limits.page_tokens;
+    limits.sequence_count = 1 + static_cast<std::int64_t>(random.below(6));
+    limits.step_rows = random.below(3) == 0 ? 6 + static_cast<std::int64_t>(random.below(60))
+                                            : 64 + static_cast<std::int64_t>(random.below(200));
+    limits.anchor_count = static_cast<std::int64_t>(random.below(9));
+    limits.shares_answers = random.below(2) == 0;
+    limits.overlap = static_cast<std::int64_t>(random.below(2));
+    World world(seed, limits);
+    world.run(300);
+    if (HasFailure()) return;
+    ended += world.ended();
+    dropped += world.scheduler().counts().dropped;
+    hits += world.scheduler().counts().hits;
+  }
+  // What was not met was not tested.
+  EXPECT_GT(ended, 500);
+  EXPECT_GT(dropped, 100);
+  EXPECT_GT(hits, 200);
+}
+
+TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
+  Scheduler scheduler({.page_count = 4, .page_tokens = 8, .sequence_count = 3, .step_rows = 64});
+  for (Id id = 1; id <= 3; ++id) scheduler.arrive({id, std::vector<std::int32_t>(6, 7), 32, ""});
+  std::map<Id, std::int64_t> position, size;
+  std::vector<Id> dropped;
+  for (int step = 0; step < 300 && !scheduler.idle(); ++step) {
+    const StepPlan plan = scheduler.plan(0);
+    ASSERT_EQ(scheduler.problem(), "");
+    for (const Id id : plan.dropped) position[id] = 0, dropped.push_back(id);
+    for (const Work& work : plan.work) {
+      position[work.id] += work.row_count;
+      std::int64_t& count = size.try_emplace(work.id, 6).first->second;
+      std::vector<std::int32_t> appended;
+      if (position[work.id] == count) appended.push_back(9), ++count;
+      scheduler.advance(work.id, {position[work.id], position[work.id], position[work.id], appended, 0});
+      if (count == 32) scheduler.leave(work.id, false);
+    }
+  }
+  EXPECT_TRUE(scheduler.idle());
+  ASSERT_FALSE(dropped.empty());
+  EXPECT_EQ(dropped.front(), 3u);
+  EXPECT_EQ(std::ranges::count(dropped, Id{1}), 0);
+}
+
+TEST(Scheduler, PromptsAreCutAtMultiplesOf64AndGetTheirTurnBesideGeneratedRows) {
+  Scheduler scheduler({.page_count = 64, .page_tokens = 64, .sequence_count = 8, .step_rows = 66});
+  for (Id id = 1; id <= 6; ++id) scheduler.arrive({id, {1}, 200, ""});
+  for (const Work& work : scheduler.plan(0).work)
+    scheduler.advance(work.id, {1, 1, 1, std::vector<std::int32_t>{5}, 0});
+  scheduler.arrive({7, std::vector<std::int32_t>(300, 2), 400, ""});
+  std::int64_t position = 0;
+  std::map<Id, std::int64_t> turns;
+  for (int step = 0; step < 30 && position < 300; ++step)
+    for (const Work& work : StepPlan(scheduler.plan(0)).work) {
+      ++turns[work.id];
+      if (work.id == 7) {
+        position += work.row_count;
+        EXPECT_TRUE(position % 64 == 0 || position == 300) << position;
+        scheduler.advance(7, {position, position, position, {}, 0});
+      } else {
+        const std::int64_t at = 1 + turns[work.id];
+        scheduler.advance(work.id, {at, at, at, std::vector<std::int32_t>{5}, 0});
+      }
+    }
+  EXPECT_EQ(position, 300);
+  for (Id id = 1; id <= 6; ++id) EXPECT_GT(turns[id], 2) << id;
+}
+
+}  // namespace
+}  // namespace fourfold::schedule
