@@ -31,7 +31,7 @@ class Prepared {
   virtual void run(Pass pass, const Batch& batch, std::span<float> logits) = 0;
 
   // The same with tokens in place of logits, chosen where the logits are (choice.h): nothing else crosses.
-  // False: this backend cannot, and nothing was run. Throws internal when a row's logits are not finite.
+  // False: this backend cannot, and nothing was run. kNoToken for a row whose logits are not finite.
   virtual bool run_sampled(Pass, const Batch&, const Choices&, const Chosen&) { return false; }
 
   // Draft passes in a row. The batch is that of the first; each sequence that asks for logits asks for those
@@ -55,6 +55,14 @@ class Prepared {
 
   // The lowest position above 0 at which the sequence in a state slot can go on; see SlotPast.
   virtual std::int64_t resumable_from(std::int32_t state_slot) const = 0;
+
+  // The recurrent state at a multiple of 64 can be kept apart, in one of the capacity's anchor_count places,
+  // and brought back to any slot, whose sequence then goes on at that position: with pages that hold what
+  // came before it, and with the same results as if it had been run there. A slot has the states of the last
+  // two multiples of 64 that it has reached. Throws invalid_request for others.
+  virtual std::int64_t anchor_bytes() const { return 0; }
+  virtual void save_anchor(std::int32_t state_slot, std::int64_t position, std::int32_t anchor);
+  virtual void restore_anchor(std::int32_t anchor, std::int32_t state_slot, std::int64_t position);
 
   // Whether prompt rows and generated rows have the same arithmetic: then a prompt may go on from what
   // generated rows left, with the same answer as if it had been run whole.

@@ -102,7 +102,14 @@ void require_valid(const Batch& batch, const Program& program, const Capacity& c
 }
 
 std::int64_t SlotPast::resumable_from() const {
-  return std::max<std::int64_t>(furthest_ / kAnchorTokens - 1, 0) * kAnchorTokens;
+  return std::max({furthest_ / kAnchorTokens * kAnchorTokens - kAnchorTokens, lowest_, std::int64_t{0}});
+}
+
+void SlotPast::require_state(std::int64_t position, std::int32_t slot) const {
+  if (position < 1 || position % kAnchorTokens != 0 || position > end_ || position < resumable_from())
+    fail(Code::invalid_request,
+         "state slot {} has no state to be kept at {}: it has those at multiples of {} from {} to {}", slot,
+         position, kAnchorTokens, resumable_from(), end_);
 }
 
 void SlotPast::require_resumable(std::int64_t position, std::int32_t slot) const {
@@ -117,7 +124,7 @@ void SlotPast::require_resumable(std::int64_t position, std::int32_t slot) const
 }
 
 void SlotPast::begin(const SequenceRows& rows) {
-  if (rows.position == 0) furthest_ = 0;
+  if (rows.position == 0) furthest_ = lowest_ = 0;
   furthest_ = std::max(furthest_, rows.position + rows.row_count);
   end_ = rows.position;
 }

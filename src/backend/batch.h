@@ -39,7 +39,8 @@ struct Capacity {
   std::int64_t page_count = 0;
   std::int64_t page_tokens = 64;
   std::int64_t state_slot_count = 0;
-  std::int64_t row_count = 0;  // rows of one batch
+  std::int64_t row_count = 0;     // rows of one batch
+  std::int64_t anchor_count = 0;  // recurrent states kept apart, see Prepared::save_anchor
 };
 
 // Throws invalid_request when the batch cannot be run: token ids outside the vocabulary, positions beyond the
@@ -63,11 +64,16 @@ class SlotPast {
   void begin(const SequenceRows& rows);
   void finish(const SequenceRows& rows) { end_ = rows.position + rows.row_count; }
   // Whoever filled the slot's memory in another way says how long its sequence is.
-  void assume(std::int64_t position) { end_ = furthest_ = position; }
+  void assume(std::int64_t position) { end_ = furthest_ = position, lowest_ = 0; }
+  // A state that was kept was brought to the slot: there is nothing before it.
+  void restore(std::int64_t position) { end_ = furthest_ = lowest_ = position; }
+  // Throws invalid_request unless the slot has the state at the start of the block at `position`.
+  void require_state(std::int64_t position, std::int32_t slot) const;
 
  private:
   std::int64_t end_ = 0;       // positions of its sequence
   std::int64_t furthest_ = 0;  // positions written since it started at 0, those taken back included
+  std::int64_t lowest_ = 0;    // where a state was brought back
 };
 
 }  // namespace fourfold::backend

@@ -34,6 +34,9 @@ struct Choices {
   std::span<const Choice> rows;  // one for each row of Batch::logits_rows
 };
 
+// In place of a token where none can be chosen: the row's logits are not finite.
+inline constexpr std::int32_t kNoToken = -1;
+
 // What comes back for the rows asked.
 struct Chosen {
   std::span<std::int32_t> tokens;  // one for each row asked; those that want logits are left alone

@@ -1,5 +1,6 @@
 #include "sample/sampler.h"
 
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -15,10 +16,26 @@ Sampler::Sampler(Params params, std::int64_t vocab_size, std::int64_t token_limi
     fail(Code::invalid_request, "token limit {}: the vocabulary has {}", token_limit_, vocab_size);
 }
 
-Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, const Draft* draft) {
+// Their weight is 0 at any temperature, and they rank behind all others.
+void Sampler::forbid_others(std::span<const std::uint64_t> allowed) {
+  bool any = false;
+  for (std::size_t id = 0; id < scores_.size(); ++id) {
+    if ((allowed[id / 64] >> (id % 64) & 1) != 0)
+      any = true;
+    else
+      scores_[id] = -std::numeric_limits<double>::infinity();
+  }
+  if (!any)
+    fail(Code::internal, "none of {} tokens may come next: what guides the answer is at fault",
+         scores_.size());
+}
+
+Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, const Draft* draft,
+                        std::span<const std::uint64_t> allowed) {
   const auto u = [&](Purpose purpose) { return sample::uniform(params_.seed, position, purpose); };
   logits = choosable(logits);
   score_tokens(logits, params_, history_, scores_);
+  if (!allowed.empty()) forbid_others(allowed);
   const Distribution target = make_distribution(scores_, params_);
   Verdict verdict;
   if (draft == nullptr)

@@ -39,8 +39,10 @@ class Sampler {
   void note_prompt(std::span<const TokenId> tokens) { history_.note_prompt(tokens); }
 
   // The token at `position`, where `draft` stood if there was one; it becomes part of the history. Throws
-  // internal when the logits are not finite.
-  Sampled sample(std::span<const float> logits, std::int64_t position, const Draft* draft = nullptr);
+  // internal when the logits are not finite. allowed: bit t % 64 of word t / 64 says whether token t may be
+  // chosen; empty: all may.
+  Sampled sample(std::span<const float> logits, std::int64_t position, const Draft* draft = nullptr,
+                 std::span<const std::uint64_t> allowed = {});
 
   // A token may be chosen elsewhere by the same rules (base/token_weights.h), unless its log-probability is
   // wanted, and noted here: as sample, without logits. A draft that was drawn needs logits.
@@ -60,6 +62,7 @@ class Sampler {
   Draft draft(std::span<const float> logits, std::int64_t position, bool draw);
 
  private:
+  void forbid_others(std::span<const std::uint64_t> allowed);
   std::span<const float> choosable(std::span<const float> logits) const {
     return logits.first(static_cast<std::size_t>(token_limit_));
   }

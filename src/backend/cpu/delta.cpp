@@ -8,6 +8,7 @@
 namespace fourfold::backend::cpu {
 namespace {
 
+static_assert(kConvTapsMax <= kAnchorTokens, "an anchor's position has all its inputs behind it");
 constexpr std::int64_t kRowsKept = 2 * kAnchorTokens;
 constexpr double kL2Epsilon = 1e-6;
 static_assert(kAnchorTokens == 64, "the kernel's factors have room for 63 rows and the anchor's");
@@ -48,6 +49,24 @@ double& DeltaStore::decay(std::int32_t slot, std::int64_t position, std::int64_t
 float* DeltaStore::conv_input(std::int32_t slot, std::int64_t position) {
   return reinterpret_cast<float*>(conv_inputs_.data()) +
          (slot * conv_kept_ + position % conv_kept_) * sizes_.conv_dim();
+}
+
+std::int64_t DeltaStore::kept_floats() const {
+  return sizes_.value_dim() * sizes_.key_head_dim + (sizes_.conv_taps - 1) * sizes_.conv_dim();
+}
+
+void DeltaStore::save(std::int32_t slot, std::int64_t position, float* to) {
+  to = std::copy_n(anchor(slot, position / kAnchorTokens, 0), sizes_.value_dim() * sizes_.key_head_dim, to);
+  for (std::int64_t at = position - (sizes_.conv_taps - 1); at < position; ++at)
+    to = std::copy_n(conv_input(slot, at), sizes_.conv_dim(), to);
+}
+
+void DeltaStore::restore(const float* from, std::int32_t slot, std::int64_t position) {
+  const std::int64_t state = sizes_.value_dim() * sizes_.key_head_dim;
+  std::copy_n(from, state, anchor(slot, position / kAnchorTokens, 0));
+  from += state;
+  for (std::int64_t at = position - (sizes_.conv_taps - 1); at < position; ++at, from += sizes_.conv_dim())
+    std::copy_n(from, sizes_.conv_dim(), conv_input(slot, at));
 }
 
 void DeltaStore::convolve(Machine& machine, std::span<const SequenceRows> sequences,

@@ -33,6 +33,12 @@ class DeltaStore {
                 const float* in, float* out);
   void apply(Machine& machine, std::span<const SequenceRows> sequences, const DeltaValues& values);
 
+  // All that rows from `position` on, a multiple of 64, need of those before it: the anchor, and the
+  // convolution's last inputs.
+  std::int64_t kept_floats() const;
+  void save(std::int32_t slot, std::int64_t position, float* to);
+  void restore(const float* from, std::int32_t slot, std::int64_t position);
+
  private:
   struct KeyHead;  // one key head of one sequence and the value heads that share it
   float* anchor(std::int32_t slot, std::int64_t block, std::int64_t value_head);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/anchor_shelf.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/delta.h"
 #include "backend/cpu/linear.h"
@@ -28,6 +29,9 @@ class PreparedCpu final : public Prepared {
   std::int64_t resumable_from(std::int32_t slot) const override {
     return slots_[static_cast<std::size_t>(slot)].resumable_from();
   }
+  std::int64_t anchor_bytes() const override;
+  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
+  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
   std::span<const std::string> notices() const override { return notices_; }
 
  private:
@@ -93,6 +97,7 @@ class PreparedCpu final : public Prepared {
   std::vector<KvPages> kv_;                         // by KvCacheId
   std::vector<DeltaStore> delta_;                   // by DeltaStateId
   std::vector<SlotPast> slots_;
+  AnchorShelf anchors_;
   std::vector<float> hidden_;  // [hidden_count_, hidden_size]
   std::int64_t hidden_count_ = 0;
   InputRows inputs_;
@@ -141,6 +146,7 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
   for (const DeltaState& state : program_.delta_states)
     delta_.emplace_back(state, capacity_.state_slot_count);
   slots_.resize(static_cast<std::size_t>(capacity_.state_slot_count));
+  anchors_.resize(capacity_.anchor_count);
   choices_.resize(program_.values.size());
   value_rows_.resize(program_.values.size());
   turns_.resize(program_.ropes.size());
@@ -193,6 +199,30 @@ void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slot(rows).finish(rows);
   batch_ = nullptr;
+}
+
+std::int64_t PreparedCpu::anchor_bytes() const {
+  std::int64_t floats = 0;
+  for (const DeltaStore& store : delta_) floats += store.kept_floats();
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
+void PreparedCpu::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {
+  slots_.at(static_cast<std::size_t>(slot)).require_state(position, slot);
+  float* to = anchors_.put(anchor, position, anchor_bytes() / static_cast<std::int64_t>(sizeof(float)));
+  for (DeltaStore& store : delta_) {
+    store.save(slot, position, to);
+    to += store.kept_floats();
+  }
+}
+
+void PreparedCpu::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
+  const float* from = anchors_.get(anchor, position);
+  for (DeltaStore& store : delta_) {
+    store.restore(from, slot, position);
+    from += store.kept_floats();
+  }
+  slots_.at(static_cast<std::size_t>(slot)).restore(position);
 }
 
 std::span<const float> PreparedCpu::value(ValueId id) const {

@@ -209,9 +209,7 @@ void Chooser::read(std::span<const std::int32_t> places, const Choices& choices,
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto place = static_cast<std::size_t>(places[i]);
     if (choices.rows[place].wants_logits) continue;
-    if (read_[room_ + i] != 0)
-      fail(Code::internal, "logits of row {} are not finite: no token can be chosen from them", place);
-    tokens[place] = read_[i];
+    tokens[place] = read_[room_ + i] != 0 ? kNoToken : read_[i];
   }
 }
 

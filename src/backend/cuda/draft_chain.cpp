@@ -82,6 +82,11 @@ void DraftChain::send(const Batch& batch, const Choices& choices, std::span<cons
                    [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
   kind_ = {};
   rows_of_asked_.resize(members.size());
+  faults_of_asked_.resize(members.size());
+  std::int32_t fault = 0;  // the first pass leaves them group by group, as row_group.h orders them
+  for (const Role role : {Role::generated, Role::prompt})
+    for (std::size_t asked = 0; asked < members.size(); ++asked)
+      if (members[asked].rows->role == role) faults_of_asked_[asked] = fault++;
   pass_count_ = 0;
   std::fill(std::begin(row_counts_), std::end(row_counts_), 0);
   std::int32_t page_count = 0;
@@ -146,15 +151,14 @@ void DraftChain::read(std::span<const int> counts, std::span<std::int32_t> draft
   const auto tokens_read = [&](int pass) {
     return read_.data() + static_cast<std::size_t>(pass - 1) * 2 * slots_;
   };
-  for (int pass = 1; pass <= pass_count_; ++pass) {
-    const std::int32_t* faults = tokens_read(pass) + slots_;
-    const std::size_t count = pass == 1 ? counts.size() : static_cast<std::size_t>(row_counts_[pass]);
-    if (std::any_of(faults, faults + count, [](std::int32_t fault) { return fault != 0; }))
-      fail(Code::internal, "logits of draft {} are not finite: no token can be chosen from them", pass);
-  }
+  const auto is_bad = [&](int pass, std::size_t asked) {
+    const std::int32_t row = pass == 1 ? faults_of_asked_[asked] : rows_of_asked_[asked];
+    return tokens_read(pass)[slots_ + static_cast<std::size_t>(row)] != 0;
+  };
   std::size_t at = 0;
   for (std::size_t asked = 0; asked < counts.size(); ++asked)
-    for (int pass = 1; pass <= counts[asked]; ++pass) drafts[at++] = tokens_read(pass)[rows_of_asked_[asked]];
+    for (int pass = 1; pass <= counts[asked]; ++pass)
+      drafts[at++] = is_bad(pass, asked) ? kNoToken : tokens_read(pass)[rows_of_asked_[asked]];
 }
 
 }  // namespace fourfold::backend::cuda

@@ -70,7 +70,7 @@ class DraftChain {
   int pass_count_ = 0;
   int row_counts_[kDraftPassesMost + 1] = {};
   ChoiceKind kind_;
-  std::vector<std::int32_t> rows_of_asked_;
+  std::vector<std::int32_t> rows_of_asked_, faults_of_asked_;
   std::vector<std::int32_t> read_;
 };
 

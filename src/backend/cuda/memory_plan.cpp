@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/anchors.h"
 #include "backend/cuda/buffers.h"
 #include "backend/cuda/counting_machine.h"
 #include "backend/cuda/device_layers.h"
@@ -75,17 +76,21 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
       cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, memory);
   const std::int64_t pages = memory.bytes("KV pages"), states = memory.bytes("delta state"),
                      loaded = memory.total();
+  const cuda::AnchorPool anchors(memory, arena, model, capacity);
+  const std::int64_t kept = memory.bytes("kept states");
   const cuda::BatchTables tables(memory, arena, capacity);
   cuda::Forms forms(counting, tuning);
   cuda::make_buffers(model, forms, arena, capacity);
   const cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   const cuda::DraftChain chain(counting, arena, capacity);
   const std::int64_t workspace = memory.bytes("workspace");
-  return {{"weights", loaded - pages - states},
-          {"KV pages", pages},
-          {"recurrent states", states},
-          {"workspace", workspace},
-          {"rows of a step", memory.total() - loaded - workspace}};
+  std::vector<MemoryUse> plan{{"weights", loaded - pages - states},
+                              {"KV pages", pages},
+                              {"recurrent states", states},
+                              {"workspace", workspace},
+                              {"rows of a step", memory.total() - loaded - kept - workspace}};
+  if (kept > 0) plan.push_back({"kept states (prefix cache)", kept});
+  return plan;
 }
 
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,

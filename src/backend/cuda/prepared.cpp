@@ -36,6 +36,7 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       arena_(machine.memory()),
       tables_(machine.memory(), arena_, capacity),
       model_(load()),
+      anchors_(machine.memory(), arena_, model_, capacity),
       forms_(machine, options.tuning),
       buffers_(make_buffers(model_, forms_, arena_, capacity)),
       multiplier_(machine, tables_, buffers_, forms_),

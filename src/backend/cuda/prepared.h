@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 
+#include "backend/cuda/anchors.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/draft_chain.h"
 #include "backend/cuda/forms.h"
@@ -31,6 +32,15 @@ class PreparedGpu final : public Prepared, public Tunable {
   std::span<const float> value(ValueId id) const override;
   std::int64_t resumable_from(std::int32_t slot) const override {
     return slots_[static_cast<std::size_t>(slot)].resumable_from();
+  }
+  std::int64_t anchor_bytes() const override { return anchors_.anchor_bytes(); }
+  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override {
+    slots_.at(static_cast<std::size_t>(slot)).require_state(position, slot);
+    anchors_.save(slot, position, anchor);
+  }
+  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override {
+    anchors_.restore(anchor, slot, position);
+    slots_.at(static_cast<std::size_t>(slot)).restore(position);
   }
   std::span<const std::string> notices() const override { return notices_; }
   std::span<const MemoryUse> memory() const override { return memory_; }
@@ -76,6 +86,7 @@ class PreparedGpu final : public Prepared, public Tunable {
   kernels::Arena arena_;
   BatchTables tables_;
   DeviceModel model_;
+  AnchorPool anchors_;
   Forms forms_;
   Buffers buffers_;
   Multiplier multiplier_;

@@ -74,6 +74,26 @@ DeltaMemory::DeltaMemory(const DeltaState& sizes)
       decay(kRowsKept * sizes.value_head_count),
       conv_inputs(kRowsKept + sizes.conv_taps, sizes.conv_dim()) {}
 
+std::int64_t kept_floats(const DeltaState& sizes) {
+  return sizes.value_dim() * sizes.key_head_dim + (sizes.conv_taps - 1) * sizes.conv_dim();
+}
+
+void save_state(const DeltaState& sizes, DeltaMemory& memory, std::int64_t position, float* to) {
+  to = std::ranges::copy(memory.anchors.row(position / kAnchorTokens % 2), to).out;
+  for (std::int64_t at = position - (sizes.conv_taps - 1); at < position; ++at)
+    to = std::ranges::copy(memory.conv_inputs.row(at % memory.conv_inputs.count()), to).out;
+}
+
+void restore_state(const DeltaState& sizes, const float* from, std::int64_t position, DeltaMemory& memory) {
+  const auto take = [&](std::span<float> row) {
+    std::copy_n(from, row.size(), row.begin());
+    from += row.size();
+  };
+  take(memory.anchors.row(position / kAnchorTokens % 2));
+  for (std::int64_t at = position - (sizes.conv_taps - 1); at < position; ++at)
+    take(memory.conv_inputs.row(at % memory.conv_inputs.count()));
+}
+
 void causal_conv(const DeltaState& sizes, std::int64_t position, std::span<const float> taps,
                  std::span<const float> in, DeltaMemory& memory, std::span<float> out) {
   const std::int64_t kept = memory.conv_inputs.count();

@@ -33,6 +33,12 @@ struct DeltaMemory {
   Rows conv_inputs;           // [2 blocks + conv_taps, conv_dim]
 };
 
+// All that rows from `position` on, a multiple of 64, need of those before it: the anchor, and the
+// convolution's last inputs.
+std::int64_t kept_floats(const DeltaState& sizes);
+void save_state(const DeltaState& sizes, DeltaMemory& memory, std::int64_t position, float* to);
+void restore_state(const DeltaState& sizes, const float* from, std::int64_t position, DeltaMemory& memory);
+
 void causal_conv(const DeltaState& sizes, std::int64_t position, std::span<const float> taps,
                  std::span<const float> in, DeltaMemory& memory, std::span<float> out);
 

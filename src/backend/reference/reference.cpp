@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/anchor_shelf.h"
 #include "backend/reference/attention.h"
 #include "backend/reference/delta.h"
 #include "backend/reference/dense.h"
@@ -30,6 +31,9 @@ class PreparedReference final : public Prepared {
   void run(Pass pass, const Batch& batch, std::span<float> logits) override;
   std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
   std::int64_t resumable_from(std::int32_t slot) const override { return slots_[slot].resumable_from(); }
+  std::int64_t anchor_bytes() const override;
+  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
+  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
 
  private:
   Rows& in(ValueId id) { return values_[id.index]; }
@@ -76,6 +80,7 @@ class PreparedReference final : public Prepared {
   std::vector<KvPages> kv_;         // by KvCacheId
   std::vector<DeltaMemory> delta_;  // by DeltaStateId, then slot
   std::vector<SlotPast> slots_;
+  AnchorShelf anchors_;
   std::vector<Rows> values_;                        // by ValueId
   std::vector<std::vector<std::int32_t>> choices_;  // by ValueId: experts, [rows, count]
   Rows hidden_;
@@ -98,6 +103,7 @@ PreparedReference::PreparedReference(Program program, const Capacity& capacity)
   for (const DeltaState& state : program_.delta_states)
     for (std::int64_t slot = 0; slot < capacity_.state_slot_count; ++slot) delta_.emplace_back(state);
   slots_.resize(capacity_.state_slot_count);
+  anchors_.resize(capacity_.anchor_count);
   values_.resize(program_.values.size());
   choices_.resize(program_.values.size());
 }
@@ -118,6 +124,30 @@ void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logi
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slots_[rows.state_slot].finish(rows);
   batch_ = nullptr;
+}
+
+std::int64_t PreparedReference::anchor_bytes() const {
+  std::int64_t floats = 0;
+  for (const DeltaState& state : program_.delta_states) floats += kept_floats(state);
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
+void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {
+  slots_.at(slot).require_state(position, slot);
+  float* to = anchors_.put(anchor, position, anchor_bytes() / static_cast<std::int64_t>(sizeof(float)));
+  for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
+    save_state(program_.delta_states[i], memory({i}, slot), position, to);
+    to += kept_floats(program_.delta_states[i]);
+  }
+}
+
+void PreparedReference::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
+  const float* from = anchors_.get(anchor, position);
+  for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
+    restore_state(program_.delta_states[i], from, position, memory({i}, slot));
+    from += kept_floats(program_.delta_states[i]);
+  }
+  slots_.at(slot).restore(position);
 }
 
 void PreparedReference::place_rows() {
