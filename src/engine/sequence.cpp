@@ -8,6 +8,15 @@
 
 namespace fourfold::engine {
 
+namespace {
+
+TokenId known_draft(TokenId token) {
+  if (token < 0) fail(Code::internal, "the logits of a draft are not finite: no token can be chosen");
+  return token;
+}
+
+}  // namespace
+
 ModelLimits limits_of(const backend::Program& program) {
   return {program.vocab_size, program.position_limit, !program.draft.empty()};
 }
@@ -59,7 +68,8 @@ std::int64_t cut_prompt(std::int64_t position, std::int64_t prompt_count, std::i
   return block > position ? block : position + row_limit;
 }
 
-Sequence::Sequence(const backend::Program& program, Request request, Home home)
+Sequence::Sequence(const backend::Program& program, Request request, Home home,
+                   std::unique_ptr<TokenGuide> guide)
     : request_(std::move(request)),
       home_(std::move(home)),
       vocab_size_(program.vocab_size),
@@ -69,9 +79,28 @@ Sequence::Sequence(const backend::Program& program, Request request, Home home)
       home_end_(request_.cached_count),
       draft_end_(request_.draft_count > 0 ? request_.cached_count : 0),
       // Until a step has run this is all that is known.
-      resumable_from_(request_.cached_count) {
+      resumable_from_(request_.cached_count),
+      furthest_(request_.cached_count),
+      guide_(std::move(guide)) {
   require_valid(request_, limits_of(program));
   sampler_.note_prompt(request_.prompt);
+}
+
+void Sequence::move(Home home, std::int64_t cached_count) {
+  check(cached_count < std::ssize(tokens_), "at least one row is run", cached_count, tokens_.size());
+  home_ = std::move(home);
+  next_position_ = home_end_ = furthest_ = resumable_from_ = cached_count;
+  draft_end_ = keeps_draft_cache_ || request_.draft_count > 0 ? cached_count : 0;
+  draft_tokens_.clear();
+  draft_rows_wanted_ = false;
+  history_is_set_ = false;
+}
+
+void Sequence::fail(std::string error) {
+  finish_ = Finish::failed;
+  error_ = std::move(error);
+  draft_tokens_.clear();
+  draft_rows_wanted_ = false;
 }
 
 PassRows Sequence::main_rows(std::int64_t row_limit) {
@@ -82,7 +111,12 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
     if (row_limit < 1) return rows;
     const std::int64_t end = cut_prompt(next_position_, prompt_count(), row_limit);
     row_tokens_.assign(tokens_.begin() + next_position_, tokens_.begin() + end);
-    rows.logits_row_count = end == prompt_count() ? 1 : 0;
+    rows.logits_row_count = end == std::ssize(tokens_) ? 1 : 0;
+  } else if (behind()) {
+    if (row_limit < 1) return rows;
+    const std::int64_t end = std::min(next_position_ + row_limit, std::ssize(tokens_) - 1);
+    row_tokens_.assign(tokens_.begin() + next_position_, tokens_.begin() + end);
+    rows.role = backend::Role::generated;
   } else {
     if (row_limit < 1 + std::ssize(draft_tokens_)) return rows;
     row_tokens_.push_back(tokens_.back());
@@ -98,6 +132,7 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
 void Sequence::append(const sample::Sampled& sampled) {
   tokens_.push_back(sampled.token);
   newest_.push_back(sampled);
+  if (guide_ != nullptr) guide_->accept(sampled.token);
   if (std::ranges::find(request_.stop_ids, sampled.token) != request_.stop_ids.end())
     finish_ = Finish::stop_id;
   else if (std::ssize(answer()) == request_.max_tokens)
@@ -105,8 +140,18 @@ void Sequence::append(const sample::Sampled& sampled) {
 }
 
 sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft) {
-  if (!answers.tokens.empty()) return sampler_.note_chosen(answers.tokens[row], draft);
-  return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft);
+  if (!answers.tokens.empty()) {
+    if (answers.tokens[row] < 0)
+      fourfold::fail(Code::internal, "the logits at position {} are not finite: no token can be chosen",
+                     tokens_.size());
+    return sampler_.note_chosen(answers.tokens[row], draft);
+  }
+  if (guide_ != nullptr) {
+    allowed_.assign(static_cast<std::size_t>(vocab_size_ + 63) / 64, 0);
+    guide_->allowed(allowed_);
+  }
+  return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft,
+                         allowed_);
 }
 
 // Row j has seen the drafts before it, so its answer counts only while all of them stand.
@@ -128,10 +173,11 @@ void Sequence::take_main(const RowAnswers& answers, std::int64_t resumable_from)
   resumable_from_ = resumable_from;
   pass_position_ = next_position_;
   home_end_ = pass_position_ + std::ssize(row_tokens_);
-  if (in_prompt()) {
+  furthest_ = std::max(furthest_, home_end_);
+  if (behind()) {
     kept_count_ = std::ssize(row_tokens_);
     next_position_ += kept_count_;
-    if (!in_prompt()) append(choose(answers, 0, nullptr));
+    if (next_position_ == std::ssize(tokens_)) append(choose(answers, 0, nullptr));
   } else {
     verify(answers);
     kept_count_ = std::ssize(newest_);
@@ -146,7 +192,7 @@ void Sequence::plan_drafts() {
   // A step gives one token more than drafts that stand; what lies beyond max_tokens is not drafted.
   drafts_wanted_ =
       std::min<std::int64_t>(request_.draft_count, request_.max_tokens - std::ssize(answer()) - 1);
-  draft_rows_wanted_ = !finished() && drafts_wanted_ > 0;
+  draft_rows_wanted_ = !finished() && (drafts_wanted_ > 0 || keeps_draft_cache_);
 }
 
 CachedTokens Sequence::cached() const {
@@ -155,7 +201,7 @@ CachedTokens Sequence::cached() const {
 
 PassRows Sequence::draft_rows(std::int32_t hidden_row) {
   PassRows rows{.role = pass_position_ < prompt_count() ? backend::Role::prompt : backend::Role::generated,
-                .logits_row_count = in_prompt() ? 0 : 1,
+                .logits_row_count = drafts_wanted() > 0 ? 1 : 0,
                 .hidden_row = hidden_row};
   const std::int64_t kept_end = pass_position_ + kept_count_;
   row_tokens_.clear();
@@ -178,10 +224,10 @@ backend::Choice Sequence::choice(backend::Pass pass, std::int64_t history_limit)
   // The tokens of a step are noted where they are chosen before anybody here sees them.
   if (sampler_.needs_history() && sampler_.seen_count() + kDraftCountMax + 1 > history_limit) choose_here();
   const bool drawn = request_.draw_drafts && request_.draft_count > 0;
-  if (chooses_here_ || drawn || (pass == backend::Pass::main && sampler_.wants_logits()))
-    return {.wants_logits = true};
+  const bool main_here = sampler_.wants_logits() || guide_ != nullptr;
+  if (chooses_here_ || drawn || (pass == backend::Pass::main && main_here)) return {.wants_logits = true};
   // Nothing is noted there when the main pass gives logits.
-  if (sampler_.needs_history() && sampler_.wants_logits()) return {.wants_logits = true};
+  if (sampler_.needs_history() && main_here) return {.wants_logits = true};
   backend::Choice choice;
   choice.has_history = sampler_.needs_history();
   choice.repetition_penalty = params.repetition_penalty;
@@ -206,7 +252,7 @@ std::vector<backend::SeenToken> Sequence::history() const {
 void Sequence::take_drafts(std::span<const TokenId> drafts) {
   draft_end_ = pass_position_ + kept_count_;
   draft_pass_ = std::max(static_cast<int>(drafts.size()), 1);
-  for (const TokenId token : drafts) draft_tokens_.push_back({token, std::nullopt});
+  for (const TokenId token : drafts) draft_tokens_.push_back({known_draft(token), std::nullopt});
   draft_rows_wanted_ = false;
 }
 
@@ -214,12 +260,12 @@ void Sequence::take_draft(const RowAnswers& answers) {
   // What later passes write are guesses, to be overwritten.
   if (draft_pass_ == 0) draft_end_ = pass_position_ + kept_count_;
   ++draft_pass_;
-  if (!in_prompt() && !answers.tokens.empty())
-    draft_tokens_.push_back({answers.tokens.front(), std::nullopt});
-  else if (!in_prompt())
+  if (drafts_wanted() > 0 && !answers.tokens.empty())
+    draft_tokens_.push_back({known_draft(answers.tokens.front()), std::nullopt});
+  else if (drafts_wanted() > 0)
     draft_tokens_.push_back(sampler_.draft(answers.logits, std::ssize(tokens_) + std::ssize(draft_tokens_),
                                            request_.draw_drafts));
-  draft_rows_wanted_ = !in_prompt() && std::ssize(draft_tokens_) < drafts_wanted_;
+  draft_rows_wanted_ = std::ssize(draft_tokens_) < drafts_wanted();
 }
 
 }  // namespace fourfold::engine

@@ -2,19 +2,24 @@
 // the logits they gave. It runs nothing itself: a step loop puts the rows of many sequences into one batch.
 //
 // A step is one main pass and, with drafts, some draft passes behind it:
-//   main    a piece of the prompt; or the newest token and the drafts of the step before, to be verified
+//   main    a piece of the prompt; or the newest token and the drafts of the step before, to be verified; or
+//           tokens of the answer again, by a sequence that was taken out of its home
 //   draft   the rows the main pass kept, each with the token that follows it, so that the draft layer's cache
 //           holds true hidden states; then one row a pass, each continuing the layer's own output
 // Rejected drafts are undone by going on at an earlier position.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/choice.h"
 #include "backend/program.h"
 #include "engine/step_batch.h"
+#include "engine/token_guide.h"
 #include "sample/sampler.h"
 
 namespace fourfold::engine {
@@ -78,15 +83,34 @@ struct RowAnswers {
 
 class Sequence {
  public:
-  // Throws as require_valid does.
-  Sequence(const backend::Program& program, Request request, Home home);
+  // Throws as require_valid does. With a guide every token of the answer is one it allows.
+  Sequence(const backend::Program& program, Request request, Home home,
+           std::unique_ptr<TokenGuide> guide = nullptr);
 
   const Home& home() const { return home_; }
+  // Another home, whose caches hold the first `cached_count` tokens of prompt and answer. What is missing is
+  // computed again as it was before: prompt rows as prompt rows, generated rows as generated ones.
+  void move(Home home, std::int64_t cached_count);
+  void set_pages(std::span<const std::int32_t> pages) { home_.pages.assign(pages.begin(), pages.end()); }
+  // Drafts of the steps from now on. Chosen drafts never change the answer.
+  void set_draft_count(int count) { request_.draft_count = count; }
+  // The draft layer's cache is filled without drafts too, so that there can be drafts later.
+  void keep_draft_cache() { keeps_draft_cache_ = true; }
+
   Finish finish() const { return finish_; }
   bool finished() const { return finish_ != Finish::running; }
   void cancel() { finish_ = Finish::cancelled; }
+  void end(Finish finish) { finish_ = finish; }
+  // Finish::failed, and why.
+  void fail(std::string error);
+  const std::string& error() const { return error_; }
   std::int64_t prompt_count() const { return static_cast<std::int64_t>(request_.prompt.size()); }
   bool in_prompt() const { return next_position_ < prompt_count(); }
+  // Positions before it are in the caches.
+  std::int64_t position() const { return next_position_; }
+  std::int64_t furthest() const { return furthest_; }
+  std::int64_t draft_position() const { return draft_end_; }
+  std::int64_t pending_drafts() const { return std::ssize(draft_tokens_); }
   // Tokens of the answer so far, a stop id among them.
   std::span<const TokenId> answer() const { return std::span(tokens_).subspan(request_.prompt.size()); }
   // What the last step added, with log-probabilities if asked.
@@ -103,6 +127,8 @@ class Sequence {
   // is not enough. A choice with a history counts on history(), set before the first.
   backend::Choice choice(backend::Pass pass, std::int64_t history_limit);
   std::vector<backend::SeenToken> history() const;
+  // Whether the history has to be set in this home; true once.
+  bool takes_history() { return !std::exchange(history_is_set_, true); }
   // From now on tokens are chosen here.
   void choose_here() { chooses_here_ = true; }
   std::int64_t token_limit() const { return sampler_.token_limit(); }
@@ -112,11 +138,13 @@ class Sequence {
   bool wants_draft() const { return draft_rows_wanted_; }
   PassRows draft_rows(std::int32_t hidden_row);
   void take_draft(const RowAnswers& answers);
-  // Or all of them at once: how many drafts the passes from here on give, 0 in the prompt.
-  int drafts_wanted() const { return in_prompt() ? 0 : static_cast<int>(drafts_wanted_); }
+  // Or all of them at once: how many drafts the passes from here on give, 0 before the newest token.
+  int drafts_wanted() const { return behind() ? 0 : static_cast<int>(drafts_wanted_); }
   void take_drafts(std::span<const TokenId> drafts);
 
  private:
+  // Whether there are tokens before the newest one to be run.
+  bool behind() const { return in_prompt() || next_position_ < std::ssize(tokens_) - 1; }
   void append(const sample::Sampled& sampled);
   sample::Sampled choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft);
   void verify(const RowAnswers& answers);
@@ -139,9 +167,15 @@ class Sequence {
   int draft_pass_ = 0;
   bool draft_rows_wanted_ = false;
   bool chooses_here_ = false;
+  bool history_is_set_ = false;
+  bool keeps_draft_cache_ = false;
+  std::int64_t furthest_ = 0;  // positions this home was asked for, rejected drafts included
+  std::unique_ptr<TokenGuide> guide_;
+  std::vector<std::uint64_t> allowed_;
   std::vector<sample::Sampled> newest_;
   DraftCounts counts_;
   Finish finish_ = Finish::running;
+  std::string error_;
 };
 
 // Where a prompt is cut: at absolute multiples of 64 where the limit allows, since that is where recurrent

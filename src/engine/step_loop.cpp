@@ -1,8 +1,20 @@
 #include "engine/step_loop.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
 
 namespace fourfold::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
 
 backend::Choices StepLoop::choices_of(backend::Pass pass) {
   choices_.clear();
@@ -13,13 +25,22 @@ backend::Choices StepLoop::choices_of(backend::Pass pass) {
     if (sequence.token_limit() != limit) sequence.choose_here();
     const backend::Choice choice = sequence.choice(pass, prepared_.history_limit());
     member.takes_logits = choice.wants_logits;
-    // The first token chosen with a history is that behind the prompt.
     if (choice.has_history && pass == backend::Pass::main && member.logits_row_count > 0 &&
-        sequence.answer().empty())
+        sequence.takes_history())
       prepared_.set_history(sequence.home().state_slot, sequence.history());
     choices_.insert(choices_.end(), static_cast<std::size_t>(member.logits_row_count), choice);
   }
   return {limit, choices_};
+}
+
+template <class Work>
+void StepLoop::keep_fault(Sequence& sequence, Work work) {
+  if (!keeps_faults_) return work();
+  try {
+    work();
+  } catch (const Error& error) {
+    sequence.fail(error.what());
+  }
 }
 
 template <class Take>
@@ -30,6 +51,7 @@ void StepLoop::run(backend::Pass pass, Take take) {
   const auto wanting = static_cast<std::size_t>(std::count_if(
       choices_.begin(), choices_.end(), [](const auto& choice) { return choice.wants_logits; }));
   tokens_.resize(row_count);
+  const auto begin = Clock::now();
   if (backend_chooses_) {
     logits_.resize(wanting * vocab_size);
     backend_chooses_ = prepared_.run_sampled(pass, batch_.batch(), choices, {tokens_, logits_});
@@ -39,28 +61,38 @@ void StepLoop::run(backend::Pass pass, Take take) {
     logits_.resize(row_count * vocab_size);
     prepared_.run(pass, batch_.batch(), logits_);
   }
+  backend_seconds_ += seconds_since(begin);
   std::span<const TokenId> tokens = tokens_;
   std::span<const float> logits = logits_;
   for (const Member& member : members_) {
     const auto count = static_cast<std::size_t>(member.logits_row_count);
     if (pass == backend::Pass::main)
       (member.takes_logits ? counts_.here : counts_.there) += member.logits_row_count;
+    RowAnswers answers;
     if (member.takes_logits) {
-      take(*member.sequence, RowAnswers{.logits = logits.first(count * vocab_size)});
+      answers.logits = logits.first(count * vocab_size);
       logits = logits.subspan(count * vocab_size);
     } else {
-      take(*member.sequence, RowAnswers{.tokens = tokens.first(count)});
+      answers.tokens = tokens.first(count);
     }
     tokens = tokens.subspan(count);
+    keep_fault(*member.sequence, [&] { take(*member.sequence, answers); });
   }
 }
 
 std::int64_t StepLoop::step(std::span<Sequence* const> sequences) {
+  turns_.clear();
+  for (Sequence* sequence : sequences) turns_.push_back({sequence, prepared_.capacity().row_count});
+  return step(turns_);
+}
+
+std::int64_t StepLoop::step(std::span<const Turn> turns) {
   batch_.clear();
   members_.clear();
-  for (Sequence* sequence : sequences) {
+  for (const auto& [sequence, row_limit] : turns) {
     if (sequence->finished()) continue;
-    const PassRows rows = sequence->main_rows(prepared_.capacity().row_count - batch_.row_count());
+    const PassRows rows =
+        sequence->main_rows(std::min(row_limit, prepared_.capacity().row_count - batch_.row_count()));
     if (rows.tokens.empty()) continue;
     members_.push_back({sequence, batch_.row_count(), rows.logits_row_count});
     batch_.add(rows, sequence->home(), backend::Pass::main);
@@ -98,11 +130,13 @@ bool StepLoop::draft_at_once() {
     draft_count += static_cast<std::size_t>(draft_counts_.back());
   }
   tokens_.resize(draft_count);
+  const auto begin = Clock::now();
   if (!prepared_.run_drafts(batch_.batch(), choices, draft_counts_, tokens_)) return false;
+  backend_seconds_ += seconds_since(begin);
   std::span<const TokenId> drafts = tokens_;
   for (const Member& member : members_) {
     const auto count = static_cast<std::size_t>(member.sequence->drafts_wanted());
-    member.sequence->take_drafts(drafts.first(count));
+    keep_fault(*member.sequence, [&] { member.sequence->take_drafts(drafts.first(count)); });
     drafts = drafts.subspan(count);
   }
   return true;

@@ -16,16 +16,28 @@ struct ChoiceCounts {
   std::int64_t here = 0;
 };
 
+// A sequence and how many rows of the step it may have.
+struct Turn {
+  Sequence* sequence = nullptr;
+  std::int64_t row_limit = 0;
+};
+
 class StepLoop {
  public:
-  explicit StepLoop(backend::Prepared& prepared) : prepared_(prepared) {}
+  // Logits no token can be chosen from are thrown as internal, or end their own sequence alone as failed.
+  enum class Faults { thrown, kept };
+  explicit StepLoop(backend::Prepared& prepared, Faults faults = Faults::thrown)
+      : prepared_(prepared), keeps_faults_(faults == Faults::kept) {}
 
   // One step of the unfinished sequences, in the order given as far as their rows fit. Gives the rows of its
   // main pass; 0 when there was nothing to do.
   std::int64_t step(std::span<Sequence* const> sequences);
+  std::int64_t step(std::span<const Turn> turns);
 
   // Of the rows asked so far, chosen ones that were thrown away with their drafts included.
   const ChoiceCounts& choices() const { return counts_; }
+  // Of all steps, spent waiting for the backend.
+  double backend_seconds() const { return backend_seconds_; }
 
  private:
   // A sequence's place in the pass that was run last.
@@ -37,6 +49,8 @@ class StepLoop {
   };
   // How the tokens of the pass are chosen, sequence by sequence; histories are set where they are new.
   backend::Choices choices_of(backend::Pass pass);
+  template <class Work>
+  void keep_fault(Sequence& sequence, Work work);
   template <class Take>
   void run(backend::Pass pass, Take take);
   void begin_draft(const std::vector<Member>& before);
@@ -44,6 +58,8 @@ class StepLoop {
   void draft();
 
   backend::Prepared& prepared_;
+  bool keeps_faults_;
+  std::vector<Turn> turns_;
   StepBatch batch_;
   std::vector<Member> members_;
   std::vector<backend::Choice> choices_;
@@ -51,6 +67,7 @@ class StepLoop {
   std::vector<float> logits_;
   std::vector<TokenId> tokens_;
   ChoiceCounts counts_;
+  double backend_seconds_ = 0;
   bool backend_chooses_ = true;  // until it says no
 };
 

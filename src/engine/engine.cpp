@@ -1,0 +1,144 @@
+#include "engine/engine.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/batcher.h"
+
+namespace fourfold::engine {
+
+using Clock = Batcher::Clock;
+
+struct Engine::Body {
+  Body(backend::Prepared& prepared, const EngineOptions& options, Deliver deliver_to)
+      : max_queue(options.max_queue),
+        batcher(prepared, options),
+        deliver(std::move(deliver_to)),
+        shown(batcher.status()) {
+    if (max_queue < 0)
+      fail(Code::invalid_request, "a queue of {} requests: it must be at least 0", max_queue);
+    thread = std::thread([this] { run(); });
+  }
+
+  struct Arrived {
+    RequestId id = 0;
+    Submission submission;
+    Clock::time_point time;
+  };
+
+  void run();
+  bool take_news(std::vector<Delivery>& out);
+  void hand_out(std::vector<Delivery>& out);
+
+  const std::int64_t max_queue;
+  Batcher batcher;  // of the thread; require_valid and sequence_limit are anybody's
+  const Deliver deliver;
+
+  std::mutex mutex;  // of all below
+  std::condition_variable news;
+  std::vector<Arrived> arrived;
+  std::vector<RequestId> unwanted;
+  std::int64_t live = 0;  // accepted, and not yet ended
+  std::int64_t refused = 0;
+  RequestId next_id = 1;
+  std::optional<Clock::time_point> stop_at;
+  EngineStatus shown;
+
+  std::mutex stopping;  // one waits for the thread, the others for that one
+  std::thread thread;
+};
+
+// What has come from outside since the last step. False: the engine has stopped.
+bool Engine::Body::take_news(std::vector<Delivery>& out) {
+  std::vector<Arrived> newcomers;
+  std::vector<RequestId> leavers;
+  bool cut_off = false;
+  {
+    std::unique_lock lock(mutex);
+    news.wait(lock, [&] { return !batcher.idle() || !arrived.empty() || !unwanted.empty() || stop_at; });
+    newcomers.swap(arrived);
+    leavers.swap(unwanted);
+    cut_off = stop_at && Clock::now() >= *stop_at;
+    if (stop_at && batcher.idle() && newcomers.empty()) return false;
+  }
+  for (Arrived& one : newcomers) batcher.add(one.id, std::move(one.submission), one.time);
+  for (const RequestId id : leavers) batcher.end(id, Finish::cancelled, out);
+  if (cut_off) batcher.end_all(Finish::shutdown, out);
+  return true;
+}
+
+void Engine::Body::hand_out(std::vector<Delivery>& out) {
+  std::int64_t ended = 0;
+  for (const Delivery& delivery : out) ended += delivery.finish != Finish::running ? 1 : 0;
+  EngineStatus now = batcher.status();
+  {
+    const std::lock_guard lock(mutex);
+    live -= ended;
+    shown = now;
+  }
+  if (!out.empty()) deliver(std::exchange(out, {}));
+}
+
+void Engine::Body::run() {
+  std::vector<Delivery> out;
+  while (take_news(out)) {
+    batcher.step(out);
+    hand_out(out);
+  }
+}
+
+Engine::Engine(backend::Prepared& prepared, EngineOptions options, Deliver deliver)
+    : body_(std::make_unique<Body>(prepared, options, std::move(deliver))) {}
+
+Engine::~Engine() { stop(std::chrono::milliseconds(0)); }
+
+RequestId Engine::submit(Submission submission) {
+  body_->batcher.require_valid(submission);
+  const std::lock_guard lock(body_->mutex);
+  if (body_->stop_at) {
+    ++body_->refused;
+    fail_with_hint(Code::over_capacity, "Ask another server.", "the engine is stopping");
+  }
+  const std::int64_t most = body_->batcher.sequence_limit() + body_->max_queue;
+  if (body_->live >= most) {
+    ++body_->refused;
+    fail_with_hint(Code::over_capacity, "Try again later.",
+                   "{} requests run and {} wait; no more are taken (--max-sequences, --max-queue)",
+                   body_->batcher.sequence_limit(), body_->live - body_->batcher.sequence_limit());
+  }
+  ++body_->live;
+  const RequestId id = body_->next_id++;
+  body_->arrived.push_back({id, std::move(submission), Clock::now()});
+  body_->news.notify_one();
+  return id;
+}
+
+void Engine::cancel(RequestId id) {
+  const std::lock_guard lock(body_->mutex);
+  body_->unwanted.push_back(id);
+  body_->news.notify_one();
+}
+
+EngineStatus Engine::status() const {
+  const std::lock_guard lock(body_->mutex);
+  EngineStatus status = body_->shown;
+  status.waiting += static_cast<std::int64_t>(body_->arrived.size());
+  status.refused = body_->refused;
+  return status;
+}
+
+void Engine::stop(std::chrono::milliseconds grace) {
+  {
+    const std::lock_guard lock(body_->mutex);
+    const Clock::time_point at = Clock::now() + grace;
+    if (!body_->stop_at || at < *body_->stop_at) body_->stop_at = at;
+    body_->news.notify_one();
+  }
+  const std::lock_guard lock(body_->stopping);
+  if (body_->thread.joinable()) body_->thread.join();
+}
+
+}  // namespace fourfold::engine

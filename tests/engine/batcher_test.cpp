@@ -1,0 +1,332 @@
+// Exactness: whatever happens around a request, its tokens are those it gets alone. Random scenarios of
+// arrivals, cancels, pages that run out, common beginnings, drafts and guides; see FOURFOLD_SCENARIOS below.
+#include "engine/batcher.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+#include "backend/cpu/cpu.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "tests/engine/support.h"
+
+namespace fourfold::engine {
+namespace {
+
+using model::Activations;
+using model::Golden;
+
+// Allows a few tokens at a time, which ones depends on all tokens before: a mask of the wrong moment shows.
+class PickyGuide final : public TokenGuide {
+ public:
+  explicit PickyGuide(std::uint64_t seed) : state_(seed) {}
+  void allowed(std::span<std::uint64_t> bits) override {
+    for (std::size_t i = 0; i < bits.size(); ++i)
+      bits[i] = random_bits(state_, 2 * i) & random_bits(state_, 2 * i + 1);
+  }
+  void accept(TokenId token) override {
+    state_ = random_bits(state_, static_cast<std::uint64_t>(token) + 77);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+// A backend whose prompt rows and generated rows do not agree: to it a generated token is another one. Pages
+// of the wrong kind, or an answer computed again in the wrong role, change what follows.
+class UnequalRoles final : public backend::Prepared {
+ public:
+  explicit UnequalRoles(std::unique_ptr<backend::Prepared> inner) : inner_(std::move(inner)) {}
+  const backend::Program& program() const override { return inner_->program(); }
+  const backend::Capacity& capacity() const override { return inner_->capacity(); }
+  std::span<const float> value(backend::ValueId id) const override { return inner_->value(id); }
+  std::int64_t resumable_from(std::int32_t slot) const override { return inner_->resumable_from(slot); }
+  std::int64_t anchor_bytes() const override { return inner_->anchor_bytes(); }
+  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override {
+    inner_->save_anchor(slot, position, anchor);
+  }
+  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override {
+    inner_->restore_anchor(anchor, slot, position);
+  }
+  bool roles_agree() const override { return false; }
+  void run(backend::Pass pass, const backend::Batch& batch, std::span<float> logits) override {
+    tokens_.assign(batch.tokens.begin(), batch.tokens.end());
+    std::size_t row = 0;
+    for (const backend::SequenceRows& rows : batch.sequences)
+      for (std::int32_t i = 0; i < rows.row_count; ++i, ++row)
+        if (rows.role == backend::Role::generated)
+          tokens_[row] = static_cast<std::int32_t>((tokens_[row] + 1) % program().vocab_size);
+    backend::Batch other = batch;
+    other.tokens = tokens_;
+    inner_->run(pass, other, logits);
+  }
+
+ private:
+  std::unique_ptr<backend::Prepared> inner_;
+  std::vector<std::int32_t> tokens_;
+};
+
+struct Wish {
+  Request request;
+  std::optional<std::uint64_t> guide_seed;
+  std::vector<TokenId> alone;
+  std::unique_ptr<TokenGuide> guide() const {
+    return guide_seed ? std::make_unique<PickyGuide>(*guide_seed) : nullptr;
+  }
+};
+
+std::vector<TokenId> alone(backend::Prepared& prepared, const Wish& wish) {
+  Home all_pages;
+  for (std::int32_t page = 0; page < prepared.capacity().page_count; ++page) all_pages.pages.push_back(page);
+  Sequence sequence(prepared.program(), wish.request, std::move(all_pages), wish.guide());
+  Sequence* all[] = {&sequence};
+  StepLoop loop(prepared);
+  while (!sequence.finished()) loop.step(all);
+  return {sequence.answer().begin(), sequence.answer().end()};
+}
+
+class Scenarios {
+ public:
+  explicit Scenarios(bool equal_roles) : golden_("bf16"), equal_roles_(equal_roles) {
+    Random random(equal_roles ? 11 : 12);
+    for (int i = 0; i < 3; ++i) beginnings_.push_back(random_tokens(random, 200));
+    const auto lonely =
+        prepare({.page_count = 24, .page_tokens = 16, .state_slot_count = 1, .row_count = 64});
+    for (int i = 0; i < 40; ++i) wishes_.push_back(make_wish(random));
+    for (Wish& wish : wishes_) wish.alone = alone(*lonely, wish);
+    // 384 tokens are the longest wish.
+    machines_.push_back(prepare(
+        {.page_count = 24, .page_tokens = 16, .state_slot_count = 4, .row_count = 64, .anchor_count = 6}));
+    machines_.push_back(prepare(
+        {.page_count = 11, .page_tokens = 64, .state_slot_count = 3, .row_count = 200, .anchor_count = 3}));
+    machines_.push_back(prepare(
+        {.page_count = 40, .page_tokens = 32, .state_slot_count = 6, .row_count = 128, .anchor_count = 20}));
+    if (equal_roles)
+      machines_.push_back(
+          prepare({.page_count = 24, .page_tokens = 16, .state_slot_count = 3, .row_count = 9}));
+  }
+
+  void run(std::uint64_t seed) {
+    Random random(seed);
+    backend::Prepared& prepared = *machines_[random.below(machines_.size())];
+    EngineOptions options;
+    options.mtp = static_cast<int>(random.below(7)) - 1;  // auto, 0 to 5
+    if (random.below(5) == 0) options.prefix_cache_bytes = 0;
+    Batcher batcher(prepared, options);
+    std::map<RequestId, const Wish*> wishes;
+    std::map<RequestId, std::vector<TokenId>> answers;
+    RequestId next_id = 1;
+    std::vector<Delivery> out;
+    const std::uint64_t wanted = 2 + random.below(9);
+    while (next_id <= wanted || !batcher.idle()) {
+      while (next_id <= wanted && random.below(4) == 0) {
+        const Wish& wish = wishes_[random.below(wishes_.size())];
+        Submission submission{.request = wish.request, .guide = wish.guide()};
+        if (random.below(6) == 0) submission.cache_salt = "apart";
+        batcher.require_valid(submission);
+        batcher.add(next_id, std::move(submission), Batcher::Clock::now());
+        wishes[next_id++] = &wish;
+      }
+      if (random.below(40) == 0 && next_id > 1)
+        batcher.end(1 + random.below(next_id - 1), Finish::cancelled, out);
+      batcher.step(out);
+      ASSERT_EQ(batcher.problem(), "");
+      for (Delivery& delivery : out) take(delivery, wishes, answers);
+      out.clear();
+      if (testing::Test::HasFailure()) return;
+    }
+    EXPECT_TRUE(wishes.empty());
+    const EngineStatus status = batcher.status();
+    EXPECT_EQ(status.pages_used, status.pages_cached) << "a page is lost";
+    total.preempted += status.preempted;
+    total.prefix_hits += status.prefix_hits;
+    total.cancelled += status.cancelled;
+    total.finished += status.finished;
+    total.drafts.accepted += status.drafts.accepted;
+    total.drafts.verified += status.drafts.verified;
+  }
+
+  EngineStatus total;
+
+ private:
+  std::vector<TokenId> random_tokens(Random& random, std::size_t count) {
+    std::vector<TokenId> out(count);
+    for (TokenId& token : out) token = static_cast<TokenId>(random.below(300));
+    return out;
+  }
+
+  Wish make_wish(Random& random) {
+    Wish wish;
+    Request& request = wish.request;
+    const auto& beginning = beginnings_[random.below(beginnings_.size())];
+    request.prompt.assign(beginning.begin(), beginning.begin() + static_cast<int>(random.below(201)));
+    for (const TokenId token : random_tokens(random, 1 + random.below(70))) request.prompt.push_back(token);
+    request.max_tokens = 1 + static_cast<std::int64_t>(random.below(60));
+    request.params.temperature = random.below(2) == 0 ? 0 : 0.9;
+    request.params.seed = random.bits();
+    if (random.below(3) == 0) request.params.top_k = 12, request.params.top_p = 0.9;
+    if (random.below(4) == 0) request.params.repetition_penalty = 1.3;
+    if (random.below(4) == 0) request.params.logprob_count = 2;
+    if (random.below(3) == 0) wish.guide_seed = random.bits();
+    if (random.below(3) == 0) request.stop_ids = {3, 5, 8, 13, 21, 34, 55, 89, 144, 233};
+    request.token_limit = 310;
+    return wish;
+  }
+
+  std::unique_ptr<backend::Prepared> prepare(const backend::Capacity& capacity) {
+    auto inner =
+        backend::make_cpu_backend({.threads = 1})->prepare(golden_.program(Activations::automatic), capacity);
+    if (equal_roles_) return inner;
+    return std::make_unique<UnequalRoles>(std::move(inner));
+  }
+
+  void take(const Delivery& delivery, std::map<RequestId, const Wish*>& wishes,
+            std::map<RequestId, std::vector<TokenId>>& answers) {
+    ASSERT_TRUE(wishes.contains(delivery.id)) << "more than one end";
+    std::vector<TokenId>& answer = answers[delivery.id];
+    for (const sample::Sampled& token : delivery.tokens) answer.push_back(token.token);
+    if (delivery.finish == Finish::running) return;
+    const Wish& wish = *wishes.at(delivery.id);
+    ASSERT_NE(delivery.finish, Finish::failed) << delivery.error;
+    std::vector<TokenId> expected = wish.alone;
+    if (delivery.finish == Finish::cancelled) expected.resize(std::min(expected.size(), answer.size()));
+    ASSERT_EQ(answer, expected) << "request " << delivery.id << ", prompt of " << wish.request.prompt.size();
+    wishes.erase(delivery.id);
+  }
+
+  Golden golden_;
+  bool equal_roles_;
+  std::vector<std::vector<TokenId>> beginnings_;
+  std::vector<Wish> wishes_;
+  std::vector<std::unique_ptr<backend::Prepared>> machines_;
+};
+
+// FOURFOLD_SCENARIOS=1000 runs so many, FOURFOLD_SEED=n begins with that one.
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
+  const std::uint64_t count = from_environment("FOURFOLD_SCENARIOS", 60);
+  const std::uint64_t first = from_environment("FOURFOLD_SEED", 1);
+  Scenarios equal(true), unequal(false);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE(testing::Message() << "FOURFOLD_SEED=" << seed);
+    (seed % 2 == 0 ? equal : unequal).run(seed);
+    if (HasFailure()) return;
+  }
+  for (const auto& [name, total] : {std::pair{"equal", equal.total}, std::pair{"unequal", unequal.total}}) {
+    std::printf(
+        "seeds %llu to %llu, %s roles: %lld finished, %lld cancelled, %lld dropped, %lld prefix hits, %lld "
+        "of "
+        "%lld drafts accepted\n",
+        static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), name,
+        static_cast<long long>(total.finished), static_cast<long long>(total.cancelled),
+        static_cast<long long>(total.preempted), static_cast<long long>(total.prefix_hits),
+        static_cast<long long>(total.drafts.accepted), static_cast<long long>(total.drafts.verified));
+    // What was not met was not tested.
+    if (count < 60) continue;
+    EXPECT_GT(total.finished, 100);
+    EXPECT_GT(total.cancelled, 5);
+    EXPECT_GT(total.preempted, 5);
+    EXPECT_GT(total.prefix_hits, 20);
+    EXPECT_GT(total.drafts.accepted, 0);
+  }
+}
+
+// The third word's row of logits is not a number.
+class SickWords final : public backend::Prepared {
+ public:
+  SickWords() {
+    program_.vocab_size = 3;
+    program_.position_limit = 64;
+    program_.main.resize(1);
+  }
+  const backend::Program& program() const override { return program_; }
+  const backend::Capacity& capacity() const override { return capacity_; }
+  std::span<const float> value(backend::ValueId) const override { return {}; }
+  std::int64_t resumable_from(std::int32_t) const override { return 0; }
+  void run(backend::Pass, const backend::Batch& batch, std::span<float> logits) override {
+    if (breaks) fail(Code::internal, "a kernel failed");
+    std::size_t i = 0;
+    for (const std::int32_t row : batch.logits_rows)
+      for (int word = 0; word < 3; ++word)
+        logits[i++] = batch.tokens[static_cast<std::size_t>(row)] == 2
+                          ? std::numeric_limits<float>::quiet_NaN()
+                          : static_cast<float>(word == 1);
+  }
+  bool breaks = false;
+
+ private:
+  backend::Program program_;
+  backend::Capacity capacity_{.page_count = 8, .page_tokens = 16, .state_slot_count = 4, .row_count = 64};
+};
+
+std::map<RequestId, Delivery> run_all(Batcher& batcher) {
+  std::map<RequestId, Delivery> last;
+  std::vector<Delivery> out;
+  while (batcher.step(out)) {
+    for (Delivery& delivery : out) last[delivery.id] = std::move(delivery);
+    out.clear();
+  }
+  return last;
+}
+
+TEST(Batcher, LogitsThatAreNotNumbersFailTheirOwnRequestAlone) {
+  SickWords words;
+  Batcher batcher(words, {});
+  batcher.add(1, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
+  batcher.add(2, {.request = greedy_request({2}, 5)}, Batcher::Clock::now());
+  const auto last = run_all(batcher);
+  EXPECT_EQ(last.at(1).finish, Finish::max_tokens);
+  EXPECT_EQ(last.at(2).finish, Finish::failed);
+  EXPECT_NE(last.at(2).error.find("NaN"), std::string::npos) << last.at(2).error;
+  EXPECT_EQ(batcher.status().failed, 1);
+  EXPECT_EQ(batcher.status().pages_used, 0);
+}
+
+TEST(Batcher, AStepThatFailsEndsThoseItRanAndTheNextOnesAreServed) {
+  SickWords words;
+  Batcher batcher(words, {});
+  batcher.add(1, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
+  words.breaks = true;
+  EXPECT_EQ(run_all(batcher).at(1).error, "a kernel failed");
+  words.breaks = false;
+  batcher.add(2, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
+  EXPECT_EQ(run_all(batcher).at(2).finish, Finish::max_tokens);
+}
+
+TEST(Batcher, ATimeLimitEndsARequestWhereverItIs) {
+  SickWords words;
+  Batcher batcher(words, {.max_sequences = 1});
+  const auto past = Batcher::Clock::now() - std::chrono::seconds(2);
+  batcher.add(1, {.request = greedy_request({0}, 50)}, Batcher::Clock::now());
+  batcher.add(2, {.request = greedy_request({0}, 5), .time_limit = std::chrono::seconds(1)}, past);
+  std::vector<Delivery> out;
+  batcher.step(out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].id, 2u);
+  EXPECT_EQ(out[0].finish, Finish::time_limit);
+  EXPECT_EQ(out[1].finish, Finish::running);
+}
+
+TEST(Batcher, RefusesWhatCannotEverRun) {
+  SickWords words;
+  Batcher batcher(words, {});
+  const auto refused = [&](Request request) {
+    Submission submission{.request = std::move(request)};
+    EXPECT_THROW(batcher.require_valid(submission), Error);
+  };
+  refused(greedy_request({}, 5));
+  refused(greedy_request({0}, 200));
+  refused(greedy_request({0}, 5, 2));
+  EXPECT_THROW(Batcher(words, {.max_sequences = 5}), Error);
+  EXPECT_THROW(Batcher(words, {.step_rows = 65}), Error);
+  EXPECT_THROW(Batcher(words, {.mtp = 3}), Error) << "it has no draft layer";
+}
+
+}  // namespace
+}  // namespace fourfold::engine
