@@ -14,7 +14,8 @@ constexpr int kDepthMax = 64;
 
 class JsonReader {
  public:
-  JsonReader(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+  JsonReader(std::string_view text, std::string_view what, JsonRules rules)
+      : text_(text), what_(what), strict_(rules == JsonRules::strict) {}
 
   Value document() {
     Value out = value(0);
@@ -46,15 +47,18 @@ class JsonReader {
     if (depth > kDepthMax) refuse(format("more than {} levels", kDepthMax));
     skip_space();
     if (at_ == text_.size()) refuse("the text ends too early");
+    if (strict_ && ++value_count_ > kJsonValuesMax) refuse(format("more than {} values", kJsonValuesMax));
     if (take('{')) return object(depth);
     if (take('[')) return array(depth);
     if (take('"')) return string();
     if (take_word("true")) return true;
     if (take_word("false")) return false;
     if (take_word("null")) return None{};
-    if (take_word("NaN")) return std::numeric_limits<double>::quiet_NaN();
-    if (take_word("Infinity")) return std::numeric_limits<double>::infinity();
-    if (take_word("-Infinity")) return -std::numeric_limits<double>::infinity();
+    if (!strict_) {
+      if (take_word("NaN")) return std::numeric_limits<double>::quiet_NaN();
+      if (take_word("Infinity")) return std::numeric_limits<double>::infinity();
+      if (take_word("-Infinity")) return -std::numeric_limits<double>::infinity();
+    }
     return number();
   }
 
@@ -66,6 +70,7 @@ class JsonReader {
       skip_space();
       if (!take('"')) refuse("a member name is missing");
       Value key = string();
+      if (strict_ && out.find(key) != nullptr) refuse("a second member of the same name in one object");
       skip_space();
       if (!take(':')) refuse("a colon is missing");
       Value item = value(depth + 1);
@@ -174,17 +179,22 @@ class JsonReader {
           std::string_view(begin, static_cast<std::size_t>(end - begin)).find("E-") != std::string_view::npos;
       out = tiny ? 0.0 : std::numeric_limits<double>::infinity();
       if (*begin == '-') out = -out;
+      if (strict_ && !tiny) refuse("a number beyond 1.8e308");
     }
     return out;
   }
 
   std::string_view text_;
   std::string_view what_;
+  bool strict_;
+  int value_count_ = 0;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Value parse_json(std::string_view text, std::string_view what) { return JsonReader(text, what).document(); }
+Value parse_json(std::string_view text, std::string_view what, JsonRules rules) {
+  return JsonReader(text, what, rules).document();
+}
 
 }  // namespace fourfold::text::jinja

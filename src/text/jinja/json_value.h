@@ -9,8 +9,14 @@
 
 namespace fourfold::text::jinja {
 
-// `what` names the text in messages ("messages"). Throws invalid_request with the byte offset. Accepts NaN
-// and Infinity as Python's json does; refuses integers beyond 64 bits and more than 64 levels.
-Value parse_json(std::string_view text, std::string_view what);
+enum class JsonRules {
+  python,  // NaN and Infinity are numbers and the last of two equal members counts, as for Python's json
+  strict,  // neither, and at most kJsonValuesMax values: for requests
+};
+inline constexpr int kJsonValuesMax = 1 << 19;
+
+// `what` names the text in messages ("messages"). Throws invalid_request with the byte offset. Refuses
+// integers beyond 64 bits and more than 64 levels.
+Value parse_json(std::string_view text, std::string_view what, JsonRules rules = JsonRules::python);
 
 }  // namespace fourfold::text::jinja

@@ -1,0 +1,314 @@
+#include "text/tool_calls.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "base/error.h"
+#include "text/jinja/json_value.h"
+#include "text/jinja/python_text.h"
+
+namespace fourfold::text {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 512;
+constexpr std::size_t kTagSpacesMax = 8;
+constexpr std::string_view kSpace = " \t\r\n";
+
+enum class Found { no, perhaps, yes };
+struct Tag {
+  Found found = Found::no;
+  std::size_t begin = std::string_view::npos, end = 0;
+  std::string_view tag;
+};
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
+
+// `tag` at the start of the text, where spaces may stand around its words and signs.
+Tag match_tag(std::string_view text, std::string_view tag) {
+  std::size_t at = 0, spaces = 0;
+  for (std::size_t i = 0; i < tag.size(); ++i) {
+    const bool inside_word = i > 0 && is_letter(tag[i]) && is_letter(tag[i - 1]);
+    while (i > 0 && !inside_word && at < text.size() && text[at] == ' ' && ++spaces <= kTagSpacesMax) ++at;
+    if (at == text.size()) return {Found::perhaps, 0, at, tag};
+    if (text[at++] != tag[i]) return {};
+  }
+  return {Found::yes, 0, at, tag};
+}
+
+// The first of the tags in the text; or where one may just be beginning.
+Tag find_tag(std::string_view text, std::initializer_list<std::string_view> tags) {
+  for (std::size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
+    Tag best;
+    for (const std::string_view tag : tags) {
+      const Tag match = match_tag(text.substr(at), tag);
+      if (match.found > best.found) best = match;
+    }
+    if (best.found == Found::no) continue;
+    best.begin += at;
+    best.end += at;
+    return best;
+  }
+  return {};
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// A JSON string's letters without the quotes.
+std::string escaped(std::string_view text) {
+  std::string quoted = jinja::to_json(jinja::Value(text));
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace
+
+std::vector<ToolEvent> ToolCallParser::push(std::string_view text) {
+  held_ += text;
+  while (step()) {
+  }
+  return std::exchange(events_, {});
+}
+
+std::vector<ToolEvent> ToolCallParser::finish(bool cut_off) {
+  switch (state_) {
+    case State::content: say(held_); break;
+    case State::opened: say(opening_ + held_); break;
+    case State::json:
+      if (cut_off || !json_call(held_)) say(opening_ + held_);
+      break;
+    case State::name: say("<function=" + held_); break;
+    case State::value:
+      // A tag that was only beginning is part of the value.
+      if (cut_off) break;
+      add_value(held_.ends_with('\n') ? std::string_view(held_).substr(0, held_.size() - 1)
+                                      : std::string_view(held_));
+      end_value();
+      break;
+    case State::parameters:
+    case State::key: break;
+  }
+  held_.clear();
+  if (in_call_ && !cut_off) end_call();
+  in_call_ = false;
+  if (!calls_seen_ && !space_.empty()) emit(ToolEvent::Kind::text, std::exchange(space_, {}));
+  return std::exchange(events_, {});
+}
+
+bool ToolCallParser::step() {
+  switch (state_) {
+    case State::content: return step_content();
+    case State::opened: return step_opened();
+    case State::json: return step_json();
+    case State::name: return step_name();
+    case State::parameters: return step_parameters();
+    case State::key: return step_key();
+    case State::value: return step_value();
+  }
+  return false;
+}
+
+bool ToolCallParser::step_content() {
+  if (held_.empty()) return false;
+  const Tag tag = find_tag(held_, {"<tool_call>", "<function=", "</tool_call>"});
+  const std::size_t known = tag.found == Found::no ? held_.size() : tag.begin;
+  say(std::string_view(held_).substr(0, known));
+  if (tag.found != Found::yes) {
+    held_.erase(0, known);
+    return false;
+  }
+  const std::string spelling = held_.substr(tag.begin, tag.end - tag.begin);
+  held_.erase(0, tag.end);
+  if (tag.tag == "<function=") {
+    state_ = State::name;
+  } else if (tag.tag == "<tool_call>") {
+    state_ = State::opened;
+    opening_ = spelling;
+  } else if (!calls_seen_) {
+    say(spelling);  // closes nothing
+  }
+  return true;
+}
+
+bool ToolCallParser::step_opened() {
+  const std::size_t first = held_.find_first_not_of(kSpace);
+  if (first == std::string::npos) return false;
+  const std::string_view text = std::string_view(held_).substr(first);
+  if (text.front() == '{') {
+    opening_ += held_.substr(0, first);
+    held_.erase(0, first);
+    state_ = State::json;
+    return true;
+  }
+  const Tag function = match_tag(text, "<function="), close = match_tag(text, "</tool_call>");
+  if (function.found == Found::yes || close.found == Found::yes) {
+    held_.erase(0, first + (function.found == Found::yes ? function.end : close.end));
+    state_ = function.found == Found::yes ? State::name : State::content;
+    return true;
+  }
+  if (function.found == Found::perhaps || close.found == Found::perhaps) return false;
+  say(opening_);
+  state_ = State::content;
+  return true;
+}
+
+bool ToolCallParser::step_json() {
+  const Tag close = find_tag(held_, {"</tool_call>"});
+  if (close.found != Found::yes) return false;
+  const std::string body = held_.substr(0, close.begin);
+  if (!json_call(body)) say(opening_ + held_.substr(0, close.end));
+  held_.erase(0, close.end);
+  state_ = State::content;
+  return true;
+}
+
+bool ToolCallParser::json_call(std::string_view text) {
+  jinja::Value call;
+  try {
+    call = jinja::parse_json(text, "call", jinja::JsonRules::strict);
+  } catch (const Error&) {
+    return false;
+  }
+  const jinja::Dict* dict = call.dict();
+  const jinja::Value* name = dict == nullptr ? nullptr : dict->find("name");
+  if (name == nullptr || !name->is_text() || name->text().empty()) return false;
+  const jinja::Value* arguments = dict->find("arguments");
+  begin_call(name->text());
+  emit(ToolEvent::Kind::arguments,
+       arguments != nullptr && arguments->is_dict() ? jinja::to_json(*arguments) : "{}");
+  in_call_ = false;
+  emit(ToolEvent::Kind::end, {});
+  return true;
+}
+
+bool ToolCallParser::step_name() {
+  const std::size_t end = held_.find_first_of(">\n<");
+  if (end == std::string::npos && held_.size() <= kNameBytesMax) return false;
+  const std::string name(trimmed(std::string_view(held_).substr(0, end)));
+  if (end == std::string::npos || name.empty() || name.size() > kNameBytesMax) {
+    say("<function=");
+    state_ = State::content;
+    return true;
+  }
+  held_.erase(0, held_[end] == '<' ? end : end + 1);
+  begin_call(name);
+  state_ = State::parameters;
+  return true;
+}
+
+bool ToolCallParser::step_parameters() {
+  const Tag tag =
+      find_tag(held_, {"<parameter=", "</function>", "</tool_call>", "<tool_call>", "<function="});
+  held_.erase(0, tag.found == Found::no ? held_.size() : tag.found == Found::yes ? tag.end : tag.begin);
+  if (tag.found != Found::yes) return false;
+  if (tag.tag == "<parameter=") {
+    state_ = State::key;
+    return true;
+  }
+  end_call();
+  state_ = tag.tag == "<tool_call>" ? State::opened : tag.tag == "<function=" ? State::name : State::content;
+  if (state_ == State::opened) opening_ = tag.tag;
+  return true;
+}
+
+bool ToolCallParser::step_key() {
+  const std::size_t end = held_.find_first_of(">\n<");
+  if (end == std::string::npos && held_.size() <= kNameBytesMax) return false;
+  const std::size_t cut = std::min(end, held_.size());
+  begin_value(std::string(trimmed(std::string_view(held_).substr(0, cut))));
+  held_.erase(0, cut < held_.size() && held_[cut] == '>' ? cut + 1 : cut);
+  state_ = State::value;
+  return true;
+}
+
+bool ToolCallParser::step_value() {
+  if (value_starts_) {
+    if (held_.empty()) return false;
+    if (held_.front() == '\n') held_.erase(0, 1);
+    value_starts_ = false;
+  }
+  const Tag tag = find_tag(held_, {"</parameter>", "<parameter=", "</function>", "</tool_call>"});
+  std::size_t known = tag.found == Found::no ? held_.size() : tag.begin;
+  // The last line break before the tag belongs to the tag.
+  if (known > 0 && held_[known - 1] == '\n') --known;
+  add_value(std::string_view(held_).substr(0, known));
+  if (tag.found != Found::yes) {
+    held_.erase(0, known);
+    return false;
+  }
+  end_value();
+  held_.erase(0, tag.tag == "</parameter>" ? tag.end : tag.begin);
+  state_ = State::parameters;
+  return true;
+}
+
+void ToolCallParser::say(std::string_view text) {
+  if (!said_) {
+    const std::size_t first = text.find_first_not_of(kSpace);
+    if (first == std::string_view::npos) {
+      space_ += text;
+      return;
+    }
+    emit(ToolEvent::Kind::text, std::exchange(space_, {}));
+    said_ = true;
+  }
+  emit(ToolEvent::Kind::text, std::string(text));
+}
+
+void ToolCallParser::begin_call(std::string name) {
+  calls_seen_ = true;
+  in_call_ = true;
+  said_ = false;
+  space_.clear();
+  keys_.clear();
+  function_ = std::move(name);
+  emit(ToolEvent::Kind::begin, function_);
+}
+
+void ToolCallParser::end_call() {
+  in_call_ = false;
+  emit(ToolEvent::Kind::arguments, keys_.empty() ? "{}" : "}");
+  emit(ToolEvent::Kind::end, {});
+}
+
+void ToolCallParser::begin_value(std::string key) {
+  value_starts_ = true;
+  value_.clear();
+  // The first of two parameters of one name counts; it may be on its way already.
+  skips_value_ = key.empty() || keys_.contains(key);
+  if (skips_value_) return;
+  value_types_ = schemas_->types_of(function_, key);
+  streams_value_ = value_types_ == kToolString;
+  value_key_ = (keys_.empty() ? "{" : ", ") + jinja::to_json(jinja::Value(std::string_view(key))) + ": ";
+  if (streams_value_) emit(ToolEvent::Kind::arguments, value_key_ + "\"");
+  keys_.insert(std::move(key));
+}
+
+void ToolCallParser::add_value(std::string_view text) {
+  if (skips_value_ || text.empty()) return;
+  if (streams_value_) {
+    emit(ToolEvent::Kind::arguments, escaped(text));
+  } else {
+    value_ += text;
+  }
+}
+
+void ToolCallParser::end_value() {
+  if (skips_value_) return;
+  emit(ToolEvent::Kind::arguments,
+       streams_value_ ? std::string("\"") : value_key_ + typed_json(value_, value_types_));
+}
+
+void ToolCallParser::emit(ToolEvent::Kind kind, std::string text) {
+  const bool has_text = kind == ToolEvent::Kind::text || kind == ToolEvent::Kind::arguments;
+  if (has_text && text.empty()) return;
+  if (has_text && !events_.empty() && events_.back().kind == kind) {
+    events_.back().text += text;
+  } else {
+    events_.push_back({kind, std::move(text)});
+  }
+}
+
+}  // namespace fourfold::text
