@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kBegin = "<think>";
 constexpr std::string_view kEnd = "</think>";
+constexpr std::string_view kCall = "<tool_call>";
 
 // The text of a token without the tag it is; a broken character before it may have left a replacement.
 std::string_view without_tag(std::string_view text, std::string_view tag) {
@@ -15,9 +16,11 @@ std::string_view without_tag(std::string_view text, std::string_view tag) {
 
 }  // namespace
 
-ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking)
+ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking,
+                                   bool calls_end_thinking)
     : begin_id_(tokenizer.added_token(kBegin).value_or(-1)),
       end_id_(tokenizer.added_token(kEnd).value_or(-1)),
+      call_id_(calls_end_thinking ? tokenizer.added_token(kCall).value_or(-1) : -1),
       thinking_(starts_thinking) {}
 
 AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
@@ -29,6 +32,11 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
     think(without_tag(text, kEnd), out);
     out.thinking += std::exchange(held_, {});
     thinking_ = false;
+  } else if (id == call_id_ && thinking_) {
+    think(without_tag(text, kCall), out);
+    out.thinking += std::exchange(held_, {});
+    thinking_ = false;
+    say(kCall, out);
   } else if (id == end_id_) {
     say(without_tag(text, kEnd), out);
   } else if (thinking_) {
@@ -81,7 +89,7 @@ bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokeniz
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, AnswerTextOptions options)
     : detokenizer_(tokenizer, {.skip_special = true}),
       split_thinking_(options.split_thinking),
-      splitter_(tokenizer, options.starts_thinking),
+      splitter_(tokenizer, options.starts_thinking, options.calls_end_thinking),
       thinking_stops_(options.stops),
       content_stops_(std::move(options.stops)) {}
 

@@ -23,7 +23,8 @@ struct AnswerPiece {
 // second token </think>.
 class ThinkingSplitter {
  public:
-  ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking);
+  // calls_end_thinking: the token <tool_call> does, since models call tools out of their thoughts.
+  ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking, bool calls_end_thinking = false);
 
   AnswerPiece push(text::TokenId id, std::string_view text);
   AnswerPiece finish();  // what was held back as a possible </think>
@@ -33,7 +34,7 @@ class ThinkingSplitter {
   void think(std::string_view text, AnswerPiece& out);
   void say(std::string_view text, AnswerPiece& out);
 
-  text::TokenId begin_id_ = -1, end_id_ = -1;
+  text::TokenId begin_id_ = -1, end_id_ = -1, call_id_ = -1;
   bool thinking_;
   bool anything_said_ = false;
   bool at_line_start_ = true;
@@ -48,6 +49,7 @@ struct AnswerTextOptions {
   std::vector<std::string> stops;
   bool split_thinking = false;
   bool starts_thinking = false;
+  bool calls_end_thinking = false;
 };
 
 class AnswerText {
@@ -58,6 +60,11 @@ class AnswerText {
   // The rest, when the answer ends without a stop string.
   AnswerPiece finish();
   bool stopped() const { return thinking_stops_.stopped() || content_stops_.stopped(); }
+  // The stop string that was found; empty before.
+  const std::string& stop() const {
+    return thinking_stops_.stopped() ? thinking_stops_.found() : content_stops_.found();
+  }
+  bool thinking() const { return split_thinking_ && splitter_.thinking(); }
 
  private:
   AnswerPiece through_stops(const AnswerPiece& piece);

@@ -41,6 +41,7 @@ std::string StopStrings::push(std::string_view piece) {
     if (end < first_end || (end == first_end && at < cut)) {
       first_end = end;
       cut = at;
+      found_ = stop;
     }
   }
   stopped_ = cut != std::string::npos;

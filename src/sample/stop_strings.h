@@ -19,10 +19,13 @@ class StopStrings {
   // What was held back, when the text ends without a stop string.
   std::string finish();
   bool stopped() const { return stopped_; }
+  // The stop string that was found; empty before.
+  const std::string& found() const { return found_; }
 
  private:
   std::vector<std::string> stops_;
   std::string held_;
+  std::string found_;
   bool stopped_ = false;
 };
 

@@ -53,6 +53,21 @@ TEST(AnswerText, PlainTextPassesThrough) {
   expect_piece(show("a<|im_end|>", {}), "", "a");
 }
 
+TEST(AnswerText, ACallEndsThinkingWhereCallsAreRead) {
+  AnswerTextOptions options = in_thought();
+  expect_piece(show("I call<tool_call>x", options), "I call<tool_call>x", "");
+  options.calls_end_thinking = true;
+  expect_piece(show("I call<tool_call>x</think>", options), "I call", "<tool_call>x");
+  options.stops = {"END"};
+  AnswerText answer(tokenizer(), options);
+  EXPECT_TRUE(answer.thinking());
+  for (const text::TokenId id : tokenizer().encode("a</think>b")) answer.push(id);
+  EXPECT_FALSE(answer.thinking());
+  EXPECT_EQ(answer.stop(), "");
+  for (const text::TokenId id : tokenizer().encode("END")) answer.push(id);
+  EXPECT_EQ(answer.stop(), "END");
+}
+
 TEST(AnswerText, ThinkingIsPartedFromSpeaking) {
   expect_piece(show("I wonder.\n</think>\n\nYes.\n\nNo.", in_thought()), "I wonder.\n", "Yes.\n\nNo.");
   expect_piece(show("mid-line</think>Yes", in_thought()), "mid-line", "Yes");
