@@ -1,0 +1,125 @@
+#include "server/api/answer_exchange.h"
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace fourfold::server::api {
+
+std::string sse(std::string_view data) {
+  std::string out = "data: ";
+  out += data;
+  return out += "\n\n";
+}
+
+std::string sse(std::string_view name, std::string_view data) {
+  std::string out = "event: ";
+  out += name;
+  out += "\n";
+  return out += sse(data);
+}
+
+AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan)
+    : model_(&model), plan_(std::move(plan)), schemas_(plan_.tools.schemas()) {
+  for (const Prompt& prompt : plan_.prompts) {
+    answer_room(std::ssize(prompt.ids), plan_.generation, model);
+    ChoiceOptions options;
+    options.stops = plan_.generation.stops;
+    options.split_thinking = plan_.split_thinking;
+    options.starts_thinking = prompt.starts_thinking;
+    options.schemas = plan_.tools.offered() ? &schemas_ : nullptr;
+    options.one_call = !plan_.tools.parallel;
+    options.keep_logprobs = plan_.generation.logprobs;
+    for (std::int64_t i = 0; i < plan_.generation.answer_count; ++i)
+      choices_.emplace_back(model.tokenizer, options);
+  }
+  begun_.resize(choices_.size());
+}
+
+const Prompt& AnswerExchange::prompt_of(std::size_t choice) const {
+  return plan_.prompts[choice / static_cast<std::size_t>(plan_.generation.answer_count)];
+}
+
+std::vector<engine::Submission> AnswerExchange::submissions() {
+  const Generation& generation = plan_.generation;
+  std::vector<engine::Submission> out(choices_.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Prompt& prompt = prompt_of(i);
+    engine::Request& request = out[i].request;
+    request.prompt = prompt.ids;
+    request.params = generation.params;
+    // The first choice is what the request gives alone; the others are as reproducible and differ from it.
+    if (i > 0) request.params.seed = random_bits(generation.params.seed, i);
+    // Zero alternatives still need the chosen token's own.
+    request.params.logprob_count = generation.logprobs ? std::max(1, generation.top_logprobs) : 0;
+    request.max_tokens = answer_room(std::ssize(prompt.ids), generation, *model_);
+    request.stop_ids = generation.stop_ids;
+    request.token_limit = model_->token_limit;
+    out[i].cache_salt = generation.cache_salt;
+    if (plan_.make_guide) out[i].guide = plan_.make_guide(prompt);
+  }
+  return out;
+}
+
+std::string AnswerExchange::take(std::size_t index, const engine::Delivery& delivery) {
+  Choice& choice = choices_[index];
+  if (choice.ended()) return {};
+  const std::vector<AnswerEvent> events = choice.take(delivery);
+  const bool failed = choice.ending() == Ending::failed;
+  if (failed) {
+    failure_ = failure_of(choice);
+    for (Choice& other : choices_)
+      if (!other.ended()) other.give_up();
+  }
+  if (!streams()) return {};
+  std::string out;
+  if (!std::exchange(stream_begun_, true)) out += begin_stream();
+  if (!begun_[index]) {
+    begun_[index] = true;
+    out += begin_choice(index);
+  }
+  out += show(index, events);
+  if (failed) return out += break_stream(failure_);
+  if (choice.ended()) out += end_choice(index);
+  if (done()) out += end_stream();
+  return out;
+}
+
+bool AnswerExchange::done() const {
+  for (const Choice& choice : choices_)
+    if (!choice.ended()) return false;
+  return true;
+}
+
+HttpError AnswerExchange::failure_of(const Choice& choice) const {
+  switch (choice.finish()) {
+    case engine::Finish::time_limit: {
+      const std::string message = fourfold::format(
+          "the time limit of the request ended it after {} tokens of the answer", choice.token_count());
+      return {504, error_body(message, 504)};
+    }
+    case engine::Finish::shutdown:
+      return {503, error_body("the server is shutting down; the answer was cut off", 503)};
+    case engine::Finish::cancelled: return {499, error_body("the request was cancelled", 499)};
+    default: return {500, error_body("the answer failed: " + choice.error(), 500)};
+  }
+}
+
+int AnswerExchange::status() const { return failure_.status == 0 ? 200 : failure_.status; }
+
+std::string AnswerExchange::body() { return failure_.status == 0 ? whole() : failure_.body; }
+
+TokenCounts AnswerExchange::counts() const {
+  TokenCounts out;
+  const auto each = static_cast<std::size_t>(plan_.generation.answer_count);
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    out.answer += choices_[i].token_count();
+    out.thinking += choices_[i].thinking_count();
+    if (i % each != 0) continue;
+    out.prompt += std::ssize(prompt_of(i).ids);
+    // Later answers to a prompt find it in the cache because of the first.
+    out.cached += choices_[i].usage().cached_count;
+  }
+  return out;
+}
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,216 @@
+// /v1/completions: text that goes on, without a chat.
+#include "server/api/guides.h"
+#include "server/api/openai_parts.h"
+#include "server/api/routes.h"
+#include "text/utf8.h"
+
+namespace fourfold::server::api {
+namespace {
+
+constexpr std::size_t kChoicesMax = 256;  // prompts times n
+
+// logprobs of completions: four lists of equal length.
+class TextLogprobs {
+ public:
+  TextLogprobs(const text::Tokenizer& tokenizer, int top_count)
+      : tokenizer_(&tokenizer), top_count_(top_count) {}
+
+  void write(JsonWriter& json, const std::vector<sample::Sampled>& tokens, std::size_t& offset) const {
+    json.begin_object().key("tokens").begin_array();
+    for (const auto& token : tokens) json.value(token_text(*tokenizer_, token.token));
+    json.end_array().key("token_logprobs").begin_array();
+    for (const auto& token : tokens) {
+      if (token.logprobs) {
+        json.value(token.logprobs->chosen.logprob);
+      } else {
+        json.value(nullptr);
+      }
+    }
+    json.end_array().key("top_logprobs").begin_array();
+    for (const auto& token : tokens) write_best(json, token);
+    json.end_array().key("text_offset").begin_array();
+    for (const auto& token : tokens) {
+      json.value(offset);
+      offset += text::count_code_points(text::repaired(token_text(*tokenizer_, token.token)));
+    }
+    json.end_array().end_object();
+  }
+
+ private:
+  void write_best(JsonWriter& json, const sample::Sampled& token) const {
+    json.begin_object();
+    const std::size_t most = static_cast<std::size_t>(top_count_);
+    for (std::size_t i = 0; token.logprobs && i < token.logprobs->best.size() && i < most; ++i) {
+      const auto& best = token.logprobs->best[i];
+      json.member(token_text(*tokenizer_, best.id), best.logprob);
+    }
+    json.end_object();
+  }
+
+  const text::Tokenizer* tokenizer_;
+  int top_count_;
+};
+
+class CompletionsExchange final : public AnswerExchange {
+ public:
+  CompletionsExchange(const ServedModel& model, Plan plan, bool echo)
+      : AnswerExchange(model, std::move(plan)),
+        id_(new_id("cmpl-")),
+        created_(std::time(nullptr)),
+        echo_(echo),
+        offsets_(choices().size()) {}
+
+ private:
+  void begin(JsonWriter& json) const {
+    json.begin_object().member("id", id_).member("object", "text_completion").member("created", created_);
+    json.member("model", model_name()).key("choices").begin_array();
+  }
+
+  void write_choice(JsonWriter& json, std::size_t index, std::string_view text,
+                    std::string_view finish_reason) {
+    json.begin_object().member("index", index).member("text", text).key("logprobs");
+    const auto tokens = choice(index).take_logprobs();
+    if (!plan().generation.logprobs || (streams() && tokens.empty())) {
+      json.value(nullptr);
+    } else {
+      TextLogprobs(model().tokenizer, plan().generation.top_logprobs).write(json, tokens, offsets_[index]);
+    }
+    json.key("finish_reason");
+    if (finish_reason.empty()) {
+      json.value(nullptr);
+    } else {
+      json.value(finish_reason);
+    }
+    json.end_object();
+  }
+
+  std::string chunk(std::size_t index, std::string_view text, std::string_view finish_reason = {}) {
+    JsonWriter json;
+    begin(json);
+    write_choice(json, index, text, finish_reason);
+    json.end_array();
+    if (plan().generation.usage_always) {
+      write_usage(json.key("usage"), counts());
+    } else if (plan().generation.usage_at_end) {
+      json.member("usage", nullptr);
+    }
+    json.end_object();
+    return sse(json.finish());
+  }
+
+  std::string begin_choice(std::size_t index) override {
+    return echo_ ? chunk(index, prompt_of(index).text) : std::string();
+  }
+  std::string show(std::size_t index, const std::vector<AnswerEvent>& events) override {
+    std::string out;
+    for (const AnswerEvent& event : events) out += chunk(index, event.text);
+    return out;
+  }
+  std::string end_choice(std::size_t index) override {
+    return chunk(index, "", choice(index).ending() == Ending::length ? "length" : "stop");
+  }
+  std::string end_stream() override {
+    std::string out;
+    if (plan().generation.usage_at_end) {
+      JsonWriter json;
+      begin(json);
+      json.end_array();
+      write_usage(json.key("usage"), counts());
+      json.end_object();
+      out += sse(json.finish());
+    }
+    return out += sse("[DONE]");
+  }
+  std::string break_stream(const HttpError& error) override { return sse(error.body) + sse("[DONE]"); }
+  std::string error_body(const std::string& message, int status) const override {
+    return failure_body(message, status);
+  }
+
+  std::string whole() override {
+    JsonWriter json;
+    begin(json);
+    for (std::size_t i = 0; i < choices().size(); ++i) {
+      std::string text = echo_ ? prompt_of(i).text : std::string();
+      for (const AnswerItem& item : choice(i).items()) text += item.text;
+      write_choice(json, i, text, choice(i).ending() == Ending::length ? "length" : "stop");
+    }
+    json.end_array();
+    write_usage(json.key("usage"), counts());
+    json.end_object();
+    return json.finish();
+  }
+
+  std::string id_;
+  std::int64_t created_;
+  bool echo_;
+  std::vector<std::size_t> offsets_;  // of the next token's text, for each choice
+};
+
+Prompt prompt_of_text(const std::string& text, const ServedModel& model, bool special) {
+  Prompt out{model.tokenizer.encode(text, {.add_special_tokens = special}), text, false};
+  if (out.ids.empty()) refuse("prompt", "prompt is empty; it must have at least one token");
+  return out;
+}
+
+Prompt prompt_of_ids(const std::vector<Json>& list, const std::string& name, const ServedModel& model) {
+  if (list.empty()) refuse("prompt", "{} is empty; it must have at least one token", name);
+  Prompt out{read_ids(list, name, model), {}, false};
+  out.text = model.tokenizer.decode(out.ids);
+  return out;
+}
+
+// A text, ids, or a list of either.
+std::vector<Prompt> read_prompts(Fields& fields, const ServedModel& model) {
+  const bool special = fields.boolean("add_special_tokens").value_or(true);
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr)
+    refuse("prompt", "prompt is missing; it must be a string, token ids, or an array of either");
+  if (prompt->is_text()) return {prompt_of_text(prompt->text(), model, special)};
+  if (!prompt->is_sequence())
+    refuse("prompt", "prompt is {}; it must be a string, token ids, or an array of either", shown(*prompt));
+  const std::vector<Json>& items = prompt->sequence()->items;
+  if (items.empty()) refuse("prompt", "prompt is empty; it must have at least one token");
+  if (items.front().is_number()) return {prompt_of_ids(items, "prompt", model)};
+  if (items.size() > kChoicesMax)
+    refuse("prompt", "prompt has {} texts; at most {}", items.size(), kChoicesMax);
+  std::vector<Prompt> out;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string place = fourfold::format("prompt[{}]", i);
+    if (items[i].is_text()) {
+      out.push_back(prompt_of_text(items[i].text(), model, special));
+    } else if (items[i].is_sequence()) {
+      out.push_back(prompt_of_ids(items[i].sequence()->items, place, model));
+    } else {
+      refuse("prompt", "{} is {}; it must be a string or token ids", place, shown(items[i]));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model) {
+  Fields fields(body, "");
+  require_model(fields, model);
+  Plan plan;
+  plan.generation = read_generation(fields, model);
+  plan.prompts = read_prompts(fields, model);
+  if (const auto count = fields.integer("logprobs", 0, 20)) {
+    plan.generation.logprobs = true;
+    plan.generation.top_logprobs = static_cast<int>(*count);
+  }
+  const bool echo = fields.boolean("echo").value_or(false);
+  if (echo && plan.generation.logprobs)
+    refuse("echo", "echo with logprobs asks for those of the prompt, which this server does not keep");
+  if (!fields.text("suffix").value_or("").empty())
+    refuse("suffix", "suffix is not empty; this server does not fill in");
+  const auto total = plan.prompts.size() * static_cast<std::size_t>(plan.generation.answer_count);
+  if (total > kChoicesMax)
+    refuse("n", "{} prompts with n = {} are {} answers; at most {}", plan.prompts.size(),
+           plan.generation.answer_count, total, kChoicesMax);
+  plan.make_guide = read_guide(fields, plan.tools, plan.generation, model);
+  fields.finish();
+  return std::make_unique<CompletionsExchange>(model, std::move(plan), echo);
+}
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,228 @@
+#include "server/api/conversation.h"
+
+#include <set>
+
+#include "engine/answer_text.h"
+#include "server/api/request_error.h"
+#include "text/jinja/json_value.h"
+#include "text/jinja/python_text.h"
+
+namespace fourfold::server::api {
+namespace {
+
+constexpr std::int64_t kRenderBytesMax = std::int64_t{512} << 20;
+
+Json template_message(const Turn& turn) {
+  text::jinja::Dict out;
+  out.set("role", std::string_view(turn.role));
+  // A turn of calls alone has no content; templates test it for truth.
+  out.set("content", std::string_view(turn.content));
+  if (turn.thinking) out.set("reasoning_content", std::string_view(*turn.thinking));
+  if (!turn.calls.empty()) {
+    std::vector<Json> calls;
+    for (const Call& call : turn.calls) {
+      text::jinja::Dict function, entry;
+      function.set("name", std::string_view(call.name));
+      function.set("arguments", std::string_view(call.arguments));
+      entry.set("id", std::string_view(call.id));
+      entry.set("type", "function");
+      entry.set("function", std::move(function));
+      calls.emplace_back(std::move(entry));
+    }
+    out.set("tool_calls", Json::list(std::move(calls)));
+  }
+  if (!turn.call_id.empty()) out.set("tool_call_id", std::string_view(turn.call_id));
+  return out;
+}
+
+// A template's errors begin with its file; where that lies is nobody's business.
+std::string without_folder(std::string message) {
+  for (const std::string_view file : {"chat_template.jinja", "tokenizer_config.json"}) {
+    const std::size_t at = message.find(file);
+    if (at != std::string::npos && at > 0 && message[at - 1] == '/') return message.substr(at);
+  }
+  return message;
+}
+
+// Cuts what the template puts behind the last turn, so that the model goes on with it.
+void reopen_last(const std::string& content, std::string& rendered) {
+  const std::size_t last = content.find_last_not_of(" \t\r\n");
+  const std::string said = last == std::string::npos ? "" : content.substr(0, last + 1);
+  const std::size_t at = said.empty() ? std::string::npos : rendered.rfind(said);
+  if (at == std::string::npos)
+    refuse("messages", "the last message is the assistant's, but this model's template cannot continue it");
+  rendered.resize(at + said.size());
+}
+
+std::vector<Call> read_calls(Fields& message) {
+  std::vector<Call> out;
+  const auto* calls = message.list("tool_calls");
+  for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
+    Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i));
+    call.one_of("type", {"function"});
+    auto function = call.object("function");
+    if (!function) refuse(call.name_of("function"), "{} is missing", call.name_of("function"));
+    Call one;
+    one.id = call.text("id").value_or("");
+    one.name = function->text("name").value_or("");
+    if (one.name.empty()) refuse(function->name_of("name"), "{} is missing", function->name_of("name"));
+    one.arguments = read_arguments(function->find("arguments"), function->name_of("arguments"));
+    function->finish();
+    call.ignore({"index"});
+    call.finish();
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+Turn read_message(const Json& value, std::size_t index) {
+  Fields message(value, fourfold::format("messages[{}]", index));
+  Turn out;
+  const auto role = message.one_of("role", {"system", "developer", "user", "assistant", "tool"});
+  if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
+  out.role = *role == "developer" ? "system" : *role;
+  const bool assistant = out.role == "assistant";
+  if (assistant) {
+    out.calls = read_calls(message);
+    out.thinking = message.text("reasoning_content");
+    const auto other = message.text("reasoning");
+    if (!out.thinking) out.thinking = other;
+  }
+  if (out.role == "tool") out.call_id = message.text("tool_call_id").value_or("");
+  const Json* content = message.find("content");
+  if (content != nullptr) {
+    out.content =
+        read_content(*content, message.name_of("content"), {"text", "input_text", "output_text", "refusal"});
+  } else if (!assistant) {
+    refuse(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
+           message.name_of("content"));
+  }
+  message.ignore({"name", "refusal", "annotations", "id"});
+  message.finish();
+  return out;
+}
+
+}  // namespace
+
+std::string read_arguments(const Json* value, const std::string& field) {
+  if (value == nullptr) return "{}";
+  if (value->is_dict()) return text::jinja::to_json(*value);
+  if (value->is_text()) {
+    if (value->text().find_first_not_of(" \t\r\n") == std::string::npos) return "{}";
+    try {
+      if (text::jinja::parse_json(value->text(), field, text::jinja::JsonRules::strict).is_dict())
+        return value->text();
+    } catch (const Error& error) {
+      refuse(field, "{}; it must be the text of a JSON object", error.what());
+    }
+  }
+  refuse(field, "{} is {}; it must be the text of a JSON object", field, shown(*value));
+}
+
+std::string read_content(const Json& value, const std::string& field,
+                         std::initializer_list<std::string_view> types) {
+  if (value.is_text()) return value.text();
+  if (!value.is_sequence())
+    refuse(field, "{} is {}; it must be a string or an array of text parts", field, shown(value));
+  std::string out;
+  std::size_t index = 0;
+  for (const Json& item : value.sequence()->items) {
+    const std::string place = fourfold::format("{}[{}]", field, index++);
+    if (item.is_text()) {
+      out += item.text();
+      continue;
+    }
+    Fields part(item, place);
+    const std::string type = part.text("type").value_or("text");
+    bool known = false;
+    for (const std::string_view name : types) known = known || type == name;
+    if (!known)
+      refuse(place + ".type", "{}.type is {}; this model reads text only", place,
+             shown(Json(std::string_view(type))));
+    const auto said = part.text(type == "refusal" ? "refusal" : "text");
+    if (!said) refuse(place + ".text", "{}.text is missing", place);
+    part.ignore({"cache_control", "annotations", "logprobs", "citations"});
+    part.finish();
+    out += *said;
+  }
+  return out;
+}
+
+void require_answered(const std::vector<Turn>& turns, const std::string& field) {
+  std::set<std::string> open;  // ids of all calls so far
+  bool any = false, unnamed = false;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    for (const Call& call : turns[i].calls) {
+      any = true;
+      unnamed = unnamed || call.id.empty();
+      open.insert(call.id);
+    }
+    if (turns[i].role != "tool") continue;
+    const std::string place = fourfold::format("{}[{}]", field, i);
+    if (!any) refuse(place, "{} is the result of a call, but no call stands before it", place);
+    if (!turns[i].call_id.empty() && !unnamed && !open.contains(turns[i].call_id))
+      refuse(place, "{} answers call {}, which no message before it makes", place,
+             shown(Json(std::string_view(turns[i].call_id))));
+  }
+}
+
+std::vector<Turn> read_messages(Fields& fields) {
+  const auto* messages = fields.list("messages");
+  if (messages == nullptr) refuse("messages", "messages is missing; it must be an array of messages");
+  if (messages->empty()) refuse("messages", "messages is empty; it must have at least one message");
+  std::vector<Turn> out;
+  for (std::size_t i = 0; i < messages->size(); ++i) out.push_back(read_message((*messages)[i], i));
+  require_answered(out, "messages");
+  return out;
+}
+
+void read_template_fields(Fields& fields, Conversation& out) {
+  out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  out.continue_last = fields.boolean("continue_final_message").value_or(false);
+  if (out.continue_last && (out.turns.empty() || out.turns.back().role != "assistant"))
+    refuse("continue_final_message",
+           "continue_final_message is true, but the last message is not the assistant's");
+  if (fields.find("chat_template") != nullptr)
+    refuse("chat_template", "chat_template is not taken from requests; the model's own is used");
+  if (const auto effort =
+          fields.one_of("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"})) {
+    if (*effort == "none") out.enable_thinking = false;
+    out.template_variables.set("reasoning_effort", std::string_view(*effort));
+  }
+  if (const auto wanted = fields.boolean("enable_thinking")) out.enable_thinking = wanted;
+  const Json* variables = fields.find("chat_template_kwargs");
+  if (variables == nullptr) return;
+  Fields given(*variables, "chat_template_kwargs");
+  if (const auto wanted = given.boolean("enable_thinking")) out.enable_thinking = wanted;
+  for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "chat_template"})
+    if (given.find(name) != nullptr)
+      refuse(given.name_of(name), "{} cannot be set; it has a field of its own", given.name_of(name));
+  for (const auto& [name, value] : variables->dict()->items())
+    if (name.text() != "enable_thinking") out.template_variables.set(name, value);
+}
+
+Prompt render_prompt(const Conversation& conversation, const ServedModel& model) {
+  if (!model.chat_template)
+    refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
+  text::ChatRequest request;
+  std::vector<Json> messages;
+  for (const Turn& turn : conversation.turns) messages.push_back(template_message(turn));
+  request.messages = Json::list(std::move(messages));
+  request.tools = conversation.tools;
+  request.add_generation_prompt = conversation.add_generation_prompt && !conversation.continue_last;
+  request.enable_thinking = conversation.enable_thinking;
+  request.extra = conversation.template_variables;
+  request.limits.bytes_max = kRenderBytesMax;
+  Prompt out;
+  try {
+    out.text = model.chat_template->render(request);
+  } catch (const Error& error) {
+    refuse("messages", "the chat template refuses the conversation: {}", without_folder(error.what()));
+  }
+  if (conversation.continue_last) reopen_last(conversation.turns.back().content, out.text);
+  out.ids = model.tokenizer.encode(out.text);
+  out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
+  return out;
+}
+
+}  // namespace fourfold::server::api

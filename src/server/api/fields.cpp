@@ -1,0 +1,156 @@
+#include "server/api/fields.h"
+
+#include <cmath>
+
+#include "base/format.h"
+#include "server/api/request_error.h"
+#include "text/jinja/python_text.h"
+
+namespace fourfold::server::api {
+
+std::string_view kind_of(const Json& value) {
+  if (value.is_none()) return "null";
+  if (value.is_bool()) return "a boolean";
+  if (value.is_number()) return "a number";
+  if (value.is_text()) return "a string";
+  if (value.is_dict()) return "an object";
+  return "an array";
+}
+
+std::string shown(const Json& value) {
+  if (value.is_bool()) return value.boolean() ? "true" : "false";
+  if (value.is_integer()) return fourfold::format("{}", value.integer());
+  if (value.is_real()) return fourfold::format("{}", value.real());
+  if (!value.is_text()) return std::string(kind_of(value));
+  constexpr std::size_t longest = 40;
+  std::string text = value.text();
+  if (text.size() > longest) {
+    std::size_t cut = longest;
+    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+    text = text.substr(0, cut) + "...";
+  }
+  return text::jinja::to_json(Json(std::string_view(text)));
+}
+
+std::optional<std::int64_t> whole_number(const Json& value) {
+  if (value.is_bool()) return {};
+  if (value.is_integer()) return value.integer();
+  if (!value.is_real() || !(std::fabs(value.real()) < 9e15) || value.real() != std::trunc(value.real())) {
+    return {};
+  }
+  return static_cast<std::int64_t>(value.real());
+}
+
+Fields::Fields(const Json& object, std::string path) : dict_(object.dict()), path_(std::move(path)) {
+  if (dict_ == nullptr)
+    refuse(path_, "{} is {}; it must be an object", path_.empty() ? "the body" : path_, kind_of(object));
+}
+
+std::string Fields::name_of(std::string_view name) const {
+  return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+}
+
+const Json* Fields::find(std::string_view name) {
+  known_.emplace(name);
+  const Json* value = dict_->find(name);
+  return value == nullptr || value->is_none() ? nullptr : value;
+}
+
+std::optional<bool> Fields::boolean(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_bool())
+    refuse(name_of(name), "{} is {}; it must be true or false", name_of(name), shown(*value));
+  return value->boolean();
+}
+
+std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t low, std::int64_t high) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  const auto number = whole_number(*value);
+  if (!number || *number < low || *number > high) {
+    refuse(name_of(name), "{} is {}; it must be an integer, at least {} and at most {}", name_of(name),
+           shown(*value), low, high);
+  }
+  return number;
+}
+
+std::optional<double> Fields::number(std::string_view name, const Range& range) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  const bool is_number = value->is_integer() || value->is_real();
+  const double number = is_number ? value->number() : 0;
+  const bool above = range.low_is_allowed ? number >= range.low : number > range.low;
+  if (!is_number || !above || !(number <= range.high)) {
+    refuse(name_of(name), "{} is {}; it must be a number, {} {} and at most {}", name_of(name), shown(*value),
+           range.low_is_allowed ? "at least" : "more than", range.low, range.high);
+  }
+  return number;
+}
+
+std::optional<std::string> Fields::text(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  if (!value->is_text()) refuse(name_of(name), "{} is {}; it must be a string", name_of(name), shown(*value));
+  return value->text();
+}
+
+const std::vector<Json>* Fields::list(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return nullptr;
+  if (!value->is_sequence())
+    refuse(name_of(name), "{} is {}; it must be an array", name_of(name), shown(*value));
+  return &value->sequence()->items;
+}
+
+std::optional<Fields> Fields::object(std::string_view name) {
+  const Json* value = find(name);
+  if (value == nullptr) return {};
+  return Fields(*value, name_of(name));
+}
+
+std::optional<std::string> Fields::one_of(std::string_view name,
+                                          std::initializer_list<std::string_view> choices) {
+  auto value = text(name);
+  if (!value) return {};
+  std::string all;
+  for (const std::string_view choice : choices) {
+    if (*value == choice) return value;
+    if (!all.empty()) all += ", ";
+    all += choice;
+  }
+  refuse(name_of(name), "{} is {}; it must be one of {}", name_of(name), shown(*value), all);
+}
+
+void Fields::ignore(std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) known_.emplace(name);
+}
+
+void Fields::only_false(std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (boolean(name).value_or(false))
+      refuse(name_of(name), "{} is true; this server only does false", name_of(name));
+}
+
+void Fields::only_true(std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (!boolean(name).value_or(true))
+      refuse(name_of(name), "{} is false; this server only does true", name_of(name));
+}
+
+void Fields::only_number(std::string_view name, double value) {
+  const Json* given = find(name);
+  if (given == nullptr || (given->is_number() && given->number() == value)) return;
+  refuse(name_of(name), "{} is {}; this server only does {}", name_of(name), shown(*given), value);
+}
+
+void Fields::finish() const {
+  for (const auto& [key, value] : dict_->items()) {
+    if (value.is_none() || known_.contains(key.text())) continue;
+    const std::string quoted = shown(key);
+    const std::string name = name_of(quoted.substr(1, quoted.size() - 2));
+    refuse(name, "{} is not a field this server knows; leave it out", name);
+  }
+}
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,187 @@
+#include "server/api/generation.h"
+
+#include <charconv>
+#include <limits>
+#include <random>
+
+#include "base/sampling_limits.h"
+#include "server/api/request_error.h"
+
+namespace fourfold::server::api {
+namespace {
+
+constexpr std::size_t kStopCountMax = 64, kStopBytesMax = 1024;  // as sample::StopStrings has them
+constexpr std::size_t kBiasCountMax = 1024;
+constexpr std::size_t kStopIdCountMax = 256;
+constexpr int kLogprobsMax = 20;
+
+void read_bias(Fields& fields, const ServedModel& model, Generation& out) {
+  const Json* value = fields.find("logit_bias");
+  if (value == nullptr) return;
+  if (!value->is_dict())
+    refuse("logit_bias", "logit_bias is {}; it must be an object of token ids and numbers", shown(*value));
+  const auto& items = value->dict()->items();
+  if (items.size() > kBiasCountMax)
+    refuse("logit_bias", "logit_bias has {} entries; at most {}", items.size(), kBiasCountMax);
+  for (const auto& [key, bias] : items) {
+    const std::string& text = key.text();
+    text::TokenId id = -1;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || id < 0 ||
+        id >= model.limits.vocab_size) {
+      refuse("logit_bias", "logit_bias names token {}; it must be an id, at least 0 and below {}", shown(key),
+             model.limits.vocab_size);
+    }
+    if (!bias.is_number() || bias.is_bool() || !(bias.number() >= -100 && bias.number() <= 100))
+      refuse("logit_bias", "logit_bias of token {} is {}; it must be a number, at least -100 and at most 100",
+             id, shown(bias));
+    for (const sample::LogitBias& other : out.params.logit_bias)
+      if (other.id == id) refuse("logit_bias", "logit_bias names token {} twice", id);
+    out.params.logit_bias.push_back({id, bias.number()});
+  }
+}
+
+void read_stream(Fields& fields, Generation& out) {
+  out.stream = fields.boolean("stream").value_or(false);
+  if (auto options = fields.object("stream_options")) {
+    out.usage_at_end = options->boolean("include_usage").value_or(false);
+    out.usage_always = options->boolean("continuous_usage_stats").value_or(false);
+    options->ignore({"include_obfuscation"});
+    options->finish();
+    if (!out.stream) refuse("stream_options", "stream_options is given, but stream is not true");
+  }
+}
+
+std::uint64_t random_seed() {
+  thread_local std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+void read_sampling(Fields& fields, const ServedModel& model, Generation& out) {
+  sample::Params& params = out.params;
+  params = model.defaults;
+  params.logprob_count = 0;
+  const auto take = [&](std::string_view name, const Range& range, double& target) {
+    target = fields.number(name, range).value_or(target);
+  };
+  take("temperature", {0, kTemperatureMost}, params.temperature);
+  take("top_p", {0, 1, false}, params.top_p);
+  take("min_p", {0, 1}, params.min_p);
+  take("presence_penalty", {-2, 2}, params.presence_penalty);
+  take("frequency_penalty", {-2, 2}, params.frequency_penalty);
+  take("repetition_penalty", {kRepetitionPenaltyLeast, kRepetitionPenaltyMost}, params.repetition_penalty);
+  if (const auto top_k = fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max()))
+    params.top_k = std::max<std::int64_t>(*top_k, 0);
+  const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
+                                   std::numeric_limits<std::int64_t>::max());
+  params.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
+}
+
+void read_max_tokens(Fields& fields, std::string_view name, const ServedModel& model, Generation& out) {
+  if (const auto most = fields.integer(name, 1, model.limits.position_limit)) out.max_tokens = most;
+}
+
+void read_stops(Fields& fields, std::string_view name, Generation& out) {
+  const Json* value = fields.find(name);
+  if (value == nullptr) return;
+  const std::string shown_name = fields.name_of(name);
+  std::vector<Json> stops;
+  if (value->is_text()) {
+    stops.push_back(*value);
+  } else if (value->is_sequence()) {
+    stops = value->sequence()->items;
+  } else {
+    refuse(shown_name, "{} is {}; it must be a string or an array of strings", shown_name, shown(*value));
+  }
+  if (stops.size() > kStopCountMax)
+    refuse(shown_name, "{} has {} strings; at most {}", shown_name, stops.size(), kStopCountMax);
+  for (std::size_t i = 0; i < stops.size(); ++i) {
+    const std::string place = value->is_text() ? shown_name : fourfold::format("{}[{}]", shown_name, i);
+    if (!stops[i].is_text()) refuse(place, "{} is {}; it must be a string", place, shown(stops[i]));
+    const std::string& stop = stops[i].text();
+    if (stop.empty() || stop.size() > kStopBytesMax)
+      refuse(place, "{} has {} bytes; it must have at least 1 and at most {}", place, stop.size(),
+             kStopBytesMax);
+    out.stops.push_back(stop);
+  }
+}
+
+std::vector<text::TokenId> read_ids(const std::vector<Json>& list, const std::string& name,
+                                    const ServedModel& model) {
+  std::vector<text::TokenId> out;
+  out.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto id = whole_number(list[i]);
+    if (!id || *id < 0 || *id >= model.limits.vocab_size)
+      refuse(name, "{}[{}] is {}; it must be a token id, at least 0 and below {}", name, i, shown(list[i]),
+             model.limits.vocab_size);
+    out.push_back(static_cast<text::TokenId>(*id));
+  }
+  return out;
+}
+
+Generation read_generation(Fields& fields, const ServedModel& model) {
+  Generation out;
+  read_sampling(fields, model, out);
+  read_bias(fields, model, out);
+  read_stream(fields, out);
+  read_stops(fields, "stop", out);
+  read_max_tokens(fields, "max_tokens", model, out);
+  out.answer_count = fields.integer("n", 1, model.answers_max).value_or(1);
+  if (const auto best_of = fields.integer("best_of", 1, model.answers_max);
+      best_of && *best_of != out.answer_count)
+    refuse("best_of", "best_of is {}; this server only does best_of = n, which is {}", *best_of,
+           out.answer_count);
+  if (!fields.boolean("ignore_eos").value_or(false)) out.stop_ids = model.stop_ids;
+  if (const auto* ids = fields.list("stop_token_ids")) {
+    if (ids->size() > kStopIdCountMax)
+      refuse("stop_token_ids", "stop_token_ids has {} ids; at most {}", ids->size(), kStopIdCountMax);
+    for (const text::TokenId id : read_ids(*ids, "stop_token_ids", model)) out.stop_ids.push_back(id);
+  }
+  out.cache_salt = fields.text("cache_salt").value_or("");
+  fields.only_false({"include_stop_str_in_output", "use_beam_search", "early_stopping", "return_token_ids",
+                     "return_tokens_as_token_ids"});
+  fields.only_true({"skip_special_tokens", "spaces_between_special_tokens"});
+  fields.only_number("min_tokens", 0);
+  fields.only_number("length_penalty", 1);
+  fields.only_number("priority", 0);
+  fields.only_number("prompt_logprobs", 0);
+  fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                 "prompt_cache_retention", "prediction", "request_id", "cache_prompt"});
+  return out;
+}
+
+void require_model(Fields& fields, const ServedModel& model) {
+  const auto wanted = fields.text("model");
+  if (!wanted || *wanted == "default") return;
+  for (const std::string& name : model.names)
+    if (*wanted == name) return;
+  throw RequestError(404,
+                     fourfold::format("model {} is not served here; it is {}, or leave the field out",
+                                      shown(Json(std::string_view(*wanted))), model.names.front()),
+                     "model", "model_not_found");
+}
+
+std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model) {
+  const std::int64_t limit = model.limits.position_limit;
+  const std::int64_t room = limit - prompt_count;
+  if (room < 1) {
+    throw RequestError(400,
+                       fourfold::format("the prompt has {} tokens; the context is {} for prompt and answer "
+                                        "together. Shorten the prompt",
+                                        prompt_count, limit),
+                       "messages", "context_length_exceeded");
+  }
+  if (generation.max_tokens.value_or(1) > room) {
+    throw RequestError(400,
+                       fourfold::format("the prompt has {} tokens and max_tokens is {}; the context is {} "
+                                        "for both together. Ask for at most {} tokens",
+                                        prompt_count, *generation.max_tokens, limit, room),
+                       "max_tokens", "context_length_exceeded");
+  }
+  return generation.max_tokens.value_or(room);
+}
+
+}  // namespace fourfold::server::api

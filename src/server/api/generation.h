@@ -1,0 +1,47 @@
+// How an answer is to be made, whatever protocol asks: sampling, lengths, stops, how many, streamed or whole.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sample/params.h"
+#include "server/api/fields.h"
+#include "server/served_model.h"
+
+namespace fourfold::server::api {
+
+struct Generation {
+  sample::Params params;
+  std::optional<std::int64_t> max_tokens;  // not given: what fits the context
+  std::int64_t answer_count = 1;           // of one prompt
+  std::vector<std::string> stops;
+  std::vector<text::TokenId> stop_ids;
+  std::string cache_salt;
+  bool stream = false;
+  bool usage_at_end = false, usage_always = false;  // in a stream
+  bool logprobs = false;
+  int top_logprobs = 0;
+};
+
+// The fields OpenAI's two completion protocols have in common, with vLLM's additions.
+Generation read_generation(Fields& fields, const ServedModel& model);
+
+// temperature, top_p, top_k and the like on top of the model's defaults; for every protocol.
+void read_sampling(Fields& fields, const ServedModel& model, Generation& out);
+void read_max_tokens(Fields& fields, std::string_view name, const ServedModel& model, Generation& out);
+// A string or a list of strings.
+void read_stops(Fields& fields, std::string_view name, Generation& out);
+
+// 404 unless `model` is absent, "default" or one of the served names.
+void require_model(Fields& fields, const ServedModel& model);
+
+// How many tokens the answer to this prompt may have. Refuses what exceeds the context.
+std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model);
+
+// A list of token ids, each with a meaning to this model.
+std::vector<text::TokenId> read_ids(const std::vector<Json>& list, const std::string& name,
+                                    const ServedModel& model);
+
+}  // namespace fourfold::server::api

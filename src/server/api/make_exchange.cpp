@@ -1,0 +1,18 @@
+// A body and its route become an exchange.
+#include "server/api/request_error.h"
+#include "server/api/routes.h"
+#include "text/jinja/json_value.h"
+
+namespace fourfold::server {
+
+std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
+                                        const ServedModel& model) {
+  const auto json = text::jinja::parse_json(body, "the body", text::jinja::JsonRules::strict);
+  if (route == "/v1/chat/completions") return api::make_chat_exchange(json, model);
+  if (route == "/v1/completions") return api::make_completions_exchange(json, model);
+  if (route == "/v1/responses") return api::make_responses_exchange(json, model);
+  if (route == "/v1/messages") return api::make_messages_exchange(json, model);
+  throw api::RequestError(404, fourfold::format("{} runs no model", route), "");
+}
+
+}  // namespace fourfold::server

@@ -1,0 +1,55 @@
+#include "server/api/openai_parts.h"
+
+namespace fourfold::server::api {
+namespace {
+
+void write_token(JsonWriter& json, const sample::TokenLogprob& token, const text::Tokenizer& tokenizer) {
+  const std::string_view bytes = token_text(tokenizer, token.id);
+  json.member("token", bytes).member("logprob", token.logprob).key("bytes").begin_array();
+  for (const char byte : bytes) json.value(static_cast<int>(static_cast<unsigned char>(byte)));
+  json.end_array();
+}
+
+}  // namespace
+
+void write_usage(JsonWriter& json, const TokenCounts& counts) {
+  json.begin_object();
+  json.member("prompt_tokens", counts.prompt).member("completion_tokens", counts.answer);
+  json.member("total_tokens", counts.prompt + counts.answer);
+  json.key("prompt_tokens_details").begin_object().member("cached_tokens", counts.cached).end_object();
+  json.key("completion_tokens_details").begin_object();
+  json.member("reasoning_tokens", counts.thinking).end_object();
+  json.end_object();
+}
+
+std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id) {
+  return tokenizer.token_bytes(id);
+}
+
+void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
+                         const text::Tokenizer& tokenizer) {
+  json.begin_object().key("content").begin_array();
+  for (const sample::Sampled& token : tokens) {
+    if (!token.logprobs) continue;
+    json.begin_object();
+    write_token(json, token.logprobs->chosen, tokenizer);
+    json.key("top_logprobs").begin_array();
+    for (std::size_t i = 0; i < token.logprobs->best.size() && i < static_cast<std::size_t>(top_count); ++i) {
+      json.begin_object();
+      write_token(json, token.logprobs->best[i], tokenizer);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().end_object();
+}
+
+std::string failure_body(const std::string& message, int status) {
+  const std::string_view type = status == 504   ? "timeout_error"
+                                : status == 503 ? "overloaded_error"
+                                                : "server_error";
+  const std::string_view code = status == 504 ? "time_limit" : status == 503 ? "shutdown" : "internal";
+  return openai_error(message, type, "", code);
+}
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,25 @@
+// What OpenAI's completion protocols write alike.
+#pragma once
+
+#include <ctime>
+#include <string>
+
+#include "base/json_writer.h"
+#include "server/api/answer_exchange.h"
+#include "server/api/request_error.h"
+
+namespace fourfold::server::api {
+
+void write_usage(JsonWriter& json, const TokenCounts& counts);
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]} of chat.
+void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
+                         const text::Tokenizer& tokenizer);
+
+// The bytes of a token as text; what is no UTF-8 by itself is repaired by the writer.
+std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id);
+
+// Type of an error that ended an answer that had begun.
+std::string failure_body(const std::string& message, int status);
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,16 @@
+// The protocols, one function each.
+#pragma once
+
+#include <memory>
+
+#include "server/api/fields.h"
+#include "server/exchange.h"
+
+namespace fourfold::server::api {
+
+std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model);
+std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model);
+std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model);
+std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model);
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,45 @@
+// The tools of a request: what the template shows the model, how its calls are read, and whether it may or
+// must make any.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/fields.h"
+#include "text/tool_calls.h"
+
+namespace fourfold::server::api {
+
+struct Tool {
+  std::string name, description;
+  Json parameters;  // a JSON schema
+};
+
+enum class ToolChoice { automatic, none, required, named };
+
+struct Tools {
+  std::vector<Tool> list;
+  ToolChoice choice = ToolChoice::automatic;
+  std::string named;     // ToolChoice::named
+  bool parallel = true;  // more than one call in one answer
+
+  bool offered() const { return !list.empty() && choice != ToolChoice::none; }
+  bool forced() const { return choice == ToolChoice::required || choice == ToolChoice::named; }
+  text::ToolSchemas schemas() const;
+};
+
+// Refuses names that are empty, repeated, or could not stand in a tag, and parameters that are no object.
+Tool read_tool(Fields& function, const Json* parameters);
+void require_distinct(const std::vector<Tool>& tools, const std::string& name);
+// A tool of that name is there.
+void require_named(const Tools& tools, const std::string& field);
+
+// OpenAI's "tools", "tool_choice" and "parallel_tool_calls" of chat completions. `as_given` gets the list for
+// the template.
+Tools read_chat_tools(Fields& fields, std::optional<Json>& as_given);
+
+// What a template expects of a tool that came in another protocol's shape.
+Json template_tool(const Tool& tool);
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,185 @@
+// What requests may not ask, field by field; the fields of all protocols are read by the same code.
+#include "server/api/generation.h"
+
+#include "tests/server/support.h"
+
+namespace fourfold::server {
+namespace {
+
+constexpr std::string_view kRoute = "/v1/chat/completions";
+
+void expect_refused(const std::string& body, std::string_view param, std::string_view message) {
+  const HttpError error = refusal(kRoute, body);
+  EXPECT_EQ(error.status, 400) << body;
+  if (error.status != 400) return;
+  const auto json = parsed(error.body);
+  EXPECT_EQ(text_at(json, "error.type"), "invalid_request_error");
+  EXPECT_EQ(text_at(json, "error.param"), param.empty() ? "(null)" : param) << body;
+  EXPECT_NE(text_at(json, "error.message").find(message), std::string::npos)
+      << body << "\n  " << text_at(json, "error.message");
+  EXPECT_EQ(error.body.find("/secret"), std::string::npos) << error.body;
+}
+
+void expect_field(const std::string& field, std::string_view message) {
+  const std::string name = field.substr(1, field.find('"', 1) - 1);
+  expect_refused(R"({"messages": [{"role": "user", "content": "a"}], )" + field + "}", name, message);
+}
+
+void expect_messages(const std::string& messages, std::string_view param, std::string_view message) {
+  expect_refused(R"({"messages": )" + messages + "}", param, message);
+}
+
+TEST(Requests, BodiesThatAreNoRequest) {
+  for (const char* body : {"", " ", "{", "{\"a\"", "nul", "{} x", "\xEF\xBB\xBF{}", "{\"messages\": [NaN]}"})
+    expect_refused(body, "", "the body: not JSON at byte");
+  expect_refused("[]", "", "the body is an array; it must be an object");
+  expect_refused("null", "", "the body is null");
+  expect_refused("\"x\"", "", "the body is a string");
+  expect_refused("{}", "messages", "messages is missing");
+  expect_refused(R"({"n": 1, "n": 2})", "", "a second member of the same name");
+  expect_refused(std::string(100'000, '['), "", "more than 64 levels");
+  std::string keys = "{";
+  for (int i = 0; i < 600'000; ++i) keys += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  expect_refused(keys + "}", "", "more than 524288 values");
+  expect_refused("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "", "invalid UTF-8");
+}
+
+TEST(Requests, Numbers) {
+  for (const char* field :
+       {R"("temperature": -1)", R"("temperature": 1e308)", R"("temperature": "0.7")",
+        R"("temperature": true)", R"("top_p": 0)", R"("top_p": 1.1)", R"("min_p": -0.1)",
+        R"("presence_penalty": 3)", R"("frequency_penalty": -2.5)", R"("repetition_penalty": 0)"})
+    expect_field(field, "it must be a number");
+  expect_refused(R"({"temperature": 1e999})", "", "a number beyond 1.8e308");
+  for (const char* field :
+       {R"("max_tokens": 0)", R"("max_tokens": -1)", R"("max_tokens": 2147483648)",
+        R"("max_tokens": 9223372036854775807)", R"("max_tokens": 1.5)", R"("max_tokens": "5")"})
+    expect_field(field, "it must be an integer, at least 1 and at most 600");
+  expect_refused(R"({"max_tokens": 9223372036854775808})", "", "an integer beyond 64 bits");
+  expect_field(R"("n": 1000000)", "at least 1 and at most 16");
+  expect_field(R"("n": 0)", "at least 1");
+  expect_field(R"("top_k": -2)", "at least -1");
+  expect_field(R"("top_logprobs": 1000000)", "at most 20");
+  expect_field(R"("top_logprobs": 2)", "but logprobs is not true");
+  expect_field(R"("logprobs": 5)", "it must be true or false");
+  EXPECT_EQ(
+      refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "temperature": null, "n": null,
+    "top_k": -1, "seed": -5, "max_tokens": 2.0, "user": "u", "metadata": {"a": "b"}, "store": true})")
+          .status,
+      200);
+}
+
+TEST(Requests, Context) {
+  // The template's words around it are part of the prompt.
+  const HttpError prompt =
+      refusal(kRoute, R"({"messages": [{"role": "user", "content": ")" + std::string(5000, 'q') + "\"}]}");
+  EXPECT_EQ(prompt.status, 400);
+  EXPECT_EQ(text_at(parsed(prompt.body), "error.code"), "context_length_exceeded");
+  const HttpError answer =
+      refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 600})");
+  EXPECT_EQ(text_at(parsed(answer.body), "error.code"), "context_length_exceeded");
+  EXPECT_NE(answer.body.find("Ask for at most"), std::string::npos);
+}
+
+TEST(Requests, BiasAndStops) {
+  expect_field(R"("logit_bias": {"-1": 1})", "at least 0 and below 1024");
+  expect_field(R"("logit_bias": {"1024": 1})", "logit_bias names token \"1024\"");
+  expect_field(R"("logit_bias": {"x": 1})", "logit_bias names token");
+  expect_field(R"("logit_bias": {"1": 101})", "at most 100");
+  expect_field(R"("logit_bias": {"1": "2"})", "logit_bias of token 1");
+  expect_field(R"("logit_bias": {"1": 1, "01": 2})", "twice");
+  expect_field(R"("logit_bias": [1])", "logit_bias is an array");
+  std::string many = "{";
+  for (int i = 0; i < 1025; ++i) many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  expect_field(R"("logit_bias": )" + many + "}", "1025 entries; at most 1024");
+  expect_field(R"("stop": "")", "stop has 0 bytes");
+  expect_field(R"("stop": 3)", "stop is 3");
+  std::string stops = "[\"a\"";
+  for (int i = 0; i < 64; ++i) stops += ",\"a\"";
+  expect_field(R"("stop": )" + stops + "]", "65 strings; at most 64");
+  expect_field(R"("stop_token_ids": [5000])", "stop_token_ids[0] is 5000");
+}
+
+TEST(Requests, Messages) {
+  expect_messages("[]", "messages", "messages is empty");
+  expect_messages("{}", "messages", "messages is an object");
+  expect_messages("[3]", "messages[0]", "messages[0] is a number");
+  expect_messages(R"([{"content": "a"}])", "messages[0].role", "messages[0].role is missing");
+  expect_messages(R"([{"role": "robot", "content": "a"}])", "messages[0].role", "one of system, developer");
+  expect_messages(R"([{"role": "user", "content": null}])", "messages[0].content", "is missing");
+  expect_messages(R"([{"role": "user", "content": 5}])", "messages[0].content", "is 5");
+  expect_messages(
+      R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc"}}]}])",
+      "messages[0].content[0].type", "reads text only");
+  expect_messages(R"([{"role": "user", "content": "a", "colour": "red"}])", "messages[0].colour",
+                  "not a field");
+  expect_messages(R"([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}])", "messages",
+                  "chat_template.jinja");
+  expect_messages(R"([{"role": "assistant", "content": "a"}])", "messages", "There is no question.");
+}
+
+TEST(Requests, ToolHistory) {
+  const auto call = [](const std::string& function, const std::string& rest = "") {
+    return R"([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"id": "x", "type": "function",
+      "function": )" +
+           function + "}]}" + rest + "]";
+  };
+  const std::string field = "messages[1].tool_calls[0].function.arguments";
+  expect_messages(call(R"({"name": "f", "arguments": "{oops"})"), field, "not JSON at byte 1");
+  expect_messages(call(R"({"name": "f", "arguments": "[1]"})"), field, "the text of a JSON object");
+  expect_messages(call(R"({"name": "f", "arguments": 3})"), field, "is 3");
+  expect_messages(call(R"({"arguments": "{}"})"), "messages[1].tool_calls[0].function.name", "is missing");
+  expect_messages(call(R"({"name": "f"})", R"(, {"role": "tool", "tool_call_id": "y", "content": "r"})"),
+                  "messages[2]", "answers call \"y\"");
+  expect_messages(R"([{"role": "user", "content": "a"}, {"role": "tool", "content": "r"}])", "messages[1]",
+                  "no call stands before it");
+  for (const char* good : {R"({"name": "f", "arguments": ""})", R"({"name": "f", "arguments": {"a": 1}})"})
+    EXPECT_EQ(refusal(kRoute, R"({"messages": )" + call(good) + "}").status, 200) << good;
+}
+
+TEST(Requests, Tools) {
+  const auto tool = [](const std::string& function) {
+    return R"("tools": [{"type": "function", "function": )" + function + "}]";
+  };
+  const auto expect = [](const std::string& field, const std::string& param, std::string_view message) {
+    expect_refused(R"({"messages": [{"role": "user", "content": "a"}], )" + field + "}", param, message);
+  };
+  expect(tool("{}"), "tools[0].function.name", "0 bytes");
+  expect(tool(R"({"name": "a b"})"), "tools[0].function.name", "cannot stand in a name");
+  expect(tool(R"({"name": "a\u0000"})"), "tools[0].function.name", "cannot stand in a name");
+  expect(tool(R"({"name": "a", "parameters": 3})"), "tools[0].function.name", "must be a JSON schema");
+  expect(R"("tools": [{"type": "retrieval"}])", "tools[0].type", "one of function");
+  expect(R"("tool_choice": "required")", "tool_choice", "there are no tools");
+  expect(tool(R"({"name": "a"})") + R"(, "tool_choice": {"type": "function", "function": {"name": "b"}})",
+         "tool_choice", "not among the tools");
+  expect(tool(R"({"name": "a"})") + R"(, "tool_choice": "sometimes")", "tool_choice",
+         "one of auto, none, required");
+}
+
+TEST(Requests, TemplateFields) {
+  expect_field(R"("chat_template": "{{ 1 }}")", "not taken from requests");
+  expect_refused(
+      R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"messages": []}})",
+      "chat_template_kwargs.messages", "cannot be set");
+  expect_field(R"("chat_template_kwargs": 3)", "must be an object");
+  expect_field(R"("reasoning_effort": "huge")", "one of none");
+  expect_field(R"("stream_options": {"include_usage": true})", "stream is not true");
+  expect_field(R"("functions": [])", "functions is not a field");
+  expect_field(R"("use_beam_search": true)", "only does false");
+  expect_field(R"("modalities": ["audio"])", "text only");
+}
+
+TEST(Requests, ErrorsInTheShapeOfTheirProtocol) {
+  const Error full(Code::over_capacity, "the queue is full", "Try again.");
+  EXPECT_EQ(error_answer("/v1/chat/completions", full).status, 503);
+  EXPECT_EQ(
+      error_answer("/v1/chat/completions", full).body,
+      R"({"error":{"message":"the queue is full. Try again.","type":"overloaded_error","param":null,"code":null}})");
+  EXPECT_EQ(
+      error_answer("/v1/messages", full).body,
+      R"({"type":"error","error":{"type":"overloaded_error","message":"the queue is full. Try again."}})");
+  EXPECT_EQ(error_answer("/v1/completions", Error(Code::internal, "x")).status, 500);
+}
+
+}  // namespace
+}  // namespace fourfold::server
