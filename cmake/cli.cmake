@@ -57,8 +57,10 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
-  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine)
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine
+    fourfold_server)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan)
@@ -74,13 +76,14 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)
-  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor)
+  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor fourfold_server)
 endif()
 
 if(FOURFOLD_CLI11)
   add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/command_line_measure.cpp)
+    ${PROJECT_SOURCE_DIR}/src/cli/command_line_measure.cpp ${PROJECT_SOURCE_DIR}/src/cli/command_line_serve.cpp)
   target_link_libraries(fourfold PRIVATE fourfold_cli)
   # As a system header: its warnings are not ours.
   target_include_directories(fourfold SYSTEM PRIVATE ${FOURFOLD_CLI11})

@@ -19,6 +19,7 @@
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
+#include "cli/serve_command.h"
 #include "cli/tune_command.h"
 #include "cli/verify_command.h"
 
@@ -40,6 +41,7 @@ struct CommandLine {
   BenchPackOptions bench_pack;
   RunOptions answer;
   ChatOptions chat;
+  ServeOptions serve;
   CompareOptions compare;
   PerplexityOptions perplexity;
   DoctorOptions doctor;
@@ -51,6 +53,11 @@ struct CommandLine {
   DiffBackendsOptions diff_backends;
   std::function<int(const Console&)> run;
 };
+
+// Where and how a MODEL runs; main.cpp.
+void add_backend(CLI::App& command, BackendOptions& options);
+// command_line_serve.cpp.
+void add_serve(CLI::App& app, CommandLine& line);
 
 // Commands that measure; command_line_measure.cpp.
 void add_bench_model(CLI::App& bench, CommandLine& line);

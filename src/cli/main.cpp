@@ -1,5 +1,6 @@
 // The program: reads the command line into the options of one command, runs it, turns errors into a message
-// and an exit code. This and command_line_measure.cpp know CLI11, nothing else does.
+// and an exit code. This and the files command_line_*.cpp know CLI11,
+// nothing else does.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -117,7 +118,8 @@ void add_loading(CLI::App& command, std::string& dense, std::string& cache, bool
   command.add_flag("--rebuild-cache", rebuild_cache, "GPU: make the packed copy anew");
 }
 
-// Where and how a MODEL runs.
+}  // namespace
+
 void add_backend(CLI::App& command, BackendOptions& o) {
   command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
@@ -132,6 +134,8 @@ void add_backend(CLI::App& command, BackendOptions& o) {
                      "cuda: of the GPU's memory, what may be used (0.95)");
   command.add_flag("--explain", o.explain, "cuda, sim: which kernels a step of each new shape runs with");
 }
+
+namespace {
 
 void add_bench_load(CLI::App& bench, CommandLine& line) {
   CLI::App* command =
@@ -369,6 +373,7 @@ int run(int count, char** words, const Console& console) {
   add_verify(app, line);
   add_run(app, line);
   add_chat(app, line);
+  add_serve(app, line);
   add_compare(app, line);
   add_perplexity(app, line);
   add_doctor(app, line);

@@ -13,6 +13,7 @@
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
 #include "cli/run_command.h"
+#include "cli/serve_command.h"
 #include "cli/tune_command.h"
 
 namespace fourfold::cli {
@@ -29,6 +30,7 @@ namespace {
 int run_bench_load(const BenchLoadOptions&, const Console&) { refuse(); }
 int run_bench_model(const BenchModelOptions&, const Console&) { refuse(); }
 int run_run(const RunOptions&, const Console&) { refuse(); }
+int run_serve(const ServeOptions&, const Console&) { refuse(); }
 int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
 int run_compare(const CompareOptions&, const Console&) { refuse(); }
 int run_doctor(const DoctorOptions&, const Console&) { refuse(); }

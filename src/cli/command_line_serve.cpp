@@ -1,0 +1,84 @@
+// The command line of `fourfold serve`.
+#include <CLI/CLI.hpp>
+
+#include "cli/command_line.h"
+
+namespace fourfold::cli {
+namespace {
+
+void add_access(CLI::App& command, ServeOptions& o) {
+  CLI::Option* key = command.add_option("--api-key", o.api_keys, "Who asks must know it; may be given again")
+                         ->allow_extra_args(false);
+  CLI::Option* file = command
+                          .add_option("--api-key-file", o.api_key_files,
+                                      "Keys, one a line, read again when it changes; may be given again")
+                          ->allow_extra_args(false);
+  command.add_flag("--no-auth", o.no_auth, "No key, also where other machines can reach it")
+      ->excludes(key)
+      ->excludes(file);
+  CLI::Option* certificate = command.add_option("--tls-cert", o.tls_cert, "Certificate chain, PEM: https");
+  CLI::Option* private_key = command.add_option("--tls-key", o.tls_key, "Its private key, PEM");
+  certificate->needs(private_key);
+  private_key->needs(certificate);
+  command
+      .add_option("--cors-origin", o.cors_origins, "Pages of this origin may ask, or *; may be given again")
+      ->allow_extra_args(false);
+  command.add_option("--allow-host", o.allowed_hosts, "A host name of this server; may be given again")
+      ->allow_extra_args(false);
+  command.add_option("--rate-limit", o.rate_limit, "Requests a second for each key (or address); 0: any")
+      ->capture_default_str();
+}
+
+void add_room(CLI::App& command, ServeOptions& o) {
+  command.add_option("--max-context,--max-model-len", o.max_context,
+                     "Tokens of prompt and answer of one request (the model's; cpu: at most 32768)");
+  command.add_option("--max-sequences,--max-num-seqs", o.max_sequences,
+                     "Requests that run at once (cpu 16, cuda 64)");
+  command.add_option("--kv-tokens", o.kv_tokens, "Tokens all requests have room for together (what fits)");
+  command.add_option("--max-queue", o.max_queue, "Requests that may wait; one more is refused")
+      ->capture_default_str();
+  command.add_option("--step-rows,--max-num-batched-tokens", o.step_rows,
+                     "Tokens of one step, prompts cut to fit (cpu 256, cuda 2048)");
+  command.add_option("--prefix-cache-mb", o.prefix_cache_mb,
+                     "For recurrent states of prefixes; 0: no prefix cache (chosen)");
+  command.add_option("--mtp", o.mtp, "Drafts a step, 0 to 5, or auto: by load and acceptance")
+      ->capture_default_str();
+  command.add_option("--request-timeout", o.request_timeout, "Seconds a request may take; 0: any")
+      ->capture_default_str();
+  command.add_option("--max-body-mb", o.max_body_mb, "The largest request")->capture_default_str();
+  command.add_option("--grace", o.grace, "Seconds for running requests after Ctrl-C or SIGTERM")
+      ->capture_default_str();
+  command.add_option("--stall-timeout", o.stall_timeout,
+                     "Seconds of one step until /health answers 503 (cuda 30, else 300)");
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("serve", "A model behind HTTP: OpenAI's and Anthropic's APIs, a chat page");
+  ServeOptions& o = line.serve;
+  command->add_option(
+      "MODEL", o.model,
+      "A folder, or a hub name in the local cache; without one: storyteller, which comes with "
+      "the program");
+  command->add_option("--host", o.host, "The address to listen on; 0.0.0.0: all of this machine")
+      ->capture_default_str();
+  command->add_option("--port", o.port, "0: one that is free")->capture_default_str();
+  command
+      ->add_option("--served-model-name", o.served_names,
+                   "What requests call the model; may be given again (the folder's or the hub's name)")
+      ->allow_extra_args(false);
+  command->add_flag("--log-requests", o.log_requests, "One line a request on stderr");
+  add_access(*command, o);
+  add_room(*command, o);
+  add_backend(*command, o.backend);
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.serve.backend.strict = line.strict;
+      return run_serve(line.serve, console);
+    };
+  });
+}
+
+}  // namespace fourfold::cli

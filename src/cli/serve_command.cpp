@@ -1,0 +1,163 @@
+#include "cli/serve_command.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "cli/build_info.h"
+#include "cli/default_model.h"
+#include "cli/interrupt.h"
+#include "cli/serve_model.h"
+#include "cli/terminal_text.h"
+#include "engine/engine.h"
+#include "server/service.h"
+
+namespace fourfold::cli {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds, const char* option) {
+  if (!(seconds >= 0 && seconds <= 1e6))
+    fail(Code::invalid_request, "{} {}: 0 to 1000000 seconds", option, seconds);
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+void require_consistent(const ServeOptions& options) {
+  if (options.port < 0 || options.port > 65535)
+    fail(Code::invalid_request, "--port {}: 0 to 65535; 0 is one that is free", options.port);
+  if (options.no_auth && !(options.api_keys.empty() && options.api_key_files.empty()))
+    fail(Code::invalid_request, "--no-auth and a key: one of them must go");
+  if (options.max_queue < 0) fail(Code::invalid_request, "--max-queue {}: 0 or more", options.max_queue);
+  if (options.max_body_mb < 1 || options.max_body_mb > 1024)
+    fail(Code::invalid_request, "--max-body-mb {}: 1 to 1024", options.max_body_mb);
+  if (!(options.rate_limit >= 0))
+    fail(Code::invalid_request, "--rate-limit {}: 0 or more", options.rate_limit);
+}
+
+server::HttpOptions http_options(const ServeOptions& options, std::uint64_t descriptor_limit) {
+  server::HttpOptions http{.host = options.host,
+                           .port = static_cast<std::uint16_t>(options.port),
+                           .tls_certificate = options.tls_cert,
+                           .tls_key = options.tls_key,
+                           .take_signals = true};
+  http.limits.body_bytes_max = static_cast<std::size_t>(options.max_body_mb) << 20;
+  // A tenth stays for files and libraries.
+  if (descriptor_limit > 0)
+    http.limits.connections_max = std::min<std::size_t>(http.limits.connections_max,
+                                                        static_cast<std::size_t>(descriptor_limit * 9 / 10));
+  return http;
+}
+
+void require_key_or_loopback(const ServeOptions& options, const server::HttpServer& http,
+                             const server::ApiKeys& keys) {
+  if (keys.any() || options.no_auth || http.is_loopback()) return;
+  fail_with_hint(Code::invalid_request,
+                 "Give --api-key-file FILE (or --api-key KEY), or --no-auth if everybody may ask.",
+                 "--host {} can be reached from other machines, and there is no key", options.host);
+}
+
+std::string megabytes(std::int64_t bytes) { return fourfold::format("{} MB", (bytes + 500'000) / 1'000'000); }
+
+std::string url_of(const ServeOptions& options, const server::HttpServer& http) {
+  std::string host = options.host;
+  if (host == "0.0.0.0" || host == "::") host = "127.0.0.1";
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  return fourfold::format("{}://{}:{}", http.is_tls() ? "https" : "http", host, http.port());
+}
+
+void show_banner(const ServeOptions& options, const server::HttpServer& http, const server::ApiKeys& keys,
+                 const server::ServedModel& model, const server::ServerFacts& facts, const ServeRoom& room,
+                 const Console& console) {
+  const std::string url = url_of(options, http);
+  std::string names;
+  for (const std::string& name : model.names) names += (names.empty() ? "" : ", ") + terminal_safe(name);
+  const backend::Capacity& capacity = room.capacity;
+  std::string memory;
+  std::int64_t total = 0;
+  for (const backend::MemoryUse& use : facts.memory) {
+    memory += fourfold::format("{}{} {}", memory.empty() ? "" : ", ", use.what, megabytes(use.bytes));
+    total += use.bytes;
+  }
+  std::ostream& out = console.out;
+  out << fourfold::format("fourfold {}: {} on {}\n", facts.version, names, facts.device);
+  out << fourfold::format("  chat page   {}/\n  API         {}/v1   (OpenAI; Anthropic: {}/v1/messages)\n",
+                          url, url, url);
+  out << fourfold::format("  room        {} requests at once, {} tokens each, {} together; {} may wait\n",
+                          room.sequences, with_commas(room.context),
+                          with_commas(capacity.page_count * capacity.page_tokens), options.max_queue);
+  if (!memory.empty()) out << fourfold::format("  memory      {}: {}\n", megabytes(total), memory);
+  out << "  keys        "
+      << (keys.any() ? fourfold::format("{}; every path but /health and the pages needs one", keys.count())
+          : http.is_loopback() ? std::string("none: whoever is on this machine may ask")
+                               : std::string("NONE, and other machines can reach it (--no-auth)"))
+      << "\n";
+  if (keys.any() && !http.is_loopback() && !http.is_tls())
+    out << "  notice      keys and texts travel unencrypted: give --tls-cert and --tls-key, or a proxy\n";
+  for (const std::string& text : facts.notices) out << "  notice      " << terminal_safe(text) << "\n";
+  out << "  Ctrl-C ends it." << std::endl;
+}
+
+server::ServiceOptions service_options(const ServeOptions& options, const Console& console) {
+  server::ServiceOptions service{.cors_origins = options.cors_origins,
+                                 .allowed_hosts = options.allowed_hosts,
+                                 .rate_limit = options.rate_limit};
+  if (options.request_timeout > 0)
+    service.request_time = milliseconds(options.request_timeout, "--request-timeout");
+  service.grace = milliseconds(options.grace, "--grace");
+  // A step of a large model on a CPU can take a minute and be well.
+  const double stall = options.stall_timeout > 0 ? options.stall_timeout
+                       : on_machine(options.backend.backend) && options.backend.backend != "sim" ? 30
+                                                                                                 : 300;
+  service.stall = milliseconds(stall, "--stall-timeout");
+  service.log = [&console](const std::string& line) { console.err << line << std::endl; };
+  if (options.log_requests) service.log_request = service.log;
+  return service;
+}
+
+}  // namespace
+
+int run_serve(const ServeOptions& options, const Console& console) {
+  ignore_broken_pipes();
+  require_consistent(options);
+  server::ApiKeys keys(options.api_keys, {options.api_key_files.begin(), options.api_key_files.end()});
+  const std::uint64_t descriptor_limit = server::raise_descriptor_limit();
+  // Before the model: a port in use or a missing key is known in a moment, a model may take minutes.
+  server::HttpServer http(http_options(options, descriptor_limit));
+  require_key_or_loopback(options, http, keys);
+  server::ServiceOptions service_settings = service_options(options, console);
+
+  const auto model = open_model(model_or_default(options.model), console, options.backend.strict);
+  const int mtp = parse_mtp(options.mtp, model->has_mtp());
+  const ServeRoom room = room_for_many(options, *model);
+  const server::ServedModel served = served_model(options, *model, room);
+  const PreparedModel prepared = prepare_model(*model, options.backend, room.capacity, console);
+
+  server::ServerFacts facts{.version = version(),
+                            .commit = commit(),
+                            .model = model->folder.filename().string(),
+                            .backend = options.backend.backend,
+                            .device = prepared.machine
+                                          ? prepared.machine->description()
+                                          : fourfold::format("the {} backend", options.backend.backend),
+                            .memory = {prepared->memory().begin(), prepared->memory().end()},
+                            .notices = {prepared->notices().begin(), prepared->notices().end()},
+                            .kernels = {}};
+  if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
+
+  server::Mailbox mailbox;
+  engine::Engine engine(
+      *prepared,
+      {.max_sequences = room.sequences,
+       .max_queue = options.max_queue,
+       .step_rows = room.capacity.row_count,
+       .mtp = mtp,
+       .prefix_cache_bytes = options.prefix_cache_mb < 0 ? -1 : options.prefix_cache_mb * 1'000'000},
+      [&](std::vector<engine::Delivery>&& deliveries) { mailbox.put(std::move(deliveries)); });
+  server::EngineRunner runner(engine);
+  server::Service service(http, runner, mailbox, served, keys, facts, std::move(service_settings));
+  http.listen();
+  show_banner(options, http, keys, served, facts, room, console);
+  http.run(service);
+  return kFine;
+}
+
+}  // namespace fourfold::cli

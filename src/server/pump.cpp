@@ -1,0 +1,150 @@
+#include "server/pump.h"
+
+#include <utility>
+
+namespace fourfold::server {
+namespace {
+
+constexpr std::string_view kSilence = ": waiting\n\n";
+
+double seconds(Pump::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+void Mailbox::put(std::vector<engine::Delivery>&& deliveries) {
+  if (deliveries.empty()) return;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = waiting_.empty();
+    if (first)
+      waiting_ = std::move(deliveries);
+    else
+      for (engine::Delivery& delivery : deliveries) waiting_.push_back(std::move(delivery));
+  }
+  if (first && wake_) wake_();
+}
+
+std::vector<engine::Delivery> Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(waiting_, {});
+}
+
+void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head,
+                 Clock::time_point begun, Answer answer) {
+  const auto live = std::make_shared<Live>();
+  live->call = std::move(call);
+  live->exchange = std::move(prepared.exchange);
+  live->answer = std::move(answer);
+  live->begun = live->last_sent = live->last_token = begun;
+  try {
+    for (engine::Submission& submission : prepared.submissions) {
+      const engine::RequestId id = runner_.submit(std::move(submission));
+      choices_[id] = {live, live->ids.size()};
+      live->ids.push_back(id);
+    }
+  } catch (...) {
+    drop(live);
+    throw;
+  }
+  live_.insert(live);
+  live->call->on_gone([this, weak = std::weak_ptr(live)] {
+    if (const auto left = weak.lock()) drop(left);
+  });
+  if (live->exchange->streams()) live->call->begin_stream(std::move(head));
+}
+
+void Pump::drop(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
+  for (const engine::RequestId id : live->ids)
+    if (choices_.erase(id) > 0) {
+      runner_.cancel(id);
+      metrics_.count_finish(counted_as);
+    }
+  live_.erase(live);
+}
+
+void Pump::take(std::vector<engine::Delivery> deliveries) {
+  const Clock::time_point now = Clock::now();
+  for (const engine::Delivery& delivery : deliveries) take_one(delivery, now);
+  for (const auto& live : std::exchange(touched_, {})) {
+    live->touched = false;
+    if (live_.contains(live)) flush(*live, now);
+    // A choice that runs on behind a finished answer was ended by a stop string.
+    if (live->exchange->done())
+      drop(live, engine::Finish::stop_id);
+    else if (!live->call->open())
+      drop(live);
+  }
+}
+
+void Pump::take_one(const engine::Delivery& delivery, Clock::time_point now) {
+  const auto found = choices_.find(delivery.id);
+  if (found == choices_.end()) return;
+  const auto [live, index] = found->second;
+  note(*live, delivery, now);
+  if (delivery.finish != engine::Finish::running) choices_.erase(found);
+  try {
+    live->bytes += live->exchange->take(index, delivery);
+    if (delivery.finish == engine::Finish::running && live->exchange->satisfied(index)) {
+      // The engine's last word on it, Finish::cancelled, is still handed over if somebody waits for it.
+      runner_.cancel(delivery.id);
+    }
+  } catch (const std::exception&) {
+    // Our own fault, in one answer: it ends here, the others go on.
+    const auto call = live->call;
+    const bool streams = live->exchange->streams();
+    drop(live);
+    if (streams)
+      call->finish();
+    else
+      live->answer(*call, refusal(call->request().path, 500, "internal", "the answer could not be written"));
+    return;
+  }
+  if (!std::exchange(live->touched, true)) touched_.push_back(live);
+}
+
+void Pump::note(Live& live, const engine::Delivery& delivery, Clock::time_point now) {
+  if (!delivery.tokens.empty()) {
+    if (!live.any_token)
+      metrics_.first_token.observe(seconds(now - live.begun));
+    else
+      metrics_.between_tokens.observe(seconds(now - live.last_token));
+    live.any_token = true;
+    live.last_token = now;
+  }
+  if (delivery.finish == engine::Finish::running) return;
+  metrics_.count_finish(delivery.finish);
+  const engine::Usage& usage = delivery.usage;
+  metrics_.queued.observe(usage.queued_seconds);
+  metrics_.prompt_tokens.observe(static_cast<double>(usage.prompt_count));
+  metrics_.answer_tokens.observe(static_cast<double>(usage.answer_count));
+  metrics_.whole.observe(seconds(now - live.begun));
+  if (usage.answer_count > 1)
+    metrics_.per_token.observe(usage.answer_seconds / static_cast<double>(usage.answer_count - 1));
+}
+
+void Pump::flush(Live& live, Clock::time_point now) {
+  if (live.exchange->streams()) {
+    if (!live.bytes.empty()) {
+      live.call->send(live.bytes);
+      live.last_sent = now;
+    }
+    if (live.exchange->done()) live.call->finish();
+  } else if (live.exchange->done()) {
+    const int status = live.exchange->status();
+    live.answer(*live.call, {.status = status, .body = live.exchange->body()});
+  }
+  live.bytes.clear();
+}
+
+void Pump::keep_alive(Clock::time_point now, std::chrono::milliseconds silence) {
+  const std::vector<std::shared_ptr<Live>> all(live_.begin(), live_.end());
+  for (const auto& live : all) {
+    if (!live->exchange->streams() || now - live->last_sent < silence) continue;
+    ++metrics_.keep_alives;
+    live->last_sent = now;
+    live->call->send(kSilence);
+  }
+}
+
+}  // namespace fourfold::server

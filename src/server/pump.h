@@ -1,0 +1,86 @@
+// From the engine's deliveries to clients' bytes: which request belongs to which call, one wake-up of the
+// server's thread a step, cancels in both directions. Everything but Mailbox is the server's thread's.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "server/exchange.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/runner.h"
+
+namespace fourfold::server {
+
+// Where the engine's thread leaves what a step gave. However many steps end before the server's thread looks,
+// it is woken once.
+class Mailbox {
+ public:
+  void connect(std::function<void()> wake) { wake_ = std::move(wake); }  // before the first delivery
+  void put(std::vector<engine::Delivery>&& deliveries);
+  std::vector<engine::Delivery> take();
+
+ private:
+  std::mutex mutex_;
+  std::vector<engine::Delivery> waiting_;
+  std::function<void()> wake_;
+};
+
+// A request that has been read and understood.
+struct Prepared {
+  std::unique_ptr<Exchange> exchange;
+  std::vector<engine::Submission> submissions;
+};
+
+class Pump {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Called with the finished or refused call, for counting and headers.
+  using Answer = std::function<void(HttpCall& call, HttpResponse response)>;
+
+  Pump(Runner& runner, Metrics& metrics) : runner_(runner), metrics_(metrics) {}
+
+  // Throws what submit throws, and then nothing runs. head: of a streamed answer; answer: of a whole one.
+  void start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head, Clock::time_point begun,
+             Answer answer);
+  void take(std::vector<engine::Delivery> deliveries);
+  // Streams that have been silent get a comment: proxies stay, and clients that have gone are noticed.
+  void keep_alive(Clock::time_point now, std::chrono::milliseconds silence);
+  std::size_t live_count() const { return live_.size(); }
+
+ private:
+  struct Live {
+    std::shared_ptr<HttpCall> call;
+    std::unique_ptr<Exchange> exchange;
+    std::vector<engine::RequestId> ids;
+    Answer answer;
+    std::string bytes;  // of this batch
+    Clock::time_point begun, last_token, last_sent;
+    bool any_token = false;
+    bool touched = false;
+  };
+  struct Choice {
+    std::shared_ptr<Live> live;
+    std::size_t index;
+  };
+
+  void take_one(const engine::Delivery& delivery, Clock::time_point now);
+  void note(Live& live, const engine::Delivery& delivery, Clock::time_point now);
+  void flush(Live& live, Clock::time_point now);
+  // What still runs of it is cancelled, and counted as having ended so.
+  void drop(const std::shared_ptr<Live>& live, engine::Finish counted_as = engine::Finish::cancelled);
+
+  Runner& runner_;
+  Metrics& metrics_;
+  std::unordered_map<engine::RequestId, Choice> choices_;
+  std::unordered_set<std::shared_ptr<Live>> live_;
+  std::vector<std::shared_ptr<Live>> touched_;
+};
+
+}  // namespace fourfold::server

@@ -1,0 +1,42 @@
+#include "server/routes.h"
+
+#include <array>
+
+#include "server/page/static_files.h"
+
+namespace fourfold::server {
+namespace {
+
+constexpr std::array kRoutes{
+    Route{"/health", "GET", RouteKind::health, false},
+    Route{"/ready", "GET", RouteKind::ready},
+    Route{"/version", "GET", RouteKind::version},
+    Route{"/metrics", "GET", RouteKind::metrics},
+    Route{"/status.json", "GET", RouteKind::status},
+    Route{"/v1/models", "GET", RouteKind::models},
+    Route{"/v1/models/", "GET", RouteKind::model},
+    Route{"/tokenize", "POST", RouteKind::tokenize},
+    Route{"/detokenize", "POST", RouteKind::detokenize},
+    Route{"/v1/chat/completions", "POST", RouteKind::exchange},
+    Route{"/v1/completions", "POST", RouteKind::exchange},
+    Route{"/v1/responses", "POST", RouteKind::exchange},
+    Route{"/v1/messages", "POST", RouteKind::exchange},
+};
+constexpr Route kPage{"page", "GET", RouteKind::page, false};
+
+}  // namespace
+
+std::span<const Route> all_routes() { return kRoutes; }
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    if (route.kind == RouteKind::model) {
+      if (path.starts_with(route.path) && path.size() > route.path.size()) return &route;
+    } else if (route.path == path) {
+      return &route;
+    }
+  }
+  return static_file(path) ? &kPage : nullptr;
+}
+
+}  // namespace fourfold::server

@@ -1,0 +1,35 @@
+// Every route there is. A path is looked up as it was sent; whoever authorises and whoever answers ask the
+// same function about the same bytes.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace fourfold::server {
+
+enum class RouteKind {
+  health,
+  ready,
+  version,
+  metrics,
+  status,
+  models,
+  model,
+  tokenize,
+  detokenize,
+  page,
+  exchange
+};
+
+struct Route {
+  std::string_view path;  // of RouteKind::model: what the path begins with
+  std::string_view method;
+  RouteKind kind;
+  bool needs_key = true;
+};
+
+std::span<const Route> all_routes();
+// Null: there is none.
+const Route* find_route(std::string_view path);
+
+}  // namespace fourfold::server

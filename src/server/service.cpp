@@ -1,0 +1,405 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include "base/error.h"
+#include "server/json_guard.h"
+#include "server/page/static_files.h"
+#include "server/status_json.h"
+#include "server/text_routes.h"
+
+namespace fourfold::server {
+namespace {
+
+constexpr std::size_t kJobsMax = 1024;
+constexpr auto kWatchEvery = std::chrono::seconds(1);
+constexpr auto kFarewell = std::chrono::seconds(5);  // for last bytes, behind the engine's end
+
+std::string_view bearer_key(const HttpRequest& request) {
+  const std::string_view value = request.header("authorization");
+  // The scheme's name is not case-sensitive, its value is.
+  constexpr std::string_view kBearer = "bearer ";
+  if (value.size() > kBearer.size() &&
+      std::equal(kBearer.begin(), kBearer.end(), value.begin(),
+                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); }))
+    return value.substr(kBearer.size());
+  return value.empty() ? request.header("x-api-key") : std::string_view{};
+}
+
+std::string_view route_label(const HttpRequest& request) {
+  const Route* route = find_route(request.path);
+  return route == nullptr ? "other" : route->path;
+}
+
+bool is_loopback_name(std::string_view host) { return host == "localhost" || host.ends_with(".localhost"); }
+
+HttpResponse json_answer(std::string body) { return {.body = std::move(body)}; }
+
+}  // namespace
+
+Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
+                 ServerFacts facts, ServiceOptions options)
+    : http_(http),
+      runner_(runner),
+      mailbox_(mailbox),
+      model_(model),
+      keys_(keys),
+      facts_(std::move(facts)),
+      options_(std::move(options)),
+      pump_(runner, metrics_),
+      rate_limiter_(options_.rate_limit),
+      workers_(options_.worker_count, kJobsMax) {
+  mailbox_.connect([this] { http_.post([this] { pump_.take(mailbox_.take()); }); });
+}
+
+Service::~Service() {
+  if (stopper_.joinable()) stopper_.join();
+}
+
+// ---- who may ask
+// -------------------------------------------------------------------------------------------
+
+std::optional<HttpResponse> Service::admit(HttpRequest& request) {
+  const std::string_view id = request.header("x-request-id");
+  request.id = is_plain_id(id) ? std::string(id) : fourfold::format("req-{}", next_id_++);
+  auto refused = refuse(request);
+  if (!refused) return std::nullopt;
+  decorate(request, *refused);
+  metrics_.count_request(route_label(request), refused->status);
+  log_answer(request, refused->status);
+  return refused;
+}
+
+std::optional<HttpResponse> Service::refuse(HttpRequest& request) {
+  const Route* route = find_route(request.path);
+  // Names that point here by somebody else's DNS: without a key the browser of a page out there could ask.
+  const auto host = host_name(request.header("host"));
+  if (!keys_.any() && http_.is_loopback() && host && !is_loopback_name(*host) && !is_address(*host) &&
+      std::ranges::find(options_.allowed_hosts, *host) == options_.allowed_hosts.end())
+    return refusal(request.path, 403, "unknown_host",
+                   "this server has no such host name; --allow-host NAME gives it one");
+  if (request.method == "OPTIONS" && !request.header("access-control-request-method").empty() &&
+      origin_allowed(request))
+    return HttpResponse{.status = 204};
+  if (route == nullptr || route->needs_key)
+    if (auto stranger = refuse_stranger(request)) return stranger;
+  return refuse_route(request, route);
+}
+
+std::optional<HttpResponse> Service::refuse_stranger(HttpRequest& request) {
+  if (!keys_.any()) return std::nullopt;
+  const std::string_view key = bearer_key(request);
+  const auto tenant = keys_.tenant(key);
+  if (tenant) {
+    request.tenant = *tenant;
+    return std::nullopt;
+  }
+  ++metrics_.refused_keys;
+  return refusal(request.path, 401, "invalid_api_key",
+                 key.empty() ? "a key is needed: send the header 'Authorization: Bearer KEY'"
+                             : "this key is not one of the server's");
+}
+
+std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, const Route* route) {
+  if (route == nullptr)
+    return refusal(request.path, 404, "not_found",
+                   "there is no such path here; /v1/models and "
+                   "/v1/chat/completions are good ones to begin with");
+  const bool fits = request.method == route->method || (request.method == "HEAD" && route->method == "GET");
+  if (!fits) {
+    HttpResponse response = refusal(request.path, 405, "method_not_allowed",
+                                    fourfold::format("this path takes {}", route->method));
+    response.headers.emplace_back("Allow", route->method == "GET" ? "GET, HEAD" : std::string(route->method));
+    return response;
+  }
+  if (route->method != "POST") return std::nullopt;
+  if (draining_) return refusal(request.path, 503, "shutting_down", "the server is shutting down");
+  // A page of somebody else's can make a browser send this, and without keys nothing else would stop it.
+  if (!keys_.any() && !request.header("origin").empty() && !origin_allowed(request))
+    return refusal(request.path, 403, "unknown_origin",
+                   "pages of this origin may not ask here; --cors-origin ORIGIN lets them");
+  const std::string_view type = request.header("content-type");
+  if (!type.empty() && type.substr(0, type.find_first_of("; ")) != "application/json")
+    return refusal(request.path, 415, "unsupported_media_type", "the Content-Type must be application/json");
+  const std::string who = request.tenant != 0 ? std::to_string(request.tenant) : request.peer;
+  if (const auto wait = rate_limiter_.take(who, Clock::now())) {
+    ++metrics_.rate_limited;
+    HttpResponse response = refusal(request.path, 429, "rate_limit_exceeded",
+                                    fourfold::format("more than {} requests a second", options_.rate_limit));
+    for (auto& [name, value] : response.headers)
+      if (name == "Retry-After") value = std::to_string(*wait);
+    return response;
+  }
+  return std::nullopt;
+}
+
+bool Service::origin_allowed(const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty()) return false;
+  for (const std::string& allowed : options_.cors_origins)
+    if (allowed == "*" || allowed == origin) return true;
+  // The page of this server itself, whatever proxy stands before it.
+  const std::size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
+}
+
+void Service::decorate(const HttpRequest& request, HttpResponse& response) const {
+  if (!request.id.empty()) response.headers.emplace_back("X-Request-Id", request.id);
+  if (!origin_allowed(request)) return;
+  // Keys travel in a header, never in cookies: credentials need not be allowed, and are not.
+  response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
+  response.headers.emplace_back("Vary", "Origin");
+  if (request.method != "OPTIONS") return;
+  response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
+  response.headers.emplace_back("Access-Control-Allow-Headers",
+                                "Authorization, Content-Type, X-Api-Key, X-Request-Id, Anthropic-Version");
+  response.headers.emplace_back("Access-Control-Max-Age", "600");
+}
+
+HttpResponse Service::malformed(int status, std::string_view what) {
+  metrics_.count_request("other", status);
+  return HttpHandler::malformed(status, what);
+}
+
+void Service::log_answer(const HttpRequest& request, int status) const {
+  if (!options_.log_request) return;
+  // Of the request only what cannot forge a line: the route by its own name, the id by its alphabet.
+  options_.log_request(fourfold::format("server request id={} route={} status={} tenant={} peer={}",
+                                        request.id, route_label(request), status, request.tenant,
+                                        request.peer));
+}
+
+// ---- answers
+// -----------------------------------------------------------------------------------------------
+
+void Service::respond(HttpCall& call, HttpResponse response) {
+  const HttpRequest& request = call.request();
+  decorate(request, response);
+  metrics_.count_request(route_label(request), response.status);
+  log_answer(request, response.status);
+  call.answer(std::move(response));
+}
+
+void Service::serve(std::shared_ptr<HttpCall> call) {
+  const HttpRequest& request = call->request();
+  const Route* route = find_route(request.path);
+  try {
+    switch (route->kind) {
+      case RouteKind::health: return respond(*call, health());
+      case RouteKind::ready: return respond(*call, ready());
+      case RouteKind::version: return respond(*call, json_answer(version_json(facts_)));
+      case RouteKind::metrics: {
+        HttpResponse response = json_answer(
+            prometheus_text(metrics_, runner_.status(), http_.counts(), facts_, model_.names.front()));
+        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+        return respond(*call, std::move(response));
+      }
+      case RouteKind::status:
+        return respond(*call,
+                       json_answer(status_json(runner_.status(), metrics_, http_.counts(), facts_, model_)));
+      case RouteKind::models: return respond(*call, json_answer(models_answer(model_)));
+      case RouteKind::model: {
+        std::string body = model_answer(std::string_view(request.path).substr(route->path.size()), model_);
+        if (body.empty())
+          return respond(*call,
+                         refusal(request.path, 404, "model_not_found", "this model is not served here"));
+        return respond(*call, json_answer(std::move(body)));
+      }
+      case RouteKind::page: return respond(*call, page(request));
+      case RouteKind::tokenize:
+      case RouteKind::detokenize: return run_text(std::move(call), *route);
+      case RouteKind::exchange: return run_exchange(std::move(call), *route);
+    }
+  } catch (const std::exception&) {
+    respond(*call, refusal(call->request().path, 500, "internal", "the server could not answer this"));
+  }
+}
+
+HttpResponse Service::health() const {
+  if (stalled_) return refusal("/health", 503, "stalled", "the model has not finished a step for too long");
+  return json_answer(R"({"status":"ok"})");
+}
+
+HttpResponse Service::ready() const {
+  if (draining_) return refusal("/ready", 503, "shutting_down", "the server is shutting down");
+  if (stalled_) return health();
+  const engine::EngineStatus status = runner_.status();
+  if (status.queue_limit > 0 && status.waiting >= status.queue_limit)
+    return refusal("/ready", 503, "queue_full", "the queue is full");
+  return json_answer(R"({"status":"ready"})");
+}
+
+HttpResponse Service::page(const HttpRequest& request) const {
+  const auto file = static_file(request.path);
+  HttpResponse response{.content_type = std::string(file->content_type)};
+  response.headers.emplace_back("ETag", file->etag);
+  response.headers.emplace_back("Cache-Control", kPageCacheControl);
+  response.headers.emplace_back("Content-Security-Policy", kPageSecurityPolicy);
+  response.headers.emplace_back("Referrer-Policy", "no-referrer");
+  if (request.header("if-none-match") == file->etag)
+    response.status = 304;
+  else
+    response.body = file->body;
+  return response;
+}
+
+// ---- routes with work in them
+// ------------------------------------------------------------------------------
+
+namespace {
+
+// Runs on a worker: an error becomes the answer its route has for it.
+std::optional<HttpResponse> attempt(std::string_view route, const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Error& error) {
+    HttpError answer = error_answer(route, error);
+    HttpResponse response{.status = answer.status, .body = std::move(answer.body)};
+    if (answer.status == 429 || answer.status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
+  } catch (const std::bad_alloc&) {
+    return refusal(route, 503, "out_of_memory", "there is no memory for this request now");
+  } catch (const std::exception&) {
+    // What it says may hold addresses or paths; the log of the process is the place for those.
+    return refusal(route, 500, "internal", "the server could not read this request");
+  }
+}
+
+}  // namespace
+
+void Service::run_text(std::shared_ptr<HttpCall> call, const Route& route) {
+  struct Job {
+    std::shared_ptr<HttpCall> call;
+    std::string body;
+    HttpResponse response;
+  };
+  const auto job = std::make_shared<Job>();
+  job->body = std::move(call->request().body);
+  job->call = call;
+  const bool taken = workers_.add([this, job, &route] {
+    auto refused = attempt(route.path, [&] {
+      require_bounded(job->body);
+      job->response.body = route.kind == RouteKind::tokenize ? tokenize_answer(job->body, model_)
+                                                             : detokenize_answer(job->body, model_);
+    });
+    if (refused) job->response = std::move(*refused);
+    http_.post([this, job] { respond(*std::exchange(job->call, nullptr), std::move(job->response)); });
+  });
+  if (!taken) respond(*call, refusal(route.path, 503, "overloaded", "too many requests wait to be read"));
+}
+
+void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
+  struct Job {
+    std::shared_ptr<HttpCall> call;
+    std::string body;
+    Prepared prepared;
+    std::optional<HttpResponse> refused;
+    Clock::time_point begun = Clock::now();
+  };
+  const auto job = std::make_shared<Job>();
+  job->body = std::move(call->request().body);
+  job->call = call;
+  const bool taken = workers_.add([this, job, &route] {
+    job->refused = attempt(route.path, [&] {
+      require_bounded(job->body);
+      job->prepared.exchange = options_.make_exchange(route.path, job->body, model_);
+      job->prepared.submissions = job->prepared.exchange->submissions();
+      job->body = {};
+    });
+    // The call goes back with the answer: a connection is the server's thread's, to its end.
+    http_.post([this, job, &route] {
+      const auto back = std::exchange(job->call, nullptr);
+      if (!back->open()) return;
+      if (!job->refused)
+        job->refused =
+            attempt(route.path, [&] { start_exchange(back, std::move(job->prepared), job->begun); });
+      if (job->refused) respond(*back, std::move(*job->refused));
+    });
+  });
+  if (!taken) respond(*call, refusal(route.path, 503, "overloaded", "too many requests wait to be read"));
+}
+
+void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared,
+                             Clock::time_point begun) {
+  const HttpRequest& request = call->request();
+  if (draining_) fail(Code::over_capacity, "the server is shutting down");
+  for (engine::Submission& submission : prepared.submissions) {
+    // Whoever has another key shares no prefix, whatever salt was asked for.
+    submission.cache_salt = fourfold::format("{}:{}", request.tenant, submission.cache_salt);
+    if (options_.request_time && (!submission.time_limit || *submission.time_limit > *options_.request_time))
+      submission.time_limit = options_.request_time;
+  }
+  const bool streams = prepared.exchange->streams();
+  HttpResponse head{.content_type = "text/event-stream; charset=utf-8"};
+  decorate(request, head);
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  head.headers.emplace_back("X-Accel-Buffering", "no");
+  pump_.start(call, std::move(prepared), std::move(head), begun,
+              [this](HttpCall& finished, HttpResponse response) { respond(finished, std::move(response)); });
+  if (!streams) return;
+  metrics_.count_request(route_label(request), 200);
+  log_answer(request, 200);
+}
+
+// ---- time and signals
+// --------------------------------------------------------------------------------------
+
+void Service::tick() {
+  const Clock::time_point now = Clock::now();
+  pump_.keep_alive(now, options_.silence);
+  if (engine_stopped_ && (http_.idle() || now >= give_up_)) return http_.stop();
+  if (engine_stopped_ && give_up_ == Clock::time_point::max()) give_up_ = now + kFarewell;
+  if (now - last_watch_ < kWatchEvery) return;
+  last_watch_ = now;
+  watch_engine(now);
+  if (const std::string problem = keys_.reload_changed(); !problem.empty() && options_.log)
+    options_.log("warning server " + problem);
+}
+
+void Service::watch_engine(Clock::time_point now) {
+  const engine::EngineStatus status = runner_.status();
+  if (status.running == 0 || status.steps != last_step_count_) {
+    last_step_count_ = status.steps;
+    last_step_ = now;
+    stalled_ = false;
+  } else if (!stalled_ && now - last_step_ >= options_.stall) {
+    stalled_ = true;
+    if (options_.log)
+      options_.log(fourfold::format(
+          "error server no step has ended for {} s with {} sequences running; /health answers 503",
+          options_.stall.count() / 1000, status.running));
+  }
+}
+
+void Service::signal(int number) {
+  if (number == SIGHUP) {
+    const std::string problem = keys_.reload_changed();
+    if (options_.log)
+      options_.log(problem.empty() ? fourfold::format("info server {} keys are known", keys_.count())
+                                   : "warning server " + problem);
+    return;
+  }
+  if (draining_) std::_Exit(128 + number);
+  if (options_.log)
+    options_.log(
+        fourfold::format("info server shutting down: {} requests may finish within {} s; once more to "
+                         "end at once",
+                         pump_.live_count(), static_cast<double>(options_.grace.count()) / 1000));
+  begin_shutdown();
+}
+
+void Service::begin_shutdown() {
+  if (draining_) return;
+  draining_ = true;
+  http_.drain();
+  stopper_ = std::thread([this] {
+    runner_.stop(options_.grace);
+    engine_stopped_ = true;
+  });
+}
+
+}  // namespace fourfold::server

@@ -1,0 +1,99 @@
+// What the server does with requests: who may ask, which route it is, and what comes back. Routes that run
+// the model are exchanges (exchange.h); the others are answered here.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/api_keys.h"
+#include "server/exchange.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/pump.h"
+#include "server/rate_limiter.h"
+#include "server/routes.h"
+#include "server/runner.h"
+#include "server/served_model.h"
+#include "server/workers.h"
+
+namespace fourfold::server {
+
+struct ServiceOptions {
+  std::vector<std::string> cors_origins = {};   // whose pages may ask; "*": anybody's
+  std::vector<std::string> allowed_hosts = {};  // names this server has, beside localhost and addresses
+  double rate_limit = 0;                        // requests a second for each key, or address without keys
+  std::optional<std::chrono::milliseconds> request_time = {};  // from request to last token
+  std::chrono::milliseconds grace{30'000};                     // for running requests, after a signal
+  std::chrono::milliseconds silence{15'000};                   // of a stream, before a comment is sent
+  std::chrono::milliseconds stall{60'000};  // a step this long with sequences running: /health says so
+  int worker_count = 2;
+  std::function<void(const std::string& line)> log = {};          // one line, without an end
+  std::function<void(const std::string& line)> log_request = {};  // one a request; empty: none
+  // Tests have their own.
+  std::function<std::unique_ptr<Exchange>(std::string_view route, std::string_view body, const ServedModel&)>
+      make_exchange = server::make_exchange;
+};
+
+class Service final : public HttpHandler {
+ public:
+  // All of them must outlive it; the mailbox is the one the runner delivers to.
+  Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
+          ServerFacts facts, ServiceOptions options);
+  ~Service() override;
+
+  std::optional<HttpResponse> admit(HttpRequest& request) override;
+  void serve(std::shared_ptr<HttpCall> call) override;
+  HttpResponse malformed(int status, std::string_view what) override;
+  void tick() override;
+  void signal(int number) override;
+
+  // As the first SIGTERM: requests that run may end within the grace time, then run() returns.
+  void begin_shutdown();
+  bool stalled() const { return stalled_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::optional<HttpResponse> refuse(HttpRequest& request);
+  std::optional<HttpResponse> refuse_stranger(HttpRequest& request);
+  std::optional<HttpResponse> refuse_route(const HttpRequest& request, const Route* route);
+  bool origin_allowed(const HttpRequest& request) const;
+  void decorate(const HttpRequest& request, HttpResponse& response) const;
+  void respond(HttpCall& call, HttpResponse response);
+  void log_answer(const HttpRequest& request, int status) const;
+
+  void run_exchange(std::shared_ptr<HttpCall> call, const Route& route);
+  void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
+  // A quick answer that needs a worker, such as tokenising.
+  void run_text(std::shared_ptr<HttpCall> call, const Route& route);
+  HttpResponse health() const;
+  HttpResponse ready() const;
+  HttpResponse page(const HttpRequest& request) const;
+  void watch_engine(Clock::time_point now);
+
+  HttpServer& http_;
+  Runner& runner_;
+  Mailbox& mailbox_;
+  const ServedModel& model_;
+  ApiKeys& keys_;
+  ServerFacts facts_;
+  ServiceOptions options_;
+  Metrics metrics_;
+  Pump pump_;
+  RateLimiter rate_limiter_;
+  Clock::time_point last_watch_{}, last_step_{};
+  std::int64_t last_step_count_ = -1;
+  std::uint64_t next_id_ = 1;
+  bool stalled_ = false, draining_ = false;
+  std::atomic<bool> engine_stopped_{false};
+  Clock::time_point give_up_ = Clock::time_point::max();
+  std::thread stopper_;
+  Workers workers_;  // last: its jobs use everything above
+};
+
+}  // namespace fourfold::server

@@ -1,0 +1,19 @@
+// The routes about text alone, in vLLM's words: /tokenize, /detokenize, /v1/models.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/served_model.h"
+
+namespace fourfold::server {
+
+// A prompt, or messages through the chat template, as token ids. Throws invalid_request.
+std::string tokenize_answer(std::string_view body, const ServedModel& model);
+std::string detokenize_answer(std::string_view body, const ServedModel& model);
+
+std::string models_answer(const ServedModel& model);
+// One model by a name of its; empty when it has another.
+std::string model_answer(std::string_view name, const ServedModel& model);
+
+}  // namespace fourfold::server

@@ -1,0 +1,63 @@
+#include "server/api_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "tests/checkpoint/support.h"
+
+namespace fourfold::server {
+namespace {
+
+TEST(ApiKeys, ComparesAllOfAKey) {
+  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
+  for (const char* other : {"", "ab", "abcd", "abd", "Abc", "abcabc", "abca"})
+    EXPECT_FALSE(equal_in_constant_time(other, "abc")) << other;
+  EXPECT_FALSE(equal_in_constant_time("", "abc"));
+}
+
+TEST(ApiKeys, FilesAreReadAgainAndTenantsStay) {
+  const checkpoint::TempFolder folder;
+  folder.write("keys", "# ours\none\r\n\ntwo\n");
+  const auto file = folder.path() / "keys";
+  ApiKeys keys({"given"}, {file});
+  EXPECT_EQ(keys.count(), 3u);
+  const auto one = keys.tenant("one"), given = keys.tenant("given");
+  ASSERT_TRUE(one && given);
+  EXPECT_NE(*one, *given);
+  EXPECT_FALSE(keys.tenant("# ours") || keys.tenant("") || keys.tenant("three"));
+  EXPECT_EQ(keys.reload_changed(), "");
+
+  folder.write("keys", "three\none\n");
+  std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) + std::chrono::seconds(2));
+  EXPECT_EQ(keys.reload_changed(), "");
+  EXPECT_FALSE(keys.tenant("two"));
+  EXPECT_TRUE(keys.tenant("three"));
+  EXPECT_EQ(keys.tenant("one"), one);
+
+  // A file that is no good now takes nobody's key away, and is not shown in the message.
+  folder.write("keys", "bad secret with spaces\n");
+  const std::string problem = keys.reload_changed();
+  EXPECT_NE(problem.find("stay as they were"), std::string::npos) << problem;
+  EXPECT_EQ(problem.find("secret"), std::string::npos);
+  EXPECT_TRUE(keys.tenant("three"));
+  EXPECT_EQ(keys.reload_changed(), "");
+  std::filesystem::remove(file);
+  EXPECT_EQ(keys.reload_changed(), "");
+  EXPECT_TRUE(keys.tenant("three"));
+}
+
+TEST(ApiKeys, RefusesKeysNobodyCouldSend) {
+  const checkpoint::TempFolder folder;
+  folder.write("empty", "# nothing\n");
+  EXPECT_THROW(ApiKeys({""}, {}), Error);
+  EXPECT_THROW(ApiKeys({"a b"}, {}), Error);
+  EXPECT_THROW(ApiKeys({"caf\xc3\xa9"}, {}), Error);
+  EXPECT_THROW(ApiKeys({std::string(513, 'a')}, {}), Error);
+  EXPECT_THROW(ApiKeys({}, {folder.path() / "empty"}), Error);
+  EXPECT_THROW(ApiKeys({}, {folder.path() / "missing"}), Error);
+}
+
+}  // namespace
+}  // namespace fourfold::server

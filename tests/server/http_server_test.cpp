@@ -1,0 +1,298 @@
+// The transport with a handler that says what it was asked, over raw sockets.
+#include "server/http_server.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/server/client.h"
+
+namespace fourfold::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+// "/echo": method, path, query and body. "/wait": no answer until the test gives one. "/flood": a stream as
+// fast as it goes. "/refused": refused by its head.
+class EchoHandler final : public HttpHandler {
+ public:
+  explicit EchoHandler(HttpServer& http) : http_(http) {}
+
+  std::optional<HttpResponse> admit(HttpRequest& request) override {
+    if (request.path == "/refused") return refusal("", 401, "no", "refused by its head");
+    return std::nullopt;
+  }
+  void serve(std::shared_ptr<HttpCall> call) override {
+    const HttpRequest& r = call->request();
+    if (r.path == "/wait") {
+      call->on_gone([this] { ++gone; });
+      waiting.push_back(std::move(call));
+      ++waiting_count;
+      return;
+    }
+    if (r.path == "/stream") {
+      call->begin_stream({.content_type = "text/event-stream"});
+      for (const char* piece : {"one", "two", "three"}) call->send(piece);
+      return call->finish();
+    }
+    if (r.path == "/flood") {
+      call->on_gone([this] { ++gone; });
+      call->begin_stream({.content_type = "text/event-stream"});
+      flooding = std::move(call);
+      return;
+    }
+    call->answer({.content_type = "text/plain",
+                  .body = r.method + " " + r.path + " " + r.query + " " + std::to_string(r.body.size()) +
+                          " " + r.body.substr(0, 64)});
+  }
+  void tick() override {
+    counts = http_.counts().connections_open;
+    slow_readers = http_.counts().slow_readers;
+    for (int i = 0; i < 64 && flooding; ++i) flooding->send(std::string(4096, 'x'));
+    if (flooding && !flooding->open()) flooding.reset();
+    if (answer_now.exchange(false))
+      for (const auto& call : std::exchange(waiting, {})) call->answer({.body = "late"});
+    if (drain_now.exchange(false)) http_.drain();
+  }
+
+  HttpServer& http_;
+  std::vector<std::shared_ptr<HttpCall>> waiting;
+  std::shared_ptr<HttpCall> flooding;
+  std::atomic<int> gone{0}, waiting_count{0};
+  std::atomic<std::int64_t> counts{0}, slow_readers{0};
+  std::atomic<bool> answer_now{false}, drain_now{false};
+};
+
+class Running {
+ public:
+  explicit Running(HttpLimits limits = {}) : http({.port = 0, .limits = limits}), handler(http) {
+    http.listen();
+    thread_ = std::thread([this] { http.run(handler); });
+  }
+  ~Running() {
+    http.post([this] { http.stop(); });
+    thread_.join();
+  }
+  Reply ask(std::string_view request) { return server::ask(http.port(), request); }
+  std::uint16_t port() const { return http.port(); }
+
+  HttpServer http;
+  EchoHandler handler;
+
+ private:
+  std::thread thread_;
+};
+
+TEST(HttpServer, AnswersRequestsOneAfterAnotherOnAConnection) {
+  Running server;
+  Client client(server.port());
+  for (int i = 0; i < 3; ++i) {
+    client.send(post("/echo?a=b", "hello"));
+    const Reply reply = client.reply();
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.body, "POST /echo a=b 5 hello");
+    EXPECT_EQ(reply.header("Connection"), "keep-alive");
+  }
+  client.send("HEAD /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.reply(10'000, true).header("Content-Length"), "14");
+  client.send(get("/echo"));
+  EXPECT_EQ(client.reply().body, "GET /echo  0 ");
+}
+
+TEST(HttpServer, KeepsTheOrderOfPipelinedRequests) {
+  Running server;
+  Client client(server.port());
+  std::string all;
+  for (int i = 0; i < 200; ++i) all += post("/echo", std::to_string(i));
+  client.send(all);
+  for (int i = 0; i < 200; ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_EQ(client.reply().body, "POST /echo  " + std::to_string(number.size()) + " " + number);
+  }
+}
+
+TEST(HttpServer, StreamsInChunksOrToTheEndForOldClients) {
+  Running server;
+  Client client(server.port());
+  client.send(get("/stream") + get("/echo"));
+  Reply reply = client.reply();
+  EXPECT_EQ(reply.header("Transfer-Encoding"), "chunked");
+  EXPECT_EQ(reply.body, "onetwothree");
+  EXPECT_TRUE(reply.whole);
+  EXPECT_EQ(client.reply().body, "GET /echo  0 ");
+  reply = server.ask("GET /stream HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(reply.header("Transfer-Encoding"), "");
+  EXPECT_EQ(reply.header("Connection"), "close");
+  EXPECT_EQ(reply.body, "onetwothree");
+}
+
+TEST(HttpServer, ReadsABodyInChunksAndSaysWhenToGoOn) {
+  Running server;
+  EXPECT_EQ(server
+                .ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: no\r\n\r\n")
+                .body,
+            "POST /echo  5 abcde");
+  Client client(server.port());
+  client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  ASSERT_TRUE(client.receive_until("100 Continue\r\n\r\n"));
+  client.send("hi");
+  EXPECT_EQ(client.reply().body, "POST /echo  2 hi");
+}
+
+TEST(HttpServer, RefusesWhatTwoReadersCouldReadDifferently) {
+  Running server;
+  const std::string smuggled[] = {
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: -3\r\n\r\n",
+      "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+      "POST /echo HTTP/1.1\nHost: a\n\n",
+      "GET /echo HTTP/1.1\r\n\r\n",
+      "GET /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+      "GET /echo HTTP/1.1\r\nHost: a b\r\n\r\n",
+      "GET /echo HTTP/1.1\r\nHost: a/v1\r\n\r\n",
+      "GET http://b/echo HTTP/1.1\r\nHost: a\r\n\r\n",
+      "GET echo HTTP/1.1\r\nHost: a\r\n\r\n",
+      "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+      "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+      "GET /echo HTTP/3.0\r\nHost: a\r\n\r\n",
+      "\x16\x03\x01\x02hello of TLS to a port without it, and some more bytes\r\n\r\n",
+  };
+  for (const std::string& request : smuggled) {
+    const Reply reply = server.ask(request);
+    EXPECT_TRUE(reply.status == 400 || reply.status == 505 || reply.status == 413) << request << reply.status;
+    EXPECT_EQ(reply.header("Connection"), "close") << request;
+    EXPECT_NE(reply.body.find("\"error\""), std::string::npos) << request;
+  }
+  EXPECT_EQ(server.ask("GET http://a:1/echo?x HTTP/1.1\r\nHost: a:1\r\n\r\n").body, "GET /echo x 0 ");
+  EXPECT_EQ(server.ask("GET //v1//models/%2e%2e HTTP/1.1\r\nHost: a\r\n\r\n").body,
+            "GET //v1//models/%2e%2e  0 ");
+}
+
+TEST(HttpServer, LimitsHeadsAndBodiesAndSaysSo) {
+  Running server({.header_bytes_max = 2000, .body_bytes_max = 1000, .bodies_bytes_max = 1500});
+  Reply reply = server.ask("GET /echo HTTP/1.1\r\nHost: a\r\nX: " + std::string(3000, 'x') + "\r\n\r\n");
+  EXPECT_EQ(reply.status, 431);
+  reply = server.ask(post("/echo", std::string(1001, 'x')));
+  EXPECT_EQ(reply.status, 413);
+  EXPECT_NE(reply.body.find("1000 bytes"), std::string::npos) << reply.body;
+  std::string chunks;
+  for (int i = 0; i < 64; ++i) chunks += "100\r\n" + std::string(256, 'y') + "\r\n";
+  EXPECT_EQ(
+      server.ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks).status,
+      413);
+  EXPECT_EQ(server.ask(post("/echo", std::string(1000, 'x'))).status, 200);
+  // The bytes of all bodies together; an unfinished one holds its own until it goes.
+  Client first(server.port());
+  first.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\nabc");
+  EXPECT_TRUE(eventually([&] { return server.ask(post("/echo", std::string(900, 'x'))).status == 503; }));
+  first.close();
+  EXPECT_TRUE(eventually([&] { return server.ask(post("/echo", std::string(900, 'x'))).status == 200; }));
+}
+
+TEST(HttpServer, ReadsNoBodyOfWhatItRefusesByItsHead) {
+  Running server;
+  Client client(server.port());
+  client.send("POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+  EXPECT_EQ(client.reply().status, 401);
+  client.send(std::string(100'000, 'x'));
+  EXPECT_TRUE(client.sees_end());
+  // Without a body the connection goes on.
+  Client other(server.port());
+  other.send(get("/refused") + get("/echo"));
+  EXPECT_EQ(other.reply().status, 401);
+  EXPECT_EQ(other.reply().status, 200);
+}
+
+TEST(HttpServer, WaitsForNobodyForever) {
+  Running server(
+      {.header_time = milliseconds(200), .body_time = milliseconds(200), .idle_time = milliseconds(200)});
+  Client silent(server.port()), head(server.port()), body(server.port());
+  head.send("GET /echo HT");
+  body.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_EQ(head.reply(3000).status, 408);
+  EXPECT_EQ(body.reply(3000).status, 408);
+  EXPECT_TRUE(silent.sees_end(3000));
+  EXPECT_TRUE(silent.buffer().empty());
+  EXPECT_TRUE(eventually([&] { return server.handler.counts == 0; }));
+}
+
+TEST(HttpServer, NoticesWhoLeavesAndAnswersWhoWaits) {
+  Running server;
+  {
+    Client leaves(server.port());
+    leaves.send(get("/wait"));
+    EXPECT_TRUE(eventually([&] { return server.handler.waiting_count == 1; }));
+  }
+  EXPECT_TRUE(eventually([&] { return server.handler.gone == 1; }));
+  Client waits(server.port());
+  waits.send(get("/wait") + get("/echo"));
+  EXPECT_TRUE(eventually([&] { return server.handler.waiting_count == 2; }));
+  server.handler.answer_now = true;
+  EXPECT_EQ(waits.reply().body, "late");
+  EXPECT_EQ(waits.reply().body, "GET /echo  0 ");
+  EXPECT_EQ(server.handler.gone, 1);
+}
+
+TEST(HttpServer, CutsOffAClientThatDoesNotRead) {
+  Running server({.pending_bytes_max = 1 << 20});
+  Client client(server.port(), 4096);
+  client.send(get("/flood"));
+  EXPECT_TRUE(eventually([&] { return server.handler.gone == 1; }, 20'000));
+  EXPECT_EQ(server.ask(get("/echo")).status, 200);
+  EXPECT_TRUE(eventually([&] { return server.handler.slow_readers == 1; }));
+}
+
+TEST(HttpServer, HasALargestNumberOfConnections) {
+  Running server({.connections_max = 3});
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(server.port());
+    clients.back().send(get("/echo"));
+    EXPECT_EQ(clients.back().reply().status, 200);
+  }
+  EXPECT_EQ(server.ask(get("/echo")).status, 503);
+  clients.pop_back();
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/echo")).status == 200; }));
+}
+
+TEST(HttpServer, Drains) {
+  Running server;
+  Client idle(server.port()), busy(server.port());
+  busy.send(get("/wait"));
+  EXPECT_TRUE(eventually([&] { return server.handler.waiting_count == 1; }));
+  server.handler.drain_now = true;
+  EXPECT_TRUE(idle.sees_end());
+  EXPECT_FALSE(Client(server.port()).connected());
+  server.handler.answer_now = true;
+  const Reply reply = busy.reply();
+  EXPECT_EQ(reply.body, "late");
+  EXPECT_EQ(reply.header("Connection"), "close");
+}
+
+TEST(HttpServer, SaysWhyItCannotListen) {
+  HttpServer first({.port = 0});
+  Running running;
+  try {
+    HttpServer second({.port = running.port()});
+    FAIL() << "two servers on one port";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("is in use"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.hint().empty());
+  }
+  EXPECT_THROW(HttpServer({.host = "no.such.host.invalid", .port = 0}), Error);
+  EXPECT_THROW(HttpServer({.port = 0, .tls_certificate = "only-one-of-two"}), Error);
+  EXPECT_TRUE(first.is_loopback());
+}
+
+}  // namespace
+}  // namespace fourfold::server

@@ -1,0 +1,267 @@
+#include "server/service.h"
+
+#include "base/error.h"
+#include "json/parse.h"
+#include "tests/server/fakes.h"
+
+namespace fourfold::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+constexpr const char* kChat = "/v1/chat/completions";
+
+std::string request_of(const Route& route, std::string_view more) {
+  const std::string path = std::string(route.path) + (route.kind == RouteKind::model ? "made/up" : "");
+  return route.method == "GET" ? get(path, more) : post(path, R"({"prompt":"a","tokens":[1]})", more);
+}
+
+TEST(Service, AnswersWholeAndStreamed) {
+  FakeServer server;
+  Reply reply = server.ask(post(kChat, "5"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, "data: 5\n\ndata: 4\n\ndata: 3\n\ndata: 2\n\ndata: 1\n\n|");
+  EXPECT_FALSE(reply.header("X-Request-Id").empty());
+  reply = server.ask(post("/v1/messages", "stream 2", "X-Request-Id: mine-1\r\n"));
+  EXPECT_EQ(reply.body, "data: 2\n\ndata: 1\n\ndata: [DONE]\n\n");
+  EXPECT_EQ(reply.header("Content-Type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(reply.header("X-Request-Id"), "mine-1");
+  reply = server.ask(post("/v1/completions", "2 x3"));
+  EXPECT_EQ(reply.body, "data: 2\n\ndata: 1\n\n|data: 2\n\ndata: 1\n\n|data: 2\n\ndata: 1\n\n|");
+  reply = server.ask(post("/v1/responses", "stop 100000"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(server.runner.cancelled, 1);
+}
+
+TEST(Service, EveryRouteButHealthAndThePagesNeedsAKey) {
+  FakeServer server({"secret-1", "secret-2"});
+  for (const Route& route : all_routes()) {
+    const int without = server.ask(request_of(route, "")).status;
+    EXPECT_EQ(without, route.kind == RouteKind::health ? 200 : 401) << route.path;
+    for (const char* wrong : {"Authorization: Bearer secret-3\r\n", "Authorization: Bearer secret-\r\n",
+                              "Authorization: Bearer \r\n", "Authorization: Basic secret-1\r\n",
+                              "X-Api-Key: no\r\n", "Cookie: key=secret-1\r\n"})
+      EXPECT_EQ(server.ask(request_of(route, wrong)).status, without) << route.path << wrong;
+    for (const char* right : {"Authorization: Bearer secret-1\r\n", "authorization: bearer secret-2\r\n",
+                              "X-Api-Key: secret-2\r\n"})
+      EXPECT_NE(server.ask(request_of(route, right)).status, 401) << route.path << right;
+  }
+  for (const char* page : {"/", "/status"}) EXPECT_EQ(server.ask(get(page)).status, 200) << page;
+  // Every spelling and every path there is not.
+  for (const char* path :
+       {"/metrics?key=secret-1", "//metrics", "/metrics/", "/Metrics", "/%6detrics", "/health/../metrics",
+        "/health/", "/v1", "/nothing", "http://localhost/metrics", "/status.json#"})
+    EXPECT_NE(server.ask(get(path)).status / 100, 2) << path;
+  EXPECT_EQ(server.ask(get("http://localhost/metrics", "X-Api-Key: secret-1\r\n")).status, 200);
+  EXPECT_EQ(server.ask(get("/nothing", "X-Api-Key: secret-1\r\n")).status, 404);
+  EXPECT_EQ(server.ask("DELETE /health HTTP/1.1\r\nHost: a\r\n\r\n").status, 405);
+}
+
+TEST(Service, TenantsShareNoPrefixes) {
+  FakeServer server({"key-a", "key-b"});
+  server.ask(post(kChat, "1", "X-Api-Key: key-a\r\n"));
+  server.ask(post(kChat, "1", "X-Api-Key: key-b\r\n"));
+  server.ask(post(kChat, "1", "X-Api-Key: key-a\r\n"));
+  ASSERT_EQ(server.runner.salts.size(), 3u);
+  EXPECT_NE(server.runner.salts[0], server.runner.salts[1]);
+  EXPECT_EQ(server.runner.salts[0], server.runner.salts[2]);
+}
+
+TEST(Service, OtherPeoplesPagesMayNotAsk) {
+  FakeServer server({}, {.cors_origins = {"https://good.example"}, .allowed_hosts = {"model.lan"}});
+  EXPECT_EQ(server.ask(post(kChat, "1", "Origin: https://evil.example\r\n")).status, 403);
+  EXPECT_EQ(server.ask(post(kChat, "1", "Origin: null\r\n")).status, 403);
+  EXPECT_EQ(server.ask(post(kChat, "1", "Origin: http://localhost\r\n")).status, 200);
+  Reply reply = server.ask(post(kChat, "1", "Origin: https://good.example\r\n"));
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.header("Access-Control-Allow-Origin"), "https://good.example");
+  const std::string preflight =
+      " /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\nOrigin: ";
+  reply = server.ask("OPTIONS" + preflight + "https://good.example\r\n\r\n");
+  EXPECT_EQ(reply.status, 204);
+  EXPECT_NE(reply.header("Access-Control-Allow-Headers").find("Authorization"), std::string::npos);
+  EXPECT_EQ(server.ask("OPTIONS" + preflight + "https://evil.example\r\n\r\n").status, 405);
+  EXPECT_EQ(server.ask("GET /v1/models HTTP/1.1\r\nHost: rebound.example\r\n\r\n").status, 403);
+  for (const char* host : {"127.0.0.1:80", "[::1]:80", "LOCALHOST", "model.lan:8000"})
+    EXPECT_EQ(server.ask("GET /v1/models HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n").status, 200)
+        << host;
+  EXPECT_EQ(
+      server
+          .ask("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: "
+               "1\r\n\r\n1")
+          .status,
+      403);
+  EXPECT_EQ(server
+                .ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+                     "Content-Length: 1\r\n\r\n1")
+                .status,
+            415);
+}
+
+TEST(Service, ErrorsHaveTheirShapeAndNoInsides) {
+  FakeServer server;
+  Reply reply = server.ask(post("/v1/nothing", "1"));
+  EXPECT_EQ(reply.status, 404);
+  const auto body = json::parse(reply.body, "body");
+  for (const char* name : {"message", "type", "param", "code"})
+    EXPECT_TRUE(body.at("error").as_object().contains(name)) << name;
+  reply = server.ask(post(kChat, "crash"));
+  EXPECT_EQ(reply.status, 500);
+  EXPECT_EQ(reply.body.find("0x7fff"), std::string::npos);
+  EXPECT_EQ(reply.body.find("/home"), std::string::npos);
+  reply = server.ask("PUT /v1/messages HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(reply.status, 405);
+  EXPECT_EQ(reply.header("Allow"), "POST");
+  EXPECT_EQ(json::parse(reply.body, "body").at("type").as_string(), "error");
+}
+
+TEST(Service, AFullQueueSaysWhenToComeAgain) {
+  FakeServer server({}, {}, microseconds(300), {}, 2);
+  Client first(server.http.port()), second(server.http.port());
+  first.send(post(kChat, "stream 1000000"));
+  second.send(post(kChat, "stream 1000000"));
+  ASSERT_TRUE(first.receive_until("data:") && second.receive_until("data:"));
+  // Three choices: none of them may run on when the third is refused.
+  Reply reply = server.ask(post(kChat, "5 x3"));
+  EXPECT_TRUE(reply.status == 429 || reply.status == 503) << reply.status;
+  EXPECT_EQ(reply.header("Retry-After"), "1");
+  EXPECT_EQ(server.ask(get("/ready")).status, 503);
+  EXPECT_EQ(server.ask(get("/health")).status, 200);
+  first.close();
+  EXPECT_TRUE(eventually([&] { return server.ask(post(kChat, "2")).status == 200; }));
+}
+
+TEST(Service, RequestsBeyondTheRateAreRefusedPerKey) {
+  FakeServer server({"a", "b"}, {.rate_limit = 2});
+  int refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    const Reply reply = server.ask(post(kChat, "1", "X-Api-Key: a\r\n"));
+    if (reply.status != 429) continue;
+    ++refused;
+    EXPECT_EQ(reply.header("Retry-After"), "1");
+  }
+  EXPECT_GE(refused, 3);
+  EXPECT_EQ(server.ask(post(kChat, "1", "X-Api-Key: b\r\n")).status, 200);
+}
+
+TEST(Service, WhoeverLeavesIsCancelled) {
+  FakeServer server;
+  for (const char* body : {"stream 1000000", "1000000", "stream 1000000 x3"}) {
+    Client client(server.http.port());
+    client.send(post(kChat, body));
+    ASSERT_TRUE(eventually([&] { return server.runner.status().running > 0; }));
+    client.close();
+    EXPECT_TRUE(eventually([&] { return server.runner.status().running == 0; })) << body;
+  }
+  EXPECT_EQ(server.runner.cancelled, 5);
+}
+
+TEST(Service, AClientThatDoesNotReadIsCancelledAndOthersGoOn) {
+  FakeServer server({}, {}, microseconds(20),
+                    {.pending_bytes_max = 1 << 14, .write_time = milliseconds(300)});
+  Client client(server.http.port(), 4096);
+  client.send(post(kChat, "stream 100000000 x64"));
+  ASSERT_TRUE(eventually([&] { return server.runner.status().running == 64; }));
+  EXPECT_EQ(server.ask(post(kChat, "3")).status, 200);
+  EXPECT_TRUE(eventually([&] { return server.runner.status().running == 0; }, 20'000));
+  EXPECT_EQ(server.metric("fourfold_http_slow_readers_total"), "1");
+}
+
+TEST(Service, SilentStreamsGetComments) {
+  FakeServer server({}, {.silence = milliseconds(50)});
+  server.runner.stuck = true;
+  Client client(server.http.port());
+  client.send(post(kChat, "stream 2"));
+  EXPECT_TRUE(client.receive_until(": waiting\n\n"));
+  server.runner.stuck = false;
+  EXPECT_TRUE(client.receive_until("[DONE]"));
+}
+
+TEST(Service, AStuckEngineIsSeenByHealth) {
+  FakeServer server({}, {.stall = milliseconds(500)});
+  EXPECT_EQ(server.ask(get("/health")).status, 200);
+  Client client(server.http.port());
+  client.send(post(kChat, "stream 1000000"));
+  ASSERT_TRUE(client.receive_until("data:"));
+  server.runner.stuck = true;
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 503; }));
+  server.runner.stuck = false;
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 200; }));
+}
+
+TEST(Service, ShutsDownWithAWordToEverybody) {
+  FakeServer server({}, {.request_time = milliseconds(1234), .grace = milliseconds(200)});
+  Client client(server.http.port()), whole(server.http.port());
+  client.send(post(kChat, "stream 1000000"));
+  whole.send(post(kChat, "1000000"));
+  ASSERT_TRUE(client.receive_until("data:"));
+  ASSERT_TRUE(eventually([&] { return server.runner.status().running == 2; }));
+  EXPECT_EQ(server.runner.time_limit, milliseconds(1234));
+  server.http.post([&] { server.service->begin_shutdown(); });
+  EXPECT_TRUE(client.receive_until("data: shutdown"));
+  EXPECT_TRUE(client.receive_until("[DONE]"));
+  EXPECT_EQ(whole.reply().status, 200);
+  EXPECT_TRUE(client.sees_end());
+  EXPECT_FALSE(Client(server.http.port()).connected());
+}
+
+TEST(Service, TextRoutesAreVllms) {
+  FakeServer server;
+  const auto parsed = [&](const Reply& reply) { return json::parse(reply.body, "body"); };
+  const auto tokens = parsed(server.ask(
+      post("/tokenize", R"({"model":"made/up","prompt":"hello there","return_token_strs":true})")));
+  EXPECT_EQ(tokens.at("count").to_number<int>(), static_cast<int>(tokens.at("tokens").as_array().size()));
+  EXPECT_EQ(tokens.at("max_model_len").to_number<int>(), 1000);
+  std::string ids, texts;
+  for (const auto& id : tokens.at("tokens").as_array())
+    ids += (ids.empty() ? "" : ",") + std::to_string(id.to_number<int>());
+  for (const auto& text : tokens.at("token_strs").as_array()) texts += text.as_string().c_str();
+  EXPECT_EQ(texts, "hello there");
+  const auto back = parsed(server.ask(post("/detokenize", "{\"tokens\":[" + ids + "]}")));
+  EXPECT_EQ(back.at("prompt").as_string(), "hello there");
+  const auto chat = parsed(server.ask(post("/tokenize", R"({"messages":[{"role":"user","content":"hi"}]})")));
+  EXPECT_GT(chat.at("count").to_number<int>(), 2);
+  for (const char* bad :
+       {R"({"prompt":"a","messages":[]})", "{}", "[]", "", R"({"prompt":1})", R"({"prompt":"a","unknown":1})",
+        R"({"prompt":"a","model":"another"})", "{\"prompt\":\"a\"} x"})
+    EXPECT_EQ(server.ask(post("/tokenize", bad)).status, 400) << bad;
+  for (const char* bad : {R"({"tokens":[-1]})", R"({"tokens":[320]})", R"({"tokens":[4294967296]})",
+                          R"({"tokens":[1.5]})", R"({"tokens":"1"})", "{}"})
+    EXPECT_EQ(server.ask(post("/detokenize", bad)).status, 400) << bad;
+  EXPECT_EQ(parsed(server.ask(get("/v1/models"))).at("data").at(1).at("id").as_string(), "other");
+  for (const char* name : {"/v1/models/made/up", "/v1/models/made%2Fup", "/v1/models/default"})
+    EXPECT_EQ(parsed(server.ask(get(name))).at("id").as_string(), "made/up") << name;
+  EXPECT_EQ(server.ask(get("/v1/models/another")).status, 404);
+}
+
+TEST(Service, StatusAndMetricsAreWellFormed) {
+  FakeServer server;
+  server.ask(post(kChat, "stream 3"));
+  server.ask(get("/no\"such\npath"));
+  const auto status = json::parse(server.ask(get("/status.json")).body, "status");
+  for (const char* part : {"model", "program", "sequences", "pages", "tokens", "prefix_cache", "mtp",
+                           "memory", "kernels", "notices", "http", "latency"})
+    EXPECT_TRUE(status.as_object().contains(part)) << part;
+  EXPECT_EQ(json::parse(server.ask(get("/version")).body, "version").at("version").as_string(), "1.2.3");
+  const std::string text = server.ask(get("/metrics")).body;
+  std::size_t lines = 0;
+  for (std::size_t at = 0; at < text.size(); ++lines) {
+    const std::size_t end = text.find('\n', at);
+    ASSERT_NE(end, std::string::npos);
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with("# ")) continue;
+    const std::size_t space = line.rfind(' ');
+    ASSERT_NE(space, std::string::npos) << line;
+    char* rest = nullptr;
+    std::strtod(line.c_str() + space + 1, &rest);
+    EXPECT_EQ(*rest, '\0') << line;
+  }
+  EXPECT_GT(lines, 100u);
+  EXPECT_NE(text.find("vllm:time_to_first_token_seconds_count{model_name=\"made/up\"} 1\n"),
+            std::string::npos);
+  EXPECT_NE(text.find("route=\"/v1/chat/completions\",status=\"200\"} 1\n"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace fourfold::server
