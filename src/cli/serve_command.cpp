@@ -10,6 +10,7 @@
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
 #include "engine/engine.h"
+#include "server/engine_runner.h"
 #include "server/service.h"
 
 namespace fourfold::cli {

@@ -387,6 +387,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     written_ += size;
     if (written_ < writing_.size()) return write_some();
     writing_.clear();
+    written_ = 0;
     if (writing_.capacity() > kBodyReadBytes) writing_ = {};
     write_deadline_ = kNever;
     if (!out_.empty()) return flush();

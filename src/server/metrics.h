@@ -34,13 +34,13 @@ class Histogram {
 
 // Of what the server is: fixed from start to end, shown by /status.json, /metrics and the first lines.
 struct ServerFacts {
-  std::string version, commit;
-  std::string model;    // the folder's name, or the hub's
-  std::string backend;  // "cpu"
-  std::string device;
-  std::vector<backend::MemoryUse> memory;
-  std::vector<std::string> notices;  // what is degraded, one sentence each
-  std::vector<std::string> kernels;  // the kernel rows of a step, one line each
+  std::string version = {}, commit = {};
+  std::string model = {};    // the folder's name, or the hub's
+  std::string backend = {};  // "cpu"
+  std::string device = {};
+  std::vector<backend::MemoryUse> memory = {};
+  std::vector<std::string> notices = {};  // what is degraded, one sentence each
+  std::vector<std::string> kernels = {};  // the kernel rows of a step, one line each
 };
 
 struct Metrics {

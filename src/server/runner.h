@@ -15,18 +15,4 @@ class Runner {
   virtual void stop(std::chrono::milliseconds grace) = 0;
 };
 
-class EngineRunner final : public Runner {
- public:
-  explicit EngineRunner(engine::Engine& engine) : engine_(engine) {}
-  engine::RequestId submit(engine::Submission submission) override {
-    return engine_.submit(std::move(submission));
-  }
-  void cancel(engine::RequestId id) override { engine_.cancel(id); }
-  engine::EngineStatus status() const override { return engine_.status(); }
-  void stop(std::chrono::milliseconds grace) override { engine_.stop(grace); }
-
- private:
-  engine::Engine& engine_;
-};
-
 }  // namespace fourfold::server

@@ -81,7 +81,7 @@ class FakeRunner final : public Runner {
           ++steps_;
           for (auto at = running_.begin(); at != running_.end();) {
             engine::Delivery delivery{.id = at->first, .tokens = {}, .finish = {}, .error = {}, .usage = {}};
-            delivery.tokens.push_back({.token = static_cast<sample::TokenId>(at->second % 100)});
+            delivery.tokens.emplace_back().token = static_cast<sample::TokenId>(at->second % 100);
             delivery.usage.answer_count = 1;
             const bool last = --at->second <= 0;
             if (last) delivery.finish = engine::Finish::max_tokens;
