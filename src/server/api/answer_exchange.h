@@ -21,6 +21,7 @@ struct Plan {
   std::vector<Prompt> prompts;  // each is answered generation.answer_count times
   bool split_thinking = false;
   Tools tools;
+  std::string_view call_prefix = "call_";
   MakeGuide make_guide;  // none: free text
 };
 

@@ -96,7 +96,7 @@ void Choice::add_tool_events(std::vector<text::ToolEvent> events) {
       case text::ToolEvent::Kind::text: emit(EventKind::text, std::move(event.text)); break;
       case text::ToolEvent::Kind::begin:
         ++call_count_;
-        emit(EventKind::call_begin, std::move(event.text), new_id("call_"));
+        emit(EventKind::call_begin, std::move(event.text), new_id(options_.call_prefix));
         break;
       case text::ToolEvent::Kind::arguments: emit(EventKind::call_arguments, std::move(event.text)); break;
       case text::ToolEvent::Kind::end:

@@ -19,6 +19,7 @@ struct ChoiceOptions {
   const text::ToolSchemas* schemas = nullptr;  // calls are read when given; must outlive the choice
   bool one_call = false;                       // the answer ends with its first call
   bool keep_logprobs = false;
+  std::string_view call_prefix = "call_";  // of the ids of calls
 };
 
 enum class EventKind { thinking, text, call_begin, call_arguments, call_end };

@@ -18,10 +18,10 @@ struct Call {
 
 struct Turn {
   std::string role;  // system, user, assistant or tool
-  std::string content;
-  std::optional<std::string> thinking;  // assistant
-  std::vector<Call> calls;              // assistant
-  std::string call_id;                  // tool: which call it answers
+  std::string content = {};
+  std::optional<std::string> thinking = {};  // assistant
+  std::vector<Call> calls = {};              // assistant
+  std::string call_id = {};                  // tool: which call it answers
 };
 
 struct Conversation {

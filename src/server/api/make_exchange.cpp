@@ -12,6 +12,7 @@ std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view
   if (route == "/v1/completions") return api::make_completions_exchange(json, model);
   if (route == "/v1/responses") return api::make_responses_exchange(json, model);
   if (route == "/v1/messages") return api::make_messages_exchange(json, model);
+  if (route == "/v1/messages/count_tokens") return api::make_count_exchange(json, model);
   throw api::RequestError(404, fourfold::format("{} runs no model", route), "");
 }
 

@@ -12,5 +12,6 @@ std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel
 std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model);
 std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model);
 std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model);
+std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model);
 
 }  // namespace fourfold::server::api

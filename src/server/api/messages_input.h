@@ -1,0 +1,10 @@
+// What a request to Anthropic's /v1/messages says, in the words of the other protocols.
+#pragma once
+
+#include "server/api/answer_exchange.h"
+
+namespace fourfold::server::api {
+
+Plan read_anthropic(const Json& body, const ServedModel& model);
+
+}  // namespace fourfold::server::api
