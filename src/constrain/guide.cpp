@@ -1,0 +1,128 @@
+// One answer on its way through a grammar.
+#include "constrain/guide.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "constrain/regex.h"
+
+namespace fourfold::constrain {
+namespace {
+
+constexpr std::size_t kSetsMax = 2048;  // about 2 MiB of remembered steps an answer
+
+void allow(std::span<std::uint64_t> bits, TokenId token) {
+  const auto word = static_cast<std::size_t>(token) / 64;
+  if (word < bits.size()) bits[word] |= std::uint64_t{1} << (token % 64);
+}
+
+class GrammarGuide final : public engine::TokenGuide {
+ public:
+  GrammarGuide(std::shared_ptr<const Masks> masks, GuideStart start)
+      : masks_(std::move(masks)), start_(std::move(start)), runner_(masks_->grammar()) {
+    if (!start_.after) begin();
+  }
+
+  void allowed(std::span<std::uint64_t> bits) override {
+    std::fill(bits.begin(), bits.end(), 0);
+    const Vocabulary& vocabulary = masks_->vocabulary();
+    if (phase_ == Phase::before) return allow_anything(bits);
+    if (phase_ == Phase::inside) {
+      // The walks below write where the vocabulary is, which may be more than the caller's words.
+      check(bits.size() >= vocabulary.word_count(), "the caller's words cover the vocabulary", bits.size(),
+            vocabulary.word_count());
+      if (runner_.set_count() > kSetsMax) set_ = runner_.keep_only(set_);
+      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
+      for (const TokenId tag : masks_->tags())
+        if (after(vocabulary.bytes(tag)) != Runner::kDead) allow(bits, tag);
+    }
+    if (phase_ == Phase::done || runner_.may_end(set_))
+      for (const TokenId stop : vocabulary.stop_ids()) allow(bits, stop);
+  }
+
+  void accept(TokenId token) override {
+    if (phase_ == Phase::done) return;
+    if (phase_ == Phase::before) {
+      if (token == start_.after) begin();
+      return;
+    }
+    if (masks_->vocabulary().is_stop(token)) {
+      check(runner_.may_end(set_), "an answer ends only where its form allows it", token);
+      phase_ = Phase::done;
+      return;
+    }
+    set_ = after(masks_->vocabulary().bytes(token));
+    check(set_ != Runner::kDead, "an accepted token was allowed", token);
+  }
+
+ private:
+  enum class Phase { before, inside, done };
+
+  void begin() {
+    phase_ = Phase::inside;
+    const Grammar& grammar = masks_->grammar();
+    set_ = runner_.start_at(start_.newlines ? grammar.start_after_newlines() : grammar.start());
+  }
+
+  Runner::SetId after(std::string_view text) {
+    if (text.empty()) return Runner::kDead;
+    Runner::SetId set = set_;
+    for (const char c : text) {
+      set = runner_.step(set, static_cast<std::uint8_t>(c));
+      if (set == Runner::kDead) break;
+    }
+    return set;
+  }
+
+  void allow_anything(std::span<std::uint64_t> bits) const {
+    const Vocabulary& vocabulary = masks_->vocabulary();
+    for (TokenId token = 0; token < vocabulary.token_limit(); ++token)
+      if (!vocabulary.is_special(token) && !vocabulary.bytes(token).empty()) allow(bits, token);
+    allow(bits, *start_.after);
+    for (const TokenId token : start_.not_before)
+      if (token >= 0 && token < vocabulary.token_limit())
+        bits[static_cast<std::size_t>(token) / 64] &= ~(std::uint64_t{1} << (token % 64));
+  }
+
+  // What may follow one reading: the tokens that stay inside its rule are known for its state; those that
+  // leave it go on where the rule was called.
+  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits) {
+    const auto local = masks_->local(reading.state);
+    for (std::size_t i = 0; i < local->bits.size(); ++i) bits[i] |= local->bits[i];
+    for (const TokenId token : local->tokens) allow(bits, token);
+    if (local->leavings.empty()) return;
+    const Runner::SetId back = runner_.after_return(reading.stack);
+    if (back == Runner::kDead) return;
+    for (const std::uint32_t node : local->leavings)
+      walk_trie(masks_->vocabulary(), runner_, back, node, bits, nullptr);
+  }
+
+  std::shared_ptr<const Masks> masks_;
+  GuideStart start_;
+  Runner runner_;
+  Runner::SetId set_ = 0;
+  Phase phase_ = Phase::before;
+};
+
+}  // namespace
+
+std::unique_ptr<engine::TokenGuide> make_guide(std::shared_ptr<const Masks> masks, GuideStart start) {
+  return std::make_unique<GrammarGuide>(std::move(masks), std::move(start));
+}
+
+std::unique_ptr<engine::TokenGuide> make_guide(std::shared_ptr<const Vocabulary> vocabulary,
+                                               std::shared_ptr<const Grammar> grammar, GuideStart start) {
+  return make_guide(std::make_shared<const Masks>(std::move(vocabulary), std::move(grammar)),
+                    std::move(start));
+}
+
+std::shared_ptr<const Grammar> compile_regex(std::string_view pattern, const Limits& limits) {
+  if (pattern.size() > limits.text_bytes_max)
+    fail(Code::invalid_request, "a regular expression of {} bytes; at most {}", pattern.size(),
+         limits.text_bytes_max);
+  GrammarBuilder builder(limits);
+  return builder.finish(
+      parse_regex(builder.pool(), pattern, RegexUse::whole, Writing::plain, "the regular expression"));
+}
+
+}  // namespace fourfold::constrain

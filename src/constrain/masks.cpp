@@ -1,0 +1,118 @@
+// Masks of states.
+#include "constrain/masks.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace fourfold::constrain {
+namespace {
+
+constexpr std::size_t kKnownBytesMax = std::size_t{64} << 20;  // then they are computed anew
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
+  hash ^= value;
+  hash *= 0x9E3779B97F4A7C15;
+  return hash ^ (hash >> 31);
+}
+
+std::size_t size_of(const Masks::Local& local) {
+  return local.bits.size() * sizeof(std::uint64_t) + local.tokens.size() * sizeof(TokenId) +
+         local.leavings.size() * sizeof(std::uint32_t) + 128;
+}
+
+}  // namespace
+
+void walk_trie(const Vocabulary& vocabulary, Runner& runner, Runner::SetId set, std::uint32_t from,
+               std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings) {
+  const Vocabulary::Node& top = vocabulary.node(from);
+  std::vector<Runner::SetId> path(static_cast<std::size_t>(vocabulary.depth_max()) + 1);
+  path[top.depth] = set;
+  for (std::uint32_t at = from + 1; at < top.skip;) {
+    const Vocabulary::Node& node = vocabulary.node(at);
+    const Runner::SetId now = runner.step(path[node.depth - 1u], node.byte);
+    if (now == Runner::kDead) {
+      at = node.skip;
+      continue;
+    }
+    path[node.depth] = now;
+    for (const TokenId token : vocabulary.tokens(at))
+      bits[static_cast<std::size_t>(token) / 64] |= std::uint64_t{1} << (token % 64);
+    if (leavings && node.skip > at + 1 && runner.may_end(now)) leavings->push_back(at);
+    ++at;
+  }
+}
+
+Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar)
+    : vocabulary_(std::move(vocabulary)), grammar_(std::move(grammar)) {
+  for (const std::string& text : grammar_->tags())
+    if (const auto token = vocabulary_->tag(text)) tags_.push_back(*token);
+  classify();
+}
+
+// A string of at most 1,000 characters has a state for each count, but no token can tell 900 characters left
+// from 901. After r rounds two states have the same number when no text of at most r bytes tells them apart.
+void Masks::classify() {
+  const std::uint32_t count = grammar_->state_count();
+  class_of_.assign(count, 0);
+  std::vector<std::uint64_t> next(count);
+  for (int round = 0; round <= vocabulary_->depth_max(); ++round) {
+    for (std::uint32_t state = 0; state < count; ++state) {
+      std::uint64_t hash = mixed(1, grammar_->is_final(state) + (grammar_->only_ends(state) ? 2u : 0u));
+      for (const Grammar::Edge& edge : grammar_->edges(state))
+        hash = mixed(mixed(hash, edge.low * 256u + edge.high), class_of_[edge.to]);
+      for (const Grammar::Call& call : grammar_->calls(state))
+        hash = mixed(mixed(hash, 0x10000 + std::uint64_t{call.rule}), class_of_[call.to]);
+      next[state] = hash;
+    }
+    class_of_.swap(next);
+  }
+}
+
+std::shared_ptr<const Masks::Local> Masks::local(std::uint32_t state) const {
+  const std::uint64_t key = class_of_[state];
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto place = known_.find(key); place != known_.end()) return place->second;
+  }
+  auto made = compute(state);
+  const std::lock_guard lock(mutex_);
+  if (known_bytes_ > kKnownBytesMax) {
+    known_.clear();
+    known_bytes_ = 0;
+  }
+  const auto [place, is_new] = known_.try_emplace(key, made);
+  if (is_new) known_bytes_ += size_of(*made);
+  return place->second;
+}
+
+std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state) const {
+  auto local = std::make_shared<Local>();
+  Runner runner(*grammar_);
+  local->bits.assign(vocabulary_->word_count(), 0);
+  walk_trie(*vocabulary_, runner, runner.start_at(state), 0, local->bits, &local->leavings);
+  std::size_t count = 0;
+  for (const std::uint64_t word : local->bits) count += static_cast<std::size_t>(std::popcount(word));
+  if (count > local->bits.size()) return local;
+  for (std::size_t i = 0; i < local->bits.size(); ++i)
+    for (std::uint64_t word = local->bits[i]; word != 0; word &= word - 1)
+      local->tokens.push_back(
+          static_cast<TokenId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))));
+  local->bits = {};
+  return local;
+}
+
+void Masks::warm_up() const {
+  // States that take many different bytes are those whose walk is long: free text.
+  constexpr int bytes_min = 64;
+  constexpr std::size_t states_max = 64;
+  std::size_t done = 0;
+  for (std::uint32_t state = 0; state < grammar_->state_count() && done < states_max; ++state) {
+    int bytes = 0;
+    for (const Grammar::Edge& edge : grammar_->edges(state)) bytes += edge.high - edge.low + 1;
+    if (bytes < bytes_min) continue;
+    local(state);
+    ++done;
+  }
+}
+
+}  // namespace fourfold::constrain

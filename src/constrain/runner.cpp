@@ -1,0 +1,144 @@
+// Reading bytes with a grammar.
+#include "constrain/runner.h"
+
+#include <algorithm>
+
+namespace fourfold::constrain {
+namespace {
+
+// Readings beyond this many are given up. Each of those kept can be finished, so the answer still has its
+// form; only schemas made to be ambiguous come here.
+constexpr std::size_t kReadingsMax = 512;
+
+}  // namespace
+
+Runner::Runner(const Grammar& grammar) : grammar_(&grammar) { stack_of({.bottom = true, .returns = {}}); }
+
+Runner::StackId Runner::stack_of(Stack stack) {
+  const auto next = static_cast<StackId>(stacks_.size());
+  const auto [place, is_new] = stack_ids_.try_emplace(stack, next);
+  if (is_new) stacks_.push_back(std::move(stack));
+  return place->second;
+}
+
+Runner::SetId Runner::start_at(std::uint32_t state) {
+  // Not through make_set: a start that may end has not left its rule, nothing has been read.
+  const SetId set = static_cast<SetId>(sets_.size());
+  sets_.push_back(std::make_unique<Set>());
+  sets_[set]->next.fill(kUnknown);
+  sets_[set]->readings = {{state, kBottom}};
+  sets_[set]->kernel_count = 1;
+  sets_[set]->may_end = grammar_->is_final(state);
+  enter_calls(sets_[set]->readings);
+  return set;
+}
+
+Runner::SetId Runner::step_new(SetId set, std::uint8_t byte) {
+  std::vector<Reading> moved;
+  for (const Reading& reading : sets_[set]->readings) {
+    const auto edges = grammar_->edges(reading.state);
+    const auto edge = std::lower_bound(edges.begin(), edges.end(), byte,
+                                       [](const Grammar::Edge& e, std::uint8_t b) { return e.high < b; });
+    if (edge != edges.end() && edge->low <= byte) moved.push_back({edge->to, reading.stack});
+  }
+  const SetId to = make_set(std::move(moved));
+  sets_[set]->next[byte] = to;
+  return to;
+}
+
+Runner::SetId Runner::after_return(StackId stack) {
+  return stacks_[stack].returns.empty() ? kDead : make_set(stacks_[stack].returns);
+}
+
+Runner::SetId Runner::make_set(std::vector<Reading> readings, bool may_end) {
+  if (readings.empty()) return kDead;
+  // Readings whose rule is finished also stand where the rule was called.
+  std::sort(readings.begin(), readings.end());
+  readings.erase(std::unique(readings.begin(), readings.end()), readings.end());
+  if (readings.size() > kReadingsMax) readings.resize(kReadingsMax);
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    if (!grammar_->is_final(readings[i].state)) continue;
+    const Stack& stack = stacks_[readings[i].stack];
+    may_end |= stack.bottom;
+    for (const Reading& back : stack.returns)
+      if (readings.size() < kReadingsMax &&
+          std::find(readings.begin(), readings.end(), back) == readings.end())
+        readings.push_back(back);
+  }
+  std::sort(readings.begin(), readings.end());
+
+  const auto next = static_cast<SetId>(sets_.size());
+  const auto [place, is_new] = set_ids_.try_emplace({may_end, readings}, next);
+  if (!is_new) return place->second;
+  auto set = std::make_unique<Set>();
+  set->next.fill(kUnknown);
+  set->kernel_count = readings.size();
+  set->may_end = may_end;
+  enter_calls(readings);
+  set->readings = std::move(readings);
+  sets_.push_back(std::move(set));
+  return next;
+}
+
+void Runner::enter_calls(std::vector<Reading>& readings) {
+  std::map<std::uint32_t, std::pair<RuleId, Stack>> waiting;  // by rank: all callers of a rule come before it
+  const auto add_calls = [&](const Reading& reading) {
+    for (const Grammar::Call& call : grammar_->calls(reading.state)) {
+      auto& [rule, stack] = waiting[grammar_->rank(call.rule)];
+      rule = call.rule;
+      if (grammar_->only_ends(call.to)) {  // nothing to come back for
+        const Stack& below = stacks_[reading.stack];
+        stack.bottom |= below.bottom;
+        stack.returns.insert(stack.returns.end(), below.returns.begin(), below.returns.end());
+      } else {
+        stack.returns.push_back({call.to, reading.stack});
+      }
+    }
+  };
+  for (const Reading& reading : readings) add_calls(reading);
+  while (!waiting.empty()) {
+    auto [rule, stack] = std::move(waiting.begin()->second);
+    waiting.erase(waiting.begin());
+    std::sort(stack.returns.begin(), stack.returns.end());
+    stack.returns.erase(std::unique(stack.returns.begin(), stack.returns.end()), stack.returns.end());
+    if (stack.returns.size() > kReadingsMax) stack.returns.resize(kReadingsMax);
+    readings.push_back({grammar_->entry(rule), stack_of(std::move(stack))});
+    add_calls(Reading(readings.back()));
+  }
+}
+
+Runner::StackId Runner::copy_stack(const Runner& from, StackId stack, std::vector<StackId>& copied) {
+  // Stacks only point to stacks made before them, so a loop in order of their numbers would do; a text deep
+  // in brackets keeps few of many, though, and the walk from the top meets just those.
+  std::vector<StackId> todo{stack};
+  while (!todo.empty()) {
+    const StackId at = todo.back();
+    if (copied[at] != kDead) {
+      todo.pop_back();
+      continue;
+    }
+    const std::size_t before = todo.size();
+    for (const Reading& back : from.stacks_[at].returns)
+      if (copied[back.stack] == kDead) todo.push_back(back.stack);
+    if (todo.size() != before) continue;
+    Stack copy = from.stacks_[at];
+    for (Reading& back : copy.returns) back.stack = copied[back.stack];
+    std::sort(copy.returns.begin(), copy.returns.end());
+    copied[at] = stack_of(std::move(copy));
+    todo.pop_back();
+  }
+  return copied[stack];
+}
+
+Runner::SetId Runner::keep_only(SetId set) {
+  Runner fresh(*grammar_);
+  std::vector<StackId> copied(stacks_.size(), kDead);
+  std::vector<Reading> kept;
+  for (const Reading& reading : kernel(set))
+    kept.push_back({reading.state, fresh.copy_stack(*this, reading.stack, copied)});
+  const SetId renumbered = fresh.make_set(std::move(kept), may_end(set));
+  *this = std::move(fresh);
+  return renumbered;
+}
+
+}  // namespace fourfold::constrain

@@ -1,0 +1,81 @@
+// Where a text stands in a grammar: a set of (state, stack) pairs, because several readings may be open. Sets
+// and stacks are kept once and have numbers, and what a byte does to a set is remembered.
+//
+// A stack is shared by all readings that entered the same rule at the same place, as in generalised LR
+// parsing: without it a schema whose alternatives look alike would double the readings at every level.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "constrain/grammar.h"
+
+namespace fourfold::constrain {
+
+class Runner {
+ public:
+  using SetId = std::uint32_t;
+  using StackId = std::uint32_t;
+  static constexpr SetId kDead = 0xFFFFFFFF;
+  static constexpr StackId kBottom = 0;
+
+  struct Reading {
+    std::uint32_t state;
+    StackId stack;
+    auto operator<=>(const Reading&) const = default;
+  };
+
+  explicit Runner(const Grammar& grammar);
+
+  // The set that stands on a state with nothing below it.
+  SetId start_at(std::uint32_t state);
+  SetId step(SetId set, std::uint8_t byte) {
+    const SetId known = sets_[set]->next[byte];
+    return known != kUnknown ? known : step_new(set, byte);
+  }
+  // The text may end here: a reading has left the lowest rule.
+  bool may_end(SetId set) const { return sets_[set]->may_end; }
+  // Readings that are not merely the start of a rule another reading is about to enter.
+  std::span<const Reading> kernel(SetId set) const {
+    return std::span(sets_[set]->readings).first(sets_[set]->kernel_count);
+  }
+  // Where readings with this stack stand once they have left their rule; kDead when nothing can follow.
+  SetId after_return(StackId stack);
+
+  std::size_t set_count() const { return sets_.size(); }
+  // Forgets every set but this one, and gives its new number. Ids of stacks change too.
+  SetId keep_only(SetId set);
+
+ private:
+  static constexpr SetId kUnknown = 0xFFFFFFFE;
+  struct Stack {
+    bool bottom = false;           // leaving may leave the lowest rule
+    std::vector<Reading> returns;  // (state after the call, its stack), ascending
+    auto operator<=>(const Stack&) const = default;
+  };
+  struct Set {
+    std::array<SetId, 256> next;
+    std::vector<Reading> readings;
+    std::size_t kernel_count = 0;
+    bool may_end = false;
+  };
+
+  SetId step_new(SetId set, std::uint8_t byte);
+  SetId make_set(std::vector<Reading> readings, bool may_end = false);
+  void enter_calls(std::vector<Reading>& readings);
+  StackId stack_of(Stack stack);
+  StackId copy_stack(const Runner& from, StackId stack, std::vector<StackId>& copied);
+
+  const Grammar* grammar_;
+  std::vector<Stack> stacks_;
+  std::map<Stack, StackId> stack_ids_;
+  std::vector<std::unique_ptr<Set>> sets_;
+  std::map<std::pair<bool, std::vector<Reading>>, SetId> set_ids_;
+};
+
+}  // namespace fourfold::constrain

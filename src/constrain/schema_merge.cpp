@@ -1,0 +1,343 @@
+// One meaning of many schemas.
+#include "constrain/schema_merge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "constrain/regex.h"
+
+namespace fourfold::constrain {
+namespace {
+
+constexpr std::int64_t kCountMax = 100'000;
+constexpr std::size_t kPropertiesMax = 2'000;
+constexpr std::size_t kPatternPropertiesMax = 4;
+constexpr std::int64_t kMultipleMax = 1'000;
+
+std::string_view view(bj::string_view text) { return {text.data(), text.size()}; }
+
+Decimal read_decimal(const SchemaDocument& document, const bj::object& schema, std::string_view keyword) {
+  const bj::value& value = schema.at({keyword.data(), keyword.size()});
+  Decimal decimal;
+  if (value.is_int64())
+    decimal = Decimal::of(value.get_int64());
+  else if (value.is_uint64())
+    decimal = Decimal::of(value.get_uint64());
+  else if (value.is_double() && std::isfinite(value.get_double()))
+    decimal = Decimal::of(value.get_double());
+  else
+    document.refuse(&schema, keyword, "must be a number");
+  if (decimal.digits.size() > 15 || decimal.decimals.size() > 15)
+    document.refuse(&schema, keyword,
+                    "bounds of more than 15 digits before or after the point are not supported");
+  return decimal;
+}
+
+class Merger {
+ public:
+  Merger(const SchemaDocument& document, const Conjunction& parts, Budget& budget)
+      : document_(document), parts_(parts), budget_(budget) {}
+
+  MergedSchema run() {
+    static const bj::object nothing;
+    merged_.place = parts_.empty() ? &nothing : parts_[0];
+    read_types();
+    for (const bj::object* part : parts_) {
+      read_values(*part);
+      read_string(*part);
+      read_number(*part);
+      read_counts(*part);
+    }
+    read_properties();
+    read_items();
+    return std::move(merged_);
+  }
+
+ private:
+  const bj::value* find(const bj::object& part, std::string_view keyword) {
+    const bj::value* value = part.if_contains({keyword.data(), keyword.size()});
+    if (value && keyword != "enum" && keyword != "const") merged_.is_free = false;
+    return value;
+  }
+
+  // Without "type", the types the keywords speak of: {"properties": ...} means an object.
+  void read_types() {
+    constexpr std::pair<std::string_view, unsigned> speaks_of[] = {{"properties", kObjectType},
+                                                                   {"required", kObjectType},
+                                                                   {"additionalProperties", kObjectType},
+                                                                   {"patternProperties", kObjectType},
+                                                                   {"minProperties", kObjectType},
+                                                                   {"maxProperties", kObjectType},
+                                                                   {"items", kArrayType},
+                                                                   {"prefixItems", kArrayType},
+                                                                   {"minItems", kArrayType},
+                                                                   {"maxItems", kArrayType},
+                                                                   {"uniqueItems", kArrayType},
+                                                                   {"minLength", kStringType},
+                                                                   {"maxLength", kStringType},
+                                                                   {"pattern", kStringType},
+                                                                   {"format", kStringType},
+                                                                   {"minimum", kNumberTypes},
+                                                                   {"maximum", kNumberTypes},
+                                                                   {"exclusiveMinimum", kNumberTypes},
+                                                                   {"exclusiveMaximum", kNumberTypes},
+                                                                   {"multipleOf", kNumberTypes}};
+    bool is_said = false;
+    unsigned spoken_of = 0;
+    for (const bj::object* part : parts_) {
+      is_said |= part->contains("type") || part->contains("enum") || part->contains("const");
+      merged_.types &= types_of(document_, *part);
+      for (const auto& [keyword, bits] : speaks_of)
+        if (part->contains({keyword.data(), keyword.size()})) spoken_of |= bits;
+    }
+    if (!is_said && spoken_of) merged_.types &= spoken_of;
+  }
+
+  void read_values(const bj::object& part) {
+    std::vector<const bj::value*> listed;
+    if (const bj::value* list = find(part, "enum")) {
+      if (!list->is_array() || list->get_array().empty())
+        document_.refuse(&part, "enum", "must be a list of values");
+      for (const bj::value& value : list->get_array()) listed.push_back(&value);
+      keep_values(listed);
+    }
+    if (const bj::value* only = find(part, "const")) keep_values({only});
+  }
+
+  void keep_values(const std::vector<const bj::value*>& listed) {
+    if (!merged_.values) {
+      merged_.values = listed;
+      return;
+    }
+    std::erase_if(*merged_.values, [&](const bj::value* value) {
+      budget_.spend(static_cast<std::int64_t>(listed.size()));
+      return std::none_of(listed.begin(), listed.end(),
+                          [&](const bj::value* other) { return *value == *other; });
+    });
+  }
+
+  void read_string(const bj::object& part) {
+    if (find(part, "minLength"))
+      merged_.length_min = std::max(merged_.length_min, *read_count(document_, part, "minLength"));
+    if (find(part, "maxLength")) tighten(merged_.length_max, read_count(document_, part, "maxLength"));
+    for (const std::string_view keyword : {std::string_view("pattern"), std::string_view("format")})
+      if (const bj::value* text = find(part, keyword)) {
+        if (!text->is_string()) document_.refuse(&part, keyword, "must be a string");
+        auto& list = keyword == "pattern" ? merged_.patterns : merged_.formats;
+        list.push_back({std::string(view(text->get_string())), &part});
+      }
+  }
+
+  static void tighten(std::optional<std::int64_t>& limit, std::optional<std::int64_t> other) {
+    if (other) limit = limit ? std::min(*limit, *other) : *other;
+  }
+
+  void read_number(const bj::object& part) {
+    const auto tighten_bound = [&](std::string_view keyword, std::optional<Bound>& bound, bool least,
+                                   bool exclusive) {
+      if (!find(part, keyword)) return;
+      const Bound now{read_decimal(document_, part, keyword), exclusive};
+      const int order = bound ? compare(now.at, bound->at) : 0;
+      if (!bound || (least ? order > 0 : order < 0) || (order == 0 && exclusive)) bound = now;
+    };
+    tighten_bound("minimum", merged_.bounds.least, true, false);
+    tighten_bound("exclusiveMinimum", merged_.bounds.least, true, true);
+    tighten_bound("maximum", merged_.bounds.most, false, false);
+    tighten_bound("exclusiveMaximum", merged_.bounds.most, false, true);
+    if (find(part, "multipleOf")) {
+      const Decimal multiple = read_decimal(document_, part, "multipleOf");
+      if (!multiple.is_integer() || multiple.negative || multiple.is_zero() || multiple.digits.size() > 4 ||
+          std::stoll(multiple.digits) > kMultipleMax)
+        document_.refuse(&part, "multipleOf", "only integers from 1 to {} are supported", kMultipleMax);
+      merged_.bounds.multiples_of.push_back(std::stoll(multiple.digits));
+    }
+  }
+
+  void read_counts(const bj::object& part) {
+    if (find(part, "minItems"))
+      merged_.items_min = std::max(merged_.items_min, *read_count(document_, part, "minItems"));
+    if (find(part, "maxItems")) tighten(merged_.items_max, read_count(document_, part, "maxItems"));
+    if (find(part, "minProperties"))
+      merged_.members_min = std::max(merged_.members_min, *read_count(document_, part, "minProperties"));
+    if (find(part, "maxProperties"))
+      tighten(merged_.members_max, read_count(document_, part, "maxProperties"));
+  }
+
+  // ---- objects -----------------------------------------------------------------------------------------
+
+  const bj::object* object_of_schemas(const bj::object& part, std::string_view keyword) {
+    const bj::value* value = find(part, keyword);
+    if (!value) return nullptr;
+    if (!value->is_object()) document_.refuse(&part, keyword, "must be an object of schemas");
+    if (value->get_object().size() > kPropertiesMax)
+      document_.refuse(&part, keyword, "{} properties; at most {}", value->get_object().size(),
+                       kPropertiesMax);
+    return &value->get_object();
+  }
+
+  void read_properties() {
+    std::vector<Pattern> patterns;
+    bool declares = false, opens = false, closes = false;
+    std::set<std::string> required;
+    for (const bj::object* part : parts_) {
+      if (const bj::object* named = object_of_schemas(*part, "properties")) {
+        declares |= !named->empty();
+        for (const auto& member : *named) add_property(std::string(view(member.key())));
+      }
+      if (const bj::object* matched = object_of_schemas(*part, "patternProperties"))
+        for (const auto& member : *matched) {
+          declares = true;
+          patterns.push_back({std::string(view(member.key())), part});
+        }
+      if (const bj::value* additional = find(*part, "additionalProperties")) {
+        closes |= additional->is_bool() && !additional->get_bool();
+        opens |= !additional->is_bool() || additional->get_bool();
+      }
+      if (const bj::value* list = find(*part, "required")) {
+        if (!list->is_array()) document_.refuse(part, "required", "must be a list of names");
+        for (const bj::value& name : list->get_array()) {
+          if (!name.is_string()) document_.refuse(part, "required", "must be a list of names");
+          required.insert(std::string(view(name.get_string())));
+        }
+      }
+    }
+    for (const std::string& name : required) add_property(name);
+    if (patterns.size() > kPatternPropertiesMax)
+      document_.refuse(merged_.place, "patternProperties", "{} patterns at once; at most {}", patterns.size(),
+                       kPatternPropertiesMax);
+    const std::vector<Dfa> matchers = compile_names(patterns);
+    for (MergedSchema::Property& property : merged_.properties)
+      constrain_property(property, required.contains(property.name), patterns, matchers);
+    merged_.is_opened = !closes && opens;
+    add_others(patterns, !closes && (opens || !declares));
+  }
+
+  void add_property(std::string name) {
+    if (std::none_of(merged_.properties.begin(), merged_.properties.end(),
+                     [&](const auto& property) { return property.name == name; }))
+      merged_.properties.push_back({std::move(name), {}, false});
+    budget_.spend(static_cast<std::int64_t>(merged_.properties.size()));
+    if (merged_.properties.size() > kPropertiesMax)
+      document_.refuse(merged_.place, "properties", "more than {} properties", kPropertiesMax);
+  }
+
+  std::vector<Dfa> compile_names(const std::vector<Pattern>& patterns) {
+    std::vector<Dfa> matchers;
+    for (const Pattern& pattern : patterns) {
+      ExpressionPool pool(budget_);
+      matchers.push_back(pool.compile(parse_regex(pool, pattern.text, RegexUse::search, Writing::json_string,
+                                                  "the schema's patternProperties")));
+    }
+    return matchers;
+  }
+
+  // Every part has its say: by name, by pattern, or else by its additionalProperties.
+  void constrain_property(MergedSchema::Property& property, bool required,
+                          const std::vector<Pattern>& patterns, const std::vector<Dfa>& matchers) {
+    property.required = required;
+    for (const bj::object* part : parts_) {
+      bool is_named = false;
+      if (const bj::object* named = object_of_schemas(*part, "properties"))
+        if (const bj::value* schema = named->if_contains(property.name)) {
+          property.schemas.push_back(schema);
+          is_named = true;
+        }
+      for (std::size_t i = 0; i < patterns.size(); ++i)
+        if (patterns[i].place == part && matchers[i].accepts(written(property.name, Writing::json_string))) {
+          property.schemas.push_back(&part->at("patternProperties").get_object().at(patterns[i].text));
+          is_named = true;
+        }
+      if (const bj::value* additional = part->if_contains("additionalProperties"); additional && !is_named)
+        property.schemas.push_back(additional);
+    }
+  }
+
+  void add_others(const std::vector<Pattern>& patterns, bool open) {
+    for (unsigned subset = 0; subset < 1u << patterns.size(); ++subset) {
+      if (subset == 0 && !open) continue;
+      MergedSchema::Others others;
+      std::set<const bj::object*> matched;
+      for (std::size_t i = 0; i < patterns.size(); ++i) {
+        if (!(subset >> i & 1)) {
+          others.other_patterns.push_back(patterns[i]);
+          continue;
+        }
+        others.patterns.push_back(patterns[i]);
+        matched.insert(patterns[i].place);
+        others.schemas.push_back(
+            &patterns[i].place->at("patternProperties").get_object().at(patterns[i].text));
+      }
+      for (const bj::object* part : parts_)
+        if (const bj::value* additional = part->if_contains("additionalProperties");
+            additional && !matched.contains(part))
+          others.schemas.push_back(additional);
+      merged_.others.push_back(std::move(others));
+    }
+  }
+
+  // ---- arrays ------------------------------------------------------------------------------------------
+
+  void read_items() {
+    std::size_t first_count = 0;
+    for (const bj::object* part : parts_) {
+      if (const bj::value* unique = find(*part, "uniqueItems")) {
+        if (!unique->is_bool()) document_.refuse(part, "uniqueItems", "must be true or false");
+        if (unique->get_bool()) document_.refuse(part, "uniqueItems", "unique items are not supported");
+      }
+      if (const bj::value* first = find(*part, "prefixItems")) {
+        if (!first->is_array()) document_.refuse(part, "prefixItems", "must be a list of schemas");
+        first_count = std::max(first_count, first->get_array().size());
+        if (first_count > kPropertiesMax)
+          document_.refuse(part, "prefixItems", "{} schemas; at most {}", first_count, kPropertiesMax);
+      }
+      if (const bj::value* items = find(*part, "items"); items && items->is_array())
+        document_.refuse(part, "items", "a list of schemas is prefixItems now");
+    }
+    for (std::size_t i = 0; i < first_count; ++i) {
+      Schemas schemas;
+      for (const bj::object* part : parts_) {
+        const bj::value* first = part->if_contains("prefixItems");
+        const bj::value* items = part->if_contains("items");
+        if (first && i < first->get_array().size())
+          schemas.push_back(&first->get_array()[i]);
+        else if (items)
+          schemas.push_back(items);
+      }
+      merged_.first_items.push_back(std::move(schemas));
+    }
+    Schemas more;
+    for (const bj::object* part : parts_)
+      if (const bj::value* items = part->if_contains("items")) more.push_back(items);
+    // As with members: where the first are named and nothing is said of more, there are no more, unless
+    // minItems wants them.
+    if (first_count == 0 || !more.empty() || merged_.items_min > static_cast<std::int64_t>(first_count))
+      merged_.more_items = std::move(more);
+  }
+
+  const SchemaDocument& document_;
+  const Conjunction& parts_;
+  Budget& budget_;
+  MergedSchema merged_;
+};
+
+}  // namespace
+
+MergedSchema merge(const SchemaDocument& document, const Conjunction& parts, Budget& budget) {
+  return Merger(document, parts, budget).run();
+}
+
+std::optional<std::int64_t> read_count(const SchemaDocument& document, const bj::object& schema,
+                                       std::string_view keyword) {
+  const bj::value* value = schema.if_contains({keyword.data(), keyword.size()});
+  if (!value) return std::nullopt;
+  std::int64_t count = -1;
+  if (value->is_int64()) count = value->get_int64();
+  if (value->is_double() && std::trunc(value->get_double()) == value->get_double() &&
+      std::fabs(value->get_double()) < 1e15)
+    count = static_cast<std::int64_t>(value->get_double());
+  if (count < 0 || count > kCountMax)
+    document.refuse(&schema, keyword, "must be an integer from 0 to {}", kCountMax);
+  return count;
+}
+
+}  // namespace fourfold::constrain

@@ -1,0 +1,133 @@
+// Answers that are calls of tools, in the words of Qwen3-Coder:
+//   <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n...</function>\n</tool_call>
+// A value is JSON of the parameter's schema, but a string stands as it is, without quotes and escapes; it
+// ends at the closing tag, so it cannot hold one.
+#include "constrain/guide.h"
+#include "constrain/schema_compiler.h"
+#include "constrain/schema_text.h"
+#include "text/utf8.h"
+
+namespace fourfold::constrain {
+namespace {
+
+std::string_view view(bj::string_view text) { return {text.data(), text.size()}; }
+
+// Text in which no parser can see the end of the value.
+Dfa value_text(ExpressionPool& pool) {
+  const ExprId anything = pool.repeat(one_of(pool, CodeSet::all(), Writing::plain), 0, std::nullopt);
+  const ExprId tag =
+      pool.either({pool.text("</parameter>"), pool.text("<parameter="), pool.text("</function>"),
+                   pool.text("<function="), pool.text("</tool_call>"), pool.text("<tool_call>")});
+  return subtract(pool.compile(anything), pool.compile(pool.sequence({anything, tag, anything})),
+                  pool.budget());
+}
+
+class ToolCompiler {
+ public:
+  ToolCompiler(GrammarBuilder& builder, JsonText& json)
+      : builder_(builder), pool_(builder.pool()), json_(json), text_(value_text(pool_)) {}
+
+  ExprId call_of(std::string_view name, const bj::value* parameters) {
+    return pool_.sequence({pool_.text("<tool_call>\n<function=" + std::string(name) + ">\n"),
+                           parameters ? arguments(name, *parameters) : pool_.empty(),
+                           pool_.text("</function>\n</tool_call>")});
+  }
+
+ private:
+  ExprId arguments(std::string_view name, const bj::value& parameters) {
+    SchemaDocument document(parameters, "the parameters of tool " + std::string(name), builder_.budget());
+    SchemaCompiler compiler(builder_, json_, document);
+    const bj::value* const schemas[] = {&parameters};
+    std::vector<ExprId> ways;
+    for (const Conjunction& parts : document.alternatives(schemas)) {
+      const MergedSchema merged = merge(document, parts, builder_.budget());
+      if (!(merged.types & kObjectType) || merged.values)
+        document.refuse(merged.place, "", "the parameters of a tool are an object");
+      if (merged.members_min > 0 || merged.members_max)
+        document.refuse(merged.place, "", "counts of parameters are not supported");
+      ways.push_back(arguments(document, compiler, merged));
+    }
+    compiler.define_rules();
+    return pool_.either(ways);
+  }
+
+  ExprId arguments(const SchemaDocument& document, SchemaCompiler& compiler, const MergedSchema& merged) {
+    std::vector<ExprId> parts;
+    std::vector<ExprId> taken;
+    for (const MergedSchema::Property& property : merged.properties) {
+      if (property.name.empty() || property.name.find_first_of(">\r\n") != std::string::npos)
+        document.refuse(merged.place, "properties",
+                        "the name of a parameter cannot be written in a tool call");
+      const ExprId one = argument(pool_.text(property.name), compiler.plain_value(property.schemas, text_));
+      parts.push_back(property.required ? one : pool_.optional(one));
+      taken.push_back(pool_.text(property.name));
+    }
+    if (merged.others.size() > 1 || (merged.others.size() == 1 && !merged.others[0].patterns.empty()))
+      document.refuse(merged.place, "patternProperties", "is not supported for parameters of a tool");
+    if (merged.is_opened && !merged.others.empty()) {
+      Dfa names = pool_.compile(name_text());
+      if (!taken.empty()) names = subtract(names, pool_.compile(pool_.either(taken)), builder_.budget());
+      parts.push_back(pool_.repeat(
+          argument(pool_.automaton(std::move(names)), compiler.plain_value(merged.others[0].schemas, text_)),
+          0, std::nullopt));
+    }
+    return parts.empty() ? pool_.empty() : pool_.sequence(parts);
+  }
+
+  ExprId argument(ExprId name, ExprId value) {
+    return pool_.sequence(
+        {pool_.text("<parameter="), name, pool_.text(">\n"), value, pool_.text("\n</parameter>\n")});
+  }
+
+  ExprId name_text() {
+    const CodeSet letters({{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}, {'-', '.'}});
+    return pool_.repeat(one_of(pool_, letters, Writing::plain), 1, 64);
+  }
+
+  GrammarBuilder& builder_;
+  ExpressionPool& pool_;
+  JsonText& json_;
+  Dfa text_;
+};
+
+std::string_view name_of(const bj::object& function, std::size_t index) {
+  const bj::value* name = function.if_contains("name");
+  if (!name || !name->is_string() || name->get_string().empty())
+    fail(Code::invalid_request, "tools: number {} has no name", index + 1);
+  const std::string_view text = view(name->get_string());
+  if (text.find_first_of("<>\r\n") != std::string_view::npos)
+    fail(Code::invalid_request, "tools: the name of number {} cannot be written in a tool call", index + 1);
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<const Grammar> compile_tool_calls(std::string_view tools_json,
+                                                  const ToolCallsOptions& options, const Limits& limits) {
+  const bj::value tools = parse_schema_text(tools_json, "tools", limits);
+  if (!tools.is_array()) fail(Code::invalid_request, "tools must be a list");
+  GrammarBuilder builder(limits);
+  JsonText json(builder);
+  ToolCompiler compiler(builder, json);
+  std::vector<ExprId> calls;
+  for (std::size_t i = 0; i < tools.get_array().size(); ++i) {
+    const bj::object* tool = tools.get_array()[i].if_object();
+    const bj::value* inner = tool ? tool->if_contains("function") : nullptr;
+    const bj::object* function = inner ? inner->if_object() : nullptr;
+    if (!function) fail(Code::invalid_request, "tools: number {} is no function", i + 1);
+    const std::string_view name = name_of(*function, i);
+    if (options.name && *options.name != name) continue;
+    const bj::value* parameters = function->if_contains("parameters");
+    calls.push_back(compiler.call_of(name, parameters && !parameters->is_null() ? parameters : nullptr));
+  }
+  if (calls.empty() && options.name)
+    fail(Code::invalid_request, "tool_choice names {}, which is not among the tools", *options.name);
+  if (calls.empty()) fail(Code::invalid_request, "a tool must be called, and there are no tools");
+  ExpressionPool& pool = builder.pool();
+  const ExprId call = pool.either(calls);
+  const ExprId more = pool.repeat(pool.sequence({pool.text("\n"), call}), 0, std::nullopt);
+  return builder.finish(options.several ? pool.sequence({call, more}) : call,
+                        {"<tool_call>", "</tool_call>"});
+}
+
+}  // namespace fourfold::constrain

@@ -1,0 +1,61 @@
+// A tokenizer's tokens as a trie of their bytes, made once for all guides.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace fourfold::constrain {
+
+using text::TokenId;
+
+class Vocabulary {
+ public:
+  // Ids at or above token_limit are never allowed (a model's vocabulary is padded), nor are special tokens
+  // other than the stop ids, nor added tokens a form does not name (Grammar::tags). Throws unsupported_model
+  // when a byte that UTF-8 needs has no token of its own: an answer could get stuck.
+  Vocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId> stop_ids, std::int64_t token_limit);
+
+  // Nodes stand in the order of a walk that visits a node before its children; node 0 is the empty text.
+  struct Node {
+    std::uint32_t skip;         // the node after this one's subtree
+    std::uint32_t token_begin;  // into tokens(); the node's own are those up to the next node's
+    std::uint16_t depth;
+    std::uint8_t byte;
+  };
+  std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size() - 1); }
+  const Node& node(std::uint32_t index) const { return nodes_[index]; }
+  std::span<const TokenId> tokens(std::uint32_t node) const {
+    return std::span(tokens_).subspan(nodes_[node].token_begin,
+                                      nodes_[node + 1].token_begin - nodes_[node].token_begin);
+  }
+  std::span<const TokenId> stop_ids() const { return stop_ids_; }
+  std::int64_t token_limit() const { return token_limit_; }
+  std::size_t word_count() const { return static_cast<std::size_t>(token_limit_ + 63) / 64; }
+  int depth_max() const { return depth_max_; }
+  // What a token writes; empty for those without text (special ones, ids beyond the limit).
+  std::string_view bytes(TokenId token) const;
+  bool is_stop(TokenId token) const;
+  bool is_special(TokenId token) const;
+  // Added tokens that are text but stand outside the trie, by their text.
+  std::optional<TokenId> tag(std::string_view text) const;
+
+ private:
+  void build_trie();
+
+  std::vector<std::string> bytes_;  // by id
+  std::vector<bool> special_;
+  std::vector<std::pair<std::string, TokenId>> tags_;
+  std::vector<TokenId> stop_ids_;
+  std::int64_t token_limit_;
+  std::vector<Node> nodes_;  // and one behind the last
+  std::vector<TokenId> tokens_;
+  int depth_max_ = 0;
+};
+
+}  // namespace fourfold::constrain

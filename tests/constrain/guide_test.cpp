@@ -1,0 +1,203 @@
+#include "constrain/guide.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "base/random.h"
+#include "tests/constrain/accepts.h"
+#include "text/utf8.h"
+
+namespace fourfold::constrain {
+namespace {
+
+struct Model {
+  text::Tokenizer tokenizer;
+  std::shared_ptr<const Vocabulary> vocabulary;
+  TokenId stop;
+};
+
+Model load(const std::string& path, std::string_view stop_text) {
+  Model model{text::Tokenizer::load(path), nullptr, 0};
+  model.stop = *model.tokenizer.added_token(stop_text);
+  model.vocabulary =
+      std::make_shared<Vocabulary>(model.tokenizer, std::span(&model.stop, 1), model.tokenizer.id_limit());
+  return model;
+}
+
+const Model& small() {
+  static const Model model = load(FOURFOLD_TEXT_GOLDEN "/qwen35.tokenizer.json", "<|im_end|>");
+  return model;
+}
+const Model& large() {
+  static const Model model = load(FOURFOLD_TEXT_UNPACKED "/qwen3.tokenizer.json", "<|im_end|>");
+  return model;
+}
+
+std::vector<TokenId> allowed(engine::TokenGuide& guide, const Vocabulary& vocabulary) {
+  std::vector<std::uint64_t> bits(vocabulary.word_count());
+  guide.allowed(bits);
+  std::vector<TokenId> tokens;
+  for (TokenId token = 0; token < vocabulary.token_limit(); ++token)
+    if (bits[static_cast<std::size_t>(token) / 64] >> (token % 64) & 1) tokens.push_back(token);
+  return tokens;
+}
+
+// Every token of the vocabulary tried one by one must give the mask: the trie, the local masks and the walks
+// above are compared with plain reading.
+void expect_exact_masks(const Model& model, std::shared_ptr<const Grammar> grammar, std::string_view text) {
+  const Vocabulary& vocabulary = *model.vocabulary;
+  auto guide = make_guide(model.vocabulary, grammar);
+  std::string read;
+  for (const TokenId token : model.tokenizer.encode(text)) {
+    std::vector<TokenId> wanted;
+    for (TokenId next = 0; next < vocabulary.token_limit(); ++next) {
+      const std::string_view bytes = vocabulary.bytes(next);
+      const bool is_tag = vocabulary.tag(bytes) == next;
+      const bool tag_allowed =
+          std::find(grammar->tags().begin(), grammar->tags().end(), bytes) != grammar->tags().end();
+      if (bytes.empty() || (is_tag && !tag_allowed)) continue;
+      if (verdict(*grammar, read + std::string(bytes)) != Verdict::refused) wanted.push_back(next);
+    }
+    if (verdict(*grammar, read) == Verdict::accepted) wanted.push_back(model.stop);
+    std::sort(wanted.begin(), wanted.end());
+    ASSERT_EQ(allowed(*guide, vocabulary), wanted) << "after " << read;
+    ASSERT_TRUE(std::find(wanted.begin(), wanted.end(), token) != wanted.end()) << "after " << read;
+    guide->accept(token);
+    read += vocabulary.bytes(token);
+  }
+  ASSERT_EQ(verdict(*grammar, read), Verdict::accepted) << read;
+  guide->accept(model.stop);
+  ASSERT_EQ(allowed(*guide, vocabulary), std::vector<TokenId>{model.stop});
+}
+
+TEST(Guide, MasksAreWhatReadingEveryTokenGives) {
+  const Model& model = small();
+  expect_exact_masks(model, compile_json_object(),
+                     "{\"name\": \"J\xC3\xBCrgen \\\"x\\\"\", \"list\": [1, -2.5e3, [], {}], \"o\": null}");
+  expect_exact_masks(model, compile_regex("(yes|no|may(be)?)[.!]{0,2}"), "maybe!");
+  expect_exact_masks(
+      model, compile_json_schema(R"({"properties": {"a": {"maxLength": 9}, "b": {"enum": ["red", "green"]},
+                                             "c": {"items": {"type": "integer", "minimum": 5, "maximum": 120}}}})"),
+      "{\n  \"a\": \"hello\",\n  \"b\": \"green\",\n  \"c\": [17, 120]\n}");
+}
+
+TEST(Guide, EndsWhereTheFormDoes) {
+  const Model& model = small();
+  auto guide = make_guide(model.vocabulary, compile_regex("a"));
+  EXPECT_EQ(allowed(*guide, *model.vocabulary), model.tokenizer.encode("a"));
+  guide->accept(model.tokenizer.encode("a")[0]);
+  EXPECT_EQ(allowed(*guide, *model.vocabulary), std::vector<TokenId>{model.stop});
+}
+
+TEST(Guide, StartsBehindThinking) {
+  const Model& model = small();
+  const TokenId end_of_thinking = *model.tokenizer.added_token("</think>");
+  const TokenId tool_call = *model.tokenizer.added_token("<tool_call>");
+  auto guide = make_guide(model.vocabulary, compile_regex("[ab]+"),
+                          {.after = end_of_thinking, .not_before = {tool_call}, .newlines = true});
+  auto before = allowed(*guide, *model.vocabulary);
+  const auto has = [&](TokenId token) {
+    return std::find(before.begin(), before.end(), token) != before.end();
+  };
+  EXPECT_TRUE(has(end_of_thinking));
+  EXPECT_TRUE(has(model.tokenizer.encode("!")[0]));
+  EXPECT_FALSE(has(model.stop));
+  EXPECT_FALSE(has(tool_call));
+  guide->accept(model.tokenizer.encode("!")[0]);
+  guide->accept(end_of_thinking);
+  before = allowed(*guide, *model.vocabulary);
+  EXPECT_FALSE(has(end_of_thinking));
+  EXPECT_FALSE(has(model.tokenizer.encode("!")[0]));
+  EXPECT_TRUE(has(model.tokenizer.encode("\n")[0]));
+  guide->accept(model.tokenizer.encode("\n")[0]);
+  guide->accept(model.tokenizer.encode("\n")[0]);
+  before = allowed(*guide, *model.vocabulary);
+  EXPECT_FALSE(has(model.tokenizer.encode("\n")[0]));
+  EXPECT_TRUE(has(model.tokenizer.encode("b")[0]));
+  EXPECT_FALSE(has(model.stop));
+}
+
+TEST(Guide, ToolCalls) {
+  const Model& model = small();
+  const char* tools = R"([
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14},
+      "unit": {"type": "string", "enum": ["C", "F"]}, "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}}},
+      "required": ["city"], "$defs": {"tag": {"type": "string"}}}}},
+    {"type": "function", "function": {"name": "now"}}])";
+  const auto grammar = compile_tool_calls(tools);
+  const std::string now = "<tool_call>\n<function=now>\n</function>\n</tool_call>";
+  const std::string weather =
+      "<tool_call>\n<function=weather>\n<parameter=city>\nBern \"<\n\n</parameter>\n"
+      "<parameter=days>\n14\n</parameter>\n<parameter=tags>\n[\"a\", \"b\"]\n</parameter>\n"
+      "</function>\n</tool_call>";
+  EXPECT_TRUE(accepts(*grammar, now));
+  EXPECT_TRUE(accepts(*grammar, now + "\n" + weather));
+  EXPECT_FALSE(accepts(*grammar, now + now));
+  EXPECT_FALSE(accepts(*grammar, "Hello"));
+  for (const auto& [part, other] :
+       {std::pair("14", "15"), std::pair("city", "town"), std::pair("Bern", "</parameter>"),
+        std::pair("Bern", "<parameter=x>"), std::pair("[\"a\"", "[a")}) {
+    std::string wrong = weather;
+    wrong.replace(wrong.find(part), std::string(part).size(), other);
+    EXPECT_FALSE(accepts(*grammar, wrong)) << wrong;
+  }
+  EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.name = "weather"}), now));
+  EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.several = false}), now + "\n" + now));
+  EXPECT_NE(refusal([&] { compile_tool_calls(tools, {.name = "x"}); }).find("names x"), std::string::npos);
+  EXPECT_NE(refusal([&] { compile_tool_calls("[]"); }), "");
+  expect_exact_masks(model, grammar, now);
+  // The wrappers are tokens of their own.
+  EXPECT_EQ(model.tokenizer.encode(now)[0], *model.tokenizer.added_token("<tool_call>"));
+}
+
+// Not a test of speed (machines differ) but a record of it: --gtest_filter=*Speed* prints.
+TEST(Guide, Speed) {
+  using Clock = std::chrono::steady_clock;
+  const auto ms = [](Clock::duration time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  auto start = Clock::now();
+  const Model& model = large();
+  std::printf("load and trie: %.1f ms, %u nodes, longest token %d bytes\n", ms(Clock::now() - start),
+              model.vocabulary->node_count(), model.vocabulary->depth_max());
+  start = Clock::now();
+  const Vocabulary again(model.tokenizer, std::span(&model.stop, 1), model.tokenizer.id_limit());
+  std::printf("trie alone: %.1f ms\n", ms(Clock::now() - start));
+  const std::string text =
+      "{\n  \"name\": \"A long name, with some words in it\",\n  \"tags\": [\"one\", \"two\", \"three\"],\n"
+      "  \"size\": 42,\n  \"note\": \"" +
+      std::string(400, 'x') + "\"\n}";
+  for (const auto& [name, grammar] :
+       {std::pair("json_object", compile_json_object()),
+        std::pair("schema",
+                  compile_json_schema(R"({"properties": {"name": {"type": "string"}, "tags": {"type": "array",
+          "items": {"type": "string"}}, "size": {"type": "integer"}, "note": {"type": "string", "maxLength": 1000}}})"))}) {
+    start = Clock::now();
+    const auto masks = std::make_shared<const Masks>(model.vocabulary, grammar);
+    masks->warm_up();
+    std::printf("%s: %u states, warm-up %.1f ms\n", name, grammar->state_count(), ms(Clock::now() - start));
+    for (int round = 0; round < 2; ++round) {
+      auto guide = make_guide(masks);
+      std::vector<std::uint64_t> bits(model.vocabulary->word_count());
+      double worst = 0, sum = 0;
+      const auto tokens = model.tokenizer.encode(text);
+      for (const TokenId token : tokens) {
+        const auto before = Clock::now();
+        guide->allowed(bits);
+        guide->accept(token);
+        const double took = ms(Clock::now() - before);
+        worst = std::max(worst, took);
+        sum += took;
+      }
+      std::printf("  round %d: %zu tokens, mean %.3f ms, worst %.3f ms\n", round, tokens.size(),
+                  sum / static_cast<double>(tokens.size()), worst);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::constrain

@@ -1,0 +1,204 @@
+#include <gtest/gtest.h>
+
+#include "constrain/schema_document.h"
+#include "tests/constrain/accepts.h"
+
+namespace fourfold::constrain {
+namespace {
+
+struct Case {
+  const char* schema;
+  std::vector<const char*> good, bad;
+};
+
+void try_cases(const std::vector<Case>& cases) {
+  for (const Case& one : cases) {
+    const auto grammar = compile_json_schema(one.schema);
+    for (const char* text : one.good) EXPECT_TRUE(accepts(*grammar, text)) << one.schema << "\n" << text;
+    for (const char* text : one.bad) EXPECT_FALSE(accepts(*grammar, text)) << one.schema << "\n" << text;
+  }
+}
+
+TEST(Schema, AnyObject) {
+  const auto grammar = compile_json_object();
+  for (const char* text : {"{}", "{\"a\": [1, 2.5e-3, {\"b\": null}], \"c\": \"\\u00e9\\ud83d\\ude00\\n\"}",
+                           "{\n  \"a\": {\n    \"b\": []\n  }\n}", "{\"a\":true,\"b\":\"\xE9\x9B\xAA\"}"})
+    EXPECT_TRUE(accepts(*grammar, text)) << text;
+  for (const char* text : {"", "[]", "1", "{", "{\"a\"}", "{\"a\":1,}", "{\"a\":01}", "{\"a\":\"\n\"}",
+                           "{\"a\":\"\\ud800\"}", "{\"a\":\"\xFF\"}", "{} ", "{\"a\":.5}", "{\"a\":tru}"})
+    EXPECT_FALSE(accepts(*grammar, text)) << text;
+}
+
+TEST(Schema, TypesAndConstants) {
+  try_cases({
+      {R"({"type": "string"})", {R"("")", R"("a\"b")"}, {"1", "null", "\"", "a"}},
+      {R"({"type": ["integer", "null"]})", {"0", "-12", "null"}, {"1.0", "1e3", "\"\"", "-", "00"}},
+      {R"({"type": "string", "nullable": true})", {R"("x")", "null"}, {"1"}},
+      {R"({"type": "number"})", {"0", "-0.5", "1e10", "2.5E-3"}, {".5", "1.", "+1", "NaN"}},
+      {R"({"type": "boolean"})", {"true", "false"}, {"True", "1"}},
+      {R"({"enum": ["a\"b", 1, null, [1, {"x": 2}], 2.5]})",
+       {R"("a\"b")", "1", "null", "[1, {\"x\": 2}]", "[1,{\"x\":2}]", "2.5"},
+       {"2", "[1]", "\"a\""}},
+      {R"({"type": "string", "enum": ["a", 1, "bcd"], "maxLength": 2})", {R"("a")"}, {"1", R"("bcd")"}},
+      {R"({"type": "integer", "enum": [1, 5, 9], "minimum": 5})", {"5", "9"}, {"1"}},
+      {R"({"const": {"k": []}})", {R"({"k":[]})", "{\n  \"k\": []\n}"}, {"{}"}},
+      {"true", {"1", "[]", "{}"}, {""}},
+      {"{}", {"\"x\"", "[[]]"}, {"nul"}},
+  });
+}
+
+TEST(Schema, Strings) {
+  try_cases({
+      {R"({"minLength": 2, "maxLength": 3})",
+       {R"("ab")", R"("\u00e9\n\"")", "\"\xF0\x9F\x98\x80z\""},
+       {R"("a")", R"("abcd")"}},
+      {R"({"pattern": "^[a-z]+\\d?$"})", {R"("ab1")"}, {R"("")", R"("1")", R"("aB")"}},
+      {R"({"pattern": "\\d"})", {R"("x1\n")", R"("1")"}, {R"("x")"}},
+      {R"({"pattern": "^a|b$"})", {R"("ax")", R"("xb")"}, {R"("xay")"}},
+      {R"({"pattern": "^(\"|\\\\)$"})", {R"("\"")", R"("\\")"}, {R"("x")"}},
+      {R"({"pattern": "^a*$", "minLength": 2, "maxLength": 3})", {R"("aa")"}, {R"("a")", R"("aaaa")"}},
+      {R"({"format": "date"})",
+       {R"("2024-02-29")", R"("1999-12-31")"},
+       {R"("2023-02-29")", R"("2100-02-29")", R"("2023-04-31")", R"("0000-01-01")", R"("23-1-1")"}},
+      {R"({"format": "date-time"})", {R"("2026-11-15T21:00:00.5Z")"}, {R"("2026-11-15 21:00:00Z")"}},
+      {R"({"format": "uuid"})", {R"("123e4567-e89b-12d3-a456-426614174000")"}, {R"("123e4567")"}},
+      {R"({"format": "ipv4"})", {R"("192.168.0.1")"}, {R"("256.1.1.1")", R"("1.2.3")"}},
+      {R"({"format": "email"})", {R"("a.b@example.org")"}, {R"("a@")", R"("@b.c")"}},
+  });
+}
+
+TEST(Schema, Objects) {
+  try_cases({
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["b"]})",
+       {R"({"b": true})", R"({"a":1,"b":false})", "{\n\t\"a\": 1,\n\t\"b\": true\n}"},
+       {"{}", R"({"a": 1})", R"({"b": true, "a": 1})", R"({"b": true, "c": 1})", R"({"b":true,})"}},
+      {R"({"properties": {"a": true}, "additionalProperties": {"type": "integer"}})",
+       {"{}", R"({"a": "x"})", R"({"x": 1, "y": 2})", R"({"a": [], "aa": 3})"},
+       {R"({"x": "y"})", R"({"\u0061": 1})"}},
+      {R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"a": 1})"}},
+      {R"({"type": "object", "additionalProperties": {"type": "null"}, "minProperties": 1, "maxProperties": 2})",
+       {R"({"a": null})", R"({"a": null, "b": null})"},
+       {"{}", R"({"a":null,"b":null,"c":null})"}},
+      {R"({"required": ["x"]})", {R"({"x": 1})", R"({"x": 1, "y": 2})"}, {"{}"}},
+      {R"({"patternProperties": {"^i": {"type": "integer"}, "s$": {"type": "string"}}, "properties": {"id": {"minimum": 5}}})",
+       {R"({"id": 7, "ix": 1, "s": "t"})", "{}"},
+       {R"({"id": 3})", R"({"is": 1})", R"({"is": "t"})", R"({"x": 1})"}},
+      {R"({"type": "object", "properties": {"a": false, "b": {}}})", {"{}", R"({"b": 1})"}, {R"({"a": 1})"}},
+  });
+}
+
+TEST(Schema, Arrays) {
+  try_cases({
+      {R"({"type": "array", "items": {"type": "integer"}})", {"[]", "[1]", "[1, 2,3]"}, {"[1,]", "[\"a\"]"}},
+      {R"({"items": {"type": "null"}, "minItems": 2, "maxItems": 3})",
+       {"[null, null]", "[null,null,null]"},
+       {"[null]", "[null,null,null,null]"}},
+      {R"({"prefixItems": [{"type": "integer"}, {"type": "string"}]})",
+       {"[]", "[1]", "[1, \"a\"]"},
+       {"[\"a\"]", "[1, \"a\", 2]"}},
+      {R"({"prefixItems": [{"type": "integer"}], "items": {"type": "boolean"}, "minItems": 2})",
+       {"[1, true]", "[1, true, false]"},
+       {"[1]", "[1, 1]"}},
+      {R"({"type": "array", "maxItems": 0})", {"[]", "[ ]"}, {"[1]"}},
+      {R"({"prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": false, "minItems": 2})",
+       {"[1, 2]"},
+       {"[1]", "[1, 2, 3]"}},
+  });
+}
+
+TEST(Schema, AlternativesAndReferences) {
+  try_cases({
+      {R"({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]})",
+       {"1", R"("a")"},
+       {R"("ab")"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+           "anyOf": [{"properties": {"a": {"minimum": 5}}}, {"properties": {"a": {"maximum": 1}}}]})",
+       {R"({"a": 7})", R"({"a": 0})"},
+       {R"({"a": 3})"}},
+      {R"({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 4}, {"$ref": "#/$defs/even"}],
+           "$defs": {"even": {"multipleOf": 2}}})",
+       {"4"},
+       {"3", "2", "6"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]},
+                     {"type": "object", "properties": {"k": {"const": "b"}, "v": {}}, "required": ["k", "v"]},
+                     {"type": "null"}]})",
+       {R"({"k": "a"})", R"({"k": "b", "v": 1})", "null"},
+       {R"({"k": "b"})", R"({"k": "c"})"}},
+      {R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {"v": {"type": "integer"},
+           "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}, "required": ["v"]}}})",
+       {R"({"v": 1})", R"({"v":1,"kids":[{"v":2,"kids":[]},{"v":3}]})"},
+       {R"({"v":1,"kids":[{}]})"}},
+      {R"({"properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}}, "required": ["next"]})",
+       {R"({"next": null})", R"({"next":{"next":{"next":null}}})"},
+       {R"({"next": 1})", "{}"}},
+      {R"({"definitions": {"a~/b": {"type": "null"}}, "$ref": "#/definitions/a~0~1b"})", {"null"}, {"1"}},
+  });
+}
+
+TEST(Schema, RefusesByNameAndPlace) {
+  const auto why = [](std::string_view schema) { return refusal([&] { compile_json_schema(schema); }); };
+  const auto names = [&](std::string_view schema, std::string_view part) {
+    EXPECT_NE(why(schema).find(part), std::string::npos) << schema << "\n" << why(schema);
+  };
+  for (const std::string_view keyword : refused_keywords())
+    names("{\"properties\": {\"x/y\": {\"" + std::string(keyword) + "\": {}}}}",
+          "at /properties/x~1y/" + std::string(keyword));
+  names(R"({"typ": "string"})", "at the top/typ: an unknown keyword");
+  names(R"({"type": "text"})", "/type");
+  names(R"({"format": "iri"})", "date-time");
+  names(R"({"pattern": "(a)\\1"})", "back references");
+  names(R"({"uniqueItems": true})", "uniqueItems");
+  names(R"({"$ref": "https://example.org/schema.json"})", "nothing is fetched");
+  names(R"({"$ref": "other.json#/a"})", "nothing is fetched");
+  names(R"({"$ref": "#/$defs/none"})", "nothing stands");
+  names(R"({"$ref": "#"})", "itself");
+  names(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})", "itself");
+  names(R"({"oneOf": [{"minimum": 1}, {"maximum": 5}]})", "anyOf");
+  names(R"({"properties": {"a": {"$ref": "#"}}, "required": ["a"]})", "without end");
+  names(R"({"type": "integer", "minimum": 5, "maximum": 3})", "contradicts");
+  names("false", "contradicts");
+  names(R"({"minimum": "3"})", "/minimum");
+  names(R"({"multipleOf": 0.01})", "/multipleOf");
+  names(R"({"minLength": -1})", "/minLength");
+  names(R"({"type": "object", "minProperties": 3})", "/minProperties");
+  names(R"({"items": [{}]})", "prefixItems");
+  for (const char* broken : {"", "[]", "1", "{\"type\": \"string\"", "{\"enum\": []}", "{\"anyOf\": []}",
+                             "{\"properties\": []}", "{\"required\": \"a\"}", "{\"a\": 1, \"a\": 2}"})
+    EXPECT_NE(why(broken), "") << broken;
+}
+
+TEST(Schema, BombsAreCheapOrRefused) {
+  std::string list = "{\"enum\": [";
+  for (int i = 0; i < 10'000; ++i)
+    list += (i ? ",\"value number " : "\"value number ") + std::to_string(i) + "\"";
+  const auto grammar = compile_json_schema(list + "]}");
+  EXPECT_TRUE(accepts(*grammar, "\"value number 9999\""));
+  EXPECT_FALSE(accepts(*grammar, "\"value number 10000\""));
+
+  // Each level doubles; a billion ways in all.
+  std::string doubling = R"({"$ref": "#/$defs/d0", "$defs": {)";
+  for (int i = 0; i < 30; ++i) {
+    const std::string next = std::to_string(i + 1);
+    doubling += "\"d" + std::to_string(i) + "\": {\"anyOf\": [{\"$ref\": \"#/$defs/d" + next +
+                "\"}, {\"$ref\": \"#/$defs/d" + next + "\"}]}, ";
+  }
+  EXPECT_NE(refusal([&] { compile_json_schema(doubling + R"("d30": {"type": "null"}}})"); }), "");
+  EXPECT_NE(refusal([] { compile_json_schema(R"({"pattern": "^(a|b)*a(a|b){40}$"})"); }), "");
+  EXPECT_NE(refusal([] { compile_json_schema(std::string(5000, '[') + std::string(5000, ']')); }), "");
+
+  // Alternatives that look alike at every level: the readings must not double with each bracket.
+  const auto alike = compile_json_schema(
+      R"({"anyOf": [{"type": "array", "items": {"$ref": "#"}, "maxItems": 5},
+                    {"type": "array", "items": {"$ref": "#"}, "maxItems": 6}]})");
+  EXPECT_TRUE(accepts(*alike, std::string(2000, '[') + std::string(2000, ']')));
+
+  std::string wide = R"({"type": "object", "properties": {)";
+  for (int i = 0; i < 1000; ++i)
+    wide += (i ? ", \"p" : "\"p") + std::to_string(i) + "\": {\"type\": \"integer\"}";
+  EXPECT_TRUE(accepts(*compile_json_schema(wide + "}}"), R"({"p3": 1, "p999": 2})"));
+  EXPECT_TRUE(
+      accepts(*compile_json_schema(R"({"maxLength": 20000})"), "\"" + std::string(20000, 'x') + "\""));
+}
+
+}  // namespace
+}  // namespace fourfold::constrain
