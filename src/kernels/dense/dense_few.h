@@ -53,9 +53,11 @@ FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed
   const auto read = [&](const auto* from) { return cta.load_shared(from); };
   weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
   if (c + 1 < Row::stage_records && r + 1 < records) return;
-  cta.fence_async_proxy();  // the reads come before the copy that writes here next
-  cta.sync_warp();  // every lane has read the records: their stage is free
-  feed.push(cta, cursor.stage);
+  if (feed.has_more()) {
+    cta.fence_async_proxy();  // the reads come before the copy that writes here next
+    cta.sync_warp();          // every lane has read the records: their stage is free
+    feed.push(cta, cursor.stage);
+  }
   cursor.advance();
 }
 

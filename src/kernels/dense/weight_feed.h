@@ -95,6 +95,8 @@ class WeightFeed {
     prefetched_ = true;
     prefetch_next(cta, params_, warp, share_.active);
   }
+  // Whether a stage that has been read is filled again: if not, nothing need be in order before it.
+  FOURFOLD_DEVICE bool has_more() const { return left_ > 0; }
   // The next records into a free stage.
   template <class Cta>
   FOURFOLD_DEVICE void push(Cta cta, int stage) {

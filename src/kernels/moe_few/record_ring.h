@@ -80,6 +80,8 @@ class RecordFeed {
  public:
   FOURFOLD_DEVICE RecordFeed(Ring& ring, const Next& next) : ring_(ring), next_(next), stretch_(next_()) {}
 
+  // Whether a place that has been read is filled again: if not, nothing need be in order before it.
+  FOURFOLD_DEVICE bool has_more() const { return stretch_.count > 0; }
   // The next records into a free place of the ring; all lanes call it.
   template <class Cta>
   FOURFOLD_DEVICE void push(Cta cta, int place) {
@@ -167,9 +169,11 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, Feed& feed, int recor
                                       const unsigned char* tokens, float (&sum)[Tiles][4]) {
   using Format = typename Ring::Format;
   const auto release = [&] {
-    cta.fence_async_proxy();  // the reads come before the copy that writes here next
-    cta.sync_warp();  // every lane has read the records: their place is free
-    feed.push(cta, ring.stage);
+    if (feed.has_more()) {
+      cta.fence_async_proxy();  // the reads come before the copy that writes here next
+      cta.sync_warp();          // every lane has read the records: their place is free
+      feed.push(cta, ring.stage);
+    }
     ring.advance();
   };
 #pragma unroll 1
