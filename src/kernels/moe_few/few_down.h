@@ -36,32 +36,46 @@ struct DownUnit {
   }
 };
 
-// Two rows of one token: the segments of each expert in order, then the experts in rank order.
+// Two rows of one token: the segments of each expert in order, then the experts in rank order. Nothing else
+// runs beside it, once a layer: a few ranks are read at once, and the code is short enough to arrive in time.
 template <class Row, class Cta>
 FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const DownStorage<Row>& storage,
                                            int segments, int token, int row) {
-  float result[2] = {0.0f, 0.0f};
-  const auto load_sum = [&](int at) {
-    return cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[at][row]));
-  };
-#pragma unroll 4
-  for (int rank = 0; rank < few.top_k; ++rank) {
-    const int pair = token * few.top_k + rank;
-    const float factor = cta.load_shared(&storage.factor[pair]);
-    const float weight = cta.load_shared(&storage.route.pair_weight[pair]);
-    device::F32x2 total = load_sum(pair * segments);
-    for (int s = 1; s < segments; ++s) {
-      const device::F32x2 part = load_sum(pair * segments + s);
+  constexpr int ranks = 4;
+  device::F32x2 result{};
+#pragma unroll 1
+  for (int first = 0; first < few.top_k; first += ranks) {
+    const int pair = token * few.top_k + first, left = few.top_k - first;
+    device::F32x2 total[ranks];
+    float factor[ranks], weight[ranks];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) total.v[i] = Cta::add(total.v[i], part.v[i]);
+    for (int i = 0; i < ranks; ++i) {
+      const int of = pair + (i < left ? i : left - 1);  // beyond the last: read, not added
+      total[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[of * segments][row]));
+      factor[i] = cta.load_shared(&storage.factor[of]);
+      weight[i] = cta.load_shared(&storage.route.pair_weight[of]);
     }
+#pragma unroll 1
+    for (int s = 1; s < segments; ++s)
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float value = Cta::mul(Cta::mul(total.v[i], factor), weight);
-      result[i] = rank == 0 ? value : Cta::add(result[i], value);
+      for (int i = 0; i < ranks; ++i) {
+        const int of = pair + (i < left ? i : left - 1);
+        const auto part =
+            cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[of * segments + s][row]));
+        total[i] = {{Cta::add(total[i].v[0], part.v[0]), Cta::add(total[i].v[1], part.v[1])}};
+      }
+#pragma unroll
+    for (int i = 0; i < ranks; ++i) {
+      if (i >= left) break;
+      const bool starts = i == 0 && first == 0;
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        const float value = Cta::mul(Cta::mul(total[i].v[b], factor[i]), weight[i]);
+        result.v[b] = starts ? value : Cta::add(result.v[b], value);
+      }
     }
   }
-  return {{result[0], result[1]}};
+  return result;
 }
 
 // Two finished rows of one token: bf16, or added to what the residual stream held before.
