@@ -48,6 +48,14 @@ FOURFOLD_DEVICE void load_given(Cta cta, const DenseParams& params, int segment,
 
 // Every block norms all tokens by itself, as many rows at a time as Warps * kPassPieces pieces are.
 inline constexpr int kPassPieces = 4;
+// One user's row is short of that: up to this many columns go without the pieces that would be empty. Their
+// instructions would stand between the row and its first product, in every block.
+inline constexpr int kNarrowColumns = 2048;
+template <int Warps>
+inline constexpr int kNarrowPieces = kNarrowColumns / kPieceColumns / Warps;
+FOURFOLD_DEVICE bool is_narrow(const DenseParams& params) {
+  return params.token_count == 1 && params.records * record::kColumns <= kNarrowColumns;
+}
 
 // Normed rows lie 64 bytes apart from a multiple of 128, so that two rows meet different banks.
 constexpr int row_bytes(int columns) { return 2 * columns + 64; }
@@ -78,33 +86,35 @@ template <int Warps, class Cta>
 FOURFOLD_DEVICE void load_norm_weight(Cta cta, const DenseParams& params, int warp, PassValues& weight) {
   const int columns = params.records * record::kColumns, pieces = pieces_of(columns);
 #pragma unroll
-  for (int i = 0; i < kPassPieces; ++i)
+  for (int i = 0; i < kPassPieces; ++i) {
+    if (i == kNarrowPieces<Warps> && is_narrow(params)) break;
     load_eight(cta, params.norm_weight, PassPiece(warp + Warps * i, pieces).column(cta), columns, weight[i]);
+  }
 }
 
 // `rows` rows of the tokens from `first` on, normed, into shared memory.
-template <int Warps, class Cta>
+template <int Warps, int Pieces, class Cta>
 FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
                                unsigned char* to, int warp, int first, int rows, const PassValues& weight) {
   const int columns = params.records * record::kColumns, pieces = pieces_of(columns);
   const auto* x =
       static_cast<const float*>(params.tokens) + static_cast<std::int64_t>(first) * params.token_stride;
-  PassValues values;
+  float values[Pieces][kLaneColumns];
 #pragma unroll
-  for (int i = 0; i < kPassPieces; ++i) {
+  for (int i = 0; i < Pieces; ++i) {
     const PassPiece at(warp + Warps * i, pieces);
     load_eight(cta, x + static_cast<std::int64_t>(at.row) * params.token_stride, at.column(cta),
                at.row < rows ? columns : 0, values[i]);
   }
-  float sum[kPassPieces];
+  float sum[Pieces];
 #pragma unroll
-  for (int i = 0; i < kPassPieces; ++i) sum[i] = piece_square_sum(cta, values[i]);
+  for (int i = 0; i < Pieces; ++i) sum[i] = piece_square_sum(cta, values[i]);
 #pragma unroll
-  for (int i = 0; i < kPassPieces; ++i)
+  for (int i = 0; i < Pieces; ++i)
     if (cta.lane() == 0) cta.store_shared(&storage.piece_sums[warp + Warps * i], sum[i]);
   cta.sync_block();  // every piece is summed
 #pragma unroll
-  for (int i = 0; i < kPassPieces; ++i) {
+  for (int i = 0; i < Pieces; ++i) {
     const PassPiece at(warp + Warps * i, pieces);
     if (at.row >= rows) break;
     const float factor = inverse_rms(cta, storage.piece_sums + at.row * pieces, columns, params.epsilon);
@@ -125,12 +135,14 @@ FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::S
 template <int Warps, class Cta>
 FOURFOLD_DEVICE void norm_tokens(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
                                  unsigned char* to, int warp, const PassValues& weight) {
+  if (is_narrow(params))
+    return norm_pass<Warps, kNarrowPieces<Warps>>(cta, params, storage, to, warp, 0, 1, weight);
   const int rows_of_pass = Warps * kPassPieces / pieces_of(params.records * record::kColumns);
 #pragma unroll 1
   for (int first = 0; first < params.token_count; first += rows_of_pass) {
     const int left = params.token_count - first;
-    norm_pass<Warps>(cta, params, storage, to, warp, first, left < rows_of_pass ? left : rows_of_pass,
-                     weight);
+    norm_pass<Warps, kPassPieces>(cta, params, storage, to, warp, first,
+                                  left < rows_of_pass ? left : rows_of_pass, weight);
   }
 }
 

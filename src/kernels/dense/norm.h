@@ -50,10 +50,17 @@ FOURFOLD_DEVICE float piece_square_sum(Cta cta, const float (&values)[kLaneColum
 // 1 / sqrt(mean + epsilon), from the sums of the row's pieces in shared memory.
 template <class Cta>
 FOURFOLD_DEVICE float inverse_rms(Cta cta, const float* piece_sums, int columns, float epsilon) {
-  float total = cta.load_shared(piece_sums);
+  float total = 0.0f;
   const int pieces = pieces_of(columns);
-#pragma unroll 4
-  for (int p = 1; p < pieces; ++p) total = Cta::add(total, cta.load_shared(piece_sums + p));
+#pragma unroll 1
+  for (int first = 0; first < pieces; first += 8) {  // eight are read at once
+    float sum[8] = {};                               // a zero changes no sum of squares
+#pragma unroll
+    for (int p = 0; p < 8; ++p)
+      if (first + p < pieces) sum[p] = cta.load_shared(piece_sums + first + p);
+#pragma unroll
+    for (int p = 0; p < 8; ++p) total = Cta::add(total, sum[p]);
+  }
   const float mean = Cta::mul(total, Cta::reciprocal(static_cast<float>(columns)));
   return Cta::reciprocal(Cta::sqrt(Cta::add(mean, epsilon)));
 }
