@@ -63,6 +63,7 @@ FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed
 
 // sum = tiles * tokens over one segment of K, in the order every decode kernel uses. The products are a
 // chain: where there are registers for it, a record is read while those of the one before it are made.
+// Tokens in registers: a record's are known by name, so the loop is unrolled.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
                                       int warp, int records, const Tokens& tokens, Sums<Row>& sum) {
@@ -77,6 +78,34 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>&
       take_record<Row>(cta, ring, feed, cursor, r + ahead, records, weights[(r + ahead) % (1 + ahead)]);
     multiply_record<Row>(cta, weights[r % (1 + ahead)], tokens.chunk[r], sum);
   }
+}
+
+// Tokens in shared memory: the loop is rolled. It runs once or a few times a layer, and what an SM fetches
+// then is instructions as well as weights. `tokens` is where this lane's row has its columns of the segment.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
+                                      int warp, int records, const unsigned char* tokens, Sums<Row>& sum) {
+  constexpr int ahead = Row::reads_ahead ? 1 : 0, turns = ahead == 1 ? 2 : Row::stage_records;
+  LaneWeights<Row> weights[1 + ahead];
+  device::U32x4 chunk[1 + ahead][2];
+  const auto take = [&](int r, int place) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      chunk[place][half] =
+          cta.load_shared(reinterpret_cast<const device::U32x4*>(tokens + 128 * r + 64 * half));
+    take_record<Row>(cta, ring, feed, cursor, r, records, weights[place]);
+  };
+  feed.prefetch_if_done(cta, warp);
+  if constexpr (ahead == 1) take(0, 0);
+#pragma unroll 1
+  for (int first = 0; first < records; first += turns)
+#pragma unroll
+    for (int c = 0; c < turns; ++c) {
+      const int r = first + c;
+      if (r >= records) break;
+      if (r + ahead < records) take(r + ahead, (c + ahead) % (1 + ahead));
+      multiply_record<Row>(cta, weights[c % (1 + ahead)], chunk[c % (1 + ahead)], sum);
+    }
 }
 
 // The warps of a group leave the segments of a wave; the one that adds goes on with them in order and has the
@@ -117,10 +146,10 @@ FOURFOLD_DEVICE void add_wave(Cta cta, FewStorage<Row>& storage, const WarpShare
 }
 
 // A warp's units, one after the other.
-template <class Row, class Cta>
+template <class Row, class Cta, class TokensT>
 FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStorage<Row>& storage,
                                     const WarpShare& share, int warp, WeightFeed<Row>& feed,
-                                    RingCursor& cursor, Tokens& tokens) {
+                                    RingCursor& cursor, TokensT& tokens) {
   int turn = 0, adder = 0;  // the warps of a group take turns at adding up
 #pragma unroll 1
   for (int unit = share.first_unit; unit < Row::units(params); unit += share.unit_step) {
@@ -172,7 +201,7 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
   RingCursor cursor(warp * depth, depth);
   WeightFeed<Row> feed(storage.ring, params, share);
   if (share.works) fill_ring(cta, storage.ring, feed, cursor);
-  Tokens tokens;
+  typename Row::Prologue::Tokens tokens;
   if constexpr (Row::Prologue::norms) {
     unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
     PassValues weight;
@@ -180,7 +209,7 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     cta.wait_predecessors();
     cta.release_successors();
     if (share.active > 0) norm_tokens<Row::warps>(cta, params, storage.prologue, rows, warp, weight);
-    if (share.works) load_normed(cta, params, rows, share.place, tokens);
+    tokens = rows + normed_offset(cta, params, share.place);
   } else {
     cta.wait_predecessors();
     cta.release_successors();

@@ -1,5 +1,6 @@
-// The tokens of the dense kernel: a lane keeps the tensor-core operands of its segment of K in registers for
-// the whole launch. Lane (g, t) has token g, columns 8t .. 8t + 7 of every 32.
+// The tokens of the dense kernel. Lane (g, t) has token g, columns 8t .. 8t + 7 of every 32: the tensor-core
+// operands of its segment of K. Given rows come to registers and stay there for the whole launch; normed ones
+// are in shared memory and are read there.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ FOURFOLD_DEVICE int token_of_place(int place, int count) { return place < count 
 // ---- bf16 rows in global memory ----
 
 struct GivenRows {
+  using Tokens = dense::Tokens;
   static constexpr const char* name = "rows";
   static constexpr bool norms = false;
   static constexpr int shared_bytes(int, int) { return 0; }
@@ -61,6 +63,7 @@ FOURFOLD_DEVICE bool is_narrow(const DenseParams& params) {
 constexpr int row_bytes(int columns) { return 2 * columns + 64; }
 
 struct NormedRows {
+  using Tokens = const unsigned char*;
   static constexpr const char* name = "norm";
   static constexpr bool norms = true;
   static constexpr int shared_bytes(int columns, int tokens) { return tokens * row_bytes(columns); }
@@ -146,21 +149,12 @@ FOURFOLD_DEVICE void norm_tokens(Cta cta, const DenseParams& params, NormedRows:
   }
 }
 
+// Where this lane's row has its columns of a segment, in bytes from the first normed row.
 template <class Cta>
-FOURFOLD_DEVICE void load_normed(Cta cta, const DenseParams& params, const unsigned char* rows, int segment,
-                                 Tokens& tokens) {
-  const int first = segment * kSegmentRecords;
-  const unsigned char* row =
-      rows +
-      token_of_place(cta.lane() >> 2, params.token_count) * row_bytes(params.records * record::kColumns) +
-      2 * record::kColumns * first + 16 * (cta.lane() & 3);
-#pragma unroll
-  for (int r = 0; r < kSegmentRecords; ++r)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (first + r < params.records)
-        tokens.chunk[r][half] =
-            cta.load_shared(reinterpret_cast<const device::U32x4*>(row + 128 * r + 64 * half));
+FOURFOLD_DEVICE int normed_offset(Cta cta, const DenseParams& params, int segment) {
+  const int bytes = 2 * record::kColumns;
+  return token_of_place(cta.lane() >> 2, params.token_count) * row_bytes(params.records * record::kColumns) +
+         bytes * kSegmentRecords * segment + 16 * (cta.lane() & 3);
 }
 
 }  // namespace fourfold::dense
