@@ -62,7 +62,7 @@ struct DecodeHead {
   FOURFOLD_DEVICE DecodeHead(Cta machine, const DecodeParams& arguments, const step::SequencePlace& where)
       : cta(machine),
         params(arguments),
-        storage(machine.template shared<DecodeStorage<D>>()),
+        storage(*Cta::keep(&machine.template shared<DecodeStorage<D>>())),
         place(where),
         slot(slot_of<D>(arguments.state, arguments.layout, where.state_slot)),
         head(machine.block() % arguments.layout.value_heads),

@@ -192,7 +192,10 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStora
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
-  auto& storage = cta.template shared<FewStorage<Row>>();
+  auto* at = &cta.template shared<FewStorage<Row>>();
+  // Found once: it would be made anew for every access. Not where tokens take the registers.
+  if constexpr (Row::Prologue::norms) at = Cta::keep(at);
+  auto& storage = *at;
   const int warp = cta.warp();
   const WarpShare share(cta, Row::warps, warp, Row::units(params), params.records);
   const int columns = params.records * record::kColumns;

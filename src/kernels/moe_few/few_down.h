@@ -193,7 +193,7 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
   constexpr int parts = record::kRows / Row::rows, row_pairs = Row::rows / 2;
-  auto& storage = cta.template shared<DownStorage<Row>>();
+  auto& storage = *Cta::keep(&cta.template shared<DownStorage<Row>>());
   const int warp = cta.warp(), strip = cta.block() / parts, first_tile = cta.block() % parts;
   if (cta.lane() == 0 && warp < Row::warps) {
     init_ring(cta, storage.area.full[warp]);

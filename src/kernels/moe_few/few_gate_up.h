@@ -97,7 +97,7 @@ FOURFOLD_DEVICE void copy_tokens(Cta cta, GateUpStorage<Row>& storage, unsigned 
 // params.tiles, tile_count and slot_token are not read; params.out rows are slots (8 per tile).
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmParams& params) {
-  auto& storage = cta.template shared<GateUpStorage<Row>>();
+  auto& storage = *Cta::keep(&cta.template shared<GateUpStorage<Row>>());
   const int warp = cta.warp(), stride = row_stride(record::kColumns * params.records);
   const int token_bytes = few.tokens * stride;
   WarpRing<typename Row::Format> ring(storage.area, warp, token_bytes);
