@@ -102,7 +102,7 @@ struct DecodeRule {
 
   template <class Cta>
   FOURFOLD_DEVICE void add_warps(Cta, int r) const {
-#pragma unroll
+#pragma unroll 1
     for (int which = 0; which < 2; ++which) {
       Values part[kDecodeWarps];
 #pragma unroll
@@ -119,8 +119,8 @@ struct DecodeRule {
   template <class Cta>
   FOURFOLD_DEVICE Values add_eight(Cta cta, Values sum, const float (&factors)[8], int eight,
                                    int count) const {
-#pragma unroll
-    for (int half = 0; half < 8; half += 4) {
+#pragma unroll 1
+    for (int half = 0; half < count; half += 4) {
       Values delta[4];
       float factor[4];
 #pragma unroll

@@ -143,6 +143,7 @@ class WeightFeed {
 // The warp's stages are prepared and filled as far as they reach.
 template <class Row, class Feed, class Cta>
 FOURFOLD_DEVICE void fill_ring(Cta cta, Ring<Row>& ring, Feed& feed, const RingCursor& cursor) {
+#pragma unroll 1
   for (int stage = cursor.first + cta.lane(); stage < cursor.end; stage += 32) cta.init(&ring.full[stage], 1);
   cta.fence_barrier_init();
   cta.sync_warp();  // the barriers are this warp's alone
