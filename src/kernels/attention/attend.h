@@ -109,8 +109,8 @@ FOURFOLD_DEVICE void score_page(Cta cta, typename Row::Storage& storage, PieceRi
     }
     ring.give_back(cta, storage);
   };
-  // Rolled for the widest rows: unrolled, the scheduler would read ahead more than there are registers.
-#pragma unroll(Row::tiles > 2 ? 1 : Layout::pieces)
+  // Rolled: a pair of pieces is a few hundred instructions, and most steps have few pages to run them for.
+#pragma unroll 1
   for (int piece = 0; piece < Layout::pieces; piece += chains)
 #pragma unroll
     for (int c = 0; c < chains; ++c) add_piece(piece + c, chain[c]);

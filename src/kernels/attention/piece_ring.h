@@ -47,6 +47,7 @@ struct PieceRing {
   template <class Cta>
   static FOURFOLD_DEVICE void init(Cta cta, Storage& storage) {
     if (cta.thread() == 0) {
+#pragma unroll 1
       for (int i = 0; i < Row::stages; ++i) {
         cta.init(&storage.full[i], 1);
         cta.init(&storage.empty[i], Row::math_warps);
@@ -82,6 +83,7 @@ struct PieceRing {
   // The filling warp, at the start of a list: as much as there is room for.
   template <class Cta>
   FOURFOLD_DEVICE void start(Cta cta, Storage& storage, const PageList& list) {
+#pragma unroll 1
     while (!complete(list) && filled < Row::stages) fill(cta, storage, list);
   }
 
