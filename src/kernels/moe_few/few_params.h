@@ -9,6 +9,7 @@ namespace fourfold::moe_few {
 
 inline constexpr int kFewTokens = 4;
 inline constexpr int kFewPairs = kFewTokens * moe::kMaxTopK;
+inline constexpr int kFewExperts = 512;  // ranking more is as much code as all the rest of GEMM1
 // Token rows stand this far apart beyond their length, so that neighbouring rows lie in different banks.
 inline constexpr int kRowPad = 64;
 // What shared memory has room for; batches beyond it take the general path (few_choice() says so).

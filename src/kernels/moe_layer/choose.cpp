@@ -155,6 +155,9 @@ Choice few_choice(const Request& request) {
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));
+  if (shape.experts > moe_few::kFewExperts)
+    return refuse(
+        format("{} experts; the two-kernel path ranks up to {}", shape.experts, moe_few::kFewExperts));
   const int pairs = request.tokens * shape.top_k;
   const int units = pairs * ((shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns);
   if (units > moe_few::kMaxUnits)

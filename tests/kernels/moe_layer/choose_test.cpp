@@ -127,6 +127,9 @@ TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
   const auto refusal = [](const Shape& of, int tokens) {
     return few_choice({of, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).refusal;
   };
+  EXPECT_NE(refusal({2048, 512, 513, 8}, 1).find("513 experts; the two-kernel path ranks up to 512"),
+            std::string::npos);
+  EXPECT_TRUE(refusal({2048, 512, 512, 8}, 1).empty());
   EXPECT_NE(refusal({4096, 8192, 512, 10}, 1).find("160 units"), std::string::npos);
   EXPECT_NE(refusal({8192, 128, 8, 2}, 1).find("8192 columns; GEMM1 takes up to 4096"), std::string::npos);
   EXPECT_NE(refusal({4096, 128, 8, 2}, 3).find("3 tokens of 4096 columns are 24768 bytes"),
