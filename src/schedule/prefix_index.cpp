@@ -41,7 +41,8 @@ PrefixIndex::Hit PrefixIndex::find(const std::string& salt, std::span<const std:
 
 void PrefixIndex::take(const Hit& hit) {
   for (const std::int32_t page : hit.pages) pool_.share(page);
-  touch(hit.node);
+  ++clock_;
+  for (Node node = hit.node; at(node).page >= 0; node = at(node).parent) set_used(node, clock_);
 }
 
 PrefixIndex::Node PrefixIndex::make_node(Entry entry) {
@@ -66,7 +67,7 @@ PrefixIndex::Node PrefixIndex::insert(const std::string& salt, Node parent,
   }
   Key key{parent, {tokens.begin(), tokens.end()}};
   if (const auto found = children_.find(key); found != children_.end()) {
-    touch(found->second);
+    set_used(found->second, ++clock_);
     return found->second;
   }
   pool_.share(page);
@@ -75,19 +76,15 @@ PrefixIndex::Node PrefixIndex::insert(const std::string& salt, Node parent,
   ++node_count_;
   if (at(parent).children++ == 0) leaves_.erase({at(parent).used, parent});
   leaves_.insert({0, node});
-  touch(node);
+  set_used(node, ++clock_);
   return node;
 }
 
-// A prefix was used as far as this node, so those above it were used as well.
-void PrefixIndex::touch(Node node) {
-  ++clock_;
-  for (; at(node).page >= 0; node = at(node).parent) {
-    Entry& entry = at(node);
-    if (leaves_.erase({entry.used, node}) > 0) leaves_.insert({clock_, node});
-    if (anchored_.erase({entry.used, node}) > 0) anchored_.insert({clock_, node});
-    entry.used = clock_;
-  }
+void PrefixIndex::set_used(Node node, std::uint64_t used) {
+  Entry& entry = at(node);
+  if (leaves_.erase({entry.used, node}) > 0) leaves_.insert({used, node});
+  if (anchored_.erase({entry.used, node}) > 0) anchored_.insert({used, node});
+  entry.used = used;
 }
 
 std::optional<std::int32_t> PrefixIndex::give_anchor(Node node) {
@@ -116,6 +113,7 @@ bool PrefixIndex::evict() {
 void PrefixIndex::remove(Node node) {
   Entry& entry = at(node);
   const Node parent = entry.parent;
+  const std::uint64_t used = entry.used;
   leaves_.erase({entry.used, node});
   if (entry.anchor >= 0) {
     anchored_.erase({entry.used, node});
@@ -130,6 +128,7 @@ void PrefixIndex::remove(Node node) {
   if (--above.children > 0) return;
   if (above.page >= 0) {
     leaves_.insert({above.used, parent});
+    set_used(parent, std::max(above.used, used));  // what stood on it was used with it
     return;
   }
   roots_.erase(above.salt);

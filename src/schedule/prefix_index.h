@@ -72,7 +72,7 @@ class PrefixIndex {
   Entry& at(Node node) { return entries_[static_cast<std::size_t>(node)]; }
   const Entry& at(Node node) const { return entries_[static_cast<std::size_t>(node)]; }
   Node make_node(Entry entry);
-  void touch(Node node);
+  void set_used(Node node, std::uint64_t used);
   void remove(Node node);
 
   PagePool& pool_;

@@ -69,6 +69,8 @@ void Scheduler::give_up_home(Sequence& sequence) {
 }
 
 const StepPlan& Scheduler::plan(std::int64_t draft_room) {
+  // Whoever was dropped would take back what it was dropped for.
+  const bool is_crowded = !plan_.dropped.empty() || pages_short_;
   plan_.dropped.clear();
   plan_.admitted.clear();
   plan_.work.clear();
@@ -76,9 +78,9 @@ const StepPlan& Scheduler::plan(std::int64_t draft_room) {
   ++step_;
   rows_left_ = limits_.step_rows;
   pages_short_ = false;
+  if (!is_crowded || running_.empty()) admit();
   if (prompt_waited_) serve_prompts(draft_room, /*one_block=*/true);
   serve_generated(draft_room);
-  admit();
   serve_prompts(draft_room, /*one_block=*/false);
   prompt_waited_ = false;
   for (const Id id : running_)
@@ -176,13 +178,17 @@ bool Scheduler::can_admit(const Sequence& sequence, const PrefixIndex::Hit& hit)
   if (running_.empty()) return true;
   std::int64_t pinned = 0;  // pages of the hit that could be let go, but not if it is used
   for (const std::int32_t page : hit.pages) pinned += pool_.holders(page) == 1 ? 1 : 0;
-  const std::int64_t available = pool_.free_count() + index_.idle_pages() - pinned;
+  std::int64_t promised = 0;  // to those whose prompts are on their way
+  for (const Id id : running_) {
+    const Sequence& other = sequences_.at(id);
+    promised += std::max<std::int64_t>(pages_for(std::ssize(other.tokens) + 1) - std::ssize(other.pages), 0);
+  }
+  const std::int64_t available = pool_.free_count() + index_.idle_pages() - pinned - promised;
   return pages_for(std::ssize(sequence.tokens) + 1) - std::ssize(hit.pages) + running_count() <= available;
 }
 
 void Scheduler::admit() {
-  // Whoever was dropped in this step would take back what it was dropped for.
-  while (plan_.dropped.empty() && !pages_short_ && !waiting_.empty() && !free_slots_.empty()) {
+  while (!waiting_.empty() && !free_slots_.empty()) {
     const Id id = *waiting_.begin();
     Sequence& sequence = sequences_.at(id);
     // Of a sequence that is computed again the answer's pages may be used too, where they are as good.

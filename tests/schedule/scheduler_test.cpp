@@ -70,7 +70,7 @@ class World {
     for (const std::int32_t token : random_tokens(1 + random_.below(40), 1000))
       request.tokens.push_back(token);
     request.prompt_count = std::ssize(request.tokens);
-    request.end_limit = request.prompt_count + 1 + static_cast<std::int64_t>(random_.below(60));
+    request.end_limit = request.prompt_count + 1 + static_cast<std::int64_t>(random_.below(250));
     if (!scheduler_.fits(request.end_limit)) return;
     scheduler_.arrive({next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : ""});
     requests_.emplace(next_id_++, std::move(request));
@@ -169,7 +169,7 @@ class World {
     chain = chain_of(request, std::min(old_size, request.position));
     for (std::int64_t at = old_size; at < request.position; ++at)
       cell(request, pages, at) = chain = extend(chain, request.tokens[static_cast<std::size_t>(at)]);
-    const bool ends = std::ssize(request.tokens) == request.end_limit || (decodes && random_.below(30) == 0);
+    const bool ends = std::ssize(request.tokens) == request.end_limit || (decodes && random_.below(200) == 0);
     request.drafts =
         request.position < std::ssize(request.tokens) - 1 || request.position < request.prompt_count
             ? 0
@@ -199,7 +199,7 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
     Random random(seed);
     Limits limits;
     limits.page_tokens = 8 << random.below(4);
-    limits.page_count = (420 + static_cast<std::int64_t>(random.below(900))) / limits.page_tokens;
+    limits.page_count = (600 + static_cast<std::int64_t>(random.below(400))) / limits.page_tokens;
     limits.sequence_count = 1 + static_cast<std::int64_t>(random.below(6));
     limits.step_rows = random.below(3) == 0 ? 6 + static_cast<std::int64_t>(random.below(60))
                                             : 64 + static_cast<std::int64_t>(random.below(200));
@@ -207,7 +207,7 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
     limits.shares_answers = random.below(2) == 0;
     limits.overlap = static_cast<std::int64_t>(random.below(2));
     World world(seed, limits);
-    world.run(300);
+    world.run(400);
     if (HasFailure()) return;
     ended += world.ended();
     dropped += world.scheduler().counts().dropped;
@@ -220,7 +220,7 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
 }
 
 TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
-  Scheduler scheduler({.page_count = 4, .page_tokens = 8, .sequence_count = 3, .step_rows = 64});
+  Scheduler scheduler({.page_count = 6, .page_tokens = 8, .sequence_count = 3, .step_rows = 64});
   for (Id id = 1; id <= 3; ++id) scheduler.arrive({id, std::vector<std::int32_t>(6, 7), 32, ""});
   std::map<Id, std::int64_t> position, size;
   std::vector<Id> dropped;
@@ -241,6 +241,42 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
   ASSERT_FALSE(dropped.empty());
   EXPECT_EQ(dropped.front(), 3u);
   EXPECT_EQ(std::ranges::count(dropped, Id{1}), 0);
+}
+
+// Its pages and its state, the answer's included, were kept by another with the same tokens: it goes on with
+// generated rows in the very step that admits it.
+TEST(Scheduler, ADroppedOneGoesOnBehindItsPromptWhereTheAnswerWasKept) {
+  Scheduler scheduler({.page_count = 7,
+                       .page_tokens = 64,
+                       .sequence_count = 3,
+                       .step_rows = 64,
+                       .anchor_count = 4,
+                       .shares_answers = true});
+  std::map<Id, std::int64_t> position, size{{1, 60}, {2, 10}, {3, 10}};
+  scheduler.arrive({1, std::vector<std::int32_t>(60, 9), 448, ""});
+  for (const Id id : {2, 3}) scheduler.arrive({id, std::vector<std::int32_t>(10, 7), 400, ""});
+  std::vector<Id> dropped;
+  for (int step = 0; step < 400 && dropped.empty(); ++step) {
+    const StepPlan plan = scheduler.plan(0);
+    ASSERT_EQ(scheduler.problem(), "");
+    dropped = plan.dropped;
+    for (const Work& work : plan.work) {
+      std::int64_t& at = position[work.id];
+      at += work.row_count;
+      const std::vector<std::int32_t> appended(at == size[work.id] ? 1 : 0, 5);
+      size[work.id] += std::ssize(appended);
+      scheduler.advance(work.id, {at, at, at, appended, 0});
+      if (work.id != 3 || size[3] != 135) continue;
+      EXPECT_TRUE(scheduler.leave(3, true)) << "the state at 128 is kept";
+    }
+  }
+  ASSERT_EQ(dropped, std::vector<Id>{2});
+  scheduler.leave(1, false);
+  const StepPlan plan = scheduler.plan(0);
+  ASSERT_EQ(plan.admitted.size(), 1u);
+  EXPECT_EQ(plan.admitted[0].cached_count, 128);
+  ASSERT_EQ(plan.work.size(), 1u);
+  EXPECT_EQ(plan.work[0].row_count, std::min(kReplayRows, size[2] - 1 - 128));
 }
 
 TEST(Scheduler, PromptsAreCutAtMultiplesOf64AndGetTheirTurnBesideGeneratedRows) {
