@@ -49,6 +49,7 @@ command_long_test() {
   fi
   long_step "verify, 20 seeds for each row and operation" many_seeds
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
+  long_step "soak, 10,000 requests with cancels" env FOURFOLD_SOAK=10000 build/test_faults --gtest_filter='Soak*'
   {
     echo "date: $(date +%F)"
     echo "verdict: $long_verdict"

@@ -23,6 +23,8 @@ for group in "$@"; do
       if [[ ${FOURFOLD_CMAKE:-} != *FOURFOLD_BUNDLE=* ]]; then
         if lacks_header CLI/CLI.hpp; then missing+=(libcli11-dev); fi
         if lacks_header boost/json.hpp; then missing+=(libboost1.81-dev); fi
+        # TLS of the server; without it the program is built all the same, and --tls-cert is refused.
+        if lacks_header openssl/ssl.h; then missing+=(libssl-dev); fi
       fi
       ;;
     test)
@@ -72,6 +74,7 @@ Install these with your distribution's tools, then start again:
   cmake 3.25 or newer, ninja 1.10, g++ 12 or clang 19, python 3.9
   CLI11 2.1 or newer (header-only)           for the program
   Boost 1.81 or newer (headers only)         for the rooms that read JSON
+  OpenSSL 3 (headers and libraries)          optional, for the server's TLS
   GoogleTest 1.12 or newer                   for the tests
   Chromium and its driver                    for the tests of the chat page
   nvcc 12.9 or newer (CUDA toolkit)          optional, for the GPU kernels

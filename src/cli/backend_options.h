@@ -1,6 +1,7 @@
 // Where and how a model runs; what every command that takes a MODEL asks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,9 @@ struct BackendOptions {
   std::string kv = "auto";  // keys and values: bf16, fp8 or as the activations are
   int threads = 0;          // 0: one per core
   std::optional<double> memory_fraction = std::nullopt;  // GPU: of its memory, what may be used
-  bool explain = false;      // GPU: say which kernels a step of each new shape runs with
+  bool explain = false;  // GPU: say which kernels a step of each new shape runs with
+  // GPU: told the same, for whoever shows it elsewhere.
+  std::function<void(const std::string& text)> on_kernels = {};
   bool strict = false;       // notices are errors
   std::string tuned = {};    // a tuning file, or none; empty: those of the program and of the user
   bool keep_values = false;  // Prepared::value answers; the reference backend always does

@@ -65,8 +65,11 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
                           .report = &out.load,
                           .tuning = find_tuning(*out.machine, options.tuned, console)};
   if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
-  if (options.explain)
-    gpu.on_new_shape = [&console](const backend::StepDecision& decision) {
+  if (options.explain || options.on_kernels)
+    gpu.on_new_shape = [&console, explain = options.explain,
+                        on_kernels = options.on_kernels](const backend::StepDecision& decision) {
+      if (on_kernels) on_kernels("step of " + decision.text());
+      if (!explain) return;
       // It comes in the middle of an answer.
       console.err << (console.out_is_terminal ? "\n" : "") << "fourfold: step of " << decision.text()
                   << std::flush;

@@ -10,6 +10,7 @@
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
 #include "engine/engine.h"
+#include "kernels/cpu/isa.h"
 #include "server/engine_runner.h"
 #include "server/service.h"
 
@@ -130,7 +131,13 @@ int run_serve(const ServeOptions& options, const Console& console) {
   const int mtp = parse_mtp(options.mtp, model->has_mtp());
   const ServeRoom room = room_for_many(options, *model);
   const server::ServedModel served = served_model(options, *model, room);
-  const PreparedModel prepared = prepare_model(*model, options.backend, room.capacity, console);
+  const auto kernels = std::make_shared<server::KernelLines>();
+  BackendOptions backend = options.backend;
+  if (on_machine(backend.backend))
+    backend.on_kernels = [kernels](const std::string& text) { kernels->add(text); };
+  if (backend.backend == "cpu")
+    kernels->add(fourfold::format("CPU kernels for {}", cpu::isa_name(cpu::choose_isa(""))));
+  const PreparedModel prepared = prepare_model(*model, backend, room.capacity, console);
 
   server::ServerFacts facts{.version = version(),
                             .commit = commit(),
@@ -141,7 +148,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
                                           : fourfold::format("the {} backend", options.backend.backend),
                             .memory = {prepared->memory().begin(), prepared->memory().end()},
                             .notices = {prepared->notices().begin(), prepared->notices().end()},
-                            .kernels = {}};
+                            .kernels = kernels};
   if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
 
   server::Mailbox mailbox;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "engine/engine.h"
 #include "server/http_server.h"
+#include "server/kernel_lines.h"
 
 namespace fourfold::server {
 
@@ -39,8 +41,8 @@ struct ServerFacts {
   std::string backend = {};  // "cpu"
   std::string device = {};
   std::vector<backend::MemoryUse> memory = {};
-  std::vector<std::string> notices = {};  // what is degraded, one sentence each
-  std::vector<std::string> kernels = {};  // the kernel rows of a step, one line each
+  std::vector<std::string> notices = {};            // what is degraded, one sentence each
+  std::shared_ptr<const KernelLines> kernels = {};  // null: nothing is known
 };
 
 struct Metrics {

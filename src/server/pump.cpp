@@ -11,17 +11,19 @@ double seconds(Pump::Clock::duration duration) { return std::chrono::duration<do
 
 }  // namespace
 
+void Mailbox::connect(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  wake_ = std::move(wake);
+}
+
 void Mailbox::put(std::vector<engine::Delivery>&& deliveries) {
   if (deliveries.empty()) return;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    first = waiting_.empty();
-    if (first)
-      waiting_ = std::move(deliveries);
-    else
-      for (engine::Delivery& delivery : deliveries) waiting_.push_back(std::move(delivery));
-  }
+  const std::lock_guard lock(mutex_);
+  const bool first = waiting_.empty();
+  if (first)
+    waiting_ = std::move(deliveries);
+  else
+    for (engine::Delivery& delivery : deliveries) waiting_.push_back(std::move(delivery));
   if (first && wake_) wake_();
 }
 

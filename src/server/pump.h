@@ -22,7 +22,8 @@ namespace fourfold::server {
 // it is woken once.
 class Mailbox {
  public:
-  void connect(std::function<void()> wake) { wake_ = std::move(wake); }  // before the first delivery
+  // Nothing: nobody is woken any more.
+  void connect(std::function<void()> wake);
   void put(std::vector<engine::Delivery>&& deliveries);
   std::vector<engine::Delivery> take();
 

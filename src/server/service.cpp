@@ -56,6 +56,7 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
 }
 
 Service::~Service() {
+  mailbox_.connect({});
   if (stopper_.joinable()) stopper_.join();
 }
 

@@ -69,7 +69,7 @@ std::string status_json(const engine::EngineStatus& status, const Metrics& metri
   json.end_array();
   json.key("process").begin_object().member("resident_bytes", resident_bytes());
   json.member("open_files", open_descriptors()).end_object();
-  write_texts(json, "kernels", facts.kernels);
+  write_texts(json, "kernels", facts.kernels ? facts.kernels->all() : std::vector<std::string>{});
   write_texts(json, "notices", facts.notices);
   return json.end_object().finish();
 }

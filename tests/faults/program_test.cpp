@@ -1,0 +1,174 @@
+// Fault 30 of docs/faults.md, and the faults' list itself: the program from outside, its signals, its port,
+// its limits.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+
+#include "tests/faults/support.h"
+
+namespace fourfold::server {
+namespace {
+
+// `fourfold serve` as a process of its own; its first lines are read for the port.
+class ServeProcess {
+ public:
+  ServeProcess(const std::string& model, const std::string& more) {
+    int pipe_ends[2];
+    EXPECT_EQ(pipe(pipe_ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(pipe_ends[1], STDOUT_FILENO);
+      dup2(pipe_ends[1], STDERR_FILENO);
+      close(pipe_ends[0]);
+      const std::string line = "ulimit -n 256; exec '" FOURFOLD_PROGRAM "' serve '" + model +
+                               "' --port 0 --threads 1 --max-context 1000 --kv-tokens 4000 " + more;
+      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+      _exit(127);
+    }
+    close(pipe_ends[1]);
+    output_ = pipe_ends[0];
+    while (text.find("Ctrl-C ends it.") == std::string::npos && read_more()) {
+    }
+    std::smatch found;
+    if (std::regex_search(text, found, std::regex("http://127\\.0\\.0\\.1:([0-9]+)/")))
+      port = static_cast<std::uint16_t>(std::stoi(found[1]));
+  }
+  ~ServeProcess() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      wait();
+    }
+    close(output_);
+  }
+  bool read_more() {
+    char bytes[4096];
+    const auto got = read(output_, bytes, sizeof bytes);
+    if (got > 0) text.append(bytes, static_cast<std::size_t>(got));
+    return got > 0;
+  }
+  void signal(int number) const { kill(pid_, number); }
+  // The exit status, or 128 and the signal.
+  int wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  std::string text;
+  std::uint16_t port = 0;
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+};
+
+constexpr const char* kEndless = R"({"prompt":"a","max_tokens":990,"ignore_eos":true,"stream":true})";
+
+TEST(ServeProgram, Fault30SignalsUnderLoadAndAPortInUse) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  std::uint16_t port = 0;
+  {
+    ServeProcess server(model.path(), "--grace 0.3 --log-requests");
+    ASSERT_NE(server.port, 0) << server.text;
+    port = server.port;
+    std::vector<Client> clients;
+    for (int i = 0; i < 20; ++i) {
+      clients.emplace_back(port);
+      clients.back().send(post("/v1/completions", kEndless, "X-Request-Id: a\tb\r\n"));
+    }
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(clients[i].receive_until("data:")) << i;
+    EXPECT_EQ(ask(port, get("/health")).status, 200);
+    const auto second =
+        cli::shell("PROGRAM serve '" + model.path() + "' --port " + std::to_string(port) + " 2>&1");
+    EXPECT_EQ(second.status, 2);
+    EXPECT_TRUE(cli::contains(second.out, "is in use")) << second.out;
+    server.signal(SIGTERM);
+    for (Client& client : clients) {
+      const Reply reply = client.reply(20'000);
+      EXPECT_EQ(reply.status, 200);
+      EXPECT_TRUE(reply.whole) << "the stream ends as HTTP says, also when it is cut off";
+    }
+    EXPECT_EQ(server.wait(), 0);
+    while (server.read_more()) {
+    }
+    EXPECT_TRUE(cli::contains(server.text, "shutting down")) << server.text;
+    EXPECT_FALSE(cli::contains(server.text, "id=a\tb")) << "ids from outside forge no log lines";
+  }
+  // At once on the same port, after a kill, too; a second signal does not wait.
+  ServeProcess again(model.path(), "--grace 100 --port " + std::to_string(port));
+  ASSERT_EQ(again.port, port) << again.text;
+  Client client(port);
+  client.send(post("/v1/completions", kEndless));
+  ASSERT_TRUE(client.receive_until("data:"));
+  again.signal(SIGINT);
+  usleep(200'000);
+  again.signal(SIGINT);
+  EXPECT_EQ(again.wait(), 130);
+  ServeProcess killed(model.path(), "--port " + std::to_string(port));
+  ASSERT_EQ(killed.port, port) << killed.text;
+  killed.signal(SIGKILL);
+  EXPECT_EQ(killed.wait(), 137);
+  EXPECT_EQ(ServeProcess(model.path(), "--port " + std::to_string(port)).port, port);
+}
+
+TEST(ServeProgram, Fault19AddressesOthersReachNeedAKey) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  const auto refused = cli::shell("PROGRAM serve '" + model.path() + "' --host 0.0.0.0 --port 0 2>&1");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(cli::contains(refused.out, "--api-key-file")) << refused.out;
+  const auto both = cli::shell("PROGRAM serve '" + model.path() + "' --api-key a --no-auth 2>&1");
+  EXPECT_NE(both.status, 0);
+  ServeProcess open(model.path(), "--host 0.0.0.0 --no-auth");
+  EXPECT_TRUE(cli::contains(open.text, "NONE")) << open.text;
+}
+
+TEST(ServeProgram, Fault30LabelsOfMetricsAreFew) {
+  RealServer server;
+  const auto lines = [&] {
+    const std::string text = server.ask(get("/metrics")).body;
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  server.ask(get("/first"));
+  const auto before = lines();
+  for (int i = 0; i < 200; ++i) {
+    server.ask(get("/path" + std::to_string(i), "X-Request-Id: id" + std::to_string(i) + "\r\n"));
+    server.complete(fourfold::format(R"({"prompt":"a","max_tokens":1,"model":"m{}"})", i));
+  }
+  EXPECT_LE(lines() - before, 4);
+}
+
+// docs/faults.md has a line for each of the thirty, and every test it names is there.
+TEST(FaultList, NamesATestForEveryNumber) {
+  std::ifstream file(std::string(FOURFOLD_SOURCE_DIR) + "/docs/faults.md");
+  ASSERT_TRUE(file);
+  std::set<int> numbers;
+  std::map<std::string, std::string> sources;
+  const std::regex row(R"(^\| *([0-9]+) *\|)"), test("`(tests/[a-z_/0-9]+\\.cpp): ([A-Za-z0-9]+)`");
+  for (std::string line; std::getline(file, line);) {
+    std::smatch found;
+    if (!std::regex_search(line, found, row)) continue;
+    const int number = std::stoi(found[1]);
+    EXPECT_TRUE(numbers.insert(number).second) << "twice: " << number;
+    std::sregex_iterator at(line.begin(), line.end(), test);
+    EXPECT_NE(at, std::sregex_iterator()) << "no test is named for " << number;
+    for (; at != std::sregex_iterator(); ++at) {
+      const std::string path = (*at)[1], name = (*at)[2];
+      if (!sources.contains(path)) {
+        std::ifstream source(std::string(FOURFOLD_SOURCE_DIR) + "/" + path);
+        EXPECT_TRUE(source) << path;
+        sources[path].assign(std::istreambuf_iterator<char>(source), {});
+      }
+      EXPECT_NE(sources[path].find(", " + name + ")"), std::string::npos) << path << ": " << name;
+    }
+  }
+  for (int number = 1; number <= 30; ++number) EXPECT_TRUE(numbers.contains(number)) << number;
+}
+
+}  // namespace
+}  // namespace fourfold::server

@@ -1,0 +1,109 @@
+// Many mixed requests, some of them cancelled, from several clients at once: answers are those of single
+// runs, and nothing is left over. FOURFOLD_SOAK says how many (1,000; ./dev test --long asks for 10,000).
+#include <atomic>
+#include <random>
+
+#include "tests/faults/support.h"
+
+namespace fourfold::server {
+namespace {
+
+int request_count() {
+  const char* text = std::getenv("FOURFOLD_SOAK");
+  return text == nullptr ? 1'000 : std::atoi(text);
+}
+
+struct Question {
+  const char* route;
+  std::string body;
+  std::string answer;  // alone
+};
+
+std::string text_of(const Reply& reply, bool streamed) {
+  if (!streamed) return answer_text(reply);
+  std::string text;
+  for (std::size_t at = 0; (at = reply.body.find("data: {", at)) != std::string::npos;) {
+    const std::size_t end = reply.body.find("\n\n", at);
+    const auto event = json::parse(reply.body.substr(at + 6, end - at - 6), "event");
+    at = end;
+    const auto& choices = event.at("choices").as_array();
+    if (choices.empty()) continue;
+    const auto& choice = choices[0].as_object();
+    if (const auto* part = choice.if_contains("text")) text += part->as_string().c_str();
+    if (const auto* delta = choice.if_contains("delta"))
+      if (const auto* part = delta->as_object().if_contains("content"); part != nullptr && part->is_string())
+        text += part->as_string().c_str();
+  }
+  return text;
+}
+
+std::vector<Question> questions(const RealServer& server) {
+  std::vector<Question> out;
+  std::string shared;
+  for (int i = 0; i < 130; ++i) shared += "1,";
+  for (int i = 0; i < 6; ++i) {
+    out.push_back({"/v1/completions",
+                   fourfold::format(R"("prompt":[{}{}],"max_tokens":{},"temperature":0)",
+                                    i % 2 == 0 ? shared : "", 20 + i, 3 + 2 * i),
+                   {}});
+    out.push_back(
+        {"/v1/chat/completions",
+         fourfold::format(
+             R"("messages":[{"role":"user","content":"question {}"}],"max_tokens":{},"temperature":1,"seed":{})",
+             i, 2 + i, i),
+         {}});
+  }
+  for (Question& question : out) {
+    const Reply reply = server.ask(post(question.route, "{" + question.body + "}"));
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    question.answer = answer_text(reply);
+  }
+  return out;
+}
+
+TEST(Soak, ManyMixedRequestsWithCancelsLeaveNothing) {
+  RealServer server({.max_sequences = 6, .max_queue = 1000});
+  const std::vector<Question> asked = questions(server);
+  const int count = request_count();
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  // What the first requests allocate stays: threads' caches, buffers.
+  ASSERT_TRUE(server.settles());
+  std::atomic<int> next{0}, right{0}, cancelled{0};
+  std::atomic<std::int64_t> memory_early{0};
+  const auto descriptors = open_descriptors();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 dice(seed + static_cast<unsigned>(t));
+      for (int i; (i = next++) < count;) {
+        if (i == count / 5) memory_early = resident_bytes();
+        const Question& question = asked[dice() % asked.size()];
+        const bool streamed = dice() % 2 == 0;
+        Client client(server.port());
+        client.send(post(question.route, "{" + question.body + (streamed ? R"(,"stream":true})" : "}")));
+        if (dice() % 4 == 0) {
+          if (dice() % 2 == 0) client.receive(static_cast<int>(dice() % 4));
+          ++cancelled;
+          continue;
+        }
+        const Reply reply = client.reply(60'000);
+        const std::string text = text_of(reply, streamed);
+        EXPECT_EQ(text, question.answer)
+            << i << " " << question.body << " " << streamed << " " << reply.status;
+        right += text == question.answer ? 1 : 0;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right + cancelled, count);
+  EXPECT_TRUE(server.settles(5'000));
+  EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }));
+  EXPECT_EQ(server.status().failed, 0);
+  // A soak of a thousand is too short to tell a leak from a warm-up; ten thousand are not.
+  if (count >= 10'000) {
+    EXPECT_LT(static_cast<double>(resident_bytes()), 1.02 * static_cast<double>(memory_early));
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::server

@@ -1,0 +1,121 @@
+// A whole server on a golden model in this process: sockets, protocols, engine and CPU backend are the real
+// ones.
+#pragma once
+
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "cli/serve_model.h"
+#include "engine/engine.h"
+#include "json/parse.h"
+#include "server/engine_runner.h"
+#include "server/service.h"
+#include "tests/cli_model/support.h"
+#include "tests/server/client.h"
+
+namespace fourfold::server {
+
+struct RealOptions {
+  std::vector<std::string> keys = {};
+  HttpLimits limits = {};
+  ServiceOptions service = {};
+  std::int64_t max_context = 512, kv_tokens = 2048, max_sequences = 8, max_queue = 64;
+  std::string mtp = "auto";
+};
+
+class RealServer {
+ public:
+  explicit RealServer(const RealOptions& options = {})
+      : console{out_, err_},
+        model(cli::open_model(folder.path(), console)),
+        http({.port = 0, .limits = options.limits}),
+        keys(options.keys, {}) {
+    cli::ServeOptions serve;
+    serve.model = folder.path();
+    serve.served_names = {"micro"};
+    serve.max_context = options.max_context;
+    serve.kv_tokens = options.kv_tokens;
+    serve.max_sequences = options.max_sequences;
+    serve.backend.threads = 1;
+    const cli::ServeRoom room = cli::room_for_many(serve, *model);
+    served.emplace(cli::served_model(serve, *model, room));
+    prepared = cli::prepare_model(*model, serve.backend, room.capacity, console);
+    engine.emplace(
+        *prepared,
+        engine::EngineOptions{.max_sequences = room.sequences,
+                              .max_queue = options.max_queue,
+                              .step_rows = room.capacity.row_count,
+                              .mtp = cli::parse_mtp(options.mtp, model->has_mtp())},
+        [this](std::vector<engine::Delivery>&& deliveries) { mailbox.put(std::move(deliveries)); });
+    runner.emplace(*engine);
+    service.emplace(http, *runner, mailbox, *served, keys, ServerFacts{.version = "test", .backend = "cpu"},
+                    options.service);
+    http.listen();
+    thread_ = std::thread([this] { http.run(*service); });
+  }
+  ~RealServer() {
+    http.post([this] { http.stop(); });
+    thread_.join();
+    engine->stop(std::chrono::milliseconds(0));
+    service.reset();
+  }
+
+  std::uint16_t port() const { return http.port(); }
+  Reply ask(std::string_view request) const { return server::ask(http.port(), request, 60'000); }
+  Reply chat(std::string_view body) const { return ask(post("/v1/chat/completions", body)); }
+  Reply complete(std::string_view body) const { return ask(post("/v1/completions", body)); }
+  engine::EngineStatus status() const { return engine->status(); }
+  // Everything a request held is free again.
+  bool settles(int wait_ms = 1'000) const {
+    return eventually(
+        [&] {
+          const engine::EngineStatus now = status();
+          return now.running == 0 && now.waiting == 0 && now.pages_used == 0;
+        },
+        wait_ms);
+  }
+
+ private:
+  std::ostringstream out_, err_;
+
+ public:
+  cli::Console console;
+  cli::TalkingModel folder;
+  std::unique_ptr<cli::OpenModel> model;
+  std::optional<ServedModel> served;
+  cli::PreparedModel prepared;
+  HttpServer http;
+  ApiKeys keys;
+  Mailbox mailbox;
+  std::optional<engine::Engine> engine;
+  std::optional<EngineRunner> runner;
+  std::optional<Service> service;
+
+ private:
+  std::thread thread_;
+};
+
+// The text of a finished answer, of either protocol; empty when there is none.
+inline std::string answer_text(const Reply& reply) {
+  if (reply.status != 200) return {};
+  const auto body = json::parse(reply.body, "answer");
+  const auto& choice = body.at("choices").at(0).as_object();
+  if (const auto* text = choice.if_contains("text")) return std::string(text->as_string());
+  const auto& content = choice.at("message").at("content");
+  return content.is_string() ? std::string(content.as_string()) : "";
+}
+
+// A refusal as clients expect it, without a word about this machine.
+inline void expect_refusal(const Reply& reply, int status, const std::string& about) {
+  EXPECT_EQ(reply.status, status) << about << "\n" << reply.body;
+  if (reply.status == 200 || reply.body.empty()) return;
+  const auto body = json::parse(reply.body, "refusal");
+  const auto& error = body.at("error").as_object();
+  for (const char* name : {"message", "type", "param", "code"})
+    EXPECT_TRUE(error.contains(name)) << name << " " << about;
+  for (const char* inside : {"0x", "/tmp", "/home", "/root", ".cpp", "std::"})
+    EXPECT_EQ(reply.body.find(inside), std::string::npos) << reply.body;
+}
+
+}  // namespace fourfold::server
