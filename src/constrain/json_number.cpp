@@ -8,7 +8,8 @@
 namespace fourfold::constrain {
 namespace {
 
-// Doubles tell apart decimals of this many digits; an exclusive bound must not be reached by rounding.
+// Doubles tell apart decimals of this many digits: a validator that reads numbers as doubles must not find an
+// exclusive bound reached, or no multiple, by rounding.
 constexpr int kExactDigits = 15;
 
 class NumberWriter {
@@ -24,9 +25,8 @@ class NumberWriter {
   }
   ExprId digit(char c) { return range(c, c); }
 
-  ExprId any_integer() {
-    return pool_.either(
-        {pool_.text("0"), pool_.sequence({range('1', '9'), digits(0, kNumberDigitsMax - 1)})});
+  ExprId any_integer(int digits_max) {
+    return pool_.either({pool_.text("0"), pool_.sequence({range('1', '9'), digits(0, digits_max - 1)})});
   }
   ExprId fraction(int max) { return pool_.sequence({pool_.text("."), digits(1, max)}); }
 
@@ -107,8 +107,9 @@ class NumberWriter {
 
   // Numbers on one side of a bound, with their sign.
   ExprId beyond(const Bound& bound, bool above) {
-    const ExprId any = pool_.sequence(
-        {any_integer(), pool_.optional(pool_.sequence({pool_.text("."), digits(1, std::nullopt)}))});
+    const ExprId any =
+        pool_.sequence({any_integer(kNumberDigitsMax),
+                        pool_.optional(pool_.sequence({pool_.text("."), digits(1, std::nullopt)}))});
     const ExprId minus = pool_.text("-");
     const bool towards_zero = bound.at.negative == above && !bound.at.is_zero();
     // Above -3: all without a sign, and with one those of at most 3. Above 3: those without a sign of at
@@ -203,14 +204,15 @@ ExprId number_text(ExpressionPool& pool) {
   const ExprId sign = pool.optional(pool.either({pool.text("+"), pool.text("-")}));
   const ExprId exponent =
       pool.sequence({pool.either({pool.text("e"), pool.text("E")}), sign, writer.digits(1, 3)});
-  return pool.sequence({pool.optional(pool.text("-")), writer.any_integer(),
+  return pool.sequence({pool.optional(pool.text("-")), writer.any_integer(kNumberDigitsMax),
                         pool.optional(writer.fraction(kNumberDigitsMax)), pool.optional(exponent)});
 }
 
 ExprId number_text(ExpressionPool& pool, const NumberBounds& bounds) {
   if (!bounds.integer && bounds.is_free()) return number_text(pool);
   NumberWriter writer(pool);
-  const ExprId integer = pool.sequence({pool.optional(pool.text("-")), writer.any_integer()});
+  const int digits_max = bounds.is_free() ? kNumberDigitsMax : kExactDigits;
+  const ExprId integer = pool.sequence({pool.optional(pool.text("-")), writer.any_integer(digits_max)});
   ExprId base = integer;
   if (!bounds.integer && bounds.multiples_of.empty()) {
     int decimals = kExactDigits;

@@ -47,6 +47,10 @@ class Runner {
   // Where readings with this stack stand once they have left their rule; kDead when nothing can follow.
   SetId after_return(StackId stack);
 
+  // Where a reading with this stack stands once it has left its rule, and whether the text may end then.
+  std::span<const Reading> returns(StackId stack) const { return stacks_[stack].returns; }
+  bool is_lowest(StackId stack) const { return stacks_[stack].bottom; }
+
   std::size_t set_count() const { return sets_.size(); }
   // Forgets every set but this one, and gives its new number. Ids of stacks change too.
   SetId keep_only(SetId set);

@@ -175,7 +175,8 @@ TEST(Guide, Speed) {
        {std::pair("json_object", compile_json_object()),
         std::pair("schema",
                   compile_json_schema(R"({"properties": {"name": {"type": "string"}, "tags": {"type": "array",
-          "items": {"type": "string"}}, "size": {"type": "integer"}, "note": {"type": "string", "maxLength": 1000}}})"))}) {
+          "items": {"type": "string"}}, "size": {"type": "integer"},
+          "note": {"type": "string", "maxLength": 1000}}})"))}) {
     start = Clock::now();
     const auto masks = std::make_shared<const Masks>(model.vocabulary, grammar);
     masks->warm_up();

@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "constrain/formats.h"
 #include "constrain/schema_document.h"
 #include "tests/constrain/accepts.h"
 
@@ -80,7 +85,8 @@ TEST(Schema, Objects) {
        {R"({"a": null})", R"({"a": null, "b": null})"},
        {"{}", R"({"a":null,"b":null,"c":null})"}},
       {R"({"required": ["x"]})", {R"({"x": 1})", R"({"x": 1, "y": 2})"}, {"{}"}},
-      {R"({"patternProperties": {"^i": {"type": "integer"}, "s$": {"type": "string"}}, "properties": {"id": {"minimum": 5}}})",
+      {R"({"patternProperties": {"^i": {"type": "integer"}, "s$": {"type": "string"}},
+           "properties": {"id": {"minimum": 5}}})",
        {R"({"id": 7, "ix": 1, "s": "t"})", "{}"},
        {R"({"id": 3})", R"({"is": 1})", R"({"is": "t"})", R"({"x": 1})"}},
       {R"({"type": "object", "properties": {"a": false, "b": {}}})", {"{}", R"({"b": 1})"}, {R"({"a": 1})"}},
@@ -165,6 +171,40 @@ TEST(Schema, RefusesByNameAndPlace) {
   for (const char* broken : {"", "[]", "1", "{\"type\": \"string\"", "{\"enum\": []}", "{\"anyOf\": []}",
                              "{\"properties\": []}", "{\"required\": \"a\"}", "{\"a\": 1, \"a\": 2}"})
     EXPECT_NE(why(broken), "") << broken;
+}
+
+// docs/structured.md names what the program knows, in the place where it says what becomes of it.
+TEST(Schema, DocumentationIsComplete) {
+  std::ifstream file(FOURFOLD_SOURCE_DIR "/docs/structured.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const auto between = [&](std::string_view from, std::string_view to) {
+    const std::size_t start = page.find(from);
+    EXPECT_NE(start, std::string::npos) << from;
+    return page.substr(start, page.find(to, start) - start);
+  };
+  const auto names_all = [](const std::string& text, std::span<const std::string_view> names) {
+    for (const std::string_view name : names)
+      EXPECT_NE(text.find("`" + std::string(name) + "`"), std::string::npos) << name;
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '`')) / 2;
+  };
+  const std::string table = between("| keyword |", "\n\n");
+  names_all(table, supported_keywords());
+  for (std::size_t at = table.find("\n| `"); at != std::string::npos; at = table.find("\n| `", at + 1)) {
+    // Whatever the first column names is supported.
+    const std::string cell = table.substr(at + 3, table.find('|', at + 3) - at - 3);
+    for (std::size_t tick = cell.find('`'); tick != std::string::npos;) {
+      const std::size_t end = cell.find('`', tick + 1);
+      const std::string name = cell.substr(tick + 1, end - tick - 1);
+      EXPECT_TRUE(std::ranges::find(supported_keywords(), name) != supported_keywords().end()) << name;
+      tick = cell.find('`', end + 1);
+    }
+  }
+  EXPECT_EQ(names_all(between("Without effect", "\n\n"), ignored_keywords()), ignored_keywords().size());
+  EXPECT_EQ(names_all(between("Refused by name: `not`", "\n\n"), refused_keywords()),
+            refused_keywords().size());
+  std::vector<std::string_view> formats;
+  for (const Format& format : known_formats()) formats.push_back(format.name);
+  EXPECT_EQ(names_all(between("Formats:", "Each"), formats), formats.size());
 }
 
 TEST(Schema, BombsAreCheapOrRefused) {

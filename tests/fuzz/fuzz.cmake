@@ -18,3 +18,4 @@ fourfold_replay(tokenizer text 10000 ${golden}/text/gpt2.tokenizer.json ${golden
   ${golden}/text/llama3.tokenizer.json)
 fourfold_replay(template text 20000 ${golden}/text/templates/*.jinja)
 fourfold_replay(encode text 10000 ${golden}/text/README.md ${golden}/text/templates/*.jinja)
+fourfold_replay(constrain constrain 4000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/constrain/*)
