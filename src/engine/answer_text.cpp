@@ -17,11 +17,12 @@ std::string_view without_tag(std::string_view text, std::string_view tag) {
 }  // namespace
 
 ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking,
-                                   bool calls_end_thinking)
+                                   bool calls_end_thinking, bool only_token_ends)
     : begin_id_(tokenizer.added_token(kBegin).value_or(-1)),
       end_id_(tokenizer.added_token(kEnd).value_or(-1)),
       call_id_(calls_end_thinking ? tokenizer.added_token(kCall).value_or(-1) : -1),
-      thinking_(starts_thinking) {}
+      thinking_(starts_thinking),
+      only_token_ends_(only_token_ends) {}
 
 AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
   AnswerPiece out;
@@ -49,7 +50,7 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
 
 void ThinkingSplitter::think(std::string_view text, AnswerPiece& out) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if ((at_line_start_ || !held_.empty()) && text[i] == kEnd[held_.size()]) {
+    if (!only_token_ends_ && (at_line_start_ || !held_.empty()) && text[i] == kEnd[held_.size()]) {
       held_ += text[i];
       at_line_start_ = false;
       if (held_ != kEnd) continue;
@@ -89,7 +90,8 @@ bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokeniz
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, AnswerTextOptions options)
     : detokenizer_(tokenizer, {.skip_special = true}),
       split_thinking_(options.split_thinking),
-      splitter_(tokenizer, options.starts_thinking, options.calls_end_thinking),
+      splitter_(tokenizer, options.starts_thinking, options.calls_end_thinking,
+                options.only_token_ends_thinking),
       thinking_stops_(options.stops),
       content_stops_(std::move(options.stops)) {}
 

@@ -24,7 +24,9 @@ struct AnswerPiece {
 class ThinkingSplitter {
  public:
   // calls_end_thinking: the token <tool_call> does, since models call tools out of their thoughts.
-  ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking, bool calls_end_thinking = false);
+  // only_token_ends: letters do not, since a guide waits for the token.
+  ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking, bool calls_end_thinking = false,
+                   bool only_token_ends = false);
 
   AnswerPiece push(text::TokenId id, std::string_view text);
   AnswerPiece finish();  // what was held back as a possible </think>
@@ -36,6 +38,7 @@ class ThinkingSplitter {
 
   text::TokenId begin_id_ = -1, end_id_ = -1, call_id_ = -1;
   bool thinking_;
+  bool only_token_ends_;
   bool anything_said_ = false;
   bool at_line_start_ = true;
   std::string held_;  // the beginning of a </think> at the start of a line
@@ -50,6 +53,7 @@ struct AnswerTextOptions {
   bool split_thinking = false;
   bool starts_thinking = false;
   bool calls_end_thinking = false;
+  bool only_token_ends_thinking = false;
 };
 
 class AnswerText {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "text/tokenizer.h"
 
 namespace fourfold::server {
+
+namespace api {
+class FormCache;
+}
 
 struct ServedModel {
   std::vector<std::string>
@@ -24,6 +29,8 @@ struct ServedModel {
   std::vector<text::TokenId> stop_ids;
   std::int64_t token_limit = 0;   // ids below it have text
   std::int64_t answers_max = 16;  // choices of one request (n)
+  // For answers that must have a form, over this tokenizer; without it they are refused.
+  std::shared_ptr<api::FormCache> forms = nullptr;
 };
 
 }  // namespace fourfold::server

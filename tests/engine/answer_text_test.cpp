@@ -59,6 +59,11 @@ TEST(AnswerText, ACallEndsThinkingWhereCallsAreRead) {
   options.calls_end_thinking = true;
   expect_piece(show("I call<tool_call>x</think>", options), "I call", "<tool_call>x");
   options.stops = {"END"};
+  // Where a guide waits for the token, letters do not end it.
+  AnswerTextOptions guided = in_thought();
+  guided.only_token_ends_thinking = true;
+  expect_piece(show(spelled("a\n</think>b"), in_thought()), "a\n", "b");
+  expect_piece(show(spelled("a\n</think>b"), guided), "a\n</think>b", "");
   AnswerText answer(tokenizer(), options);
   EXPECT_TRUE(answer.thinking());
   for (const text::TokenId id : tokenizer().encode("a</think>b")) answer.push(id);

@@ -9,7 +9,7 @@ function(fourfold_replay name room rounds)
   target_link_libraries(replay_${name} PRIVATE fourfold_${room})
   add_test(NAME fuzz.${name} COMMAND replay_${name} --rounds ${rounds} ${corpus})
   set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 600
-    ENVIRONMENT "FOURFOLD_FUZZ_TOKENIZER=${golden}/text/gpt2.tokenizer.json")
+    ENVIRONMENT "FOURFOLD_FUZZ_TOKENIZER=${golden}/text/gpt2.tokenizer.json;FOURFOLD_FUZZ_TEXT=${golden}/text")
 endfunction()
 
 fourfold_replay(safetensors checkpoint 50000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/safetensors/*.safetensors)
@@ -19,3 +19,5 @@ fourfold_replay(tokenizer text 10000 ${golden}/text/gpt2.tokenizer.json ${golden
 fourfold_replay(template text 20000 ${golden}/text/templates/*.jinja)
 fourfold_replay(encode text 10000 ${golden}/text/README.md ${golden}/text/templates/*.jinja)
 fourfold_replay(constrain constrain 4000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/constrain/*)
+fourfold_replay(tool_calls text 20000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/tool_calls/*)
+fourfold_replay(requests server 3000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/requests/*)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/api/form_cache.h"
 #include "server/exchange.h"
 #include "text/jinja/json_value.h"
 
@@ -33,6 +34,7 @@ inline const ServedModel& test_model() {
     out.defaults.temperature = 0.6;
     out.stop_ids = {*out.tokenizer.added_token("<|im_end|>"), *out.tokenizer.added_token("<|endoftext|>")};
     out.token_limit = out.tokenizer.id_limit();
+    api::prepare_forms(out);
     return out;
   }();
   return model;

@@ -28,6 +28,7 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan)
     options.starts_thinking = prompt.starts_thinking;
     options.schemas = plan_.tools.offered() ? &schemas_ : nullptr;
     options.one_call = !plan_.tools.parallel;
+    options.guided = static_cast<bool>(plan_.make_guide);
     options.call_prefix = plan_.call_prefix;
     options.keep_logprobs = plan_.generation.logprobs;
     for (std::int64_t i = 0; i < plan_.generation.answer_count; ++i)

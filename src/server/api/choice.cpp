@@ -10,7 +10,8 @@ engine::AnswerTextOptions text_options(const ChoiceOptions& options) {
   return {.stops = options.stops,
           .split_thinking = options.split_thinking,
           .starts_thinking = options.starts_thinking,
-          .calls_end_thinking = options.schemas != nullptr};
+          .calls_end_thinking = options.schemas != nullptr,
+          .only_token_ends_thinking = options.guided};
 }
 
 }  // namespace

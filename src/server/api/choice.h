@@ -18,6 +18,7 @@ struct ChoiceOptions {
   bool split_thinking = false, starts_thinking = false;
   const text::ToolSchemas* schemas = nullptr;  // calls are read when given; must outlive the choice
   bool one_call = false;                       // the answer ends with its first call
+  bool guided = false;                         // to a form that begins behind the token </think>
   bool keep_logprobs = false;
   std::string_view call_prefix = "call_";  // of the ids of calls
 };

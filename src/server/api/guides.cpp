@@ -1,5 +1,6 @@
 #include "server/api/guides.h"
 
+#include "server/api/form_cache.h"
 #include "server/api/request_error.h"
 #include "text/jinja/python_text.h"
 
@@ -67,12 +68,63 @@ AnswerForm read_form(Fields& fields) {
   return out;
 }
 
-MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const ServedModel&) {
-  if (tools.forced())
-    refuse("tool_choice", "tool_choice may only be auto or none; this build does not force calls");
-  if (form.kind != AnswerForm::Kind::free)
-    refuse(form.field, "{} asks for a form; this build only writes free text", form.field);
-  return {};
+namespace {
+
+std::string tools_json(const Tools& tools) {
+  std::vector<Json> list;
+  for (const Tool& tool : tools.list) list.push_back(template_tool(tool));
+  return text::jinja::to_json(Json::list(std::move(list)));
+}
+
+std::shared_ptr<const constrain::Masks> calls_form(const Tools& tools, FormCache& forms) {
+  const std::string list = tools_json(tools);
+  constrain::ToolCallsOptions options;
+  if (tools.choice == ToolChoice::named) options.name = tools.named;
+  options.several = tools.parallel;
+  const std::string key = fourfold::format("calls {} {} {}", options.several, tools.named, list);
+  return forms.get(key, [&] { return constrain::compile_tool_calls(list, options); });
+}
+
+std::shared_ptr<const constrain::Masks> answer_form(const AnswerForm& form, FormCache& forms) {
+  switch (form.kind) {
+    case AnswerForm::Kind::json_object:
+      return forms.get("object", [] { return constrain::compile_json_object(); });
+    case AnswerForm::Kind::json_schema:
+      return forms.get("schema " + form.text, [&] { return constrain::compile_json_schema(form.text); });
+    default: return forms.get("regex " + form.text, [&] { return constrain::compile_regex(form.text); });
+  }
+}
+
+}  // namespace
+
+MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
+                     const ServedModel& model) {
+  const bool free = form.kind == AnswerForm::Kind::free;
+  if (free && !tools.forced()) return {};
+  const std::string field = tools.forced() ? "tool_choice" : form.field;
+  if (!free && tools.forced())
+    refuse(field, "tool_choice asks for a call and {} for another form", form.field);
+  if (!model.forms) refuse(field, "{} asks for a form; this server only writes free text", field);
+  // Its end is the model's own; an answer that may not end would go on behind its form.
+  if (generation.stop_ids != model.stop_ids)
+    refuse(field, "{} asks for a form, which goes with neither ignore_eos nor stop_token_ids", field);
+  std::shared_ptr<const constrain::Masks> masks;
+  try {
+    masks = tools.forced() ? calls_form(tools, *model.forms) : answer_form(form, *model.forms);
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_request) throw;
+    const std::string hint = error.hint().empty() ? "" : ". " + error.hint();
+    refuse(field, "{}: {}{}", field, error.what(), hint);
+  }
+  return [masks, &model](const Prompt& prompt) {
+    constrain::GuideStart start;
+    if (prompt.starts_thinking) {
+      start.after = model.tokenizer.added_token("</think>");
+      if (const auto call = model.tokenizer.added_token("<tool_call>")) start.not_before.push_back(*call);
+      start.newlines = true;
+    }
+    return constrain::make_guide(masks, std::move(start));
+  };
 }
 
 }  // namespace fourfold::server::api

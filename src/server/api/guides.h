@@ -19,6 +19,7 @@ AnswerForm read_form(Fields& fields);
 AnswerForm read_format(Fields& format);
 
 // None for free text. Calls that tool_choice demands are a form too.
-MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const ServedModel& model);
+MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
+                     const ServedModel& model);
 
 }  // namespace fourfold::server::api

@@ -167,7 +167,7 @@ Plan read_anthropic(const Json& body, const ServedModel& model) {
   // An answer that was begun for the model is gone on with.
   conversation.continue_last =
       conversation.turns.back().role == "assistant" && conversation.turns.back().calls.empty();
-  plan.make_guide = make_guide(read_output(fields), plan.tools, model);
+  plan.make_guide = make_guide(read_output(fields), plan.tools, generation, model);
   fields.ignore(
       {"metadata", "service_tier", "betas", "inference_geo", "context_management", "cache_control"});
   fields.finish();

@@ -190,7 +190,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model) {
       refuse("text.verbosity", "text.verbosity is not served here; leave it out or say \"medium\"");
     text->finish();
   }
-  plan.make_guide = make_guide(form, plan.tools, model);
+  plan.make_guide = make_guide(form, plan.tools, plan.generation, model);
   fields.finish();
   plan.split_thinking = true;
   plan.prompts.push_back(render_prompt(conversation, model));

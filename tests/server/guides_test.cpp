@@ -1,0 +1,129 @@
+// Forms of answers: which the request asks for, where they begin, and what is refused.
+#include "server/api/guides.h"
+
+#include "tests/server/support.h"
+
+namespace fourfold::server {
+namespace {
+
+constexpr std::string_view kRoute = "/v1/chat/completions";
+constexpr const char* kTools =
+    R"("tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",)"
+    R"( "properties": {"city": {"type": "string"}}, "required": ["city"]}}}, {"type": "function", "function":)"
+    R"( {"name": "news"}}])";
+
+std::string with(const std::string& more, bool thinking = false) {
+  return R"({"messages": [{"role": "user", "content": "Hi"}], "enable_thinking": )" +
+         std::string(thinking ? "true" : "false") + ", " + more + "}";
+}
+
+// The guide of a request walked along a text: "" when it may end there, otherwise what went wrong.
+std::string follow(std::string_view route, const std::string& body, std::string_view answer) {
+  const auto submissions = make_exchange(route, body, test_model())->submissions();
+  if (!submissions[0].guide) return "no guide";
+  engine::TokenGuide& guide = *submissions[0].guide;
+  std::vector<std::uint64_t> bits((test_model().limits.vocab_size + 63) / 64);
+  const auto allowed = [&](text::TokenId id) {
+    guide.allowed(bits);
+    return (bits[static_cast<std::size_t>(id) / 64] >> (id % 64) & 1) != 0;
+  };
+  for (const text::TokenId id : tokens_of(answer)) {
+    if (!allowed(id)) return "refuses " + std::string(test_model().tokenizer.token_bytes(id));
+    guide.accept(id);
+  }
+  return allowed(test_model().stop_ids.front()) ? "" : "may not end";
+}
+
+std::string chat(const std::string& more, std::string_view answer, bool thinking = false) {
+  return follow(kRoute, with(more, thinking), answer);
+}
+
+TEST(Guides, FormsOfChat) {
+  const std::string schema =
+      R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],)"
+      R"( "additionalProperties": false})";
+  EXPECT_EQ(chat(R"("response_format": {"type": "text"})", "x"), "no guide");
+  EXPECT_EQ(chat(R"("response_format": {"type": "json_object"})", R"({"x": [1]})"), "");
+  EXPECT_NE(chat(R"("response_format": {"type": "json_object"})", "Sure"), "");
+  for (
+      const std::string& field :
+      {R"("response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": )" +
+           schema + "}}",
+       R"("guided_json": )" + schema, R"("structured_outputs": {"json": )" + schema + "}"}) {
+    EXPECT_EQ(chat(field, R"({"a": 12})"), "") << field;
+    EXPECT_NE(chat(field, R"({"b": 12})"), "") << field;
+    EXPECT_EQ(chat(field, R"({"a": 1)"), "may not end") << field;
+  }
+  EXPECT_EQ(chat(R"("guided_regex": "[ab]+c")", "abac"), "");
+  EXPECT_NE(chat(R"("structured_outputs": {"regex": "[ab]+c"})", "abd"), "");
+}
+
+TEST(Guides, TheFormBeginsBehindTheThinking) {
+  const std::string form = R"("guided_regex": "[ab]+c")";
+  EXPECT_EQ(chat(form, "Let me think.</think>\n\nabc", true), "");
+  EXPECT_EQ(chat(form, "abc", true), "may not end");
+  EXPECT_NE(chat(form, "Let me</think>x", true), "");
+  EXPECT_EQ(chat(std::string(kTools) + R"(, "tool_choice": "required")", "hm<tool_call>", true),
+            "refuses <tool_call>");
+}
+
+TEST(Guides, CallsThatAreDemanded) {
+  const std::string required = std::string(kTools) + R"(, "tool_choice": "required")";
+  const std::string named =
+      std::string(kTools) + R"(, "tool_choice": {"type": "function", "function": {"name": "weather"}})";
+  const std::string weather =
+      "<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>";
+  const std::string news = "<tool_call>\n<function=news>\n</function>\n</tool_call>";
+  EXPECT_EQ(chat(required, weather), "");
+  EXPECT_EQ(chat(required, news), "");
+  EXPECT_EQ(chat(required, weather + "\n" + news), "");
+  EXPECT_NE(chat(required, "Hello"), "");
+  EXPECT_EQ(chat(named, weather), "");
+  EXPECT_NE(chat(named, news), "");
+  EXPECT_NE(chat(required + R"(, "parallel_tool_calls": false)", weather + "\n" + news), "");
+  EXPECT_EQ(chat(std::string(kTools) + R"(, "tool_choice": "auto")", weather), "no guide");
+}
+
+TEST(Guides, FormsOfOtherProtocols) {
+  const std::string format = R"({"type": "json_schema", "name": "n", "schema": {"type": "integer"}})";
+  EXPECT_EQ(follow("/v1/responses",
+                   R"({"input": "a", "enable_thinking": false, "text": {"format": )" + format + "}}", "12"),
+            "");
+  EXPECT_EQ(follow("/v1/messages",
+                   R"({"messages": [{"role": "user", "content": "a"}], "thinking": {"type": "disabled"},
+                      "output_config": {"format": {"type": "json_schema", "schema": {"type": "integer"}}}})",
+                   "12"),
+            "");
+  EXPECT_EQ(follow("/v1/completions", R"({"prompt": "a", "guided_regex": "yes|no"})", "yes"), "");
+  EXPECT_EQ(follow("/v1/messages", R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "t",
+      "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}})",
+                   "<tool_call>\n<function=t>\n</function>\n</tool_call>"),
+            "");
+}
+
+TEST(Guides, Refusals) {
+  const auto expect = [](const std::string& field, const std::string& param, std::string_view message) {
+    const HttpError error = refusal(kRoute, with(field));
+    EXPECT_EQ(error.status, 400) << field;
+    if (error.status != 400) return;
+    EXPECT_EQ(text_at(parsed(error.body), "error.param"), param);
+    EXPECT_NE(error.body.find(message), std::string::npos) << field << " " << error.body;
+  };
+  expect(R"("response_format": {"type": "grammar"})", "response_format.type",
+         "one of text, json_object, json_schema");
+  expect(R"("response_format": {"type": "json_schema"})", "response_format.schema", "must be a JSON schema");
+  expect(R"("guided_json": {"type": "object", "properties": {"a": {"contains": 1}}})", "guided_json",
+         "contains");
+  expect(R"("guided_json": {"$ref": "https://example.com/x"})", "guided_json", "$ref");
+  expect(R"("guided_json": "{oops")", "guided_json", "guided_json");
+  expect(R"("guided_regex": "(a")", "guided_regex", "guided_regex");
+  expect(R"("guided_regex": "a{1,99999}{1,99999}{1,99999}")", "guided_regex", "guided_regex");
+  expect(R"("guided_regex": "a", "guided_json": {})", "guided_regex", "both say");
+  expect(R"("guided_regex": "a", "ignore_eos": true)", "guided_regex", "neither ignore_eos nor");
+  expect(R"("guided_grammar": "root ::= x")", "guided_grammar", "not a field");
+  expect(R"("guided_regex": "a", "tool_choice": "required", )" + std::string(kTools), "tool_choice",
+         "another form");
+}
+
+}  // namespace
+}  // namespace fourfold::server

@@ -1,0 +1,36 @@
+// Any bytes as an answer with tool calls: those that end have the text of a JSON object.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "text/jinja/json_value.h"
+#include "text/tool_calls.h"
+#include "text/utf8.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  namespace text = fourfold::text;
+  static const text::ToolSchemas schemas = [] {
+    text::ToolSchemas out;
+    out.add("f",
+            text::jinja::parse_json(
+                R"({"properties": {"s": {"type": "string"}, "i": {"type": ["integer", "null"]}, "o": {}}})",
+                "f"));
+    return out;
+  }();
+  const std::string answer = text::repaired({reinterpret_cast<const char*>(data), size});
+  text::ToolCallParser parser(schemas);
+  std::string arguments;
+  std::vector<text::ToolEvent> events = parser.push(answer);
+  for (text::ToolEvent& event : parser.finish(false)) events.push_back(std::move(event));
+  for (const text::ToolEvent& event : events) {
+    if (event.kind == text::ToolEvent::Kind::begin) arguments.clear();
+    if (event.kind == text::ToolEvent::Kind::arguments) arguments += event.text;
+    // Throws, and so fails, when the arguments are no JSON.
+    if (event.kind == text::ToolEvent::Kind::end &&
+        !text::jinja::parse_json(arguments, "arguments").is_dict())
+      std::abort();
+  }
+  return 0;
+}
