@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 #include "base/json_writer.h"
-#include "doctor/http_client.h"
+#include "http/client.h"
+#include "http/event_reader.h"
 #include "json/parse.h"
 
 namespace fourfold::doctor {
@@ -29,22 +30,19 @@ struct Sample {
   bool by_chunks = false;
 };
 
-// What arrives of one answer: "data: {...}" lines.
+// What arrives of one answer.
 class Stream {
  public:
   explicit Stream(Clock::time_point start) : start_(start) {}
 
   bool take(std::string_view part) {
-    buffer_ += part;
-    for (std::size_t end; (end = buffer_.find('\n')) != std::string::npos; buffer_.erase(0, end + 1)) {
-      std::string_view line = std::string_view(buffer_).substr(0, end);
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (!line.starts_with("data:")) continue;
-      line.remove_prefix(line.starts_with("data: ") ? 6 : 5);
-      if (line == "[DONE]") return false;
-      event(line);
-    }
-    return true;
+    events_.take(part, [&](std::string_view data) {
+      if (data == "[DONE]")
+        done_ = true;
+      else if (!done_)
+        event(data);
+    });
+    return !done_;
   }
 
   std::optional<Sample> sample() const {
@@ -79,7 +77,8 @@ class Stream {
   }
 
   Clock::time_point start_, first_, last_;
-  std::string buffer_;
+  http::EventReader events_;
+  bool done_ = false;
   double chunks_ = 0, usage_ = 0;
 };
 
@@ -97,14 +96,10 @@ std::string request_body(const std::string& model, std::string_view prompt, bool
 class Server {
  public:
   Server(const std::string& address, const LiveOptions& options)
-      : url_(parse_url(address)), options_(options) {}
+      : url_(http::parse_url(address)), options_(options) {}
 
   std::string model() {
-    std::string body;
-    const int status = http_ask(url_, {.path = "/v1/models"}, [&](std::string_view part) {
-      body += part;
-      return body.size() < (1 << 20);
-    });
+    const auto [status, body] = http::ask(url_, {.path = "/v1/models"});
     if (status != 200) fail(Code::io, "/v1/models answers with status {}", status);
     const auto value = json::parse(body, "/v1/models");
     const auto* object = value.if_object();
@@ -121,15 +116,15 @@ class Server {
     std::string refusal;
     int status = 0;
     try {
-      status = http_ask(url_,
-                        {.method = "POST",
-                         .path = "/v1/chat/completions",
-                         .body = request_body(model, prompt, thinking, options_),
-                         .limit = options_.limit},
-                        [&](std::string_view part) {
-                          if (refusal.size() < 200) refusal += part;
-                          return stream.take(part);
-                        });
+      status = http::ask(url_,
+                         {.method = "POST",
+                          .path = "/v1/chat/completions",
+                          .body = request_body(model, prompt, thinking, options_),
+                          .limit = options_.limit},
+                         [&](std::string_view part) {
+                           if (refusal.size() < 200) refusal += part;
+                           return stream.take(part);
+                         });
     } catch (const Error&) {
       // A slow server is cut off after a while; what it has sent so far is measured.
       if (!stream.sample()) throw;
@@ -143,7 +138,7 @@ class Server {
   }
 
  private:
-  Url url_;
+  http::Url url_;
   LiveOptions options_;
 };
 
@@ -184,7 +179,7 @@ void measure_one(const std::string& address, int index, const LiveOptions& optio
 }  // namespace
 
 void measure_servers(const std::vector<std::string>& urls, const LiveOptions& options, Facts& facts) {
-  for (const std::string& url : urls) parse_url(url);  // refuse before anything is measured
+  for (const std::string& url : urls) http::parse_url(url);  // refuse before anything is measured
   facts.set("urls", urls.size());
   for (std::size_t i = 0; i < urls.size(); ++i) measure_one(urls[i], static_cast<int>(i), options, facts);
   if (urls.size() != 2) return;

@@ -13,11 +13,11 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "doctor/http_client.h"
 #include "doctor/judge.h"
 #include "doctor/live_server.h"
 #include "doctor/probes.h"
 #include "doctor/recording.h"
+#include "http/client.h"
 
 namespace fourfold::doctor {
 namespace {
@@ -191,19 +191,7 @@ TEST(LiveServer, TroubleIsAFinding) {
   std::string gone;
   { gone = TestServer({}).url(); }
   EXPECT_NE(error(gone).find("cannot be reached"), std::string::npos);
-  EXPECT_THROW(
-      http_ask(parse_url(three.url()), {.limit = milliseconds(50)}, [](std::string_view) { return true; }),
-      Error);
-}
-
-TEST(Url, IsReadAsPeoplePasteIt) {
-  const Url plain = parse_url("http://localhost:8000/v1/");
-  EXPECT_EQ(plain.host + "|" + plain.port + "|" + plain.path, "localhost|8000|");
-  const Url base = parse_url("http://[::1]/gateway/v1");
-  EXPECT_EQ(base.host + "|" + base.port + "|" + base.path, "::1|80|/gateway");
-  for (const char* wrong :
-       {"localhost:8000", "https://x", "http://", "http://x:", "http://x:99999999", "http://x:80a"})
-    EXPECT_THROW(parse_url(wrong), Error) << wrong;
+  EXPECT_THROW(http::ask(http::parse_url(three.url()), {.limit = milliseconds(50)}), Error);
 }
 
 }  // namespace
