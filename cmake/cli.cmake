@@ -68,6 +68,7 @@ endif()
 target_link_libraries(fourfold_cli PUBLIC fourfold_cli_model)
 if(FOURFOLD_HAS_MODEL_FLOOR)
   target_sources(fourfold_cli PRIVATE
+    ${PROJECT_SOURCE_DIR}/src/cli/bench_serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/compare_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/diff_backends_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/doctor_command.cpp
@@ -79,6 +80,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)
   target_link_libraries(fourfold_cli PUBLIC fourfold_doctor fourfold_server)
+  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor fourfold_loadgen)
 endif()
 
 if(FOURFOLD_CLI11)

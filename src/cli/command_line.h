@@ -7,6 +7,7 @@
 #include "cli/bench_model_command.h"
 #include "cli/bench_moe_command.h"
 #include "cli/bench_pack_command.h"
+#include "cli/bench_serve_command.h"
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
 #include "cli/console.h"
@@ -39,6 +40,8 @@ struct CommandLine {
   BenchModelOptions bench_model;
   BenchMoeOptions bench_moe;
   BenchPackOptions bench_pack;
+  BenchServeOptions bench_serve;
+  BenchDiffOptions bench_diff;
   RunOptions answer;
   ChatOptions chat;
   ServeOptions serve;
@@ -63,6 +66,8 @@ void add_serve(CLI::App& app, CommandLine& line);
 void add_bench_model(CLI::App& bench, CommandLine& line);
 void add_bench_moe(CLI::App& bench, CommandLine& line);
 void add_bench_pack(CLI::App& bench, CommandLine& line);
+void add_bench_serve(CLI::App& bench, CommandLine& line);
+void add_bench_diff(CLI::App& bench, CommandLine& line);
 void add_tune(CLI::App& app, CommandLine& line);
 void add_diff_backends(CLI::App& app, CommandLine& line);
 

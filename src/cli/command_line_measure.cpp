@@ -84,6 +84,77 @@ void add_bench_pack(CLI::App& bench, CommandLine& line) {
   });
 }
 
+// What load is sent.
+void add_load(CLI::App& command, BenchServeOptions& o) {
+  command.add_option("--preset", o.preset, "field: the tables owners of these cards compare");
+  command.add_option("--scale", o.scale, "Of --preset field: lengths times this")->capture_default_str();
+  command.add_option("--users", o.users, "At once: 1,2,4")->capture_default_str();
+  command.add_option("--context", o.contexts, "Prompt tokens: 128,1k (0: the prompts as they are)")
+      ->capture_default_str();
+  command.add_option("--output", o.outputs, "Tokens of an answer: 128,1k")->capture_default_str();
+  command.add_option("--prompts", o.prompts, "natural (code, prose, translation, JSON), random or short")
+      ->capture_default_str();
+  command.add_option("--thinking", o.thinking, "on or off (off)");
+  command.add_option("--rounds", o.rounds, "Requests of each user")->capture_default_str();
+  command.add_option("--request-rate", o.request_rate,
+                     "Requests a second, whether or not others are answered; users x rounds of them");
+  command
+      .add_option("--burstiness", o.burstiness, "Of --request-rate: 1 is a Poisson process, less is bursts")
+      ->capture_default_str();
+  command.add_option("--concurrency", o.concurrency, "Of --request-rate: at most so many at once");
+  command.add_option("--warmup", o.warmup, "Requests before each cell, not measured")->capture_default_str();
+  command.add_option("--repeat", o.repeat, "Measure each cell so often; gives the variation")
+      ->capture_default_str();
+  command.add_option("--seed", o.seed, "Of prompts, arrivals and answers")->capture_default_str();
+  command.add_option("--temperature", o.temperature, "Of the answers")->capture_default_str();
+  command.add_option("--timeout", o.timeout_s, "Seconds for one request")->capture_default_str();
+  command.add_option("--max-users", o.max_users, "Skip cells with more, and say so");
+  command.add_option("--max-context", o.max_context, "Skip cells with longer prompts, and say so");
+  command.add_option("--max-output", o.max_output, "Skip cells with longer answers, and say so");
+  command.add_option("--max-positions", o.max_positions,
+                     "Skip cells whose prompt and answer are longer together (what the server says)");
+  command.add_option("--time-limit", o.time_limit_s, "Seconds after which no cell is begun");
+}
+
+void add_bench_serve(CLI::App& bench, CommandLine& line) {
+  CLI::App* command = bench.add_subcommand(
+      "serve", "Load for an OpenAI-compatible server: latencies, tok/s, plots (docs/bench.md)");
+  BenchServeOptions& o = line.bench_serve;
+  command->add_option("URL", o.url, "The server; plain http")->capture_default_str();
+  command->add_option("--api-key", o.api_key, "Sent as a bearer token (FOURFOLD_API_KEY)");
+  command->add_option("--served-model", o.served_model, "Which of its models (the first it lists)");
+  command->add_option("--api", o.api, "chat or completions")->capture_default_str();
+  add_load(*command, o);
+  command->add_option("--goodput", o.goodput, "Limits of a good request in ms: ttft:500,tpot:30,e2el:10000");
+  command->add_option("--model", o.floor_model,
+                      "Share of the floor: the served MODEL, for the bytes of a step");
+  command->add_option("--bandwidth", o.bandwidth, "Share of the floor: GB/s of the server's memory");
+  command->add_flag("--cost", o.cost, "Time, energy and hardware price of a million output tokens");
+  command->add_option("--power", o.power_w, "Of --cost: watts of the server under load");
+  command->add_option("--tariff", o.tariff, "Of --cost: price of a kWh");
+  command->add_option("--price", o.price, "Of --cost: what the hardware was bought for");
+  command->add_option("--life", o.life_years, "Of --cost: years it runs, day and night");
+  command->add_option("--label", o.label, "What the report calls this run");
+  command->add_option("--json", o.json, "Write the results to this file; bench diff reads it");
+  command->add_option("--csv", o.csv, "Write the table to this file");
+  command->add_option("--html", o.html, "Write a page with plots to this file");
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_bench_serve(line.bench_serve, console); };
+  });
+}
+
+void add_bench_diff(CLI::App& bench, CommandLine& line) {
+  CLI::App* command = bench.add_subcommand(
+      "diff", "Two results of bench serve: faster, slower or within noise; 1 when anything is slower");
+  command->add_option("A", line.bench_diff.a, "JSON of the run before, or of their server")->required();
+  command->add_option("B", line.bench_diff.b, "JSON of the run after, or of ours")->required();
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_bench_diff(line.bench_diff, console); };
+  });
+}
+
 void add_tune(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("tune", "Which kernels of equal bits are fastest on this GPU, measured and kept");

@@ -389,6 +389,8 @@ int run(int count, char** words, const Console& console) {
   add_bench_load(*bench, line);
   add_bench_moe(*bench, line);
   add_bench_pack(*bench, line);
+  add_bench_serve(*bench, line);
+  add_bench_diff(*bench, line);
   try {
     app.parse(count, words);
   } catch (const CLI::Success& asked) {  // --help and --version
@@ -401,7 +403,7 @@ int run(int count, char** words, const Console& console) {
     console.out << app.help();
     return kFine;
   }
-  line.bench_moe.command = typed(count, words);
+  line.bench_moe.command = line.bench_serve.command = typed(count, words);
   if (line.strict && !line.has_strict) {
     console.err
         << "fourfold: --strict: this command takes nothing less than it was asked for; leave it out\n";

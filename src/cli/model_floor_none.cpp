@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cli/bench_load_command.h"
 #include "cli/bench_model_command.h"
+#include "cli/bench_serve_command.h"
 #include "cli/chat_command.h"
 #include "cli/compare_command.h"
 #include "cli/diff_backends_command.h"
@@ -29,6 +30,8 @@ namespace {
 
 int run_bench_load(const BenchLoadOptions&, const Console&) { refuse(); }
 int run_bench_model(const BenchModelOptions&, const Console&) { refuse(); }
+int run_bench_serve(const BenchServeOptions&, const Console&) { refuse(); }
+int run_bench_diff(const BenchDiffOptions&, const Console&) { refuse(); }
 int run_run(const RunOptions&, const Console&) { refuse(); }
 int run_serve(const ServeOptions&, const Console&) { refuse(); }
 int run_chat(const ChatOptions&, int, const Console&) { refuse(); }

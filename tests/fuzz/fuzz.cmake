@@ -21,3 +21,4 @@ fourfold_replay(encode text 10000 ${golden}/text/README.md ${golden}/text/templa
 fourfold_replay(constrain constrain 4000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/constrain/*)
 fourfold_replay(tool_calls text 20000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/tool_calls/*)
 fourfold_replay(requests server 3000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/requests/*)
+fourfold_replay(stream loadgen 20000 ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/stream/*.http)
