@@ -45,6 +45,19 @@ std::optional<bool> parse_thinking(const BenchServeOptions& options) {
   return false;
 }
 
+// "0.5,2,inf", requests a second.
+std::vector<double> parse_rates(const std::string& text) {
+  std::vector<double> rates;
+  for (const std::string& part : split_commas(text)) {
+    double rate = 0;
+    const char* end = part.data() + part.size();
+    if (std::from_chars(part.data(), end, rate).ptr != end || !(rate > 0))
+      fail(Code::invalid_request, "--request-rate: '{}' is no rate; 0.5,2,inf are (requests a second)", part);
+    rates.push_back(rate);
+  }
+  return rates;
+}
+
 // "ttft:500,tpot:30", milliseconds.
 loadgen::Limits parse_limits(const std::string& text) {
   loadgen::Limits limits;
@@ -78,17 +91,15 @@ std::vector<loadgen::Cell> cells_of(const BenchServeOptions& options) {
   grid.thinking = parse_thinking(options);
   grid.prompts = loadgen::parse_prompt_kind(options.prompts);
   grid.rounds = options.rounds;
-  std::vector<loadgen::Cell> cells = loadgen::plain_grid(grid);
-  for (loadgen::Cell& cell : cells) {
-    // Random words of no length are one word.
-    if (cell.context == 0 && cell.prompts == loadgen::PromptKind::random) cell.context = 128;
-    if (!options.request_rate) continue;
-    // By a rate, users say how many requests there are; the cap is another matter.
-    cell.rounds = cell.requests();
-    cell.users = options.concurrency.value_or(cell.rounds);
-    cell.rounds = std::max<std::int64_t>(1, cell.rounds / cell.users);
-  }
-  return cells;
+  // Random words of no length are one word.
+  if (grid.prompts == loadgen::PromptKind::random && options.contexts == "0") grid.contexts = {128};
+  if (!options.request_rates.empty()) grid.rates = parse_rates(options.request_rates);
+  grid.requests = options.requests;
+  grid.rate_users = options.concurrency.value_or(0);
+  if (grid.requests < 1 || grid.rate_users < 0)
+    fail(Code::invalid_request, "--requests is {} and --concurrency {}; both count requests", grid.requests,
+         grid.rate_users);
+  return loadgen::plain_grid(grid);
 }
 
 // Output tokens a second that memory allows, without drafts.
@@ -187,10 +198,10 @@ std::vector<std::pair<std::string, std::string>> header_of(const BenchServeOptio
   header.emplace_back("api", options.api == "chat" ? "/v1/chat/completions" : "/v1/completions");
   header.emplace_back("sampling",
                       fourfold::format("temperature {}, seed {}", options.temperature, options.seed));
-  header.emplace_back("load", options.request_rate
-                                  ? fourfold::format("{} requests/s, burstiness {}", *options.request_rate,
-                                                     options.burstiness)
-                                  : std::string("each user sends when answered"));
+  header.emplace_back("load", options.request_rates.empty()
+                                  ? std::string("each user sends when answered")
+                                  : fourfold::format("{} requests/s, burstiness {}", options.request_rates,
+                                                     options.burstiness));
   header.emplace_back("answers", target.knows_ignore_eos() ? "of full length (ignore_eos)" : "may end early");
   if (options.bandwidth) header.emplace_back("floor at", fourfold::format("{} GB/s", *options.bandwidth));
   header.emplace_back("command", options.command);
@@ -202,16 +213,15 @@ loadgen::BenchOptions bench_options(const BenchServeOptions& options, const Cons
   bench.cells = cells_of(options);
   bench.bounds = {options.max_users, options.max_context, options.max_output, options.max_positions};
   bench.limits = parse_limits(options.goodput);
-  bench.request_rate = options.request_rate;
   bench.burstiness = options.burstiness;
   bench.seed = options.seed;
   if (options.warmup < 0) fail(Code::invalid_request, "--warmup is {}; 0 or more", options.warmup);
   bench.warmup = options.warmup;
   bench.repeat = options.repeat;
   bench.time_limit_s = options.time_limit_s;
-  if (options.request_rate && options.preset == "field")
+  if (!options.request_rates.empty() && options.preset == "field")
     fail(Code::invalid_request, "--request-rate and --preset field exclude each other");
-  if (options.concurrency && !options.request_rate)
+  if (options.concurrency && options.request_rates.empty())
     fail(Code::invalid_request,
          "--concurrency caps --request-rate; without it --users is how many are at once");
   if (options.cost) {

@@ -22,7 +22,8 @@ struct BenchServeOptions {
   std::string prompts = "natural";
   std::string thinking;  // on, off; empty: off for chat
   std::int64_t rounds = 2;
-  std::optional<double> request_rate;
+  std::string request_rates;   // 1,2,inf
+  std::int64_t requests = 64;  // of each rate
   double burstiness = 1;
   std::optional<std::int64_t> concurrency;
   std::int64_t warmup = 1;

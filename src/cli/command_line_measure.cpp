@@ -96,8 +96,9 @@ void add_load(CLI::App& command, BenchServeOptions& o) {
       ->capture_default_str();
   command.add_option("--thinking", o.thinking, "on or off (off)");
   command.add_option("--rounds", o.rounds, "Requests of each user")->capture_default_str();
-  command.add_option("--request-rate", o.request_rate,
-                     "Requests a second, whether or not others are answered; users x rounds of them");
+  command.add_option("--request-rate", o.request_rates,
+                     "Instead of users, requests a second whether or not others are answered: 1,2,inf");
+  command.add_option("--requests", o.requests, "Of each --request-rate: how many")->capture_default_str();
   command
       .add_option("--burstiness", o.burstiness, "Of --request-rate: 1 is a Poisson process, less is bursts")
       ->capture_default_str();

@@ -41,7 +41,7 @@ class CellRun {
     for (std::int64_t i = 0; i < options_.repeat && !stopped(); ++i) {
       progress_.repeat = i;
       // Every repetition has prompts of its own, so that none finds the other's in a cache.
-      runs.push_back(send(make("prompts", cell_.requests(), cell_.output), "load", true));
+      runs.push_back(send(make("prompts", cell_.requests, cell_.output), "load", true));
     }
     row.measures = measure(runs, options_.limits);
     row.repeats = static_cast<std::int64_t>(runs.size());
@@ -86,8 +86,8 @@ class CellRun {
                                .clock = {},
                                .stop = options_.stop,
                                .show = {}};
-    if (by_rate && options_.request_rate)
-      drive_options.arrivals = arrivals(static_cast<std::int64_t>(requests.size()), *options_.request_rate,
+    if (by_rate && cell_.rate)
+      drive_options.arrivals = arrivals(static_cast<std::int64_t>(requests.size()), *cell_.rate,
                                         options_.burstiness, options_.seed);
     const auto start = Clock::now();
     drive_options.show = [&](const Progress& load) {

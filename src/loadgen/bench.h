@@ -15,8 +15,7 @@ struct BenchOptions {
   std::vector<Cell> cells;
   Bounds bounds;
   Limits limits;
-  std::optional<double> request_rate;  // requests come by it; without: each user sends when answered
-  double burstiness = 1;
+  double burstiness = 1;  // of cells with a rate
   std::uint64_t seed = 1;
   std::int64_t warmup = 1;  // requests before each cell, of its prompts and few tokens
   std::int64_t repeat = 1;

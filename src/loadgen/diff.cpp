@@ -91,6 +91,7 @@ ReadRow read_row(const Object& row) {
   if (const auto* thinking = row.if_contains("thinking"); thinking != nullptr && thinking->is_bool())
     cell.thinking = thinking->as_bool();
   cell.prompts = parse_prompt_kind(text_of(row, "prompts"));
+  if (const auto* rate = row.if_contains("request_rate")) cell.rate = number_of(*rate, "request_rate");
   const auto middle = [&](const char* name) {
     return number_of(object_of(required(row, name), name), "p50");
   };

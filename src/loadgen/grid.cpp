@@ -21,6 +21,7 @@ std::string plural(std::int64_t count, const char* noun) {
 
 std::string cell_name(const Cell& cell) {
   std::string name = plural(cell.users, "user");
+  if (cell.rate) name = fourfold::format("{} requests/s, at most {}", *cell.rate, with_commas(cell.users));
   if (cell.context > 0) name += fourfold::format(", context {}", with_commas(cell.context));
   name += fourfold::format(", output {}", with_commas(cell.output));
   if (cell.thinking) name += *cell.thinking ? ", thinking on" : ", thinking off";
@@ -30,9 +31,22 @@ std::string cell_name(const Cell& cell) {
 std::vector<Cell> plain_grid(const GridOptions& options) {
   std::vector<Cell> cells;
   for (const std::int64_t context : options.contexts)
-    for (const std::int64_t output : options.outputs)
-      for (const std::int64_t users : options.users)
-        cells.push_back({"grid", users, context, output, options.thinking, options.prompts, options.rounds});
+    for (const std::int64_t output : options.outputs) {
+      const Cell cell{"grid", 1, context, output, options.thinking, options.prompts};
+      if (options.rates.empty()) {
+        for (const std::int64_t users : options.users) {
+          cells.push_back(cell);
+          cells.back().users = users;
+          cells.back().requests = users * options.rounds;
+        }
+      }
+      for (const double rate : options.rates) {
+        cells.push_back(cell);
+        cells.back().users = options.rate_users > 0 ? options.rate_users : options.requests;
+        cells.back().requests = options.requests;
+        cells.back().rate = rate;
+      }
+    }
   return cells;
 }
 
@@ -49,10 +63,11 @@ std::vector<Cell> field_grid(double scale) {
     if (std::find(cells.begin(), cells.end(), cell) == cells.end()) cells.push_back(std::move(cell));
   };
   for (const std::int64_t users : {1, 2, 4, 8, 16})
-    add({"users", users, 0, scaled(512), false, PromptKind::natural, 2});
+    add({"users", users, 0, scaled(512), false, PromptKind::natural, 2 * users});
   for (const std::int64_t output : {1024, 2048, 4096, 8192, 16384, 32768})
     for (const std::int64_t users : {1, 2, 4})
-      add({"output", users, 0, scaled(output), false, PromptKind::natural, output < kLongOutput ? 2 : 1});
+      add({"output", users, 0, scaled(output), false, PromptKind::natural,
+           (output < kLongOutput ? 2 : 1) * users});
   for (const std::int64_t context : {128, 1024, 4096, 16384, 32768})
     add({"context", 1, scaled(context), scaled(128), false, PromptKind::random, 3});
   for (const PromptKind kind : {PromptKind::brief, PromptKind::natural})

@@ -12,14 +12,14 @@ namespace fourfold::loadgen {
 
 struct Cell {
   std::string table;         // which of the report's tables it stands in
-  std::int64_t users = 1;    // at once; the cap where requests come by a rate
+  std::int64_t users = 1;    // at once; with a rate: at most
   std::int64_t context = 0;  // prompt tokens; 0: the prompts as they are
   std::int64_t output = 128;
   std::optional<bool> thinking;  // nothing: as the server does by itself
   PromptKind prompts = PromptKind::natural;
-  std::int64_t rounds = 2;  // requests of each user
+  std::int64_t requests = 2;
+  std::optional<double> rate = {};  // requests a second; nothing: each user sends when answered
 
-  std::int64_t requests() const { return users * rounds; }
   friend bool operator==(const Cell&, const Cell&) = default;
 };
 
@@ -30,7 +30,10 @@ struct GridOptions {
   std::vector<std::int64_t> users{1}, contexts{0}, outputs{128};
   std::optional<bool> thinking;
   PromptKind prompts = PromptKind::natural;
-  std::int64_t rounds = 2;
+  std::int64_t rounds = 2;      // requests of each user
+  std::vector<double> rates;    // instead of users
+  std::int64_t requests = 64;   // of each rate
+  std::int64_t rate_users = 0;  // at once with a rate; 0: all of them
 };
 std::vector<Cell> plain_grid(const GridOptions& options);
 

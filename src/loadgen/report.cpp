@@ -27,7 +27,8 @@ void write_cell(JsonWriter& json, const Cell& cell) {
   json.member("table", cell.table).member("users", cell.users).member("context", cell.context);
   json.member("output", cell.output);
   write_optional(json, "thinking", cell.thinking);
-  json.member("prompts", prompt_kind_name(cell.prompts)).member("rounds", cell.rounds);
+  json.member("prompts", prompt_kind_name(cell.prompts));
+  write_optional(json, "request_rate", cell.rate);
 }
 
 void write_measures(JsonWriter& json, const Measures& m) {
@@ -102,6 +103,7 @@ std::optional<double> Row::floor_share() const {
 }
 
 std::string short_number(double value) {
+  if (value == 0) return "0";
   if (std::abs(value) >= 999.5) return with_commas(std::llround(value));
   char text[32];
   const double size = std::abs(value);
@@ -139,7 +141,8 @@ std::string to_csv(const Report& report) {
     out += "\n";
   }
   out +=
-      "table,users,context,output,thinking,prompts,requests,failed,seconds,prompt_tokens,output_tokens,"
+      "table,users,request_rate,context,output,thinking,prompts,requests,failed,seconds,prompt_tokens,output_"
+      "tokens,"
       "output_per_s,user_per_s,requests_per_s,goodput_per_s,ttft_ms_mean,ttft_ms_p50,ttft_ms_p90,ttft_ms_p99,"
       "tpot_ms_mean,tpot_ms_p50,tpot_ms_p90,tpot_ms_p99,itl_ms_mean,itl_ms_p50,itl_ms_p90,itl_ms_p99,"
       "e2el_ms_mean,e2el_ms_p50,e2el_ms_p90,e2el_ms_p99,first_answer_ms_p50,acceptance_length,"
@@ -147,8 +150,8 @@ std::string to_csv(const Report& report) {
   for (const Row& row : report.rows) {
     const Cell& cell = row.cell;
     const Measures& m = row.measures;
-    out += fourfold::format("{},{},{},{},{},{},{},{},{},{},{}", quoted(cell.table), cell.users, cell.context,
-                            cell.output,
+    out += fourfold::format("{},{},{},{},{},{},{},{},{},{},{},{}", quoted(cell.table), cell.users,
+                            optional_digits(cell.rate), cell.context, cell.output,
                             !cell.thinking   ? ""
                             : *cell.thinking ? "on"
                                              : "off",

@@ -109,7 +109,11 @@ Plot plot_of(const std::vector<const Row*>& rows, std::string title, std::string
 }
 
 std::string plots_of(const std::vector<const Row*>& rows) {
-  const Number users = [](const Row& r) { return static_cast<double>(r.cell.users); };
+  const Number users = [](const Row& r) { return r.cell.rate ? 0 : static_cast<double>(r.cell.users); };
+  const Number by_rate = [](const Row& r) { return r.cell.rate.value_or(0); };
+  const Number good = [](const Row& r) {
+    return r.measures.goodput_per_s.value_or(r.measures.requests_per_s);
+  };
   const Number context = [](const Row& r) { return static_cast<double>(r.cell.context); };
   const Number output = [](const Row& r) { return static_cast<double>(r.cell.output); };
   const Number rate = [](const Row& r) { return r.measures.output_per_s; };
@@ -127,6 +131,10 @@ std::string plots_of(const std::vector<const Row*>& rows) {
   plots.push_back(plot_of(rows, "Decoding by context", "prompt tokens", context, users, "users",
                           {{"tok/s", user_rate}}, "tok/s a user"));
   plots.push_back(plot_of(rows, "First token by context", "prompt tokens", context, users, "users",
+                          {{"TTFT p50", ttft}}, "ms"));
+  plots.push_back(plot_of(rows, "Answered in time by rate", "requests a second", by_rate, output, "output",
+                          {{"requests/s", good}}, "requests/s"));
+  plots.push_back(plot_of(rows, "First token by rate", "requests a second", by_rate, output, "output",
                           {{"TTFT p50", ttft}}, "ms"));
   std::string out = "<div class=\"plots\">\n";
   for (const Plot& plot : plots) out += svg(plot);

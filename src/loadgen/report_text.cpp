@@ -1,5 +1,6 @@
 // The report on a screen: one block a table, one line a cell, and under it what a reader must know.
 #include <algorithm>
+#include <cstdio>
 
 #include "base/format.h"
 #include "loadgen/report.h"
@@ -14,12 +15,17 @@ struct Column {
 };
 
 std::string percent(const std::optional<double>& share) {
-  return share ? short_number(100 * *share) + " %" : "";
+  if (!share) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * *share);
+  return text;
 }
 
 const std::vector<Column>& columns() {
   static const std::vector<Column> all{
       {"users", [](const Row& r) { return std::to_string(r.cell.users); }},
+      {"req/s", [](const Row& r) { return short_number(*r.cell.rate); },
+       [](const Row& r) { return r.cell.rate.has_value(); }},
       {"prompt",
        [](const Row& r) {
          const Measures& m = r.measures;

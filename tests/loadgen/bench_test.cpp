@@ -105,7 +105,7 @@ TEST(Bench, PromptsHaveExactlyTheTokensAskedFor) {
   EXPECT_EQ(target.context_limit(), 500);
   for (const PromptKind kind : {PromptKind::random, PromptKind::natural}) {
     const Report report =
-        bench(target, {{"grid", 3, 200, 20, false, kind, 2}, {"grid", 3, 450, 200, false, kind, 2}});
+        bench(target, {{"grid", 3, 200, 20, false, kind, 6}, {"grid", 3, 450, 200, false, kind, 6}});
     ASSERT_EQ(report.rows.size(), 1u);
     const Measures& m = report.rows.front().measures;
     EXPECT_EQ(m.prompt_least, 200);
@@ -160,7 +160,7 @@ TEST(Bench, KeysAreSentAndNeverCut) {
 TEST(Bench, RefusedRequestsAreCountedAndNamed) {
   WordServer server({.usage = false, .full_after = 4});  // one to try out, one to warm up
   const Target target({.url = server.url()});
-  const Report report = bench(target, {{"grid", 2, 0, 10, false, PromptKind::natural, 4}});
+  const Report report = bench(target, {{"grid", 2, 0, 10, false, PromptKind::natural, 8}});
   const Measures& m = report.rows.front().measures;
   EXPECT_EQ(m.failed, 6);
   EXPECT_EQ(m.failures.at("status 429: queue is full"), 6);
@@ -172,10 +172,10 @@ TEST(Bench, RefusedRequestsAreCountedAndNamed) {
 TEST(Bench, ResultsAreWrittenAndCompared) {
   WordServer server({.pause = 1});
   const Target target({.url = server.url()});
-  Report report = bench(
-      target,
-      {{"grid", 1, 0, 20, false, PromptKind::natural, 2}, {"grid", 2, 0, 20, false, PromptKind::natural, 2}},
-      3);
+  Report report = bench(target,
+                        {{"grid", 1, 0, 20, false, PromptKind::natural, 2},
+                         {"grid", 1, 0, 20, false, PromptKind::natural, 2, 200.0}},
+                        3);
   report.header = {{"server", "a <b>"}, {"model", "small"}};
   ASSERT_TRUE(report.rows.front().spread.output_per_s.has_value());
   EXPECT_EQ(report.rows.front().measures.requests, 6);
@@ -227,6 +227,16 @@ TEST(Grid, FieldHasTheTablesOwnersCompare) {
   EXPECT_EQ(count("thinking"), 4);
   for (const Cell& cell : field_grid(1e-6)) EXPECT_EQ(cell.output, 16);
   EXPECT_THROW(field_grid(0), Error);
+  for (const Cell& one : cells)
+    if (one.table == "users") {
+      EXPECT_EQ(one.requests, 2 * one.users);
+    }
+  const auto by_rate = plain_grid(
+      {.users = {1}, .contexts = {0, 64}, .outputs = {9}, .thinking = {}, .rates = {1, 2}, .requests = 7});
+  ASSERT_EQ(by_rate.size(), 4u);
+  EXPECT_EQ(by_rate[1].rate, 2.0);
+  EXPECT_EQ(by_rate[1].requests, 7);
+  EXPECT_EQ(by_rate[1].users, 7);
   const Cell cell{"x", 4, 1000, 100, false, PromptKind::random, 1};
   EXPECT_EQ(why_skipped(cell, {}), "");
   EXPECT_EQ(why_skipped(cell, {.users = 4, .context = 1000, .output = 100, .positions = 1100}), "");
