@@ -232,10 +232,13 @@ SizedPrompt Target::prompt(PromptKind kind, std::uint64_t seed, std::uint64_t in
 std::optional<DraftTotals> Target::draft_totals() const {
   const auto metrics = get("/metrics");
   if (!metrics) return std::nullopt;
-  const auto drafts = counter(*metrics, "vllm:spec_decode_num_drafts_total");
   const auto accepted = counter(*metrics, "vllm:spec_decode_num_accepted_tokens_total");
-  if (!drafts || !accepted) return std::nullopt;
-  return DraftTotals{*drafts, *accepted};
+  auto steps = counter(*metrics, "vllm:spec_decode_num_drafts_total");
+  // Where steps are not counted: every token is either an accepted draft or a step's own.
+  if (const auto tokens = counter(*metrics, "vllm:generation_tokens_total"); !steps && tokens && accepted)
+    steps = *tokens - *accepted;
+  if (!steps || !accepted) return std::nullopt;
+  return DraftTotals{*steps, *accepted};
 }
 
 }  // namespace fourfold::loadgen

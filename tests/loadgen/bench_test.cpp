@@ -22,6 +22,7 @@ struct Manners {
   bool needs_key = false;
   int pause = 0;
   int full_after = 1 << 30;  // then 429
+  bool metrics = false;      // half of its tokens were drafts
 };
 
 int words(const std::string& text) { return 1 + static_cast<int>(std::count(text.begin(), text.end(), ' ')); }
@@ -52,6 +53,14 @@ class WordServer {
       return connection.answer(401, "{}");
     if (asked.line.starts_with("GET /v1/models "))
       return connection.answer(200, R"({"data": [{"id": "small", "max_model_len": 500}]})");
+    if (asked.line.starts_with("GET /metrics ") && manners_.metrics) {
+      const std::lock_guard lock(mutex_);
+      return connection.answer(
+          200,
+          fourfold::format("# HELP x y\nvllm:generation_tokens_total{model=\"a\"} {}\n"
+                           "vllm:generation_tokens_totals 7\nvllm:spec_decode_num_accepted_tokens_total {}\n",
+                           given_, given_ / 2));
+    }
     if (asked.line.starts_with("GET /version ")) return connection.answer(200, R"({"version": "7.1"})");
     if (asked.line.starts_with("POST /tokenize ") && manners_.tokenize &&
         asked.body.find("prompt") != std::string::npos)
@@ -68,6 +77,10 @@ class WordServer {
     }
     const bool thinks = field(asked.body, "enable_thinking") == "true";
     const int tokens = std::atoi(field(asked.body, "max_tokens").c_str());
+    {
+      const std::lock_guard lock(mutex_);
+      given_ += tokens;
+    }
     connection.begin_stream();
     for (int i = 0; i < tokens; i += 2) {  // two tokens a chunk
       if (manners_.pause > 0) Connection::pause(manners_.pause);
@@ -82,6 +95,7 @@ class WordServer {
   Manners manners_;
   std::mutex mutex_;
   std::vector<std::string> bodies_;
+  int given_ = 0;  // tokens
   ScriptedServer server_;
 };
 
@@ -133,6 +147,14 @@ TEST(Bench, ThinkingIsAskedForAndItsFirstAnswerTimed) {
   EXPECT_GE(m.answer_ms.p50, m.ttft_ms.p50 + 5 * 2);  // five chunks of thinking later
   EXPECT_TRUE(has(report.notes, "MTP drafts easily"));
   EXPECT_NE(server.bodies().back().find(R"("enable_thinking":true)"), std::string::npos);
+}
+
+TEST(Bench, AcceptanceIsReadFromTheServersCounters) {
+  WordServer server({.metrics = true});
+  const Target target({.url = server.url()});
+  const Report report = bench(target, {{"t", 2, 0, 20, false, PromptKind::natural, 4}});
+  ASSERT_TRUE(report.rows.front().measures.acceptance_length.has_value());
+  EXPECT_DOUBLE_EQ(*report.rows.front().measures.acceptance_length, 2.0);  // 80 tokens in 40 steps
 }
 
 TEST(Bench, FieldsAServerRefusesAreLeftOutAndSaid) {
