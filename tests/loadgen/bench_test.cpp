@@ -196,13 +196,14 @@ TEST(Bench, ResultsAreWrittenAndCompared) {
   const Target target({.url = server.url()});
   Report report = bench(target,
                         {{"grid", 1, 0, 20, false, PromptKind::natural, 2},
-                         {"grid", 1, 0, 20, false, PromptKind::natural, 2, 200.0}},
+                         {"grid", 1, 0, 20, false, PromptKind::natural, 2, 200.0},
+                         {"grid", 2, 0, 20, false, PromptKind::natural, 2}},
                         3);
   report.header = {{"server", "a <b>"}, {"model", "small"}};
   ASSERT_TRUE(report.rows.front().spread.output_per_s.has_value());
   EXPECT_EQ(report.rows.front().measures.requests, 6);
   const Comparison same = compare(to_json(report), to_json(report));
-  EXPECT_EQ(same.differences.size(), 6u);
+  EXPECT_EQ(same.differences.size(), 9u);
   EXPECT_FALSE(same.any_slower());
 
   // Twice as slow, with a variation of a twentieth: beyond twice its deviation.
@@ -213,7 +214,7 @@ TEST(Bench, ResultsAreWrittenAndCompared) {
   slower.rows[1].measures.failed = 1;
   slower.header[0].second = "another";
   const Comparison other = compare(to_json(report), to_json(slower));
-  ASSERT_EQ(other.differences.size(), 3u);
+  ASSERT_EQ(other.differences.size(), 6u);
   EXPECT_EQ(other.differences[0].verdict, Verdict::slower);
   EXPECT_NEAR(other.differences[0].band, 2 * 0.05 * std::sqrt(2.0), 1e-12);
   EXPECT_EQ(other.differences[1].verdict, Verdict::within_noise);  // 10 % of a band of 14 %
