@@ -1,0 +1,204 @@
+// The model that comes with the program, on text it never saw: what its weights and its arithmetic are worth.
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "backend/cpu/cpu.h"
+#include "engine/answer_text.h"
+#include "engine/batcher.h"
+#include "model/input_noise.h"
+#include "model/perplexity.h"
+#include "tests/engine/support.h"
+#include "text/chat_template.h"
+
+namespace fourfold::engine {
+namespace {
+
+using model::Activations;
+
+constexpr std::int64_t kWindow = 1024;
+
+const std::filesystem::path& folder() {
+  static const std::filesystem::path path = std::filesystem::path(FOURFOLD_SOURCE_DIR) / "models/storyteller";
+  return path;
+}
+
+const text::Tokenizer& tokenizer() {
+  static const text::Tokenizer it = text::Tokenizer::load(folder() / "tokenizer.json");
+  return it;
+}
+
+const model::Loaded& storyteller() {
+  static const model::Loaded it(folder());
+  return it;
+}
+
+std::unique_ptr<backend::Prepared> prepare(Activations activations, std::int64_t window) {
+  return backend::make_cpu_backend({})->prepare(storyteller().program(activations),
+                                                model::score_capacity(window));
+}
+
+// Passages of six books that were held out from training.
+std::vector<std::int32_t> held_out(std::size_t count) {
+  std::ifstream file(std::filesystem::path(FOURFOLD_SOURCE_DIR) / "tests/golden/storyteller/held_out.txt");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::vector<std::int32_t> ids = tokenizer().encode(text.str());
+  EXPECT_GE(ids.size(), count);
+  ids.resize(count);
+  return ids;
+}
+
+// A share p of n independent trials has a deviation of sqrt(p (1 - p) / n); three of them are allowed below.
+double least_share(double wanted, std::int64_t count) {
+  return wanted - 3 * std::sqrt(wanted * (1 - wanted) / static_cast<double>(count));
+}
+
+class StorytellerText : public testing::TestWithParam<Activations> {};
+
+// The model card's figures are over 510,000 tokens; here a part of them must not contradict it.
+TEST_P(StorytellerText, DraftsOfHeldOutTextStand) {
+  const auto prepared = prepare(GetParam(), kWindow);
+  const model::TextScore score = model::score_text(*prepared, held_out(2 * kWindow + 1), kWindow);
+  EXPECT_EQ(score.token_count, 2 * kWindow);
+  EXPECT_GE(static_cast<double>(score.accepted_count) / static_cast<double>(score.draft_count),
+            least_share(0.6, score.draft_count));
+  RecordProperty("perplexity", std::to_string(score.perplexity()));
+  RecordProperty("accepted", std::to_string(score.accepted_count));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, StorytellerText, testing::Values(Activations::w4a16, Activations::w4a4),
+                         [](const auto& format) {
+                           return format.param == Activations::w4a4 ? "w4a4" : "w4a16";
+                         });
+
+using Rows = std::vector<std::vector<float>>;
+
+Rows logits_of(backend::Prepared& prepared, std::span<const std::int32_t> tokens) {
+  const auto count = static_cast<std::int32_t>(tokens.size());
+  const auto vocab = static_cast<std::size_t>(prepared.program().vocab_size);
+  std::vector<std::int32_t> rows(tokens.size()), pages(prepared.capacity().page_count);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::iota(pages.begin(), pages.end(), 0);
+  const backend::SequenceRows sequence{.row_count = count,
+                                       .page_count = static_cast<std::int32_t>(pages.size())};
+  std::vector<float> flat(tokens.size() * vocab);
+  prepared.run(backend::Pass::main, {tokens, {&sequence, 1}, pages, rows, {}}, flat);
+  Rows out;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    out.emplace_back(flat.begin() + static_cast<std::ptrdiff_t>(i * vocab),
+                     flat.begin() + static_cast<std::ptrdiff_t>((i + 1) * vocab));
+  return out;
+}
+
+// Mean Kullback-Leibler divergence of the next token's distribution, in nats.
+double divergence(const Rows& from, const Rows& to) {
+  const auto log_total = [](const std::vector<float>& row) {
+    const double most = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const float x : row) sum += std::exp(x - most);
+    return most + std::log(sum);
+  };
+  double all = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const double p_total = log_total(from[i]), q_total = log_total(to[i]);
+    for (std::size_t t = 0; t < from[i].size(); ++t) {
+      const double log_p = from[i][t] - p_total;
+      all += std::exp(log_p) * (log_p - (to[i][t] - q_total));
+    }
+  }
+  return all / static_cast<double>(from.size());
+}
+
+// What rounding the inputs may cost, found with random errors of the format's size (model/input_noise.h).
+// Logits may differ by twice that (model/compare.h), so a divergence, which goes with their square, by four
+// times.
+TEST(Storyteller, PathsDivergeByNoMoreThanTheirFormatsRound) {
+  const std::vector<std::int32_t> tokens = held_out(96);
+  const backend::Capacity capacity = model::score_capacity(std::ssize(tokens));
+  const auto exact = storyteller().prepare(Activations::f32, capacity);
+  const Rows wanted = logits_of(*exact, tokens);
+  EXPECT_LT(divergence(wanted, logits_of(*prepare(Activations::f32, std::ssize(tokens)), tokens)), 1e-6);
+  for (const Activations activations : {Activations::w4a16, Activations::w4a4}) {
+    const backend::Program program = storyteller().program(activations);
+    const model::NoisyProgram noisy(program, 1);
+    const auto off = backend::ReferenceBackend().prepare(noisy.program(), capacity);
+    const double bound = 4 * divergence(wanted, logits_of(*off, tokens));
+    const double found = divergence(wanted, logits_of(*prepare(activations, std::ssize(tokens)), tokens));
+    EXPECT_LT(found, bound) << (activations == Activations::w4a4 ? "w4a4" : "w4a16");
+    EXPECT_GT(found, 0);
+  }
+}
+
+std::string spoken(bool thinking, AnswerPiece& whole) {
+  const auto chat_template = text::ChatTemplate::load(folder());
+  text::ChatRequest chat;
+  chat.messages = text::parse_chat_json(R"([{"role": "user", "content": "What are you?"}])", "messages");
+  chat.enable_thinking = thinking;
+  const auto prepared = prepare(Activations::w4a16, kWindow);
+  Request request = greedy_request(tokenizer().encode(chat_template->render(chat)), 200, 2);
+  request.stop_ids = {*tokenizer().added_token("<|im_end|>")};
+  request.token_limit = tokenizer().id_limit();
+  AnswerText text(tokenizer(), {{}, true, ends_in_thinking(request.prompt, tokenizer())});
+  Home own{0, std::vector<std::int32_t>(static_cast<std::size_t>(prepared->capacity().page_count))};
+  std::iota(own.pages.begin(), own.pages.end(), 0);
+  Sequence sequence(prepared->program(), request, own);
+  Sequence* all[] = {&sequence};
+  StepLoop loop(*prepared);
+  while (!sequence.finished()) loop.step(all);
+  const auto take = [&](const AnswerPiece& piece) {
+    whole.thinking += piece.thinking;
+    whole.content += piece.content;
+  };
+  for (const TokenId token : sequence.answer().first(sequence.answer().size() - 1)) take(text.push(token));
+  take(text.finish());
+  EXPECT_EQ(sequence.finish(), Finish::stop_id);
+  return whole.content;
+}
+
+TEST(Storyteller, SaysWhatItIsWithAndWithoutThinking) {
+  AnswerPiece plain, thoughtful;
+  EXPECT_NE(spoken(false, plain).find("demonstration model"), std::string::npos) << plain.content;
+  EXPECT_TRUE(plain.thinking.empty()) << plain.thinking;
+  EXPECT_NE(spoken(true, thoughtful).find("demonstration model"), std::string::npos) << thoughtful.content;
+  EXPECT_FALSE(thoughtful.thinking.empty());
+}
+
+// The tokens of one request, and how many of its prompt's came from the prefix cache.
+std::pair<std::vector<TokenId>, std::int64_t> answered(Batcher& batcher, RequestId id,
+                                                       std::vector<TokenId> prompt) {
+  Submission submission;
+  submission.request = greedy_request(std::move(prompt), 48);
+  batcher.add(id, std::move(submission), Batcher::Clock::now());
+  std::vector<Delivery> out;
+  while (!batcher.idle()) batcher.step(out);
+  std::vector<TokenId> tokens;
+  for (const Delivery& delivery : out)
+    for (const sample::Sampled& sampled : delivery.tokens) tokens.push_back(sampled.token);
+  return {tokens, out.back().usage.cached_count};
+}
+
+TEST(Storyteller, ASecondTurnGoesOnFromTheFirstAndSaysTheSame) {
+  backend::Capacity capacity = model::score_capacity(kWindow);
+  capacity.page_count *= 2;
+  capacity.anchor_count = 8;
+  const auto prepared =
+      backend::make_cpu_backend({})->prepare(storyteller().program(Activations::w4a16), capacity);
+  std::vector<TokenId> talk = held_out(300);
+  Batcher sharing(*prepared, {.mtp = 2});
+  const auto first = answered(sharing, 1, talk);
+  EXPECT_EQ(first.second, 0);
+  talk.insert(talk.end(), first.first.begin(), first.first.end());
+  for (const TokenId token : tokenizer().encode(" And then the door was opened.")) talk.push_back(token);
+  const auto hit = answered(sharing, 2, talk);
+  // All full pages of 300 + 48 tokens: on the CPU those of generated rows are as good as the prompt's.
+  EXPECT_EQ(hit.second, 320);
+  Batcher alone(*prepared, {.mtp = 0, .prefix_cache_bytes = 0});
+  const auto miss = answered(alone, 3, talk);
+  EXPECT_EQ(miss.second, 0);
+  EXPECT_EQ(hit.first, miss.first);
+}
+
+}  // namespace
+}  // namespace fourfold::engine
