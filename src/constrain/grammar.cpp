@@ -30,6 +30,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(ExprId answer, std::vector
   flatten(*grammar);
   rank_rules(*grammar);
   grammar->tags_ = std::move(tags);
+  grammar->long_character_ = long_character_;
   return grammar;
 }
 

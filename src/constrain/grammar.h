@@ -35,6 +35,9 @@ class Grammar {
   bool is_final(std::uint32_t state) const { return flags_[state] & kFinal; }
   // Final, and nothing can follow inside the rule.
   bool only_ends(std::uint32_t state) const { return flags_[state] & kOnlyEnds; }
+  // A state that takes every plain character of one byte, and by a call of this rule every longer one, reads
+  // free text (json_text.h); 0: there is none.
+  RuleId long_character() const { return long_character_; }
   // Tokens outside ordinary text (<tool_call>) that the form wants written as such.
   std::span<const std::string> tags() const { return tags_; }
 
@@ -48,6 +51,7 @@ class Grammar {
   std::vector<Call> calls_;
   std::vector<std::uint8_t> flags_;
   std::vector<std::string> tags_;
+  RuleId long_character_ = 0;
 };
 
 class GrammarBuilder {
@@ -59,6 +63,7 @@ class GrammarBuilder {
   // A rule may be called before it is defined; rule 0 is defined by finish.
   RuleId declare();
   void define(RuleId rule, ExprId expression);
+  void mark_long_character(RuleId rule) { long_character_ = rule; }
   // Throws invalid_request when no text can ever satisfy the form.
   std::shared_ptr<const Grammar> finish(ExprId answer, std::vector<std::string> tags = {});
 
@@ -72,6 +77,7 @@ class GrammarBuilder {
   Budget budget_;
   ExpressionPool pool_;
   std::vector<Dfa> rules_{1};
+  RuleId long_character_ = 0;
 };
 
 }  // namespace fourfold::constrain

@@ -93,8 +93,7 @@ class GrammarGuide final : public engine::TokenGuide {
     if (local->leavings.empty()) return;
     const Runner::SetId back = runner_.after_return(reading.stack);
     if (back == Runner::kDead) return;
-    for (const std::uint32_t node : local->leavings)
-      walk_trie(masks_->vocabulary(), runner_, back, node, bits, nullptr);
+    for (const std::uint32_t node : local->leavings) walk_trie(*masks_, runner_, back, node, bits, nullptr);
   }
 
   std::shared_ptr<const Masks> masks_;

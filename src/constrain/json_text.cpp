@@ -45,6 +45,7 @@ ExprId JsonText::one_character(Writing writing) {
       ways.push_back(pool_.sequence({pool_.text("\\"), pool_.either(escapes)}));
     }
     builder_.define(*rule, pool_.either(ways));
+    if (json) builder_.mark_long_character(*rule);
   }
   return pool_.either({one_of(pool_, plain, Writing::plain), pool_.call(*rule)});
 }

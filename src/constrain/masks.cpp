@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace fourfold::constrain {
 namespace {
@@ -20,13 +21,41 @@ std::size_t size_of(const Masks::Local& local) {
          local.leavings.size() * sizeof(std::uint32_t) + 128;
 }
 
+// Where a state of free text comes to with any plain character; none for other states.
+std::optional<std::uint32_t> next_of_free_text(const Grammar& grammar, std::uint32_t state) {
+  if (grammar.is_final(state)) return std::nullopt;
+  std::optional<std::uint32_t> next;
+  for (const Grammar::Call& call : grammar.calls(state))
+    if (call.rule == grammar.long_character()) next = call.to;
+  if (!next) return std::nullopt;
+  int taken = 0;
+  for (const Grammar::Edge& edge : grammar.edges(state)) {
+    if (edge.to != *next) continue;
+    for (int byte = std::max<int>(edge.low, 0x20); byte <= std::min<int>(edge.high, 0x7F); ++byte)
+      taken += byte != '"' && byte != '\\';
+  }
+  return taken == 0x60 - 2 ? next : std::nullopt;
+}
+
+bool takes_plain_text(const Masks& masks, const Runner& runner, Runner::SetId set, std::uint32_t characters) {
+  const auto kernel = runner.kernel(set);
+  return std::any_of(kernel.begin(), kernel.end(), [&](const Runner::Reading& reading) {
+    return masks.plain_run(reading.state) >= std::max<std::uint32_t>(characters, 1);
+  });
+}
+
 }  // namespace
 
-void walk_trie(const Vocabulary& vocabulary, Runner& runner, Runner::SetId set, std::uint32_t from,
+void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint32_t from,
                std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings) {
+  const Vocabulary& vocabulary = masks.vocabulary();
   const Vocabulary::Node& top = vocabulary.node(from);
   std::vector<Runner::SetId> path(static_cast<std::size_t>(vocabulary.depth_max()) + 1);
   path[top.depth] = set;
+  const auto allow = [&](std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens)
+      bits[static_cast<std::size_t>(token) / 64] |= std::uint64_t{1} << (token % 64);
+  };
   for (std::uint32_t at = from + 1; at < top.skip;) {
     const Vocabulary::Node& node = vocabulary.node(at);
     const Runner::SetId now = runner.step(path[node.depth - 1u], node.byte);
@@ -34,9 +63,13 @@ void walk_trie(const Vocabulary& vocabulary, Runner& runner, Runner::SetId set, 
       at = node.skip;
       continue;
     }
+    if (node.plain_characters < 255 && takes_plain_text(masks, runner, now, node.plain_characters)) {
+      allow(vocabulary.tokens(at, node.skip));
+      at = node.skip;
+      continue;
+    }
     path[node.depth] = now;
-    for (const TokenId token : vocabulary.tokens(at))
-      bits[static_cast<std::size_t>(token) / 64] |= std::uint64_t{1} << (token % 64);
+    allow(vocabulary.tokens(at, at + 1));
     if (leavings && node.skip > at + 1 && runner.may_end(now)) leavings->push_back(at);
     ++at;
   }
@@ -46,7 +79,34 @@ Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const
     : vocabulary_(std::move(vocabulary)), grammar_(std::move(grammar)) {
   for (const std::string& text : grammar_->tags())
     if (const auto token = vocabulary_->tag(text)) tags_.push_back(*token);
+  find_free_text();
   classify();
+  warm_up();
+}
+
+// States that take every plain character and come to one state with each; how long a chain of them is.
+void Masks::find_free_text() {
+  constexpr std::uint32_t unknown = 0xFFFFFFFF, endless = 0xFFFFFFFE;
+  plain_run_.assign(grammar_->state_count(), grammar_->long_character() == 0 ? 0 : unknown);
+  std::vector<std::uint32_t> chain;
+  for (std::uint32_t first = 0; first < grammar_->state_count(); ++first) {
+    std::uint32_t state = first;
+    while (plain_run_[state] == unknown) {
+      const std::optional<std::uint32_t> next = next_of_free_text(*grammar_, state);
+      if (!next || *next == state) {
+        plain_run_[state] = next ? endless : 0;
+        break;
+      }
+      plain_run_[state] = 0;  // should the chain come back to itself: not a count, left alone
+      chain.push_back(state);
+      state = *next;
+    }
+    std::uint32_t run = plain_run_[state];
+    for (; !chain.empty(); chain.pop_back()) {
+      if (run != endless) ++run;
+      plain_run_[chain.back()] = run;
+    }
+  }
 }
 
 // A string of at most 1,000 characters has a state for each count, but no token can tell 900 characters left
@@ -89,7 +149,7 @@ std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state) const {
   auto local = std::make_shared<Local>();
   Runner runner(*grammar_);
   local->bits.assign(vocabulary_->word_count(), 0);
-  walk_trie(*vocabulary_, runner, runner.start_at(state), 0, local->bits, &local->leavings);
+  walk_trie(*this, runner, runner.start_at(state), 0, local->bits, &local->leavings);
   std::size_t count = 0;
   for (const std::uint64_t word : local->bits) count += static_cast<std::size_t>(std::popcount(word));
   if (count > local->bits.size()) return local;
@@ -101,17 +161,15 @@ std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state) const {
   return local;
 }
 
+// Computes what an answer is likely to need, so that no step of the engine waits for it: states that take
+// many different bytes are those whose walk is long.
 void Masks::warm_up() const {
-  // States that take many different bytes are those whose walk is long: free text.
   constexpr int bytes_min = 64;
-  constexpr std::size_t states_max = 64;
-  std::size_t done = 0;
-  for (std::uint32_t state = 0; state < grammar_->state_count() && done < states_max; ++state) {
+  constexpr std::size_t states_max = 16;
+  for (std::uint32_t state = 0; state < grammar_->state_count() && known_.size() < states_max; ++state) {
     int bytes = 0;
     for (const Grammar::Edge& edge : grammar_->edges(state)) bytes += edge.high - edge.low + 1;
-    if (bytes < bytes_min) continue;
-    local(state);
-    ++done;
+    if (bytes >= bytes_min) local(state);
   }
 }
 

@@ -30,6 +30,8 @@ class Masks {
   std::shared_ptr<const Local> local(std::uint32_t state) const;
   // Computes now what an answer is likely to need, so that no step of the engine waits for it.
   void warm_up() const;
+  // How many plain characters a state of free text takes before the count of its string is up.
+  std::uint32_t plain_run(std::uint32_t state) const { return plain_run_[state]; }
 
   // Added tokens the grammar names.
   std::span<const TokenId> tags() const { return tags_; }
@@ -37,10 +39,12 @@ class Masks {
  private:
   std::shared_ptr<const Local> compute(std::uint32_t state) const;
   void classify();
+  void find_free_text();
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const Grammar> grammar_;
   std::vector<TokenId> tags_;
+  std::vector<std::uint32_t> plain_run_;
   std::vector<std::uint64_t> class_of_;  // by state: equal for states no token can tell apart
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::uint64_t, std::shared_ptr<const Local>> known_;
@@ -49,7 +53,7 @@ class Masks {
 
 // Adds the tokens that read on from `set` below node `from` of the trie to `bits`. `leavings` (or null) gets
 // the nodes at which the lowest rule may have ended.
-void walk_trie(const Vocabulary& vocabulary, Runner& runner, Runner::SetId set, std::uint32_t from,
+void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint32_t from,
                std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings);
 
 }  // namespace fourfold::constrain

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "text/utf8.h"
 
 namespace fourfold::constrain {
 
@@ -37,7 +38,7 @@ void Vocabulary::build_trie() {
   std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return bytes(a) < bytes(b); });
   tokens_ = std::move(order);
 
-  nodes_.push_back({0, 0, 0, 0});
+  nodes_.push_back({0, 0, 0, 0, 0});
   std::vector<std::uint32_t> path{0};
   std::string_view before;
   const auto close = [&](std::size_t depth) {  // nodes deeper than this have no more children
@@ -52,14 +53,15 @@ void Vocabulary::build_trie() {
     for (std::size_t at = same; at < now.size(); ++at) {
       path.push_back(static_cast<std::uint32_t>(nodes_.size()));
       nodes_.push_back({0, static_cast<std::uint32_t>(i), static_cast<std::uint16_t>(at + 1),
-                        static_cast<std::uint8_t>(now[at])});
+                        static_cast<std::uint8_t>(now[at]), 0});
     }
     depth_max_ = std::max(depth_max_, static_cast<int>(now.size()));
     before = now;
   }
   close(0);
   nodes_[0].skip = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back({0, static_cast<std::uint32_t>(tokens_.size()), 0, 0});
+  nodes_.push_back({0, static_cast<std::uint32_t>(tokens_.size()), 0, 0, 0});
+  find_plain_text();
 
   std::vector<bool> alone(256, false);
   for (const std::string& text : bytes_)
@@ -68,6 +70,40 @@ void Vocabulary::build_trie() {
     if (!alone[static_cast<std::size_t>(byte)] && byte != 0xC0 && byte != 0xC1)
       fail(Code::unsupported_model, "byte {} has no token of its own: an answer with a form could get stuck",
            byte);
+}
+
+void Vocabulary::find_plain_text() {
+  constexpr std::uint8_t not_plain = 255;
+  // From the front: is the text up to a node plain, and is it cut inside a character there?
+  std::vector<text::Utf8State> state(nodes_.size(), text::Utf8State::invalid);
+  std::string path;
+  for (std::uint32_t at = 0; at + 1 < nodes_.size(); ++at) {
+    const Node& node = nodes_[at];
+    path.resize(node.depth);
+    if (at > 0) path.back() = static_cast<char>(node.byte);
+    const bool is_plain = at == 0 || (node.byte >= 0x20 && node.byte != '"' && node.byte != '\\');
+    if (!is_plain) continue;
+    std::size_t start = path.size();  // of the last character
+    while (start > 0 && path.size() - start < 4 && (path[start - 1] & 0xC0) == 0x80) --start;
+    if (start > 0 && (node.byte & 0x80)) --start;
+    state[at] = text::Utf8State::valid;
+    if (start == path.size()) continue;
+    const text::Utf8Step step = text::check_utf8_step(std::string_view(path).substr(start));
+    state[at] = step.bytes == path.size() - start ? step.state : text::Utf8State::invalid;
+  }
+  // From the back: a node's children come after it.
+  std::vector<std::uint8_t> characters(nodes_.size(), 0);
+  for (std::uint32_t at = node_count(); at-- > 0;) {
+    std::uint8_t most = 0;
+    for (std::uint32_t child = at + 1; child < nodes_[at].skip; child = nodes_[child].skip) {
+      const bool begins = state[at] == text::Utf8State::valid;
+      const bool holds = state[child] != text::Utf8State::invalid && characters[child] != not_plain;
+      const int count = holds ? characters[child] + (begins ? 1 : 0) : not_plain;
+      most = static_cast<std::uint8_t>(std::max<int>(most, std::min<int>(count, not_plain)));
+    }
+    characters[at] = most;
+    nodes_[at].plain_characters = state[at] == text::Utf8State::valid ? most : not_plain;
+  }
 }
 
 std::string_view Vocabulary::bytes(TokenId token) const {

@@ -27,12 +27,16 @@ class Vocabulary {
     std::uint32_t token_begin;  // into tokens(); the node's own are those up to the next node's
     std::uint16_t depth;
     std::uint8_t byte;
+    // What follows this node in all its tokens is plain text, begins with a character and has at most so
+    // many: valid UTF-8 without ", \ and control characters. 255: not so, or more.
+    std::uint8_t plain_characters;
   };
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size() - 1); }
   const Node& node(std::uint32_t index) const { return nodes_[index]; }
-  std::span<const TokenId> tokens(std::uint32_t node) const {
-    return std::span(tokens_).subspan(nodes_[node].token_begin,
-                                      nodes_[node + 1].token_begin - nodes_[node].token_begin);
+  // Of the nodes from `first` to before `last`.
+  std::span<const TokenId> tokens(std::uint32_t first, std::uint32_t last) const {
+    return std::span(tokens_).subspan(nodes_[first].token_begin,
+                                      nodes_[last].token_begin - nodes_[first].token_begin);
   }
   std::span<const TokenId> stop_ids() const { return stop_ids_; }
   std::int64_t token_limit() const { return token_limit_; }
@@ -47,6 +51,7 @@ class Vocabulary {
 
  private:
   void build_trie();
+  void find_plain_text();
 
   std::vector<std::string> bytes_;  // by id
   std::vector<bool> special_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -45,26 +46,38 @@ std::vector<TokenId> allowed(engine::TokenGuide& guide, const Vocabulary& vocabu
   return tokens;
 }
 
-// Every token of the vocabulary tried one by one must give the mask: the trie, the local masks and the walks
-// above are compared with plain reading.
+// Every token of the vocabulary tried one by one must give the mask: the trie, the local masks, the skipping
+// of free text and the walks above are compared with plain reading.
+std::vector<TokenId> tried_one_by_one(const Model& model, const Grammar& grammar, std::string_view read) {
+  const Vocabulary& vocabulary = *model.vocabulary;
+  Runner runner(grammar);
+  const auto reads = [&](Runner::SetId set, std::string_view text) {
+    for (const char c : text)
+      if (set != Runner::kDead) set = runner.step(set, static_cast<std::uint8_t>(c));
+    return set;
+  };
+  const Runner::SetId here = reads(runner.start_at(grammar.start()), read);
+  std::vector<TokenId> wanted;
+  for (TokenId next = 0; next < vocabulary.token_limit(); ++next) {
+    const std::string_view bytes = vocabulary.bytes(next);
+    const bool is_other_tag =
+        vocabulary.tag(bytes) == next && std::ranges::find(grammar.tags(), bytes) == grammar.tags().end();
+    const bool fits = next == model.stop
+                          ? runner.may_end(here)
+                          : !bytes.empty() && !is_other_tag && reads(here, bytes) != Runner::kDead;
+    if (fits) wanted.push_back(next);
+  }
+  return wanted;
+}
+
 void expect_exact_masks(const Model& model, std::shared_ptr<const Grammar> grammar, std::string_view text) {
   const Vocabulary& vocabulary = *model.vocabulary;
   auto guide = make_guide(model.vocabulary, grammar);
   std::string read;
   for (const TokenId token : model.tokenizer.encode(text)) {
-    std::vector<TokenId> wanted;
-    for (TokenId next = 0; next < vocabulary.token_limit(); ++next) {
-      const std::string_view bytes = vocabulary.bytes(next);
-      const bool is_tag = vocabulary.tag(bytes) == next;
-      const bool tag_allowed =
-          std::find(grammar->tags().begin(), grammar->tags().end(), bytes) != grammar->tags().end();
-      if (bytes.empty() || (is_tag && !tag_allowed)) continue;
-      if (verdict(*grammar, read + std::string(bytes)) != Verdict::refused) wanted.push_back(next);
-    }
-    if (verdict(*grammar, read) == Verdict::accepted) wanted.push_back(model.stop);
-    std::sort(wanted.begin(), wanted.end());
+    const std::vector<TokenId> wanted = tried_one_by_one(model, *grammar, read);
     ASSERT_EQ(allowed(*guide, vocabulary), wanted) << "after " << read;
-    ASSERT_TRUE(std::find(wanted.begin(), wanted.end(), token) != wanted.end()) << "after " << read;
+    ASSERT_TRUE(std::binary_search(wanted.begin(), wanted.end(), token)) << "after " << read;
     guide->accept(token);
     read += vocabulary.bytes(token);
   }
@@ -82,6 +95,10 @@ TEST(Guide, MasksAreWhatReadingEveryTokenGives) {
       model, compile_json_schema(R"({"properties": {"a": {"maxLength": 9}, "b": {"enum": ["red", "green"]},
                                              "c": {"items": {"type": "integer", "minimum": 5, "maximum": 120}}}})"),
       "{\n  \"a\": \"hello\",\n  \"b\": \"green\",\n  \"c\": [17, 120]\n}");
+  // A whole vocabulary, with its long and its broken tokens.
+  expect_exact_masks(large(),
+                     compile_json_schema(R"({"type": "array", "items": {"maxLength": 7}, "maxItems": 2})"),
+                     "[\"\xE9\x9B\xAA and\\n\", \"\"]");
 }
 
 TEST(Guide, EndsWhereTheFormDoes) {
@@ -154,7 +171,7 @@ TEST(Guide, ToolCalls) {
   EXPECT_EQ(model.tokenizer.encode(now)[0], *model.tokenizer.added_token("<tool_call>"));
 }
 
-// Not a test of speed (machines differ) but a record of it: --gtest_filter=*Speed* prints.
+// Prints what docs/structured.md tells; the bound is far away, so that a busy machine does not reach it.
 TEST(Guide, Speed) {
   using Clock = std::chrono::steady_clock;
   const auto ms = [](Clock::duration time) {
@@ -179,23 +196,22 @@ TEST(Guide, Speed) {
           "note": {"type": "string", "maxLength": 1000}}})"))}) {
     start = Clock::now();
     const auto masks = std::make_shared<const Masks>(model.vocabulary, grammar);
-    masks->warm_up();
     std::printf("%s: %u states, warm-up %.1f ms\n", name, grammar->state_count(), ms(Clock::now() - start));
     for (int round = 0; round < 2; ++round) {
       auto guide = make_guide(masks);
       std::vector<std::uint64_t> bits(model.vocabulary->word_count());
-      double worst = 0, sum = 0;
+      std::vector<double> times;
       const auto tokens = model.tokenizer.encode(text);
       for (const TokenId token : tokens) {
         const auto before = Clock::now();
         guide->allowed(bits);
         guide->accept(token);
-        const double took = ms(Clock::now() - before);
-        worst = std::max(worst, took);
-        sum += took;
+        times.push_back(ms(Clock::now() - before));
       }
-      std::printf("  round %d: %zu tokens, mean %.3f ms, worst %.3f ms\n", round, tokens.size(),
-                  sum / static_cast<double>(tokens.size()), worst);
+      std::sort(times.begin(), times.end());
+      std::printf("  round %d: %zu tokens, median %.3f ms, worst %.3f ms\n", round, times.size(),
+                  times[times.size() / 2], times.back());
+      EXPECT_LT(times[times.size() / 2], 1.0);
     }
   }
 }

@@ -154,7 +154,7 @@ std::vector<TokenId> random_cut(std::string_view text, Random& random) {
         at = node.skip;
         continue;
       }
-      for (const TokenId token : vocabulary.tokens(at)) fitting.push_back(token);
+      for (const TokenId token : vocabulary.tokens(at, at + 1)) fitting.push_back(token);
       ++at;
     }
     cut.push_back(fitting[random.below(fitting.size())]);
