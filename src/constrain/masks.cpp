@@ -81,7 +81,6 @@ Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const
     if (const auto token = vocabulary_->tag(text)) tags_.push_back(*token);
   find_free_text();
   classify();
-  warm_up();
 }
 
 // States that take every plain character and come to one state with each; how long a chain of them is.
@@ -161,12 +160,15 @@ std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state) const {
   return local;
 }
 
-// Computes what an answer is likely to need, so that no step of the engine waits for it: states that take
-// many different bytes are those whose walk is long.
 void Masks::warm_up() const {
+  // States that take many different bytes are those whose walk is long.
   constexpr int bytes_min = 64;
-  constexpr std::size_t states_max = 16;
-  for (std::uint32_t state = 0; state < grammar_->state_count() && known_.size() < states_max; ++state) {
+  constexpr std::size_t states_max = 8;
+  const auto known_count = [this] {
+    const std::lock_guard lock(mutex_);
+    return known_.size();
+  };
+  for (std::uint32_t state = 0; state < grammar_->state_count() && known_count() < states_max; ++state) {
     int bytes = 0;
     for (const Grammar::Edge& edge : grammar_->edges(state)) bytes += edge.high - edge.low + 1;
     if (bytes >= bytes_min) local(state);

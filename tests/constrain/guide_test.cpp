@@ -196,6 +196,7 @@ TEST(Guide, Speed) {
           "note": {"type": "string", "maxLength": 1000}}})"))}) {
     start = Clock::now();
     const auto masks = std::make_shared<const Masks>(model.vocabulary, grammar);
+    masks->warm_up();
     std::printf("%s: %u states, warm-up %.1f ms\n", name, grammar->state_count(), ms(Clock::now() - start));
     for (int round = 0; round < 2; ++round) {
       auto guide = make_guide(masks);
