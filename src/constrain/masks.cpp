@@ -112,6 +112,12 @@ void Masks::find_free_text() {
 // from 901. After r rounds two states have the same number when no text of at most r bytes tells them apart.
 void Masks::classify() {
   const std::uint32_t count = grammar_->state_count();
+  // Rounds over very large grammars would take longer than they save.
+  constexpr std::int64_t work_max = 8'000'000;
+  if (std::int64_t{count} * vocabulary_->depth_max() > work_max) {
+    for (std::uint32_t state = 0; state < count; ++state) class_of_.push_back(state);
+    return;
+  }
   class_of_.assign(count, 0);
   std::vector<std::uint64_t> next(count);
   for (int round = 0; round <= vocabulary_->depth_max(); ++round) {
@@ -164,6 +170,7 @@ void Masks::warm_up() const {
   // States that take many different bytes are those whose walk is long.
   constexpr int bytes_min = 64;
   constexpr std::size_t states_max = 8;
+  local(grammar_->start());
   const auto known_count = [this] {
     const std::lock_guard lock(mutex_);
     return known_.size();

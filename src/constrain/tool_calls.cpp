@@ -27,10 +27,11 @@ class ToolCompiler {
   ToolCompiler(GrammarBuilder& builder, JsonText& json)
       : builder_(builder), pool_(builder.pool()), json_(json), text_(value_text(pool_)) {}
 
+  // Rules of their own for calls and for values: a request may bring a hundred tools.
   ExprId call_of(std::string_view name, const bj::value* parameters) {
-    return pool_.sequence({pool_.text("<tool_call>\n<function=" + std::string(name) + ">\n"),
-                           parameters ? arguments(name, *parameters) : pool_.empty(),
-                           pool_.text("</function>\n</tool_call>")});
+    return rule(pool_.sequence({pool_.text("<tool_call>\n<function=" + std::string(name) + ">\n"),
+                                parameters ? arguments(name, *parameters) : pool_.empty(),
+                                pool_.text("</function>\n</tool_call>")}));
   }
 
  private:
@@ -75,8 +76,14 @@ class ToolCompiler {
   }
 
   ExprId argument(ExprId name, ExprId value) {
-    return pool_.sequence(
-        {pool_.text("<parameter="), name, pool_.text(">\n"), value, pool_.text("\n</parameter>\n")});
+    return pool_.sequence({pool_.text("<parameter="), name, pool_.text(">\n"),
+                           rule(pool_.sequence({value, pool_.text("\n</parameter>\n")}))});
+  }
+
+  ExprId rule(ExprId expression) {
+    const RuleId made = builder_.declare();
+    builder_.define(made, expression);
+    return pool_.call(made);
   }
 
   ExprId name_text() {

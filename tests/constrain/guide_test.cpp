@@ -167,6 +167,17 @@ TEST(Guide, ToolCalls) {
   EXPECT_NE(refusal([&] { compile_tool_calls(tools, {.name = "x"}); }).find("names x"), std::string::npos);
   EXPECT_NE(refusal([&] { compile_tool_calls("[]"); }), "");
   expect_exact_masks(model, grammar, now);
+  std::string many = "[";
+  for (int tool = 0; tool < 128; ++tool) {
+    many +=
+        (tool ? ", " : "") +
+        format(R"({"type": "function", "function": {"name": "f{}", "parameters": {"properties": {)", tool);
+    for (int i = 0; i < 10; ++i) many += format("{}\"p{}\": {\"type\": \"string\"}", i ? ", " : "", i);
+    many += "}}}}";
+  }
+  EXPECT_TRUE(accepts(*compile_tool_calls(many + "]"),
+                      "<tool_call>\n<function=f127>\n<parameter=p9>\nx\n</parameter>\n"
+                      "</function>\n</tool_call>"));
   // The wrappers are tokens of their own.
   EXPECT_EQ(model.tokenizer.encode(now)[0], *model.tokenizer.added_token("<tool_call>"));
 }
