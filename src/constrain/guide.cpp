@@ -26,11 +26,10 @@ class GrammarGuide final : public engine::TokenGuide {
   void allowed(std::span<std::uint64_t> bits) override {
     std::fill(bits.begin(), bits.end(), 0);
     const Vocabulary& vocabulary = masks_->vocabulary();
+    check(bits.size() >= vocabulary.word_count(), "the caller's words cover the vocabulary", bits.size(),
+          vocabulary.word_count());
     if (phase_ == Phase::before) return allow_anything(bits);
     if (phase_ == Phase::inside) {
-      // The walks below write where the vocabulary is, which may be more than the caller's words.
-      check(bits.size() >= vocabulary.word_count(), "the caller's words cover the vocabulary", bits.size(),
-            vocabulary.word_count());
       if (runner_.set_count() > kSetsMax) set_ = runner_.keep_only(set_);
       for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
       for (const TokenId tag : masks_->tags())
@@ -75,12 +74,11 @@ class GrammarGuide final : public engine::TokenGuide {
   }
 
   void allow_anything(std::span<std::uint64_t> bits) const {
-    const Vocabulary& vocabulary = masks_->vocabulary();
-    for (TokenId token = 0; token < vocabulary.token_limit(); ++token)
-      if (!vocabulary.is_special(token) && !vocabulary.bytes(token).empty()) allow(bits, token);
+    const std::span<const std::uint64_t> ordinary = masks_->vocabulary().ordinary();
+    std::copy(ordinary.begin(), ordinary.end(), bits.begin());
     allow(bits, *start_.after);
     for (const TokenId token : start_.not_before)
-      if (token >= 0 && token < vocabulary.token_limit())
+      if (token >= 0 && static_cast<std::size_t>(token) / 64 < bits.size())
         bits[static_cast<std::size_t>(token) / 64] &= ~(std::uint64_t{1} << (token % 64));
   }
 

@@ -123,9 +123,30 @@ class Merger {
     for (const std::string_view keyword : {std::string_view("pattern"), std::string_view("format")})
       if (const bj::value* text = find(part, keyword)) {
         if (!text->is_string()) document_.refuse(&part, keyword, "must be a string");
+        if (keyword == "format" && !(types_of(document_, part) & kStringType)) {
+          read_number_format(part, view(text->get_string()));
+          continue;
+        }
         auto& list = keyword == "pattern" ? merged_.patterns : merged_.formats;
         list.push_back({std::string(view(text->get_string())), &part});
       }
+  }
+
+  // OpenAPI's formats of numbers.
+  void read_number_format(const bj::object& part, std::string_view name) {
+    if (name == "float" || name == "double") return;
+    if (name != "int32" && name != "int64")
+      document_.refuse(&part, "format",
+                       "the format is not supported; of numbers int32, int64, float and double are");
+    // 15 digits for int64: see json_number.h.
+    const std::int64_t most = name == "int32" ? 2'147'483'647 : 999'999'999'999'999;
+    tighten_bound(merged_.bounds.least, {Decimal::of(name == "int32" ? -most - 1 : -most), false}, true);
+    tighten_bound(merged_.bounds.most, {Decimal::of(most), false}, false);
+  }
+
+  static void tighten_bound(std::optional<Bound>& bound, const Bound& now, bool least) {
+    const int order = bound ? compare(now.at, bound->at) : 0;
+    if (!bound || (least ? order > 0 : order < 0) || (order == 0 && now.exclusive)) bound = now;
   }
 
   static void tighten(std::optional<std::int64_t>& limit, std::optional<std::int64_t> other) {
@@ -133,17 +154,14 @@ class Merger {
   }
 
   void read_number(const bj::object& part) {
-    const auto tighten_bound = [&](std::string_view keyword, std::optional<Bound>& bound, bool least,
-                                   bool exclusive) {
-      if (!find(part, keyword)) return;
-      const Bound now{read_decimal(document_, part, keyword), exclusive};
-      const int order = bound ? compare(now.at, bound->at) : 0;
-      if (!bound || (least ? order > 0 : order < 0) || (order == 0 && exclusive)) bound = now;
+    const auto read = [&](std::string_view keyword, std::optional<Bound>& bound, bool least, bool exclusive) {
+      if (find(part, keyword))
+        tighten_bound(bound, {read_decimal(document_, part, keyword), exclusive}, least);
     };
-    tighten_bound("minimum", merged_.bounds.least, true, false);
-    tighten_bound("exclusiveMinimum", merged_.bounds.least, true, true);
-    tighten_bound("maximum", merged_.bounds.most, false, false);
-    tighten_bound("exclusiveMaximum", merged_.bounds.most, false, true);
+    read("minimum", merged_.bounds.least, true, false);
+    read("exclusiveMinimum", merged_.bounds.least, true, true);
+    read("maximum", merged_.bounds.most, false, false);
+    read("exclusiveMaximum", merged_.bounds.most, false, true);
     if (find(part, "multipleOf")) {
       const Decimal multiple = read_decimal(document_, part, "multipleOf");
       if (!multiple.is_integer() || multiple.negative || multiple.is_zero() || multiple.digits.size() > 4 ||

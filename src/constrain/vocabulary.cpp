@@ -19,11 +19,12 @@ Vocabulary::Vocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId
   if (stop_ids_.empty())
     fail(Code::unsupported_model, "no stop id below {}: an answer with a form could not end", token_limit);
   bytes_.resize(count);
-  special_.resize(count);
+  ordinary_.assign(word_count(), 0);
   for (std::size_t i = 0; i < count; ++i) {
     const auto id = static_cast<TokenId>(i);
-    special_[i] = tokenizer.is_special(id) || is_stop(id);
-    if (!special_[i]) bytes_[i] = tokenizer.token_bytes(id);
+    if (tokenizer.is_special(id) || is_stop(id)) continue;
+    bytes_[i] = tokenizer.token_bytes(id);
+    if (!bytes_[i].empty()) ordinary_[i / 64] |= std::uint64_t{1} << (i % 64);
   }
   for (std::size_t i = 0; i < count; ++i)
     if (!bytes_[i].empty() && tokenizer.added_token(bytes_[i]) == static_cast<TokenId>(i))
@@ -113,11 +114,6 @@ std::string_view Vocabulary::bytes(TokenId token) const {
 
 bool Vocabulary::is_stop(TokenId token) const {
   return std::find(stop_ids_.begin(), stop_ids_.end(), token) != stop_ids_.end();
-}
-
-bool Vocabulary::is_special(TokenId token) const {
-  const auto index = static_cast<std::size_t>(token);
-  return token < 0 || index >= special_.size() || special_[index];
 }
 
 std::optional<TokenId> Vocabulary::tag(std::string_view text) const {

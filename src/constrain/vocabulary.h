@@ -45,7 +45,8 @@ class Vocabulary {
   // What a token writes; empty for those without text (special ones, ids beyond the limit).
   std::string_view bytes(TokenId token) const;
   bool is_stop(TokenId token) const;
-  bool is_special(TokenId token) const;
+  // All tokens with text, as a mask.
+  std::span<const std::uint64_t> ordinary() const { return ordinary_; }
   // Added tokens that are text but stand outside the trie, by their text.
   std::optional<TokenId> tag(std::string_view text) const;
 
@@ -54,7 +55,7 @@ class Vocabulary {
   void find_plain_text();
 
   std::vector<std::string> bytes_;  // by id
-  std::vector<bool> special_;
+  std::vector<std::uint64_t> ordinary_;
   std::vector<std::pair<std::string, TokenId>> tags_;
   std::vector<TokenId> stop_ids_;
   std::int64_t token_limit_;
