@@ -48,6 +48,8 @@ command_long_test() {
     long_lines+=("  skipped clang 19: not installed (apt-get install clang-19)")
   fi
   long_step "verify, 20 seeds for each row and operation" many_seeds
+  long_step "1,000 random scenarios of the engine" env FOURFOLD_SCENARIOS=1000 build/test_engine \
+    --gtest_filter='Batcher.RandomScenarios*'
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
   long_step "soak, 10,000 requests with cancels" env FOURFOLD_SOAK=10000 build/test_faults --gtest_filter='Soak*'
   {

@@ -34,6 +34,13 @@ struct FieldPrinter {
 
 std::string_view pass_name(Pass pass) { return pass == Pass::main ? "main" : "draft"; }
 
+std::int64_t anchor_bytes(const Program& program) {
+  std::int64_t floats = 0;
+  for (const DeltaState& state : program.delta_states)
+    floats += state.value_dim() * state.key_head_dim + (state.conv_taps - 1) * state.conv_dim();
+  return 4 * floats;
+}
+
 std::string to_text(const Program& program, Pass pass) {
   std::string text;
   for (const Op& op : program.ops(pass)) {

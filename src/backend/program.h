@@ -130,6 +130,10 @@ struct Program {
   const Rope& rope(RopeId id) const { return ropes[static_cast<std::size_t>(id.index)]; }
 };
 
+// What a kept state takes (Prepared::save_anchor): for each recurrent layer the anchor, and the convolution's
+// inputs before it.
+std::int64_t anchor_bytes(const Program& program);
+
 // One op a line: "layers.0.norm = rms_norm(in=embedding, weight=..., ...)".
 std::string to_text(const Program& program, Pass pass);
 

@@ -10,6 +10,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "cli/answer.h"
+#include "engine/anchor_room.h"
 #include "engine/engine.h"
 #include "model/qwen35/forward.h"
 
@@ -98,17 +99,18 @@ ServeRoom room_for_many(const ServeOptions& options, const OpenModel& model) {
   const auto pages = [&](std::int64_t tokens) {
     return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
   };
+  capacity.page_count = options.kv_tokens ? pages(*options.kv_tokens) : pages(room.context) * room.sequences;
+  backend::Program program = model::build_program(model.config, model.bound.weights,
+                                                  parse_model_activations(options.backend.activations));
+  store_kv(program, options.backend.kv);
+  capacity.anchor_count = engine::anchor_room(
+      program, capacity, options.prefix_cache_mb < 0 ? -1 : options.prefix_cache_mb * 1'000'000);
   if (options.kv_tokens) {
     if (*options.kv_tokens < room.context)
       fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",
            *options.kv_tokens, room.context);
-    capacity.page_count = pages(*options.kv_tokens);
     return room;
   }
-  capacity.page_count = pages(room.context) * room.sequences;
-  backend::Program program = model::build_program(model.config, model.bound.weights,
-                                                  parse_model_activations(options.backend.activations));
-  store_kv(program, options.backend.kv);
   const std::int64_t fitting =
       gpu ? pages_on_gpu(program, capacity, options.backend) : pages_in_memory(program, capacity);
   if (fitting < pages(room.context))

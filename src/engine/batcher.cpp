@@ -206,10 +206,8 @@ void Batcher::advance(const schedule::Work& work, std::vector<Delivery>& out) {
     std::vector<std::int32_t> appended;
     for (const sample::Sampled& sampled : sequence.newest()) appended.push_back(sampled.token);
     totals_.answer_tokens += std::ssize(appended);
-    if (!appended.empty()) {
-      if (std::ssize(sequence.answer()) == std::ssize(appended)) live.first_token = Clock::now();
-      lately_.emplace_back(Clock::now(), std::ssize(appended));
-    }
+    if (!appended.empty() && std::ssize(sequence.answer()) == std::ssize(appended))
+      live.first_token = Clock::now();
     keep(scheduler_.advance(work.id, {.position = sequence.position(),
                                       .shareable = drafts_ ? sequence.draft_position() : sequence.position(),
                                       .furthest = sequence.furthest(),
@@ -237,7 +235,9 @@ bool Batcher::step(std::vector<Delivery>& out) {
   enter(plan);
   run(plan);
   note_pace(plan, seconds_between(begin, Clock::now()));
+  const std::int64_t tokens_before = totals_.answer_tokens;
   for (const schedule::Work& work : plan.work) advance(work, out);
+  lately_.emplace_back(Clock::now(), totals_.answer_tokens - tokens_before);
   const double in_backend = loop_.backend_seconds() - backend_before;
   ++totals_.steps;
   totals_.step_seconds += in_backend;

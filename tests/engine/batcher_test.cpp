@@ -8,8 +8,10 @@
 #include <limits>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "kernels/launch/sim_machine.h"
 #include "tests/engine/support.h"
 
 namespace fourfold::engine {
@@ -91,21 +93,23 @@ class Scenarios {
  public:
   explicit Scenarios(bool equal_roles) : golden_("bf16"), equal_roles_(equal_roles) {
     Random random(equal_roles ? 11 : 12);
-    for (int i = 0; i < 3; ++i) beginnings_.push_back(random_tokens(random, 200));
-    const auto lonely =
-        prepare({.page_count = 24, .page_tokens = 16, .state_slot_count = 1, .row_count = 64});
+    for (int i = 0; i < 3; ++i) beginnings_.push_back(random_tokens(random, 130));
+    // 250 tokens are the longest wish; those that run together need more pages than there are.
+    const auto lonely = prepare({.page_count = 32, .page_tokens = 8, .state_slot_count = 1, .row_count = 64});
     for (int i = 0; i < 40; ++i) wishes_.push_back(make_wish(random));
     for (Wish& wish : wishes_) wish.alone = alone(*lonely, wish);
-    // 384 tokens are the longest wish.
-    machines_.push_back(prepare(
-        {.page_count = 24, .page_tokens = 16, .state_slot_count = 4, .row_count = 64, .anchor_count = 6}));
-    machines_.push_back(prepare(
-        {.page_count = 11, .page_tokens = 64, .state_slot_count = 3, .row_count = 200, .anchor_count = 3}));
-    machines_.push_back(prepare(
-        {.page_count = 40, .page_tokens = 32, .state_slot_count = 6, .row_count = 128, .anchor_count = 20}));
-    if (equal_roles)
-      machines_.push_back(
-          prepare({.page_count = 24, .page_tokens = 16, .state_slot_count = 3, .row_count = 9}));
+    const auto add = [&](std::int64_t page_count, std::int64_t page_tokens, std::int64_t slot_count,
+                         std::int64_t row_count, std::int64_t anchor_count) {
+      machines_.push_back(prepare({.page_count = page_count,
+                                   .page_tokens = page_tokens,
+                                   .state_slot_count = slot_count,
+                                   .row_count = row_count,
+                                   .anchor_count = anchor_count}));
+    };
+    add(32, 8, 5, 64, 6);
+    add(5, 64, 3, 200, 3);
+    add(20, 32, 6, 128, 20);
+    if (equal_roles) add(17, 16, 4, 9, 0);
   }
 
   void run(std::uint64_t seed) {
@@ -119,9 +123,9 @@ class Scenarios {
     std::map<RequestId, std::vector<TokenId>> answers;
     RequestId next_id = 1;
     std::vector<Delivery> out;
-    const std::uint64_t wanted = 2 + random.below(9);
+    const std::uint64_t wanted = 3 + random.below(9);
     while (next_id <= wanted || !batcher.idle()) {
-      while (next_id <= wanted && random.below(4) == 0) {
+      while (next_id <= wanted && random.below(3) == 0) {
         const Wish& wish = wishes_[random.below(wishes_.size())];
         Submission submission{.request = wish.request, .guide = wish.guide()};
         if (random.below(6) == 0) submission.cache_salt = "apart";
@@ -161,9 +165,10 @@ class Scenarios {
     Wish wish;
     Request& request = wish.request;
     const auto& beginning = beginnings_[random.below(beginnings_.size())];
-    request.prompt.assign(beginning.begin(), beginning.begin() + static_cast<int>(random.below(201)));
-    for (const TokenId token : random_tokens(random, 1 + random.below(70))) request.prompt.push_back(token);
-    request.max_tokens = 1 + static_cast<std::int64_t>(random.below(60));
+    const std::uint64_t common = random.below(3) == 0 ? random.below(131) : 70 + random.below(61);
+    request.prompt.assign(beginning.begin(), beginning.begin() + static_cast<int>(common));
+    for (const TokenId token : random_tokens(random, 1 + random.below(30))) request.prompt.push_back(token);
+    request.max_tokens = 1 + static_cast<std::int64_t>(random.below(90));
     request.params.temperature = random.below(2) == 0 ? 0 : 0.9;
     request.params.seed = random.bits();
     if (random.below(3) == 0) request.params.top_k = 12, request.params.top_p = 0.9;
@@ -235,6 +240,50 @@ TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
     EXPECT_GT(total.prefix_hits, 20);
     EXPECT_GT(total.drafts.accepted, 0);
   }
+}
+
+// On the GPU backend the two kinds of rows do not agree. The second request finds the first one's page and
+// state; the third is taken out of its home and computed again.
+TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
+  const Golden golden("compressed");
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto prepared = backend::make_gpu_backend(*machine, {})
+                            ->prepare(golden.program(Activations::w4a16), {.page_count = 4,
+                                                                           .page_tokens = 64,
+                                                                           .state_slot_count = 2,
+                                                                           .row_count = 128,
+                                                                           .anchor_count = 2});
+  auto prompt = golden.ids("long.input_ids");
+  while (prompt.size() < 70) prompt.push_back(static_cast<TokenId>(prompt.size()));
+  prompt.resize(70);
+  std::vector<Wish> wishes(2);
+  for (std::size_t i = 0; i < wishes.size(); ++i) {
+    wishes[i].request = greedy_request(prompt, 4);
+    wishes[i].request.prompt.back() = static_cast<TokenId>(i);
+  }
+  wishes[1].guide_seed = 5;
+  wishes[1].request.params.temperature = 0.8;
+  for (Wish& wish : wishes) wish.alone = alone(*prepared, wish);
+
+  Batcher batcher(*prepared, {.max_sequences = 1, .mtp = 2});
+  std::map<RequestId, std::vector<TokenId>> answers;
+  for (std::size_t i = 0; i < wishes.size(); ++i)
+    batcher.add(i + 1, {.request = wishes[i].request, .guide = wishes[i].guide()}, Batcher::Clock::now());
+  for (std::vector<Delivery> out; batcher.step(out); out.clear())
+    for (const Delivery& delivery : out)
+      for (const sample::Sampled& token : delivery.tokens) answers[delivery.id].push_back(token.token);
+  for (std::size_t i = 0; i < wishes.size(); ++i) EXPECT_EQ(answers[i + 1], wishes[i].alone) << i;
+  EXPECT_EQ(batcher.status().prefix_hits, 1);
+  EXPECT_EQ(batcher.status().cached_tokens, 64);
+
+  Sequence moved(prepared->program(), wishes[0].request, {0, {0, 1}});
+  Sequence* all[] = {&moved};
+  StepLoop loop(*prepared);
+  while (moved.answer().size() < 3) loop.step(all);
+  moved.move({1, {3, 2}}, 0);
+  while (!moved.finished()) loop.step(all);
+  EXPECT_EQ(std::vector<TokenId>(moved.answer().begin(), moved.answer().end()), wishes[0].alone);
 }
 
 // The third word's row of logits is not a number.

@@ -29,7 +29,7 @@ class PreparedCpu final : public Prepared {
   std::int64_t resumable_from(std::int32_t slot) const override {
     return slots_[static_cast<std::size_t>(slot)].resumable_from();
   }
-  std::int64_t anchor_bytes() const override;
+  std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
   std::span<const std::string> notices() const override { return notices_; }
@@ -199,12 +199,6 @@ void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slot(rows).finish(rows);
   batch_ = nullptr;
-}
-
-std::int64_t PreparedCpu::anchor_bytes() const {
-  std::int64_t floats = 0;
-  for (const DeltaStore& store : delta_) floats += store.kept_floats();
-  return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
 void PreparedCpu::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {

@@ -31,7 +31,7 @@ class PreparedReference final : public Prepared {
   void run(Pass pass, const Batch& batch, std::span<float> logits) override;
   std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
   std::int64_t resumable_from(std::int32_t slot) const override { return slots_[slot].resumable_from(); }
-  std::int64_t anchor_bytes() const override;
+  std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
 
@@ -124,12 +124,6 @@ void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logi
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slots_[rows.state_slot].finish(rows);
   batch_ = nullptr;
-}
-
-std::int64_t PreparedReference::anchor_bytes() const {
-  std::int64_t floats = 0;
-  for (const DeltaState& state : program_.delta_states) floats += kept_floats(state);
-  return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
 void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {
