@@ -60,7 +60,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine
-    fourfold_server)
+    fourfold_server fourfold_library)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan)

@@ -1,5 +1,5 @@
-# libfourfold_kernels and what `cmake --install` puts where: the C header, the shared library, the program, the CMake
-# package (find_package(fourfold), target fourfold::kernels), a pkg-config file and the Python wrapper. Nothing in the
+# libfourfold_kernels, libfourfold_engine and what `cmake --install` puts where: the headers, the shared libraries, the
+# program, the CMake package (find_package(fourfold), targets fourfold::kernels and fourfold::engine), a pkg-config file and the Python wrapper. Nothing in the
 # installed tree holds a path of this machine.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -44,7 +44,45 @@ target_include_directories(fourfold_kernels INTERFACE
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 add_library(fourfold::kernels ALIAS fourfold_kernels)
 
-install(TARGETS fourfold_kernels EXPORT fourfold_targets
+# libfourfold_engine: the whole engine behind fourfold/engine.h and fourfold/fourfold.h. (The target's name is longer
+# because the room `engine` has the short one.)
+set(libraries fourfold_kernels)
+if(FOURFOLD_HAS_MODEL_FLOOR)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold.h version_line REGEX "^#define FOURFOLD_VERSION [0-9]+$")
+  string(REGEX MATCH "[0-9]+$" header_version "${version_line}")
+  if(NOT header_version EQUAL project_number)
+    message(FATAL_ERROR "fourfold: FOURFOLD_VERSION is ${header_version}, the project's version is ${project_number}")
+  endif()
+  set(engine_exports ${PROJECT_SOURCE_DIR}/src/library/exports.map)
+  set(gpu_source gpu_none.cpp)
+  set(gpu_kernels fourfold_kernels_room)
+  if(FOURFOLD_HAS_CUDA)
+    set(gpu_source gpu_cuda.cpp)
+    set(gpu_kernels fourfold_kernels_cuda)
+  endif()
+  add_library(fourfold_engine_library SHARED ${PROJECT_SOURCE_DIR}/src/library/c_api.cpp
+    ${PROJECT_SOURCE_DIR}/src/library/model.cpp ${PROJECT_SOURCE_DIR}/src/library/${gpu_source})
+  target_link_libraries(fourfold_engine_library PRIVATE fourfold_library fourfold_model ${gpu_kernels})
+  target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports})
+  if(NOT FOURFOLD_SANITIZE)
+    target_link_options(fourfold_engine_library PRIVATE -Wl,--no-undefined)
+  endif()
+  set_target_properties(fourfold_engine_library PROPERTIES
+    LINK_DEPENDS ${engine_exports}
+    OUTPUT_NAME fourfold_engine
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}
+    EXPORT_NAME engine)
+  target_include_directories(fourfold_engine_library INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  add_library(fourfold::engine ALIAS fourfold_engine_library)
+  list(APPEND libraries fourfold_engine_library)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/engine.h ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold.h
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fourfold)
+endif()
+
+install(TARGETS ${libraries} EXPORT fourfold_targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fourfold)

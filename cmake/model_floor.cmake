@@ -45,6 +45,10 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   target_link_libraries(fourfold_doctor PUBLIC ${CMAKE_DL_LIBS})
   fourfold_room(schedule LINK fourfold_base)
   fourfold_room(engine LINK fourfold_base fourfold_backend fourfold_sample fourfold_text fourfold_schedule)
+  # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
+  add_library(fourfold_library STATIC ${PROJECT_SOURCE_DIR}/src/library/open_model.cpp)
+  target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_checkpoint fourfold_text
+    fourfold_sample fourfold_engine)
   fourfold_room(constrain LINK fourfold_base fourfold_json fourfold_text fourfold_sample fourfold_engine)
   fourfold_room(server LINK fourfold_base fourfold_json fourfold_text fourfold_sample fourfold_engine fourfold_constrain)
   include(cmake/page.cmake)

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -14,7 +13,6 @@
 #include "cli/terminal_text.h"
 #include "engine/answer_text.h"
 #include "engine/step_loop.h"
-#include "text/utf8.h"
 
 namespace fourfold::cli {
 namespace {
@@ -50,28 +48,20 @@ std::vector<sample::LogitBias> parse_logit_bias(const std::string& text) {
   return out;
 }
 
-std::uint64_t draw_seed() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 1;  // as a number people can type
-}
-
-// The command line over the model's own suggestions. There, values outside the open range mean "off".
-sample::Params sampling_params(const GenerationOptions& options,
-                               const std::optional<checkpoint::GenerationDefaults>& file) {
-  const checkpoint::GenerationDefaults defaults = file.value_or(checkpoint::GenerationDefaults{});
-  sample::Params params;
-  const bool greedy = defaults.do_sample.has_value() && !*defaults.do_sample;
-  params.temperature = options.temperature.value_or(greedy ? 0 : defaults.temperature.value_or(1));
-  params.top_k = options.top_k.value_or(std::max<std::int64_t>(defaults.top_k.value_or(0), 0));
-  const double top_p = defaults.top_p.value_or(1);
-  params.top_p = options.top_p.value_or(top_p <= 0 ? 1 : top_p);
-  params.min_p = options.min_p.value_or(std::max(defaults.min_p.value_or(0), 0.0));
-  params.repetition_penalty = options.repetition_penalty.value_or(defaults.repetition_penalty.value_or(1));
-  params.presence_penalty = options.presence_penalty.value_or(0);
-  params.frequency_penalty = options.frequency_penalty.value_or(0);
+// The command line over the model's own suggestions.
+void take_options(const GenerationOptions& options, sample::Params& params) {
+  const auto take = [](const auto& given, auto& param) {
+    if (given) param = *given;
+  };
+  take(options.temperature, params.temperature);
+  take(options.top_k, params.top_k);
+  take(options.top_p, params.top_p);
+  take(options.min_p, params.min_p);
+  take(options.repetition_penalty, params.repetition_penalty);
+  take(options.presence_penalty, params.presence_penalty);
+  take(options.frequency_penalty, params.frequency_penalty);
   params.logit_bias = parse_logit_bias(options.logit_bias);
-  params.seed = options.seed ? *options.seed : draw_seed();
-  return params;
+  params.seed = options.seed ? *options.seed : library::draw_seed();
 }
 
 // Writes pieces where they belong.
@@ -125,8 +115,12 @@ class AnswerWriter {
 
 engine::Request make_request(const GenerationOptions& options, const OpenModel& model,
                              const text::Tokenizer* tokenizer) {
+  library::RequestDefaults defaults = library::request_defaults(model, tokenizer);
   engine::Request request;
-  request.params = sampling_params(options, model.defaults);
+  request.params = std::move(defaults.params);
+  take_options(options, request.params);
+  request.stop_ids = std::move(defaults.stop_ids);
+  request.token_limit = defaults.token_limit;
   request.draft_count = options.mtp;
   if (options.drafts != "chosen" && options.drafts != "drawn")
     fail_with_hint(Code::invalid_request, "Known kinds of drafts: chosen, drawn.", "unknown drafts '{}'",
@@ -136,19 +130,7 @@ engine::Request make_request(const GenerationOptions& options, const OpenModel& 
     fail_with_hint(Code::invalid_request, "Say how many drafts a step: --mtp 1 to 5.",
                    "--drafts drawn: there are none without --mtp");
   sample::StopStrings{options.stops};  // refuses bad ones now, not when the model is loaded
-  const auto add_stop = [&](std::int64_t id) {
-    if (id < model.config.vocab_size) request.stop_ids.push_back(static_cast<engine::TokenId>(id));
-  };
-  if (model.defaults) std::ranges::for_each(model.defaults->stop_ids, add_stop);
-  std::ranges::for_each(model.config.eos_ids, add_stop);
-  request.token_limit = model.config.vocab_size;
-  if (tokenizer != nullptr)
-    request.token_limit = std::min<std::int64_t>(request.token_limit, tokenizer->id_limit());
   return request;
-}
-
-engine::ModelLimits limits_of(const OpenModel& model) {
-  return {model.config.vocab_size, model.config.position_limit, model.has_mtp()};
 }
 
 backend::Capacity room_for(std::int64_t token_count) {
@@ -229,16 +211,6 @@ std::string speed_line(const Answer& answer) {
     line += fourfold::format("; {} of {} drafts accepted", answer.drafts.accepted, answer.drafts.verified);
   if (answer.host_choices > 0) line += fourfold::format("; {} chosen by the host", answer.host_choices);
   return line;
-}
-
-void require_utf8(std::string_view text, std::string_view what) {
-  for (std::size_t at = 0; at < text.size();) {
-    const text::Utf8Step step = text::check_utf8_step(text.substr(at));
-    if (step.state != text::Utf8State::valid)
-      fail(Code::invalid_request, "{} is not UTF-8: byte {} of {} is {}", what, at, text.size(),
-           static_cast<int>(static_cast<unsigned char>(text[at])));
-    at += step.bytes;
-  }
 }
 
 }  // namespace fourfold::cli

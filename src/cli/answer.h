@@ -16,8 +16,6 @@ namespace fourfold::cli {
 engine::Request make_request(const GenerationOptions& options, const OpenModel& model,
                              const text::Tokenizer* tokenizer);
 
-engine::ModelLimits limits_of(const OpenModel& model);
-
 // Room for one sequence of this many tokens.
 backend::Capacity room_for(std::int64_t token_count);
 
@@ -52,8 +50,5 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
 // "52 prompt tokens (40 reused), 92.3 tok/s; 64 tokens, 30.5 tok/s; 20 of 31 drafts accepted; 64 chosen by
 // the host"
 std::string speed_line(const Answer& answer);
-
-// Throws invalid_request naming the first byte that is not UTF-8.
-void require_utf8(std::string_view text, std::string_view what);
 
 }  // namespace fourfold::cli

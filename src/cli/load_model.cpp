@@ -158,13 +158,6 @@ std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int g
   return {simulated, simulated->machine.get()};
 }
 
-OpenModel::OpenModel(std::filesystem::path model_folder)
-    : folder(std::move(model_folder)),
-      config(checkpoint::read_model_config(folder)),
-      defaults(checkpoint::read_generation_defaults(folder)),
-      checkpoint(folder),
-      bound(checkpoint::bind_model(checkpoint, config)) {}
-
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict) {
   auto opened = std::make_unique<OpenModel>(checkpoint::find_model(model, checkpoint::hub_environment()));
   for (const std::string& field : opened->config.unknown_fields)

@@ -11,33 +11,19 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
-#include "checkpoint/bind.h"
-#include "checkpoint/hf_config.h"
-#include "checkpoint/shard_index.h"
 #include "cli/backend_options.h"
 #include "cli/console.h"
 #include "kernels/launch/machine.h"
+#include "library/open_model.h"
 #include "model/builder.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace fourfold::cli {
 
-// A checkpoint with its headers, config and vectors read; no matrix has been touched. Programs point into it,
-// so it stays where it is.
-struct OpenModel {
-  explicit OpenModel(std::filesystem::path model_folder);
-  OpenModel(const OpenModel&) = delete;
-  OpenModel& operator=(const OpenModel&) = delete;
-
-  std::filesystem::path folder;
-  checkpoint::ModelConfig config;
-  std::optional<checkpoint::GenerationDefaults> defaults;
-  checkpoint::Checkpoint checkpoint;
-  checkpoint::BoundModel bound;
-
-  bool has_mtp() const { return bound.weights.mtp.has_value(); }
-};
+using library::limits_of;
+using library::OpenModel;
+using library::require_utf8;
 
 // MODEL is a folder or a hub name in the local cache; otherwise the error's hint is the download line. Config
 // fields that are neither used nor known become a notice on stderr, and an error under --strict.

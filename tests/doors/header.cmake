@@ -1,7 +1,9 @@
-# The header alone, as C11 and as C++, with every warning an error; and C and C++ agree about the size of each struct.
+# The C headers alone, as C11 and as C++, with every warning an error; and C and C++ agree about the size of each struct.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 file(READ ${SOURCE}/include/fourfold/fourfold_kernels.h header)
+file(READ ${SOURCE}/include/fourfold/fourfold.h engine_header)
+string(APPEND header "${engine_header}")
 string(REGEX MATCHALL "typedef struct fourfold_[a-z_]+ {" structs "${header}")
 set(prints "")
 foreach(line ${structs})
@@ -12,7 +14,7 @@ if(prints STREQUAL "")
   message(FATAL_ERROR "no struct was found in the header")
 endif()
 file(WRITE ${WORK}/header.c
-  "#include <fourfold/fourfold_kernels.h>\n#include <stdio.h>\n\nint main(void) {\n${prints}  return 0;\n}\n")
+  "#include <fourfold/fourfold.h>\n#include <stdio.h>\n\nint main(void) {\n${prints}  return 0;\n}\n")
 
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 set(outputs "")

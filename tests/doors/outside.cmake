@@ -1,4 +1,4 @@
-# As a stranger would: install, move the installed tree, build the C examples outside the source tree with
+# As a stranger would: install, move the installed tree, build the examples outside the source tree with
 # find_package(fourfold), run them and the Python one. The device is the simulator; ./dev gpu runs them on a GPU.
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -46,6 +46,22 @@ foreach(example moe_layer grouped_gemm)
     message(STATUS "${example} ${device}: ok")
   endforeach()
 endforeach()
+
+# The engine, where it was built: in C++ and in C, on the model that came with the program.
+file(GLOB_RECURSE engine_header ${prefix}/*/fourfold.h)
+if(engine_header)
+  file(GLOB_RECURSE tokenizer ${prefix}/share/*/tokenizer.json)
+  get_filename_component(model ${tokenizer} DIRECTORY)
+  run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${away}/examples/engine -B ${away}/build-engine -DCMAKE_PREFIX_PATH=${prefix})
+  run(${CMAKE_COMMAND} --build ${away}/build-engine)
+  foreach(example tell tell_c)
+    run(${away}/build-engine/${example} ${model})
+    if(NOT output MATCHES "24 tokens after a prompt of [1-9][0-9]*\nok\n$")
+      message(FATAL_ERROR "${example} did not end with ok:\n${output}")
+    endif()
+    message(STATUS "${example}: ok")
+  endforeach()
+endif()
 
 if(PYTHON)
   run(${CMAKE_COMMAND} -E env PYTHONPATH=${prefix}/share/fourfold/python PYTHONDONTWRITEBYTECODE=1

@@ -1,0 +1,112 @@
+// libfourfold_engine for C++: open a model folder and have text generated, by many threads at once.
+//
+// The boundary. A Model is a loaded checkpoint, its tokenizer, and an engine with a thread of its own. Calls
+// of generate and chat may come from any number of threads; their sequences share the engine's steps, and
+// each gets the tokens it would get alone. Errors are thrown as Failure. fourfold.h is the same for C.
+//
+// The library and its caller must agree about std::string and std::function: build both with compilers of one
+// C++ ABI (any g++ since 5, clang with libstdc++). The C header has no such condition.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#if defined(__GNUC__)
+#define FOURFOLD_LIBRARY __attribute__((visibility("default")))
+#else
+#define FOURFOLD_LIBRARY
+#endif
+
+namespace fourfold::library {
+
+// What went wrong, with the numbers; what can be done about it, or nothing.
+class FOURFOLD_LIBRARY Failure : public std::runtime_error {
+ public:
+  Failure(std::string code, const std::string& message, std::string hint);
+  ~Failure() override;
+  // "invalid_request", "bad_checkpoint", "over_capacity" ...
+  const std::string& code() const { return code_; }
+  const std::string& hint() const { return hint_; }
+
+ private:
+  std::string code_, hint_;
+};
+
+struct ModelOptions {
+  std::string backend = "cpu";  // cpu, cuda (a build with CUDA, on a GPU), sim, reference
+  int threads = 0;              // cpu: 0 is one for each core
+  // Tokens of prompt and answer together; 0: the model's limit, but at most 8,192.
+  std::int64_t max_context = 0;
+  std::int64_t max_sequences = 4;        // run at once; others wait
+  std::int64_t max_queue = 1024;         // waiting; one more is refused with over_capacity
+  int mtp = -1;                          // drafts a step: 0 to 5, or -1: as many as pay
+  std::int64_t prefix_cache_bytes = -1;  // of recurrent states; 0: no prefix cache; -1: chosen
+};
+
+// What is absent comes from the model's generation_config.json; a seed is drawn.
+struct GenerateOptions {
+  std::int64_t max_tokens = 256;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string> stops;
+  std::optional<bool> thinking;  // chat: what the template is told; absent: nothing
+};
+
+struct Message {
+  std::string role;  // system, user, assistant
+  std::string content;
+};
+
+enum class End {
+  stop,        // the model ended it, or a stop string did
+  max_tokens,  // it was cut there
+  cancelled,   // the callback said so
+};
+
+struct Result {
+  std::string text;
+  std::string thinking;  // chat: what the model thought before it spoke
+  End end = End::stop;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, not run again
+  std::int64_t answer_tokens = 0;
+};
+
+class FOURFOLD_LIBRARY Model {
+ public:
+  explicit Model(const std::string& folder, const ModelOptions& options = {});
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // Text as it comes, whole characters, on the calling thread; false: no more is wanted.
+  using OnText = std::function<bool(std::string_view piece)>;
+
+  // Goes on with the prompt.
+  Result generate(const std::string& prompt, const GenerateOptions& options = {},
+                  const OnText& on_text = {}) const;
+  // Answers the last message, through the model's chat template. on_text sees what is said, not what is
+  // thought.
+  Result chat(const std::vector<Message>& messages, const GenerateOptions& options = {},
+              const OnText& on_text = {}) const;
+
+  std::vector<std::int32_t> encode(const std::string& text) const;
+  std::string decode(const std::vector<std::int32_t>& ids) const;
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+// Major * 10000 + minor * 100 + patch of the library that was loaded.
+FOURFOLD_LIBRARY std::uint32_t version();
+
+}  // namespace fourfold::library

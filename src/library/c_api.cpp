@@ -1,0 +1,152 @@
+// fourfold/fourfold.h over fourfold/engine.h: exceptions become status codes, structs of other versions are
+// read as far as they go.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+#include "fourfold/engine.h"
+#include "fourfold/fourfold.h"
+
+struct fourfold_model {
+  fourfold::library::Model model;
+};
+
+namespace fourfold::library {
+namespace {
+
+static_assert(static_cast<int>(Code::invalid_request) + 1 == FOURFOLD_INVALID_REQUEST);
+static_assert(static_cast<int>(Code::internal) + 1 == FOURFOLD_INTERNAL);
+
+std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+fourfold_status status_of(std::string_view code) {
+  for (int i = FOURFOLD_INVALID_REQUEST; i < FOURFOLD_INTERNAL; ++i)
+    if (code_name(static_cast<Code>(i - 1)) == code) return static_cast<fourfold_status>(i);
+  return FOURFOLD_INTERNAL;
+}
+
+// The only way in: no exception leaves.
+template <class Body>
+fourfold_status enter(const Body& body) noexcept {
+  try {
+    body();
+    return FOURFOLD_OK;
+  } catch (const Failure& failure) {
+    last_error() = failure.what();
+    if (!failure.hint().empty()) last_error() += ": " + failure.hint();
+    return status_of(failure.code());
+  } catch (const std::bad_alloc&) {
+    last_error() = "there is not enough memory";
+    return FOURFOLD_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    last_error() = error.what();
+    return FOURFOLD_INTERNAL;
+  } catch (...) {
+    last_error() = "something that is not an exception was thrown";
+    return FOURFOLD_INTERNAL;
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message) { throw Failure("invalid_request", message, ""); }
+
+// The caller's struct as this library knows it: a shorter one is filled up with zeros, a longer one must have
+// zeros where this library knows nothing.
+template <class Struct>
+Struct read_struct(const Struct* from, const char* name) {
+  Struct out{};
+  out.struct_size = sizeof(Struct);
+  if (from == nullptr) return out;
+  const std::size_t size = from->struct_size;
+  if (size < sizeof from->struct_size)
+    refuse(std::string(name) + ": struct_size is " + std::to_string(size) + "; use FOURFOLD_INIT");
+  std::memcpy(&out, from, std::min(size, sizeof(Struct)));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (std::size_t i = sizeof(Struct); i < size; ++i)
+    if (bytes[i] != 0)
+      refuse(std::string(name) + ": byte " + std::to_string(i) + " of " + std::to_string(size) +
+             " is set, and this library knows " + std::to_string(sizeof(Struct)));
+  return out;
+}
+
+GenerateOptions generate_options(const fourfold_generate_options& from) {
+  GenerateOptions options;
+  if (from.max_tokens != 0) options.max_tokens = from.max_tokens;
+  if (from.has_seed != 0) options.seed = from.seed;
+  if (from.has_temperature != 0) options.temperature = from.temperature;
+  if (from.stop_count > 0 && from.stops == nullptr) refuse("stops is null and stop_count is not 0");
+  for (std::uint64_t i = 0; i < from.stop_count; ++i) {
+    if (from.stops[i] == nullptr) refuse("stop string " + std::to_string(i) + " is null");
+    options.stops.emplace_back(from.stops[i]);
+  }
+  return options;
+}
+
+Result generate(const Model& model, const char* prompt, const fourfold_generate_options& from,
+                const Model::OnText& on_text) {
+  const GenerateOptions options = generate_options(from);
+  if (from.is_chat == 0) return model.generate(prompt, options, on_text);
+  std::vector<Message> messages;
+  if (from.system != nullptr) messages.push_back({"system", from.system});
+  messages.push_back({"user", prompt});
+  return model.chat(messages, options, on_text);
+}
+
+}  // namespace
+
+std::uint32_t version() { return FOURFOLD_VERSION; }
+
+}  // namespace fourfold::library
+
+using namespace fourfold::library;
+
+uint32_t fourfold_version(void) { return FOURFOLD_VERSION; }
+
+const char* fourfold_last_error(void) { return last_error().c_str(); }
+
+fourfold_status fourfold_model_open(const char* folder, const fourfold_model_options* options,
+                                    fourfold_model** model) {
+  return enter([&] {
+    if (folder == nullptr || model == nullptr) refuse("folder or model is null");
+    *model = nullptr;
+    const fourfold_model_options from = read_struct(options, "fourfold_model_options");
+    ModelOptions to;
+    if (from.backend != nullptr) to.backend = from.backend;
+    to.threads = from.threads;
+    to.max_context = from.max_context;
+    if (from.max_sequences != 0) to.max_sequences = from.max_sequences;
+    to.mtp = from.mtp_plus_one - 1;
+    if (from.no_prefix_cache != 0) to.prefix_cache_bytes = 0;
+    *model = new fourfold_model{Model(folder, to)};
+  });
+}
+
+void fourfold_model_close(fourfold_model* model) { delete model; }
+
+fourfold_status fourfold_generate(fourfold_model* model, const char* prompt,
+                                  const fourfold_generate_options* options, fourfold_on_text on_text,
+                                  void* user, fourfold_generate_result* result) {
+  return enter([&] {
+    if (model == nullptr || prompt == nullptr) refuse("model or prompt is null");
+    const fourfold_generate_options from = read_struct(options, "fourfold_generate_options");
+    Model::OnText say;
+    if (on_text != nullptr)
+      say = [&](std::string_view piece) { return on_text(user, piece.data(), piece.size()) == 0; };
+    const Result made = generate(model->model, prompt, from, say);
+    if (result == nullptr) return;
+    fourfold_generate_result out{};
+    out.struct_size = result->struct_size;
+    out.end = static_cast<int32_t>(made.end);
+    out.prompt_tokens = made.prompt_tokens;
+    out.cached_tokens = made.cached_tokens;
+    out.answer_tokens = made.answer_tokens;
+    std::memcpy(result, &out, std::min<std::size_t>(result->struct_size, sizeof out));
+  });
+}

@@ -1,0 +1,283 @@
+// fourfold/engine.h: a folder to an engine, calls to submissions, deliveries to text.
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
+#include "backend/reference/reference.h"
+#include "base/error.h"
+#include "engine/anchor_room.h"
+#include "engine/answer_text.h"
+#include "engine/engine.h"
+#include "fourfold/engine.h"
+#include "kernels/launch/sim_machine.h"
+#include "library/gpu.h"
+#include "library/open_model.h"
+#include "model/qwen35/forward.h"
+#include "text/chat_template.h"
+
+namespace fourfold::library {
+namespace {
+
+constexpr std::int64_t kContextMost = 8'192;  // when nobody asked for more
+constexpr std::int64_t kRows = 512;
+
+// Errors leave the library as Failure.
+template <class Work>
+auto translated(const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Failure(std::string(code_name(error.code())), error.what(), error.hint());
+  }
+}
+
+// One call's deliveries, from the engine's thread to the caller's.
+class Inbox {
+ public:
+  void put(engine::Delivery delivery) {
+    const std::lock_guard lock(mutex_);
+    deliveries_.push_back(std::move(delivery));
+    news_.notify_one();
+  }
+  engine::Delivery take() {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [&] { return !deliveries_.empty(); });
+    engine::Delivery delivery = std::move(deliveries_.front());
+    deliveries_.pop_front();
+    return delivery;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<engine::Delivery> deliveries_;
+};
+
+struct Simulated {
+  sim::Device device;
+  std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
+};
+
+text::jinja::Value message_list(const std::vector<Message>& messages) {
+  std::vector<text::jinja::Value> list;
+  for (const Message& message : messages) {
+    require_utf8(message.content, "a message");
+    text::jinja::Dict dict;
+    dict.set("role", message.role);
+    dict.set("content", message.content);
+    list.emplace_back(std::move(dict));
+  }
+  return text::jinja::Value::list(std::move(list));
+}
+
+}  // namespace
+
+Failure::Failure(std::string code, const std::string& message, std::string hint)
+    : std::runtime_error(message), code_(std::move(code)), hint_(std::move(hint)) {}
+Failure::~Failure() = default;
+
+struct Model::Body {
+  Body(const std::string& folder, const ModelOptions& options);
+
+  backend::Program make_program(const ModelOptions& options) const;
+  backend::Capacity make_capacity(const ModelOptions& options, const backend::Program& program) const;
+  void make_backend(const ModelOptions& options);
+  engine::Request make_request(const GenerateOptions& options) const;
+  Result run(engine::Request request, const GenerateOptions& options, bool is_chat, const OnText& on_text);
+  void deliver(std::vector<engine::Delivery>&& deliveries);
+
+  OpenModel opened;
+  text::Tokenizer tokenizer;
+  std::optional<text::ChatTemplate> chat_template;
+  std::shared_ptr<kernels::Machine> machine;
+  std::unique_ptr<backend::Backend> chosen;
+  std::unique_ptr<backend::Prepared> prepared;
+  std::mutex mutex;  // of the inboxes
+  std::map<engine::RequestId, Inbox*> inboxes;
+  std::unique_ptr<engine::Engine> runner;  // goes first
+};
+
+Model::Body::Body(const std::string& folder, const ModelOptions& options)
+    : opened(folder),
+      tokenizer(text::Tokenizer::load(opened.folder / "tokenizer.json")),
+      chat_template(text::ChatTemplate::load(opened.folder)) {
+  if (options.max_sequences < 1)
+    fail(Code::invalid_request, "{} sequences at once: it must be at least 1", options.max_sequences);
+  backend::Program program = make_program(options);
+  const backend::Capacity capacity = make_capacity(options, program);
+  make_backend(options);
+  prepared = chosen->prepare(std::move(program), capacity);
+  runner = std::make_unique<engine::Engine>(
+      *prepared,
+      engine::EngineOptions{.max_queue = options.max_queue,
+                            .mtp = options.mtp,
+                            .prefix_cache_bytes = options.prefix_cache_bytes},
+      [this](std::vector<engine::Delivery>&& deliveries) { deliver(std::move(deliveries)); });
+}
+
+// The GPU backend multiplies 16-bit activations.
+backend::Program Model::Body::make_program(const ModelOptions& options) const {
+  const bool on_machine = options.backend == "cuda" || options.backend == "sim";
+  return model::build_program(opened.config, opened.bound.weights,
+                              on_machine ? model::Activations::w4a16 : model::Activations::automatic);
+}
+
+backend::Capacity Model::Body::make_capacity(const ModelOptions& options,
+                                             const backend::Program& program) const {
+  const std::int64_t limit = program.position_limit;
+  const std::int64_t context = options.max_context == 0 ? std::min(limit, kContextMost) : options.max_context;
+  if (context < 2 || context > limit)
+    fail(Code::invalid_request, "a context of {} tokens: at least 2 and at most the model's {}", context,
+         limit);
+  backend::Capacity capacity;
+  capacity.page_count = (context + capacity.page_tokens - 1) / capacity.page_tokens * options.max_sequences;
+  capacity.state_slot_count = options.max_sequences;
+  capacity.row_count = std::max(kRows, options.max_sequences * (engine::kDraftCountMax + 1));
+  capacity.anchor_count = engine::anchor_room(program, capacity, options.prefix_cache_bytes);
+  return capacity;
+}
+
+void Model::Body::make_backend(const ModelOptions& options) {
+  if (options.backend == "cpu") {
+    chosen = backend::make_cpu_backend({.threads = options.threads});
+  } else if (options.backend == "reference") {
+    chosen = std::make_unique<backend::ReferenceBackend>();
+  } else if (options.backend == "cuda" || options.backend == "sim") {
+    if (options.backend == "cuda") {
+      machine = open_gpu(0);
+    } else {
+      const auto simulated = std::make_shared<Simulated>();
+      machine = {simulated, simulated->machine.get()};
+    }
+    chosen = backend::make_gpu_backend(*machine, {});
+  } else {
+    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
+                   "unknown backend '{}'", options.backend);
+  }
+}
+
+void Model::Body::deliver(std::vector<engine::Delivery>&& deliveries) {
+  const std::lock_guard lock(mutex);
+  for (engine::Delivery& delivery : deliveries)
+    if (const auto found = inboxes.find(delivery.id); found != inboxes.end())
+      found->second->put(std::move(delivery));
+}
+
+engine::Request Model::Body::make_request(const GenerateOptions& options) const {
+  RequestDefaults defaults = request_defaults(opened, &tokenizer);
+  engine::Request request;
+  request.params = std::move(defaults.params);
+  const auto take = [](const auto& given, auto& param) {
+    if (given) param = *given;
+  };
+  take(options.temperature, request.params.temperature);
+  take(options.top_k, request.params.top_k);
+  take(options.top_p, request.params.top_p);
+  take(options.min_p, request.params.min_p);
+  take(options.repetition_penalty, request.params.repetition_penalty);
+  take(options.presence_penalty, request.params.presence_penalty);
+  take(options.frequency_penalty, request.params.frequency_penalty);
+  request.params.seed = options.seed ? *options.seed : draw_seed();
+  request.max_tokens = options.max_tokens;
+  request.stop_ids = std::move(defaults.stop_ids);
+  request.token_limit = defaults.token_limit;
+  return request;
+}
+
+Result Model::Body::run(engine::Request request, const GenerateOptions& options, bool is_chat,
+                        const OnText& on_text) {
+  for (const std::string& stop : options.stops) require_utf8(stop, "a stop string");
+  engine::AnswerText text(
+      tokenizer, {.stops = options.stops,
+                  .split_thinking = is_chat,
+                  .starts_thinking = is_chat && engine::ends_in_thinking(request.prompt, tokenizer)});
+  const std::vector<engine::TokenId> stop_ids = request.stop_ids;
+  Result result;
+  bool wanted = true;
+  const auto say = [&](const engine::AnswerPiece& piece) {
+    result.thinking += piece.thinking;
+    result.text += piece.content;
+    if (wanted && !piece.content.empty() && on_text) wanted = on_text(piece.content);
+  };
+  // The inbox is known before the engine can deliver to it.
+  Inbox inbox;
+  engine::RequestId id = 0;
+  {
+    const std::lock_guard lock(mutex);
+    id = runner->submit({.request = std::move(request)});
+    inboxes[id] = &inbox;
+  }
+  engine::Delivery delivery;
+  bool cancelled = false;
+  do {
+    delivery = inbox.take();
+    for (const sample::Sampled& token : delivery.tokens) {
+      if (cancelled || std::ranges::find(stop_ids, token.token) != stop_ids.end()) continue;
+      say(text.push(token.token));
+      if (!wanted || text.stopped()) cancelled = true;
+    }
+    if (cancelled && delivery.finish == engine::Finish::running) runner->cancel(id);
+  } while (delivery.finish == engine::Finish::running);
+  {
+    const std::lock_guard lock(mutex);
+    inboxes.erase(id);
+  }
+  if (wanted) say(text.finish());
+  if (delivery.finish == engine::Finish::failed) fail(Code::internal, "{}", delivery.error);
+  if (delivery.finish == engine::Finish::shutdown) fail(Code::cancelled, "the model was closed");
+  result.end = !wanted                                         ? End::cancelled
+               : text.stopped()                                ? End::stop
+               : delivery.finish == engine::Finish::max_tokens ? End::max_tokens
+                                                               : End::stop;
+  result.prompt_tokens = delivery.usage.prompt_count;
+  result.cached_tokens = delivery.usage.cached_count;
+  result.answer_tokens = delivery.usage.answer_count;
+  return result;
+}
+
+Model::Model(const std::string& folder, const ModelOptions& options)
+    : body_(translated([&] { return std::make_unique<Body>(folder, options); })) {}
+
+Model::~Model() = default;
+
+Result Model::generate(const std::string& prompt, const GenerateOptions& options,
+                       const OnText& on_text) const {
+  return translated([&] {
+    require_utf8(prompt, "the prompt");
+    engine::Request request = body_->make_request(options);
+    request.prompt = body_->tokenizer.encode(prompt, {.add_special_tokens = true});
+    return body_->run(std::move(request), options, /*is_chat=*/false, on_text);
+  });
+}
+
+Result Model::chat(const std::vector<Message>& messages, const GenerateOptions& options,
+                   const OnText& on_text) const {
+  return translated([&] {
+    if (!body_->chat_template)
+      fail_with_hint(Code::invalid_request, "Use generate to have a text continued.",
+                     "{}: there is no chat template in this folder", body_->opened.folder.string());
+    text::ChatRequest chat{.messages = message_list(messages)};
+    chat.enable_thinking = options.thinking;
+    engine::Request request = body_->make_request(options);
+    request.prompt = body_->tokenizer.encode(body_->chat_template->render(chat));
+    return body_->run(std::move(request), options, /*is_chat=*/true, on_text);
+  });
+}
+
+std::vector<std::int32_t> Model::encode(const std::string& text) const {
+  return translated([&] {
+    require_utf8(text, "the text");
+    return body_->tokenizer.encode(text);
+  });
+}
+
+std::string Model::decode(const std::vector<std::int32_t>& ids) const {
+  return translated([&] { return body_->tokenizer.decode(ids); });
+}
+
+}  // namespace fourfold::library
