@@ -164,10 +164,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (hall_.draining) return close();
     state_ = State::idle;
     read_deadline_ = Clock::now() + limits().idle_time;
-    if (input_.size() > kIdleReadBytes) {
-      input_.resize(kIdleReadBytes);
-      input_.shrink_to_fit();
-    }
     take_input();
     read();
   }
@@ -176,7 +172,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (reading_ || state_ == State::closed) return;
     const bool busy = state_ == State::serving || state_ == State::streaming || state_ == State::answered;
     if (busy && in_.size() >= kReadAheadBytes) return;  // the next one waits in the kernel
-    input_.resize(state_ == State::body ? kBodyReadBytes : std::max(input_.size(), kIdleReadBytes));
+    // Only here, where no read is on its way into it.
+    if (const std::size_t size = state_ == State::body ? kBodyReadBytes : kIdleReadBytes;
+        input_.size() != size) {
+      input_.resize(size);
+      input_.shrink_to_fit();
+    }
     reading_ = true;
     wire_->read(asio::buffer(input_), [self = shared_from_this()](error_code problem, std::size_t size) {
       self->reading_ = false;

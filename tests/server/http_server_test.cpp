@@ -101,6 +101,19 @@ TEST(HttpServer, AnswersRequestsOneAfterAnotherOnAConnection) {
   EXPECT_EQ(client.reply().body, "GET /echo  0 ");
 }
 
+// Python's clients send them so.
+TEST(HttpServer, HeadAndBodyMayComeApart) {
+  Running server;
+  Client client(server.port());
+  const std::string request = post("/echo?a=b", "hello");
+  for (int i = 0; i < 6; ++i) {
+    client.send(std::string_view(request).substr(0, request.size() - 5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    client.send("hello");
+    EXPECT_EQ(client.reply().body, "POST /echo a=b 5 hello") << i;
+  }
+}
+
 TEST(HttpServer, KeepsTheOrderOfPipelinedRequests) {
   Running server;
   Client client(server.port());
