@@ -13,6 +13,7 @@
 #include "engine/anchor_room.h"
 #include "engine/engine.h"
 #include "model/qwen35/forward.h"
+#include "server/api/form_cache.h"
 
 namespace fourfold::cli {
 namespace {
@@ -137,6 +138,7 @@ server::ServedModel served_model(const ServeOptions& options, const OpenModel& m
                           .token_limit = request.token_limit};
   if (out.names.empty()) out.names.push_back(name_of(options, model));
   out.limits.position_limit = room.context;
+  server::api::prepare_forms(out);
   return out;
 }
 

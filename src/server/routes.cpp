@@ -21,6 +21,7 @@ constexpr std::array kRoutes{
     Route{"/v1/completions", "POST", RouteKind::exchange},
     Route{"/v1/responses", "POST", RouteKind::exchange},
     Route{"/v1/messages", "POST", RouteKind::exchange},
+    Route{"/v1/messages/count_tokens", "POST", RouteKind::exchange},
 };
 constexpr Route kPage{"page", "GET", RouteKind::page, false};
 

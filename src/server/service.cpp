@@ -315,6 +315,10 @@ void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
     http_.post([this, job, &route] {
       const auto back = std::exchange(job->call, nullptr);
       if (!back->open()) return;
+      // One that runs nothing is done already.
+      if (!job->refused && job->prepared.exchange->done())
+        return respond(*back,
+                       {.status = job->prepared.exchange->status(), .body = job->prepared.exchange->body()});
       if (!job->refused)
         job->refused =
             attempt(route.path, [&] { start_exchange(back, std::move(job->prepared), job->begun); });

@@ -1,4 +1,6 @@
 // /v1/completions: text that goes on, without a chat.
+#include <set>
+
 #include "server/api/guides.h"
 #include "server/api/openai_parts.h"
 #include "server/api/routes.h"
@@ -40,9 +42,11 @@ class TextLogprobs {
   void write_best(JsonWriter& json, const sample::Sampled& token) const {
     json.begin_object();
     const std::size_t most = static_cast<std::size_t>(top_count_);
+    std::set<std::string> names;  // parts of characters look alike
     for (std::size_t i = 0; token.logprobs && i < token.logprobs->best.size() && i < most; ++i) {
       const auto& best = token.logprobs->best[i];
-      json.member(token_text(*tokenizer_, best.id), best.logprob);
+      const auto [name, is_new] = names.insert(text::repaired(token_text(*tokenizer_, best.id)));
+      if (is_new) json.member(*name, best.logprob);
     }
     json.end_object();
   }
