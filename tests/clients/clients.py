@@ -1,0 +1,409 @@
+"""What the official clients can do with our server, shown by doing it: a table client x feature.
+
+    clients.py --program FOURFOLD [--write]        (tests/clients/run.sh makes the environment and calls this)
+
+The model is models/storyteller, which is small and knows no tools: what is checked is the protocol, not the wit. Where a
+call must come (tool_choice required or named) the server's own masks see to it; with auto and none the answer is text.
+"""
+import argparse
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import anthropic
+import openai
+import pydantic
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STORY = [{"role": "user", "content": "Tell me a story about a cat."}]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
+                                           "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+          "required": ["city", "days"], "additionalProperties": False}
+CHAT_TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}},
+              {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}]
+THINK_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+class Trip(pydantic.BaseModel):
+    city: str
+    days: int
+
+
+def check(truth, what):
+    if not truth:
+        raise AssertionError(what)
+
+
+def check_arguments(text):
+    arguments = json.loads(text) if isinstance(text, str) else text
+    check(isinstance(arguments["city"], str) and 1 <= arguments["days"] <= 9, f"arguments are {arguments}")
+
+
+class OpenAi:
+    """Each method is a row of the table; its first line of documentation is the row's name."""
+
+    def __init__(self, url):
+        self.client = openai.OpenAI(base_url=url + "/v1", api_key="unused", max_retries=0, timeout=300)
+
+    def chat(self, **more):
+        more = {"model": "default", "messages": STORY, "max_completion_tokens": 24, "extra_body": THINK_OFF, **more}
+        return self.client.chat.completions.create(**more)
+
+    def models(self):
+        """list models"""
+        check(len(list(self.client.models.list())) >= 1, "no model")
+
+    def whole(self):
+        """chat"""
+        answer = self.chat(messages=[{"role": "system", "content": "Be kind."}, *STORY])
+        check(answer.choices[0].message.content, "no content")
+        check(answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens, "usage")
+
+    def stream(self):
+        """stream, with usage"""
+        pieces = list(self.chat(stream=True, stream_options={"include_usage": True}, temperature=0))
+        check(pieces[0].choices[0].delta.role == "assistant", "the role comes first")
+        check(pieces[-1].usage.completion_tokens == 24, "the usage comes last")
+        check(pieces[-2].choices[0].finish_reason == "length", "the reason comes before")
+        text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
+        check(text == self.chat(temperature=0).choices[0].message.content, "the text of a whole answer")
+
+    def thinking(self):
+        """thinking apart from the text"""
+        answer = self.chat(extra_body={"chat_template_kwargs": {"enable_thinking": True}})
+        check(answer.choices[0].message.reasoning_content, "no reasoning_content")
+        check(answer.usage.completion_tokens_details.reasoning_tokens > 0, "no reasoning_tokens")
+
+    def several(self):
+        """n"""
+        answers = [choice.message.content for choice in self.chat(n=3, seed=5, temperature=1).choices]
+        check(len(answers) == 3 and len(set(answers)) > 1, "three that differ")
+        check(answers == [c.message.content for c in self.chat(n=3, seed=5, temperature=1).choices], "the seed holds")
+
+    def logprobs(self):
+        """logprobs"""
+        tokens = self.chat(logprobs=True, top_logprobs=4, max_completion_tokens=5).choices[0].logprobs.content
+        check(len(tokens) == 5 and all(len(token.top_logprobs) == 4 for token in tokens), "5 tokens with 4 each")
+        check(all(token.logprob <= 0 for token in tokens), "log-probabilities")
+
+    def stop(self):
+        """stop strings"""
+        answer = self.chat(stop=["a"], max_completion_tokens=200).choices[0]
+        check(answer.finish_reason == "stop" and "a" not in answer.message.content, "stops")
+
+    def tool_auto(self):
+        """tools: auto"""
+        check(self.chat(tools=CHAT_TOOLS, tool_choice="auto").choices[0].message is not None, "answers")
+
+    def tool_none(self):
+        """tools: none"""
+        check(not self.chat(tools=CHAT_TOOLS, tool_choice="none").choices[0].message.tool_calls, "no call")
+
+    def tool_required(self):
+        """tools: required"""
+        answer = self.chat(tools=CHAT_TOOLS, tool_choice="required", max_completion_tokens=400,
+                           parallel_tool_calls=False).choices[0]
+        check(answer.finish_reason == "tool_calls" and len(answer.message.tool_calls) == 1, "one call")
+        check(answer.message.tool_calls[0].function.name in ("weather", "clock"), "one of the tools")
+        json.loads(answer.message.tool_calls[0].function.arguments)
+
+    def tool_named(self):
+        """tools: a named one"""
+        answer = self.chat(tools=CHAT_TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}},
+                           max_completion_tokens=400, parallel_tool_calls=False).choices[0]
+        call = answer.message.tool_calls[0]
+        check(call.function.name == "weather", "the one that was named")
+        check_arguments(call.function.arguments)
+        again = self.chat(tools=CHAT_TOOLS, messages=[*STORY, answer.message.model_dump(exclude_none=True),
+                                                      {"role": "tool", "tool_call_id": call.id, "content": "sunny"}])
+        check(again.usage.prompt_tokens > 0, "the result goes back")
+
+    def tool_stream(self):
+        """tools in a stream"""
+        name, arguments = "", ""
+        for piece in self.chat(tools=CHAT_TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}},
+                               stream=True, max_completion_tokens=400, parallel_tool_calls=False):
+            for call in piece.choices[0].delta.tool_calls or []:
+                name += call.function.name or ""
+                arguments += call.function.arguments or ""
+        check(name == "weather", "the name comes once")
+        check_arguments(arguments)
+
+    def json_schema(self):
+        """json_schema"""
+        format = {"type": "json_schema", "json_schema": {"name": "trip", "strict": True, "schema": SCHEMA}}
+        check_arguments(self.chat(response_format=format, max_completion_tokens=400).choices[0].message.content)
+        answer = self.client.chat.completions.parse(model="default", messages=STORY, response_format=Trip,
+                                                    max_completion_tokens=800, extra_body=THINK_OFF, temperature=0)
+        check(isinstance(answer.choices[0].message.parsed, Trip), "parsed")
+
+    def json_object(self):
+        """json_object"""
+        answer = self.chat(response_format={"type": "json_object"}, max_completion_tokens=60).choices[0]
+        check(answer.message.content.startswith("{"), "an object")
+        if answer.finish_reason == "stop":
+            json.loads(answer.message.content)
+
+    def completions(self):
+        """completions, whole and streamed"""
+        more = {"model": "default", "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+        whole = self.client.completions.create(**more, logprobs=2)
+        check(len(whole.choices[0].logprobs.tokens) == 8, "logprobs")
+        pieces = self.client.completions.create(**more, stream=True)
+        check("".join(piece.choices[0].text for piece in pieces) == whole.choices[0].text, "the same text")
+
+    def responses(self):
+        """responses: text"""
+        answer = self.client.responses.create(model="default", input="Tell me a story.", instructions="Be kind.",
+                                              max_output_tokens=24, reasoning={"effort": "none"})
+        check(answer.output_text and answer.status == "incomplete", "text that was cut")
+
+    def responses_stream(self):
+        """responses: stream"""
+        format = {"type": "json_schema", "name": "trip", "schema": SCHEMA, "strict": True}
+        with self.client.responses.stream(model="default", input="A trip?", max_output_tokens=400,
+                                          reasoning={"effort": "none"}, text={"format": format}) as stream:
+            text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+            check(stream.get_final_response().output_text == text, "deltas make the text")
+        check_arguments(text)
+
+    def responses_tools(self):
+        """responses: tools and json_schema"""
+        tool = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True}
+        more = {"model": "default", "reasoning": {"effort": "none"}, "max_output_tokens": 400}
+        answer = self.client.responses.create(input="Weather?", tools=[tool], parallel_tool_calls=False,
+                                              tool_choice={"type": "function", "name": "weather"}, **more)
+        call = next(item for item in answer.output if item.type == "function_call")
+        check_arguments(call.arguments)
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        history = [{"role": "user", "content": "Weather?"}, *[item.model_dump() for item in answer.output], result]
+        check(self.client.responses.create(input=history, tools=[tool], **more).status, "the result goes back")
+        format = {"type": "json_schema", "name": "trip", "schema": SCHEMA, "strict": True}
+        check_arguments(self.client.responses.create(input="Trip?", text={"format": format}, **more).output_text)
+
+    def errors(self):
+        """errors"""
+        try:
+            self.chat(model="gpt-4")
+            raise AssertionError("an unknown model was served")
+        except openai.NotFoundError as error:
+            check(error.code == "model_not_found", error.code)
+        try:
+            self.chat(messages=[{"role": "user", "content": "word " * 20000}])
+            raise AssertionError("a long prompt was served")
+        except openai.BadRequestError as error:
+            check(error.code == "context_length_exceeded", error.code)
+
+
+class Anthropic:
+    def __init__(self, url):
+        self.client = anthropic.Anthropic(base_url=url, api_key="unused", max_retries=0, timeout=300)
+
+    def message(self, **more):
+        more = {"model": "default", "max_tokens": 24, "messages": STORY, "thinking": {"type": "disabled"}, **more}
+        return self.client.messages.create(**more)
+
+    def tool_choice(self, choice, **more):
+        tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in CHAT_TOOLS]
+        return self.message(tools=tools, tool_choice=choice, **more)
+
+    def whole(self):
+        """chat"""
+        answer = self.message(system="Be kind.")
+        check(answer.content[0].text and answer.stop_reason == "max_tokens", "text")
+        check(answer.usage.output_tokens == 24, "usage")
+
+    def stream(self):
+        """stream, with usage"""
+        with self.client.messages.stream(model="default", max_tokens=24, messages=STORY,
+                                         thinking={"type": "disabled"}) as stream:
+            text = "".join(stream.text_stream)
+            final = stream.get_final_message()
+        check(final.content[0].text == text != "" and final.usage.output_tokens == 24, "deltas make the text")
+
+    def thinking(self):
+        """thinking apart from the text"""
+        answer = self.message(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200)
+        check(answer.content[0].type == "thinking", "thinks")
+
+    def stop(self):
+        """stop strings"""
+        answer = self.message(stop_sequences=["a"], max_tokens=200)
+        check(answer.stop_reason == "stop_sequence" and answer.stop_sequence == "a", answer.stop_reason)
+
+    def tool_auto(self):
+        """tools: auto"""
+        check(self.tool_choice({"type": "auto"}).content, "answers")
+
+    def tool_none(self):
+        """tools: none"""
+        check(all(block.type == "text" for block in self.tool_choice({"type": "none"}).content), "no call")
+
+    def tool_required(self):
+        """tools: required"""
+        answer = self.tool_choice({"type": "any", "disable_parallel_tool_use": True}, max_tokens=400)
+        check(answer.stop_reason == "tool_use" and answer.content[-1].type == "tool_use", "one call")
+
+    def tool_named(self):
+        """tools: a named one"""
+        answer = self.tool_choice({"type": "tool", "name": "weather", "disable_parallel_tool_use": True}, max_tokens=400)
+        call = answer.content[-1]
+        check(call.name == "weather", "the one that was named")
+        check_arguments(call.input)
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "sunny"}
+        history = [*STORY, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+        check(self.tool_choice({"type": "auto"}, messages=history).content is not None, "the result goes back")
+
+    def tool_stream(self):
+        """tools in a stream"""
+        tools = [{"name": "weather", "input_schema": SCHEMA}]
+        with self.client.messages.stream(model="default", max_tokens=400, messages=STORY, tools=tools,
+                                         tool_choice={"type": "any", "disable_parallel_tool_use": True},
+                                         thinking={"type": "disabled"}) as stream:
+            check_arguments(stream.get_final_message().content[-1].input)
+
+    def json_schema(self):
+        """json_schema"""
+        answer = self.message(max_tokens=400, extra_body={
+            "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}})
+        check_arguments(answer.content[0].text)
+
+    def count(self):
+        """count tokens"""
+        counted = self.client.messages.count_tokens(model="default", messages=STORY, thinking={"type": "disabled"})
+        usage = self.message().usage
+        check(counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens, "as the answer says")
+
+    def errors(self):
+        """errors"""
+        try:
+            self.message(model="claude")
+            raise AssertionError("an unknown model was served")
+        except anthropic.NotFoundError as error:
+            check(error.body["error"]["type"] == "not_found_error", error.body)
+
+
+class Curl:
+    def __init__(self, url):
+        self.url = url
+
+    def ask(self, path, body, *more):
+        run = subprocess.run(["curl", "-sS", *more, self.url + path, "-H", "Content-Type: application/json",
+                              "-d", json.dumps(body)], capture_output=True, text=True, check=True)
+        return run.stdout
+
+    def models(self):
+        """list models"""
+        run = subprocess.run(["curl", "-sS", self.url + "/v1/models"], capture_output=True, text=True, check=True)
+        check(json.loads(run.stdout)["data"], "no model")
+
+    def whole(self):
+        """chat"""
+        answer = json.loads(self.ask("/v1/chat/completions", {"messages": STORY, "max_tokens": 8}))
+        check(answer["choices"][0]["message"]["role"] == "assistant", "an answer")
+
+    def stream(self):
+        """stream, with usage"""
+        body = {"messages": STORY, "max_tokens": 8, "stream": True, "stream_options": {"include_usage": True}}
+        lines = self.ask("/v1/chat/completions", body, "-N").split("\n\n")
+        check(lines[-2] == "data: [DONE]" and json.loads(lines[-3][6:])["usage"]["completion_tokens"] == 8, "events")
+
+    def errors(self):
+        """errors"""
+        check(json.loads(self.ask("/v1/chat/completions", {"messages": []}))["error"]["param"] == "messages", "the field")
+
+
+CLIENTS = {"openai": OpenAi, "anthropic": Anthropic, "curl": Curl}
+
+
+def model_folder(folder):
+    """models/storyteller under the template of the tests, which shows tools and their calls."""
+    for file in (ROOT / "models/storyteller").iterdir():
+        if file.name != "chat_template.jinja":
+            (folder / file.name).symlink_to(file)
+    template = (ROOT / "tests/golden/text/templates/tool_xml.jinja").read_text()
+    template = template.replace("<|turn|>", "<|im_start|>").replace("<|end|>", "<|im_end|>")
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def serve(program, folder):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen([program, "serve", str(folder), "--port", str(port), "--max-context", "4096"],
+                              stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(url + "/ready", timeout=2)
+            return server, url
+        except OSError:
+            if server.poll() is not None:
+                sys.exit(f"clients: the server ended with {server.returncode}")
+            time.sleep(0.2)
+    sys.exit("clients: the server did not become ready")
+
+
+def rows_of(kind):
+    return [name for name, value in vars(kind).items() if callable(value) and (value.__doc__ or "").strip()]
+
+
+def run_all(url):
+    """{row: {client: "yes" or what went wrong}} and whether all went well."""
+    names, table, good = {}, {}, True
+    for client, kind in CLIENTS.items():
+        asked = kind(url)
+        for row in rows_of(kind):
+            names.setdefault(row, getattr(kind, row).__doc__)
+            begun = time.time()
+            try:
+                getattr(asked, row)()
+                result = "yes"
+            except Exception as error:  # every client has its own
+                result, good = f"NO: {type(error).__name__}: {str(error)[:300]}", False
+            table.setdefault(row, {})[client] = result
+            print(f"{client:10} {names[row]:32} {time.time() - begun:6.1f} s  {result}", flush=True)
+    return names, table, good
+
+
+def markdown(names, table):
+    versions = {"openai": f"openai {openai.__version__}", "anthropic": f"anthropic {anthropic.__version__}", "curl": "curl"}
+    lines = ["| feature | " + " | ".join(versions[client] for client in CLIENTS) + " |", "|---" * (len(CLIENTS) + 1) + "|"]
+    for row, name in names.items():
+        cells = [table[row].get(client, "-").split(":")[0] for client in CLIENTS]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary) / "storyteller"
+        folder.mkdir()
+        model_folder(folder)
+        server, url = serve(options.program, folder)
+        try:
+            names, table, good = run_all(url)
+        finally:
+            server.terminate()
+            server.wait(30)
+    text = markdown(names, table)
+    print(text)
+    if options.write:
+        page = ROOT / "docs/serving.md"
+        head, _, rest = page.read_text().partition("<!-- clients: written by tests/clients/run.sh -->\n")
+        _, _, tail = rest.partition("<!-- /clients -->")
+        page.write_text(f"{head}<!-- clients: written by tests/clients/run.sh -->\n{text}<!-- /clients -->{tail}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
