@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154
-# ./dev try: from nothing to every kernel row proved, and an answer. Sourced by dev.
+# ./dev try: from nothing to every kernel row proved, an answer, and the chat page. Sourced by dev.
 
 # The report is kept as long as the program is the same, so that a second run only shows it.
 verify_or_show() {
@@ -27,14 +27,55 @@ answer_once() {
   build/fourfold run -p "$question" --seed 1
 }
 
-# On a terminal the run ends in a conversation; otherwise it ends.
-converse() {
-  if [[ ! -t 0 || ! -t 1 ]]; then
-    echo "build/fourfold chat goes on from here; there is no terminal to talk on, so this is the end."
-    return
+# One answer through the API, as any client gets it: python3 is there, curl may not be.
+ask_server() {  # ask_server ADDRESS
+  python3 - "$1" <<'END'
+import json, sys, urllib.request
+body = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}], "max_completion_tokens": 80, "seed": 1,
+        "stream": True}
+request = urllib.request.Request(sys.argv[1] + "v1/chat/completions", json.dumps(body).encode(),
+                                 {"Content-Type": "application/json"})
+# Whatever proxy is set, it is not for this machine.
+with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+    for line in answer:
+        if line.startswith(b"data: {"):
+            for choice in json.loads(line[6:])["choices"]:
+                print(choice["delta"].get("content") or "", end="", flush=True)
+print()
+END
+}
+
+# At a terminal the server stays until Ctrl-C; elsewhere one answer shows that it works.
+chat_page() {
+  local log=build/serve.log port=8000 address='' tries
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi  # somebody has it: take a free one
+  build/fourfold serve --port "$port" --grace 1 >"$log" 2>&1 &
+  server=$!
+  trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM
+  for ((tries = 0; tries < 600; ++tries)); do
+    address=$(sed -n 's/^  chat page *//p' "$log")
+    if [[ -n $address ]] || ! kill -0 "$server" 2>/dev/null; then break; fi
+    sleep 0.1
+  done
+  if [[ -z $address ]]; then
+    cat "$log"
+    fail 1 "the server did not start (log: $log)"
   fi
-  headline "A conversation: build/fourfold chat (Ctrl-D ends it)"
-  build/fourfold chat
+  cat "$log"
+  echo
+  ask_server "$address" || fail 1 "the server did not answer (log: $log)"
+  echo
+  if [[ -t 0 && -t 1 ]]; then
+    echo "Click here, or open it in a browser:  $address"
+    echo "Ctrl-C ends the server."
+    wait "$server" || true
+  else
+    kill "$server"
+    wait "$server" || true
+    echo "Nobody is at a terminal, so the server has ended. To keep one:  build/fourfold serve"
+    echo "Then click here, or open it in a browser:  http://127.0.0.1:8000/"
+  fi
+  trap - EXIT INT TERM
 }
 
 # Without a GPU the CUDA kernels would be compiled for nobody: the simulator runs the same source. A build that has
@@ -63,16 +104,18 @@ command_try() {
   verify_or_show
   headline "An answer, from the small model that comes with the program"
   answer_once
-  headline "Done in $((SECONDS / 60)) min $((SECONDS % 60)) s. What to do next"
+  headline "$((SECONDS / 60)) min $((SECONDS % 60)) s so far. What to do next"
   cat <<'END'
   build/fourfold plan --arch sm120                          every row and its bytes
   build/fourfold plan --explain 256x128x128 --arch sm120    the failure of the picture above, byte by byte
   build/fourfold plan --choose --shape 397b --tokens 64 --arch sm120
   build/fourfold chat                                       a conversation with the model that comes with the program
   build/fourfold chat MODEL                                 with a Qwen3.5 checkpoint, on the CPU; --backend cuda on a GPU
+  build/fourfold serve MODEL                                a server for many, with a chat page (docs/serving.md)
   ./dev test                                                all tests
   ./dev gpu                                                 with an NVIDIA GPU: the same proof on silicon, and speed
   docs/architecture.md, docs/kernels.md, docs/simulator.md  how it works
 END
-  converse
+  headline "The chat page: build/fourfold serve"
+  chat_page
 }

@@ -1,6 +1,6 @@
 """The chat page and the status page in headless Chromium: what people do there, and whether everybody can.
 
-    page_test.py [--screenshots FOLDER] [unittest arguments]
+    page_test.py [unittest arguments]
 
 Without Chromium it says so and ends with 77, which ctest counts as skipped.
 """
@@ -414,34 +414,11 @@ class Status(PageTest):
         self.until_text("#problem", "The server cannot be reached.")
 
 
-def take_screenshots(folder):
-    """The pictures of the documentation."""
-    browser = chromium.Browser(width=1000, height=760)
-    server = MockServer().start()
-    try:
-        for theme, path in (("light", "/"), ("dark", "/status")):
-            browser.open(server.address + path)
-            browser.prefer(theme)
-            if path == "/":
-                for text in ("think about it", "code"):
-                    browser.fill("#input", text)
-                    browser.click("#send")
-                    browser.until(lambda: browser.run("return document.querySelector('#send').checkVisibility()"), "an answer")
-            time.sleep(3)
-            file = pathlib.Path(folder) / ("chat-page.png" if path == "/" else "status-page.png")
-            print(file, browser.screenshot(file), "bytes")
-    finally:
-        browser.close()
-
-
 def main():
     if chromium.missing():
         print(f"page tests SKIPPED: no {' and no '.join(chromium.missing())} here (Debian: apt-get install chromium "
               "chromium-driver)")
         sys.exit(77)
-    if sys.argv[1:2] == ["--screenshots"]:
-        take_screenshots(sys.argv[2])
-        return
     program = unittest.main(verbosity=2, exit=False)
     if PageTest.browser:
         PageTest.browser.close()
