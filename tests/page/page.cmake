@@ -12,4 +12,8 @@ if(FOURFOLD_PYTHON)
       COMMAND_EXPAND_LISTS)
     set_tests_properties(page.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
   endforeach()
+  if(TARGET fourfold)
+    add_test(NAME docs.serving_options COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/serving_docs_test.py
+      ${PROJECT_SOURCE_DIR} $<TARGET_FILE:fourfold>)
+  endif()
 endif()
