@@ -127,6 +127,8 @@ EngineStatus Engine::status() const {
   EngineStatus status = body_->shown;
   status.waiting += static_cast<std::int64_t>(body_->arrived.size());
   status.refused = body_->refused;
+  // Noted with each step: an engine at rest would show its last speed for ever.
+  if (status.running == 0) status.tokens_per_second = 0;
   return status;
 }
 

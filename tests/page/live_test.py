@@ -112,6 +112,7 @@ class Live(LiveTest):
         self.assertIn(f"of {status['pages']['all']:,} pages", shown)
         self.assertEqual([], [word for word in ("NaN", "undefined", "Infinity", "null") if word in shown])
         self.assertGreater(status["requests"]["finished"], 0)
+        self.assertEqual(0, status["tokens"]["per_second"])  # nobody asks now
 
     def test_5_the_scripted_server_has_the_same_status(self):
         def names(value, path=""):

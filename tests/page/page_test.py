@@ -276,6 +276,14 @@ class Actions(PageTest):
         self.assertTrue(self.visible("#empty"))
         self.browser.click("#bring-back")
         self.assertEqual(2, self.count(".message"))
+        self.ask("slow", wait=False)
+        self.until_text(".message:last-child .body", "word2")
+        self.browser.click("#new-chat")
+        self.until_idle()
+        self.browser.until(lambda: self.last_request().get("mock_cancelled"), "the server to notice")
+        self.assertEqual(0, self.count(".message"))
+        self.ask("hello")
+        self.assertEqual("You said: hello (1 messages)", self.answer())
 
     def test_17_what_a_model_writes_is_text(self):
         self.ask("attack")

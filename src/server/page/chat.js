@@ -236,7 +236,6 @@ function sendResults() {
 }
 
 async function copy(node) {
-  const before = node.textContent;
   try {
     await navigator.clipboard.writeText(node.copied());
     node.textContent = "Copied";
@@ -251,7 +250,7 @@ async function copy(node) {
     node.focus();
   }
   announce(node.textContent);
-  setTimeout(() => { node.textContent = before; }, 1500);
+  setTimeout(() => { node.textContent = "Copy"; }, 1500);
 }
 
 function newChat() {
@@ -320,7 +319,7 @@ async function loadModel() {
 
 // An answer that is being written when the page goes away ends with it.
 addEventListener("pagehide", () => {
-  if (!running) return;
+  if (!running || !messages.length) return;
   messages[messages.length - 1].finish = "stopped";
   save();
 });
