@@ -185,6 +185,14 @@ class Bar {
   std::size_t said_ = std::numeric_limits<std::size_t>::max();
 };
 
+// Reports are passed around; keys are not.
+std::string without_key(std::string command, const std::string& key) {
+  if (key.empty()) return command;
+  for (auto at = command.find(key); at != std::string::npos; at = command.find(key, at + 3))
+    command.replace(at, key.size(), "***");
+  return command;
+}
+
 std::vector<std::pair<std::string, std::string>> header_of(const BenchServeOptions& options,
                                                            const loadgen::Target& target) {
   std::vector<std::pair<std::string, std::string>> header;
@@ -204,7 +212,7 @@ std::vector<std::pair<std::string, std::string>> header_of(const BenchServeOptio
                                                      options.burstiness));
   header.emplace_back("answers", target.knows_ignore_eos() ? "of full length (ignore_eos)" : "may end early");
   if (options.bandwidth) header.emplace_back("floor at", fourfold::format("{} GB/s", *options.bandwidth));
-  header.emplace_back("command", options.command);
+  header.emplace_back("command", without_key(options.command, options.api_key));
   return header;
 }
 

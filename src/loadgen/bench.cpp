@@ -132,7 +132,7 @@ void add_notes(const Target& target, Report& report) {
     thinks |= row.cell.thinking.value_or(false);
     by_chunks |= row.measures.counted_by_chunks;
     is_random |= row.cell.prompts == PromptKind::random;
-    has_drafts |= row.measures.acceptance_length.value_or(1) > 1 || row.measures.tokens_per_chunk > 1.05;
+    has_drafts |= row.measures.acceptance_length.value_or(1) > 1;
     // More than a tenth fewer than were asked for.
     const std::int64_t asked = (row.measures.requests - row.measures.failed) * row.cell.output;
     is_short |= 10 * row.measures.output_tokens < 9 * asked;
