@@ -75,6 +75,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     socket().set_option(tcp::no_delay(true), ignored);
     socket().set_option(asio::socket_base::keep_alive(true), ignored);
+    socket().set_option(asio::socket_base::send_buffer_size(limits().send_buffer_bytes), ignored);
     const tcp::endpoint peer = socket().remote_endpoint(ignored);
     if (!ignored) peer_ = peer.address().to_string();
   }

@@ -18,6 +18,9 @@ struct HttpLimits {
   std::size_t body_bytes_max = std::size_t{32} << 20;
   std::size_t bodies_bytes_max = std::size_t{1} << 30;   // of all requests being read, together
   std::size_t pending_bytes_max = std::size_t{1} << 20;  // of a stream whose client does not read
+  // The kernel's, for each connection: left to itself it would keep megabytes for a client that does not
+  // read.
+  int send_buffer_bytes = 256 << 10;
   std::size_t connections_max = 16384;
   std::chrono::milliseconds header_time{10'000};  // from a request's first byte
   std::chrono::milliseconds body_time{60'000};    // from its head

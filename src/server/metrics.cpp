@@ -74,7 +74,7 @@ void write_engine(Writer& w, const engine::EngineStatus& s) {
   w.model("vllm:num_requests_running", "gauge", "Sequences that run.", d(s.running));
   w.model("vllm:num_requests_waiting", "gauge", "Sequences that wait.", d(s.waiting));
   w.model("vllm:kv_cache_usage_perc", "gauge", "Share of the pages that running sequences hold, 0 to 1.",
-          s.page_count > 0 ? d(s.pages_used) / d(s.page_count) : 0);
+          s.page_count > 0 ? d(s.pages_used - s.pages_cached) / d(s.page_count) : 0);
   w.model("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up.", d(s.prompt_tokens));
   w.model("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found.", d(s.cached_tokens));
   w.model("vllm:prompt_tokens_total", "counter", "Tokens of prompts.", d(s.prompt_tokens));
@@ -84,9 +84,9 @@ void write_engine(Writer& w, const engine::EngineStatus& s) {
   w.model("vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that stood.",
           d(s.drafts.accepted));
   w.head("fourfold_pages", "gauge", "Pages of keys and values, by what they are for.");
-  w.line("fourfold_pages", "state=\"used\"", d(s.pages_used));
+  w.line("fourfold_pages", "state=\"used\"", d(s.pages_used - s.pages_cached));
   w.line("fourfold_pages", "state=\"cached\"", d(s.pages_cached));
-  w.line("fourfold_pages", "state=\"free\"", d(s.page_count - s.pages_used - s.pages_cached));
+  w.line("fourfold_pages", "state=\"free\"", d(s.page_count - s.pages_used));
   w.own("fourfold_anchor_bytes", "gauge", "Recurrent states kept for prefixes.", d(s.anchor_bytes));
   w.own("fourfold_anchor_bytes_max", "gauge", "And how many there may be.", d(s.anchor_byte_limit));
   w.own("fourfold_sequences_max", "gauge", "Sequences that may run at once.", d(s.sequence_limit));

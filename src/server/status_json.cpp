@@ -14,7 +14,11 @@ void write_engine(JsonWriter& json, const engine::EngineStatus& s) {
   json.member("running", s.running).member("waiting", s.waiting);
   json.member("running_max", s.sequence_limit).member("waiting_max", s.queue_limit).end_object();
   json.key("pages").begin_object();
-  json.member("used", s.pages_used).member("cached", s.pages_cached).member("all", s.page_count).end_object();
+  // The engine counts the pages of prefixes among the used ones.
+  json.member("used", s.pages_used - s.pages_cached)
+      .member("cached", s.pages_cached)
+      .member("all", s.page_count)
+      .end_object();
   json.key("anchors").begin_object().member("count", s.anchors);
   json.member("bytes", s.anchor_bytes).member("bytes_max", s.anchor_byte_limit).end_object();
   json.key("tokens").begin_object().member("prompt", s.prompt_tokens).member("cached", s.cached_tokens);

@@ -1,6 +1,8 @@
 // Threads for what takes long enough to be felt on the server's own: parsing, templates, tokenising, schemas.
 #pragma once
 
+#include <pthread.h>
+
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -43,6 +45,7 @@ class Workers {
 
  private:
   void work() {
+    pthread_setname_np(pthread_self(), "ff-requests");  // for whoever looks where the time goes
     std::unique_lock lock(mutex_);
     while (true) {
       wake_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });

@@ -28,19 +28,22 @@ TEST(Connections, Fault17WhoLeavesIsCancelledAtEveryMoment) {
 }
 
 TEST(Connections, Fault17WhoDoesNotReadStallsNobody) {
-  RealServer server({.limits = {.pending_bytes_max = 4096, .write_time = std::chrono::milliseconds(500)},
-                     .max_context = 2000,
-                     .kv_tokens = 16'000});
+  RealServer server({.limits = {.pending_bytes_max = 4096,
+                                .send_buffer_bytes = 4096,
+                                .write_time = std::chrono::milliseconds(500)},
+                     .max_context = 700,
+                     .kv_tokens = 6'000});
   std::vector<Client> clients;
   for (int i = 0; i < 3; ++i) {
     clients.emplace_back(server.port(), 2048);
     clients.back().send(
         post("/v1/completions",
-             R"({"prompt":"a","max_tokens":1900,"ignore_eos":true,"stream":true,"logprobs":5,"n":2})"));
+             R"({"prompt":"a","max_tokens":600,"ignore_eos":true,"stream":true,"logprobs":5,"n":2})"));
   }
   ASSERT_TRUE(eventually([&] { return server.status().running >= 3; }));
   EXPECT_EQ(server.complete(R"({"prompt":"a","max_tokens":20})").status, 200);
   EXPECT_TRUE(server.settles(60'000));
+  EXPECT_GE(server.status().cancelled, 6) << "two choices of each";
 }
 
 TEST(Connections, Fault18TwoThousandIdleConnectionsAndThoseWhoCrawl) {

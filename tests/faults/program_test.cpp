@@ -24,8 +24,9 @@ class ServeProcess {
       dup2(pipe_ends[1], STDOUT_FILENO);
       dup2(pipe_ends[1], STDERR_FILENO);
       close(pipe_ends[0]);
-      const std::string line = "ulimit -n 256; exec '" FOURFOLD_PROGRAM "' serve '" + model +
-                               "' --port 0 --threads 1 --max-context 1000 --kv-tokens 4000 " + more;
+      const std::string port_option = more.find("--port") == std::string::npos ? " --port 0" : "";
+      const std::string line = "ulimit -n 256; exec '" FOURFOLD_PROGRAM "' serve '" + model + "'" +
+                               port_option + " --threads 1 --max-context 1000 --kv-tokens 17000 " + more;
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
       _exit(127);
     }
@@ -34,7 +35,7 @@ class ServeProcess {
     while (text.find("Ctrl-C ends it.") == std::string::npos && read_more()) {
     }
     std::smatch found;
-    if (std::regex_search(text, found, std::regex("http://127\\.0\\.0\\.1:([0-9]+)/")))
+    if (std::regex_search(text, found, std::regex("https?://127\\.0\\.0\\.1:([0-9]+)/")))
       port = static_cast<std::uint16_t>(std::stoi(found[1]));
   }
   ~ServeProcess() {
@@ -81,7 +82,13 @@ TEST(ServeProgram, Fault30SignalsUnderLoadAndAPortInUse) {
       clients.emplace_back(port);
       clients.back().send(post("/v1/completions", kEndless, "X-Request-Id: a\tb\r\n"));
     }
-    for (int i = 0; i < 4; ++i) ASSERT_TRUE(clients[i].receive_until("data:")) << i;
+    ASSERT_TRUE(eventually(
+        [&] {
+          return cli::contains(ask(port, get("/metrics")).body,
+                               "vllm:num_requests_running{model_name=\"" +
+                                   std::filesystem::path(model.path()).filename().string() + "\"} 16\n");
+        },
+        20'000));
     EXPECT_EQ(ask(port, get("/health")).status, 200);
     const auto second =
         cli::shell("PROGRAM serve '" + model.path() + "' --port " + std::to_string(port) + " 2>&1");
@@ -126,6 +133,42 @@ TEST(ServeProgram, Fault19AddressesOthersReachNeedAKey) {
   EXPECT_NE(both.status, 0);
   ServeProcess open(model.path(), "--host 0.0.0.0 --no-auth");
   EXPECT_TRUE(cli::contains(open.text, "NONE")) << open.text;
+}
+
+TEST(ServeProgram, SpeaksTls) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  const checkpoint::TempFolder folder;
+  const std::string pem = folder.path().string() + "/";
+  const std::string files = " --tls-cert " + pem + "cert.pem --tls-key " + pem + "key.pem";
+  if (!has_tls()) {
+    const auto refused = cli::shell("PROGRAM serve '" + model.path() + "'" + files + " 2>&1");
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_TRUE(cli::contains(refused.out, "without TLS")) << refused.out;
+    return;
+  }
+  EXPECT_EQ(cli::shell("PROGRAM serve '" + model.path() + "'" + files + " 2>&1").status, 2)
+      << "no such files";
+  if (cli::shell("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
+                 "/CN=localhost -keyout " +
+                 pem + "key.pem -out " + pem + "cert.pem 2>/dev/null && command -v curl")
+          .status != 0)
+    GTEST_SKIP() << "no openssl program or no curl here";
+  ServeProcess server(model.path(), files + " --api-key k");
+  ASSERT_NE(server.port, 0) << server.text;
+  const std::string url = "https://127.0.0.1:" + std::to_string(server.port);
+  const std::string curl = "curl -sS --max-time 20 --cacert " + pem +
+                           "cert.pem --resolve localhost:" + std::to_string(server.port) +
+                           ":127.0.0.1 -H 'Authorization: Bearer k' ";
+  const std::string named = "https://localhost:" + std::to_string(server.port);
+  EXPECT_TRUE(cli::contains(cli::shell(curl + named + "/v1/models").out, "\"object\":\"list\""));
+  const auto streamed = cli::shell(curl + named + "/v1/completions -H 'Content-Type: application/json' -d '" +
+                                   R"({"prompt":"a","max_tokens":20,"stream":true})" + "'");
+  EXPECT_TRUE(cli::contains(streamed.out, "data: [DONE]")) << streamed.out;
+  // Plain HTTP to this port gets nothing, and hurts nobody.
+  EXPECT_EQ(ask(server.port, get("/health")).status, 0);
+  EXPECT_NE(cli::shell("curl -sS --max-time 5 --tls-max 1.1 -k " + url + "/health 2>&1").status, 0);
+  EXPECT_TRUE(cli::contains(cli::shell(curl + named + "/health").out, "ok"));
 }
 
 TEST(ServeProgram, Fault30LabelsOfMetricsAreFew) {

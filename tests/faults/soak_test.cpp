@@ -27,12 +27,7 @@ std::string text_of(const Reply& reply, bool streamed) {
     const auto event = json::parse(reply.body.substr(at + 6, end - at - 6), "event");
     at = end;
     const auto& choices = event.at("choices").as_array();
-    if (choices.empty()) continue;
-    const auto& choice = choices[0].as_object();
-    if (const auto* part = choice.if_contains("text")) text += part->as_string().c_str();
-    if (const auto* delta = choice.if_contains("delta"))
-      if (const auto* part = delta->as_object().if_contains("content"); part != nullptr && part->is_string())
-        text += part->as_string().c_str();
+    if (!choices.empty()) text += choice_text(choices[0].as_object());
   }
   return text;
 }
@@ -43,13 +38,13 @@ std::vector<Question> questions(const RealServer& server) {
   for (int i = 0; i < 130; ++i) shared += "1,";
   for (int i = 0; i < 6; ++i) {
     out.push_back({"/v1/completions",
-                   fourfold::format(R"("prompt":[{}{}],"max_tokens":{},"temperature":0)",
+                   fourfold::format(R"("prompt":[{}{}],"max_tokens":{},"temperature":0,"ignore_eos":true)",
                                     i % 2 == 0 ? shared : "", 20 + i, 3 + 2 * i),
                    {}});
     out.push_back(
         {"/v1/chat/completions",
          fourfold::format(
-             R"("messages":[{"role":"user","content":"question {}"}],"max_tokens":{},"temperature":1,"seed":{})",
+             R"("messages":[{"role":"user","content":"question {}"}],"max_tokens":{},"temperature":1,"seed":{},"ignore_eos":true)",
              i, 2 + i, i),
          {}});
   }
@@ -57,6 +52,7 @@ std::vector<Question> questions(const RealServer& server) {
     const Reply reply = server.ask(post(question.route, "{" + question.body + "}"));
     EXPECT_EQ(reply.status, 200) << reply.body;
     question.answer = answer_text(reply);
+    EXPECT_FALSE(question.answer.empty()) << reply.body;
   }
   return out;
 }

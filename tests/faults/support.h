@@ -2,6 +2,7 @@
 // ones.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -71,7 +72,7 @@ class RealServer {
     return eventually(
         [&] {
           const engine::EngineStatus now = status();
-          return now.running == 0 && now.waiting == 0 && now.pages_used == 0;
+          return now.running == 0 && now.waiting == 0 && now.pages_used == now.pages_cached;
         },
         wait_ms);
   }
@@ -96,14 +97,24 @@ class RealServer {
   std::thread thread_;
 };
 
-// The text of a finished answer, of either protocol; empty when there is none.
+// The text of a choice, whole or a streamed piece of it, with what the model thinks.
+inline std::string choice_text(const boost::json::object& choice) {
+  std::string text;
+  const auto add = [&](const boost::json::object& holder, const char* name) {
+    if (const auto* part = holder.if_contains(name); part != nullptr && part->is_string())
+      text += std::string_view(part->as_string());
+  };
+  add(choice, "text");
+  for (const char* holder : {"message", "delta"})
+    if (const auto* message = choice.if_contains(holder))
+      for (const char* name : {"reasoning_content", "content"}) add(message->as_object(), name);
+  return text;
+}
+
+// Of a finished answer, of either protocol; empty when there is none.
 inline std::string answer_text(const Reply& reply) {
   if (reply.status != 200) return {};
-  const auto body = json::parse(reply.body, "answer");
-  const auto& choice = body.at("choices").at(0).as_object();
-  if (const auto* text = choice.if_contains("text")) return std::string(text->as_string());
-  const auto& content = choice.at("message").at("content");
-  return content.is_string() ? std::string(content.as_string()) : "";
+  return choice_text(json::parse(reply.body, "answer").at("choices").at(0).as_object());
 }
 
 // A refusal as clients expect it, without a word about this machine.

@@ -1,5 +1,7 @@
 #include "server/service.h"
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "json/parse.h"
 #include "tests/server/fakes.h"
@@ -165,6 +167,23 @@ TEST(Service, AClientThatDoesNotReadIsCancelledAndOthersGoOn) {
   EXPECT_EQ(server.ask(post(kChat, "3")).status, 200);
   EXPECT_TRUE(eventually([&] { return server.runner.status().running == 0; }, 20'000));
   EXPECT_EQ(server.metric("fourfold_http_slow_readers_total"), "1");
+}
+
+TEST(Service, CarriesThousandsOfStreams) {
+  if (raise_descriptor_limit() < 4'300) GTEST_SKIP() << "fewer than 4,300 files may be open here";
+  constexpr int kStreams = 2'000, kTokens = 25;
+  FakeServer server({}, {}, milliseconds(20), {}, kStreams);
+  std::vector<Client> clients;
+  for (int i = 0; i < kStreams; ++i) {
+    clients.emplace_back(server.http.port());
+    ASSERT_TRUE(clients.back().send(post(kChat, "stream " + std::to_string(kTokens)))) << i;
+  }
+  int whole = 0;
+  for (Client& client : clients) {
+    const Reply reply = client.reply(60'000);
+    whole += reply.whole && reply.body.ends_with("data: 1\n\ndata: [DONE]\n\n") ? 1 : 0;
+  }
+  EXPECT_EQ(whole, kStreams);
 }
 
 TEST(Service, SilentStreamsGetComments) {
