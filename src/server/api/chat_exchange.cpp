@@ -178,7 +178,7 @@ class ChatExchange final : public AnswerExchange {
 
 void read_logprobs(Fields& fields, Generation& out) {
   out.logprobs = fields.boolean("logprobs").value_or(false);
-  if (const auto count = fields.integer("top_logprobs", 0, 20)) {
+  if (const auto count = fields.integer("top_logprobs", 0, kLogprobsMax)) {
     if (!out.logprobs && *count > 0)
       refuse("top_logprobs", "top_logprobs is {}, but logprobs is not true", *count);
     out.top_logprobs = static_cast<int>(*count);

@@ -199,7 +199,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
   Plan plan;
   plan.generation = read_generation(fields, model);
   plan.prompts = read_prompts(fields, model);
-  if (const auto count = fields.integer("logprobs", 0, 20)) {
+  if (const auto count = fields.integer("logprobs", 0, kLogprobsMax)) {
     plan.generation.logprobs = true;
     plan.generation.top_logprobs = static_cast<int>(*count);
   }

@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kStopCountMax = 64, kStopBytesMax = 1024;  // as sample::StopStrings has them
 constexpr std::size_t kBiasCountMax = 1024;
 constexpr std::size_t kStopIdCountMax = 256;
-constexpr int kLogprobsMax = 20;
 
 void read_bias(Fields& fields, const ServedModel& model, Generation& out) {
   const Json* value = fields.find("logit_bias");

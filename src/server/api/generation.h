@@ -12,6 +12,8 @@
 
 namespace fourfold::server::api {
 
+inline constexpr int kLogprobsMax = 20;  // alternatives of a token, as sample::Params has it
+
 struct Generation {
   sample::Params params;
   std::optional<std::int64_t> max_tokens;  // not given: what fits the context
