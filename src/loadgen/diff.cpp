@@ -134,7 +134,8 @@ void add(const std::string& row, const char* name, const Measured& a, const Meas
     difference.band = std::max(kLeastBand, 2 * std::hypot(*a.variation, *b.variation));
     difference.band_is_measured = true;
   }
-  if (std::abs(difference.change) > difference.band)
+  // The larger over the smaller, so that B against A says of B what A against B says of A.
+  if (std::max(a.value, b.value) / std::min(a.value, b.value) - 1 > difference.band)
     difference.verdict = (difference.change > 0) == more_is_better ? Verdict::faster : Verdict::slower;
   out.differences.push_back(std::move(difference));
 }
@@ -160,7 +161,7 @@ Comparison compare(std::string_view json_a, std::string_view json_b) {
   Comparison out;
   for (const auto& [name, value] : a.header)
     if (const auto other = b.header.find(name);
-        name != "date" && other != b.header.end() && other->second != value)
+        name != "date" && name != "command" && other != b.header.end() && other->second != value)
       out.header.push_back(fourfold::format("{}: {} -> {}", name, value, other->second));
   const auto find = [](const ReadReport& report, const std::string& name) {
     return std::find_if(report.rows.begin(), report.rows.end(),

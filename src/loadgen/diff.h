@@ -15,7 +15,7 @@ struct Difference {
   std::string measure;  // "tok/s", "TTFT p50", "TPOT p50"
   double a = 0, b = 0;
   double change = 0;              // of b against a, as a share; more is better for tok/s, less for times
-  double band = 0;                // changes up to this are noise
+  double band = 0;                // the larger over the smaller less 1: up to this it is noise
   bool band_is_measured = false;  // from repetitions of both; otherwise assumed
   Verdict verdict = Verdict::within_noise;
 };
