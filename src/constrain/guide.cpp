@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "constrain/regex.h"
 
 namespace fourfold::constrain {
@@ -46,16 +47,23 @@ class GrammarGuide final : public engine::TokenGuide {
       return;
     }
     if (masks_->vocabulary().is_stop(token)) {
-      check(runner_.may_end(set_), "an answer ends only where its form allows it", token);
+      if (!runner_.may_end(set_)) lose();
       phase_ = Phase::done;
       return;
     }
     set_ = after(masks_->vocabulary().bytes(token));
-    check(set_ != Runner::kDead, "an accepted token was allowed", token);
+    if (set_ == Runner::kDead) lose();
   }
 
  private:
   enum class Phase { before, inside, done };
+
+  // Of very many readings at once some are let go (runner.cpp), and the token may have belonged to one of
+  // them.
+  [[noreturn]] static void lose() {
+    fail_with_hint(Code::internal, "Make its alternatives differ earlier.",
+                   "the answer's form can be read in too many ways at once");
+  }
 
   void begin() {
     phase_ = Phase::inside;

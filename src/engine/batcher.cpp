@@ -1,6 +1,7 @@
 #include "engine/batcher.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -79,14 +80,15 @@ void Batcher::require_valid(const Submission& submission) const {
 
 void Batcher::add(RequestId id, Submission submission, Clock::time_point submitted) {
   Request& request = submission.request;
-  scheduler_.arrive({id, request.prompt, std::ssize(request.prompt) + request.max_tokens,
-                     std::move(submission.cache_salt)});
+  schedule::Arrival arrival{id, request.prompt, std::ssize(request.prompt) + request.max_tokens,
+                            std::move(submission.cache_salt)};
   Live live;
   live.submitted = submitted;
   if (submission.time_limit) live.deadline = submitted + *submission.time_limit;
   live.sequence = std::make_unique<Sequence>(prepared_.program(), std::move(request), Home{},
                                              std::move(submission.guide));
   if (drafts_) live.sequence->keep_draft_cache();
+  scheduler_.arrive(std::move(arrival));  // last: what throws before leaves nothing behind
   live_.emplace(id, std::move(live));
 }
 
@@ -122,6 +124,7 @@ void Batcher::retire(RequestId id, bool keeps_state) {
   totals_.drafts.verified += live.sequence->drafts().verified;
   totals_.drafts.accepted += live.sequence->drafts().accepted;
   keep(scheduler_.leave(id, keeps_state));
+  if (finish == Finish::failed) scheduler_.distrust();
   live_.erase(id);
 }
 
@@ -135,6 +138,18 @@ void Batcher::end(RequestId id, Finish finish, std::vector<Delivery>& out) {
 
 void Batcher::end_all(Finish finish, std::vector<Delivery>& out) {
   while (!live_.empty()) end(live_.begin()->first, finish, out);
+}
+
+void Batcher::abandon(const std::string& why, std::vector<Delivery>& out) {
+  std::set<RequestId> told;
+  for (const Delivery& delivery : out)
+    if (delivery.finish != Finish::running) told.insert(delivery.id);
+  for (const auto& [id, live] : live_)
+    if (!told.contains(id))
+      out.push_back(
+          {.id = id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = usage_of(live)});
+  totals_.failed += std::ssize(live_);
+  live_.clear();
 }
 
 void Batcher::expire(std::vector<Delivery>& out) {

@@ -30,6 +30,8 @@ class Batcher {
   // Ends it now, whatever it is doing; ids that are not here are ignored.
   void end(RequestId id, Finish finish, std::vector<Delivery>& out);
   void end_all(Finish finish, std::vector<Delivery>& out);
+  // After an exception of step() or end(): all have failed, and nothing can be run any more.
+  void abandon(const std::string& why, std::vector<Delivery>& out);
   bool idle() const { return live_.empty(); }
   // One step of those that run; false when there is nothing to do.
   bool step(std::vector<Delivery>& out);

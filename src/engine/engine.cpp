@@ -32,6 +32,7 @@ struct Engine::Body {
   void run();
   bool take_news(std::vector<Delivery>& out);
   void hand_out(std::vector<Delivery>& out);
+  void break_down(const std::string& why, std::vector<Delivery>& out);
 
   const std::int64_t max_queue;
   Batcher batcher;  // of the thread; require_valid and sequence_limit are anybody's
@@ -45,6 +46,7 @@ struct Engine::Body {
   std::int64_t refused = 0;
   RequestId next_id = 1;
   std::optional<Clock::time_point> stop_at;
+  std::string fault;
   EngineStatus shown;
 
   std::mutex stopping;  // one waits for the thread, the others for that one
@@ -64,7 +66,14 @@ bool Engine::Body::take_news(std::vector<Delivery>& out) {
     cut_off = stop_at && Clock::now() >= *stop_at;
     if (stop_at && batcher.idle() && newcomers.empty()) return false;
   }
-  for (Arrived& one : newcomers) batcher.add(one.id, std::move(one.submission), one.time);
+  for (Arrived& one : newcomers) {
+    try {
+      batcher.add(one.id, std::move(one.submission), one.time);
+    } catch (const std::exception& error) {
+      out.push_back(
+          {.id = one.id, .tokens = {}, .finish = Finish::failed, .error = error.what(), .usage = {}});
+    }
+  }
   for (const RequestId id : leavers) batcher.end(id, Finish::cancelled, out);
   if (cut_off) batcher.end_all(Finish::shutdown, out);
   return true;
@@ -84,10 +93,32 @@ void Engine::Body::hand_out(std::vector<Delivery>& out) {
 
 void Engine::Body::run() {
   std::vector<Delivery> out;
-  while (take_news(out)) {
-    batcher.step(out);
-    hand_out(out);
+  try {
+    while (take_news(out)) {
+      batcher.step(out);
+      hand_out(out);
+    }
+  } catch (const std::exception& error) {
+    break_down(error.what(), out);
   }
+}
+
+// A step's own faults end its requests (Batcher::run); this is what lies outside of one, such as states that
+// cannot be copied on a device that was lost. Everybody is told, and nobody is taken any more.
+void Engine::Body::break_down(const std::string& why, std::vector<Delivery>& out) {
+  // Those that ended in the step that broke have their last delivery in `out` already.
+  batcher.abandon(why, out);
+  {
+    const std::lock_guard lock(mutex);
+    fault = why;
+    for (const Arrived& one : arrived)
+      out.push_back({.id = one.id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = {}});
+    arrived.clear();
+    live = 0;
+    shown.running = shown.waiting = 0;
+    shown.fault = why;
+  }
+  if (!out.empty()) deliver(std::exchange(out, {}));
 }
 
 Engine::Engine(backend::Prepared& prepared, EngineOptions options, Deliver deliver)
@@ -98,6 +129,10 @@ Engine::~Engine() { stop(std::chrono::milliseconds(0)); }
 RequestId Engine::submit(Submission submission) {
   body_->batcher.require_valid(submission);
   const std::lock_guard lock(body_->mutex);
+  if (!body_->fault.empty()) {
+    ++body_->refused;
+    fail_with_hint(Code::device_lost, "Start it again.", "the engine has failed: {}", body_->fault);
+  }
   if (body_->stop_at) {
     ++body_->refused;
     fail_with_hint(Code::over_capacity, "Ask another server.", "the engine is stopping");

@@ -73,6 +73,7 @@ struct EngineStatus {
   DraftCounts drafts;
   int mtp = 0;  // drafts a step now
   std::int64_t steps = 0;
+  std::string fault;             // why the engine has stopped for good; empty: it has not
   double step_seconds = 0;       // of all steps, in the backend
   double overhead_seconds = 0;   // of all steps, in scheduling and sampling
   double tokens_per_second = 0;  // answers', over the last seconds
@@ -87,7 +88,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Any thread. Throws invalid_request for what the model does not allow, over_capacity when the queue is
-  // full or the engine stops.
+  // full or the engine stops, device_lost after a fault that no step can follow.
   RequestId submit(Submission submission);
   // Any thread; unknown and finished ids are ignored. Everything it held is free within one step.
   void cancel(RequestId id);

@@ -38,7 +38,7 @@ void StepLoop::keep_fault(Sequence& sequence, Work work) {
   if (!keeps_faults_) return work();
   try {
     work();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     sequence.fail(error.what());
   }
 }

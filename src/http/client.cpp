@@ -104,9 +104,9 @@ class Socket {
 }  // namespace
 
 std::string request_text(const Url& url, const Request& request) {
-  std::string text =
-      fourfold::format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: */*\r\n",
-                       request.method, url.path, request.path, url.host, url.port);
+  std::string text = fourfold::format(
+      "{} {}{} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: */*\r\n", request.method, url.path,
+      request.path, url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]", url.port);
   if (!request.key.empty()) text += fourfold::format("Authorization: Bearer {}\r\n", request.key);
   if (!request.body.empty())
     text += fourfold::format("Content-Type: application/json\r\nContent-Length: {}\r\n", request.body.size());

@@ -122,6 +122,7 @@ fourfold_status fourfold_model_open(const char* folder, const fourfold_model_opt
     to.threads = from.threads;
     to.max_context = from.max_context;
     if (from.max_sequences != 0) to.max_sequences = from.max_sequences;
+    if (from.mtp_plus_one < 0 || from.mtp_plus_one > 6) refuse("mtp_plus_one is not 0 to 6");
     to.mtp = from.mtp_plus_one - 1;
     if (from.no_prefix_cache != 0) to.prefix_cache_bytes = 0;
     *model = new fourfold_model{Model(folder, to)};
@@ -135,6 +136,8 @@ fourfold_status fourfold_generate(fourfold_model* model, const char* prompt,
                                   void* user, fourfold_generate_result* result) {
   return enter([&] {
     if (model == nullptr || prompt == nullptr) refuse("model or prompt is null");
+    if (result != nullptr && result->struct_size < sizeof result->struct_size)
+      refuse("fourfold_generate_result: struct_size is not set (FOURFOLD_INIT)");
     const fourfold_generate_options from = read_struct(options, "fourfold_generate_options");
     Model::OnText say;
     if (on_text != nullptr)

@@ -24,6 +24,7 @@ namespace fourfold::library {
 namespace {
 
 constexpr std::int64_t kContextMost = 8'192;  // when nobody asked for more
+constexpr std::int64_t kSequencesMost = 1024;
 constexpr std::int64_t kRows = 512;
 
 // Errors leave the library as Failure.
@@ -85,7 +86,7 @@ struct Model::Body {
   Body(const std::string& folder, const ModelOptions& options);
 
   backend::Program make_program(const ModelOptions& options) const;
-  backend::Capacity make_capacity(const ModelOptions& options, const backend::Program& program) const;
+  backend::Capacity make_capacity(const ModelOptions& options, const backend::Program& program);
   void make_backend(const ModelOptions& options);
   engine::Request make_request(const GenerateOptions& options) const;
   Result run(engine::Request request, const GenerateOptions& options, bool is_chat, const OnText& on_text);
@@ -97,6 +98,8 @@ struct Model::Body {
   std::shared_ptr<kernels::Machine> machine;
   std::unique_ptr<backend::Backend> chosen;
   std::unique_ptr<backend::Prepared> prepared;
+  std::int64_t context = 0;  // tokens of prompt and answer together
+
   std::mutex mutex;  // of the inboxes
   std::map<engine::RequestId, Inbox*> inboxes;
   std::unique_ptr<engine::Engine> runner;  // goes first
@@ -106,8 +109,9 @@ Model::Body::Body(const std::string& folder, const ModelOptions& options)
     : opened(folder),
       tokenizer(text::Tokenizer::load(opened.folder / "tokenizer.json")),
       chat_template(text::ChatTemplate::load(opened.folder)) {
-  if (options.max_sequences < 1)
-    fail(Code::invalid_request, "{} sequences at once: it must be at least 1", options.max_sequences);
+  if (options.max_sequences < 1 || options.max_sequences > kSequencesMost)
+    fail(Code::invalid_request, "{} sequences at once: it must be at least 1 and at most {}",
+         options.max_sequences, kSequencesMost);
   backend::Program program = make_program(options);
   const backend::Capacity capacity = make_capacity(options, program);
   make_backend(options);
@@ -127,10 +131,9 @@ backend::Program Model::Body::make_program(const ModelOptions& options) const {
                               on_machine ? model::Activations::w4a16 : model::Activations::automatic);
 }
 
-backend::Capacity Model::Body::make_capacity(const ModelOptions& options,
-                                             const backend::Program& program) const {
+backend::Capacity Model::Body::make_capacity(const ModelOptions& options, const backend::Program& program) {
   const std::int64_t limit = program.position_limit;
-  const std::int64_t context = options.max_context == 0 ? std::min(limit, kContextMost) : options.max_context;
+  context = options.max_context == 0 ? std::min(limit, kContextMost) : options.max_context;
   if (context < 2 || context > limit)
     fail(Code::invalid_request, "a context of {} tokens: at least 2 and at most the model's {}", context,
          limit);
@@ -192,6 +195,10 @@ engine::Request Model::Body::make_request(const GenerateOptions& options) const 
 Result Model::Body::run(engine::Request request, const GenerateOptions& options, bool is_chat,
                         const OnText& on_text) {
   for (const std::string& stop : options.stops) require_utf8(stop, "a stop string");
+  if (request.max_tokens > context - std::ssize(request.prompt))
+    fail_with_hint(Code::invalid_request, "Open the model with a larger max_context.",
+                   "a prompt of {} tokens and max_tokens {} exceed the context of {}", request.prompt.size(),
+                   request.max_tokens, context);
   engine::AnswerText text(
       tokenizer, {.stops = options.stops,
                   .split_thinking = is_chat,
@@ -212,6 +219,18 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
     id = runner->submit({.request = std::move(request)});
     inboxes[id] = &inbox;
   }
+  // However this ends: nothing is delivered to an inbox that is gone, and nothing runs for nobody.
+  struct Registration {
+    Body& body;
+    engine::RequestId id;
+    ~Registration() {
+      {
+        const std::lock_guard lock(body.mutex);
+        body.inboxes.erase(id);
+      }
+      body.runner->cancel(id);
+    }
+  } registration{*this, id};
   engine::Delivery delivery;
   bool cancelled = false;
   do {
@@ -223,10 +242,6 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
     }
     if (cancelled && delivery.finish == engine::Finish::running) runner->cancel(id);
   } while (delivery.finish == engine::Finish::running);
-  {
-    const std::lock_guard lock(mutex);
-    inboxes.erase(id);
-  }
   if (wanted) say(text.finish());
   if (delivery.finish == engine::Finish::failed) fail(Code::internal, "{}", delivery.error);
   if (delivery.finish == engine::Finish::shutdown) fail(Code::cancelled, "the model was closed");

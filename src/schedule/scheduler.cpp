@@ -58,6 +58,11 @@ std::optional<AnchorSave> Scheduler::leave(Id id, bool keeps_state) {
   return save;
 }
 
+void Scheduler::distrust() {
+  while (index_.evict()) {
+  }
+}
+
 void Scheduler::give_up_home(Sequence& sequence) {
   for (const std::int32_t page : sequence.pages) pool_.release(page);
   sequence.pages.clear();
@@ -82,9 +87,11 @@ const StepPlan& Scheduler::plan(std::int64_t draft_room) {
   if (prompt_waited_) serve_prompts(draft_room, /*one_block=*/true);
   serve_generated(draft_room);
   serve_prompts(draft_room, /*one_block=*/false);
-  prompt_waited_ = false;
+  // Only when no prompt got on: otherwise prompts in a row would leave nothing to generated tokens.
+  bool waits = false, gets_on = false;
   for (const Id id : running_)
-    if (!served_.contains(id) && sequences_.at(id).in_prompt()) prompt_waited_ = true;
+    if (sequences_.at(id).in_prompt()) (served_.contains(id) ? gets_on : waits) = true;
+  prompt_waited_ = waits && !gets_on;
   return plan_;
 }
 

@@ -6,8 +6,8 @@
 // gets on and everybody becomes the oldest.
 //
 // A step's rows go to generated tokens first, the least recently served before the others, and what is left
-// to prompts, the oldest first, cut at multiples of 64. A prompt that got nothing comes first in the next
-// step.
+// to prompts, the oldest first, cut at multiples of 64. Where no prompt got anything, one comes first in the
+// next step.
 #pragma once
 
 #include <cstdint>
@@ -95,6 +95,9 @@ class Scheduler {
   // It has ended, or is not wanted any more. With keeps_state its state may be worth keeping, before the
   // slot is used again.
   std::optional<AnchorSave> leave(Id id, bool keeps_state);
+  // Somebody has failed, and by what may lie in pages that others would share: none is kept that is not in
+  // use.
+  void distrust();
 
   // draft_room: drafts a sequence may write behind its rows.
   const StepPlan& plan(std::int64_t draft_room);

@@ -52,6 +52,7 @@ class Call final : public HttpCall {
   void begin_stream(HttpResponse head) override;
   void send(std::string_view bytes) override;
   void finish() override;
+  void abort() override;
   void on_gone(std::function<void()> gone) override { gone_ = std::move(gone); }
 
   void leave() {
@@ -440,6 +441,10 @@ inline void Call::send(std::string_view bytes) {
 }
 inline void Call::finish() {
   if (const auto connection = connection_.lock()) connection->finish_stream();
+}
+
+inline void Call::abort() {
+  if (const auto connection = connection_.lock()) connection->close();
 }
 
 }  // namespace fourfold::server

@@ -61,6 +61,8 @@ class HttpCall {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void send(std::string_view bytes) = 0;
   virtual void finish() = 0;
+  // The connection ends here, in the middle of what was being sent.
+  virtual void abort() = 0;
   // Called at most once, when the client leaves or is cut off before its answer is complete.
   virtual void on_gone(std::function<void()> gone) = 0;
 };

@@ -70,7 +70,13 @@ void Pump::take(std::vector<engine::Delivery> deliveries) {
   for (const engine::Delivery& delivery : deliveries) take_one(delivery, now);
   for (const auto& live : std::exchange(touched_, {})) {
     live->touched = false;
-    if (live_.contains(live)) flush(*live, now);
+    if (!live_.contains(live)) continue;
+    try {
+      flush(*live, now);
+    } catch (const std::exception&) {
+      spoil(live);
+      continue;
+    }
     // A choice that runs on behind a finished answer was ended by a stop string.
     if (live->exchange->done())
       drop(live, engine::Finish::stop_id);
@@ -92,17 +98,21 @@ void Pump::take_one(const engine::Delivery& delivery, Clock::time_point now) {
       runner_.cancel(delivery.id);
     }
   } catch (const std::exception&) {
-    // Our own fault, in one answer: it ends here, the others go on.
-    const auto call = live->call;
-    const bool streams = live->exchange->streams();
-    drop(live);
-    if (streams)
-      call->finish();
-    else
-      live->answer(*call, refusal(call->request().path, 500, "internal", "the answer could not be written"));
+    spoil(live);
     return;
   }
   if (!std::exchange(live->touched, true)) touched_.push_back(live);
+}
+
+// Our own fault, in one answer: it ends here, the others go on. A stream ends without its last chunk, so that
+// nobody takes it for whole.
+void Pump::spoil(const std::shared_ptr<Live>& live) {
+  drop(live);
+  if (live->exchange->streams())
+    live->call->abort();
+  else
+    live->answer(*live->call,
+                 refusal(live->call->request().path, 500, "internal", "the answer could not be written"));
 }
 
 void Pump::note(Live& live, const engine::Delivery& delivery, Clock::time_point now) {

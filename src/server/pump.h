@@ -74,6 +74,7 @@ class Pump {
   void take_one(const engine::Delivery& delivery, Clock::time_point now);
   void note(Live& live, const engine::Delivery& delivery, Clock::time_point now);
   void flush(Live& live, Clock::time_point now);
+  void spoil(const std::shared_ptr<Live>& live);
   // What still runs of it is cancelled, and counted as having ended so.
   void drop(const std::shared_ptr<Live>& live, engine::Finish counted_as = engine::Finish::cancelled);
 

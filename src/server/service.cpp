@@ -1,6 +1,7 @@
 #include "server/service.h"
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -18,13 +19,16 @@ constexpr std::size_t kJobsMax = 1024;
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 constexpr auto kFarewell = std::chrono::seconds(5);  // for last bytes, behind the engine's end
 
+bool equal_ignoring_case(std::string_view text, std::string_view small) {
+  return std::ranges::equal(text, small,
+                            [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
+}
+
 std::string_view bearer_key(const HttpRequest& request) {
   const std::string_view value = request.header("authorization");
   // The scheme's name is not case-sensitive, its value is.
   constexpr std::string_view kBearer = "bearer ";
-  if (value.size() > kBearer.size() &&
-      std::equal(kBearer.begin(), kBearer.end(), value.begin(),
-                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); }))
+  if (value.size() > kBearer.size() && equal_ignoring_case(value.substr(0, kBearer.size()), kBearer))
     return value.substr(kBearer.size());
   return value.empty() ? request.header("x-api-key") : std::string_view{};
 }
@@ -78,7 +82,7 @@ std::optional<HttpResponse> Service::refuse(HttpRequest& request) {
   const Route* route = find_route(request.path);
   // Names that point here by somebody else's DNS: without a key the browser of a page out there could ask.
   const auto host = host_name(request.header("host"));
-  if (!keys_.any() && http_.is_loopback() && host && !is_loopback_name(*host) && !is_address(*host) &&
+  if (!keys_.any() && host && !is_loopback_name(*host) && !is_address(*host) &&
       std::ranges::find(options_.allowed_hosts, *host) == options_.allowed_hosts.end())
     return refusal(request.path, 403, "unknown_host",
                    "this server has no such host name; --allow-host NAME gives it one");
@@ -123,7 +127,7 @@ std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, co
     return refusal(request.path, 403, "unknown_origin",
                    "pages of this origin may not ask here; --cors-origin ORIGIN lets them");
   const std::string_view type = request.header("content-type");
-  if (!type.empty() && type.substr(0, type.find_first_of("; ")) != "application/json")
+  if (!type.empty() && !equal_ignoring_case(type.substr(0, type.find_first_of("; ")), "application/json"))
     return refusal(request.path, 415, "unsupported_media_type", "the Content-Type must be application/json");
   const std::string who = request.tenant != 0 ? std::to_string(request.tenant) : request.peer;
   if (const auto wait = rate_limiter_.take(who, Clock::now())) {
@@ -155,8 +159,13 @@ void Service::decorate(const HttpRequest& request, HttpResponse& response) const
   response.headers.emplace_back("Vary", "Origin");
   if (request.method != "OPTIONS") return;
   response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
-  response.headers.emplace_back("Access-Control-Allow-Headers",
-                                "Authorization, Content-Type, X-Api-Key, X-Request-Id, Anthropic-Version");
+  // Clients send headers of their own (x-stainless-os, anthropic-beta ...); none of them means anything here.
+  const std::string_view wanted = request.header("access-control-request-headers");
+  const bool plain = wanted.size() <= 2048 && std::ranges::all_of(wanted, [](unsigned char c) {
+                       return std::isalnum(c) || c == '-' || c == '_' || c == ',' || c == ' ';
+                     });
+  if (plain && !wanted.empty())
+    response.headers.emplace_back("Access-Control-Allow-Headers", std::string(wanted));
   response.headers.emplace_back("Access-Control-Max-Age", "600");
 }
 
@@ -211,8 +220,8 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
       }
       case RouteKind::page: return respond(*call, page(request));
       case RouteKind::tokenize:
-      case RouteKind::detokenize: return run_text(std::move(call), *route);
-      case RouteKind::exchange: return run_exchange(std::move(call), *route);
+      case RouteKind::detokenize: return run_text(call, *route);
+      case RouteKind::exchange: return run_exchange(call, *route);
     }
   } catch (const std::exception&) {
     respond(*call, refusal(call->request().path, 500, "internal", "the server could not answer this"));
@@ -221,6 +230,7 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
 
 HttpResponse Service::health() const {
   if (stalled_) return refusal("/health", 503, "stalled", "the model has not finished a step for too long");
+  if (!runner_.status().fault.empty()) return refusal("/health", 503, "failed", "the engine has failed");
   return json_answer(R"({"status":"ok"})");
 }
 
@@ -367,7 +377,8 @@ void Service::tick() {
 
 void Service::watch_engine(Clock::time_point now) {
   const engine::EngineStatus status = runner_.status();
-  if (status.running == 0 || status.steps != last_step_count_) {
+  // Not status.running: before the first step has ended the engine knows of nobody.
+  if (pump_.live_count() == 0 || status.steps != last_step_count_) {
     last_step_count_ = status.steps;
     last_step_ = now;
     stalled_ = false;
@@ -375,8 +386,8 @@ void Service::watch_engine(Clock::time_point now) {
     stalled_ = true;
     if (options_.log)
       options_.log(fourfold::format(
-          "error server no step has ended for {} s with {} sequences running; /health answers 503",
-          options_.stall.count() / 1000, status.running));
+          "error server no step has ended for {} s with {} requests running; /health answers 503",
+          options_.stall.count() / 1000, pump_.live_count()));
   }
 }
 

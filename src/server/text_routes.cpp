@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "json/parse.h"
+#include "server/api/conversation.h"
 
 namespace fourfold::server {
 namespace {
@@ -74,7 +75,11 @@ std::vector<text::TokenId> encode_messages(Members& members, const bj::value& me
       request.extra.set(std::string(member.key()),
                         text::parse_chat_json(bj::serialize(member.value()), "chat_template_kwargs"));
   }
-  return model.tokenizer.encode(model.chat_template->render(request));
+  try {
+    return model.tokenizer.encode(model.chat_template->render(request));
+  } catch (const Error& error) {
+    throw Error(error.code(), api::without_folder(error.what()), error.hint());
+  }
 }
 
 void write_model(JsonWriter& json, const std::string& name, const ServedModel& model) {

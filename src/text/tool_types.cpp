@@ -11,7 +11,8 @@
 namespace fourfold::text {
 namespace {
 
-constexpr int kSchemaDepthMax = 16;
+// Schemas a parameter's types are looked for in; one that refers to itself many times over is not worth more.
+constexpr int kSchemasMax = 256;
 
 unsigned type_named(std::string_view name) {
   static constexpr std::array<std::pair<std::string_view, unsigned>, 7> types{{{"null", kToolNull},
@@ -48,9 +49,9 @@ const jinja::Value* referred(const jinja::Value& root, std::string_view pointer)
   return at;
 }
 
-unsigned types_in(const jinja::Value& schema, const jinja::Value& root, int depth) {
+unsigned types_in(const jinja::Value& schema, const jinja::Value& root, int& left) {
   const jinja::Dict* dict = schema.dict();
-  if (dict == nullptr || depth > kSchemaDepthMax) return 0;
+  if (dict == nullptr || --left < 0) return 0;
   unsigned out = 0;
   if (const jinja::Value* type = dict->find("type")) {
     if (type->is_text()) out |= type_named(type->text());
@@ -64,10 +65,9 @@ unsigned types_in(const jinja::Value& schema, const jinja::Value& root, int dept
     for (const jinja::Value& value : values->sequence()->items) out |= type_of_value(value);
   for (const char* name : {"anyOf", "oneOf", "allOf"})
     if (const jinja::Value* parts = dict->find(name); parts != nullptr && parts->is_sequence())
-      for (const jinja::Value& part : parts->sequence()->items) out |= types_in(part, root, depth + 1);
+      for (const jinja::Value& part : parts->sequence()->items) out |= types_in(part, root, left);
   if (const jinja::Value* reference = dict->find("$ref"); reference != nullptr && reference->is_text())
-    if (const jinja::Value* target = referred(root, reference->text()))
-      out |= types_in(*target, root, depth + 1);
+    if (const jinja::Value* target = referred(root, reference->text())) out |= types_in(*target, root, left);
   return out;
 }
 
@@ -107,7 +107,8 @@ unsigned ToolSchemas::types_of(std::string_view function, std::string_view param
   const jinja::Value* property =
       properties != nullptr && properties->is_dict() ? properties->dict()->find(parameter) : nullptr;
   if (property == nullptr) property = schema.find("additionalProperties");
-  const unsigned types = property == nullptr ? 0 : types_in(*property, found->second, 0);
+  int left = kSchemasMax;
+  const unsigned types = property == nullptr ? 0 : types_in(*property, found->second, left);
   return types == 0 ? kToolString : types;
 }
 

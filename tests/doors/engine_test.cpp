@@ -57,6 +57,23 @@ TEST(EngineLibrary, TheCallbackAndStopStringsEndAnAnswer) {
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(options.stops[0])));
 }
 
+TEST(EngineLibrary, ACallbackThatThrowsLeavesNothingRunning) {
+  EXPECT_THROW(storyteller().generate("Once upon a time", greedy(200),
+                                      [](std::string_view) -> bool { throw std::runtime_error("mine"); }),
+               std::runtime_error);
+  const Result after = storyteller().generate("Once upon a time", greedy(12));
+  EXPECT_EQ(after.answer_tokens, 12);
+}
+
+TEST(EngineLibrary, TheContextIsThatOfTheOptions) {
+  try {
+    storyteller().generate("Once upon a time", greedy(511));
+    FAIL() << "more than max_context";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("512"), std::string::npos) << error.what();
+  }
+}
+
 TEST(EngineLibrary, FailuresHaveACodeAndNumbers) {
   const auto code_of = [](const auto& work) -> std::string {
     try {

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
@@ -289,9 +291,11 @@ TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
 // The third word's row of logits is not a number.
 class SickWords final : public backend::Prepared {
  public:
-  SickWords() {
+  static constexpr backend::Capacity kSmall{
+      .page_count = 8, .page_tokens = 16, .state_slot_count = 4, .row_count = 64};
+  explicit SickWords(const backend::Capacity& capacity = kSmall) : capacity_(capacity) {
     program_.vocab_size = 3;
-    program_.position_limit = 64;
+    program_.position_limit = capacity.page_count * capacity.page_tokens / 2;
     program_.main.resize(1);
   }
   const backend::Program& program() const override { return program_; }
@@ -307,11 +311,15 @@ class SickWords final : public backend::Prepared {
                           ? std::numeric_limits<float>::quiet_NaN()
                           : static_cast<float>(word == 1);
   }
+  std::int64_t anchor_bytes() const override { return 1; }
+  void save_anchor(std::int32_t, std::int64_t, std::int32_t) override {
+    fail(Code::device_lost, "the device was lost");
+  }
   bool breaks = false;
 
  private:
   backend::Program program_;
-  backend::Capacity capacity_{.page_count = 8, .page_tokens = 16, .state_slot_count = 4, .row_count = 64};
+  backend::Capacity capacity_;
 };
 
 std::map<RequestId, Delivery> run_all(Batcher& batcher) {
@@ -346,6 +354,26 @@ TEST(Batcher, AStepThatFailsEndsThoseItRanAndTheNextOnesAreServed) {
   words.breaks = false;
   batcher.add(2, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
   EXPECT_EQ(run_all(batcher).at(2).finish, Finish::max_tokens);
+}
+
+// A state that cannot be kept is no fault of a step: the engine tells everybody and takes nobody any more.
+TEST(Batcher, AnEngineThatBreaksDownTellsEverybodyOnce) {
+  SickWords words(
+      {.page_count = 8, .page_tokens = 64, .state_slot_count = 4, .row_count = 128, .anchor_count = 2});
+  std::mutex mutex;
+  std::map<RequestId, std::vector<Finish>> ends;
+  Engine engine(words, {}, [&](std::vector<Delivery>&& deliveries) {
+    const std::lock_guard lock(mutex);
+    for (const Delivery& delivery : deliveries)
+      if (delivery.finish != Finish::running) ends[delivery.id].push_back(delivery.finish);
+  });
+  const RequestId id = engine.submit({.request = greedy_request(std::vector<TokenId>(100, 0), 50)});
+  while (engine.status().fault.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(engine.status().fault, "the device was lost");
+  checkpoint::expect_error(Code::device_lost, {"the device was lost"},
+                           [&] { engine.submit({.request = greedy_request({0}, 5)}); });
+  engine.stop(std::chrono::milliseconds(0));
+  EXPECT_EQ(ends[id], std::vector<Finish>{Finish::failed});
 }
 
 TEST(Batcher, ATimeLimitEndsARequestWhereverItIs) {

@@ -303,5 +303,24 @@ TEST(Scheduler, PromptsAreCutAtMultiplesOf64AndGetTheirTurnBesideGeneratedRows) 
   for (Id id = 1; id <= 6; ++id) EXPECT_GT(turns[id], 2) << id;
 }
 
+// With rows for one block alone, prompts that wait for each other do not keep everybody else waiting.
+TEST(Scheduler, TwoPromptsLeaveTurnsToGeneratedRowsInTheSmallestSteps) {
+  Scheduler scheduler({.page_count = 64, .page_tokens = 64, .sequence_count = 3, .step_rows = 64});
+  scheduler.arrive({1, {1}, 200, ""});
+  for (const Work& work : scheduler.plan(0).work)
+    scheduler.advance(work.id, {1, 1, 1, std::vector<std::int32_t>{5}, 0});
+  for (const Id id : {2, 3}) scheduler.arrive({id, std::vector<std::int32_t>(512, 2), 600, ""});
+  std::map<Id, std::int64_t> rows;
+  for (int step = 0; step < 16; ++step)
+    for (const Work& work : StepPlan(scheduler.plan(0)).work) {
+      rows[work.id] += work.row_count;
+      const std::int64_t at = (work.id == 1 ? 1 : 0) + rows[work.id];
+      const std::vector<std::int32_t> token(work.id == 1 ? 1 : 0, 5);
+      scheduler.advance(work.id, {at, at, at, token, 0});
+    }
+  EXPECT_GE(rows[1], 7);
+  EXPECT_GE(rows[2], 448);
+}
+
 }  // namespace
 }  // namespace fourfold::schedule

@@ -42,7 +42,7 @@ class FakeRunner final : public Runner {
   engine::EngineStatus status() const override {
     const std::lock_guard lock(mutex_);
     engine::EngineStatus out;
-    out.running = static_cast<std::int64_t>(running_.size());
+    out.running = silent ? 0 : static_cast<std::int64_t>(running_.size());
     out.queue_limit = queue_max_;
     out.waiting = out.running;
     out.steps = steps_;
@@ -65,6 +65,7 @@ class FakeRunner final : public Runner {
   }
 
   std::atomic<bool> stuck{false};
+  std::atomic<bool> silent{false};  // says of nobody that it runs
   std::atomic<int> cancelled{0}, refused{0};
   std::vector<std::string> salts;
   std::optional<std::chrono::milliseconds> time_limit;
@@ -116,6 +117,7 @@ class FakeExchange final : public Exchange {
     if (body == "crash") throw std::runtime_error("at 0x7fff in /home/secret");
     if ((streams_ = body.starts_with("stream "))) body.erase(0, 7);
     if ((stops_ = body.starts_with("stop "))) body.erase(0, 5);
+    if ((spoiled_ = body.starts_with("spoil "))) body.erase(0, 6);
     if (const std::size_t times = body.find(" x"); times != std::string::npos)
       choices_.resize(std::strtoul(body.c_str() + times + 2, nullptr, 10));
     tokens_ = std::strtol(body.c_str(), nullptr, 10);
@@ -149,6 +151,7 @@ class FakeExchange final : public Exchange {
   }
   int status() const override { return 200; }
   std::string body() override {
+    if (spoiled_) throw std::runtime_error("at 0x7fff in /home/secret");
     std::string out;
     for (const Choice& choice : choices_) out += choice.text + "|";
     return out;
@@ -160,7 +163,7 @@ class FakeExchange final : public Exchange {
     std::size_t count = 0;
     bool ended = false;
   };
-  bool streams_ = false, stops_ = false;
+  bool streams_ = false, stops_ = false, spoiled_ = false;
   std::int64_t tokens_ = 0;
   std::vector<Choice> choices_{1};
 };

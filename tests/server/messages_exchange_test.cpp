@@ -12,13 +12,21 @@ constexpr const char* kCall =
     "tool_call>";
 
 std::string with(const std::string& more) {
-  return R"({"model": "tiny", "max_tokens": 200, "messages": [{"role": "user", "content": "Hi"}])" +
+  return R"({"model": "tiny", "max_tokens": 200, "thinking": {"type": "enabled"}, "messages": [)"
+         R"({"role": "user", "content": "Hi"}])" +
          (more.empty() ? "" : ", " + more) + "}";
 }
 
 std::string prompt_of(const std::string& body) {
   return test_model().tokenizer.decode(
       make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt);
+}
+
+// As Anthropic's own: who says nothing gets no thoughts, whatever the template would do.
+TEST(MessagesExchange, ThinksOnlyWhenAsked) {
+  const std::string plain = R"({"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})";
+  EXPECT_TRUE(prompt_of(plain).ends_with("</think>\n\n")) << prompt_of(plain);
+  EXPECT_TRUE(prompt_of(with("")).ends_with("<think>\n")) << prompt_of(with(""));
 }
 
 TEST(MessagesExchange, WholeAnswer) {
@@ -142,7 +150,8 @@ TEST(MessagesExchange, Refusals) {
       {with(R"("mcp_servers": [])"), "mcp_servers is not a field"},
       {with(R"("max_tokens": 0)"), "the same name"},
       {with(R"("temperature": "hot")"), "temperature is"},
-      {with(R"("thinking": {"type": "sometimes"})"), "thinking.type"},
+      {R"({"max_tokens": 9, "thinking": {"type": "sometimes"}, "messages": [{"role": "user", "content": "Hi"}]})",
+       "thinking.type"},
   };
   for (const auto& [body, message] : cases) {
     const HttpError error = refusal(kRoute, body);

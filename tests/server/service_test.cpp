@@ -79,9 +79,11 @@ TEST(Service, OtherPeoplesPagesMayNotAsk) {
   EXPECT_EQ(reply.header("Access-Control-Allow-Origin"), "https://good.example");
   const std::string preflight =
       " /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\nOrigin: ";
-  reply = server.ask("OPTIONS" + preflight + "https://good.example\r\n\r\n");
+  const std::string asked = "authorization, content-type, x-stainless-os, anthropic-beta";
+  reply = server.ask("OPTIONS" + preflight +
+                     "https://good.example\r\nAccess-Control-Request-Headers: " + asked + "\r\n\r\n");
   EXPECT_EQ(reply.status, 204);
-  EXPECT_NE(reply.header("Access-Control-Allow-Headers").find("Authorization"), std::string::npos);
+  EXPECT_EQ(reply.header("Access-Control-Allow-Headers"), asked);
   EXPECT_EQ(server.ask("OPTIONS" + preflight + "https://evil.example\r\n\r\n").status, 405);
   EXPECT_EQ(server.ask("GET /v1/models HTTP/1.1\r\nHost: rebound.example\r\n\r\n").status, 403);
   for (const char* host : {"127.0.0.1:80", "[::1]:80", "LOCALHOST", "model.lan:8000"})
@@ -194,6 +196,25 @@ TEST(Service, SilentStreamsGetComments) {
   EXPECT_TRUE(client.receive_until(": waiting\n\n"));
   server.runner.stuck = false;
   EXPECT_TRUE(client.receive_until("[DONE]"));
+}
+
+TEST(Service, AnAnswerThatCannotBeWrittenIsItsOwnFault) {
+  FakeServer server;
+  const Reply reply = server.ask(post(kChat, "spoil 3"));
+  EXPECT_EQ(reply.status, 500);
+  EXPECT_EQ(reply.body.find("secret"), std::string::npos) << reply.body;
+  EXPECT_EQ(server.ask(post(kChat, "3")).status, 200);
+}
+
+// An engine that hangs in its first step has never said that anybody runs.
+TEST(Service, AnEngineStuckInItsFirstStepIsSeenByHealth) {
+  FakeServer server({}, {.stall = milliseconds(500)});
+  server.runner.stuck = server.runner.silent = true;
+  Client client(server.http.port());
+  client.send(post(kChat, "stream 1000000"));
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 503; }));
+  server.runner.stuck = false;
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 200; }));
 }
 
 TEST(Service, AStuckEngineIsSeenByHealth) {

@@ -35,7 +35,8 @@ Json template_message(const Turn& turn) {
   return out;
 }
 
-// A template's errors begin with its file; where that lies is nobody's business.
+}  // namespace
+
 std::string without_folder(std::string message) {
   for (const std::string_view file : {"chat_template.jinja", "tokenizer_config.json"}) {
     const std::size_t at = message.find(file);
@@ -43,6 +44,8 @@ std::string without_folder(std::string message) {
   }
   return message;
 }
+
+namespace {
 
 // Cuts what the template puts behind the last turn, so that the model goes on with it.
 void reopen_last(const std::string& content, std::string& rendered) {

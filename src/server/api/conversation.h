@@ -54,6 +54,9 @@ std::vector<Turn> read_messages(Fields& fields);
 // enable_thinking, reasoning_effort, chat_template_kwargs, add_generation_prompt.
 void read_template_fields(Fields& fields, Conversation& out);
 
+// A template's errors begin with its file; where that lies is nobody's business.
+std::string without_folder(std::string message);
+
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model);
 
 }  // namespace fourfold::server::api

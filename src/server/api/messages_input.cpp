@@ -129,7 +129,10 @@ Tools read_tools(Fields& fields, std::optional<Json>& for_template) {
 
 void read_thinking(Fields& fields, Conversation& out) {
   auto thinking = fields.object("thinking");
-  if (!thinking) return;
+  if (!thinking) {
+    out.enable_thinking = false;  // as Anthropic's own, whatever the template's default
+    return;
+  }
   const auto type = thinking->one_of("type", {"enabled", "disabled", "adaptive"});
   if (!type) refuse("thinking.type", "thinking.type is missing");
   if (*type != "adaptive") out.enable_thinking = *type == "enabled";
