@@ -23,9 +23,12 @@ int DraftTuner::choose(std::int64_t sequence_count) {
   const std::size_t at = load_of(sequence_count);
   Load& load = loads_[at];
   if (load.best < 0) load.best = std::min(kFirstGuess[at], drafts_most_);
+  // First every number once, from the guess on: a machine may be nothing like the one guessed for.
+  const std::int64_t trials = (drafts_most_ + 1) * kTrialSteps;
   const std::int64_t round = kSteadySteps + kTrialSteps;
-  const std::int64_t place = load.steps % round;
-  ++load.steps;
+  const std::int64_t step = load.steps++;
+  if (step < trials) return static_cast<int>((kFirstGuess[at] + step / kTrialSteps) % (drafts_most_ + 1));
+  const std::int64_t place = (step - trials) % round;
   if (place < kSteadySteps) {
     load.trying = -1;
     return load.best;

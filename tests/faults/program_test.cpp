@@ -69,6 +69,18 @@ class ServeProcess {
 
 constexpr const char* kEndless = R"({"prompt":"a","max_tokens":990,"ignore_eos":true,"stream":true})";
 
+// `fourfold doctor --url` measures other people's servers; ours is one.
+TEST(ServeProgram, TheDoctorMeasuresIt) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  ServeProcess server(FOURFOLD_SOURCE_DIR "/models/storyteller", "");
+  ASSERT_NE(server.port, 0) << server.text;
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port);
+  const auto report = cli::shell("PROGRAM doctor --url " + url + " 2>&1");
+  EXPECT_LE(report.status, 1) << report.out;
+  EXPECT_TRUE(std::regex_search(report.out, std::regex(url + " [0-9.,]+ tok/s \\(thinking: [0-9.,]+\\)")))
+      << report.out;
+}
+
 TEST(ServeProgram, Fault30SignalsUnderLoadAndAPortInUse) {
   if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
   const cli::TalkingModel model;

@@ -40,6 +40,18 @@ TEST(DraftTuner, SomeForAFew) {
   EXPECT_LE(count, 4);
 }
 
+// A processor that is busy with one row already: no drafts pay, and that is known within an answer.
+TEST(DraftTuner, FindsOutSoonThatDraftsDoNotPay) {
+  DraftTuner tuner(DraftTuner::kDraftsMost);
+  std::int64_t drafted = 0;
+  for (int step = 0; step < 128; ++step) {
+    const int drafts = tuner.choose(1);
+    tuner.note(1, drafts, static_cast<std::int64_t>(100 * tokens_of(1, drafts, 0.6)), 1 + drafts);
+    if (step >= 64) drafted += drafts;
+  }
+  EXPECT_EQ(drafted, 0);
+}
+
 TEST(DraftTuner, NeverMoreThanItMay) {
   DraftTuner tuner(1);
   for (int step = 0; step < 1000; ++step) {
