@@ -204,6 +204,12 @@ TEST(ChatExchange, GoesOnWithTheLastMessage) {
     {"role": "assistant", "content": "one, two,"}], "continue_final_message": true})";
   const auto prompt = make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt;
   EXPECT_TRUE(test_model().tokenizer.decode(prompt).ends_with("one, two,"));
+  // A word of the template's own tail is no other.
+  const std::string end = R"({"messages": [{"role": "user", "content": "Count."},
+    {"role": "assistant", "content": "end"}], "continue_final_message": true})";
+  const std::string text = test_model().tokenizer.decode(
+      make_exchange(kRoute, end, test_model())->submissions()[0].request.prompt);
+  EXPECT_TRUE(text.ends_with("end") && !text.ends_with("<|end")) << text;
 }
 
 TEST(ChatExchange, Names) {

@@ -47,14 +47,22 @@ std::string without_folder(std::string message) {
 
 namespace {
 
-// Cuts what the template puts behind the last turn, so that the model goes on with it.
-void reopen_last(const std::string& content, std::string& rendered) {
-  const std::size_t last = content.find_last_not_of(" \t\r\n");
-  const std::string said = last == std::string::npos ? "" : content.substr(0, last + 1);
-  const std::size_t at = said.empty() ? std::string::npos : rendered.rfind(said);
+// Stands behind the words that the model is to go on with, while the template is rendered: what it puts
+// behind them is found by it, whatever the words are.
+constexpr std::string_view kGoOnHere = "\x01 go on here \x01";
+
+Turn marked(Turn turn) {
+  const std::size_t last = turn.content.find_last_not_of(" \t\r\n");
+  turn.content.resize(last == std::string::npos ? 0 : last + 1);
+  turn.content += kGoOnHere;
+  return turn;
+}
+
+void reopen_last(std::string& rendered) {
+  const std::size_t at = rendered.rfind(kGoOnHere);
   if (at == std::string::npos)
     refuse("messages", "the last message is the assistant's, but this model's template cannot continue it");
-  rendered.resize(at + said.size());
+  rendered.resize(at);
 }
 
 std::vector<Call> read_calls(Fields& message) {
@@ -209,7 +217,9 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model)
     refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
   text::ChatRequest request;
   std::vector<Json> messages;
-  for (const Turn& turn : conversation.turns) messages.push_back(template_message(turn));
+  for (const Turn& turn : conversation.turns)
+    messages.push_back(template_message(
+        conversation.continue_last && &turn == &conversation.turns.back() ? marked(turn) : turn));
   request.messages = Json::list(std::move(messages));
   request.tools = conversation.tools;
   request.add_generation_prompt = conversation.add_generation_prompt && !conversation.continue_last;
@@ -222,7 +232,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model)
   } catch (const Error& error) {
     refuse("messages", "the chat template refuses the conversation: {}", without_folder(error.what()));
   }
-  if (conversation.continue_last) reopen_last(conversation.turns.back().content, out.text);
+  if (conversation.continue_last) reopen_last(out.text);
   out.ids = model.tokenizer.encode(out.text);
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;
