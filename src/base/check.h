@@ -2,10 +2,6 @@
 // place and the values. Never used on user input.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
 #include "base/format.h"
 
 namespace fourfold {
@@ -19,19 +15,13 @@ struct Claim {
       : what(text), file(at_file), line(at_line) {}
 };
 
-[[noreturn]] inline void claim_failed(const Claim& claim, const std::string& values) {
-  std::fprintf(stderr, "fourfold: %s:%d: does not hold: %s%s\n", claim.file, claim.line, claim.what,
-               values.c_str());
-  std::abort();
-}
+[[noreturn]] void claim_failed(const Claim& claim, FormatValues values);
 
 template <class... Values>
 void check(bool condition, Claim claim, const Values&... values) {
   if (condition) [[likely]]
     return;
-  std::string text;
-  ((text += " ", append_value(text, values)), ...);
-  claim_failed(claim, text.empty() ? text : " with" + text);
+  claim_failed(claim, {FormatValue(values)...});
 }
 
 }  // namespace fourfold

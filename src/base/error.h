@@ -45,8 +45,10 @@ constexpr std::string_view code_name(Code code) {
 
 class Error : public std::runtime_error {
  public:
-  Error(Code code, std::string message, std::string hint = {})
-      : std::runtime_error(std::move(message)), code_(code), hint_(std::move(hint)) {}
+  Error(Code code, std::string message, std::string hint = {});
+  Error(const Error&);
+  Error& operator=(const Error&);
+  ~Error() override;
   Code code() const { return code_; }
   const std::string& hint() const { return hint_; }
 
@@ -55,15 +57,17 @@ class Error : public std::runtime_error {
   std::string hint_;
 };
 
+[[noreturn]] void throw_error(Code code, std::string hint, std::string_view pattern, FormatValues values);
+
 template <class... Args>
 [[noreturn]] void fail(Code code, std::string_view pattern, const Args&... args) {
-  throw Error(code, format(pattern, args...));
+  throw_error(code, {}, pattern, {FormatValue(args)...});
 }
 
 // As fail, with the next step for the user.
 template <class... Args>
 [[noreturn]] void fail_with_hint(Code code, std::string hint, std::string_view pattern, const Args&... args) {
-  throw Error(code, format(pattern, args...), std::move(hint));
+  throw_error(code, std::move(hint), pattern, {FormatValue(args)...});
 }
 
 }  // namespace fourfold

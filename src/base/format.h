@@ -1,70 +1,69 @@
 // Builds messages: each "{}" of the pattern is replaced by the next argument. The silicon floor stays free of
-// third-party code and g++ 12 has no <format>; this is all it needs.
+// third-party code and g++ 12 has no <format>; this is all it needs. Messages are everywhere and none is hot,
+// so a call only lists its arguments; the work is compiled once, in format.cpp.
 #pragma once
 
-#include <charconv>
 #include <concepts>
+#include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
 namespace fourfold {
 
-inline void append_value(std::string& out, std::string_view text) { out += text; }
-inline void append_value(std::string& out, const char* text) { out += text; }
-inline void append_value(std::string& out, bool value) { out += value ? "true" : "false"; }
-inline void append_value(std::string& out, char value) { out += value; }
-
-template <std::integral T>
-void append_value(std::string& out, T value) {
-  char digits[24];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-  out.append(digits, end);
-}
-
-template <std::floating_point T>
-void append_value(std::string& out, T value) {
-  char digits[48];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 6).ptr;
-  out.append(digits, end);
-}
-
-inline void append_format(std::string& out, std::string_view pattern) { out += pattern; }
-
-template <class First, class... Rest>
-void append_format(std::string& out, std::string_view pattern, const First& first, const Rest&... rest) {
-  const auto hole = pattern.find("{}");
-  if (hole == std::string_view::npos) {
-    // More arguments than holes: keep the value visible rather than lose it.
-    out += pattern;
-    out += " [";
-    append_value(out, first);
-    out += ']';
-    append_format(out, std::string_view{}, rest...);
-    return;
+// One argument of a message. Views what it was made of: it lives as long as the call.
+class FormatValue {
+ public:
+  FormatValue(bool value) : kind_(Kind::boolean) { value_.integer = value ? 1 : 0; }
+  FormatValue(char value) : kind_(Kind::character) { value_.integer = value; }
+  template <std::signed_integral T>
+  FormatValue(T value) : kind_(Kind::integer) {
+    value_.integer = value;
   }
-  out += pattern.substr(0, hole);
-  append_value(out, first);
-  append_format(out, pattern.substr(hole + 2), rest...);
+  template <std::unsigned_integral T>
+  FormatValue(T value) : kind_(Kind::natural) {
+    value_.natural = value;
+  }
+  FormatValue(float value) : FormatValue(static_cast<double>(value)) {}
+  FormatValue(double value) : kind_(Kind::real) { value_.real = value; }
+  FormatValue(const char* text) : FormatValue(std::string_view(text)) {}
+  FormatValue(const std::string& text) : FormatValue(std::string_view(text)) {}
+  FormatValue(std::string_view text) : kind_(Kind::text), size_(text.size()) { value_.text = text.data(); }
+
+  void append_to(std::string& out) const;
+
+ private:
+  enum class Kind { text, boolean, character, integer, natural, real };
+  Kind kind_;
+  std::size_t size_ = 0;  // of a text
+  union {
+    const char* text;
+    long long integer;
+    unsigned long long natural;
+    double real;
+  } value_;
+};
+
+using FormatValues = std::initializer_list<FormatValue>;
+
+inline void append_value(std::string& out, FormatValue value) { value.append_to(out); }
+
+void append_formatted(std::string& out, std::string_view pattern, FormatValues values);
+std::string formatted(std::string_view pattern, FormatValues values);
+
+template <class... Args>
+void append_format(std::string& out, std::string_view pattern, const Args&... args) {
+  append_formatted(out, pattern, {FormatValue(args)...});
 }
 
 // Where <chrono> is included, write fourfold::format: newer standard libraries bring std::format with it,
 // which a call with a std::string finds as well.
 template <class... Args>
 std::string format(std::string_view pattern, const Args&... args) {
-  std::string out;
-  append_format(out, pattern, args...);
-  return out;
+  return formatted(pattern, {FormatValue(args)...});
 }
 
 // 101376 -> "101,376", as byte counts are printed everywhere.
-inline std::string with_commas(long long value) {
-  const std::string digits = std::to_string(value < 0 ? -value : value);
-  std::string out = value < 0 ? "-" : "";
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
-    out += digits[i];
-  }
-  return out;
-}
+std::string with_commas(long long value);
 
 }  // namespace fourfold

@@ -232,7 +232,7 @@ Value tojson(Evaluator& evaluator, const Value& input, Arguments& arguments) {
     if (bound.integer(1) > 1000) throw TemplateFault("tojson: an indent above 1000");
     style.indent = std::string(static_cast<std::size_t>(std::max<std::int64_t>(bound.integer(1), 0)), ' ');
   }
-  if (style.indent) style.item_separator = ",";
+  if (style.indent) style.item_separator = ',';
   if (const Value separators = bound.or_else(2, None{}); !separators.is_none()) {
     const std::vector<Value> pair = evaluator.items_of(separators);
     if (pair.size() != 2) throw TemplateFault("tojson: separators are two strings");
