@@ -40,11 +40,11 @@ void add_few_down(std::vector<RowFacts>& rows) {
 
 // Rows of a kernel stand together, in the order in which kernels first appear.
 std::vector<RowFacts> grouped(const std::vector<RowFacts>& rows) {
-  std::vector<std::string> kernels;
+  std::vector<std::string_view> kernels;
   for (const RowFacts& row : rows)
     if (std::find(kernels.begin(), kernels.end(), row.kernel) == kernels.end()) kernels.push_back(row.kernel);
   std::vector<RowFacts> out;
-  for (const std::string& kernel : kernels)
+  for (const std::string_view kernel : kernels)
     for (const RowFacts& row : rows)
       if (row.kernel == kernel) out.push_back(row);
   return out;

@@ -4,38 +4,49 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/check.h"
 #include "plan/tile.h"
 
 namespace fourfold::plan {
 
 struct RowPart {
-  std::string name;  // "weight records", "barriers", "padding"
+  std::string_view name;  // "weight records", "barriers", "padding"
   int bytes;
 };
 
+// Hundreds of rows fill this, so it is made where it costs little code: names that many rows share are
+// constants and are viewed, and what handles strings is in row_facts.cpp.
 struct RowFacts {
-  std::string kernel;  // "moe_gemm"
-  std::string row;     // unique name of the row
-  std::string arch;    // "sm120"
-  std::string path;    // "w4a4", "w4a16-mma", "w4a16-wgmma"; fp8 "w8a16-..", bf16 "w16a16-.."
-  std::string format;  // "nvfp4", "mxfp4"
-  std::string role;    // "prefill", "decode"
-  int m;
-  int n;
-  int k;
-  int threads;
-  int math_warps;
-  int producer_warps;
-  int stages;
+  RowFacts();
+  RowFacts(std::string_view its_kernel, std::string its_row, std::string_view its_arch,
+           std::string_view its_path, std::string_view its_format, std::string_view its_role);
+  RowFacts(const RowFacts&);
+  RowFacts(RowFacts&&) noexcept;
+  RowFacts& operator=(const RowFacts&);
+  RowFacts& operator=(RowFacts&&) noexcept;
+  ~RowFacts();
+
+  std::string_view kernel;  // "moe_gemm"
+  std::string row;          // unique name of the row
+  std::string_view arch;    // "sm120"
+  std::string_view path;    // "w4a4", "w4a16-mma", "w4a16-wgmma"; fp8 "w8a16-..", bf16 "w16a16-.."
+  std::string_view format;  // "nvfp4", "mxfp4"
+  std::string_view role;    // "prefill", "decode"
+  int m = 0;
+  int n = 0;
+  int k = 0;
+  int threads = 0;
+  int math_warps = 0;
+  int producer_warps = 0;
+  int stages = 0;
   std::vector<RowPart> parts;  // in address order, padding included: they sum to total_bytes
-  int total_bytes;             // sizeof the storage: what the launch asks for
-  int limit_bytes;             // of a block when blocks_per_sm of them share an SM
-  int registers;               // planned cap per thread
-  int blocks_per_sm;
-  bool epilogue_aliases_stages;  // false: it has its own part, or needs none
+  int total_bytes = 0;         // sizeof the storage: what the launch asks for
+  int limit_bytes = 0;         // of a block when blocks_per_sm of them share an SM
+  int registers = 0;           // planned cap per thread
+  int blocks_per_sm = 0;
+  bool epilogue_aliases_stages = false;  // false: it has its own part, or needs none
 };
 
 // A shape somebody may ask for and that has no row, with the reason.
@@ -55,16 +66,9 @@ struct RefusedShape {
 inline Tile tile_of(const RowFacts& row) { return {row.m, row.n, row.k}; }
 inline Tile tile_of(const RefusedShape& shape) { return {shape.m, shape.n, shape.k}; }
 
-inline int parts_sum_bytes(const RowFacts& row) {
-  int sum = 0;
-  for (const RowPart& part : row.parts) sum += part.bytes;
-  return sum;
-}
+int parts_sum_bytes(const RowFacts& row);
 
 // Printing a row whose parts do not add up would hide exactly the bytes this project is about.
-inline void check_row(const RowFacts& row) {
-  check(parts_sum_bytes(row) == row.total_bytes, "the parts of a row sum to its total", row.row,
-        parts_sum_bytes(row), row.total_bytes);
-}
+void check_row(const RowFacts& row);
 
 }  // namespace fourfold::plan

@@ -7,25 +7,21 @@
 namespace fourfold::plan {
 
 inline RowFacts sample_prefill_row() {
-  return {.kernel = "moe_gemm",
-          .row = "prefill_256x128x128",
-          .arch = "sm120",
-          .path = "w4a4",
-          .format = "nvfp4",
-          .role = "prefill",
-          .m = 256,
-          .n = 128,
-          .k = 128,
-          .threads = 288,
-          .math_warps = 8,
-          .producer_warps = 1,
-          .stages = 3,
-          .parts = {{"weight records", 55'296}, {"token records", 27'648}, {"barriers", 48}, {"padding", 80}},
-          .total_bytes = 83'072,
-          .limit_bytes = Sm120::smem_bytes_per_block,
-          .registers = 168,
-          .blocks_per_sm = 1,
-          .epilogue_aliases_stages = true};
+  RowFacts row("moe_gemm", "prefill_256x128x128", "sm120", "w4a4", "nvfp4", "prefill");
+  row.m = 256;
+  row.n = 128;
+  row.k = 128;
+  row.threads = 288;
+  row.math_warps = 8;
+  row.producer_warps = 1;
+  row.stages = 3;
+  row.parts = {{"weight records", 55'296}, {"token records", 27'648}, {"barriers", 48}, {"padding", 80}};
+  row.total_bytes = 83'072;
+  row.limit_bytes = Sm120::smem_bytes_per_block;
+  row.registers = 168;
+  row.blocks_per_sm = 1;
+  row.epilogue_aliases_stages = true;
+  return row;
 }
 
 inline RowFacts sample_decode_row() {

@@ -22,7 +22,7 @@ bool is_chosen_elsewhere(const kernels::Machine& machine, const Question& questi
   const auto* only = std::get_if<OnlyCall>(&question.call);
   if (only == nullptr) return false;
   const auto& rows = machine.rows(kernels::RowKind::step);
-  const std::string& kernel =
+  const std::string_view kernel =
       rows[static_cast<std::size_t>(machine.find(kernels::RowKind::step, only->row).index)].kernel;
   return kernel.starts_with("dense_") || kernel == "attend" || kernel == "attend_prompt";
 }

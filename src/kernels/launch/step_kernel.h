@@ -43,19 +43,15 @@ constexpr int register_blocks() {
 // What every row has to say; parts can be refined by the room as long as they sum to the total.
 template <class Row>
 plan::RowFacts step_facts(std::string_view kernel, std::string_view role, std::string_view format = "bf16") {
-  plan::RowFacts facts{};
-  facts.kernel = kernel;
-  facts.row = Row::name();
-  facts.arch = Row::Arch::name;
-  facts.path = "step";
-  facts.format = format;
-  facts.role = role;
+  constexpr int limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
+  constexpr int registers = plan::registers_at(Row::Arch::facts, Row::threads, register_blocks<Row>());
+  plan::RowFacts facts(kernel, Row::name(), Row::Arch::name, "step", format, role);
   facts.threads = Row::threads;
   facts.math_warps = Row::threads / 32;
   facts.total_bytes = kStorageBytes<Row>;
-  if (facts.total_bytes > 0) facts.parts = {{"storage", facts.total_bytes}};
-  facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
-  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, register_blocks<Row>());
+  if constexpr (kStorageBytes < Row >> 0) facts.parts = {{"storage", kStorageBytes<Row>}};
+  facts.limit_bytes = limit_bytes;
+  facts.registers = registers;
   facts.blocks_per_sm = Row::blocks_per_sm;
   return facts;
 }

@@ -65,31 +65,26 @@ std::string down_name() {
 }
 
 template <class Row, class Storage>
-plan::RowFacts few_facts(std::string kernel, std::string name) {
+plan::RowFacts few_facts(std::string_view kernel, std::string name) {
   static_assert(plan::FitsSharedMemory<sizeof(Storage), plan::smem_budget_for(Row::Arch::facts, 1)>::value);
-  plan::RowFacts facts{};
-  facts.kernel = std::move(kernel);
-  facts.row = std::move(name);
-  facts.arch = Row::Arch::name;
-  facts.path = Row::Path::name;
-  facts.format = Row::Format::name;
-  facts.role = "decode";
+  constexpr int limit_bytes = plan::smem_budget_for(Row::Arch::facts, 1);
+  constexpr int registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  plan::RowFacts facts(kernel, std::move(name), Row::Arch::name, Row::Path::name, Row::Format::name,
+                       "decode");
   facts.m = Row::rows;
   facts.n = kFewTokens;
   facts.k = moe::kSegmentColumns;
   facts.threads = Row::threads;
   facts.math_warps = Row::warps;
-  facts.producer_warps = 0;
   facts.stages = Row::depth;
   const int route = static_cast<int>(sizeof(FewRoute)), area = static_cast<int>(sizeof(Storage::area)),
             total = static_cast<int>(sizeof(Storage));
   facts.parts = {{"routing", route}, {"weights and tokens", area}, {"sums", total - route - area}};
   facts.total_bytes = total;
-  facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, 1);
-  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  facts.limit_bytes = limit_bytes;
+  facts.registers = registers;
   facts.blocks_per_sm =
       plan::blocks_per_sm(Row::Arch::facts, facts.threads, facts.registers, facts.total_bytes);
-  facts.epilogue_aliases_stages = false;
   return facts;
 }
 template <class Row>

@@ -131,13 +131,9 @@ std::vector<plan::RowPart> row_parts() {
 
 template <class Row>
 plan::RowFacts row_facts() {
-  plan::RowFacts facts{};
-  facts.kernel = "moe_gemm";
-  facts.row = row_name<Row>();
-  facts.arch = Row::Arch::name;
-  facts.path = moe::path_name<typename Row::Path, typename Row::Format>();
-  facts.format = Row::Format::name;
-  facts.role = "prefill";
+  plan::RowFacts facts("moe_gemm", row_name<Row>(), Row::Arch::name,
+                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name,
+                       "prefill");
   facts.m = Row::m;
   facts.n = Row::n;
   facts.k = Row::k;
@@ -150,7 +146,6 @@ plan::RowFacts row_facts() {
   facts.limit_bytes = Row::smem_limit;
   facts.registers = Row::launch_registers;
   facts.blocks_per_sm = Row::blocks_per_sm;
-  facts.epilogue_aliases_stages = false;
   return facts;
 }
 

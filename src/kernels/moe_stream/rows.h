@@ -62,26 +62,22 @@ std::string row_name() {
 
 template <class Row>
 plan::RowFacts row_facts() {
-  plan::RowFacts facts{};
-  facts.kernel = "moe_stream";
-  facts.row = row_name<Row>();
-  facts.arch = Row::Arch::name;
-  facts.path = moe::path_name<typename Row::Path, typename Row::Format>();
-  facts.format = Row::Format::name;
-  facts.role = "decode";
+  constexpr int limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
+  constexpr int registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  plan::RowFacts facts("moe_stream", row_name<Row>(), Row::Arch::name,
+                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name,
+                       "decode");
   facts.m = record::kRows;
   facts.n = Row::tokens;
   facts.k = Row::unit_records * record::kColumns;
   facts.threads = Row::threads;
   facts.math_warps = Row::warps;
-  facts.producer_warps = 0;
   facts.stages = Row::depth;
   facts.parts = {{"partial sums", static_cast<int>(sizeof(typename Row::Storage))}};
   facts.total_bytes = static_cast<int>(sizeof(typename Row::Storage));
-  facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
-  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  facts.limit_bytes = limit_bytes;
+  facts.registers = registers;
   facts.blocks_per_sm = Row::blocks_per_sm;
-  facts.epilogue_aliases_stages = false;
   return facts;
 }
 

@@ -131,7 +131,7 @@ void add_gemm_rows(CaseList& list, RowSet set) {
       for (const moe::Op op : kOps)
         if (exists(row, op) && (!list.quick() || taken_quickly(row, op, index)))
           add_gemm(list, row, op, variant, Convention::model_opt);
-    const std::string path = row.kernel + row.path;
+    const std::string path = format("{} {}", row.kernel, row.path);
     if (row.format != "nvfp4" ||
         std::find(conventions_of.begin(), conventions_of.end(), path) != conventions_of.end())
       continue;

@@ -70,7 +70,7 @@ std::vector<std::uint8_t> prove(kernels::Machine& machine, const StepCase& test,
 
 std::vector<std::string> step_ops(const plan::RowFacts& row) {
   const StepProof* proof = proof_of(row);
-  if (proof == nullptr || proof->ops.empty()) return {row.role};
+  if (proof == nullptr || proof->ops.empty()) return {std::string(row.role)};
   std::vector<std::string> ops{""};
   for (const char letter : proof->ops)
     if (letter == ' ')

@@ -120,7 +120,7 @@ void make_tokens(StepRun& run, DenseSetup& setup, bool norms) {
 
 // Numbers for a setup whose sizes are known.
 void fill_setup(StepRun& run, DenseSetup& setup) {
-  const std::string& format = run.test().row.format;
+  const std::string_view format = run.test().row.format;
   if (format == "nvfp4")
     make_fp4_weights(run, setup);
   else
