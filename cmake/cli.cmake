@@ -15,6 +15,7 @@ add_library(fourfold_cli_plan STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/refused_shapes.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/terminal_text.cpp)
 target_link_libraries(fourfold_cli_plan PUBLIC fourfold_row_table fourfold_kernels_choose)
+fourfold_precompile(fourfold_cli_plan fourfold_base)
 
 add_custom_target(fourfold_commit
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}
@@ -41,6 +42,7 @@ add_library(fourfold_cli STATIC
 target_include_directories(fourfold_cli PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_dependencies(fourfold_cli fourfold_commit)
 target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_cli_gpu)
+fourfold_precompile(fourfold_cli fourfold_base)
 
 # Commands that take a MODEL. Without the model floor they are known, and say why they cannot run.
 if(FOURFOLD_HAS_MODEL_FLOOR)
@@ -65,6 +67,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine
     fourfold_server fourfold_library)
+  fourfold_precompile(fourfold_cli_model fourfold_base)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan)

@@ -20,6 +20,7 @@ target_link_libraries(fourfold_kernels_choose PUBLIC fourfold_options fourfold_b
 add_library(fourfold_kernels_room STATIC ${kernel_sources})
 target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_sim
   fourfold_kernels_choose)
+fourfold_precompile(fourfold_kernels_room fourfold_base)
 
 if(FOURFOLD_HAS_CUDA)
   set(shared_parts stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4
@@ -62,5 +63,4 @@ if(FOURFOLD_HAS_CUDA)
       $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${gencode_${chip}}>)
     target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_rows_${chip})
   endforeach()
-  target_compile_definitions(fourfold_kernels_room PUBLIC FOURFOLD_WITH_CUDA=1)
 endif()
