@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # ./dev test --long: what takes too long for every change. Each step is run to its end even when one fails; the verdict is
-# written to docs/long-test.txt, to be committed. Sourced by dev.
+# written to docs/long-test.txt, to be committed. And ./dev test --sanitize, a part of it. Sourced by dev.
 
 long_step() {  # long_step NAME command...
   local name=$1 start=$SECONDS status=0
@@ -18,6 +18,34 @@ long_step() {  # long_step NAME command...
 
 sanitized() {  # sanitized PRESET
   build "$1" && run_tests "$1"
+}
+
+# The rooms that have threads, or read what comes from outside; doors has the tests of the library.
+serving_rooms=(schedule sample constrain text engine server loadgen faults doors)
+
+soak() {  # soak PRESET COUNT
+  FOURFOLD_SOAK=$2 "$(build_folder "$1")/test_faults" --gtest_filter='Soak*'
+}
+
+# sanitize_rooms PRESET ROOM...: the tests of these rooms; with faults also a soak, longer than ./dev test has it.
+sanitize_rooms() {
+  local preset=$1
+  shift
+  build "$preset" "${@/#/test_}"
+  run_tests "$preset" -R "^($(IFS='|'; echo "$*"))\\."
+  if [[ " $* " == *" faults "* ]]; then soak "$preset" 5000; fi
+}
+
+command_sanitize() {
+  local preset
+  case ${1:-} in
+    thread) preset=tsan ;;
+    address) preset=asan ;;
+    *) fail 64 "test --sanitize takes thread or address, not '${1:-}'" ;;
+  esac
+  shift
+  set_up build test
+  sanitize_rooms "$preset" "${@:-${serving_rooms[@]}}"
 }
 
 # A second compiler finds other warnings and other undefined behaviour; headers compiled each time, a missing #include.
@@ -42,6 +70,8 @@ command_long_test() {
   long_step "default build and tests" sanitized default
   long_step "address and undefined-behaviour sanitizers" sanitized asan
   long_step "thread sanitizer" sanitized tsan
+  long_step "soak under the address sanitizer" soak asan 5000
+  long_step "soak under the thread sanitizer" soak tsan 5000
   if command -v clang++-19 >/dev/null || [[ -x /usr/lib/llvm-19/bin/clang++ ]]; then
     long_step "clang 19, warnings as errors" clang_build
   else
@@ -51,7 +81,7 @@ command_long_test() {
   long_step "1,000 random scenarios of the engine" env FOURFOLD_SCENARIOS=1000 build/test_engine \
     --gtest_filter='Batcher.RandomScenarios*'
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
-  long_step "soak, 10,000 requests with cancels" env FOURFOLD_SOAK=10000 build/test_faults --gtest_filter='Soak*'
+  long_step "soak, 10,000 requests with cancels" soak default 10000
   {
     echo "date: $(date +%F)"
     echo "verdict: $long_verdict"
