@@ -1,9 +1,11 @@
 #include "sample/distribution.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -14,17 +16,26 @@ namespace {
 
 struct Scored {
   TokenId id;
-  double score;
+  float score;
 };
+
+// Passes over a vocabulary go by blocks of so many: a compiler makes a few vector instructions of each.
+constexpr std::size_t kBlock = 32;
 
 // By score, the lower id first among equals: a total order, so what is kept never depends on an algorithm.
 bool ranks_before(const Scored& a, const Scored& b) {
   return a.score != b.score ? a.score > b.score : a.id < b.id;
 }
 
+bool any_above(const float* block, float limit) {
+  std::uint32_t above = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) above |= block[i] > limit ? 1u : 0u;
+  return above != 0;
+}
+
 // The `count` best in order of rank. One pass with a small buffer: a vocabulary has hundreds of thousands of
 // tokens, and the best few dozen are wanted.
-std::vector<Scored> best_tokens(std::span<const double> scores, std::size_t count) {
+std::vector<Scored> best_tokens(std::span<const float> scores, std::size_t count) {
   count = std::min(count, scores.size());
   std::vector<Scored> kept;
   const std::size_t room = 2 * count + 64;
@@ -34,17 +45,24 @@ std::vector<Scored> best_tokens(std::span<const double> scores, std::size_t coun
                      ranks_before);
     kept.resize(count);
   };
+  // Of a block none of whose scores is above this nothing is kept: ids ascend, so a score equal to the worst
+  // one kept ranks behind it.
+  float worst = 0;
   bool full = false;
-  double worst = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    // Ids ascend, so a score equal to the worst one kept ranks behind it.
-    if (full && scores[i] <= worst) continue;
+  const auto offer = [&](std::size_t i) {
+    if (full && scores[i] <= worst) return;
     kept.push_back({static_cast<TokenId>(i), scores[i]});
-    if (kept.size() < room) continue;
+    if (kept.size() < room) return;
     shrink();
     full = true;
     worst = kept[count - 1].score;
+  };
+  std::size_t at = 0;
+  for (; at + kBlock <= scores.size(); at += kBlock) {
+    if (full && !any_above(scores.data() + at, worst)) continue;
+    for (std::size_t i = 0; i < kBlock; ++i) offer(at + i);
   }
+  for (; at < scores.size(); ++at) offer(at);
   if (kept.size() > count) shrink();
   std::sort(kept.begin(), kept.end(), ranks_before);
   return kept;
@@ -77,13 +95,13 @@ std::size_t nucleus(std::span<const Scored> ranked, const Scale& scale, std::uin
 }
 
 // top-k and top-p. Without top-k the nucleus is looked for among ever more of the best.
-std::vector<Scored> keep_best(std::span<const double> scores, const Params& params, const Scale& scale) {
+std::vector<Scored> keep_best(std::span<const float> scores, const Params& params, const Scale& scale) {
   const bool limited = params.top_k > 0;
   std::size_t count = limited ? static_cast<std::size_t>(params.top_k) : 64;
   if (limited && params.top_p == 1) return best_tokens(scores, count);
   std::uint64_t total = 0;
   if (!limited)
-    for (const double score : scores) total += weight_of(score, scale, 0);
+    for (const float score : scores) total += weight_of(score, scale, 0);
   for (;; count *= 8) {
     std::vector<Scored> ranked = best_tokens(scores, count);
     if (limited)
@@ -95,14 +113,22 @@ std::vector<Scored> keep_best(std::span<const double> scores, const Params& para
   }
 }
 
-// All exponent bits set is NaN or infinite. Asked of all logits at once, which is quick, and of each only
-// when there is one to be named.
-void require_finite(std::span<const float> logits) {
-  constexpr std::uint32_t exponent = 0x7F800000;
-  const auto is_bad = [](float x) { return (std::bit_cast<std::uint32_t>(x) & exponent) == exponent; };
+// All exponent bits set is NaN or infinite.
+constexpr std::uint32_t kExponent = 0x7F800000;
+bool is_bad(float x) { return (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent; }
+
+bool all_finite(std::span<const float> logits) {
   std::uint32_t any = 0;
-  for (const float x : logits) any |= is_bad(x) ? 1u : 0u;
-  if (any == 0) return;
+  std::size_t at = 0;
+  for (; at + kBlock <= logits.size(); at += kBlock)
+    for (std::size_t i = 0; i < kBlock; ++i) any |= is_bad(logits[at + i]) ? 1u : 0u;
+  for (; at < logits.size(); ++at) any |= is_bad(logits[at]) ? 1u : 0u;
+  return any == 0;
+}
+
+// Asked of all logits at once, which is quick, and of each only when there is one to be named.
+void require_finite(std::span<const float> logits) {
+  if (all_finite(logits)) return;
   const auto bad = std::find_if(logits.begin(), logits.end(), is_bad);
   fail_with_hint(Code::internal,
                  "The checkpoint or a kernel is at fault: compare the model with --backend reference.",
@@ -141,23 +167,32 @@ TokenId Distribution::draw(double u) const {
 }
 
 void score_tokens(std::span<const float> logits, const Params& params, const History& history,
-                  std::vector<double>& scores) {
+                  std::vector<float>& scores) {
   require_finite(logits);
   scores.assign(logits.begin(), logits.end());
-  for (const LogitBias& entry : params.logit_bias)
-    if (static_cast<std::size_t>(entry.id) < scores.size())
-      scores[static_cast<std::size_t>(entry.id)] += entry.bias;
   if (params.penalises()) history.penalise(params, scores);
-  if (params.logit_bias.empty() && !params.penalises()) return;
-  // A score is an f32 as its logit is: GPUs keep the one where the other was (kernels/sampling).
-  for (double& score : scores) score = static_cast<float>(score);
+  // Over the penalty alone: bias comes first, and what is rounded is the two together.
+  for (const auto& [id, bias] : params.logit_bias) {
+    const auto place = static_cast<std::size_t>(id);
+    if (place >= scores.size()) continue;
+    const double biased = logits[place] + bias;
+    const auto count = params.penalises() ? history.count(id) : std::nullopt;
+    scores[place] = static_cast<float>(count ? penalised(params, biased, *count) : biased);
+  }
 }
 
-TokenId best_token(std::span<const double> scores) {
-  return static_cast<TokenId>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+TokenId best_token(std::span<const float> scores) {
+  std::array<float, kBlock> best;
+  best.fill(-std::numeric_limits<float>::infinity());
+  std::size_t at = 0;
+  for (; at + kBlock <= scores.size(); at += kBlock)
+    for (std::size_t i = 0; i < kBlock; ++i) best[i] = scores[at + i] > best[i] ? scores[at + i] : best[i];
+  for (; at < scores.size(); ++at) best[0] = std::max(best[0], scores[at]);
+  const float most = *std::max_element(best.begin(), best.end());
+  return static_cast<TokenId>(std::find(scores.begin(), scores.end(), most) - scores.begin());
 }
 
-Distribution make_distribution(std::span<const double> scores, const Params& params) {
+Distribution make_distribution(std::span<const float> scores, const Params& params) {
   const TokenId first = best_token(scores);
   if (params.greedy()) return Distribution({{first, sampling::kWholeWeight}});
   const Scale scale =

@@ -35,16 +35,16 @@ class Distribution {
   std::uint64_t total_ = 0;
 };
 
-// Scores: logits after bias and penalties, rounded to f32, written over `scores`, whose memory is kept from
-// token to token.
-// Throws internal when a logit is NaN or infinite, naming it.
+// Scores: logits after bias and penalties, rounded once to f32 as GPUs do who keep the one where the other
+// was (kernels/sampling), written over `scores`, whose memory is kept from token to token. Throws internal
+// when a logit is NaN or infinite, naming it.
 void score_tokens(std::span<const float> logits, const Params& params, const History& history,
-                  std::vector<double>& scores);
+                  std::vector<float>& scores);
 
 // The best score, the first of equals.
-TokenId best_token(std::span<const double> scores);
+TokenId best_token(std::span<const float> scores);
 
 // With temperature 0 all weight is on the best token.
-Distribution make_distribution(std::span<const double> scores, const Params& params);
+Distribution make_distribution(std::span<const float> scores, const Params& params);
 
 }  // namespace fourfold::sample

@@ -23,7 +23,7 @@ void Sampler::forbid_others(std::span<const std::uint64_t> allowed) {
     if ((allowed[id / 64] >> (id % 64) & 1) != 0)
       any = true;
     else
-      scores_[id] = -std::numeric_limits<double>::infinity();
+      scores_[id] = -std::numeric_limits<float>::infinity();
   }
   if (!any)
     fail(Code::internal, "none of {} tokens may come next: what guides the answer is at fault",

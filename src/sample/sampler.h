@@ -70,7 +70,7 @@ class Sampler {
   Params params_;
   std::int64_t token_limit_;
   History history_;
-  std::vector<double> scores_;  // of the token being chosen
+  std::vector<float> scores_;  // of the token being chosen
 };
 
 }  // namespace fourfold::sample

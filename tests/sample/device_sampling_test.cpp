@@ -127,12 +127,12 @@ Expected expected_of(const Example& example, int tokens) {
   history.note_prompt(example.prompt);
   for (const TokenId token : example.answer) history.note(token);
   for (const TokenId token : example.drafts) history.note(token);
-  std::vector<double> scores;
+  std::vector<float> scores;
   score_tokens(std::span(example.logits).first(static_cast<std::size_t>(tokens)), example.params, history,
                scores);
   const double u = uniform(example.params.seed, example.position, Purpose::token);
   const TokenId token = make_distribution(scores, example.params).draw(u);
-  return {token, static_cast<float>(scores[static_cast<std::size_t>(token)])};
+  return {token, scores[static_cast<std::size_t>(token)]};
 }
 
 void compare(std::size_t vocabulary, int tokens, int rounds, std::uint64_t seed) {

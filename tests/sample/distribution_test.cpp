@@ -10,15 +10,15 @@
 namespace fourfold::sample {
 namespace {
 
-std::vector<double> random_scores(std::uint64_t seed, std::size_t count, double width = 3) {
+std::vector<float> random_scores(std::uint64_t seed, std::size_t count, double width = 3) {
   Random random(seed);
-  std::vector<double> scores(count);
-  for (double& score : scores) score = width * random.normal();
+  std::vector<float> scores(count);
+  for (float& score : scores) score = static_cast<float>(width * random.normal());
   return scores;
 }
 
 // The meaning of the filters, by full sorting.
-std::vector<double> exact_probabilities(const std::vector<double>& scores, const Params& params) {
+std::vector<double> exact_probabilities(const std::vector<float>& scores, const Params& params) {
   std::vector<std::size_t> ranks(scores.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
   std::sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
@@ -58,7 +58,7 @@ std::vector<Params> filters() {
 TEST(Distribution, IsWhatSortingEverythingGives) {
   for (const std::size_t vocabulary : {1, 2, 50, 3000})
     for (const Params& params : filters()) {
-      const std::vector<double> scores = random_scores(vocabulary, vocabulary);
+      const std::vector<float> scores = random_scores(vocabulary, vocabulary);
       const Distribution ours = make_distribution(scores, params);
       const std::vector<double> exact = exact_probabilities(scores, params);
       const double best = *std::max_element(exact.begin(), exact.end());
@@ -76,19 +76,19 @@ TEST(Distribution, IsWhatSortingEverythingGives) {
 TEST(Distribution, EqualScoresAreKeptByLowerId) {
   Params params;
   params.top_k = 3;
-  const Distribution all_equal = make_distribution(std::vector<double>(1000, 2.0), params);
+  const Distribution all_equal = make_distribution(std::vector<float>(1000, 2), params);
   ASSERT_EQ(all_equal.candidates().size(), 3u);
   for (TokenId id = 0; id < 3; ++id) EXPECT_EQ(all_equal.candidates()[id].id, id);
   params = {};
   params.temperature = 0;
-  EXPECT_EQ(make_distribution(std::vector<double>{1, 5, 5, 2}, params).draw(0.999), 1);
+  EXPECT_EQ(make_distribution(std::vector<float>{1, 5, 5, 2}, params).draw(0.999), 1);
 }
 
 // A nucleus far beyond the first few dozen tokens.
 TEST(Distribution, FlatScoresHaveALargeNucleus) {
   Params params;
   params.top_p = 0.9;
-  const Distribution flat = make_distribution(std::vector<double>(5000, 0.0), params);
+  const Distribution flat = make_distribution(std::vector<float>(5000, 0), params);
   EXPECT_EQ(flat.candidates().size(), 4500u);
   EXPECT_EQ(flat.candidates().back().id, 4499);
 }
@@ -96,7 +96,7 @@ TEST(Distribution, FlatScoresHaveALargeNucleus) {
 TEST(Distribution, TinyTemperaturesDoNotOverflow) {
   Params params;
   params.temperature = std::numeric_limits<double>::denorm_min();
-  const Distribution sharp = make_distribution(std::vector<double>{-300, 300, 299.999}, params);
+  const Distribution sharp = make_distribution(std::vector<float>{-300, 300, 299.999F}, params);
   EXPECT_EQ(sharp.probability(1), 1);
   EXPECT_EQ(sharp.draw(0.9999999), 1);
 }
@@ -112,7 +112,7 @@ TEST(Distribution, DrawWalksTheWeightsAndNeverTakesAZero) {
 }
 
 TEST(Distribution, ChiSquareOfPlainDraws) {
-  const std::vector<double> scores = random_scores(3, 60, 1.5);
+  const std::vector<float> scores = random_scores(3, 60, 1.5);
   int tried = 0;
   for (const Params& params : filters()) {
     const Distribution ours = make_distribution(scores, params);
@@ -140,9 +140,65 @@ TEST(Scores, BiasThenPenalties) {
   History history;
   history.note(1);
   // 2 - 3 = -1, and a negative score is multiplied.
-  std::vector<double> scores{9, 9, 9, 9, 9};
+  std::vector<float> scores{9, 9, 9, 9, 9};
   score_tokens(std::vector<float>{1, 2, 3}, params, history, scores);
-  EXPECT_EQ(scores, (std::vector<double>{1, -2, 3}));
+  EXPECT_EQ(scores, (std::vector<float>{1, -2, 3}));
+}
+
+// Passes go by blocks: a token counts wherever it stands, the first of equals, and behind the last block.
+TEST(Scores, TheBestIsFoundAtEveryPlace) {
+  for (const std::size_t count : {1, 31, 32, 33, 100})
+    for (std::size_t best = 0; best < count; ++best) {
+      std::vector<float> scores = random_scores(count, count);
+      scores[best] = 100;
+      scores.back() = 100;
+      EXPECT_EQ(best_token(scores), static_cast<TokenId>(best)) << count;
+      Params params;
+      params.top_k = 3;
+      const Distribution few = make_distribution(scores, params);
+      EXPECT_GT(few.probability(static_cast<TokenId>(best)), 0.49) << count;
+      scores[best] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<float> out;
+      EXPECT_THROW(score_tokens(scores, {}, {}, out), Error) << count;
+    }
+}
+
+// Scores by their definition, one token after another.
+TEST(Scores, AreThoseOfEachTokenAlone) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Random random(seed);
+    const std::vector<float> logits = random_scores(seed, 100);
+    History history;
+    std::vector<std::int64_t> counts(200, -1);
+    for (int i = 0; i < 30; ++i) {
+      const auto token = static_cast<TokenId>(random.below(120));
+      const bool in_prompt = i < 15;
+      if (in_prompt)
+        history.note_prompt(std::vector{token});
+      else
+        history.note(token);
+      counts[token] = std::max<std::int64_t>(counts[token], 0) + (in_prompt ? 0 : 1);
+    }
+    Params params;
+    params.repetition_penalty = seed % 3 == 0 ? 1 : 1.3;
+    params.frequency_penalty = seed % 2 == 0 ? 0 : 0.7;
+    params.presence_penalty = seed % 5 == 0 ? 0 : -0.3;
+    for (TokenId id = 0; id < 10 && seed % 4 != 0; ++id)
+      params.logit_bias.push_back({id * 11, 0.1 * id - 0.5});
+    std::vector<float> scores;
+    score_tokens(logits, params, history, scores);
+    for (TokenId id = 0; id < 100; ++id) {
+      double expected = logits[id];
+      for (const LogitBias& bias : params.logit_bias)
+        if (bias.id == id) expected += bias.bias;
+      if (counts[id] >= 0) {
+        expected = expected > 0 ? expected / params.repetition_penalty : expected * params.repetition_penalty;
+        if (counts[id] > 0)
+          expected -= params.presence_penalty + params.frequency_penalty * static_cast<double>(counts[id]);
+      }
+      ASSERT_EQ(scores[id], static_cast<float>(expected)) << "seed " << seed << " token " << id;
+    }
+  }
 }
 
 TEST(Scores, NumbersThatAreNoneAreNamed) {
@@ -153,7 +209,7 @@ TEST(Scores, NumbersThatAreNoneAreNamed) {
     expect_refusal(
         {"the logit of token 2", name},
         [&, bad = value] {
-          std::vector<double> scores;
+          std::vector<float> scores;
           score_tokens(std::vector<float>{0, 1, bad, 2}, {}, {}, scores);
         },
         Code::internal);

@@ -11,9 +11,9 @@ TEST(History, RepetitionSeesPromptAndAnswer) {
   history.note(2);
   Params params;
   params.repetition_penalty = 2;
-  std::vector<double> scores{4, -4, 6, 8, 0};
+  std::vector<float> scores{4, -4, 6, 8, 0};
   history.penalise(params, scores);
-  EXPECT_EQ(scores, (std::vector<double>{2, -8, 3, 8, 0}));
+  EXPECT_EQ(scores, (std::vector<float>{2, -8, 3, 8, 0}));
 }
 
 TEST(History, PresenceAndFrequencySeeTheAnswerAlone) {
@@ -23,9 +23,9 @@ TEST(History, PresenceAndFrequencySeeTheAnswerAlone) {
   Params params;
   params.presence_penalty = 0.5;
   params.frequency_penalty = 0.25;
-  std::vector<double> scores(4, 1.0);
+  std::vector<float> scores(4, 1);
   history.penalise(params, scores);
-  EXPECT_EQ(scores, (std::vector<double>{1, 1 - 0.75, 1 - 1.25, 1}));
+  EXPECT_EQ(scores, (std::vector<float>{1, 0.25F, -0.25F, 1}));
 }
 
 TEST(History, TokensBeyondTheScoresAreIgnored) {
@@ -33,9 +33,9 @@ TEST(History, TokensBeyondTheScoresAreIgnored) {
   history.note_prompt(std::vector<TokenId>{7});
   Params params;
   params.repetition_penalty = 2;
-  std::vector<double> scores{1, 1};
+  std::vector<float> scores{1, 1};
   history.penalise(params, scores);
-  EXPECT_EQ(scores, (std::vector<double>{1, 1}));
+  EXPECT_EQ(scores, (std::vector<float>{1, 1}));
 }
 
 }  // namespace
