@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "base/check.h"
@@ -27,43 +28,49 @@ bool ranks_before(const Scored& a, const Scored& b) {
   return a.score != b.score ? a.score > b.score : a.id < b.id;
 }
 
-bool any_above(const float* block, float limit) {
-  std::uint32_t above = 0;
-  for (std::size_t i = 0; i < kBlock; ++i) above |= block[i] > limit ? 1u : 0u;
-  return above != 0;
+// The best of groups of tokens, of which there are about one for kBlock tokens; each token is in one group.
+std::vector<float> best_of_groups(std::span<const float> scores) {
+  const std::size_t block_count = scores.size() / kBlock;
+  const std::size_t group_count = (block_count + kBlock - 1) / kBlock * kBlock;
+  std::vector<float> best(group_count, -std::numeric_limits<float>::infinity());
+  for (std::size_t block = 0; block < block_count; ++block) {
+    const float* from = scores.data() + block * kBlock;
+    float* to = best.data() + block / kBlock * kBlock;
+    for (std::size_t i = 0; i < kBlock; ++i) to[i] = from[i] > to[i] ? from[i] : to[i];
+  }
+  best.insert(best.end(), scores.begin() + static_cast<std::ptrdiff_t>(block_count * kBlock), scores.end());
+  return best;
 }
 
-// The `count` best in order of rank. One pass with a small buffer: a vocabulary has hundreds of thousands of
-// tokens, and the best few dozen are wanted.
+bool any_reaches(const float* block, float limit) {
+  std::uint32_t reached = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) reached |= block[i] >= limit ? 1u : 0u;
+  return reached != 0;
+}
+
+// The `count` best in order of rank. A vocabulary has hundreds of thousands of tokens, and the best few dozen
+// are wanted: as many groups have a best one that reaches the floor, so what lies below it is not among them.
 std::vector<Scored> best_tokens(std::span<const float> scores, std::size_t count) {
   count = std::min(count, scores.size());
+  float floor = -std::numeric_limits<float>::infinity();
+  if (std::vector<float> groups = best_of_groups(scores); count < groups.size()) {
+    const auto last = groups.begin() + static_cast<std::ptrdiff_t>(count) - 1;
+    std::nth_element(groups.begin(), last, groups.end(), std::greater<>());
+    floor = *last;
+  }
   std::vector<Scored> kept;
-  const std::size_t room = 2 * count + 64;
-  kept.reserve(room);
-  const auto shrink = [&] {
-    std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count) - 1, kept.end(),
-                     ranks_before);
-    kept.resize(count);
-  };
-  // Of a block none of whose scores is above this nothing is kept: ids ascend, so a score equal to the worst
-  // one kept ranks behind it.
-  float worst = 0;
-  bool full = false;
   const auto offer = [&](std::size_t i) {
-    if (full && scores[i] <= worst) return;
-    kept.push_back({static_cast<TokenId>(i), scores[i]});
-    if (kept.size() < room) return;
-    shrink();
-    full = true;
-    worst = kept[count - 1].score;
+    if (scores[i] >= floor) kept.push_back({static_cast<TokenId>(i), scores[i]});
   };
   std::size_t at = 0;
   for (; at + kBlock <= scores.size(); at += kBlock) {
-    if (full && !any_above(scores.data() + at, worst)) continue;
+    if (!any_reaches(scores.data() + at, floor)) continue;
     for (std::size_t i = 0; i < kBlock; ++i) offer(at + i);
   }
   for (; at < scores.size(); ++at) offer(at);
-  if (kept.size() > count) shrink();
+  std::nth_element(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(count) - 1, kept.end(),
+                   ranks_before);
+  kept.resize(count);
   std::sort(kept.begin(), kept.end(), ranks_before);
   return kept;
 }
