@@ -55,7 +55,7 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
       options_(std::move(options)),
       pump_(runner, metrics_),
       rate_limiter_(options_.rate_limit),
-      workers_(options_.worker_count, kJobsMax) {
+      workers_(options_.worker_count, kJobsMax, options_.waiting_bytes_max) {
   mailbox_.connect([this] { http_.post([this] { pump_.take(mailbox_.take()); }); });
 }
 
@@ -291,12 +291,13 @@ void Service::run_text(std::shared_ptr<HttpCall> call, const Route& route) {
   const auto job = std::make_shared<Job>();
   job->body = std::move(call->request().body);
   job->call = call;
-  const bool taken = workers_.add([this, job, &route] {
+  const bool taken = workers_.add(job->body.size(), [this, job, &route] {
     auto refused = attempt(route.path, [&] {
       require_bounded(job->body);
       job->response.body = route.kind == RouteKind::tokenize ? tokenize_answer(job->body, model_)
                                                              : detokenize_answer(job->body, model_);
     });
+    job->body = {};
     if (refused) job->response = std::move(*refused);
     http_.post([this, job] { respond(*std::exchange(job->call, nullptr), std::move(job->response)); });
   });
@@ -314,13 +315,13 @@ void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
   const auto job = std::make_shared<Job>();
   job->body = std::move(call->request().body);
   job->call = call;
-  const bool taken = workers_.add([this, job, &route] {
+  const bool taken = workers_.add(job->body.size(), [this, job, &route] {
     job->refused = attempt(route.path, [&] {
       require_bounded(job->body);
       job->prepared.exchange = options_.make_exchange(route.path, job->body, model_);
       job->prepared.submissions = job->prepared.exchange->submissions();
-      job->body = {};
     });
+    job->body = {};
     // The call goes back with the answer: a connection is the server's thread's, to its end.
     http_.post([this, job, &route] {
       const auto back = std::exchange(job->call, nullptr);

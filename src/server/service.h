@@ -32,6 +32,7 @@ struct ServiceOptions {
   std::chrono::milliseconds silence{15'000};                   // of a stream, before a comment is sent
   std::chrono::milliseconds stall{60'000};  // a step this long with sequences running: /health says so
   int worker_count = 2;
+  std::size_t waiting_bytes_max = std::size_t{256} << 20;         // of bodies that wait to be read, together
   std::function<void(const std::string& line)> log = {};          // one line, without an end
   std::function<void(const std::string& line)> log_request = {};  // one a request; empty: none
   // Tests have their own.

@@ -1,6 +1,7 @@
 // A server with an engine and a protocol that are made up: what tests of the transport's manners need.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -109,7 +110,7 @@ class FakeRunner final : public Runner {
 };
 
 // The body is "N" or "stream N" or "N xM": N tokens, in pieces, in M choices. "bad" is refused, "crash" is
-// our own fault, "stop N" is satisfied after three tokens of N.
+// our own fault, "stop N" is satisfied after three tokens of N, "wait" is read once the gate is open.
 class FakeExchange final : public Exchange {
  public:
   explicit FakeExchange(std::string body) {
@@ -187,7 +188,12 @@ struct FakeServer {
       : http({.port = 0, .limits = limits}),
         keys(std::move(keys_given), {}),
         runner(mailbox, step, queue_max) {
-    options.make_exchange = [](std::string_view, std::string_view body, const ServedModel&) {
+    options.make_exchange = [this](std::string_view, std::string_view body, const ServedModel&) {
+      if (body == "wait") {
+        ++gate_waiting;
+        gate.wait(false);
+        body = "1";
+      }
       return std::make_unique<FakeExchange>(std::string(body));
     };
     service.emplace(http, runner, mailbox, model, keys, ServerFacts{.version = "1.2.3", .backend = "fake"},
@@ -196,11 +202,17 @@ struct FakeServer {
     thread = std::thread([this] { http.run(*service); });
   }
   ~FakeServer() {
+    open_gate();
     http.post([this] { http.stop(); });
     thread.join();
     service.reset();
   }
   Reply ask(std::string_view request) const { return server::ask(http.port(), request); }
+  // Requests whose body is "wait" are being read until then.
+  void open_gate() {
+    gate = true;
+    gate.notify_all();
+  }
   std::string metric(const std::string& name) const {
     const std::string text = ask(get("/metrics")).body;
     const std::size_t at = text.find("\n" + name + " ");
@@ -209,6 +221,8 @@ struct FakeServer {
                : text.substr(at + name.size() + 2, text.find('\n', at + 1) - at - name.size() - 2);
   }
 
+  std::atomic<bool> gate{false};
+  std::atomic<int> gate_waiting{0};
   HttpServer http;
   ServedModel model = made_up_model();
   ApiKeys keys;

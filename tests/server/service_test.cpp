@@ -135,6 +135,29 @@ TEST(Service, AFullQueueSaysWhenToComeAgain) {
   EXPECT_TRUE(eventually([&] { return server.ask(post(kChat, "2")).status == 200; }));
 }
 
+// Bodies that wait to be read are counted in bytes too: a queue of large ones is as good as a full one.
+TEST(Service, LargeBodiesThatWaitAreRefusedBeforeTheyAreMany) {
+  FakeServer server({}, {.worker_count = 1, .waiting_bytes_max = 5000});
+  const std::string large(4000, ' ');
+  Client busy(server.http.port()), waiting(server.http.port());
+  busy.send(post(kChat, "wait"));  // the only worker waits for open_gate
+  ASSERT_TRUE(eventually([&] { return server.gate_waiting > 0; }));
+  const std::string request = post(kChat, "2" + large);
+  waiting.send(request);
+  ASSERT_TRUE(eventually([&] {
+    return std::atof(server.metric("fourfold_http_received_bytes_total").c_str()) >
+           static_cast<double>(post(kChat, "wait").size() + request.size());
+  }));
+  Reply reply = server.ask(request);
+  EXPECT_EQ(reply.status, 503) << reply.body;
+  EXPECT_EQ(reply.header("Retry-After"), "1");
+  EXPECT_NE(reply.body.find("overloaded"), std::string::npos) << reply.body;
+  server.open_gate();
+  EXPECT_EQ(waiting.reply(5'000).status, 200);
+  EXPECT_EQ(busy.reply(5'000).status, 200);
+  EXPECT_EQ(server.ask(request).status, 200);
+}
+
 TEST(Service, RequestsBeyondTheRateAreRefusedPerKey) {
   FakeServer server({"a", "b"}, {.rate_limit = 2});
   int refused = 0;
