@@ -133,18 +133,18 @@ bool ToolCallParser::step_content() {
 }
 
 bool ToolCallParser::step_opened() {
-  const std::size_t first = held_.find_first_not_of(kSpace);
-  if (first == std::string::npos) return false;
-  const std::string_view text = std::string_view(held_).substr(first);
-  if (text.front() == '{') {
-    opening_ += held_.substr(0, first);
-    held_.erase(0, first);
+  const std::size_t first = std::min(held_.find_first_not_of(kSpace), held_.size());
+  opening_ += held_.substr(0, first);
+  held_.erase(0, first);
+  if (held_.empty()) return false;
+  if (held_.front() == '{') {
     state_ = State::json;
+    searched_ = 0;
     return true;
   }
-  const Tag function = match_tag(text, "<function="), close = match_tag(text, "</tool_call>");
+  const Tag function = match_tag(held_, "<function="), close = match_tag(held_, "</tool_call>");
   if (function.found == Found::yes || close.found == Found::yes) {
-    held_.erase(0, first + (function.found == Found::yes ? function.end : close.end));
+    held_.erase(0, function.found == Found::yes ? function.end : close.end);
     state_ = function.found == Found::yes ? State::name : State::content;
     return true;
   }
@@ -155,8 +155,13 @@ bool ToolCallParser::step_opened() {
 }
 
 bool ToolCallParser::step_json() {
-  const Tag close = find_tag(held_, {"</tool_call>"});
+  // What was searched before is not searched again: pieces are small, and a call may be very long.
+  Tag close = find_tag(std::string_view(held_).substr(searched_), {"</tool_call>"});
+  const std::size_t from = searched_;
+  searched_ = close.found == Found::no ? held_.size() : from + close.begin;
   if (close.found != Found::yes) return false;
+  close.begin += from;
+  close.end += from;
   const std::string body = held_.substr(0, close.begin);
   if (!json_call(body)) say(opening_ + held_.substr(0, close.end));
   held_.erase(0, close.end);

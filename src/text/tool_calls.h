@@ -85,7 +85,8 @@ class ToolCallParser {
 
   const ToolSchemas* schemas_;
   State state_ = State::content;
-  std::string held_;  // not yet understood
+  std::string held_;          // not yet understood
+  std::size_t searched_ = 0;  // of it, in a call in JSON: no closing tag begins before
   std::vector<ToolEvent> events_;
 
   bool said_ = false;    // something other than space, since the beginning or the last call

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "base/random.h"
 #include "text/jinja/json_value.h"
 
@@ -153,6 +155,21 @@ TEST(ToolCalls, StringsStreamAndTheNameComesFirst) {
 }
 
 // However an answer is cut into pieces, what comes out is the same.
+// Token by token, as a model writes it: searching all that was held again and again took seconds here.
+TEST(ToolCalls, VeryLongCallsCostWhatTheyAreLong) {
+  const std::string value(1'000'000, '<');
+  const std::string text =
+      std::string(1'000'000, '\n') + R"({"name": "f", "arguments": {"s": ")" + value + R"("}})";
+  ToolCallParser parser(schemas());
+  std::string out = shown(parser.push("<tool_call>"));
+  const auto start = std::clock();
+  for (std::size_t at = 0; at < text.size(); at += 4)
+    out += shown(parser.push(std::string_view(text).substr(at, 4)));
+  out += shown(parser.push("</tool_call>"));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20);
+  EXPECT_EQ(out, "[f {\"s\": \"" + value + "\"}]");
+}
+
 TEST(ToolCalls, CutsDoNotMatter) {
   const std::vector<std::string> words = {"<tool_call>",
                                           "</tool_call>",
