@@ -38,6 +38,10 @@ class Grammar {
   // A state that takes every plain character of one byte, and by a call of this rule every longer one, reads
   // free text (json_text.h); 0: there is none.
   RuleId long_character() const { return long_character_; }
+  std::size_t bytes() const {
+    return (entry_.size() + rank_.size() + edge_begin_.size() + call_begin_.size()) * sizeof(std::uint32_t) +
+           edges_.size() * sizeof(Edge) + calls_.size() * sizeof(Call) + flags_.size();
+  }
   // Tokens outside ordinary text (<tool_call>) that the form wants written as such.
   std::span<const std::string> tags() const { return tags_; }
 

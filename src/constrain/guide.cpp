@@ -32,7 +32,9 @@ class GrammarGuide final : public engine::TokenGuide {
     if (phase_ == Phase::before) return allow_anything(bits);
     if (phase_ == Phase::inside) {
       if (runner_.set_count() > kSetsMax) set_ = runner_.keep_only(set_);
-      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
+      MaskBudget budget;
+      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i)
+        allow_from(runner_.kernel(set_)[i], bits, budget);
       for (const TokenId tag : masks_->tags())
         if (after(vocabulary.bytes(tag)) != Runner::kDead) allow(bits, tag);
     }
@@ -92,14 +94,16 @@ class GrammarGuide final : public engine::TokenGuide {
 
   // What may follow one reading: the tokens that stay inside its rule are known for its state; those that
   // leave it go on where the rule was called.
-  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits) {
-    const auto local = masks_->local(reading.state);
+  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits, MaskBudget& budget) {
+    const auto local = masks_->local(reading.state, budget);
+    budget.spend(std::ssize(local->bits));
     for (std::size_t i = 0; i < local->bits.size(); ++i) bits[i] |= local->bits[i];
     for (const TokenId token : local->tokens) allow(bits, token);
     if (local->leavings.empty()) return;
     const Runner::SetId back = runner_.after_return(reading.stack);
     if (back == Runner::kDead) return;
-    for (const std::uint32_t node : local->leavings) walk_trie(*masks_, runner_, back, node, bits, nullptr);
+    for (const std::uint32_t node : local->leavings)
+      walk_trie(*masks_, runner_, back, node, bits, nullptr, budget);
   }
 
   std::shared_ptr<const Masks> masks_;

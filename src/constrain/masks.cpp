@@ -5,6 +5,8 @@
 #include <bit>
 #include <optional>
 
+#include "base/error.h"
+
 namespace fourfold::constrain {
 namespace {
 
@@ -47,7 +49,7 @@ bool takes_plain_text(const Masks& masks, const Runner& runner, Runner::SetId se
 }  // namespace
 
 void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint32_t from,
-               std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings) {
+               std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings, MaskBudget& budget) {
   const Vocabulary& vocabulary = masks.vocabulary();
   const Vocabulary::Node& top = vocabulary.node(from);
   std::vector<Runner::SetId> path(static_cast<std::size_t>(vocabulary.depth_max()) + 1);
@@ -58,7 +60,9 @@ void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint3
   };
   for (std::uint32_t at = from + 1; at < top.skip;) {
     const Vocabulary::Node& node = vocabulary.node(at);
+    const std::int64_t before = runner.work();
     const Runner::SetId now = runner.step(path[node.depth - 1u], node.byte);
+    budget.spend(1 + runner.work() - before);
     if (now == Runner::kDead) {
       at = node.skip;
       continue;
@@ -73,6 +77,11 @@ void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint3
     if (leavings && node.skip > at + 1 && runner.may_end(now)) leavings->push_back(at);
     ++at;
   }
+}
+
+void MaskBudget::refuse() const {
+  fail_with_hint(Code::invalid_request, "Make its alternatives differ earlier.",
+                 "to follow the form of the answer takes more than {} steps for one token", steps_);
 }
 
 Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar)
@@ -133,13 +142,19 @@ void Masks::classify() {
   }
 }
 
-std::shared_ptr<const Masks::Local> Masks::local(std::uint32_t state) const {
+std::size_t Masks::bytes() const {
+  const std::size_t own = plain_run_.size() * sizeof(plain_run_[0]) + class_of_.size() * sizeof(class_of_[0]);
+  const std::lock_guard lock(mutex_);
+  return grammar_->bytes() + own + known_bytes_;
+}
+
+std::shared_ptr<const Masks::Local> Masks::local(std::uint32_t state, MaskBudget& budget) const {
   const std::uint64_t key = class_of_[state];
   {
     const std::lock_guard lock(mutex_);
     if (const auto place = known_.find(key); place != known_.end()) return place->second;
   }
-  auto made = compute(state);
+  auto made = compute(state, budget);
   const std::lock_guard lock(mutex_);
   if (known_bytes_ > kKnownBytesMax) {
     known_.clear();
@@ -150,11 +165,11 @@ std::shared_ptr<const Masks::Local> Masks::local(std::uint32_t state) const {
   return place->second;
 }
 
-std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state) const {
+std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state, MaskBudget& budget) const {
   auto local = std::make_shared<Local>();
   Runner runner(*grammar_);
   local->bits.assign(vocabulary_->word_count(), 0);
-  walk_trie(*this, runner, runner.start_at(state), 0, local->bits, &local->leavings);
+  walk_trie(*this, runner, runner.start_at(state), 0, local->bits, &local->leavings, budget);
   std::size_t count = 0;
   for (const std::uint64_t word : local->bits) count += static_cast<std::size_t>(std::popcount(word));
   if (count > local->bits.size()) return local;
@@ -170,7 +185,11 @@ void Masks::warm_up() const {
   // States that take many different bytes are those whose walk is long.
   constexpr int bytes_min = 64;
   constexpr std::size_t states_max = 8;
-  local(grammar_->start());
+  const auto make = [this](std::uint32_t state) {
+    MaskBudget budget;
+    local(state, budget);
+  };
+  make(grammar_->start());
   const auto known_count = [this] {
     const std::lock_guard lock(mutex_);
     return known_.size();
@@ -178,7 +197,7 @@ void Masks::warm_up() const {
   for (std::uint32_t state = 0; state < grammar_->state_count() && known_count() < states_max; ++state) {
     int bytes = 0;
     for (const Grammar::Edge& edge : grammar_->edges(state)) bytes += edge.high - edge.low + 1;
-    if (bytes >= bytes_min) local(state);
+    if (bytes >= bytes_min) make(state);
   }
 }
 

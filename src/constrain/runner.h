@@ -52,6 +52,8 @@ class Runner {
   bool is_lowest(StackId stack) const { return stacks_[stack].bottom; }
 
   std::size_t set_count() const { return sets_.size(); }
+  // What making new sets has cost so far, in steps of a few nanoseconds.
+  std::int64_t work() const { return work_; }
   // Forgets every set but this one, and gives its new number. Ids of stacks change too.
   SetId keep_only(SetId set);
 
@@ -80,6 +82,7 @@ class Runner {
   std::map<Stack, StackId> stack_ids_;
   std::vector<std::unique_ptr<Set>> sets_;
   std::map<std::pair<bool, std::vector<Reading>>, SetId> set_ids_;
+  std::int64_t work_ = 0;
 };
 
 }  // namespace fourfold::constrain

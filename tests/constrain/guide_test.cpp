@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <string>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "tests/constrain/accepts.h"
 #include "text/utf8.h"
@@ -183,6 +185,56 @@ TEST(Guide, ToolCalls) {
 }
 
 // Prints what docs/structured.md tells; the bound is far away, so that a busy machine does not reach it.
+// Many definitions that look alike for long: each is a reading of its own, and no token tells them apart.
+TEST(Guide, FormsThatCostTooMuchATokenAreRefused) {
+  std::string definitions, any;
+  for (int i = 0; i < 400; ++i) {
+    const std::string comma = i == 0 ? "" : ", ";
+    definitions += comma + fourfold::format(R"("d{}": {"type": "array", "items": {"anyOf": [{"type": "string",
+        "pattern": "^.*{}$"}, {"$ref": "#/$defs/d{}"}]}})",
+                                            i, i, i);
+    any += comma + fourfold::format(R"({"$ref": "#/$defs/d{}"})", i);
+  }
+  const auto start = std::clock();
+  std::string said;
+  try {
+    const auto grammar =
+        compile_json_schema(R"({"$defs": {)" + definitions + R"(}, "anyOf": [)" + any + "]}");
+    const auto masks = std::make_shared<const Masks>(large().vocabulary, grammar);
+    masks->warm_up();
+    auto guide = make_guide(masks);
+    for (const TokenId token : large().tokenizer.encode(R"([["a word")")) {
+      allowed(*guide, *large().vocabulary);
+      guide->accept(token);
+    }
+    allowed(*guide, *large().vocabulary);
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  std::printf("%.2f s: %s\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, said.c_str());
+  EXPECT_NE(said.find("steps for one token"), std::string::npos) << said;
+}
+
+// The budget counts all of a mask, and an ordinary form stays far below it.
+TEST(Guide, OrdinaryMasksStayFarBelowTheBudget) {
+  const auto grammar =
+      compile_json_schema(R"({"properties": {"a": {"type": "string", "pattern": "^[a-z ]+$"}}})");
+  const Masks masks(large().vocabulary, grammar);
+  MaskBudget most(0);
+  for (std::uint32_t state = 0; state < grammar->state_count(); ++state) {
+    MaskBudget budget;
+    masks.local(state, budget);
+    if (budget.spent() > most.spent()) most = budget;
+  }
+  EXPECT_GT(most.spent(), 1000);
+  EXPECT_LT(most.spent(), MaskBudget::kStepsMax / 10);
+  MaskBudget small_one(most.spent() / 2);
+  const Masks again(large().vocabulary, grammar);
+  EXPECT_THROW(
+      for (std::uint32_t state = 0; state < grammar->state_count(); ++state) again.local(state, small_one),
+      Error);
+}
+
 TEST(Guide, Speed) {
   using Clock = std::chrono::steady_clock;
   const auto ms = [](Clock::duration time) {

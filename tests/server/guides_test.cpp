@@ -1,6 +1,7 @@
 // Forms of answers: which the request asks for, where they begin, and what is refused.
 #include "server/api/guides.h"
 
+#include "server/api/form_cache.h"
 #include "tests/server/support.h"
 
 namespace fourfold::server {
@@ -99,6 +100,33 @@ TEST(Guides, FormsOfOtherProtocols) {
       "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"}, "thinking": {"type": "disabled"}})",
                    "<tool_call>\n<function=t>\n</function>\n</tool_call>"),
             "");
+}
+
+TEST(FormCache, KeepsWhatWasAskedForLastWithinItsBytes) {
+  const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
+      test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
+  int compiled = 0;
+  const auto ask = [&](api::FormCache& forms, const std::string& pattern) {
+    return forms.get(pattern, [&] {
+      ++compiled;
+      return constrain::compile_regex(pattern);
+    });
+  };
+  api::FormCache large(vocabulary);
+  const std::size_t bytes = ask(large, "[ab]{900}0")->bytes();
+  EXPECT_GT(bytes, 10'000u);
+  api::FormCache small(vocabulary, 3 * bytes);
+  compiled = 0;
+  for (int i = 0; i < 5; ++i) ask(small, "[ab]{900}" + std::to_string(i));
+  EXPECT_LE(small.count(), 3u);
+  EXPECT_GE(small.count(), 2u);
+  ask(small, "[ab]{900}4");
+  EXPECT_EQ(compiled, 5);  // kept
+  ask(small, "[ab]{900}0");
+  EXPECT_EQ(compiled, 6);  // forgotten
+  api::FormCache tiny(vocabulary, 1);
+  ask(tiny, "[ab]{900}0");
+  EXPECT_EQ(tiny.count(), 1u);
 }
 
 TEST(Guides, Refusals) {

@@ -8,6 +8,7 @@ std::shared_ptr<const constrain::Masks> FormCache::get(const std::string& key, c
     for (auto at = forms_.begin(); at != forms_.end(); ++at) {
       if (at->first != key) continue;
       forms_.splice(forms_.begin(), forms_, at);
+      forget_oldest();
       return at->second;
     }
   }
@@ -16,8 +17,18 @@ std::shared_ptr<const constrain::Masks> FormCache::get(const std::string& key, c
   masks->warm_up();
   const std::lock_guard lock(mutex_);
   forms_.emplace_front(key, masks);
-  if (forms_.size() > kFormsMax) forms_.pop_back();
+  forget_oldest();
   return masks;
+}
+
+// Forms grow while answers are written by them, so all are counted anew.
+void FormCache::forget_oldest() {
+  std::size_t bytes = 0;
+  for (const auto& [key, masks] : forms_) bytes += key.size() + masks->bytes();
+  while (forms_.size() > kFormsMax || (forms_.size() > 1 && bytes > bytes_max_)) {
+    bytes -= forms_.back().first.size() + forms_.back().second->bytes();
+    forms_.pop_back();
+  }
 }
 
 void prepare_forms(ServedModel& model) {
