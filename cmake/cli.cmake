@@ -33,6 +33,7 @@ endif()
 add_library(fourfold_cli_gpu STATIC ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
 target_link_libraries(fourfold_cli_gpu PUBLIC fourfold_options ${gpu_kernels})
 add_library(fourfold_cli STATIC
+  ${PROJECT_SOURCE_DIR}/src/cli/bench_all_reduce_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/bench_moe_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/bench_pack_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "cli/bench_all_reduce_command.h"
 #include "cli/bench_load_command.h"
 #include "cli/bench_model_command.h"
 #include "cli/bench_moe_command.h"
@@ -36,6 +37,7 @@ struct CommandLine {
   PlanOptions plan;
   PlanModelOptions plan_model;
   VerifyOptions verify;
+  BenchAllReduceOptions bench_all_reduce;
   BenchLoadOptions bench_load;
   BenchModelOptions bench_model;
   BenchMoeOptions bench_moe;
@@ -63,6 +65,7 @@ void add_backend(CLI::App& command, BackendOptions& options);
 void add_serve(CLI::App& app, CommandLine& line);
 
 // Commands that measure; command_line_measure.cpp.
+void add_bench_all_reduce(CLI::App& bench, CommandLine& line);
 void add_bench_model(CLI::App& bench, CommandLine& line);
 void add_bench_moe(CLI::App& bench, CommandLine& line);
 void add_bench_pack(CLI::App& bench, CommandLine& line);

@@ -67,6 +67,26 @@ void add_bench_moe(CLI::App& bench, CommandLine& line) {
   });
 }
 
+void add_bench_all_reduce(CLI::App& bench, CommandLine& line) {
+  CLI::App* command = bench.add_subcommand(
+      "all-reduce", "Latency of each way to sum rows over ranks, beside a model of PCIe 4 and 5");
+  BenchAllReduceOptions& o = line.bench_all_reduce;
+  command->add_option("--ranks", o.ranks, "2 to 8")->capture_default_str();
+  command->add_option("--rows", o.rows, "Rows of a call, several separated by commas")->delimiter(',');
+  command->add_option("--columns", o.columns, "Columns of a row")->capture_default_str();
+  command->add_option("--blocks", o.blocks, "Blocks of a rank's kernel, 1 to 16")->capture_default_str();
+  command->add_option("--rounds", o.rounds, "Timed replays of a graph of 100 calls")->capture_default_str();
+  command->add_option("--gpu", o.gpu, "Index of the GPU")->capture_default_str();
+  command->add_flag("--each-gpu", o.each_gpu, "A GPU for each rank, not streams of one");
+  command->add_flag("--sim", o.sim, "On simulated devices: shows that it runs, not how fast");
+  command->add_option("--json", o.json, "Write the results to this file");
+  command->callback([&line] {
+    line.run = [&line](const Console& console) {
+      return run_bench_all_reduce(line.bench_all_reduce, console);
+    };
+  });
+}
+
 void add_bench_pack(CLI::App& bench, CommandLine& line) {
   CLI::App* command =
       bench.add_subcommand("pack", "Time the packing of checkpoint matrices, on the host and on a GPU");

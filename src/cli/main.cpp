@@ -389,6 +389,7 @@ int run(int count, char** words, const Console& console) {
   add_bench_load(*bench, line);
   add_bench_moe(*bench, line);
   add_bench_pack(*bench, line);
+  add_bench_all_reduce(*bench, line);
   add_bench_serve(*bench, line);
   add_bench_diff(*bench, line);
   try {
@@ -403,7 +404,7 @@ int run(int count, char** words, const Console& console) {
     console.out << app.help();
     return kFine;
   }
-  line.bench_moe.command = line.bench_serve.command = typed(count, words);
+  line.bench_all_reduce.command = line.bench_moe.command = line.bench_serve.command = typed(count, words);
   if (line.strict && !line.has_strict) {
     console.err
         << "fourfold: --strict: this command takes nothing less than it was asked for; leave it out\n";

@@ -16,9 +16,10 @@ constexpr int kWarpThreads = 32;
 
 }  // namespace
 
-Block::Block(LaunchContext& launch, StackPool& stacks)
+Block::Block(LaunchContext& launch, StackPool& stacks, std::size_t first_stack)
     : launch_(launch),
       stacks_(stacks),
+      first_stack_(first_stack),
       thread_count_(static_cast<std::uint32_t>(launch.config.threads)),
       clocks_(barrier_party(0), barrier_party(Barriers::kMbarriersMax)),
       barriers_(*this),
@@ -52,6 +53,7 @@ void Block::start(int index) {
   current_warp_ = warps_.size() - 1;  // so that plain order begins with warp 0
   failure_ = nullptr;
   cancelling_ = false;
+  parked_ = nullptr;
   released_ = false;
   unfinished_ = thread_count_;
   shared_.reset(static_cast<std::uint32_t>(config().shared_bytes));
@@ -73,7 +75,7 @@ void Block::start(int index) {
     thread.copies.clear();
     thread.copy_groups.clear();
     thread.unfenced_barriers.clear();
-    thread.fiber.prepare(stacks_.at(id), id, &Block::thread_main, &thread);
+    thread.fiber.prepare(stacks_.at(first_stack_ + id), id, &Block::thread_main, &thread);
   }
   for (Warp& warp : warps_) {
     warp.runnable = ~0u;
@@ -91,14 +93,34 @@ void Block::start(int index) {
 
 void Block::run(int index) {
   start(index);
-  Thread* const first = pick();
-  Fiber::transfer(host_, first->fiber);
+  while (!go_on()) peers().give_way(rank());
+}
+
+bool Block::go_on() {
+  Thread* const next = parked_ != nullptr ? std::exchange(parked_, nullptr) : pick();
+  Fiber::transfer(host_, next->fiber);
   if (failure_) {
     cancel();
     std::rethrow_exception(std::exchange(failure_, nullptr));
   }
+  if (parked_ != nullptr) return false;
   check_end();
   for (Warp& warp : warps_) launch_.stats.uncounted_accesses += warp.banks.uncounted();
+  return true;
+}
+
+// Another block of the grid has failed.
+void Block::abandon() {
+  failure_ = std::make_exception_ptr(Cancelled{});
+  cancel();
+  failure_ = nullptr;
+}
+
+void Block::give_way(Thread& thread) {
+  parked_ = &thread;
+  Fiber::transfer(thread.fiber, host_);
+  if (cancelling_) throw Cancelled{};
+  suspend(thread);  // the block's other threads have their turns, too
 }
 
 // Every started thread that is still suspended is resumed once and unwinds.

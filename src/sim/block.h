@@ -18,6 +18,7 @@
 #include "sim/fiber.h"
 #include "sim/global_memory.h"
 #include "sim/launch.h"
+#include "sim/peer_memory.h"
 #include "sim/shared_memory.h"
 #include "sim/site.h"
 #include "sim/thread.h"
@@ -38,6 +39,8 @@ struct LaunchContext {
   const LaunchConfig& config;
   Kernel kernel;
   GlobalMemory& memory;
+  PeerMemory& peers;
+  int rank;
   SiteTable& sites;
   Grid& grid;
   LaunchStats& stats;
@@ -51,13 +54,18 @@ struct LaunchContext {
 
 class Block {
  public:
-  Block(LaunchContext& launch, StackPool& stacks);
+  // first_stack: of the pool, where other blocks run beside this one.
+  Block(LaunchContext& launch, StackPool& stacks, std::size_t first_stack = 0);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   // Runs block number `index` to its end; throws the first Fault.
   void run(int index);
+  // The same in steps, for blocks side by side: go_on() returns false when a thread gave way.
+  void start(int index);
+  bool go_on();
+  void abandon();
 
   // ---- for the members of the device language ----
   const LaunchConfig& config() const { return launch_.config; }
@@ -93,6 +101,10 @@ class Block {
   // The calling thread has made itself unrunnable, or gives way.
   void suspend(Thread& thread);
   void release_block(std::uint32_t visible);
+  // The thread looked for something that only another block or rank can bring.
+  void give_way(Thread& thread);
+  PeerMemory& peers() { return launch_.peers; }
+  int rank() const { return launch_.rank; }
 
   // ---- order (block_order.cpp) ----
   View view(const Thread& thread) const {
@@ -145,7 +157,6 @@ class Block {
   };
 
   static void thread_main(void* thread);
-  void start(int index);
   void check_end();
   void cancel();
   void leave(Thread& thread);
@@ -160,6 +171,7 @@ class Block {
 
   LaunchContext& launch_;
   StackPool& stacks_;
+  std::size_t first_stack_;
   std::uint32_t thread_count_;
   ClockPool clocks_;
   SharedMemory shared_;
@@ -174,6 +186,7 @@ class Block {
   std::exception_ptr failure_;
   bool cancelling_ = false;
   std::uint32_t unfinished_ = 0;
+  Thread* parked_ = nullptr;  // gave way, and goes on first
   bool released_ = false;
 
   bool seeded_ = false;

@@ -23,14 +23,19 @@ std::size_t scaled_stack(std::size_t bytes) { return built_with_sanitizer() ? 4 
 }  // namespace
 
 Device::Device(DeviceOptions options)
-    : memory_(options.memory_bytes), stacks_(scaled_stack(options.stack_bytes)) {}
+    : memory_(options.memory_bytes),
+      peers_(options.peers != nullptr ? options.peers : std::make_shared<PeerMemory>()),
+      rank_(options.rank),
+      stacks_(scaled_stack(options.stack_bytes)) {}
 
 void Device::write_from_host(void* to, const void* from, std::size_t bytes) {
+  if (peers_->contains(to, bytes)) return peers_->write_from_host(to, from, bytes);
   memory_.mark_written(to, bytes);
   std::memcpy(to, from, bytes);
 }
 
 void Device::read_to_host(void* to, const void* from, std::size_t bytes) const {
+  if (peers_->contains(from, bytes)) return peers_->read_to_host(to, from, bytes);
   if (!memory_.contains(from, bytes))
     throw Fault(FaultKind::out_of_bounds, {},
                 format("the host reads {} bytes at {}", bytes, memory_.describe(from)));
@@ -70,6 +75,8 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
   LaunchContext context{.config = config,
                         .kernel = kernel,
                         .memory = memory_,
+                        .peers = *peers_,
+                        .rank = rank_,
                         .sites = sites_,
                         .grid = grid,
                         .stats = stats,
@@ -91,8 +98,12 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
       std::swap(order[i - 1], order[dice.below(static_cast<std::uint32_t>(i))]);
   }
   try {
-    Block block(context, stacks_);
-    for (const int index : order) block.run(index);
+    if (config.together) {
+      run_together(context, order);
+    } else {
+      Block block(context, stacks_);
+      for (const int index : order) block.run(index);
+    }
     // The chain of dependent launches holds only while every link waits for the one before it.
     if (config.pdl && !grid.waited)
       throw Fault(
@@ -112,6 +123,35 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
                                sites_.line(static_cast<SiteTable::Id>(site)), traffic[site].accesses,
                                traffic[site].wavefronts, traffic[site].ideal});
   return stats;
+}
+
+// Whoever can go on does, in an order of the seed's; when all look for what others bring, the other ranks
+// run.
+void Device::run_together(LaunchContext& context, const std::vector<int>& order) {
+  std::vector<std::unique_ptr<Block>> blocks;
+  for (const int index : order) {
+    const std::size_t first_stack = blocks.size() * static_cast<std::size_t>(context.config.threads);
+    blocks.push_back(std::make_unique<Block>(context, stacks_, first_stack));
+    blocks.back()->start(index);
+  }
+  Dice dice(context.config.seed, (std::uint64_t{context.grid.id} << 32) + 0xFFFFFFFFu);
+  std::size_t at = 0, without_end = 0;
+  while (!blocks.empty()) {
+    at =
+        context.config.seed != 0 ? dice.below(static_cast<std::uint32_t>(blocks.size())) : at % blocks.size();
+    try {
+      if (blocks[at]->go_on()) {
+        blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(at));
+        continue;
+      }
+    } catch (...) {
+      blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(at));
+      for (const auto& block : blocks) block->abandon();
+      throw;
+    }
+    ++at;
+    if (++without_end % (blocks.size() + 1) == 0) peers_->give_way(rank_);
+  }
 }
 
 void Device::remember_sites(LaunchStats& stats) {

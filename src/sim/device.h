@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -20,13 +21,19 @@
 #include "sim/global_memory.h"
 #include "sim/lane.h"
 #include "sim/launch.h"
+#include "sim/peer_memory.h"
 #include "sim/site.h"
 
 namespace fourfold::sim {
 
+struct LaunchContext;
+
 struct DeviceOptions {
   std::size_t memory_bytes = std::size_t{1} << 30;  // addresses only; pages appear when touched
   std::size_t stack_bytes = 64 * 1024;  // per simulated thread; sanitizer builds use four times as much
+  // What the devices of several ranks share; null: this one is alone.
+  std::shared_ptr<PeerMemory> peers = {};
+  int rank = 0;
 };
 
 class Device {
@@ -45,7 +52,11 @@ class Device {
   void read_to_host(void* to, const void* from, std::size_t bytes) const;
   void mark_written(const void* start, std::size_t bytes) { memory_.mark_written(start, bytes); }
   // From now on these bytes count as never written.
-  void forget(const void* start, std::size_t bytes) { memory_.forget(start, bytes); }
+  void forget(const void* start, std::size_t bytes) {
+    peers_->contains(start, bytes) ? peers_->forget(start, bytes) : memory_.forget(start, bytes);
+  }
+  PeerMemory& peers() { return *peers_; }
+  int rank() const { return rank_; }
 
   // ---- launches ----
   // Calls kernel(lane) once per thread of the grid; throws the first Fault.
@@ -71,7 +82,11 @@ class Device {
   void check_config(const LaunchConfig& config) const;
   void remember_sites(LaunchStats& stats);
 
+  void run_together(LaunchContext& context, const std::vector<int>& order);
+
   GlobalMemory memory_;
+  std::shared_ptr<PeerMemory> peers_;
+  int rank_;
   StackPool stacks_;
   SiteTable sites_;
   std::uint64_t seed_ = 0;

@@ -59,6 +59,9 @@ class GlobalMemory {
   // "tokens + 4,096", or a sentence for an address outside all allocations.
   std::string describe(const void* address) const;
 
+  // Whether the address is of this device at all.
+  bool owns(const void* address) const { return offset_of(address) < capacity_; }
+
   static constexpr std::uint32_t kBlocksMax = 0xFFFE;
   // bytes is 1, 2, 4, 8 or 16, naturally aligned, or any multiple of 16 at a multiple of 16.
   bool contains(const void* start, std::size_t bytes) const;

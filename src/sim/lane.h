@@ -52,6 +52,13 @@ class Lane {
   void load_stream(const void* from, void* value, int bytes, Site at) const;
   void store_global(void* to, const void* value, int bytes, Site at) const;
   void prefetch_l2(const void* from, int bytes, Site at) const;
+  // A flag that other blocks and ranks read: what this thread did, and knows to be done, comes before whoever
+  // reads the value with load_acquire.
+  void store_release(void* to, std::uint32_t value, Site at) const;
+  std::uint32_t load_acquire(const void* from, Site at) const;
+  // Between two looks at a flag.
+  void give_way() const;
+  std::uint64_t nanoseconds() const;
 
   // ---- asynchronous copies, global to shared ----
   void bulk_load(void* to, const void* from, int bytes, void* barrier, Site at) const;

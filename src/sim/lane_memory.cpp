@@ -20,6 +20,19 @@ void refuse_poison(Block& block, const Thread& thread, const void* value, int by
   }
 }
 
+// Messages to other ranks name lines: their site tables are not ours.
+GlobalAccessor peer_accessor(Block& block, GlobalAccessor who) {
+  who.site = static_cast<SiteTable::Id>(block.sites().line(who.site));
+  return who;
+}
+
+void answered(Block& block, const Thread& thread, SiteTable::Id site, const char* action,
+              const PeerMemory::Answer& answer) {
+  if (answer.ok) [[likely]]
+    return;
+  block.fault(answer.kind, &thread, site, format("{} of {}", action, answer.text));
+}
+
 }  // namespace
 
 bool is_poison(float value) {
@@ -113,8 +126,13 @@ void Lane::load_from(const void* from, void* value, int bytes, Site at, bool con
   const auto size = static_cast<std::uint32_t>(bytes);
   block_.count_step(&thread_, site);
   ++block_.stats().accesses;
-  block_.check_global(thread_, from, size, size, site, action);
   GlobalAccessor reader = block_.accessor(thread_, site);
+  if (!block_.memory().owns(from) && block_.peers().contains(from, size)) {
+    answered(block_, thread_, site, action,
+             block_.peers().read(block_.rank(), peer_accessor(block_, reader), from, value, size));
+    return;
+  }
+  block_.check_global(thread_, from, size, size, site, action);
   reader.constant = constant;
   GlobalConflict conflict;
   if (!block_.memory().read(reader, from, size, conflict)) [[unlikely]]
@@ -135,8 +153,14 @@ void Lane::store_global(void* to, const void* value, int bytes, Site at) const {
   const auto size = static_cast<std::uint32_t>(bytes);
   block_.count_step(&thread_, site);
   ++block_.stats().accesses;
-  block_.check_global(thread_, to, size, size, site, "store");
   if (!thread_.warp->accumulators.empty()) refuse_poison(block_, thread_, value, bytes, site);
+  if (!block_.memory().owns(to) && block_.peers().contains(to, size)) {
+    answered(block_, thread_, site, "store",
+             block_.peers().write(block_.rank(), peer_accessor(block_, block_.accessor(thread_, site)), to,
+                                  value, size));
+    return;
+  }
+  block_.check_global(thread_, to, size, size, site, "store");
   GlobalConflict conflict;
   if (!block_.memory().write(block_.accessor(thread_, site), to, size, conflict)) [[unlikely]]
     block_.fault(conflict, &thread_, site, "store");
@@ -151,6 +175,31 @@ void Lane::prefetch_l2(const void* from, int bytes, Site at) const {
                  format("prefetch_l2 of {} bytes; it takes multiples of 16", bytes));
   block_.check_global(thread_, from, static_cast<std::uint32_t>(bytes), 16, site, "prefetch_l2");
 }
+
+void Lane::store_release(void* to, std::uint32_t value, Site at) const {
+  const SiteTable::Id site = block_.sites().intern(at);
+  block_.count_step(&thread_, site);
+  const bool speaks = !block_.skips(site, SyncOp::store_release);
+  const GlobalAccessor who = peer_accessor(block_, block_.accessor(thread_, site));
+  answered(block_, thread_, site, "store_release",
+           block_.peers().store_release(block_.rank(), who, to, value, speaks));
+  block_.tick(thread_);  // what it does from here on is not part of the message
+}
+
+std::uint32_t Lane::load_acquire(const void* from, Site at) const {
+  const SiteTable::Id site = block_.sites().intern(at);
+  block_.count_step(&thread_, site);
+  const bool hears = !block_.skips(site, SyncOp::load_acquire);
+  const GlobalAccessor who = peer_accessor(block_, block_.accessor(thread_, site));
+  std::uint32_t value = 0;
+  answered(block_, thread_, site, "load_acquire",
+           block_.peers().load_acquire(block_.rank(), who, from, value, hears));
+  return value;
+}
+
+void Lane::give_way() const { block_.give_way(thread_); }
+
+std::uint64_t Lane::nanoseconds() const { return block_.peers().nanoseconds(); }
 
 void Lane::bulk_load(void* to, const void* from, int bytes, void* barrier, Site at) const {
   const SiteTable::Id site = block_.sites().intern(at);

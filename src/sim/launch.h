@@ -17,7 +17,10 @@ struct LaunchConfig {
   int shared_bytes = 0;          // dynamic shared memory per block
   int shared_limit_bytes = 0;    // of the chip; asking for more is a fault
   int registers_per_thread = 0;  // at launch; 0 takes what 65,536 registers give
-  bool pdl = false;        // may start before its predecessor has finished (programmatic dependent launch)
+  bool pdl = false;  // may start before its predecessor has finished (programmatic dependent launch)
+  // Blocks run side by side, because they wait for each other or for those of other ranks. Without it one
+  // runs after the other.
+  bool together = false;
   std::uint64_t seed = 0;  // 0: plain order; every other number is another schedule
   const char* name = "kernel";
   std::uint64_t step_limit = 1'000'000'000;  // scheduler turns and memory accesses; more is a livelock

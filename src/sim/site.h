@@ -39,6 +39,8 @@ enum class SyncOp : std::uint8_t {
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
+  store_release,
+  load_acquire,
 };
 std::string_view name_of(SyncOp op);
 

@@ -29,6 +29,7 @@ CudaRows shared_rows() {
   add_part<Chip, Part::step_delta>(rows);
   add_part<Chip, Part::step_attention>(rows);
   add_part<Chip, Part::step_sampling>(rows);
+  add_part<Chip, Part::step_all_reduce>(rows);
   return rows;
 }
 

@@ -63,6 +63,7 @@ enum class Part {
   step_delta,
   step_attention,
   step_sampling,
+  step_all_reduce,
   step_hopper,
 };
 template <class Chip, Part part>

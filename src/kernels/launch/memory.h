@@ -2,6 +2,7 @@
 // step holds kernels and nothing else, on every machine.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -62,6 +63,23 @@ class Memory {
   void release_host(void* pointer) {
     count(counts_.allocations, "a release of page-locked memory");
     do_release_host(pointer);
+  }
+  // Memory that the machines of other ranks reach as well: on this device, or page-locked on the host.
+  enum class Place { device, host };
+  void* allocate_shared(std::size_t bytes, Place place, std::string_view name) {
+    count(counts_.allocations, "an allocation of memory that ranks share");
+    return do_allocate_shared(bytes, place, name);
+  }
+  void release_shared(void* pointer, Place place) {
+    count(counts_.allocations, "a release of memory that ranks share");
+    do_release_shared(pointer, place);
+  }
+  // One word of shared memory on the host, while kernels look at it and write it.
+  virtual std::uint32_t peek(const std::uint32_t* word) {
+    return std::atomic_ref<const std::uint32_t>(*word).load(std::memory_order_acquire);
+  }
+  virtual void poke(std::uint32_t* word, std::uint32_t value) {
+    std::atomic_ref<std::uint32_t>(*word).store(value, std::memory_order_release);
   }
   // Waits until the bytes have been taken.
   void write(void* to, const void* from, std::size_t bytes) {
@@ -136,6 +154,12 @@ class Memory {
   virtual void do_release(void* pointer) = 0;
   virtual void* do_allocate_host(std::size_t bytes) = 0;
   virtual void do_release_host(void* pointer) = 0;
+  virtual void* do_allocate_shared(std::size_t bytes, Place place, std::string_view name) {
+    return place == Place::host ? do_allocate_host(bytes) : do_allocate(bytes, name);
+  }
+  virtual void do_release_shared(void* pointer, Place place) {
+    place == Place::host ? do_release_host(pointer) : do_release(pointer);
+  }
   virtual void do_write(void* to, const void* from, std::size_t bytes) = 0;
   virtual void do_read(void* to, const void* from, std::size_t bytes) = 0;
   virtual void do_send(void* to, const void* from_host, std::size_t bytes) = 0;

@@ -34,6 +34,7 @@ const SimRows& shared_rows() {
     add_sim_part<SimPart::step_delta>(all);
     add_sim_part<SimPart::step_attention>(all);
     add_sim_part<SimPart::step_sampling>(all);
+    add_sim_part<SimPart::step_all_reduce>(all);
     return all;
   }();
   return rows;
@@ -63,6 +64,14 @@ class SimMemory final : public Memory {
   SimMemory(sim::Device& device, std::int64_t bytes) : device_(device), bytes_(bytes) {}
   std::int64_t free_bytes() override { return bytes_; }
   std::int64_t total_bytes() override { return bytes_; }
+  std::uint32_t peek(const std::uint32_t* word) override {
+    std::uint32_t value = 0;
+    device_.peers().read_to_host(&value, word, sizeof value);
+    return value;
+  }
+  void poke(std::uint32_t* word, std::uint32_t value) override {
+    device_.peers().write_from_host(word, &value, sizeof value);
+  }
 
  private:
   void* do_allocate(std::size_t bytes, std::string_view name) override {
@@ -77,6 +86,10 @@ class SimMemory final : public Memory {
     device_.synchronize();
     device_.read_to_host(to, from, bytes);
   }
+  void* do_allocate_shared(std::size_t bytes, Place, std::string_view name) override {
+    return device_.peers().allocate(bytes, name);
+  }
+  void do_release_shared(void* pointer, Place) override { device_.peers().release(pointer); }
   void* do_allocate_host(std::size_t bytes) override { return ::operator new(bytes); }
   void do_release_host(void* pointer) override { ::operator delete(pointer); }
   void do_send(void* to, const void* from_host, std::size_t bytes) override {

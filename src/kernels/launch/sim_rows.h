@@ -60,6 +60,7 @@ enum class SimPart {
   step_delta,
   step_attention,
   step_sampling,
+  step_all_reduce,
   step_hopper,
 };
 template <SimPart part>

@@ -20,6 +20,7 @@ sim::LaunchStats run_on_sim(sim::Device& device, int blocks, const typename Row:
   config.shared_bytes = kStorageBytes<Row>;
   config.shared_limit_bytes = Row::Arch::smem_bytes_per_block;
   config.pdl = dependent;
+  if constexpr (requires { Row::together; }) config.together = Row::together;
   config.name = name.c_str();
   return device.launch(config, [&](sim::Lane& lane) { Row::run(device::SimCta(lane), params); });
 }

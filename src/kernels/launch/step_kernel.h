@@ -8,7 +8,9 @@
 //     static constexpr int threads, blocks_per_sm;
 //     static std::string name();               // unique, the same on every machine: "attend 256 bf16"
 //     static plan::RowFacts facts();           // step_facts<Row>(kernel, role), with m, n, k where it has
-//     them template <class Cta> static FOURFOLD_DEVICE void run(Cta cta, const Params& params);
+//     them
+//     static constexpr bool together = true;   // where blocks wait for each other: they must all be resident
+//     template <class Cta> static FOURFOLD_DEVICE void run(Cta cta, const Params& params);
 //   };
 //
 // Rooms list their rows as moe::RowList; machines compile every list and launch by handle.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -21,6 +22,12 @@ class StepRun {
  public:
   StepRun(kernels::Machine& machine, const StepCase& test, Result& result)
       : random(test.seed), test_(test), machine_(machine), result_(result), arena_(machine.memory()) {}
+
+  ~StepRun() {
+    for (const auto& [pointer, place] : shared_) machine_.memory().release_shared(pointer, place);
+  }
+  StepRun(const StepRun&) = delete;
+  StepRun& operator=(const StepRun&) = delete;
 
   Random random;
   const StepCase& test() const { return test_; }
@@ -41,6 +48,13 @@ class StepRun {
   template <class T>
   void write(T* to, const std::vector<T>& values) {
     if (!values.empty()) machine_.memory().write(to, values.data(), values.size() * sizeof(T));
+  }
+  // Memory that ranks share.
+  template <class T>
+  T* take_shared(std::size_t count, kernels::Memory::Place place, const char* name) {
+    kernels::Memory& memory = machine_.memory();
+    shared_.push_back({memory.allocate_shared(count * sizeof(T), place, name), place});
+    return static_cast<T*>(shared_.back().first);
   }
   // The row under proof, or one of the kernels it works with.
   template <class Params>
@@ -97,6 +111,7 @@ class StepRun {
   Result& result_;
   kernels::Arena arena_;
   std::vector<std::uint8_t> output_;
+  std::vector<std::pair<void*, kernels::Memory::Place>> shared_;
 };
 
 // One variant of the narrowest decode row goes to the longest context there is.
@@ -109,6 +124,7 @@ void prove_dense_many(StepRun& run);
 void prove_dense_tall(StepRun& run);
 void prove_dense_sum(StepRun& run);
 void prove_dense_sum_norm(StepRun& run);
+void prove_all_reduce(StepRun& run);
 void prove_norm_rows(StepRun& run);
 void prove_select_norm(StepRun& run);
 void prove_add_gated(StepRun& run);

@@ -114,6 +114,18 @@ class CudaCta {
     if constexpr (sizeof(T) == 8) ptx::store_global_64(to, std::bit_cast<U32x2>(value));
     if constexpr (sizeof(T) == 16) ptx::store_global_128(to, std::bit_cast<U32x4>(value));
   }
+  // Flags between ranks, whose kernels run on other GPUs or streams. What this thread did, and what it knows
+  // to be done (sync_block), comes before whoever reads the value with load_acquire_system.
+  __device__ void store_release_system(std::uint32_t* to, std::uint32_t value) const {
+    ptx::store_release_system(to, value);
+  }
+  __device__ std::uint32_t load_acquire_system(const std::uint32_t* from) const {
+    return ptx::load_acquire_system(from);
+  }
+  // Between two looks at a flag.
+  __device__ void give_way() const {}
+  // A clock for time limits; it advances in steps of up to a microsecond.
+  __device__ std::uint64_t nanoseconds() const { return ptx::nanoseconds(); }
   __device__ void prefetch_l2(const void* from, int bytes) const {
     ptx::prefetch_l2(from, static_cast<std::uint32_t>(bytes));
   }

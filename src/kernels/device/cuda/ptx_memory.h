@@ -116,6 +116,20 @@ __device__ __forceinline__ void store_global_128(void* pointer, U32x4 v) {
                "r"(v.v[2]), "r"(v.v[3])
                : "memory");
 }
+// Flags that other GPUs and the host read and write.
+__device__ __forceinline__ void store_release_system(std::uint32_t* pointer, std::uint32_t v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(pointer), "r"(v) : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_acquire_system(const std::uint32_t* pointer) {
+  std::uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");
+  return v;
+}
+__device__ __forceinline__ std::uint64_t nanoseconds() {
+  std::uint64_t v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");
+  return v;
+}
 // Brings bytes (a multiple of 16) into L2 without waiting for them.
 __device__ __forceinline__ void prefetch_l2(const void* pointer, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(pointer), "r"(bytes) : "memory");

@@ -127,6 +127,16 @@ class SimCta {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
     lane_->store_global(to, &value, sizeof(T), {file, line});
   }
+  void store_release_system(std::uint32_t* to, std::uint32_t value, const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) const {
+    lane_->store_release(to, value, {file, line});
+  }
+  std::uint32_t load_acquire_system(const std::uint32_t* from, const char* file = __builtin_FILE(),
+                                    int line = __builtin_LINE()) const {
+    return lane_->load_acquire(from, {file, line});
+  }
+  void give_way() const { lane_->give_way(); }
+  std::uint64_t nanoseconds() const { return lane_->nanoseconds(); }
   void prefetch_l2(const void* from, int bytes, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) const {
     lane_->prefetch_l2(from, bytes, {file, line});

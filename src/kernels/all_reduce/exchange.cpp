@@ -1,0 +1,204 @@
+#include "kernels/all_reduce/exchange.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/format.h"
+
+namespace fourfold::all_reduce {
+namespace {
+
+using Place = kernels::Memory::Place;
+
+// Rows of one call; more go in pieces. Decode goes one_shot, prompts two_shot.
+constexpr int kOneShotRows = 128;
+constexpr int kTwoShotRows = 2048;
+constexpr int kHostRows = 256;
+
+std::int64_t quads(int rows, int columns) { return std::int64_t{rows} * columns / 4; }
+std::int64_t slice_quads(int rows, int columns, int ranks) {
+  return (quads(rows, columns) + ranks - 1) / ranks;
+}
+
+bool uses(const ExchangeOptions& options, Way way) {
+  if (options.way) return *options.way == way;
+  return options.peers ? way != Way::host : way == Way::host;
+}
+
+}  // namespace
+
+Exchange::Exchange(const ExchangeOptions& options)
+    : options_(options), members_(static_cast<std::size_t>(options.ranks)) {
+  if (options.ranks < 1 || options.ranks > kRanksMost)
+    fail(Code::invalid_request, "{} ranks; 1 to {} can exchange", options.ranks, kRanksMost);
+  if (options.blocks < 1 || options.blocks > kBlocksMost)
+    fail(Code::invalid_request, "{} blocks for an all-reduce; 1 to {} are possible", options.blocks,
+         kBlocksMost);
+}
+
+Exchange::~Exchange() {
+  for (const Member& member : members_) {
+    if (member.machine == nullptr) continue;
+    member.machine->memory().release(member.epochs);
+  }
+  for (const Shared& shared : taken_) shared.machine->memory().release_shared(shared.pointer, shared.place);
+}
+
+template <class T>
+T* Exchange::take(kernels::Machine& machine, std::size_t count, Place place, const char* name) {
+  void* pointer = machine.memory().allocate_shared(count * sizeof(T), place, name);
+  taken_.push_back({&machine, place, pointer});
+  return static_cast<T*>(pointer);
+}
+
+// What all ranks share, in the host's memory: taken by the first to come.
+void Exchange::take_common(kernels::Machine& machine) {
+  first_ = &machine;
+  const auto ranks = static_cast<std::size_t>(options_.ranks);
+  const std::size_t flags = 2 * ranks * static_cast<std::size_t>(options_.blocks);
+  stop_ = take<std::uint32_t>(machine, 1, Place::host, "stop");
+  machine.memory().poke(stop_, 0);
+  if (!uses(options_, Way::host)) return;
+  const std::int64_t capacity = quads(std::min(rows_, kHostRows), columns_);
+  box_ = take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::host, "mailbox");
+  box_flags_ = take<std::uint32_t>(machine, flags, Place::host, "mailbox flags");
+  for (std::size_t i = 0; i < flags; ++i) machine.memory().poke(box_flags_ + i, 0);
+}
+
+void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows) {
+  const std::lock_guard lock(mutex_);
+  Member& member = members_.at(static_cast<std::size_t>(rank));
+  check(member.machine == nullptr, "a rank joins once", rank);
+  if (columns % 8 != 0)
+    fail(Code::unsupported_op, "rows of {} columns cannot be exchanged; multiples of 8 can", columns);
+  if (first_ != nullptr && (columns != columns_ || rows != rows_))
+    fail(Code::invalid_request, "rank {} joins with {} rows of {}, the others with {} rows of {}", rank, rows,
+         columns, rows_, columns_);
+  columns_ = columns, rows_ = rows;
+  if (first_ == nullptr) take_common(machine);
+  const auto ranks = static_cast<std::size_t>(options_.ranks),
+             blocks = static_cast<std::size_t>(options_.blocks);
+  kernels::Memory& memory = machine.memory();
+  const auto buffer = [&](std::int64_t capacity, const char* name) {
+    return take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::device, name);
+  };
+  if (uses(options_, Way::one_shot))
+    member.received = buffer(quads(std::min(rows, kOneShotRows), columns), "received parts");
+  if (uses(options_, Way::two_shot)) {
+    const std::int64_t slice = slice_quads(std::min(rows, kTwoShotRows), columns, options_.ranks);
+    member.slices = buffer(slice, "received slices");
+    member.sums = buffer(slice, "received sums");
+  }
+  const auto words = [&](std::uint32_t* to, std::size_t count, std::uint32_t value) {
+    const std::vector<std::uint32_t> values(count, value);
+    memory.write(to, values.data(), count * sizeof(std::uint32_t));
+  };
+  member.flags = take<std::uint32_t>(machine, 2 * ranks * blocks, Place::device, "flags");
+  words(member.flags, 2 * ranks * blocks, 0);
+  member.epochs = static_cast<std::uint32_t*>(memory.allocate(blocks * 4, "epochs"));
+  words(member.epochs, blocks, 1);
+  member.report = take<std::uint32_t>(machine, ranks, Place::host, "report");
+  for (std::size_t i = 0; i < ranks; ++i) memory.poke(member.report + i, 0);
+  member.machine = &machine;
+}
+
+std::int64_t Exchange::device_bytes(const ExchangeOptions& options, int columns, int rows) {
+  std::int64_t total = 0;
+  if (uses(options, Way::one_shot)) total += quads(std::min(rows, kOneShotRows), columns);
+  if (uses(options, Way::two_shot))
+    total += 2 * slice_quads(std::min(rows, kTwoShotRows), columns, options.ranks);
+  return 2 * options.ranks * total * std::int64_t{sizeof(device::F32x4)};
+}
+
+Way Exchange::way_for(int rows) const {
+  if (options_.way) return *options_.way;
+  const Way way = way_of(options_.peers, options_.ranks, rows, columns_);
+  return way == Way::one_shot && rows > kOneShotRows && options_.ranks > 2 ? Way::two_shot : way;
+}
+
+int Exchange::piece_rows(int rows) const {
+  switch (way_for(rows)) {
+    case Way::one_shot: return std::min(rows_, kOneShotRows);
+    case Way::two_shot: return std::min(rows_, kTwoShotRows);
+    case Way::host: break;
+  }
+  return std::min(rows_, kHostRows);
+}
+
+AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, int rows) const {
+  AllReduceParams params{};
+  const int fitting = piece_rows(rows);
+  params.capacity =
+      way == Way::two_shot ? slice_quads(fitting, columns_, options_.ranks) : quads(fitting, columns_);
+  for (int r = 0; r < options_.ranks; ++r) {
+    const Member& member = members_[static_cast<std::size_t>(r)];
+    check(member.machine != nullptr, "every rank has joined", r);
+    RankPlaces& places = params.rank[r];
+    places.receive = way == Way::host ? box_ : way == Way::two_shot ? member.slices : member.received;
+    places.sums = member.sums;
+    places.flags = way == Way::host ? box_flags_ : member.flags;
+  }
+  const Member& mine = members_[static_cast<std::size_t>(rank)];
+  RankPlaces& own = params.rank[rank];
+  own.x = x;
+  own.part = part;
+  own.epochs = mine.epochs;
+  own.report = mine.report;
+  params.stop = stop_;
+  params.first_rank = rank;
+  params.ranks = options_.ranks;
+  params.blocks = options_.blocks;
+  params.rows = rows;
+  params.columns = columns_;
+  params.wait_nanoseconds = static_cast<std::uint64_t>(options_.wait_seconds * 1e9);
+  return params;
+}
+
+void Exchange::launch_piece(int rank, const std::string& row, const AllReduceParams& params) {
+  kernels::Machine& machine = *members_[static_cast<std::size_t>(rank)].machine;
+  const kernels::RowHandle handle = machine.find(kernels::RowKind::step, row);
+  if (!handle.found()) fail(Code::unsupported_op, "{} has no kernel '{}'", machine.description(), row);
+  machine.launch(handle, options_.blocks, params);
+}
+
+void Exchange::launch(int rank, float* x, float* part, int rows) {
+  const Way way = way_for(rows);
+  const int most = piece_rows(rows);
+  for (int begin = 0; begin < rows; begin += most) {
+    const std::int64_t at = std::int64_t{begin} * columns_;
+    AllReduceParams params = params_for(rank, way, x + at, part + at, rows);
+    params.rows = std::min(most, rows - begin);
+    launch_piece(rank, format("all_reduce {}", way_name(way)), params);
+  }
+}
+
+void Exchange::launch_norm(int rank, float* x, float* part, int rows, const Norm& norm) {
+  check(can_norm(rows), "the norm goes along with one piece", rows);
+  const Way way = way_for(rows);
+  AllReduceParams params = params_for(rank, way, x, part, rows);
+  params.rank[rank].normed = norm.out;
+  params.norm_weight = norm.weight;
+  params.epsilon = norm.epsilon;
+  launch_piece(rank, format("all_reduce {} norm", way_name(way)), params);
+}
+
+void Exchange::stop() {
+  const std::lock_guard lock(mutex_);
+  if (stop_ != nullptr) first_->memory().poke(stop_, 1);
+}
+
+void Exchange::require_answers(int rank) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  for (int source = 0; source < options_.ranks; ++source) {
+    const std::uint32_t epoch = member.machine->memory().peek(member.report + source);
+    if (epoch == 0) continue;
+    const bool stopped = first_->memory().peek(stop_) != 0;
+    fail_with_hint(
+        Code::device_lost, "Start again; if it happens again, look at that rank's GPU.",
+        "rank {} had no answer from rank {} in all-reduce {}: {}", rank, source, epoch,
+        stopped ? "the ranks were told to stop" : format("it waited {} s", options_.wait_seconds).c_str());
+  }
+}
+
+}  // namespace fourfold::all_reduce

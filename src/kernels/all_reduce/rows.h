@@ -1,0 +1,55 @@
+// The all-reduce as rows. Blocks of a launch: AllReduceParams::blocks a rank.
+#pragma once
+
+#include <string>
+
+#include "kernels/all_reduce/all_reduce.h"
+#include "kernels/launch/step_kernel.h"
+
+namespace fourfold::all_reduce {
+
+template <class ArchOf, Way way>
+struct AllReduceRow {
+  using Arch = ArchOf;
+  using Params = AllReduceParams;
+  using Storage = ExchangeStorage;
+  static constexpr int threads = kThreads;
+  static constexpr int blocks_per_sm = 2;
+  static constexpr bool together = true;  // blocks wait for those of other ranks
+  static std::string name() { return std::string("all_reduce ") + way_name(way); }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<AllReduceRow>("all_reduce", way_name(way), "f32");
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    if constexpr (way == Way::two_shot)
+      all_reduce_two_shot(cta, params);
+    else
+      all_reduce<way>(cta, params);
+  }
+};
+
+template <class ArchOf, Way way>
+struct AllReduceNormRow {
+  using Arch = ArchOf;
+  using Params = AllReduceParams;
+  using Storage = NormStorage;
+  static constexpr int threads = kThreads;
+  static constexpr int blocks_per_sm = 1;
+  static constexpr bool together = true;
+  static std::string name() { return std::string("all_reduce ") + way_name(way) + " norm"; }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<AllReduceNormRow>("all_reduce", std::string(way_name(way)) + " norm", "f32");
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    all_reduce_norm<way>(cta, params);
+  }
+};
+
+template <class Arch>
+using Rows = moe::RowList<AllReduceRow<Arch, Way::one_shot>, AllReduceRow<Arch, Way::two_shot>,
+                          AllReduceRow<Arch, Way::host>, AllReduceNormRow<Arch, Way::one_shot>,
+                          AllReduceNormRow<Arch, Way::host>>;
+
+}  // namespace fourfold::all_reduce
