@@ -26,7 +26,7 @@ class Pricer {
     for (const ExpertMatrices& expert : program_.expert_set(op.set).experts)
       for (const MatrixId id : {expert.gate, expert.up, expert.down})
         all += {.weight_bytes = bytes(id), .flops = 2 * elements(id)};
-    const auto count = static_cast<double>(program_.expert_set(op.set).experts.size());
+    const auto count = static_cast<double>(program_.expert_set(op.set).count());
     const double share = static_cast<double>(program_.value(op.experts).columns) / count;
     return {.weight_bytes = all.weight_bytes * (1 - std::pow(1 - share, rows_)),
             .flops = all.flops * share * rows_};

@@ -83,6 +83,15 @@ struct AllReduce {
   void fields(auto&& visit) const { visit("in", in), visit("out", out); }
 };
 
+// The columns of all ranks one after another, in rank order: every rank has all of them. With one rank it is
+// the identity.
+struct AllGather {
+  static constexpr std::string_view name = "all_gather";
+  ValueId in;
+  ResultId out;
+  void fields(auto&& visit) const { visit("in", in), visit("out", out); }
+};
+
 struct TakeLogitsRows {  // the rows whose logits were asked
   static constexpr std::string_view name = "take_logits_rows";
   ValueId in;
@@ -247,7 +256,7 @@ struct AddGated {  // in + sigmoid(gate) * other; gate has one column
   }
 };
 
-using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, AllReduce, TakeLogitsRows, KeepHidden,
+using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, AllReduce, AllGather, TakeLogitsRows, KeepHidden,
                         TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate, CausalConv, DeltaRule,
                         GatedHeadNorm, SwiGlu, ChooseExperts, RunExperts, AddGated>;
 

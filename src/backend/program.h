@@ -49,6 +49,20 @@ struct ExpertMatrices {
 struct ExpertSet {
   std::string name;
   std::vector<ExpertMatrices> experts;
+  // Where the experts are shared out among ranks: these are number `first` and those behind it, of
+  // `whole_count` that rows choose from. What a row chose elsewhere adds nothing here.
+  std::int64_t first = 0;
+  std::int64_t whole_count = 0;  // 0: as many as are here
+  std::int64_t count() const {
+    return whole_count != 0 ? whole_count : static_cast<std::int64_t>(experts.size());
+  }
+};
+
+// Which part of a model a program computes. With more than one rank its AllReduce and AllGather meet those of
+// the other parts.
+struct Part {
+  int rank = 0;
+  int count = 1;
 };
 
 // fp8: E4M3 codes of the numbers themselves, saturated.
@@ -100,6 +114,7 @@ struct Program {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t position_limit = 0;
+  Part part;
 
   std::vector<Value> values;
   std::vector<MatrixUse> matrices;

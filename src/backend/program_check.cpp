@@ -89,6 +89,7 @@ class Checker {
   }
   void sizes(const Concat& op) { want("out", columns(op.out), columns(op.first) + columns(op.second)); }
   void sizes(const AllReduce& op) { want("out", columns(op.out), columns(op.in)); }
+  void sizes(const AllGather& op) { want("out", columns(op.out), program_.part.count * columns(op.in)); }
   void sizes(const TakeLogitsRows& op) { want("out", columns(op.out), columns(op.in)); }
   void sizes(const KeepHidden& op) { want("in", columns(op.in), program_.hidden_size); }
   void sizes(const TakeHidden& op) { want("out", columns(op.out), program_.hidden_size); }
@@ -164,6 +165,8 @@ std::vector<std::string> problems_of(const Program& program) {
     checker.run();
     problems.insert(problems.end(), checker.problems.begin(), checker.problems.end());
   }
+  if (program.part.count < 1 || program.part.rank < 0 || program.part.rank >= program.part.count)
+    problems.push_back(format("rank {} of {}", program.part.rank, program.part.count));
   if (program.main.empty()) problems.push_back("main has no ops");
   return problems;
 }

@@ -1,6 +1,7 @@
 // The meaning of each storage format, row by row.
 #include "checkpoint/matrix.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -16,9 +17,11 @@ struct Overload : Cases... {
 template <class... Cases>
 Overload(Cases...) -> Overload<Cases...>;
 
+// The columns of a stored row that are the matrix's own.
 template <class T>
-std::span<const T> row_of(std::span<const T> values, std::int64_t row, std::int64_t columns) {
-  return values.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
+std::span<const T> row_of(const Matrix& matrix, std::span<const T> values, std::int64_t stored_row) {
+  return values.subspan(static_cast<std::size_t>(stored_row * matrix.stored_columns() + matrix.first_column),
+                        static_cast<std::size_t>(matrix.columns));
 }
 
 template <class T>
@@ -43,25 +46,33 @@ float scale_at(const Fp8Storage& storage, std::int64_t row, std::int64_t column,
       storage.scale);
 }
 
-void read_stored_row(const Fp8Storage& storage, std::int64_t row, std::span<float> out) {
-  const auto columns = static_cast<std::int64_t>(out.size());
-  const auto codes = row_of(storage.codes, row, columns);
-  for (std::int64_t i = 0; i < columns; ++i)
+void read_stored_row(const Matrix& matrix, const Fp8Storage& storage, std::int64_t row,
+                     std::span<float> out) {
+  const auto codes = row_of(matrix, storage.codes, row);
+  for (std::int64_t i = 0; i < matrix.columns; ++i)
     out[static_cast<std::size_t>(i)] =
-        to_float(codes[static_cast<std::size_t>(i)]) * scale_at(storage, row, i, columns);
+        to_float(codes[static_cast<std::size_t>(i)]) *
+        scale_at(storage, row, matrix.first_column + i, matrix.stored_columns());
 }
 
-void read_stored_row(const Nvfp4Storage& storage, std::int64_t row, std::span<float> out) {
-  dequantize_row(storage.view, row, out);
+void read_stored_row(const Matrix& matrix, const Nvfp4Storage& storage, std::int64_t row,
+                     std::span<float> out) {
+  if (matrix.columns == storage.view.columns) return dequantize_row(storage.view, row, out);
+  for (std::int64_t i = 0; i < matrix.columns; ++i) {
+    const std::int64_t column = matrix.first_column + i;
+    out[static_cast<std::size_t>(i)] =
+        nvfp4_value(storage.view.code(row, column), storage.view.scale(row, column / kNvfp4BlockColumns),
+                    storage.view.global_scale);
+  }
 }
 
 template <class Plain>
-void read_stored_row(const Plain& storage, std::int64_t row, std::span<float> out) {
-  widen(row_of(storage.values, row, static_cast<std::int64_t>(out.size())), out);
+void read_stored_row(const Matrix& matrix, const Plain& storage, std::int64_t row, std::span<float> out) {
+  widen(row_of(matrix, storage.values, row), out);
 }
 
 template <class T>
-void require_all_finite(std::span<const T> values, const Matrix& matrix) {
+void require_finite_row(std::span<const T> values, const Matrix& matrix, std::int64_t row) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     float value = 0;
     if constexpr (std::is_same_v<T, float>)
@@ -69,10 +80,17 @@ void require_all_finite(std::span<const T> values, const Matrix& matrix) {
     else
       value = to_float(values[i]);
     if (std::isfinite(value)) continue;
-    const auto index = static_cast<std::int64_t>(i);
     fail_with_hint(Code::bad_checkpoint, "the file is damaged; download it again",
-                   "{}: {} at stored row {}, column {}", matrix.name, value, index / matrix.columns,
-                   index % matrix.columns);
+                   "{}: {} at stored row {}, column {}", matrix.name, value, row,
+                   matrix.first_column + static_cast<std::int64_t>(i));
+  }
+}
+
+template <class T>
+void require_all_finite(std::span<const T> values, const Matrix& matrix) {
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    const std::int64_t stored = matrix.stored_row(row);
+    require_finite_row(row_of(matrix, values, stored), matrix, stored);
   }
 }
 
@@ -120,10 +138,10 @@ Plain slice(const Plain& whole, RowRange range, std::int64_t columns) {
 std::int64_t Matrix::stored_rows() const {
   const auto elements =
       std::visit(Overload{[](const Fp8Storage& s) { return static_cast<std::int64_t>(s.codes.size()); },
-                          [&](const Nvfp4Storage& s) { return s.view.rows * columns; },
+                          [&](const Nvfp4Storage& s) { return s.view.rows * stored_columns(); },
                           [](const auto& plain) { return static_cast<std::int64_t>(plain.values.size()); }},
                  storage);
-  return columns == 0 ? 0 : elements / columns;
+  return stored_columns() == 0 ? 0 : elements / stored_columns();
 }
 
 std::int64_t Matrix::stored_row(std::int64_t row) const {
@@ -167,7 +185,7 @@ void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out) {
   check(static_cast<std::int64_t>(out.size()) == matrix.columns, "out holds one row", out.size(),
         matrix.columns);
   const std::int64_t stored = matrix.stored_row(row);
-  std::visit([&](const auto& storage) { read_stored_row(storage, stored, out); }, matrix.storage);
+  std::visit([&](const auto& storage) { read_stored_row(matrix, storage, stored, out); }, matrix.storage);
 }
 
 std::vector<float> read_all(const Matrix& matrix) {
@@ -189,6 +207,49 @@ Matrix slice_rows(const Matrix& matrix, RowRange range) {
   return part;
 }
 
+Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges) {
+  const auto is_cut_inside_a_block = [&](std::int64_t first) {
+    const auto* fp8 = std::get_if<Fp8Storage>(&matrix.storage);
+    const auto* blocks = fp8 != nullptr ? std::get_if<Fp8BlockScales>(&fp8->scale) : nullptr;
+    return blocks != nullptr && first % blocks->block_rows != 0;
+  };
+  if (ranges.size() == 1 && matrix.as_stored() && !is_cut_inside_a_block(ranges.front().first))
+    return slice_rows(matrix, ranges.front());
+  Matrix part = matrix;
+  part.rows = 0;
+  part.gather.clear();
+  for (RowRange range : ranges) {
+    check(range.first >= 0 && range.count >= 0 && range.first + range.count <= matrix.rows, "the rows exist",
+          range.first, range.count, matrix.rows);
+    part.rows += range.count;
+    if (matrix.gather.empty()) {
+      part.gather.push_back(range);
+      continue;
+    }
+    std::int64_t begin = 0;  // of a range of the whole, among its rows
+    for (const RowRange& whole : matrix.gather) {
+      const std::int64_t low = std::max(begin, range.first);
+      const std::int64_t high = std::min(begin + whole.count, range.first + range.count);
+      if (low < high) part.gather.push_back({whole.first + low - begin, high - low});
+      begin += whole.count;
+    }
+  }
+  return part;
+}
+
+Matrix pick_columns(const Matrix& matrix, RowRange range) {
+  check(range.first >= 0 && range.count >= 0 && range.first + range.count <= matrix.columns,
+        "the columns exist", range.first, range.count, matrix.columns);
+  if (std::holds_alternative<Nvfp4Storage>(matrix.storage))
+    check(range.first % kNvfp4BlockColumns == 0 && range.count % kNvfp4BlockColumns == 0,
+          "NVFP4 is cut at whole blocks", range.first, range.count);
+  Matrix part = matrix;
+  part.whole_columns = matrix.stored_columns();
+  part.first_column = matrix.first_column + range.first;
+  part.columns = range.count;
+  return part;
+}
+
 void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit) {
   std::visit(Overload{[&](const Fp8Storage& s) { visit(std::as_bytes(s.codes)); },
                       [&](const Nvfp4Storage& s) {
@@ -202,15 +263,18 @@ void for_each_range(const Matrix& matrix, const std::function<void(std::span<con
 std::uint64_t stored_bytes(const Matrix& matrix) {
   std::uint64_t bytes = 0;
   for_each_range(matrix, [&](std::span<const std::byte> range) { bytes += range.size(); });
-  // Rows are all of one size, so a gathered matrix owns its share of the tensor.
+  // Rows are all of one size, so a part of a tensor owns its share of it.
   if (matrix.as_stored()) return bytes;
-  return bytes / static_cast<std::uint64_t>(matrix.stored_rows()) * static_cast<std::uint64_t>(matrix.rows);
+  const std::uint64_t of_rows =
+      bytes / static_cast<std::uint64_t>(matrix.stored_rows()) * static_cast<std::uint64_t>(matrix.rows);
+  return of_rows * static_cast<std::uint64_t>(matrix.columns) /
+         static_cast<std::uint64_t>(matrix.stored_columns());
 }
 
 void validate(const Matrix& matrix) {
   if (const auto* nvfp4 = std::get_if<Nvfp4Storage>(&matrix.storage)) {
     try {
-      fourfold::validate(nvfp4->view);
+      fourfold::validate(nvfp4->view);  // of a part, too: all of the tensor's scales
     } catch (const Error& error) {
       throw Error(error.code(), std::string(matrix.name) + ": " + error.what(), error.hint());
     }

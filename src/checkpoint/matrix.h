@@ -63,12 +63,17 @@ struct Matrix {
   std::string_view name;  // of the tensor with the weights
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  Storage storage;  // of stored_rows() rows
+  Storage storage;  // of stored_rows() rows and stored_columns() columns
   // Empty: row i is stored row i. Otherwise the rows are these ranges of stored rows, one after another;
   // Qwen3-Next keeps several projections interleaved in one tensor.
   std::vector<RowRange> gather;
+  // Where a rank of several has some columns only: those from first_column on, of rows that are
+  // whole_columns wide in the storage. 0: all of them.
+  std::int64_t first_column = 0;
+  std::int64_t whole_columns = 0;
 
-  bool as_stored() const { return gather.empty(); }
+  bool as_stored() const { return gather.empty() && whole_columns == 0; }
+  std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }
   std::int64_t stored_rows() const;
   std::int64_t stored_row(std::int64_t row) const;
 };
@@ -86,8 +91,13 @@ std::vector<float> read_all(const Matrix& matrix);
 // Rows first..first + count of a matrix that is as stored. Block-scaled FP8 is cut at whole blocks only.
 Matrix slice_rows(const Matrix& matrix, RowRange range);
 
+// Views of part of a matrix's own rows or columns, whatever it is itself a view of. Neither copies weights.
+// Columns of NVFP4 are cut at multiples of 16.
+Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges);
+Matrix pick_columns(const Matrix& matrix, RowRange range);
+
 // Calls visit with each piece of mapped memory the matrix reads (scalars and vectors of scales were copied
-// and are left out). A gathered matrix visits all of the tensor it picks from.
+// and are left out). A matrix that is part of a tensor visits all of it.
 void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit);
 // Bytes in the file that are this matrix's own.
 std::uint64_t stored_bytes(const Matrix& matrix);

@@ -87,6 +87,12 @@ Builder::ValueId Builder::all_reduce(std::string name, ValueId in) {
   return out;
 }
 
+Builder::ValueId Builder::all_gather(std::string name, ValueId in) {
+  const auto out = value(std::move(name), program_.part.count * columns(in), program_.value(in).rows);
+  push(backend::AllGather{in, out});
+  return out;
+}
+
 Builder::ValueId Builder::gated_mlp(const std::string& prefix, ValueId in,
                                     const checkpoint::GatedMlp& weights) {
   const ValueId gate = linear(prefix + "gate", in, weights.gate);
@@ -99,7 +105,8 @@ Builder::ValueId Builder::gated_mlp(const std::string& prefix, ValueId in,
 Builder::ValueId Builder::logits(const std::string& prefix, ValueId hidden, const checkpoint::Matrix& head) {
   const auto asked = value(prefix + "asked", columns(hidden), backend::RowSet::logits);
   push(backend::TakeLogitsRows{hidden, asked});
-  return linear(prefix + "logits", asked, head);
+  if (program_.part.count == 1) return linear(prefix + "logits", asked, head);
+  return all_gather(prefix + "logits", linear(prefix + "logits_part", asked, head));
 }
 
 }  // namespace fourfold::model

@@ -50,9 +50,10 @@ class Builder {
                    const checkpoint::ModelConfig& config);
   ValueId add(std::string name, ValueId first, ValueId second);
   ValueId all_reduce(std::string name, ValueId in);
+  ValueId all_gather(std::string name, ValueId in);
   // down(silu(gate x) * up x)
   ValueId gated_mlp(const std::string& prefix, ValueId in, const checkpoint::GatedMlp& weights);
-  // The head over the rows whose logits were asked.
+  // The head over the rows whose logits were asked; of several ranks each has some of its rows.
   ValueId logits(const std::string& prefix, ValueId hidden, const checkpoint::Matrix& head);
 
   void push(backend::Op op) { ops_->push_back(std::move(op)); }

@@ -25,7 +25,7 @@ Case nvfp4_case(std::int64_t rows, std::int64_t columns) {
   Random random(2);
   for (E4m3& scale : matrix.scales)  // every scale, subnormal ones too
     if (random.below(4) == 0) scale = {static_cast<std::uint8_t>(random.below(0x7F))};
-  Case made{pack_nvfp4(matrix.view(), rows, reversed(rows)),
+  Case made{pack_nvfp4(matrix.view(), rows, columns, reversed(rows)),
             {},
             {InputForm::one_plane, InputForm::two_planes, InputForm::three_planes}};
   for (std::int64_t row = 0; row < rows; ++row)

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/collective.h"
 #include "checkpoint/stream.h"
 
 namespace fourfold::backend {
@@ -28,6 +29,9 @@ struct CpuOptions {
   // When given, a matrix's pages leave memory as soon as it is packed, and progress counts them.
   const checkpoint::Checkpoint* checkpoint = nullptr;
   checkpoint::LoadProgress* progress = nullptr;
+  // One rank of several: what it meets the others with, and the first of the CPUs its threads are pinned to.
+  std::shared_ptr<Collective> collective = {};
+  int first_cpu = 0;
 };
 
 // Throws invalid_request for a number of threads that is not possible and for an instruction set that does

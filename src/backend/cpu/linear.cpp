@@ -74,20 +74,25 @@ void multiply(Machine& machine, InputRows& inputs, std::span<const Product> prod
 }
 
 void ExpertRunner::group_slots(const std::int32_t* experts, std::int64_t slot_count,
-                               std::size_t expert_count) {
+                               std::int64_t first_expert, std::size_t expert_count) {
+  // Below 0 the number is large.
+  const auto index_of = [&](std::int64_t slot) {
+    return static_cast<std::size_t>(experts[slot] - first_expert);
+  };
   counts_.assign(expert_count + 1, 0);
   for (std::int64_t slot = 0; slot < slot_count; ++slot)
-    ++counts_[static_cast<std::size_t>(experts[slot]) + 1];
+    if (index_of(slot) < expert_count) ++counts_[index_of(slot) + 1];
   groups_.clear();
   for (std::size_t expert = 0; expert < expert_count; ++expert) {
     counts_[expert + 1] += counts_[expert];
     if (counts_[expert + 1] > counts_[expert])
       groups_.push_back({static_cast<std::int32_t>(expert), counts_[expert], counts_[expert + 1]});
   }
-  slots_.resize(static_cast<std::size_t>(slot_count));
-  place_of_.resize(static_cast<std::size_t>(slot_count));
+  slots_.resize(static_cast<std::size_t>(counts_[expert_count]));
+  place_of_.assign(static_cast<std::size_t>(slot_count), -1);
   for (std::int64_t slot = 0; slot < slot_count; ++slot) {
-    const std::int64_t place = counts_[static_cast<std::size_t>(experts[slot])]++;
+    if (index_of(slot) >= expert_count) continue;
+    const std::int64_t place = counts_[index_of(slot)]++;
     slots_[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(slot);
     place_of_[static_cast<std::size_t>(slot)] = place;
   }
@@ -196,13 +201,13 @@ void ExpertRunner::down(Machine& machine, std::span<const ExpertWeights> set, st
   });
 }
 
-void ExpertRunner::run(Machine& machine, std::span<const ExpertWeights> set, const float* in,
-                       const std::int32_t* experts, const float* shares, std::int64_t row_count,
-                       std::int64_t choices, float* out) {
+void ExpertRunner::run(Machine& machine, std::span<const ExpertWeights> set, std::int64_t first_expert,
+                       const float* in, const std::int32_t* experts, const float* shares,
+                       std::int64_t row_count, std::int64_t choices, float* out) {
   if (row_count == 0) return;
-  const std::int64_t slot_count = row_count * choices;
   const std::int64_t hidden = set.front().down->matrix.rows;
-  group_slots(experts, slot_count, set.size());
+  group_slots(experts, row_count * choices, first_expert, set.size());
+  const auto slot_count = static_cast<std::int64_t>(slots_.size());
   gate_and_up(machine, set, in, row_count, choices);
   down(machine, set, slot_count);
   const float* results = result_.get(slot_count * hidden);
@@ -211,8 +216,8 @@ void ExpertRunner::run(Machine& machine, std::span<const ExpertWeights> set, con
     std::fill_n(sum, hidden, 0.0f);
     for (std::int64_t rank = 0; rank < choices; ++rank) {
       const std::int64_t slot = row * choices + rank;
-      machine.kernels.add_scaled(sum, results + place_of_[static_cast<std::size_t>(slot)] * hidden,
-                                 shares[slot], hidden, sum);
+      const std::int64_t place = place_of_[static_cast<std::size_t>(slot)];
+      if (place >= 0) machine.kernels.add_scaled(sum, results + place * hidden, shares[slot], hidden, sum);
     }
   });
 }

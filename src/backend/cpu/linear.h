@@ -48,23 +48,26 @@ struct ExpertWeights {
 // The routed experts. Rows are grouped by expert, so that an expert's weights are read once a batch.
 class ExpertRunner {
  public:
-  // experts, shares: [row_count, choices]; out: [row_count, hidden].
-  void run(Machine& machine, std::span<const ExpertWeights> set, const float* in, const std::int32_t* experts,
-           const float* shares, std::int64_t row_count, std::int64_t choices, float* out);
+  // experts, shares: [row_count, choices]; out: [row_count, hidden]. The set's experts are number
+  // first_expert and those behind it; choices of others add nothing.
+  void run(Machine& machine, std::span<const ExpertWeights> set, std::int64_t first_expert, const float* in,
+           const std::int32_t* experts, const float* shares, std::int64_t row_count, std::int64_t choices,
+           float* out);
 
  private:
   struct Group {  // of the slots that chose one expert
     std::int32_t expert;
     std::int64_t begin, end;
   };
-  void group_slots(const std::int32_t* experts, std::int64_t slot_count, std::size_t expert_count);
+  void group_slots(const std::int32_t* experts, std::int64_t slot_count, std::int64_t first_expert,
+                   std::size_t expert_count);
   void gate_and_up(Machine& machine, std::span<const ExpertWeights> set, const float* in,
                    std::int64_t row_count, std::int64_t choices);
   void down(Machine& machine, std::span<const ExpertWeights> set, std::int64_t slot_count);
 
   std::vector<Group> groups_;
   std::vector<std::int32_t> slots_;     // by group: row * choices + rank
-  std::vector<std::int64_t> place_of_;  // of a slot: where it stands in slots_
+  std::vector<std::int64_t> place_of_;  // of a slot: where it stands in slots_; -1: its expert is elsewhere
   std::vector<std::int64_t> counts_;
   InputRows shared_inputs_;
   Scratch<std::uint8_t> own_inputs_;

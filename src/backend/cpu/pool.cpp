@@ -61,13 +61,13 @@ std::string thread_notice(int asked, int got) {
   return format("{} threads were asked for, the system gave {}: every step takes longer", asked, got);
 }
 
-ThreadPool::ThreadPool(int thread_count) {
+ThreadPool::ThreadPool(int thread_count, int first_cpu) {
   check(thread_count > 0, "the caller counts as a thread", thread_count);
   const std::vector<int> cpus = allowed_cpus();
-  const bool pins = thread_count <= static_cast<int>(cpus.size());
+  const bool pins = first_cpu + thread_count <= static_cast<int>(cpus.size());
   for (int i = 1; i < thread_count; ++i) {
     try {
-      const int cpu = pins ? cpus[static_cast<std::size_t>(i)] : -1;
+      const int cpu = pins ? cpus[static_cast<std::size_t>(first_cpu + i)] : -1;
       workers_.emplace_back([this, cpu] { work_until_stopped(cpu); });
     } catch (const std::system_error&) {
       break;  // The system has no thread to give: those there are do all the work. See thread_notice.

@@ -22,8 +22,8 @@ std::string thread_notice(int asked, int got);
 class ThreadPool {
  public:
   // thread_count with the caller among them, or as many as the system gives; the others are pinned to one CPU
-  // each where there are enough.
-  explicit ThreadPool(int thread_count);
+  // each where there are enough, those behind number first_cpu of the allowed ones.
+  explicit ThreadPool(int thread_count, int first_cpu = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

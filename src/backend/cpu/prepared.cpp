@@ -45,6 +45,7 @@ class PreparedCpu final : public Prepared {
     if (buffer == ValuePlaces::kCaller) return logits_;
     return reinterpret_cast<float*>(buffers_[static_cast<std::size_t>(buffer)].data());
   }
+  std::span<float> cells(ValueId id);
   const float* vector(VectorId id) const { return program_.vector(id).values.data(); }
   SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
   void require_one_size(const ExpertSet& set) const;
@@ -65,6 +66,7 @@ class PreparedCpu final : public Prepared {
   void apply(const Add& op);
   void apply(const Concat& op);
   void apply(const AllReduce& op);
+  void apply(const AllGather& op);
   void apply(const TakeLogitsRows& op) { take(at(op.in), batch_->logits_rows, columns(op.in), at(op.out)); }
   void apply(const KeepHidden& op);
   void apply(const TakeHidden& op) {
@@ -86,6 +88,7 @@ class PreparedCpu final : public Prepared {
   Program program_;
   Capacity capacity_;
   bool keeps_values_;
+  std::shared_ptr<Collective> collective_;  // with several ranks
   std::vector<std::string> notices_;
   Machine machine_;
   std::vector<Weight> weights_;                   // by MatrixId
@@ -116,7 +119,8 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
     : program_(std::move(program)),
       capacity_(capacity),
       keeps_values_(options.keep_values),
-      machine_{kernels, ThreadPool(thread_count)} {
+      collective_(options.collective),
+      machine_{kernels, ThreadPool(thread_count, options.first_cpu)} {
   const std::vector<std::string> problems = problems_of(program_);
   check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
   if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
@@ -124,6 +128,8 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
     fail(Code::invalid_request,
          "capacity of {} pages of {} tokens, {} slots, {} rows: each must be at least 1", capacity.page_count,
          capacity.page_tokens, capacity.state_slot_count, capacity.row_count);
+  check(program_.part.count == 1 || collective_ != nullptr, "several ranks have something to meet with",
+        program_.part.count);
   for (const ExpertSet& set : program_.expert_sets) require_one_size(set);
   require_known_sizes();
   if (const std::string notice = thread_notice(thread_count, machine_.pool.thread_count()); !notice.empty())
@@ -318,8 +324,23 @@ void PreparedCpu::apply(const Concat& op) {
   });
 }
 
+std::span<float> PreparedCpu::cells(ValueId id) {
+  return {at(id), static_cast<std::size_t>(row_count(id) * columns(id))};
+}
+
 void PreparedCpu::apply(const AllReduce& op) {
-  std::copy_n(at(op.in), row_count(op.in) * columns(op.in), at(op.out));
+  if (program_.part.count == 1)
+    std::ranges::copy(cells(op.in), at(op.out));
+  else
+    collective_->all_reduce(program_.part.rank, program_.value(op.out).name, cells(op.in), cells(op.out));
+}
+
+void PreparedCpu::apply(const AllGather& op) {
+  if (program_.part.count == 1)
+    std::ranges::copy(cells(op.in), at(op.out));
+  else
+    collective_->all_gather(program_.part.rank, program_.value(op.out).name, row_count(op.in), cells(op.in),
+                            cells(op.out));
 }
 
 void PreparedCpu::apply(const KeepHidden& op) {
@@ -431,9 +452,9 @@ void PreparedCpu::apply(const ChooseExperts& op) {
 }
 
 void PreparedCpu::apply(const RunExperts& op) {
-  experts_.run(machine_, sets_[static_cast<std::size_t>(op.set.index)], at(op.in),
-               choices_[static_cast<std::size_t>(op.experts.index)].data(), at(op.weights), row_count(op.in),
-               columns(op.experts), at(op.out));
+  experts_.run(machine_, sets_[static_cast<std::size_t>(op.set.index)], program_.expert_set(op.set).first,
+               at(op.in), choices_[static_cast<std::size_t>(op.experts.index)].data(), at(op.weights),
+               row_count(op.in), columns(op.experts), at(op.out));
 }
 
 void PreparedCpu::apply(const AddGated& op) {

@@ -1,6 +1,7 @@
 #include "backend/cpu/weights.h"
 
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -22,45 +23,52 @@ kernel::PackedMatrix pack_fp8(const checkpoint::Matrix& matrix, const checkpoint
                               const kernel::StoredRow& stored_row) {
   std::int64_t segment_columns = (matrix.columns + 15) / 16 * 16;
   if (const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&storage.scale)) {
-    // A step of the kernel has one scale a row. Other block widths are multiplied as f32.
-    if (blocks->block_columns % kernel::kPanelColumns != 0)
+    // A step of the kernel has one scale a row. Other block widths are multiplied as f32, and so are parts
+    // that begin or end inside a step. A part that begins inside a block has narrower segments.
+    const std::int64_t grain = std::gcd(blocks->block_columns, matrix.first_column);
+    if (grain % kernel::kPanelColumns != 0)
       return kernel::pack_f32(matrix.rows, matrix.columns, [&](std::int64_t row, std::span<float> out) {
         checkpoint::read_row(matrix, row, out);
       });
-    segment_columns = blocks->block_columns;
+    segment_columns = grain;
   }
   // The kernel's codes lack 2^8.
   const auto scale_of = [&](std::int64_t row, std::int64_t segment) {
     return 256.0f *
-           std::visit(
-               Overload{
-                   [](const checkpoint::Fp8TensorScale& s) { return s.scale; },
-                   [&](const checkpoint::Fp8RowScales& s) { return s.scales[static_cast<std::size_t>(row)]; },
-                   [&](const checkpoint::Fp8BlockScales& s) {
-                     const std::int64_t across = (matrix.columns + s.block_columns - 1) / s.block_columns;
-                     return s.scales[static_cast<std::size_t>(row / s.block_rows * across + segment)];
-                   }},
-               storage.scale);
+           std::visit(Overload{[](const checkpoint::Fp8TensorScale& s) { return s.scale; },
+                               [&](const checkpoint::Fp8RowScales& s) {
+                                 return s.scales[static_cast<std::size_t>(row)];
+                               },
+                               [&](const checkpoint::Fp8BlockScales& s) {
+                                 const std::int64_t across =
+                                     (matrix.stored_columns() + s.block_columns - 1) / s.block_columns;
+                                 const std::int64_t column = matrix.first_column + segment * segment_columns;
+                                 return s.scales[static_cast<std::size_t>(row / s.block_rows * across +
+                                                                          column / s.block_columns)];
+                               }},
+                      storage.scale);
   };
-  return kernel::pack_e4m3(storage.codes, matrix.rows, matrix.columns, stored_row, segment_columns, scale_of);
+  return kernel::pack_e4m3(storage.codes, matrix.rows, matrix.columns, stored_row, segment_columns, scale_of,
+                           {matrix.first_column, matrix.stored_columns()});
 }
 
 kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
   const kernel::StoredRow stored_row = [&](std::int64_t row) { return matrix.stored_row(row); };
-  return std::visit(Overload{[&](const checkpoint::Nvfp4Storage& s) {
-                               return kernel::pack_nvfp4(s.view, matrix.rows, stored_row);
-                             },
-                             [&](const checkpoint::Bf16Storage& s) {
-                               return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row);
-                             },
-                             [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
-                             [&](const auto&) {
-                               return kernel::pack_f32(matrix.rows, matrix.columns,
-                                                       [&](std::int64_t row, std::span<float> out) {
-                                                         checkpoint::read_row(matrix, row, out);
-                                                       });
-                             }},
-                    matrix.storage);
+  const kernel::StoredColumns from{matrix.first_column, matrix.stored_columns()};
+  return std::visit(
+      Overload{[&](const checkpoint::Nvfp4Storage& s) {
+                 return kernel::pack_nvfp4(s.view, matrix.rows, matrix.columns, stored_row, from);
+               },
+               [&](const checkpoint::Bf16Storage& s) {
+                 return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row, from);
+               },
+               [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
+               [&](const auto&) {
+                 return kernel::pack_f32(
+                     matrix.rows, matrix.columns,
+                     [&](std::int64_t row, std::span<float> out) { checkpoint::read_row(matrix, row, out); });
+               }},
+      matrix.storage);
 }
 
 // Whether the CPU has tiles and they take this matrix: segments of scales must be whole tiles.
@@ -69,9 +77,11 @@ bool takes_tiles(const checkpoint::Matrix& matrix, const kernel::Kernels& kernel
   if (kernels.multiply_tiles.nvfp4 == nullptr) return false;
   return std::visit(Overload{[](const checkpoint::F16Storage&) { return false; },
                              [](const checkpoint::F32Storage&) { return false; },
-                             [](const checkpoint::Fp8Storage& s) {
+                             [&](const checkpoint::Fp8Storage& s) {
                                const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&s.scale);
-                               return blocks == nullptr || blocks->block_columns % tile_columns == 0;
+                               return blocks == nullptr ||
+                                      std::gcd(blocks->block_columns, matrix.first_column) % tile_columns ==
+                                          0;
                              },
                              [](const checkpoint::Bf16Storage&) { return true; },
                              [&](const checkpoint::Nvfp4Storage&) { return tile_codes; }},

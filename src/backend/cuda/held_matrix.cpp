@@ -34,7 +34,7 @@ RecordFormat stored_format(const Matrix& matrix) {
 // Each run of rows that lie one after another in the file: use(stored row, count, which of the asked).
 template <class Use>
 void for_each_stored_run(const Matrix& matrix, std::int64_t first, std::int64_t count, const Use& use) {
-  if (matrix.as_stored()) return use(first, count, std::int64_t{0});
+  if (matrix.gather.empty()) return use(first, count, std::int64_t{0});
   std::int64_t begin = 0;  // of the range, among the matrix's rows
   for (const checkpoint::RowRange& range : matrix.gather) {
     const std::int64_t low = std::max(begin, first), high = std::min(begin + range.count, first + count);
@@ -43,8 +43,32 @@ void for_each_stored_run(const Matrix& matrix, std::int64_t first, std::int64_t 
   }
 }
 
+// Rows of which this matrix has some columns: whole rows are read, for short pieces of each cost more.
+void copy_cut_rows(const Matrix& matrix, const checkpoint::Checkpoint* from,
+                   std::span<const std::byte> stored, std::size_t row_bytes, std::int64_t first,
+                   std::int64_t count, std::byte* to) {
+  const auto of_whole = [&](std::int64_t columns) {
+    return row_bytes * static_cast<std::size_t>(columns) / static_cast<std::size_t>(matrix.columns);
+  };
+  const std::size_t whole_bytes = of_whole(matrix.stored_columns()), skipped = of_whole(matrix.first_column);
+  std::vector<std::byte> whole;
+  for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
+    auto part = stored.subspan(static_cast<std::size_t>(row) * whole_bytes,
+                               static_cast<std::size_t>(rows) * whole_bytes);
+    if (from != nullptr) {
+      whole.resize(part.size());
+      from->read(part, whole);
+      part = whole;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i)
+      std::memcpy(to + (static_cast<std::size_t>(at) + i) * row_bytes,
+                  part.data() + i * whole_bytes + skipped, row_bytes);
+  });
+}
+
 void copy_rows(const Matrix& matrix, const checkpoint::Checkpoint* from, std::span<const std::byte> stored,
                std::size_t row_bytes, std::int64_t first, std::int64_t count, std::byte* to) {
+  if (matrix.whole_columns != 0) return copy_cut_rows(matrix, from, stored, row_bytes, first, count, to);
   for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
     const auto part =
         stored.subspan(static_cast<std::size_t>(row) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);

@@ -31,13 +31,15 @@ void choose_experts(const ChooseExperts& op, std::span<const float> logits, std:
   for (std::size_t i = 0; i < experts.size(); ++i) weights[i] = static_cast<float>(mass(experts[i]) / total);
 }
 
-void run_experts(std::span<const ExpertWeights> set, std::span<const float> in,
+void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, std::span<const float> in,
                  std::span<const std::int32_t> experts, std::span<const float> weights,
                  std::span<float> out) {
   std::vector<double> sum(out.size());
   std::vector<float> result(out.size());
   for (std::size_t rank = 0; rank < experts.size(); ++rank) {
-    const ExpertWeights& expert = set[experts[rank]];
+    const std::int64_t number = experts[rank] - first_expert;
+    if (number < 0 || number >= std::ssize(set)) continue;  // another rank has it
+    const ExpertWeights& expert = set[number];
     std::vector<float> gate(expert.gate->rows.count());
     std::vector<float> up(gate.size());
     linear(*expert.gate, in, gate);

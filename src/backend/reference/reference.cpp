@@ -24,7 +24,7 @@ struct RowPlace {
 
 class PreparedReference final : public Prepared {
  public:
-  PreparedReference(Program program, const Capacity& capacity);
+  PreparedReference(Program program, const Capacity& capacity, std::shared_ptr<Collective> collective);
 
   const Program& program() const override { return program_; }
   const Capacity& capacity() const override { return capacity_; }
@@ -51,7 +51,8 @@ class PreparedReference final : public Prepared {
   void apply(const Linear& op);
   void apply(const Add& op);
   void apply(const Concat& op);
-  void apply(const AllReduce& op) { make(op.out).cells = in(op.in).cells; }
+  void apply(const AllReduce& op);
+  void apply(const AllGather& op);
   void apply(const TakeLogitsRows& op) { take(in(op.in), batch_->logits_rows, make(op.out)); }
   void apply(const KeepHidden& op) { hidden_ = in(op.in); }
   void apply(const TakeHidden& op) { take(hidden_, batch_->hidden_rows, make(op.out)); }
@@ -76,9 +77,10 @@ class PreparedReference final : public Prepared {
 
   Program program_;
   Capacity capacity_;
-  std::vector<Weight> weights_;     // by MatrixId
-  std::vector<KvPages> kv_;         // by KvCacheId
-  std::vector<DeltaMemory> delta_;  // by DeltaStateId, then slot
+  std::shared_ptr<Collective> collective_;  // with several ranks
+  std::vector<Weight> weights_;             // by MatrixId
+  std::vector<KvPages> kv_;                 // by KvCacheId
+  std::vector<DeltaMemory> delta_;          // by DeltaStateId, then slot
   std::vector<SlotPast> slots_;
   AnchorShelf anchors_;
   std::vector<Rows> values_;                        // by ValueId
@@ -88,8 +90,9 @@ class PreparedReference final : public Prepared {
   std::vector<RowPlace> places_;
 };
 
-PreparedReference::PreparedReference(Program program, const Capacity& capacity)
-    : program_(std::move(program)), capacity_(capacity) {
+PreparedReference::PreparedReference(Program program, const Capacity& capacity,
+                                     std::shared_ptr<Collective> collective)
+    : program_(std::move(program)), capacity_(capacity), collective_(std::move(collective)) {
   const std::vector<std::string> problems = problems_of(program_);
   check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
   if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
@@ -97,6 +100,8 @@ PreparedReference::PreparedReference(Program program, const Capacity& capacity)
     fail(Code::invalid_request,
          "capacity of {} pages of {} tokens, {} slots, {} rows: each must be at least 1", capacity.page_count,
          capacity.page_tokens, capacity.state_slot_count, capacity.row_count);
+  check(program_.part.count == 1 || collective_ != nullptr, "several ranks have something to meet with",
+        program_.part.count);
   for (const MatrixUse& use : program_.matrices) weights_.push_back(expand(use));
   for (const KvCache& cache : program_.kv_caches)
     kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
@@ -183,6 +188,23 @@ void PreparedReference::apply(const Concat& op) {
   }
 }
 
+void PreparedReference::apply(const AllReduce& op) {
+  Rows& out = make(op.out);
+  if (program_.part.count == 1)
+    out.cells = in(op.in).cells;
+  else
+    collective_->all_reduce(program_.part.rank, program_.value(op.out).name, in(op.in).cells, out.cells);
+}
+
+void PreparedReference::apply(const AllGather& op) {
+  Rows& out = make(op.out);
+  if (program_.part.count == 1)
+    out.cells = in(op.in).cells;
+  else
+    collective_->all_gather(program_.part.rank, program_.value(op.out).name, in(op.in).count(),
+                            in(op.in).cells, out.cells);
+}
+
 void PreparedReference::apply(const HeadNormRope& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
@@ -255,8 +277,9 @@ void PreparedReference::apply(const RunExperts& op) {
   const std::int64_t count = program_.value(op.experts).columns;
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    run_experts(set, in(op.in).row(row), std::span(choices_[op.experts.index]).subspan(row * count, count),
-                in(op.weights).row(row), out.row(row));
+    run_experts(set, program_.expert_set(op.set).first, in(op.in).row(row),
+                std::span(choices_[op.experts.index]).subspan(row * count, count), in(op.weights).row(row),
+                out.row(row));
 }
 
 void PreparedReference::apply(const AddGated& op) {
@@ -272,7 +295,7 @@ void PreparedReference::apply(const AddGated& op) {
 }  // namespace reference
 
 std::unique_ptr<Prepared> ReferenceBackend::prepare(Program program, const Capacity& capacity) {
-  return std::make_unique<reference::PreparedReference>(std::move(program), capacity);
+  return std::make_unique<reference::PreparedReference>(std::move(program), capacity, collective_);
 }
 
 }  // namespace fourfold::backend

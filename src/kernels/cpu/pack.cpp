@@ -60,14 +60,16 @@ AlignedBytes::AlignedBytes(std::size_t size) : size_(size) {
 
 void AlignedBytes::Free::operator()(std::uint8_t* bytes) const { std::free(bytes); }
 
-PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, const StoredRow& stored_row) {
-  PackedMatrix matrix = allocate(PackedFormat::nvfp4, rows, stored.columns);
+PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, std::int64_t columns,
+                        const StoredRow& stored_row, StoredColumns part) {
+  PackedMatrix matrix = allocate(PackedFormat::nvfp4, rows, columns);
   matrix.global_scale = stored.global_scale;
-  const std::int64_t blocks = stored.columns / kNvfp4BlockColumns;
+  const std::int64_t blocks = columns / kNvfp4BlockColumns;
+  const std::int64_t stored_blocks = stored.columns / kNvfp4BlockColumns;
   for_each_panel_row(matrix, [&](std::uint8_t* panel, std::int64_t row, std::int64_t matrix_row) {
     const std::int64_t from_row = stored_row(matrix_row);
-    const std::uint8_t* from = stored.codes.data() + from_row * (stored.columns / 2);
-    const E4m3* scales = stored.scales.data() + from_row * blocks;
+    const std::uint8_t* from = stored.codes.data() + (from_row * stored.columns + part.first) / 2;
+    const E4m3* scales = stored.scales.data() + from_row * stored_blocks + part.first / kNvfp4BlockColumns;
     std::uint8_t* to_scales = panel + blocks * 128;
     for (std::int64_t block = 0; block < blocks; ++block) {
       to_scales[block * kPanelRows + row] = scales[block].bits;
@@ -85,10 +87,11 @@ PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, const Stored
 }
 
 PackedMatrix pack_bf16(std::span<const Bf16> stored, std::int64_t rows, std::int64_t columns,
-                       const StoredRow& stored_row) {
+                       const StoredRow& stored_row, StoredColumns part) {
   PackedMatrix matrix = allocate(PackedFormat::bf16, rows, columns);
+  const std::int64_t stored_columns = part.whole != 0 ? part.whole : columns;
   for_each_panel_row(matrix, [&](std::uint8_t* panel, std::int64_t row, std::int64_t matrix_row) {
-    const Bf16* from = stored.data() + stored_row(matrix_row) * columns;
+    const Bf16* from = stored.data() + stored_row(matrix_row) * stored_columns + part.first;
     for (std::int64_t k = 0; k < columns; ++k)
       std::memcpy(panel + (k / 2 * kPanelRows + row) * 4 + k % 2 * 2, from + k, 2);
   });
@@ -97,16 +100,18 @@ PackedMatrix pack_bf16(std::span<const Bf16> stored, std::int64_t rows, std::int
 
 PackedMatrix pack_e4m3(std::span<const E4m3> stored, std::int64_t rows, std::int64_t columns,
                        const StoredRow& stored_row, std::int64_t segment_columns,
-                       const std::function<float(std::int64_t stored_row, std::int64_t segment)>& scale_of) {
+                       const std::function<float(std::int64_t stored_row, std::int64_t segment)>& scale_of,
+                       StoredColumns part) {
   check(segment_columns > 0 && segment_columns % kPanelColumns == 0, "segments are whole steps",
         segment_columns);
   PackedMatrix matrix = allocate(PackedFormat::e4m3, rows, columns);
+  const std::int64_t stored_columns = part.whole != 0 ? part.whole : columns;
   matrix.segment_columns = std::min(segment_columns, matrix.padded_columns);
   const std::int64_t segments = matrix.segment_count();
   matrix.segment_scales.resize(static_cast<std::size_t>(matrix.panel_count() * segments * kPanelRows));
   for_each_panel_row(matrix, [&](std::uint8_t* panel, std::int64_t row, std::int64_t matrix_row) {
     const std::int64_t from_row = stored_row(matrix_row);
-    const E4m3* from = stored.data() + from_row * columns;
+    const E4m3* from = stored.data() + from_row * stored_columns + part.first;
     for (std::int64_t k = 0; k < columns; ++k) panel[k * kPanelRows + row] = from[k].bits;
     for (std::int64_t segment = 0; segment < segments; ++segment) {
       const std::int64_t at = (matrix_row / kPanelRows * segments + segment) * kPanelRows + row;

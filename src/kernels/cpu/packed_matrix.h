@@ -69,13 +69,22 @@ struct PackedMatrix {
 // Where the rows of the new matrix lie in the stored one.
 using StoredRow = std::function<std::int64_t(std::int64_t row)>;
 
-PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, const StoredRow& stored_row);
+// Which of a stored row's columns the new matrix has, when it has not all: so many from `first` on.
+struct StoredColumns {
+  std::int64_t first = 0;
+  std::int64_t whole = 0;  // columns of a stored row; 0: as many as the new matrix has
+};
+
+// columns: of the new matrix; those of NVFP4 begin and end at whole blocks.
+PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, std::int64_t columns,
+                        const StoredRow& stored_row, StoredColumns from = {});
 PackedMatrix pack_bf16(std::span<const Bf16> stored, std::int64_t rows, std::int64_t columns,
-                       const StoredRow& stored_row);
+                       const StoredRow& stored_row, StoredColumns from = {});
 // scale_of(stored row, segment); a segment is segment_columns wide, a multiple of 16.
 PackedMatrix pack_e4m3(std::span<const E4m3> stored, std::int64_t rows, std::int64_t columns,
                        const StoredRow& stored_row, std::int64_t segment_columns,
-                       const std::function<float(std::int64_t stored_row, std::int64_t segment)>& scale_of);
+                       const std::function<float(std::int64_t stored_row, std::int64_t segment)>& scale_of,
+                       StoredColumns from = {});
 // read_row fills one row in f32.
 PackedMatrix pack_f32(std::int64_t rows, std::int64_t columns,
                       const std::function<void(std::int64_t row, std::span<float> out)>& read_row);

@@ -48,15 +48,18 @@ void build_draft(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig
 
 }  // namespace
 
-backend::Program build_program(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                               Activations activations) {
+namespace {
+
+backend::Program build_part(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                            Activations activations, backend::Part part, std::int64_t first_expert) {
   backend::Program program;
+  program.part = part;
   program.hidden_size = config.hidden_size;
   program.vocab_size = config.vocab_size;
   program.position_limit = config.position_limit;
   program.ropes.push_back(make_rope(config.rope));
   Builder builder(program, activations);
-  LayerBuilder layers(builder, config, backend::RopeId{0});
+  LayerBuilder layers(builder, config, backend::RopeId{0}, first_expert);
   build_main(builder, layers, config, weights);
   if (weights.mtp) {
     if (weights.mtp->layers.size() != 1)
@@ -66,6 +69,17 @@ backend::Program build_program(const checkpoint::ModelConfig& config, const chec
     build_draft(builder, layers, config, weights);
   }
   return program;
+}
+
+}  // namespace
+
+backend::Program build_program(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                               Activations activations) {
+  return build_part(config, weights, activations, {}, 0);
+}
+
+backend::Program build_program(const ModelPart& part, Activations activations) {
+  return build_part(part.config, part.weights, activations, part.part, part.first_expert);
 }
 
 }  // namespace fourfold::model

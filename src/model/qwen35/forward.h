@@ -5,6 +5,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
 #include "model/builder.h"
+#include "model/cut.h"
 
 namespace fourfold::model {
 
@@ -12,5 +13,8 @@ namespace fourfold::model {
 // there when the weights have an MTP layer. Throws unsupported_model.
 backend::Program build_program(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
                                Activations activations);
+
+// The program of one rank of several.
+backend::Program build_program(const ModelPart& part, Activations activations);
 
 }  // namespace fourfold::model

@@ -84,7 +84,7 @@ ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkp
   const checkpoint::MoeConfig& sizes = *config_.moe;
   auto& sets = b_.program().expert_sets;
   const backend::ExpertSetId set{static_cast<std::int32_t>(sets.size())};
-  sets.push_back({prefix + "experts", {}});
+  sets.push_back({prefix + "experts", {}, first_expert_, sizes.expert_count});
   for (const checkpoint::GatedMlp& expert : weights.experts)
     sets.back().experts.push_back({b_.matrix(expert.gate), b_.matrix(expert.up), b_.matrix(expert.down)});
 

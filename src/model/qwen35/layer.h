@@ -13,8 +13,10 @@ class LayerBuilder {
  public:
   using ValueId = backend::ValueId;
 
-  LayerBuilder(Builder& builder, const checkpoint::ModelConfig& config, backend::RopeId rope)
-      : b_(builder), config_(config), rope_(rope) {}
+  // first_expert: number of the first expert that the weights have, of config's expert_count.
+  LayerBuilder(Builder& builder, const checkpoint::ModelConfig& config, backend::RopeId rope,
+               std::int64_t first_expert)
+      : b_(builder), config_(config), rope_(rope), first_expert_(first_expert) {}
 
   // x -> x + mixer(norm(x)) -> that + mlp(norm(that)). `prefix` ends in a dot.
   ValueId layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights);
@@ -29,6 +31,7 @@ class LayerBuilder {
   Builder& b_;
   const checkpoint::ModelConfig& config_;
   backend::RopeId rope_;
+  std::int64_t first_expert_;
 };
 
 }  // namespace fourfold::model

@@ -50,7 +50,7 @@ TEST(RunExperts, AddsEachExpertByItsWeight) {
   const std::vector<std::int32_t> experts{1, 0};
   const std::vector<float> weights{0.75f, 0.25f};
   std::vector<float> out(1);
-  run_experts(set, in, experts, weights, out);
+  run_experts(set, 0, in, experts, weights, out);
   const auto swish = [](double x) { return x / (1 + std::exp(-x)); };
   const double first = 3 * swish(1.5) * 3;
   const double second = 2 * swish(0.75) * -1.5;

@@ -25,7 +25,7 @@ struct OneLayer {
     program.position_limit = golden.config.position_limit;
     program.ropes.push_back(make_rope(golden.config.rope));
     Builder builder(program, activations);
-    LayerBuilder layers(builder, golden.config, backend::RopeId{0});
+    LayerBuilder layers(builder, golden.config, backend::RopeId{0}, 0);
     const auto& weights = golden.model.weights;
     out = layers.layer("layer.", builder.embed("in", table), weights.layers[index]);
     program.main_logits = builder.logits("", out, table);

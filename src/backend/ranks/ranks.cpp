@@ -1,0 +1,226 @@
+#include "backend/ranks/ranks.h"
+
+#include <algorithm>
+
+#include "backend/ranks/rank_threads.h"
+#include "base/check.h"
+#include "base/format.h"
+
+namespace fourfold::backend {
+namespace {
+
+using Hurry = RankThreads::Hurry;
+
+template <class T>
+void copy_to(std::vector<T>& to, std::span<const T> from) {
+  to.assign(from.begin(), from.end());
+}
+
+// A step in memory of its own: a rank that is left behind may read it after the caller has gone.
+struct StepCopy {
+  std::vector<std::int32_t> tokens, pages, logits_rows, hidden_rows;
+  std::vector<SequenceRows> sequences;
+  std::vector<Choice> choices;
+  std::int64_t token_limit = 0;
+  std::vector<int> counts;
+  Pass pass = Pass::main;
+
+  void take(Pass new_pass, const Batch& batch) {
+    pass = new_pass;
+    copy_to(tokens, batch.tokens), copy_to(pages, batch.pages), copy_to(sequences, batch.sequences);
+    copy_to(logits_rows, batch.logits_rows), copy_to(hidden_rows, batch.hidden_rows);
+  }
+  void take(const Choices& given) { copy_to(choices, given.rows), token_limit = given.token_limit; }
+  Batch batch() const { return {tokens, sequences, pages, logits_rows, hidden_rows}; }
+  Choices all_choices() const { return {token_limit, choices}; }
+};
+
+// What a rank gave back.
+struct Answer {
+  bool done = false;  // false: this backend cannot
+  std::vector<float> logits;
+  std::vector<std::int32_t> tokens;
+};
+
+// All that the ranks' threads touch.
+struct Hall {
+  std::vector<Rank> ranks;
+  Capacity capacity;
+  std::vector<std::unique_ptr<Prepared>> prepared;  // goes before the backends
+  StepCopy step;
+  std::vector<Answer> answers;
+  std::vector<SeenToken> history;
+};
+
+class PreparedRanks final : public Prepared {
+ public:
+  PreparedRanks(std::vector<Rank> ranks, const Capacity& capacity, RankOptions options)
+      : hall_(std::make_shared<Hall>()), threads_(static_cast<int>(ranks.size()), std::move(options), hall_) {
+    hall_->prepared.resize(ranks.size());
+    hall_->answers.resize(ranks.size());
+    hall_->ranks = std::move(ranks);
+    hall_->capacity = capacity;
+    each(Hurry::none, [](Hall& hall, std::size_t rank) {
+      Rank& made = hall.ranks[rank];
+      hall.prepared[rank] = made.backend->prepare(std::move(made.program), hall.capacity);
+    });
+    collect_memory();
+    collect_notices();
+  }
+
+  const Program& program() const override { return first().program(); }
+  const Capacity& capacity() const override { return hall_->capacity; }
+  std::span<const float> value(ValueId id) const override { return first().value(id); }
+  std::int64_t resumable_from(std::int32_t slot) const override { return first().resumable_from(slot); }
+  std::int64_t history_limit() const override { return first().history_limit(); }
+  bool roles_agree() const override { return first().roles_agree(); }
+  std::span<const MemoryUse> memory() const override { return memory_; }
+  std::span<const std::string> notices() const override { return notices_; }
+  std::int64_t anchor_bytes() const override {
+    std::int64_t bytes = 0;
+    for (const auto& prepared : hall_->prepared) bytes += prepared->anchor_bytes();
+    return bytes;
+  }
+
+  void run(Pass pass, const Batch& batch, std::span<float> logits) override;
+  bool run_sampled(Pass pass, const Batch& batch, const Choices& choices, const Chosen& chosen) override;
+  bool run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
+                  std::span<std::int32_t> drafts) override;
+  void set_history(std::int32_t slot, std::span<const SeenToken> seen) override {
+    copy_to(hall_->history, seen);
+    each(Hurry::patience,
+         [=](Hall& hall, std::size_t rank) { hall.prepared[rank]->set_history(slot, hall.history); });
+  }
+  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override {
+    each(Hurry::patience,
+         [=](Hall& hall, std::size_t rank) { hall.prepared[rank]->save_anchor(slot, position, anchor); });
+  }
+  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override {
+    each(Hurry::patience,
+         [=](Hall& hall, std::size_t rank) { hall.prepared[rank]->restore_anchor(anchor, slot, position); });
+  }
+
+ private:
+  // Calls work(hall, rank) in every rank's thread. It must capture values alone.
+  template <class Work>
+  void each(Hurry hurry, const Work& work) {
+    threads_.run(hurry,
+                 [hall = hall_.get(), work](int rank) { work(*hall, static_cast<std::size_t>(rank)); });
+  }
+  const Prepared& first() const { return *hall_->prepared.front(); }
+  // Whether the ranks could do it; all of them, or none.
+  bool agree_done();
+  void require_same_tokens();
+  void collect_memory();
+  void collect_notices();
+
+  std::shared_ptr<Hall> hall_;
+  std::vector<MemoryUse> memory_;
+  std::vector<std::string> notices_;
+  RankThreads threads_;
+};
+
+void PreparedRanks::run(Pass pass, const Batch& batch, std::span<float> logits) {
+  hall_->step.take(pass, batch);
+  const std::size_t count = logits.size();
+  each(Hurry::patience, [count](Hall& hall, std::size_t rank) {
+    Answer& answer = hall.answers[rank];
+    answer.logits.resize(count);
+    hall.prepared[rank]->run(hall.step.pass, hall.step.batch(), answer.logits);
+  });
+  std::ranges::copy(hall_->answers.front().logits, logits.begin());
+}
+
+bool PreparedRanks::run_sampled(Pass pass, const Batch& batch, const Choices& choices, const Chosen& chosen) {
+  hall_->step.take(pass, batch);
+  hall_->step.take(choices);
+  const std::size_t tokens = chosen.tokens.size(), floats = chosen.logits.size();
+  each(Hurry::patience, [=](Hall& hall, std::size_t rank) {
+    Answer& answer = hall.answers[rank];
+    answer.tokens.assign(tokens, kNoToken);
+    answer.logits.resize(floats);
+    answer.done = hall.prepared[rank]->run_sampled(hall.step.pass, hall.step.batch(), hall.step.all_choices(),
+                                                   {answer.tokens, answer.logits});
+  });
+  if (!agree_done()) return false;
+  require_same_tokens();
+  const Answer& answer = hall_->answers.front();
+  for (std::size_t i = 0; i < tokens; ++i)
+    if (!choices.rows[i].wants_logits) chosen.tokens[i] = answer.tokens[i];
+  std::ranges::copy(answer.logits, chosen.logits.begin());
+  return true;
+}
+
+bool PreparedRanks::run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
+                               std::span<std::int32_t> drafts) {
+  hall_->step.take(Pass::draft, batch);
+  hall_->step.take(choices);
+  copy_to(hall_->step.counts, counts);
+  const std::size_t tokens = drafts.size();
+  each(Hurry::patience, [=](Hall& hall, std::size_t rank) {
+    Answer& answer = hall.answers[rank];
+    answer.tokens.assign(tokens, kNoToken);
+    answer.done = hall.prepared[rank]->run_drafts(hall.step.batch(), hall.step.all_choices(),
+                                                  hall.step.counts, answer.tokens);
+  });
+  if (!agree_done()) return false;
+  require_same_tokens();
+  std::ranges::copy(hall_->answers.front().tokens, drafts.begin());
+  return true;
+}
+
+bool PreparedRanks::agree_done() {
+  const bool done = hall_->answers.front().done;
+  for (std::size_t rank = 1; rank < hall_->answers.size(); ++rank)
+    if (hall_->answers[rank].done != done)
+      threads_.fail_rank(static_cast<int>(rank), format("rank {} {} choose tokens, rank 0 {}", rank,
+                                                        done ? "cannot" : "can", done ? "can" : "cannot"));
+  return done;
+}
+
+// All ranks have the same logits; where memory between them lies, they have not, and that shows here.
+void PreparedRanks::require_same_tokens() {
+  const std::vector<std::int32_t>& wanted = hall_->answers.front().tokens;
+  for (std::size_t rank = 1; rank < hall_->answers.size(); ++rank) {
+    const std::vector<std::int32_t>& got = hall_->answers[rank].tokens;
+    const auto differs = std::ranges::mismatch(wanted, got);
+    if (differs.in1 == wanted.end()) continue;
+    threads_.fail_rank(static_cast<int>(rank),
+                       format("rank {} chose token {} in place {}, rank 0 chose {}: their logits differ",
+                              rank, *differs.in2, differs.in1 - wanted.begin(), *differs.in1));
+  }
+}
+
+void PreparedRanks::collect_memory() {
+  for (std::size_t rank = 0; rank < hall_->prepared.size(); ++rank)
+    for (const MemoryUse& use : hall_->prepared[rank]->memory())
+      memory_.push_back({format("rank {} {}", rank, use.what), use.bytes});
+}
+
+// What all ranks say is said once.
+void PreparedRanks::collect_notices() {
+  const auto says = [](const std::unique_ptr<Prepared>& prepared, const std::string& text) {
+    return std::ranges::find(prepared->notices(), text) != prepared->notices().end();
+  };
+  for (std::size_t rank = 0; rank < hall_->prepared.size(); ++rank)
+    for (const std::string& text : hall_->prepared[rank]->notices()) {
+      const bool by_all =
+          std::ranges::all_of(hall_->prepared, [&](const auto& prepared) { return says(prepared, text); });
+      if (!by_all) notices_.push_back(format("rank {}: {}", rank, text));
+      if (by_all && rank == 0) notices_.push_back(text);
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Prepared> prepare_ranks(std::vector<Rank> ranks, const Capacity& capacity,
+                                        RankOptions options) {
+  check(!ranks.empty(), "there is a rank");
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    check(ranks[i].program.part.rank == static_cast<int>(i) &&
+              ranks[i].program.part.count == static_cast<int>(ranks.size()),
+          "each rank has its part", i, ranks[i].program.part.rank, ranks[i].program.part.count);
+  return std::make_unique<PreparedRanks>(std::move(ranks), capacity, std::move(options));
+}
+
+}  // namespace fourfold::backend

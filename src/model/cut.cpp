@@ -1,0 +1,223 @@
+#include "model/cut.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+
+namespace fourfold::model {
+namespace {
+
+using checkpoint::Matrix;
+using checkpoint::RowRange;
+using checkpoint::Vector;
+
+// One rank's share of things that lie one after another.
+RowRange share_of(std::int64_t count, backend::Part part) {
+  return {count * part.rank / part.count, count / part.count};
+}
+
+// Heads that several ranks may have to share: with more ranks than heads a rank has one.
+RowRange shared_heads(std::int64_t count, backend::Part part) {
+  return {count * part.rank / part.count, std::max<std::int64_t>(count / part.count, 1)};
+}
+
+RowRange times(RowRange range, std::int64_t factor) { return {range.first * factor, range.count * factor}; }
+
+RowRange behind(RowRange range, std::int64_t offset) { return {range.first + offset, range.count}; }
+
+Matrix rows_of(const Matrix& matrix, RowRange range) { return pick_rows(matrix, std::span(&range, 1)); }
+
+Vector elements_of(const Vector& whole, std::span<const RowRange> ranges) {
+  Vector part;
+  for (const RowRange& range : ranges)
+    part.insert(part.end(), whole.begin() + range.first, whole.begin() + range.first + range.count);
+  return part;
+}
+
+// Collects what stands in the way, each sentence once: every layer would say the same.
+class Problems {
+ public:
+  explicit Problems(int parts) : parts_(parts) {}
+
+  void want_whole(std::int64_t count, const char* what) {
+    if (count % parts_ != 0) add(format("{} {} are not a multiple of {}", count, what, parts_));
+  }
+  // Heads that ranks may share.
+  void want_shareable(std::int64_t count, const char* what) {
+    if (count % parts_ != 0 && parts_ % count != 0)
+      add(format("{} {} are neither a multiple nor a divisor of {}", count, what, parts_));
+  }
+  void want_columns(const Matrix& matrix) {
+    if (const std::string problem = column_problem(matrix); !problem.empty()) add(problem);
+  }
+  std::string column_problem(const Matrix& matrix) const {
+    const bool is_nvfp4 = std::holds_alternative<checkpoint::Nvfp4Storage>(matrix.storage);
+    const std::int64_t grain = is_nvfp4 ? kNvfp4BlockColumns : 1;
+    if (matrix.columns % (grain * parts_) == 0) return {};
+    if (!is_nvfp4)
+      return format("{}: {} columns are not a multiple of {}", matrix.name, matrix.columns, parts_);
+    return format("{}: {} columns of NVFP4 are not {} times a multiple of {}", matrix.name, matrix.columns,
+                  parts_, grain);
+  }
+  void add(std::string text) { texts_.insert(std::move(text)); }
+
+  void refuse_if_any() const {
+    if (texts_.empty()) return;
+    std::string text = format("this model cannot be cut into {} parts: ", parts_);
+    std::size_t shown = 0;
+    for (const std::string& problem : texts_) {
+      if (shown == kShown) break;
+      text += (shown++ == 0 ? "" : "; ") + problem;
+    }
+    if (texts_.size() > kShown) text += format("; and {} more", texts_.size() - kShown);
+    throw Error(Code::unsupported_model, text, "Use fewer ranks (--tp), or --experts ep for the experts.");
+  }
+
+ private:
+  static constexpr std::size_t kShown = 6;
+  int parts_;
+  std::set<std::string> texts_;
+};
+
+using LayerWeights = checkpoint::LayerWeights;
+
+// Calls visit with the main layers and those of MTP.
+template <class Weights, class Visit>
+void for_each_layer(Weights& weights, const Visit& visit) {
+  for (auto& layer : weights.layers) visit(layer);
+  if (weights.mtp)
+    for (auto& layer : weights.mtp->layers) visit(layer);
+}
+
+void look_at_mixer(const LayerWeights& layer, const checkpoint::ModelConfig& config, int parts,
+                   Problems& problems) {
+  if (const auto* full = std::get_if<checkpoint::AttentionWeights>(&layer.mixer)) {
+    problems.want_whole(config.attention.head_count, "attention heads");
+    problems.want_shareable(config.attention.kv_head_count, "KV heads");
+    return problems.want_columns(full->output);
+  }
+  const checkpoint::DeltaConfig& sizes = *config.delta;
+  problems.want_whole(sizes.value_head_count, "DeltaNet value heads");
+  problems.want_shareable(sizes.key_head_count, "DeltaNet key heads");
+  // Ranks that share a key head have value heads of that one alone.
+  if (parts > sizes.key_head_count && sizes.values_per_key() % (parts / sizes.key_head_count) != 0)
+    problems.add(
+        format("{} DeltaNet value heads of a key head are not a multiple of the {} ranks that share it",
+               sizes.values_per_key(), parts / sizes.key_head_count));
+  problems.want_columns(std::get<checkpoint::DeltaWeights>(layer.mixer).output);
+}
+
+// Whether every expert of the model can be cut by column.
+bool columns_fit(const checkpoint::ModelWeights& weights, const Problems& problems) {
+  bool fit = true;
+  for_each_layer(weights, [&](const LayerWeights& layer) {
+    if (const auto* moe = std::get_if<checkpoint::MoeWeights>(&layer.mlp))
+      for (const checkpoint::GatedMlp& expert : moe->experts)
+        fit = fit && problems.column_problem(expert.down).empty();
+  });
+  return fit;
+}
+
+void look_at_mlp(const LayerWeights& layer, bool by_expert, Problems& problems) {
+  if (const auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))
+    return problems.want_columns(dense->down);
+  const auto& moe = std::get<checkpoint::MoeWeights>(layer.mlp);
+  if (moe.shared) problems.want_columns(moe.shared->down);
+  if (by_expert) return problems.want_whole(static_cast<std::int64_t>(moe.experts.size()), "experts");
+  for (const checkpoint::GatedMlp& expert : moe.experts) problems.want_columns(expert.down);
+}
+
+void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole, backend::Part part) {
+  const RowRange heads = share_of(whole.head_count, part);
+  const RowRange kv_heads = shared_heads(whole.kv_head_count, part);
+  mixer.query = rows_of(mixer.query, times(heads, whole.head_dim * (whole.output_gate ? 2 : 1)));
+  mixer.key = rows_of(mixer.key, times(kv_heads, whole.head_dim));
+  mixer.value = rows_of(mixer.value, times(kv_heads, whole.head_dim));
+  mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
+}
+
+void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::Part part) {
+  const RowRange values = share_of(whole.value_head_count, part);
+  const RowRange keys = times(shared_heads(whole.key_head_count, part), whole.key_head_dim);
+  const RowRange value_rows = times(values, whole.value_head_dim);
+  const RowRange inside[] = {keys, behind(keys, whole.key_dim()), behind(value_rows, 2 * whole.key_dim())};
+  mixer.qkv = pick_rows(mixer.qkv, inside);
+  const RowRange taps[] = {times(inside[0], whole.conv_taps), times(inside[1], whole.conv_taps),
+                           times(inside[2], whole.conv_taps)};
+  mixer.conv = elements_of(mixer.conv, taps);
+  mixer.gate = rows_of(mixer.gate, value_rows);
+  mixer.beta = rows_of(mixer.beta, values);
+  mixer.decay = rows_of(mixer.decay, values);
+  mixer.a_log = elements_of(mixer.a_log, std::span(&values, 1));
+  mixer.dt_bias = elements_of(mixer.dt_bias, std::span(&values, 1));
+  mixer.output = pick_columns(mixer.output, value_rows);
+}
+
+void cut(checkpoint::GatedMlp& mlp, backend::Part part) {
+  const RowRange inner = share_of(mlp.gate.rows, part);
+  mlp = {rows_of(mlp.gate, inner), rows_of(mlp.up, inner), pick_columns(mlp.down, inner)};
+}
+
+void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::Part part) {
+  if (moe.shared) cut(*moe.shared, part);
+  if (!by_expert) {
+    for (checkpoint::GatedMlp& expert : moe.experts) cut(expert, part);
+    return;
+  }
+  const RowRange kept = share_of(static_cast<std::int64_t>(moe.experts.size()), part);
+  const auto first = moe.experts.begin() + kept.first;
+  moe.experts = std::vector<checkpoint::GatedMlp>(first, first + kept.count);
+}
+
+void cut(checkpoint::ModelConfig& config, backend::Part part) {
+  config.attention.head_count /= part.count;
+  config.attention.kv_head_count = shared_heads(config.attention.kv_head_count, part).count;
+  config.dense_intermediate_size /= part.count;
+  if (config.delta) {
+    config.delta->key_head_count = shared_heads(config.delta->key_head_count, part).count;
+    config.delta->value_head_count /= part.count;
+  }
+  if (config.moe) config.moe->shared_intermediate_size /= part.count;
+}
+
+}  // namespace
+
+ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                    backend::Part part, ExpertCut experts) {
+  if (part.count < 1 || part.rank < 0 || part.rank >= part.count)
+    fail(Code::invalid_request, "part {} of {} parts of a model: there is none", part.rank, part.count);
+  ModelPart out{.part = part, .config = config, .weights = weights};
+  if (config.moe) out.expert_count = config.moe->expert_count;
+  if (part.count == 1) return out;
+
+  Problems problems(part.count);
+  const bool by_expert =
+      experts == ExpertCut::experts || (experts == ExpertCut::automatic && !columns_fit(weights, problems));
+  problems.want_whole(weights.head.rows, "words of the vocabulary");
+  for_each_layer(weights, [&](const LayerWeights& layer) {
+    look_at_mixer(layer, config, part.count, problems);
+    look_at_mlp(layer, by_expert, problems);
+  });
+  problems.refuse_if_any();
+
+  for_each_layer(out.weights, [&](LayerWeights& layer) {
+    if (auto* full = std::get_if<checkpoint::AttentionWeights>(&layer.mixer))
+      cut(*full, config.attention, part);
+    else
+      cut(std::get<checkpoint::DeltaWeights>(layer.mixer), *config.delta, part);
+    if (auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))
+      cut(*dense, part);
+    else
+      cut(std::get<checkpoint::MoeWeights>(layer.mlp), by_expert, part);
+  });
+  out.weights.head = rows_of(weights.head, share_of(weights.head.rows, part));
+  out.weights.head_is_embedding = false;
+  cut(out.config, part);
+  if (by_expert) out.first_expert = share_of(out.expert_count, part).first;
+  if (config.moe && !by_expert) out.config.moe->intermediate_size /= part.count;
+  return out;
+}
+
+}  // namespace fourfold::model

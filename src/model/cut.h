@@ -1,0 +1,37 @@
+// One rank's part of a model (tensor parallelism): the same structs as the whole model, with views into the
+// same checkpoint, so that build_program makes the rank's program from them. Nothing is copied but vectors.
+//
+//   by head      query (with its gate), key, value; DeltaNet qkv (inside each of q, k and v), gate, beta,
+//                decay, taps, a_log, dt_bias. With more ranks than KV or key heads, ranks share a head.
+//   by column    attention and DeltaNet output; down of MLPs, experts and the shared expert, whose gate and
+//                up are cut by row. The shared expert is never whole: it would be added once a rank.
+//   by expert    instead of the experts' columns, when asked
+//   by row       the head; its logits are put together again by AllGather
+//   whole        embedding, norms, router, the shared expert's gate, MTP's combining matrix
+#pragma once
+
+#include "backend/program.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/weights.h"
+
+namespace fourfold::model {
+
+enum class ExpertCut {
+  automatic,  // by column where the experts' width allows it, else by expert
+  columns,    // every rank has a part of every expert
+  experts     // every rank has some of the experts, whole
+};
+
+struct ModelPart {
+  backend::Part part;
+  checkpoint::ModelConfig config;    // head counts and widths are the part's own; vocab_size is the whole's
+  checkpoint::ModelWeights weights;  // views into the checkpoint of the whole
+  std::int64_t first_expert = 0;     // of the experts this part has; 0 when it has a part of each
+  std::int64_t expert_count = 0;     // of the whole model
+};
+
+// Throws unsupported_model with every size that cannot be cut into so many parts.
+ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                    backend::Part part, ExpertCut experts);
+
+}  // namespace fourfold::model
