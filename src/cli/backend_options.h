@@ -23,6 +23,8 @@ struct BackendOptions {
   std::string dense = "keep";  // fp8, nvfp4: quantise the 16-bit matrices that are no routed experts
   std::string cache = {};      // a folder for packed copies; empty: none
   bool rebuild_cache = false;
+  int tp = 1;                    // ranks that hold a part of the model each
+  std::string experts = "auto";  // of several ranks: tp (a part of each expert), ep (some of the experts)
 };
 
 }  // namespace fourfold::cli

@@ -103,10 +103,11 @@ int run_compare(const CompareOptions& options, const Console& console) {
   bool fine = true;
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("model", model->folder.string()).member("reference", options.reference);
-  json.member("backend", options.backend).key("runs").begin_array();
+  json.member("backend", options.backend).member("ranks", options.tp).key("runs").begin_array();
   if (!options.json)
-    show(console, fourfold::format("{} against {} on the {} backend\n", model->folder.string(),
-                                   options.reference, options.backend));
+    show(console,
+         fourfold::format("{} against {} on the {} backend{}\n", model->folder.string(), options.reference,
+                          options.backend, options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : ""));
   if (!options.json && on_machine(options.backend) && options.activations == "all")
     show(console, "w4a16 alone: the GPU backend multiplies 16-bit activations\n");
   for (const std::string& activations : formats_of(options, *model)) {
@@ -119,9 +120,12 @@ int run_compare(const CompareOptions& options, const Console& console) {
                                                   .keep_values = true,
                                                   .dense = options.dense,
                                                   .cache = options.cache,
-                                                  .rebuild_cache = options.rebuild_cache},
+                                                  .rebuild_cache = options.rebuild_cache,
+                                                  .tp = options.tp,
+                                                  .experts = options.experts},
                                                  model::trace_capacity(reference.prompts()), console);
-    const model::Comparison result = model::compare(*prepared, reference);
+    const model::Comparison result = options.tp > 1 ? model::compare(*prepared, prepared.whole, reference)
+                                                    : model::compare(*prepared, reference);
     fine = fine && result.fine();
     if (options.json)
       write(activations, result, json);

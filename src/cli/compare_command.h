@@ -17,6 +17,8 @@ struct CompareOptions {
   std::string dense = "keep";  // these three: see BackendOptions
   std::string cache = {};
   bool rebuild_cache = false;
+  int tp = 1;  // these two, too
+  std::string experts = "auto";
   bool json = false;
   bool strict = false;  // notices are errors
 };

@@ -8,6 +8,8 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pool.h"
 #include "backend/cuda/cuda.h"
+#include "backend/ranks/host_collective.h"
+#include "backend/ranks/ranks.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
 #include "checkpoint/hub_cache.h"
@@ -30,6 +32,14 @@ void require_known(const BackendOptions& options) {
     fail(Code::invalid_request,
          "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
          options.backend);
+  if (options.tp < 1 || options.tp > kRanksMax)
+    fail(Code::invalid_request, "--tp {}: 1 to {} ranks", options.tp, kRanksMax);
+  if (options.tp == 1 && options.experts != "auto")
+    fail(Code::invalid_request, "--experts {}: with one rank (--tp 1) all experts are there",
+         options.experts);
+  if (options.tp > 1 && on_machine(options.backend))
+    fail_with_hint(Code::invalid_request, "Leave out --tp, or run with --backend cpu or reference.",
+                   "--tp {}: the {} backend has one rank", options.tp, options.backend);
   if (on_machine(options.backend)) return;
   const auto refuse = [&](bool given, const char* option) {
     if (given)
@@ -128,6 +138,40 @@ void mention_dense(const backend::LoadReport& load, const BackendOptions& option
         options.strict);
 }
 
+// Every rank has its share of the threads.
+std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options, const OpenModel& model,
+                                                    checkpoint::LoadProgress& progress, int rank,
+                                                    const std::shared_ptr<backend::Collective>& collective) {
+  if (options.backend == "reference") return std::make_shared<backend::ReferenceBackend>(collective);
+  const int all =
+      options.threads != 0 ? options.threads : static_cast<int>(backend::cpu::allowed_cpus().size());
+  const int each = std::max(all / options.tp, 1);
+  return backend::make_cpu_backend({.threads = each,
+                                    .keep_values = options.keep_values,
+                                    .checkpoint = &model.checkpoint,
+                                    .progress = &progress,
+                                    .collective = collective,
+                                    .first_cpu = rank * each});
+}
+
+std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, const BackendOptions& options,
+                                                     const backend::Capacity& capacity,
+                                                     checkpoint::LoadProgress& progress) {
+  backend::RankOptions ranks_options;
+  const auto collective = backend::make_host_collective(options.tp, ranks_options.patience);
+  ranks_options.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+  std::vector<backend::Rank> ranks;
+  std::uint64_t bytes = 0;
+  for (int rank = 0; rank < options.tp; ++rank) {
+    RankProgram made = rank_program(model, options, rank, parse_model_activations(options.activations));
+    bytes += checkpoint::stored_bytes(made.part->weights);
+    ranks.push_back({make_rank_backend(options, model, progress, rank, collective), std::move(made.program),
+                     std::move(made.part)});
+  }
+  progress.set_total(bytes);
+  return backend::prepare_ranks(std::move(ranks), capacity, std::move(ranks_options));
+}
+
 void mention_memory(const backend::Prepared& prepared, const Console& console) {
   std::string line;
   std::int64_t total = 0;
@@ -164,6 +208,29 @@ std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& c
     notice(console, fourfold::format("config.json: the field '{}' is not known; it was not used", field),
            strict);
   return opened;
+}
+
+model::ExpertCut parse_expert_cut(std::string_view text) {
+  if (text == "auto") return model::ExpertCut::automatic;
+  if (text == "tp") return model::ExpertCut::columns;
+  if (text == "ep") return model::ExpertCut::experts;
+  fail_with_hint(Code::invalid_request,
+                 "Known: auto, tp (every rank has a part of every expert), ep (every rank has some experts).",
+                 "unknown --experts '{}'", text);
+}
+
+RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,
+                         model::Activations activations) {
+  RankProgram out;
+  if (options.tp == 1) {
+    out.program = model::build_program(model.config, model.bound.weights, activations);
+  } else {
+    out.part = std::make_shared<const model::ModelPart>(model::cut_model(
+        model.config, model.bound.weights, {rank, options.tp}, parse_expert_cut(options.experts)));
+    out.program = model::build_program(*out.part, activations);
+  }
+  store_kv(out.program, options.kv);
+  return out;
 }
 
 model::Activations parse_model_activations(std::string_view text) {
@@ -212,9 +279,14 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
                                       bar.update(bytes_done, bytes_total);
                                     });
   PreparedModel out;
-  out.backend = make_backend(options, model, progress, console, out);
   mention_threads(options, console);
-  out.prepared = out.backend->prepare(std::move(program), capacity);
+  if (options.tp > 1) {
+    out.prepared = prepare_all_ranks(model, options, capacity, progress);
+    out.whole = std::move(program);
+  } else {
+    out.backend = make_backend(options, model, progress, console, out);
+    out.prepared = out.backend->prepare(std::move(program), capacity);
+  }
   bar.clear();
   mention_memory(*out.prepared, console);
   mention_dense(out.load, options, console);

@@ -16,6 +16,7 @@
 #include "kernels/launch/machine.h"
 #include "library/open_model.h"
 #include "model/builder.h"
+#include "model/cut.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -48,6 +49,20 @@ void store_kv(backend::Program& program, std::string_view kv);
 // Throws invalid_request unless it is more than 0 and at most 1.
 double parse_memory_fraction(double fraction);
 
+// --experts: auto, tp or ep.
+model::ExpertCut parse_expert_cut(std::string_view text);
+
+// Ranks of --tp that are possible at all.
+inline constexpr int kRanksMax = 16;
+
+// The program of one rank, and what it points into. With one rank the part is the model.
+struct RankProgram {
+  std::shared_ptr<const model::ModelPart> part;  // null: the program points into the OpenModel itself
+  backend::Program program;
+};
+RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,
+                         model::Activations activations);
+
 // What a prepared program stands on, in the order it must be torn down.
 struct PreparedModel {
   std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
@@ -55,6 +70,7 @@ struct PreparedModel {
   std::unique_ptr<backend::Prepared> prepared;
   double seconds = 0;        // it took to load
   backend::LoadReport load;  // cuda and sim: how the weights came there
+  backend::Program whole;    // of several ranks: what they compute together
 
   backend::Prepared& operator*() const { return *prepared; }
   backend::Prepared* operator->() const { return prepared.get(); }

@@ -118,6 +118,15 @@ void add_loading(CLI::App& command, std::string& dense, std::string& cache, bool
   command.add_flag("--rebuild-cache", rebuild_cache, "GPU: make the packed copy anew");
 }
 
+void add_ranks(CLI::App& command, int& tp, std::string& experts) {
+  command
+      .add_option("--tp,--tensor-parallel-size", tp,
+                  "Ranks that hold a part of the model each (cpu, reference)")
+      ->capture_default_str();
+  command.add_option("--experts", experts, "Of several ranks: tp (a part of each), ep (some, whole) or auto")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_backend(CLI::App& command, BackendOptions& o) {
@@ -128,6 +137,7 @@ void add_backend(CLI::App& command, BackendOptions& o) {
   command.add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
   command.add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  add_ranks(command, o.tp, o.experts);
   add_loading(command, o.dense, o.cache, o.rebuild_cache);
   command.add_option("--tuned", o.tuned, "cuda: run by this tuning file, or by none (the chip's own files)");
   command.add_option("--memory-fraction", o.memory_fraction,
@@ -228,6 +238,7 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  add_ranks(*command, o.tp, o.experts);
   add_loading(*command, o.dense, o.cache, o.rebuild_cache);
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {

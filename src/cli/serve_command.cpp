@@ -98,6 +98,11 @@ void show_banner(const ServeOptions& options, const server::HttpServer& http, co
   out << "  Ctrl-C ends it." << std::endl;
 }
 
+std::string device_words(const BackendOptions& backend) {
+  return fourfold::format("the {} backend{}", backend.backend,
+                          backend.tp > 1 ? fourfold::format(", {} ranks", backend.tp) : "");
+}
+
 server::ServiceOptions service_options(const ServeOptions& options, const Console& console) {
   server::ServiceOptions service{.cors_origins = options.cors_origins,
                                  .allowed_hosts = options.allowed_hosts,
@@ -139,16 +144,15 @@ int run_serve(const ServeOptions& options, const Console& console) {
     kernels->add(fourfold::format("CPU kernels for {}", cpu::isa_name(cpu::choose_isa(""))));
   const PreparedModel prepared = prepare_model(*model, backend, room.capacity, console);
 
-  server::ServerFacts facts{.version = version(),
-                            .commit = commit(),
-                            .model = model->folder.filename().string(),
-                            .backend = options.backend.backend,
-                            .device = prepared.machine
-                                          ? prepared.machine->description()
-                                          : fourfold::format("the {} backend", options.backend.backend),
-                            .memory = {prepared->memory().begin(), prepared->memory().end()},
-                            .notices = {prepared->notices().begin(), prepared->notices().end()},
-                            .kernels = kernels};
+  server::ServerFacts facts{
+      .version = version(),
+      .commit = commit(),
+      .model = model->folder.filename().string(),
+      .backend = options.backend.backend,
+      .device = prepared.machine ? prepared.machine->description() : device_words(options.backend),
+      .memory = {prepared->memory().begin(), prepared->memory().end()},
+      .notices = {prepared->notices().begin(), prepared->notices().end()},
+      .kernels = kernels};
   if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
 
   server::Mailbox mailbox;
@@ -165,7 +169,8 @@ int run_serve(const ServeOptions& options, const Console& console) {
   http.listen();
   show_banner(options, http, keys, served, facts, room, console);
   http.run(service);
-  return kFine;
+  // Whoever restarts it sees that it did not end well.
+  return engine.status().fault.empty() ? kFine : kMiss;
 }
 
 }  // namespace fourfold::cli

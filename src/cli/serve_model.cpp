@@ -54,10 +54,12 @@ std::int64_t pages_on_gpu(const backend::Program& program, backend::Capacity cap
   return low;
 }
 
+// Ranks that share a KV head keep it once each.
 std::int64_t pages_in_memory(const backend::Program& program, const backend::Capacity& capacity) {
   const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
-  return std::min(capacity.page_count, share / page_bytes(program, capacity.page_tokens));
+  return std::min(capacity.page_count,
+                  share / (program.part.count * page_bytes(program, capacity.page_tokens)));
 }
 
 std::int64_t chosen_context(const ServeOptions& options, const OpenModel& model) {
@@ -101,11 +103,12 @@ ServeRoom room_for_many(const ServeOptions& options, const OpenModel& model) {
     return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
   };
   capacity.page_count = options.kv_tokens ? pages(*options.kv_tokens) : pages(room.context) * room.sequences;
-  backend::Program program = model::build_program(model.config, model.bound.weights,
-                                                  parse_model_activations(options.backend.activations));
-  store_kv(program, options.backend.kv);
+  const RankProgram first =
+      rank_program(model, options.backend, 0, parse_model_activations(options.backend.activations));
+  const backend::Program& program = first.program;
   capacity.anchor_count = engine::anchor_room(
-      program, capacity, options.prefix_cache_mb < 0 ? -1 : options.prefix_cache_mb * 1'000'000);
+      program, capacity,
+      options.prefix_cache_mb < 0 ? -1 : options.prefix_cache_mb * 1'000'000 / program.part.count);
   if (options.kv_tokens) {
     if (*options.kv_tokens < room.context)
       fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",

@@ -188,14 +188,20 @@ void Batcher::run(const schedule::StepPlan& plan) {
     sequence.set_draft_count(draft_count_);
     turns_.push_back({&sequence, work.row_count});
   }
+  // Nothing is known of what they left in their homes.
+  const auto fail_all = [&](const char* why) {
+    for (const Turn& turn : turns_) turn.sequence->fail(why);
+  };
   try {
     const std::int64_t rows = loop_.step(turns_);
     std::int64_t planned = 0;
     for (const schedule::Work& work : plan.work) planned += work.row_count;
     check(rows == planned, "the step's rows are those of the plan", rows, planned);
+  } catch (const Error& error) {
+    if (error.code() == Code::device_lost) throw;  // no step can follow: see Engine::Body::break_down
+    fail_all(error.what());
   } catch (const std::exception& error) {
-    // Nothing is known of what they left in their homes.
-    for (const Turn& turn : turns_) turn.sequence->fail(error.what());
+    fail_all(error.what());
   }
 }
 

@@ -202,7 +202,11 @@ bool Comparison::fine() const {
 }
 
 Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference) {
-  const backend::Program& program = prepared.program();
+  return compare(prepared, prepared.program(), reference);
+}
+
+Comparison compare(backend::Prepared& prepared, const backend::Program& program,
+                   const ReferenceFile& reference) {
   Comparison out;
   for (const backend::MatrixUse& use : program.matrices) {
     if (use.input == backend::InputFormat::bf16) out.noise_bf16 = relative_input_noise(use.input);

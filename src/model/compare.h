@@ -57,5 +57,8 @@ struct Comparison {
 // `prepared` has run nothing yet; its program says which activation formats are in use. Limit: derived bounds
 // come from the reference backend, which is made for models of test size.
 Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference);
+// Where the prepared program is one part of several: bounds come from the whole one.
+Comparison compare(backend::Prepared& prepared, const backend::Program& whole,
+                   const ReferenceFile& reference);
 
 }  // namespace fourfold::model
