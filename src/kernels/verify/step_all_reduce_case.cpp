@@ -34,7 +34,7 @@ std::uint32_t* zeros(StepRun& run, std::size_t count, Place place, const char* n
 Setup set_up(StepRun& run, int ranks, int blocks, int rows_most, int columns) {
   Setup setup;
   AllReduceParams& params = setup.params;
-  const std::string& way = run.test().row.role;
+  const std::string_view way = run.test().row.role;
   setup.host = way.starts_with("host");
   setup.norms = way.ends_with("norm");
   const bool slices = way == "two_shot";
