@@ -60,7 +60,7 @@ struct ExpertSet {
 
 // Which part of a model a program computes. With more than one rank its AllReduce and AllGather meet those of
 // the other parts.
-struct Part {
+struct PartOf {
   int rank = 0;
   int count = 1;
 };
@@ -114,7 +114,7 @@ struct Program {
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t position_limit = 0;
-  Part part;
+  PartOf part;
 
   std::vector<Value> values;
   std::vector<MatrixUse> matrices;

@@ -7,11 +7,15 @@
 
 #include "backend/cost.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/pool.h"
+#include "backend/ranks/host_collective.h"
+#include "backend/ranks/ranks.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/read_speed.h"
 #include "cli/bench_gpu_model.h"
 #include "cli/bench_model_weights.h"
+#include "cli/load_model.h"
 #include "kernels/cpu/isa.h"
 #include "model/qwen35/forward.h"
 
@@ -130,6 +134,7 @@ void require_own_options(const BenchModelOptions& options) {
     refuse(options.threads != none.threads, "--threads");
     refuse(!options.isa.empty(), "--isa");
     refuse(options.tile_codes, "--tile-codes");
+    refuse(options.tp != none.tp, "--tp");
     refuse(options.activations != none.activations, "--activations");
     return;
   }
@@ -144,6 +149,50 @@ void require_own_options(const BenchModelOptions& options) {
   refuse(options.memory_fraction.has_value(), "--memory-fraction");
   refuse(options.explain, "--explain");
   refuse(!options.csv.empty(), "--csv");
+}
+
+struct Made {
+  std::unique_ptr<backend::Prepared> prepared;
+  backend::Cost cost;  // of one token, on all ranks together: they share one memory
+};
+
+Made make_one(const BenchModelOptions& options, const checkpoint::ModelConfig& config,
+              const checkpoint::ModelWeights& weights, const backend::Capacity& capacity,
+              const backend::StepShape& one_token) {
+  Made made;
+  backend::Program program = model::build_program(config, weights, parse_formats(options.activations));
+  made.cost = cost_of(program, backend::Pass::main, one_token);
+  made.prepared = backend::make_cpu_backend(
+                      {.threads = options.threads, .isa = options.isa, .tile_codes = options.tile_codes})
+                      ->prepare(std::move(program), capacity);
+  return made;
+}
+
+Made make_ranks(const BenchModelOptions& options, const checkpoint::ModelConfig& config,
+                const checkpoint::ModelWeights& weights, const backend::Capacity& capacity,
+                const backend::StepShape& one_token) {
+  const auto all =
+      options.threads != 0 ? options.threads : static_cast<int>(backend::cpu::allowed_cpus().size());
+  const int each = std::max(all / options.tp, 1);
+  backend::RankOptions rank_options;
+  const auto collective = backend::make_host_collective(options.tp, rank_options.patience);
+  rank_options.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+  Made made;
+  std::vector<backend::Rank> ranks;
+  for (int rank = 0; rank < options.tp; ++rank) {
+    auto part = std::make_shared<const model::ModelPart>(
+        model::cut_model(config, weights, {rank, options.tp}, parse_expert_cut(options.experts)));
+    backend::Program program = model::build_program(*part, parse_formats(options.activations));
+    made.cost += cost_of(program, backend::Pass::main, one_token);
+    ranks.push_back({backend::make_cpu_backend({.threads = each,
+                                                .isa = options.isa,
+                                                .tile_codes = options.tile_codes,
+                                                .collective = collective,
+                                                .first_cpu = rank * each}),
+                     std::move(program), std::move(part)});
+  }
+  made.prepared = backend::prepare_ranks(std::move(ranks), capacity, std::move(rank_options));
+  return made;
 }
 
 }  // namespace
@@ -161,10 +210,8 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   require_in_range("--tokens", options.tokens, 4096);
   const checkpoint::ModelConfig config = config_of(shape, options.layers);
   const RandomWeights random(config, parse_dense(options.dense));
-  backend::Program program =
-      model::build_program(config, random.weights(), parse_formats(options.activations));
+  require_in_range("--tp", options.tp, kRanksMax);
   const backend::StepShape one_token{1, 1, 1, static_cast<double>(options.prompt + options.tokens)};
-  const backend::Cost cost = cost_of(program, backend::Pass::main, one_token);
 
   const std::int64_t positions = options.prompt + 2 * options.tokens;
   const backend::Capacity capacity{.page_count = (positions + kPageTokens - 1) / kPageTokens,
@@ -172,19 +219,18 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
                                    .state_slot_count = 1,
                                    .row_count = std::min(kChunk, options.prompt)};
   const auto start = Clock::now();
-  const auto prepared =
-      backend::make_cpu_backend(
-          {.threads = options.threads, .isa = options.isa, .tile_codes = options.tile_codes})
-          ->prepare(std::move(program), capacity);
+  const Made made =
+      (options.tp > 1 ? make_ranks : make_one)(options, config, random.weights(), capacity, one_token);
   console.out << fourfold::format(
-      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, {}; cpu with {}; made in {} s\n",
+      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, {}; cpu with {}{}; made in {} s\n",
       shape.what, options.layers, shape.layers, options.dense, options.activations,
-      cpu::isa_name(cpu::choose_isa(options.isa)), seconds_since(start));
+      cpu::isa_name(cpu::choose_isa(options.isa)),
+      options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : "", seconds_since(start));
 
   const double before = measure_read_gb_per_s();
-  const Times times = measure(*prepared, options);
+  const Times times = measure(*made.prepared, options);
   const double ceiling = std::max(before, measure_read_gb_per_s());
-  const double bytes = cost.weight_bytes + cost.state_bytes;
+  const double bytes = made.cost.weight_bytes + made.cost.state_bytes;
   const double rate = bytes / (times.decode + times.head) / 1e9;
   const double factor = static_cast<double>(shape.layers) / options.layers;
   console.out << fourfold::format("  memory ceiling: {} GB/s, all cores reading, in this run\n", ceiling);

@@ -21,6 +21,8 @@ struct BenchModelOptions {
   std::string activations = "w4a16";  // or w4a4
   std::string isa;                    // empty: the best this CPU has
   bool tile_codes = false;            // NVFP4 weights on AMX's tile unit
+  int tp = 1;                         // ranks, and how they share the experts: see BackendOptions
+  std::string experts = "auto";
   // GPU alone.
   std::string users = "1";
   std::string contexts = "0";

@@ -24,6 +24,10 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
+  command->add_option("--tp", o.tp, "cpu: ranks that hold a part of the model each")->capture_default_str();
+  command
+      ->add_option("--experts", o.experts, "Of several ranks: tp (a part of each), ep (some, whole) or auto")
+      ->capture_default_str();
   command->add_option("--users", o.users, "cuda: sequences decoded at once: 1,8,64")->capture_default_str();
   command->add_option("--context", o.contexts, "cuda: their lengths: 0,4k,32k")->capture_default_str();
   command

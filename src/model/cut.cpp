@@ -14,12 +14,12 @@ using checkpoint::RowRange;
 using checkpoint::Vector;
 
 // One rank's share of things that lie one after another.
-RowRange share_of(std::int64_t count, backend::Part part) {
+RowRange share_of(std::int64_t count, backend::PartOf part) {
   return {count * part.rank / part.count, count / part.count};
 }
 
 // Heads that several ranks may have to share: with more ranks than heads a rank has one.
-RowRange shared_heads(std::int64_t count, backend::Part part) {
+RowRange shared_heads(std::int64_t count, backend::PartOf part) {
   return {count * part.rank / part.count, std::max<std::int64_t>(count / part.count, 1)};
 }
 
@@ -72,7 +72,7 @@ class Problems {
       text += (shown++ == 0 ? "" : "; ") + problem;
     }
     if (texts_.size() > kShown) text += format("; and {} more", texts_.size() - kShown);
-    throw Error(Code::unsupported_model, text, "Use fewer ranks (--tp), or --experts ep for the experts.");
+    throw Error(Code::unsupported_model, text, "Use fewer ranks (--tp), a divisor of these numbers.");
   }
 
  private:
@@ -129,7 +129,8 @@ void look_at_mlp(const LayerWeights& layer, bool by_expert, Problems& problems) 
   for (const checkpoint::GatedMlp& expert : moe.experts) problems.want_columns(expert.down);
 }
 
-void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole, backend::Part part) {
+void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole,
+         backend::PartOf part) {
   const RowRange heads = share_of(whole.head_count, part);
   const RowRange kv_heads = shared_heads(whole.kv_head_count, part);
   mixer.query = rows_of(mixer.query, times(heads, whole.head_dim * (whole.output_gate ? 2 : 1)));
@@ -138,7 +139,7 @@ void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig&
   mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
 }
 
-void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::Part part) {
+void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::PartOf part) {
   const RowRange values = share_of(whole.value_head_count, part);
   const RowRange keys = times(shared_heads(whole.key_head_count, part), whole.key_head_dim);
   const RowRange value_rows = times(values, whole.value_head_dim);
@@ -155,12 +156,12 @@ void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, 
   mixer.output = pick_columns(mixer.output, value_rows);
 }
 
-void cut(checkpoint::GatedMlp& mlp, backend::Part part) {
+void cut(checkpoint::GatedMlp& mlp, backend::PartOf part) {
   const RowRange inner = share_of(mlp.gate.rows, part);
   mlp = {rows_of(mlp.gate, inner), rows_of(mlp.up, inner), pick_columns(mlp.down, inner)};
 }
 
-void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::Part part) {
+void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
   if (moe.shared) cut(*moe.shared, part);
   if (!by_expert) {
     for (checkpoint::GatedMlp& expert : moe.experts) cut(expert, part);
@@ -171,7 +172,7 @@ void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::Part part) {
   moe.experts = std::vector<checkpoint::GatedMlp>(first, first + kept.count);
 }
 
-void cut(checkpoint::ModelConfig& config, backend::Part part) {
+void cut(checkpoint::ModelConfig& config, backend::PartOf part) {
   config.attention.head_count /= part.count;
   config.attention.kv_head_count = shared_heads(config.attention.kv_head_count, part).count;
   config.dense_intermediate_size /= part.count;
@@ -185,7 +186,7 @@ void cut(checkpoint::ModelConfig& config, backend::Part part) {
 }  // namespace
 
 ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                    backend::Part part, ExpertCut experts) {
+                    backend::PartOf part, ExpertCut experts) {
   if (part.count < 1 || part.rank < 0 || part.rank >= part.count)
     fail(Code::invalid_request, "part {} of {} parts of a model: there is none", part.rank, part.count);
   ModelPart out{.part = part, .config = config, .weights = weights};

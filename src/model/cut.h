@@ -23,7 +23,7 @@ enum class ExpertCut {
 };
 
 struct ModelPart {
-  backend::Part part;
+  backend::PartOf part;
   checkpoint::ModelConfig config;    // head counts and widths are the part's own; vocab_size is the whole's
   checkpoint::ModelWeights weights;  // views into the checkpoint of the whole
   std::int64_t first_expert = 0;     // of the experts this part has; 0 when it has a part of each
@@ -32,6 +32,6 @@ struct ModelPart {
 
 // Throws unsupported_model with every size that cannot be cut into so many parts.
 ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                    backend::Part part, ExpertCut experts);
+                    backend::PartOf part, ExpertCut experts);
 
 }  // namespace fourfold::model

@@ -84,6 +84,25 @@ TEST(Matrix, SlicesMeanTheSameRows) {
     const Matrix part = slice_rows(whole, {128, 70});
     EXPECT_EQ(part.stored_rows(), 70);
     EXPECT_EQ(read_all(part), std::vector<float>(all.begin() + 128 * columns, all.begin() + 198 * columns));
+
+    // Any rows and, of those, columns 64 to 111: inside a block of FP8 scales, at whole blocks of NVFP4.
+    const RowRange picked[] = {{100, 20}, {3, 2}};
+    const Matrix cut = pick_columns(pick_rows(whole, picked), {64, 48});
+    std::vector<float> wanted;
+    for (const RowRange& range : picked)
+      for (std::int64_t row = range.first; row < range.first + range.count; ++row)
+        wanted.insert(wanted.end(), all.begin() + row * columns + 64, all.begin() + row * columns + 112);
+    EXPECT_EQ(read_all(cut), wanted);
+    EXPECT_EQ(stored_bytes(cut), stored_bytes(whole) * static_cast<std::uint64_t>(cut.rows * cut.columns) /
+                                     static_cast<std::uint64_t>(rows * columns));
+    validate(cut);
+    // A part of a part, its rows in another order.
+    const RowRange again[] = {{20, 1}, {0, 3}};
+    const Matrix smaller = pick_columns(pick_rows(cut, again), {16, 16});
+    wanted.clear();
+    for (const std::int64_t row : {3, 100, 101, 102})
+      wanted.insert(wanted.end(), all.begin() + row * columns + 80, all.begin() + row * columns + 96);
+    EXPECT_EQ(read_all(smaller), wanted);
   }
 }
 

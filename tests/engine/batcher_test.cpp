@@ -303,6 +303,7 @@ class SickWords final : public backend::Prepared {
   std::span<const float> value(backend::ValueId) const override { return {}; }
   std::int64_t resumable_from(std::int32_t) const override { return 0; }
   void run(backend::Pass, const backend::Batch& batch, std::span<float> logits) override {
+    if (is_lost) fail(Code::device_lost, "rank 2 of 4 has not come");
     if (breaks) fail(Code::internal, "a kernel failed");
     std::size_t i = 0;
     for (const std::int32_t row : batch.logits_rows)
@@ -315,6 +316,7 @@ class SickWords final : public backend::Prepared {
   void save_anchor(std::int32_t, std::int64_t, std::int32_t) override {
     fail(Code::device_lost, "the device was lost");
   }
+  bool is_lost = false;
   bool breaks = false;
 
  private:
@@ -374,6 +376,25 @@ TEST(Batcher, AnEngineThatBreaksDownTellsEverybodyOnce) {
                            [&] { engine.submit({.request = greedy_request({0}, 5)}); });
   engine.stop(std::chrono::milliseconds(0));
   EXPECT_EQ(ends[id], std::vector<Finish>{Finish::failed});
+}
+
+// No step can follow a lost device: those that wait are told now, not one after another.
+TEST(Batcher, ALostDeviceBreaksTheEngineDown) {
+  SickWords words;
+  words.is_lost = true;
+  std::mutex mutex;
+  std::string error;
+  Engine engine(words, {}, [&](std::vector<Delivery>&& deliveries) {
+    const std::lock_guard lock(mutex);
+    for (const Delivery& delivery : deliveries) error = delivery.error;
+  });
+  engine.submit({.request = greedy_request({0}, 5)});
+  while (engine.status().fault.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(engine.status().fault, "rank 2 of 4 has not come");
+  checkpoint::expect_error(Code::device_lost, {"rank 2 of 4 has not come"},
+                           [&] { engine.submit({.request = greedy_request({0}, 5)}); });
+  engine.stop(std::chrono::milliseconds(0));
+  EXPECT_EQ(error, "rank 2 of 4 has not come");
 }
 
 TEST(Batcher, ATimeLimitEndsARequestWhereverItIs) {

@@ -211,6 +211,11 @@ void RankThreads::run(Hurry hurry, Job job) {
   if (shared_->lost) shared_->raise();
 }
 
+void RankThreads::require_all_there() const {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->lost) shared_->raise();
+}
+
 void RankThreads::fail_rank(int rank, const std::string& why) {
   std::unique_lock lock(shared_->mutex);
   shared_->lose(lock, {rank, why});

@@ -29,6 +29,8 @@ class RankThreads {
   // Throws RankLost when a rank failed, now or before. When all ranks refuse alike (a request that is not
   // valid, a model that none can run) it throws what they threw, and they can go on.
   void run(Hurry hurry, Job job);
+  // Throws what run() would when a rank has failed before: until then nothing that ranks read may be changed.
+  void require_all_there() const;
   // As if this rank had thrown it, for whoever finds out otherwise. Throws RankLost.
   [[noreturn]] void fail_rank(int rank, const std::string& why);
 

@@ -87,6 +87,7 @@ class PreparedRanks final : public Prepared {
   bool run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
                   std::span<std::int32_t> drafts) override;
   void set_history(std::int32_t slot, std::span<const SeenToken> seen) override {
+    threads_.require_all_there();
     copy_to(hall_->history, seen);
     each(Hurry::patience,
          [=](Hall& hall, std::size_t rank) { hall.prepared[rank]->set_history(slot, hall.history); });
@@ -121,6 +122,7 @@ class PreparedRanks final : public Prepared {
 };
 
 void PreparedRanks::run(Pass pass, const Batch& batch, std::span<float> logits) {
+  threads_.require_all_there();
   hall_->step.take(pass, batch);
   const std::size_t count = logits.size();
   each(Hurry::patience, [count](Hall& hall, std::size_t rank) {
@@ -132,6 +134,7 @@ void PreparedRanks::run(Pass pass, const Batch& batch, std::span<float> logits) 
 }
 
 bool PreparedRanks::run_sampled(Pass pass, const Batch& batch, const Choices& choices, const Chosen& chosen) {
+  threads_.require_all_there();
   hall_->step.take(pass, batch);
   hall_->step.take(choices);
   const std::size_t tokens = chosen.tokens.size(), floats = chosen.logits.size();
@@ -153,6 +156,7 @@ bool PreparedRanks::run_sampled(Pass pass, const Batch& batch, const Choices& ch
 
 bool PreparedRanks::run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
                                std::span<std::int32_t> drafts) {
+  threads_.require_all_there();
   hall_->step.take(Pass::draft, batch);
   hall_->step.take(choices);
   copy_to(hall_->step.counts, counts);

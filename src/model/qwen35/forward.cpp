@@ -51,7 +51,7 @@ void build_draft(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig
 namespace {
 
 backend::Program build_part(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                            Activations activations, backend::Part part, std::int64_t first_expert) {
+                            Activations activations, backend::PartOf part, std::int64_t first_expert) {
   backend::Program program;
   program.part = part;
   program.hidden_size = config.hidden_size;

@@ -55,6 +55,9 @@ TEST(RunExperts, AddsEachExpertByItsWeight) {
   const double first = 3 * swish(1.5) * 3;
   const double second = 2 * swish(0.75) * -1.5;
   EXPECT_NEAR(out[0], 0.25 * first + 0.75 * second, 4 * 0x1p-22);
+  // A rank that has the second expert alone.
+  run_experts(std::span(set).subspan(1), 1, in, experts, weights, out);
+  EXPECT_NEAR(out[0], 0.75 * second, 4 * 0x1p-22);
 }
 
 }  // namespace

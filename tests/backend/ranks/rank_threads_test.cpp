@@ -1,0 +1,107 @@
+#include "backend/ranks/rank_threads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "backend/collective.h"
+#include "tests/support/ranks.h"
+
+namespace fourfold::backend {
+namespace {
+
+using Hurry = RankThreads::Hurry;
+
+// What run() throws: its code and words.
+std::pair<Code, std::string> thrown_by(RankThreads& threads, Hurry hurry, const RankThreads::Job& job) {
+  try {
+    threads.run(hurry, job);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {Code::internal, "nothing was thrown"};
+}
+
+TEST(RankThreads, EachRankDoesEveryJob) {
+  std::atomic<int> sum = 0;
+  RankThreads threads(3, {}, nullptr);
+  for (int round = 0; round < 100; ++round) threads.run(Hurry::patience, [&](int rank) { sum += 1 << rank; });
+  EXPECT_EQ(sum, 100 * 7);
+}
+
+TEST(RankThreads, WhatAllRefuseIsRefusedAndTheyGoOn) {
+  RankThreads threads(3, {}, nullptr);
+  const auto refused =
+      thrown_by(threads, Hurry::patience, [](int) { fail(Code::invalid_request, "no page 7"); });
+  EXPECT_EQ(refused, std::pair(Code::invalid_request, std::string("no page 7")));
+  threads.run(Hurry::patience, [](int) {});
+}
+
+TEST(RankThreads, OneThatFailsEndsAllOfThem) {
+  int told = -1;
+  RankThreads threads(
+      3, {.patience = std::chrono::seconds(60), .give_up = [&](int rank, auto&) { told = rank; }}, nullptr);
+  const std::pair wanted(Code::device_lost, std::string("rank 1 of 3 failed: out of paper"));
+  EXPECT_EQ(thrown_by(threads, Hurry::patience,
+                      [](int rank) {
+                        if (rank == 1) throw std::runtime_error("out of paper");
+                      }),
+            wanted);
+  EXPECT_EQ(told, 1);
+  bool ran = false;
+  EXPECT_EQ(thrown_by(threads, Hurry::patience, [&](int) { ran = true; }), wanted) << "it stays lost";
+  EXPECT_FALSE(ran);
+}
+
+TEST(RankThreads, WhatOneAloneRefusesIsAFailure) {
+  RankThreads threads(2, {}, nullptr);
+  EXPECT_EQ(thrown_by(threads, Hurry::patience,
+                      [](int rank) {
+                        if (rank == 1) fail(Code::invalid_request, "no page 7");
+                      }),
+            std::pair(Code::device_lost, std::string("rank 1 of 2 failed: no page 7")));
+}
+
+// A model that does not fit on one of them: what it says is the user's business.
+TEST(RankThreads, LoadingKeepsTheCode) {
+  RankThreads threads(2, {}, nullptr);
+  EXPECT_EQ(thrown_by(threads, Hurry::none,
+                      [](int rank) {
+                        if (rank == 1) fail(Code::out_of_memory, "5 GB are missing");
+                      }),
+            std::pair(Code::out_of_memory, std::string("rank 1 of 2 failed: 5 GB are missing")));
+}
+
+TEST(RankThreads, ThingsThatAreNoExceptionsAreCaughtToo) {
+  RankThreads threads(2, {}, nullptr);
+  const auto lost = thrown_by(threads, Hurry::patience, [](int rank) {
+    if (rank == 0) throw 7;
+  });
+  EXPECT_EQ(lost.first, Code::device_lost);
+  EXPECT_NE(lost.second.find("rank 0 of 2 failed"), std::string::npos) << lost.second;
+}
+
+// Its thread cannot be ended: it is left behind with all that it may still touch.
+TEST(RankThreads, OneThatStallsIsLeftBehind) {
+  const auto door = std::make_shared<Door>();
+  auto kept = std::make_shared<int>(7);
+  const std::weak_ptr<int> alive = kept;
+  {
+    RankThreads threads(2, {.patience = std::chrono::milliseconds(200), .give_up = {}}, kept);
+    kept.reset();
+    EXPECT_EQ(
+        thrown_by(threads, Hurry::patience,
+                  [door](int rank) {
+                    if (rank == 1) door->pass();
+                  }),
+        std::pair(Code::device_lost, std::string("rank 1 of 2 was not done 200 ms after the first of them")));
+  }
+  EXPECT_FALSE(alive.expired());
+  door->open();
+  for (int i = 0; i < 1000 && !alive.expired(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(alive.expired()) << "nobody let it go";
+}
+
+}  // namespace
+}  // namespace fourfold::backend

@@ -1,0 +1,182 @@
+// A model cut into ranks says the same as the whole: against an independent implementation's numbers, and
+// against itself.
+#include "model/cut.h"
+
+#include "model/compare.h"
+#include "model/trace.h"
+#include "tests/model/support.h"
+#include "tests/support/ranks.h"
+
+namespace fourfold::model {
+namespace {
+
+using backend::argmax;
+using backend::Pass;
+using backend::prepare_cut;
+using backend::problems_of;
+using backend::Program;
+using backend::RankSetup;
+using checkpoint::Matrix;
+
+class CutGolden : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Formats, CutGolden,
+                         testing::Values("bf16", "modelopt", "modelopt_mixed", "compressed"));
+
+TEST_P(CutGolden, EveryNumberOfRanksIsWithinTheBounds) {
+  const Golden golden(GetParam());
+  for (const Activations activations : {Activations::f32, Activations::automatic}) {
+    const Program whole = golden.program(activations);
+    const ReferenceFile reference(checkpoint::golden_model(GetParam()) / "reference.safetensors", whole);
+    for (const RankSetup& setup :
+         {RankSetup{.count = 2}, RankSetup{.count = 4}, RankSetup{.count = 4, .experts = ExpertCut::experts},
+          RankSetup{.count = 2, .backend = "reference"}}) {
+      RankSetup cut = setup;
+      cut.activations = activations;
+      cut.keep_values = true;
+      const auto prepared = prepare_cut(golden, cut, trace_capacity(reference.prompts()));
+      const Comparison result = compare(*prepared, whole, reference);
+      EXPECT_TRUE(result.fine()) << setup.count << " ranks on " << setup.backend;
+      EXPECT_TRUE(result.hidden_compared && result.mtp_compared);
+      for (const TokenDifference& tokens : result.tokens)
+        EXPECT_EQ(tokens.same, tokens.count) << tokens.what << ", " << setup.count << " ranks";
+    }
+  }
+}
+
+// All that is cut, put side by side again, is the whole; a head that ranks share is on both.
+TEST(Cut, PartsTogetherAreTheWhole) {
+  const Golden golden("modelopt");
+  const checkpoint::ModelWeights& whole = golden.model.weights;
+  std::vector<ModelPart> parts;
+  for (int rank = 0; rank < 4; ++rank)
+    parts.push_back(cut_model(golden.config, whole, {rank, 4}, ExpertCut::columns));
+
+  const auto rows_joined = [&](const Matrix& all, auto part_of) {
+    std::vector<float> joined;
+    for (const ModelPart& part : parts) {
+      const std::vector<float> values = read_all(part_of(part.weights));
+      joined.insert(joined.end(), values.begin(), values.end());
+    }
+    EXPECT_EQ(joined, read_all(all)) << all.name;
+  };
+  const auto columns_joined = [&](const Matrix& all, auto part_of) {
+    std::vector<float> joined;
+    for (std::int64_t row = 0; row < all.rows; ++row)
+      for (const ModelPart& part : parts) {
+        const Matrix& matrix = part_of(part.weights);
+        std::vector<float> values(static_cast<std::size_t>(matrix.columns));
+        read_row(matrix, row, values);
+        joined.insert(joined.end(), values.begin(), values.end());
+      }
+    EXPECT_EQ(joined, read_all(all)) << all.name;
+  };
+  using Weights = checkpoint::ModelWeights;
+  const auto experts = [](const Weights& w) -> const checkpoint::MoeWeights& {
+    return std::get<checkpoint::MoeWeights>(w.layers[0].mlp);
+  };
+  rows_joined(whole.head, [](const Weights& w) { return w.head; });
+  rows_joined(experts(whole).experts[3].up, [&](const Weights& w) { return experts(w).experts[3].up; });
+  columns_joined(experts(whole).experts[3].down,
+                 [&](const Weights& w) { return experts(w).experts[3].down; });
+  columns_joined(experts(whole).shared->down, [&](const Weights& w) { return experts(w).shared->down; });
+  const auto delta = [](const Weights& w) { return std::get<checkpoint::DeltaWeights>(w.layers[0].mixer); };
+  rows_joined(delta(whole).gate, [&](const Weights& w) { return delta(w).gate; });
+  columns_joined(delta(whole).output, [&](const Weights& w) { return delta(w).output; });
+  const auto full = [](const Weights& w) {
+    return std::get<checkpoint::AttentionWeights>(w.layers[3].mixer);
+  };
+  rows_joined(full(whole).query, [&](const Weights& w) { return full(w).query; });
+  columns_joined(full(whole).output, [&](const Weights& w) { return full(w).output; });
+
+  // Two KV heads, two key heads and four ranks: ranks 0 and 1 share the first of each.
+  EXPECT_EQ(read_all(full(parts[0].weights).key), read_all(full(parts[1].weights).key));
+  EXPECT_NE(read_all(full(parts[1].weights).key), read_all(full(parts[2].weights).key));
+  // q, k and v of the second rank: key head 0, key head 0, value head 1.
+  const checkpoint::DeltaConfig& sizes = *golden.config.delta;
+  const std::vector<float> all = read_all(delta(whole).qkv), second = read_all(delta(parts[1].weights).qkv);
+  const auto head = static_cast<std::size_t>(sizes.key_head_dim * golden.config.hidden_size);
+  const auto begin_of_values = static_cast<std::size_t>(2 * sizes.key_dim() * golden.config.hidden_size);
+  EXPECT_TRUE(std::equal(all.begin(), all.begin() + head, second.begin()));
+  EXPECT_TRUE(std::equal(second.begin() + 2 * head, second.end(), all.begin() + begin_of_values + head));
+}
+
+TEST(Cut, EveryByteOfAColumnCutIsOneRanks) {
+  const Golden golden("modelopt");
+  std::uint64_t bytes = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const ModelPart part = cut_model(golden.config, golden.model.weights, {rank, 4}, ExpertCut::columns);
+    for (const auto& expert : std::get<checkpoint::MoeWeights>(part.weights.layers[0].mlp).experts)
+      for (const Matrix* matrix : {&expert.gate, &expert.up, &expert.down}) bytes += stored_bytes(*matrix);
+  }
+  std::uint64_t wanted = 0;
+  for (const auto& expert : std::get<checkpoint::MoeWeights>(golden.model.weights.layers[0].mlp).experts)
+    for (const Matrix* matrix : {&expert.gate, &expert.up, &expert.down}) wanted += stored_bytes(*matrix);
+  EXPECT_EQ(bytes, wanted);
+}
+
+TEST(Cut, ByExpertEachRankHasItsOwn) {
+  const Golden golden("bf16");
+  for (int rank = 0; rank < 4; ++rank) {
+    const ModelPart part = cut_model(golden.config, golden.model.weights, {rank, 4}, ExpertCut::experts);
+    const Program program = build_program(part, Activations::f32);
+    EXPECT_TRUE(problems_of(program).empty());
+    EXPECT_EQ(program.expert_sets.front().experts.size(), 2u);
+    EXPECT_EQ(program.expert_sets.front().first, 2 * rank);
+    EXPECT_EQ(program.expert_sets.front().count(), 8);
+    // The shared expert is cut all the same: whole, it would be added four times.
+    EXPECT_EQ(std::get<checkpoint::MoeWeights>(part.weights.layers[0].mlp).shared->down.columns, 16);
+  }
+}
+
+TEST(Cut, RefusesWithEveryNumber) {
+  const Golden golden("modelopt");
+  const auto refuse = [&](int count, ExpertCut experts, const std::vector<std::string>& parts) {
+    checkpoint::expect_error(Code::unsupported_model, parts, [&] {
+      cut_model(golden.config, golden.model.weights, {0, count}, experts);
+    });
+  };
+  refuse(3, ExpertCut::experts,
+         {"into 3 parts", "2 KV heads are neither a multiple nor a divisor of 3", "8 experts", "320 words"});
+  refuse(8, ExpertCut::automatic, {"4 attention heads are not a multiple of 8", "4 DeltaNet value heads"});
+  refuse(8, ExpertCut::columns, {"64 columns of NVFP4 are not 8 times a multiple of 16"});
+}
+
+// The promise of one GPU holds for ranks: same bits alone or in a batch, cut or whole, and after a prefix
+// that was kept.
+TEST(Cut, ARowsBitsDependOnItsSequenceAlone) {
+  const Golden golden("compressed");
+  backend::Capacity capacity = kFourSequences;
+  capacity.anchor_count = 1;
+  const auto make = [&] {
+    return prepare_cut(golden, {.count = 2, .activations = Activations::automatic}, capacity);
+  };
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 100; ++i) tokens.push_back(i * 37 % 300);
+  const std::vector<std::int32_t> head(tokens.begin(), tokens.begin() + 64),
+      tail(tokens.begin() + 64, tokens.end());
+  const auto alone = step(*make(), Pass::main, {part(0, 0, tokens)});
+  EXPECT_EQ(step(*make(), Pass::main, {part(1, 0, {5, 6, 7}), part(0, 0, tokens)}).back(), alone.back());
+
+  const auto kept = make();
+  step(*kept, Pass::main, {part(0, 0, head)});
+  kept->save_anchor(0, 64, 0);
+  step(*kept, Pass::main, {part(0, 64, {1, 2, 3})});  // another way on
+  EXPECT_EQ(kept->anchor_bytes(), backend::anchor_bytes(golden.program(Activations::f32)));
+  kept->restore_anchor(0, 1, 64);
+  backend::Part on = part(1, 64, tail);
+  on.pages = backend::own_pages(0, kPagesEach);  // the first 64 tokens' pages are slot 0's
+  EXPECT_EQ(step(*kept, Pass::main, {on}).back(), alone.back());
+}
+
+TEST(Cut, ABatchThatAllRefuseChangesNothing) {
+  const Golden golden("bf16");
+  const auto prepared = prepare_cut(golden, {.count = 2}, kFourSequences);
+  const auto wanted = step(*prepared, Pass::main, {part(0, 0, {1, 2, 3})});
+  checkpoint::expect_error(Code::invalid_request, {},
+                           [&] { step(*prepared, Pass::main, {part(0, 9, {4})}); });
+  checkpoint::expect_error(Code::invalid_request, {}, [&] { prepared->save_anchor(0, 64, 0); });
+  EXPECT_EQ(step(*prepared, Pass::main, {part(0, 0, {1, 2, 3})}), wanted);
+}
+
+}  // namespace
+}  // namespace fourfold::model
