@@ -213,6 +213,28 @@ TEST_F(CheckpointCommands, ComparePassesOnTheGoldenModels) {
     }
 }
 
+TEST_F(CheckpointCommands, RanksGiveTheSameTokens) {
+  const std::string compare = "PROGRAM compare " + golden("modelopt") + " " + golden("modelopt") +
+                              "/reference.safetensors --activations f32";
+  for (const char* cut : {"--tp 2", "--tensor-parallel-size 4", "--tp 4 --experts ep"}) {
+    const Outcome result = shell(format("{} {} --json", compare, cut));
+    EXPECT_EQ(result.status, kFine) << cut << ": " << result.out;
+    const Json report = read_json(result.out);
+    EXPECT_EQ(report.at("ranks").number, contains(cut, "4") ? 4 : 2);
+    for (const Json& tokens : report.at("runs").items.front().at("tokens").items)
+      EXPECT_EQ(tokens.at("same").number, tokens.at("count").number) << cut;
+  }
+  const auto refused = [&](const std::string& options, const std::string& why) {
+    const Outcome result = shell(compare + " " + options + " 2>&1");
+    EXPECT_EQ(result.status, kFailed) << result.out;
+    EXPECT_TRUE(contains(result.out, why)) << result.out;
+  };
+  refused("--tp 3", "4 attention heads are not a multiple of 3");
+  refused("--tp 0", "--tp 0: 1 to 16 ranks");
+  refused("--experts ep", "with one rank");
+  refused("--tp 2 --experts some", "unknown --experts 'some'");
+}
+
 TEST_F(CheckpointCommands, CompareFailsOnAnotherModelsNumbers) {
   const Outcome result = shell("PROGRAM compare " + golden("compressed") + " " + golden("bf16") +
                                "/reference.safetensors --activations f32 2>&1");
