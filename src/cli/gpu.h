@@ -38,9 +38,13 @@ class Gpu {
 // without an error.
 struct PeerCheck {
   bool tested = false;  // there were pairs that can reach each other
+  bool all = false;     // every pair can
   std::string wrong;    // the first pair that returned something else
 };
 PeerCheck check_peers();
+
+// GPUs that can be used, from number 0 on.
+int gpu_count();
 
 // Throws unsupported_device with the reason and the next step.
 std::unique_ptr<Gpu> open_gpu(int index);

@@ -83,11 +83,15 @@ PeerCheck check_peers() {
   PeerCheck result;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return result;
+  result.all = true;
   for (int from = 0; from < count; ++from)
     for (int to = 0; to < count; ++to) {
       int reachable = 0;
-      if (from == to || cudaDeviceCanAccessPeer(&reachable, from, to) != cudaSuccess || reachable == 0)
+      if (from == to) continue;
+      if (cudaDeviceCanAccessPeer(&reachable, from, to) != cudaSuccess || reachable == 0) {
+        result.all = false;
         continue;
+      }
       kernels::cuda_check(cudaSetDevice(from), "selecting the device");
       // Already on is as good; the error must not stay behind.
       if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
@@ -96,6 +100,16 @@ PeerCheck check_peers() {
         result.wrong = fourfold::format("from GPU {} to GPU {}", from, to);
     }
   return result;
+}
+
+int gpu_count() {
+  std::string why;
+  int count = 0;
+  for (const auto& device : kernels::cuda_devices(why)) {
+    if (!device.refused.empty()) break;
+    ++count;
+  }
+  return count;
 }
 
 bool has_cuda_kernels() { return true; }

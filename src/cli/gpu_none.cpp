@@ -8,6 +8,8 @@ bool has_cuda_kernels() { return false; }
 
 std::string why_no_gpu() { return "this build has no CUDA kernels"; }
 
+int gpu_count() { return 0; }
+
 PeerCheck check_peers() { return {}; }
 
 std::unique_ptr<Gpu> open_gpu(int) {

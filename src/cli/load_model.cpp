@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <optional>
 
 #include "backend/cpu/cpu.h"
@@ -17,6 +18,7 @@
 #include "cli/byte_bar.h"
 #include "cli/file_signals.h"
 #include "cli/gpu.h"
+#include "cli/rank_machines.h"
 #include "cli/tuned.h"
 #include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
@@ -37,9 +39,9 @@ void require_known(const BackendOptions& options) {
   if (options.tp == 1 && options.experts != "auto")
     fail(Code::invalid_request, "--experts {}: with one rank (--tp 1) all experts are there",
          options.experts);
-  if (options.tp > 1 && on_machine(options.backend))
-    fail_with_hint(Code::invalid_request, "Leave out --tp, or run with --backend cpu or reference.",
-                   "--tp {}: the {} backend has one rank", options.tp, options.backend);
+  if (options.tp > 1 && !options.cache.empty())
+    fail_with_hint(Code::invalid_request, "Leave out --cache.",
+                   "--cache with --tp {}: packed copies are of whole models", options.tp);
   if (on_machine(options.backend)) return;
   const auto refuse = [&](bool given, const char* option) {
     if (given)
@@ -54,6 +56,29 @@ void require_known(const BackendOptions& options) {
   refuse(!options.tuned.empty(), "--tuned");
 }
 
+backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& model,
+                                checkpoint::LoadProgress& progress, const Console& console,
+                                const kernels::Machine& machine) {
+  backend::GpuOptions gpu{.keep_values = options.keep_values,
+                          .checkpoint = &model.checkpoint,
+                          .progress = &progress,
+                          .dense = parse_dense_weights(options.dense),
+                          .cache = options.cache,
+                          .rebuild_cache = options.rebuild_cache,
+                          .tuning = find_tuning(machine, options.tuned, console)};
+  if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
+  if (options.explain || options.on_kernels)
+    gpu.on_new_shape = [&console, explain = options.explain,
+                        on_kernels = options.on_kernels](const backend::StepDecision& decision) {
+      if (on_kernels) on_kernels("step of " + decision.text());
+      if (!explain) return;
+      // It comes in the middle of an answer.
+      console.err << (console.out_is_terminal ? "\n" : "") << "fourfold: step of " << decision.text()
+                  << std::flush;
+    };
+  return gpu;
+}
+
 std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
                                                checkpoint::LoadProgress& progress, const Console& console,
                                                PreparedModel& out) {
@@ -66,24 +91,8 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
   if (options.rebuild_cache && options.cache.empty())
     fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
   out.machine = open_machine(options.backend, 0);
-  backend::GpuOptions gpu{.keep_values = options.keep_values,
-                          .checkpoint = &model.checkpoint,
-                          .progress = &progress,
-                          .dense = parse_dense_weights(options.dense),
-                          .cache = options.cache,
-                          .rebuild_cache = options.rebuild_cache,
-                          .report = &out.load,
-                          .tuning = find_tuning(*out.machine, options.tuned, console)};
-  if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
-  if (options.explain || options.on_kernels)
-    gpu.on_new_shape = [&console, explain = options.explain,
-                        on_kernels = options.on_kernels](const backend::StepDecision& decision) {
-      if (on_kernels) on_kernels("step of " + decision.text());
-      if (!explain) return;
-      // It comes in the middle of an answer.
-      console.err << (console.out_is_terminal ? "\n" : "") << "fourfold: step of " << decision.text()
-                  << std::flush;
-    };
+  backend::GpuOptions gpu = gpu_options(options, model, progress, console, *out.machine);
+  gpu.report = &out.load;
   return backend::make_gpu_backend(*out.machine, std::move(gpu));
 }
 
@@ -97,6 +106,11 @@ void mention_threads(const BackendOptions& options, const Console& console) {
         options.strict);
 }
 
+bool takes_fp4(const backend::Program& program) {
+  return std::any_of(program.matrices.begin(), program.matrices.end(),
+                     [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
+}
+
 // The GPU backend multiplies 16-bit activations. Where a checkpoint asks for FP4 ones and the user did not,
 // that is what it gets, and it is said.
 backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Console& console) {
@@ -106,10 +120,7 @@ backend::Program program_of(const OpenModel& model, const BackendOptions& option
     return program;
   };
   backend::Program program = build(parse_model_activations(options.activations));
-  const bool takes_fp4 =
-      std::any_of(program.matrices.begin(), program.matrices.end(),
-                  [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
-  if (!takes_fp4 || !on_machine(options.backend) || options.activations != "auto") return program;
+  if (!takes_fp4(program) || !on_machine(options.backend) || options.activations != "auto") return program;
   notice(console,
          "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)",
          options.strict);
@@ -154,19 +165,68 @@ std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& option
                                     .first_cpu = rank * each});
 }
 
+// A rank on a machine. Prepared in the rank's thread, which is then on the rank's device.
+class MachineRank final : public backend::Backend {
+ public:
+  MachineRank(std::shared_ptr<RankMachines> all, int rank, backend::GpuOptions gpu)
+      : all_(std::move(all)), rank_(static_cast<std::size_t>(rank)) {
+    gpu.exchange = all_->exchange;
+    inner_ = backend::make_gpu_backend(*all_->machines[rank_], std::move(gpu));
+  }
+  std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
+                                             const backend::Capacity& capacity) override {
+    all_->enter[rank_]();
+    return inner_->prepare(std::move(program), capacity);
+  }
+
+ private:
+  std::shared_ptr<RankMachines> all_;
+  std::size_t rank_;
+  std::unique_ptr<backend::Backend> inner_;
+};
+
+// Makes the backend of each rank; options learn how ranks that wait are told to stop.
+using MakeRank = std::function<std::shared_ptr<backend::Backend>(int rank)>;
+MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, checkpoint::LoadProgress& progress,
+                    const Console& console, PreparedModel& out, backend::RankOptions& ranks) {
+  if (!on_machine(options.backend)) {
+    const auto collective = backend::make_host_collective(options.tp, ranks.patience);
+    ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+    return
+        [&, collective](int rank) { return make_rank_backend(options, model, progress, rank, collective); };
+  }
+  const auto all = open_rank_machines(options.backend, options.tp, console, options.strict);
+  ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };
+  if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
+  backend::GpuOptions gpu = gpu_options(options, model, progress, console, *all->machines.front());
+  return [&out, all, gpu](int rank) {
+    backend::GpuOptions mine = gpu;
+    if (rank == 0)
+      mine.report = &out.load;
+    else
+      mine.on_new_shape = nullptr;  // all ranks run the same kernels
+    return std::make_shared<MachineRank>(all, rank, std::move(mine));
+  };
+}
+
 std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, const BackendOptions& options,
+                                                     const backend::Program& whole,
                                                      const backend::Capacity& capacity,
-                                                     checkpoint::LoadProgress& progress) {
+                                                     checkpoint::LoadProgress& progress,
+                                                     const Console& console, PreparedModel& out) {
   backend::RankOptions ranks_options;
-  const auto collective = backend::make_host_collective(options.tp, ranks_options.patience);
-  ranks_options.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+  const MakeRank make = rank_maker(model, options, progress, console, out, ranks_options);
+  // The whole program has found out what the machine multiplies.
+  const bool half = on_machine(options.backend) && options.activations == "auto" && !takes_fp4(whole);
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
-    RankProgram made = rank_program(model, options, rank, parse_model_activations(options.activations));
+    RankProgram made =
+        rank_program(model, options, rank,
+                     half ? model::Activations::w4a16 : parse_model_activations(options.activations));
     bytes += checkpoint::stored_bytes(made.part->weights);
-    ranks.push_back({make_rank_backend(options, model, progress, rank, collective), std::move(made.program),
-                     std::move(made.part)});
+    ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
   progress.set_total(bytes);
   return backend::prepare_ranks(std::move(ranks), capacity, std::move(ranks_options));
@@ -281,7 +341,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
   PreparedModel out;
   mention_threads(options, console);
   if (options.tp > 1) {
-    out.prepared = prepare_all_ranks(model, options, capacity, progress);
+    out.prepared = prepare_all_ranks(model, options, program, capacity, progress, console, out);
     out.whole = std::move(program);
   } else {
     out.backend = make_backend(options, model, progress, console, out);

@@ -14,6 +14,10 @@
 #include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 
+namespace fourfold::all_reduce {
+class Exchange;
+}
+
 namespace fourfold::backend {
 
 // What becomes, at load, of the matrices that are no routed experts and are stored in 16 bits.
@@ -68,6 +72,8 @@ struct GpuOptions {
   LoadReport* report = nullptr;
   std::size_t slot_bytes = 0;  // of the page-locked buffers; 0: what is fast. Small ones for tests
   std::shared_ptr<const cuda::Tuning> tuning = {};  // null: the tables' defaults
+  // Of a program that is one part of several: what its ranks meet in. Outlives what is prepared.
+  std::shared_ptr<all_reduce::Exchange> exchange = {};
 };
 
 // The machine must outlive the backend and what it prepares.

@@ -21,6 +21,7 @@ class ModelLoader {
 
   DeviceModel load(const Layers& layers) {
     DeviceModel model;
+    model.part = program_.part;
     model.hidden = static_cast<int>(program_.hidden_size);
     model.embedding = loader_.table(layers.main.embedding);
     for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
@@ -55,7 +56,12 @@ class ModelLoader {
             static_cast<int>(program_.vector(from.weight).values.size())};
   }
   DeviceHead head(const Norm& from, MatrixId matrix) {
-    return {norm(from), loader_.dense(std::array{Piece{matrix}}), static_cast<int>(program_.vocab_size)};
+    DeviceHead out{.norm = norm(from),
+                   .matrix = loader_.dense(std::array{Piece{matrix}}),
+                   .vocab = static_cast<int>(program_.vocab_size),
+                   .columns = static_cast<int>(program_.matrix(matrix).matrix->rows)};
+    out.logits_stride = program_.part.count == 1 ? out.matrix.width : (out.vocab + 31) / 32 * 32;
+    return out;
   }
 
   DeviceLayer load(const Layer& layer) {
@@ -134,6 +140,10 @@ class ModelLoader {
       out.shared_columns = static_cast<int>(program_.matrix(mlp.shared->gate).matrix->rows);
       out.shared_down = loader_.dense(std::array{Piece{mlp.shared->down}});
     }
+    if (const ExpertSet& set = program_.expert_set(mlp.set); set.count() != std::ssize(set.experts))
+      fail_with_hint(Code::unsupported_op, "Run it with --experts tp.",
+                     "{}: {} of {} experts are here; the GPU backend needs a part of each", set.name,
+                     set.experts.size(), set.count());
     out.experts = loader_.experts(mlp.set);
     out.top_k = static_cast<int>(mlp.experts_per_token);
     out.renormalises = mlp.normalizes;

@@ -77,6 +77,8 @@ struct DeviceHead {
   DeviceNorm norm;
   DenseGroup matrix;
   int vocab = 0;
+  int columns = 0;        // of the vocabulary, here: all of them with one rank
+  int logits_stride = 0;  // of a row of all logits
 };
 
 // The MTP layer with what it takes its input from.
@@ -89,6 +91,7 @@ struct DeviceDraft {
 };
 
 struct DeviceModel {
+  Part part;
   int hidden = 0;
   const std::uint16_t* embedding = nullptr;
   std::vector<DeviceLayer> layers;

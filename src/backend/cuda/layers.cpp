@@ -207,7 +207,9 @@ MatrixId read_head(Reader& reader, ValueId hidden) {
   const auto& rows = reader.take<TakeLogitsRows>();
   reader.require(rows.in, hidden);
   ValueId logits;
-  return reader.linear(rows.out, logits);
+  const MatrixId head = reader.linear(rows.out, logits);
+  if (reader.next_is<AllGather>()) reader.require(reader.take<AllGather>().in, logits);
+  return head;
 }
 
 MainPass read_main(const Program& program) {

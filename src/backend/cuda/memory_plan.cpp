@@ -11,6 +11,7 @@
 #include "backend/cuda/weights.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/all_reduce/exchange.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::backend {
@@ -89,6 +90,10 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
                               {"recurrent states", states},
                               {"workspace", workspace},
                               {"rows of a step", memory.total() - loaded - kept - workspace}};
+  if (program.part.count > 1)
+    plan.push_back({"exchange of ranks", all_reduce::Exchange::device_bytes(
+                                             {.ranks = program.part.count}, model.hidden,
+                                             static_cast<int>(capacity.row_count), model.head.matrix.width)});
   if (kept > 0) plan.push_back({"kept states (prefix cache)", kept});
   return plan;
 }

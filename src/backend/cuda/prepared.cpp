@@ -42,14 +42,31 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       multiplier_(machine, tables_, buffers_, forms_),
       chooser_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
       chain_(machine, arena_, capacity),
-      runner_(machine, model_, buffers_, tables_, multiplier_, chooser_),
+      runner_(machine, model_, buffers_, tables_, multiplier_, chooser_, options_.exchange.get()),
       slots_(static_cast<std::size_t>(capacity.state_slot_count)) {
   if (options.keep_values) {
     kept_.resize(program_.layer_outputs.size());
     for (auto& rows : kept_)
       rows = arena_.take<float>(static_cast<std::size_t>(capacity.row_count * program_.hidden_size), "kept");
   }
+  join_ranks();
   machine.memory().wait();
+}
+
+void PreparedGpu::join_ranks() {
+  const Part& part = program_.part;
+  const int met = options_.exchange != nullptr ? options_.exchange->rank_count() : 1;
+  check(met == part.count, "a part of a program has an exchange for all of them", met, part.count);
+  if (part.count == 1) return;
+  options_.exchange->join(part.rank, machine_, model_.hidden, static_cast<int>(capacity_.row_count),
+                          model_.head.matrix.width);
+  machine_.memory().clear(buffers_.part, static_cast<std::size_t>(capacity_.row_count) *
+                                             static_cast<std::size_t>(model_.hidden) * sizeof(float));
+}
+
+// Results are looked at after this alone: a rank that gave another one up has computed nonsense since.
+void PreparedGpu::require_ranks() const {
+  if (options_.exchange != nullptr) options_.exchange->require_answers(program_.part.rank);
 }
 
 DeviceModel PreparedGpu::load() {
@@ -171,12 +188,13 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
   if (kind.token_limit > 0 && !wanted.chains && asked > 0) {
     chooser_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens);
     in_flight_ = false;  // a read waits for all that was launched
+    require_ranks();
   }
   asked_before_ += asked;
 }
 
 void PreparedGpu::settle() {
-  if (in_flight_) machine_.memory().wait();
+  if (in_flight_) machine_.memory().wait(), require_ranks();
   in_flight_ = false;
 }
 
@@ -224,7 +242,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
                             true,        false,           chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }
-  if (!counts.empty()) chain_.read(counts, drafts), in_flight_ = false;
+  if (!counts.empty()) chain_.read(counts, drafts), in_flight_ = false, require_ranks();
   return true;
 }
 
@@ -244,13 +262,14 @@ void PreparedGpu::keep_rows(const RowGroup& group, int begin, int count) {
 
 void PreparedGpu::read_logits(std::span<const std::int32_t> places, const Wanted& wanted) {
   const auto vocab = static_cast<std::size_t>(program_.vocab_size);
-  const auto width = static_cast<std::size_t>(model_.head.matrix.width);
+  const auto width = static_cast<std::size_t>(model_.head.logits_stride);
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int32_t index = logits_index_[static_cast<std::size_t>(places[i])];
     if (index < 0) continue;
     machine_.memory().read(wanted.chosen.logits.data() + static_cast<std::size_t>(index) * vocab,
                            buffers_.logits + i * width, vocab * 4);
   }
+  require_ranks();
 }
 
 std::span<const float> PreparedGpu::value(ValueId id) const {

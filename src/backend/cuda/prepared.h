@@ -61,6 +61,8 @@ class PreparedGpu final : public Prepared, public Tunable {
 
  private:
   DeviceModel load();
+  void join_ranks();
+  void require_ranks() const;
   // What is wanted of the rows asked.
   struct Wanted {
     Choices choices = {};  // none: logits of every row

@@ -58,7 +58,7 @@ std::vector<std::vector<std::uint32_t>> PreparedGpu::outputs() {
   runner_.run(last_shape_, last_places_, [&](int index) {
     if (index <= first || index == last) take(buffers_.x, numbers);
   });
-  const auto width = static_cast<std::size_t>(model_.head.matrix.width);
+  const auto width = static_cast<std::size_t>(model_.head.logits_stride);
   for (int row = 0; row < last_shape_.logits_rows; ++row)
     take(buffers_.logits + static_cast<std::size_t>(row) * width,
          static_cast<std::size_t>(program_.vocab_size));

@@ -46,13 +46,15 @@ std::size_t experts_bytes(Forms& forms, const moe_layer::Request& request) {
 }  // namespace
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-               const BatchTables& tables, Multiplier& multiplier, Chooser& chooser)
+               const BatchTables& tables, Multiplier& multiplier, Chooser& chooser,
+               all_reduce::Exchange* exchange)
     : machine_(machine),
       model_(model),
       buffers_(buffers),
       tables_(tables),
       multiplier_(multiplier),
-      chooser_(chooser) {}
+      chooser_(chooser),
+      exchange_(exchange) {}
 
 void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
   shape_ = shape;
@@ -90,6 +92,11 @@ void Runner::layer(const DeviceLayer& layer) {
   std::visit([&](const auto& mlp) { prompt ? prompt_apply(mlp) : apply(mlp); }, layer.mlp);
 }
 
+void Runner::reduce() {
+  if (exchange_ != nullptr && wants(Stage::all_reduce))
+    exchange_->launch(model_.part.rank, buffers_.x, buffers_.part, shape_.rows);
+}
+
 void Runner::embed(const std::uint16_t* table) {
   if (!wants(Stage::embed)) return;
   const sampling::EmbedParams params{table, places_.tokens, buffers_.x, shape_.rows, model_.hidden};
@@ -115,8 +122,9 @@ void Runner::mix(const DeviceDelta& mixer) {
                     delta::decode_blocks(shape_.sequences, mixer.layout), params);
   if (wants(Stage::delta_out))
     multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
-                          {.out = buffers_.x, .stride = model_.hidden, .op = dense::PlainOp::add_f32},
+                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
                           buffers_.normed);
+  reduce();
 }
 
 void Runner::mix(const DeviceAttention& mixer) {
@@ -126,8 +134,9 @@ void Runner::mix(const DeviceAttention& mixer) {
   if (wants(Stage::attention)) attend(mixer);
   if (wants(Stage::attention_out))
     multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
-                          {.out = buffers_.x, .stride = model_.hidden, .op = dense::PlainOp::add_f32},
+                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
                           buffers_.normed);
+  reduce();
 }
 
 void Runner::prepare_heads(const DeviceAttention& mixer) {
@@ -204,6 +213,7 @@ void Runner::apply(const DeviceMoe& mlp) {
   const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few;
   if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
   if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
+  reduce();
 }
 
 const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
@@ -223,7 +233,7 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
   call.logits = logits + mlp.in.first_column[0];
   call.logits_stride = mlp.in.width;
   call.tokens = buffers_.normed;
-  call.residual = buffers_.x;
+  call.residual = sum();
   call.workspace = buffers_.workspace;
   call.workspace_bytes = buffers_.workspace_bytes;
   call.renormalise = mlp.renormalises;
@@ -242,7 +252,7 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
 
 void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
   multiplier_.generated(mlp.shared_down, shape_.rows, {.rows = buffers_.inner},
-                        {.out = buffers_.x,
+                        {.out = sum(),
                          .stride = model_.hidden,
                          .op = dense::PlainOp::add_f32,
                          .token_gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
@@ -255,7 +265,8 @@ void Runner::apply(const DeviceMlp& mlp) {
   multiplier_.generated(mlp.gate_up, shape_.rows, {.x = buffers_.x, .norm = &mlp.norm},
                         {.inner = buffers_.inner, .inner_stride = mlp.inner}, buffers_.normed);
   multiplier_.generated(mlp.down, shape_.rows, {.rows = buffers_.inner},
-                        {.out = buffers_.x, .stride = model_.hidden, .op = dense::PlainOp::add_f32}, nullptr);
+                        {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32}, nullptr);
+  reduce();
 }
 
 void Runner::select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
@@ -284,7 +295,8 @@ void Runner::leave_hidden(const DeviceHead& head, float* to) {
 // The head's arithmetic is that of generated rows for every role: few rows ask for logits.
 void Runner::head(const DeviceHead& head, int begin) {
   if (shape_.logits_rows == 0) return;
-  const DenseOutput out{.out = buffers_.logits, .stride = head.matrix.width};
+  float* logits = exchange_ != nullptr ? buffers_.logits_part : buffers_.logits;
+  const DenseOutput out{.out = logits, .stride = head.matrix.width};
   if (!wants(Stage::head)) {
   } else if (shape_.all_logits && shape_.logits_rows <= dense::kTokens) {
     multiplier_.generated(head.matrix, shape_.logits_rows, {.x = buffers_.x, .norm = &head.norm}, out,
@@ -294,9 +306,12 @@ void Runner::head(const DeviceHead& head, int begin) {
                 model_.hidden, nullptr, nullptr);
     multiplier_.generated(head.matrix, shape_.logits_rows, {.rows = buffers_.normed}, out, nullptr);
   }
+  if (exchange_ != nullptr && wants(Stage::all_reduce))
+    exchange_->gather(model_.part.rank, shape_.logits_rows,
+                      {logits, head.matrix.width, head.columns, buffers_.logits, head.logits_stride});
   if (shape_.choice.token_limit == 0 || !wants(Stage::choice)) return;
   chooser_.launch(shape_.choice, places_.choices,
-                  {buffers_.logits, head.matrix.width, begin, shape_.logits_rows, !shape_.more_logits,
+                  {buffers_.logits, head.logits_stride, begin, shape_.logits_rows, !shape_.more_logits,
                    places_.tables.rows, places_.tokens},
                   multiplier_);
 }

@@ -9,6 +9,7 @@
 #include "backend/cuda/chooser.h"
 #include "backend/cuda/device_layers.h"
 #include "backend/cuda/multiply.h"
+#include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {
@@ -60,20 +61,21 @@ enum class Stage : unsigned {
   experts,      // routing, both GEMMs, combine, residual
   mlp,          // of dense models
   head,
-  choice,  // of tokens
+  choice,      // of tokens
+  all_reduce,  // and gather, of several ranks
   count,
 };
 constexpr std::string_view stage_name(Stage stage) {
   constexpr std::string_view names[] = {"embed",     "delta in",      "delta",  "delta out",   "attention in",
                                         "attention", "attention out", "router", "shared down", "experts",
-                                        "dense MLP", "head",          "choice"};
+                                        "dense MLP", "head",          "choice", "all-reduce"};
   return names[static_cast<unsigned>(stage)];
 }
 
 class Runner {
  public:
   Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-         const BatchTables& tables, Multiplier& multiplier, Chooser& chooser);
+         const BatchTables& tables, Multiplier& multiplier, Chooser& chooser, all_reduce::Exchange* exchange);
 
   // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
   // launches.
@@ -99,6 +101,10 @@ class Runner {
     multiplier_.forms().enter(static_cast<unsigned>(stage));
     return stages_ >> static_cast<unsigned>(stage) & 1u;
   }
+  // Where a half of a layer adds its result: the residual stream, or this rank's part of it.
+  float* sum() const { return exchange_ != nullptr ? buffers_.part : buffers_.x; }
+  // The end of both halves: with several ranks their parts join the residual stream.
+  void reduce();
   void layer(const DeviceLayer& layer);
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
@@ -109,6 +115,7 @@ class Runner {
   // Prompt rows; runner_prompt.cpp.
   void prompt_input(const DeviceNorm& norm, bool adds);
   void prompt_output(const DenseGroup& out, int columns);
+  void prompt_add(const float* gate, int gate_stride);
   void prompt_mix(const DeviceDelta& mixer);
   void prompt_mix(const DeviceAttention& mixer);
   void prompt_apply(const DeviceMoe& mlp);
@@ -130,6 +137,7 @@ class Runner {
   const BatchTables& tables_;
   Multiplier& multiplier_;
   Chooser& chooser_;
+  all_reduce::Exchange* exchange_;  // null: one rank
   PassShape shape_;
   PassPlaces places_;
   unsigned stages_ = ~0u;

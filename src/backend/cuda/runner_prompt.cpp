@@ -23,6 +23,13 @@ void Runner::prompt_output(const DenseGroup& out, int columns) {
   multiplier_.stage(buffers_.mixed, shape_.rows, columns, buffers_.staged);
   multiplier_.prompt(out, shape_.rows, buffers_.staged,
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
+  if (exchange_ != nullptr) prompt_add(nullptr, 0);
+}
+
+// What waits as bf16 rows is added to this half's sum, times the sigmoid of a row's gate where there is one.
+void Runner::prompt_add(const float* gate, int gate_stride) {
+  const step::AddGatedParams add{sum(), buffers_.added, gate, gate_stride, shape_.rows, model_.hidden, 0};
+  machine_.launch(multiplier_.step_row("add_gated"), step::add_blocks(shape_.rows, model_.hidden), add);
 }
 
 void Runner::prompt_mix(const DeviceDelta& mixer) {
@@ -55,6 +62,7 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     launch("delta_finish", delta::finish_blocks(params.chunk_limit, mixer.layout));
   }
   if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.layout.value_dim);
+  reduce();
 }
 
 void Runner::prompt_mix(const DeviceAttention& mixer) {
@@ -86,6 +94,7 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
     machine_.launch(row, attention_units(mixer), params);
   }
   if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);
+  reduce();
 }
 
 // A block a tile of 64 positions and a head; rows that take two heads at once leave blocks without work.
@@ -96,7 +105,7 @@ int Runner::attention_units(const DeviceAttention& mixer) const {
 void Runner::prompt_apply(const DeviceMoe& mlp) {
   auto* logits = static_cast<float*>(buffers_.projection);
   if (wants(Stage::router)) {
-    prompt_input(mlp.norm, true);
+    prompt_input(mlp.norm, exchange_ == nullptr);
     multiplier_.prompt(
         mlp.in, shape_.rows, buffers_.staged,
         {.out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns});
@@ -105,22 +114,21 @@ void Runner::prompt_apply(const DeviceMoe& mlp) {
     multiplier_.prompt(mlp.shared_down, shape_.rows, buffers_.inner,
                        {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
     const float* gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr;
-    const step::AddGatedParams add{buffers_.x,  buffers_.added, gate, mlp.in.width,
-                                   shape_.rows, model_.hidden,  0};
-    machine_.launch(multiplier_.step_row("add_gated"), step::add_blocks(shape_.rows, model_.hidden), add);
+    prompt_add(gate, mlp.in.width);
   }
   if (wants(Stage::experts)) run_experts(mlp, logits, false);
+  reduce();
 }
 
 void Runner::prompt_apply(const DeviceMlp& mlp) {
   if (!wants(Stage::mlp)) return;
-  prompt_input(mlp.norm, true);
+  prompt_input(mlp.norm, exchange_ == nullptr);
   multiplier_.prompt(mlp.gate_up, shape_.rows, buffers_.staged,
                      {.inner = buffers_.inner, .inner_stride = mlp.inner});
   multiplier_.prompt(mlp.down, shape_.rows, buffers_.inner,
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
-  const step::AddGatedParams add{buffers_.x, buffers_.added, nullptr, 0, shape_.rows, model_.hidden, 0};
-  machine_.launch(multiplier_.step_row("add_gated"), step::add_blocks(shape_.rows, model_.hidden), add);
+  prompt_add(nullptr, 0);
+  reduce();
 }
 
 }  // namespace fourfold::backend::cuda

@@ -71,7 +71,12 @@ Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& are
   buffers.inner = bf16(widths.inner, "inner rows");
   buffers.added = arena.take<float>(rows * hidden, "added rows");
   buffers.logits =
-      arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
+      arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.logits_stride), "logits");
+  if (model.part.count > 1) {
+    buffers.part = arena.take<float>(rows * hidden, "this rank's part");
+    buffers.logits_part =
+        arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
+  }
   for (float*& rows_kept : buffers.hidden) rows_kept = arena.take<float>(rows * hidden, "hidden rows");
   buffers.workspace_bytes = Runner::workspace_bytes(forms, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
@@ -93,7 +98,8 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
   forget(buffers.mixed, rows, widths.mixed, 2);
   forget(buffers.inner, rows, widths.inner, 2);
   forget(buffers.added, rows, model.hidden, 4);
-  forget(buffers.logits, kLogitsRows, model.head.matrix.width, 4);
+  forget(buffers.logits, kLogitsRows, model.head.logits_stride, 4);
+  if (buffers.logits_part != nullptr) forget(buffers.logits_part, kLogitsRows, model.head.matrix.width, 4);
   forget(buffers.workspace, static_cast<std::int64_t>(buffers.workspace_bytes), 1, 1);
 }
 

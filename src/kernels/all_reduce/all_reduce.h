@@ -190,4 +190,33 @@ FOURFOLD_DEVICE void all_reduce_two_shot(Cta cta, const AllReduceParams& params)
   end_call(cta, call, heard);
 }
 
+// The ranks' columns side by side, rank 0's first: the logits. The part stays as it is.
+template <Way way, class Cta>
+FOURFOLD_DEVICE void all_gather(Cta cta, const AllReduceParams& params) {
+  auto& storage = cta.template shared<ExchangeStorage>();
+  cta.wait_predecessors();
+  const Call call = begin_call(cta, params);
+  if (call.epoch == kEnded) return;
+  const std::int64_t count = static_cast<std::int64_t>(params.rows) * params.columns / 4;
+  const int first = call.block * kThreads + cta.thread(), step = params.blocks * kThreads;
+#pragma unroll 4
+  for (std::int64_t at = first; at < count; at += step) send<way>(cta, params, call, at);
+  const bool heard = exchange<way == Way::host>(cta, storage, params, call, 0);
+  for (int r = 0; heard && r < params.ranks; ++r) {
+    const float* from =
+        r == call.rank
+            ? call.mine->part
+            : reinterpret_cast<const float*>(call.mine->receive + call.parity_at + r * params.capacity);
+    for (int row = 0; row < params.rows; ++row) {
+      const float* in = from + static_cast<std::int64_t>(row) * params.columns;
+      float* out = call.mine->x + static_cast<std::int64_t>(row) * params.out_stride +
+                   static_cast<std::int64_t>(r) * params.gather_columns;
+#pragma unroll 4
+      for (int column = first; column < params.gather_columns; column += step)
+        cta.store(out + column, cta.load(in + column));
+    }
+  }
+  end_call(cta, call, heard);
+}
+
 }  // namespace fourfold::all_reduce

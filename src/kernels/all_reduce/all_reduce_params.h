@@ -32,9 +32,13 @@ struct AllReduceParams {
   float epsilon;
   std::int32_t first_rank;  // of block 0; block b is of rank first_rank + b / blocks
   std::int32_t ranks;
-  std::int32_t blocks;    // of a rank, the same in every call
-  std::int32_t rows;      // > 0
-  std::int32_t columns;   // a multiple of 8; for rows that norm at most dense::kNormColumnsMax
+  std::int32_t blocks;   // of a rank, the same in every call
+  std::int32_t rows;     // > 0
+  std::int32_t columns;  // a multiple of 8; for rows that norm at most dense::kNormColumnsMax
+  // all_gather: a rank's part has `columns` columns, of which the first gather_columns go side by side into
+  // x.
+  std::int32_t gather_columns;
+  std::int32_t out_stride;  // of x
   std::int64_t capacity;  // quads of columns that fit a source's place: all of them, or a slice for two_shot
   std::uint64_t wait_nanoseconds;  // for a rank's answer, then it has failed
 };

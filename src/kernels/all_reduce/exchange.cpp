@@ -22,7 +22,8 @@ std::int64_t slice_quads(int rows, int columns, int ranks) {
 }
 
 bool uses(const ExchangeOptions& options, Way way) {
-  if (options.way) return *options.way == way;
+  // Logits never go two_shot.
+  if (options.way) return *options.way == way || (way == Way::one_shot && *options.way == Way::two_shot);
   return options.peers ? way != Way::host : way == Way::host;
 }
 
@@ -60,22 +61,22 @@ void Exchange::take_common(kernels::Machine& machine) {
   stop_ = take<std::uint32_t>(machine, 1, Place::host, "stop");
   machine.memory().poke(stop_, 0);
   if (!uses(options_, Way::host)) return;
-  const std::int64_t capacity = quads(std::min(rows_, kHostRows), columns_);
+  const std::int64_t capacity = capacity_for(Way::host);
   box_ = take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::host, "mailbox");
   box_flags_ = take<std::uint32_t>(machine, flags, Place::host, "mailbox flags");
   for (std::size_t i = 0; i < flags; ++i) machine.memory().poke(box_flags_ + i, 0);
 }
 
-void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows) {
+void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows, int gathered) {
   const std::lock_guard lock(mutex_);
   Member& member = members_.at(static_cast<std::size_t>(rank));
   check(member.machine == nullptr, "a rank joins once", rank);
   if (columns % 8 != 0)
     fail(Code::unsupported_op, "rows of {} columns cannot be exchanged; multiples of 8 can", columns);
-  if (first_ != nullptr && (columns != columns_ || rows != rows_))
+  if (first_ != nullptr && (columns != columns_ || rows != rows_ || gathered != gathered_))
     fail(Code::invalid_request, "rank {} joins with {} rows of {}, the others with {} rows of {}", rank, rows,
          columns, rows_, columns_);
-  columns_ = columns, rows_ = rows;
+  columns_ = columns, rows_ = rows, gathered_ = gathered;
   if (first_ == nullptr) take_common(machine);
   const auto ranks = static_cast<std::size_t>(options_.ranks),
              blocks = static_cast<std::size_t>(options_.blocks);
@@ -83,10 +84,9 @@ void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows) 
   const auto buffer = [&](std::int64_t capacity, const char* name) {
     return take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::device, name);
   };
-  if (uses(options_, Way::one_shot))
-    member.received = buffer(quads(std::min(rows, kOneShotRows), columns), "received parts");
+  if (uses(options_, Way::one_shot)) member.received = buffer(capacity_for(Way::one_shot), "received parts");
   if (uses(options_, Way::two_shot)) {
-    const std::int64_t slice = slice_quads(std::min(rows, kTwoShotRows), columns, options_.ranks);
+    const std::int64_t slice = capacity_for(Way::two_shot);
     member.slices = buffer(slice, "received slices");
     member.sums = buffer(slice, "received sums");
   }
@@ -103,12 +103,20 @@ void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows) 
   member.machine = &machine;
 }
 
-std::int64_t Exchange::device_bytes(const ExchangeOptions& options, int columns, int rows) {
+std::int64_t Exchange::device_bytes(const ExchangeOptions& options, int columns, int rows, int gathered) {
+  Exchange sizes(options);
+  sizes.columns_ = columns, sizes.rows_ = rows, sizes.gathered_ = gathered;
   std::int64_t total = 0;
-  if (uses(options, Way::one_shot)) total += quads(std::min(rows, kOneShotRows), columns);
-  if (uses(options, Way::two_shot))
-    total += 2 * slice_quads(std::min(rows, kTwoShotRows), columns, options.ranks);
+  if (uses(options, Way::one_shot)) total += sizes.capacity_for(Way::one_shot);
+  if (uses(options, Way::two_shot)) total += 2 * sizes.capacity_for(Way::two_shot);
   return 2 * options.ranks * total * std::int64_t{sizeof(device::F32x4)};
+}
+
+// Quads of a source's place. The same in every call, whatever its size: halves must not overlap.
+std::int64_t Exchange::capacity_for(Way way) const {
+  if (way == Way::two_shot) return slice_quads(std::min(rows_, kTwoShotRows), columns_, options_.ranks);
+  const int rows = std::min(rows_, way == Way::host ? kHostRows : kOneShotRows);
+  return std::max(quads(rows, columns_), std::int64_t{gathered_ + 3} / 4);
 }
 
 Way Exchange::way_for(int rows) const {
@@ -128,9 +136,7 @@ int Exchange::piece_rows(int rows) const {
 
 AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, int rows) const {
   AllReduceParams params{};
-  const int fitting = piece_rows(rows);
-  params.capacity =
-      way == Way::two_shot ? slice_quads(fitting, columns_, options_.ranks) : quads(fitting, columns_);
+  params.capacity = capacity_for(way);
   for (int r = 0; r < options_.ranks; ++r) {
     const Member& member = members_[static_cast<std::size_t>(r)];
     check(member.machine != nullptr, "every rank has joined", r);
@@ -181,6 +187,21 @@ void Exchange::launch_norm(int rank, float* x, float* part, int rows, const Norm
   params.norm_weight = norm.weight;
   params.epsilon = norm.epsilon;
   launch_piece(rank, format("all_reduce {} norm", way_name(way)), params);
+}
+
+void Exchange::gather(int rank, int rows, const Gathered& gathered) {
+  const Way way = way_for(rows) == Way::host ? Way::host : Way::one_shot;
+  const auto most = static_cast<int>(std::min<std::int64_t>(rows, 4 * capacity_for(way) / gathered.stride));
+  check(most > 0 && gathered.stride % 4 == 0, "a row of logits fits", gathered.stride);
+  for (int begin = 0; begin < rows; begin += most) {
+    AllReduceParams params =
+        params_for(rank, way, gathered.out + std::int64_t{begin} * gathered.out_stride,
+                   gathered.part + std::int64_t{begin} * gathered.stride, std::min(most, rows - begin));
+    params.columns = gathered.stride;
+    params.gather_columns = gathered.columns;
+    params.out_stride = gathered.out_stride;
+    launch_piece(rank, format("all_gather {}", way_name(way)), params);
+  }
 }
 
 void Exchange::stop() {

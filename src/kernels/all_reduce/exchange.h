@@ -37,10 +37,11 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   int rank_count() const { return options_.ranks; }
-  // Buffers for calls of up to `rows` rows; more go in pieces. Once a rank, before any of them launches.
-  void join(int rank, kernels::Machine& machine, int columns, int rows);
+  // Buffers for calls of up to `rows` rows; more go in pieces. gathered: the columns of a rank's part that
+  // are put side by side (gather), at most. Once a rank, before any of them launches.
+  void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered = 0);
   // Bytes of device memory that join takes.
-  static std::int64_t device_bytes(const ExchangeOptions& options, int columns, int rows);
+  static std::int64_t device_bytes(const ExchangeOptions& options, int columns, int rows, int gathered);
 
   Way way_for(int rows) const;
   // x += the sum of all ranks' parts, in the order of ranks; part is zero behind it. Asynchronous.
@@ -53,6 +54,16 @@ class Exchange {
   // The same, and the norm of the new x. Not for calls that go two_shot or in pieces.
   bool can_norm(int rows) const { return way_for(rows) != Way::two_shot && rows <= piece_rows(rows); }
   void launch_norm(int rank, float* x, float* part, int rows, const Norm& norm);
+
+  // out[row] = the ranks' columns of that row side by side, rank 0's first. part: [rows, stride].
+  struct Gathered {
+    float* part;
+    int stride;   // a multiple of 4
+    int columns;  // of a rank
+    float* out;
+    int out_stride;
+  };
+  void gather(int rank, int rows, const Gathered& gathered);
 
   // All waits end, now and later; from any thread.
   void stop();
@@ -79,7 +90,10 @@ class Exchange {
 
   ExchangeOptions options_;
   mutable std::mutex mutex_;
+  std::int64_t capacity_for(Way way) const;
+
   int columns_ = 0;
+  int gathered_ = 0;
   int rows_ = 0;
   std::vector<Member> members_;
   std::vector<Shared> taken_;

@@ -47,9 +47,28 @@ struct AllReduceNormRow {
   }
 };
 
+template <class ArchOf, Way way>
+struct AllGatherRow {
+  using Arch = ArchOf;
+  using Params = AllReduceParams;
+  using Storage = ExchangeStorage;
+  static constexpr int threads = kThreads;
+  static constexpr int blocks_per_sm = 2;
+  static constexpr bool together = true;
+  static std::string name() { return std::string("all_gather ") + way_name(way); }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<AllGatherRow>("all_gather", way_name(way), "f32");
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    all_gather<way>(cta, params);
+  }
+};
+
 template <class Arch>
 using Rows = moe::RowList<AllReduceRow<Arch, Way::one_shot>, AllReduceRow<Arch, Way::two_shot>,
                           AllReduceRow<Arch, Way::host>, AllReduceNormRow<Arch, Way::one_shot>,
-                          AllReduceNormRow<Arch, Way::host>>;
+                          AllReduceNormRow<Arch, Way::host>, AllGatherRow<Arch, Way::one_shot>,
+                          AllGatherRow<Arch, Way::host>>;
 
 }  // namespace fourfold::all_reduce

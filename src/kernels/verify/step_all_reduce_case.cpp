@@ -126,4 +126,38 @@ void prove_all_reduce(StepRun& run) {
   }
 }
 
+// Parts whose rows are wider than what is gathered, into rows wider still.
+void prove_all_gather(StepRun& run) {
+  constexpr int ranks_of[] = {2, 4, 3, 8}, columns_of[] = {61, 800, 320, 7};
+  const int variant = run.test().variant % 4;
+  const int ranks = ranks_of[variant], columns = columns_of[variant], stride = (columns + 7) / 4 * 4;
+  constexpr int rows_most = 3;
+  Setup setup = set_up(run, ranks, 1 + run.below(3), rows_most, stride);
+  run.result().shape =
+      fourfold::format("{} ranks, {} calls of 1 to {} rows of {}", ranks, kCalls, rows_most, columns);
+  AllReduceParams& params = setup.params;
+  params.gather_columns = columns;
+  params.out_stride = ranks * columns + 5;
+  for (int r = 0; r < ranks; ++r)
+    params.rank[r].x = run.take<float>(static_cast<std::size_t>(rows_most * params.out_stride), "gathered");
+  for (int call = 0; call < kCalls; ++call) {
+    params.rows = 1 + run.below(rows_most);
+    std::vector<std::vector<float>> parts;
+    for (int r = 0; r < ranks; ++r) {
+      parts.push_back(run.normals(static_cast<std::size_t>(params.rows * stride)));
+      run.write(params.rank[r].part, parts.back());
+    }
+    run.launch(run.test().row.row, ranks * params.blocks, params);
+    for (int r = 0; r < ranks; ++r)
+      for (int row = 0; row < params.rows; ++row) {
+        const auto got = run.written(params.rank[r].x + static_cast<std::int64_t>(row) * params.out_stride,
+                                     static_cast<std::size_t>(ranks * columns));
+        for (int c = 0; c < ranks * columns; ++c)
+          run.compare_bits(got[static_cast<std::size_t>(c)],
+                           parts[static_cast<std::size_t>(c / columns)]
+                                [static_cast<std::size_t>(row * stride + c % columns)]);
+      }
+  }
+}
+
 }  // namespace fourfold::verify

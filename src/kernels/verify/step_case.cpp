@@ -27,6 +27,7 @@ constexpr StepProof kProofs[] = {
     {"dense_sum",      "",          prove_dense_sum,     "store_f32 add_f32 store_bf16 gate_up", 1.0},
     {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up", 6.0},
     {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32", 2.0},
+    {"all_gather",     "",          prove_all_gather,    "", 1.0},
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
     {"norm_rows",      "",          prove_norm_rows,     "norm add_f32 add_bf16", 0.2},
     {"select_norm",    "",          prove_select_norm,   "bf16 f32 both", 0.2},

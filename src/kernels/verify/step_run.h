@@ -124,6 +124,7 @@ void prove_dense_many(StepRun& run);
 void prove_dense_tall(StepRun& run);
 void prove_dense_sum(StepRun& run);
 void prove_dense_sum_norm(StepRun& run);
+void prove_all_gather(StepRun& run);
 void prove_all_reduce(StepRun& run);
 void prove_norm_rows(StepRun& run);
 void prove_select_norm(StepRun& run);

@@ -1,0 +1,27 @@
+// The machines of several ranks and what they meet in: a GPU each, streams of one GPU, or simulated devices.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/console.h"
+#include "kernels/all_reduce/exchange.h"
+#include "kernels/launch/machine.h"
+
+namespace fourfold::cli {
+
+struct RankMachines {
+  std::vector<std::shared_ptr<kernels::Machine>> machines;  // by rank
+  std::vector<std::function<void()>> enter;                 // called once in the rank's thread
+  std::shared_ptr<all_reduce::Exchange> exchange;           // goes before the machines
+};
+
+// cuda: a GPU for each rank where there are so many, else all of them on the first, which is said. GPUs write
+// into each other's memory when the driver allows it and sums of known numbers have come out right; otherwise
+// they meet in the host's memory, and its price is said. sim: a simulated device each.
+std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,
+                                                 const Console& console, bool strict);
+
+}  // namespace fourfold::cli
