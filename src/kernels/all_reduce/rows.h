@@ -39,7 +39,9 @@ struct AllReduceNormRow {
   static constexpr bool together = true;
   static std::string name() { return std::string("all_reduce ") + way_name(way) + " norm"; }
   static plan::RowFacts facts() {
-    return kernels::step_facts<AllReduceNormRow>("all_reduce", std::string(way_name(way)) + " norm", "f32");
+    // A constant: facts view it.
+    constexpr const char* role = way == Way::host ? "host norm" : "one_shot norm";
+    return kernels::step_facts<AllReduceNormRow>("all_reduce", role, "f32");
   }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
