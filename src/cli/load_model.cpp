@@ -111,8 +111,7 @@ bool takes_fp4(const backend::Program& program) {
                      [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
 }
 
-// The GPU backend multiplies 16-bit activations. Where a checkpoint asks for FP4 ones and the user did not,
-// that is what it gets, and it is said.
+// Where a checkpoint asks for FP4 activations and gets others, that is said.
 backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Console& console) {
   const auto build = [&](model::Activations activations) {
     backend::Program program = model::build_program(model.config, model.bound.weights, activations);
@@ -124,7 +123,7 @@ backend::Program program_of(const OpenModel& model, const BackendOptions& option
   notice(console,
          "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)",
          options.strict);
-  return build(model::Activations::w4a16);
+  return build(chosen_activations(options));
 }
 
 // What quantising at load cost: asked for, so not a notice.
@@ -211,20 +210,15 @@ MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, check
 }
 
 std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, const BackendOptions& options,
-                                                     const backend::Program& whole,
                                                      const backend::Capacity& capacity,
                                                      checkpoint::LoadProgress& progress,
                                                      const Console& console, PreparedModel& out) {
   backend::RankOptions ranks_options;
   const MakeRank make = rank_maker(model, options, progress, console, out, ranks_options);
-  // The whole program has found out what the machine multiplies.
-  const bool half = on_machine(options.backend) && options.activations == "auto" && !takes_fp4(whole);
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
-    RankProgram made =
-        rank_program(model, options, rank,
-                     half ? model::Activations::w4a16 : parse_model_activations(options.activations));
+    RankProgram made = rank_program(model, options, rank, chosen_activations(options));
     bytes += checkpoint::stored_bytes(made.part->weights);
     ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
@@ -293,6 +287,12 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   return out;
 }
 
+model::Activations chosen_activations(const BackendOptions& options) {
+  return on_machine(options.backend) && options.activations == "auto"
+             ? model::Activations::w4a16
+             : parse_model_activations(options.activations);
+}
+
 model::Activations parse_model_activations(std::string_view text) {
   if (text == "auto") return model::Activations::automatic;
   if (text == "f32") return model::Activations::f32;
@@ -341,7 +341,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
   PreparedModel out;
   mention_threads(options, console);
   if (options.tp > 1) {
-    out.prepared = prepare_all_ranks(model, options, program, capacity, progress, console, out);
+    out.prepared = prepare_all_ranks(model, options, capacity, progress, console, out);
     out.whole = std::move(program);
   } else {
     out.backend = make_backend(options, model, progress, console, out);

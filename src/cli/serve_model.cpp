@@ -103,8 +103,7 @@ ServeRoom room_for_many(const ServeOptions& options, const OpenModel& model) {
     return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
   };
   capacity.page_count = options.kv_tokens ? pages(*options.kv_tokens) : pages(room.context) * room.sequences;
-  const RankProgram first =
-      rank_program(model, options.backend, 0, parse_model_activations(options.backend.activations));
+  const RankProgram first = rank_program(model, options.backend, 0, chosen_activations(options.backend));
   const backend::Program& program = first.program;
   capacity.anchor_count = engine::anchor_room(
       program, capacity,
