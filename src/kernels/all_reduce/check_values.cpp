@@ -1,6 +1,6 @@
 // Some machines return other values over peer access without an error: sums are compared before they are
 // believed.
-#include <atomic>
+#include <barrier>
 #include <bit>
 #include <exception>
 #include <mutex>
@@ -22,7 +22,8 @@ float number(int rank, int round, std::size_t at) {
 }
 
 // One rank's rounds: empty, or the first value that is not what it must be.
-std::string check_rank(Exchange& exchange, kernels::Machine& machine, int rank, int columns, int rounds) {
+std::string check_rank(Exchange& exchange, kernels::Machine& machine, int rank, int columns, int rounds,
+                       std::barrier<>& ready) {
   kernels::Arena arena(machine.memory());
   constexpr int rows_of[] = {1, 8, 3, 64};
   const auto most = static_cast<std::size_t>(64 * columns);
@@ -32,6 +33,7 @@ std::string check_rank(Exchange& exchange, kernels::Machine& machine, int rank, 
   unsigned char* load = loads ? arena.take<unsigned char>(2 * kLoadBytes, "load") : nullptr;
   if (load != nullptr) machine.memory().clear(load, 2 * kLoadBytes);
   std::vector<float> sent(most), got(most);
+  ready.arrive_and_wait();  // an allocation may wait for kernels, and those for this rank
   for (int round = 0; round < rounds; ++round) {
     const int rows = machine.sm_count() > 16 ? rows_of[round % 4] : 1 + round % 3;
     const auto count = static_cast<std::size_t>(rows * columns);
@@ -60,15 +62,17 @@ std::string check_values(Exchange& exchange, const std::vector<kernels::Machine*
                          int rounds, const std::function<void(int rank)>& enter) {
   std::mutex mutex;
   std::string wrong;
+  std::barrier<> ready(static_cast<std::ptrdiff_t>(machines.size()));
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < machines.size(); ++rank)
     threads.emplace_back([&, rank] {
       std::string mine;
       try {
         enter(static_cast<int>(rank));
-        mine = check_rank(exchange, *machines[rank], static_cast<int>(rank), columns, rounds);
+        mine = check_rank(exchange, *machines[rank], static_cast<int>(rank), columns, rounds, ready);
       } catch (const std::exception& error) {
         mine = error.what();
+        ready.arrive_and_drop();
       }
       if (mine.empty()) return;
       exchange.stop();

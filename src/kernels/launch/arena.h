@@ -13,7 +13,10 @@ class Arena {
  public:
   explicit Arena(Memory& memory) : memory_(memory) {}
   ~Arena() {
-    for (void* pointer : pointers_) memory_.release(pointer);
+    try {
+      for (void* pointer : pointers_) memory_.release(pointer);
+    } catch (const Error&) {  // of a device that is lost: what lost it is already on its way
+    }
   }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -135,6 +136,7 @@ class CudaMemory final : public Memory {
   ~CudaMemory() override {
     for (const cudaEvent_t event : marks_)
       if (event != nullptr) (void)cudaEventDestroy(event);
+    if (read_ != nullptr) (void)cudaFreeHost(read_);
   }
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
@@ -164,9 +166,22 @@ class CudaMemory final : public Memory {
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copying to the device");
     cuda_check(cudaStreamSynchronize(stream_), "copying to the device");
   }
+  // A copy to pageable memory waits for the kernels before it inside the driver, with a lock that keeps other
+  // threads from launching: where those kernels wait for another rank's, for ever. So small reads go through
+  // page-locked memory, and large ones begin when the kernels have ended.
   void do_read(void* to, const void* from, std::size_t bytes) override {
-    cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "copying from the device");
-    check_run("running the kernels before a copy");
+    constexpr const char* what = "running the kernels before a copy";
+    if (bytes > kReadBytes) {
+      check_run(what);
+      cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+                 "copying from the device");
+      return check_run(what);
+    }
+    if (read_ == nullptr) read_ = do_allocate_host(kReadBytes);
+    cuda_check(cudaMemcpyAsync(read_, from, bytes, cudaMemcpyDeviceToHost, stream_),
+               "copying from the device");
+    check_run(what);
+    std::memcpy(to, read_, bytes);
   }
   void* do_allocate_host(std::size_t bytes) override {
     void* pointer = nullptr;
@@ -206,9 +221,11 @@ class CudaMemory final : public Memory {
            log_.text());
   }
 
+  static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
   cudaStream_t stream_;
   const LaunchLog& log_;
   std::array<cudaEvent_t, kMarks> marks_{};
+  void* read_ = nullptr;  // page-locked
 };
 
 std::string_view node_name(cudaGraphNodeType type) {
