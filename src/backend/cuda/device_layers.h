@@ -91,7 +91,7 @@ struct DeviceDraft {
 };
 
 struct DeviceModel {
-  Part part;
+  PartOf part;
   int hidden = 0;
   const std::uint16_t* embedding = nullptr;
   std::vector<DeviceLayer> layers;

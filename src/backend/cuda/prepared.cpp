@@ -54,7 +54,7 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
 }
 
 void PreparedGpu::join_ranks() {
-  const Part& part = program_.part;
+  const PartOf& part = program_.part;
   const int met = options_.exchange != nullptr ? options_.exchange->rank_count() : 1;
   check(met == part.count, "a part of a program has an exchange for all of them", met, part.count);
   if (part.count == 1) return;
