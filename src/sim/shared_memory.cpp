@@ -85,7 +85,7 @@ bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsig
   for (unsigned i = 0; i < granule.readers; ++i)
     if (!judge(granule.reader[i])) return false;
   if (granule.spill)
-    for (const Reader& reader : spill_[granule.spill - 1])
+    for (const Reader& reader : spill_[granule.spill - 1].list)
       if (!judge(reader)) return false;
   return true;
 }
@@ -123,16 +123,42 @@ void SharedMemory::spill_read(const View& view, Granule& granule, Reader fresh) 
     granule.spill = free_spill_.back();
     free_spill_.pop_back();
   }
-  std::vector<Reader>& list = spill_[granule.spill - 1];
-  for (Reader& old : list) {
+  Spill& spill = spill_[granule.spill - 1];
+  const auto replaces = [&](Reader& old) {
     const bool same = old.epoch == fresh.epoch;
-    if (same || ((old.words & ~fresh.words) == 0 && covers(view, fresh.epoch, old.epoch))) {
-      if (same) fresh.words |= old.words;
-      old = fresh;
+    if (!same && ((old.words & ~fresh.words) != 0 || !covers(view, fresh.epoch, old.epoch))) return false;
+    if (same) fresh.words |= old.words;
+    old = fresh;
+    return true;
+  };
+  const std::uint32_t party = party_of(fresh.epoch);
+  const unsigned own = party < spill.newest.size() ? spill.newest[party] : 0;
+  if (own != 0 && replaces(spill.list[own - 1])) return;
+  // After a barrier its threads share one vector, which knows of none of their reads since. What is kept for
+  // a vector that only looks the same (pools use them again) is an entry too many, never one too few.
+  if (own != 0 || spill.searched != view.happened) {
+    for (std::size_t i = 0; i < spill.list.size(); ++i) {
+      const std::uint32_t replaced = party_of(spill.list[i].epoch);
+      if (!replaces(spill.list[i])) continue;
+      spill.newest[replaced] = 0;
+      spill.index(i);
       return;
     }
+    spill.searched = view.happened;
   }
-  list.push_back(fresh);
+  spill.list.push_back(fresh);
+  spill.index(spill.list.size() - 1);
+}
+
+void SharedMemory::Spill::index(std::size_t place) {
+  const std::uint32_t party = party_of(list[place].epoch);
+  if (party >= newest.size()) newest.resize(party + 1);
+  newest[party] = static_cast<std::uint32_t>(place + 1);
+}
+
+void SharedMemory::Spill::index_all() {
+  newest.assign(newest.size(), 0);
+  for (std::size_t i = 0; i < list.size(); ++i) index(i);
 }
 
 void SharedMemory::forget_reads(Granule& granule, unsigned words) {
@@ -145,9 +171,11 @@ void SharedMemory::forget_reads(Granule& granule, unsigned words) {
     if (!cut(granule.reader[i])) granule.reader[kept++] = granule.reader[i];
   granule.readers = static_cast<std::uint8_t>(kept);
   if (!granule.spill) return;
-  std::vector<Reader>& list = spill_[granule.spill - 1];
-  list.erase(std::remove_if(list.begin(), list.end(), cut), list.end());
-  if (list.empty()) {
+  Spill& spill = spill_[granule.spill - 1];
+  spill.list.erase(std::remove_if(spill.list.begin(), spill.list.end(), cut), spill.list.end());
+  spill.index_all();
+  spill.searched = nullptr;
+  if (spill.list.empty()) {
     free_spill_.push_back(granule.spill);
     granule.spill = 0;
   }

@@ -82,6 +82,14 @@ class SharedMemory {
     Reader reader[kInlineReaders];
   };
   static_assert(sizeof(Granule) == 64);
+  // The readers of a granule that many read: found by party, as a thousand threads may read the same sum.
+  struct Spill {
+    std::vector<Reader> list;
+    std::vector<std::uint32_t> newest;        // [party] -> 1 + place of its newest entry in the list, 0: none
+    const std::uint32_t* searched = nullptr;  // who knows what this vector says covers no entry of others
+    void index(std::size_t place);
+    void index_all();
+  };
 
   static unsigned words_of(std::uint32_t offset, std::uint32_t bytes) {
     return ((1u << (bytes >> 2)) - 1u) << ((offset >> 2) & 3u);
@@ -102,7 +110,7 @@ class SharedMemory {
   std::byte* data_ = nullptr;
   std::uint32_t bytes_ = 0;
   std::vector<Granule> granules_;
-  std::vector<std::vector<Reader>> spill_;
+  std::vector<Spill> spill_;
   std::vector<std::uint32_t> free_spill_;
 };
 

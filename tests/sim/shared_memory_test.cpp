@@ -208,5 +208,27 @@ TEST(SharedMemory, StorageMustFitTheLaunchAndTheChip) {
   EXPECT_TRUE(mentions(large, "102,400") && mentions(large, "101,376"));
 }
 
+// A granule that everybody reads, with other words in each phase; the last read of one thread is not ordered
+// before the write, whichever thread it is.
+TEST(SharedMemory, AmongReadersOfManyPhasesTheUnorderedOneIsFound) {
+  const auto action = [](int late, bool synced) {
+    run_shared(96, 1, [=](SimCta cta, Storage& s) {
+      if (cta.thread() < 4) cta.store_shared(&s.words[cta.thread()], 1u);
+      cta.sync_block();
+      for (int phase = 0; phase < 5; ++phase) {
+        for (int again = 0; again < 2; ++again) cta.load_shared(&s.words[(phase + again) % 4]);
+        cta.sync_block();
+      }
+      if (cta.thread() == late) cta.load_shared(&s.words[2]);
+      if (synced) cta.sync_block();
+      if (cta.thread() == 3) cta.store_shared(&s.words[2], 2u);
+    });
+  };
+  for (const int late : {0, 31, 32, 70, 95}) {
+    EXPECT_NO_THROW(action(late, true));
+    expect_fault(FaultKind::race, [&] { action(late, false); });
+  }
+}
+
 }  // namespace
 }  // namespace fourfold::sim
