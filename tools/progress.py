@@ -17,13 +17,14 @@ import time
 
 # Seconds of one core by the object's path, first match wins; the shape matters, the speed seen corrects the scale.
 BUILD_COSTS = [
-    (r"rows/Hopper_tile_wgmma.*\.cu", 40.0),
-    (r"rows/.*\.cu", 20.0),
-    (r"\.cu\.o", 10.0),
-    (r"rows/sim_", 7.0),
-    (r"src/cli/", 6.0),
-    (r"Building CXX.*tests/", 4.5),
-    (r"Building", 2.5),
+    (r"rows/.*step_(dense|attention)\.cu", 35.0),
+    (r"rows/.*\.cu", 15.0),
+    (r"\.cu\.o", 7.0),
+    (r"rows/sim_step_(dense|attention)", 18.0),
+    (r"rows/sim_", 6.0),
+    (r"src/cli/", 4.0),
+    (r"Building CXX.*tests/", 3.0),
+    (r"Building", 2.2),
     (r".", 1.0),
 ]
 UNLISTED_COST = 0.5

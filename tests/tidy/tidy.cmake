@@ -13,4 +13,5 @@ add_test(NAME docs.readme_table COMMAND ${FOURFOLD_PYTHON} ${tools}/readme_table
 if(TARGET fourfold)
   add_test(NAME docs.blocks COMMAND ${FOURFOLD_PYTHON} ${tools}/readme_blocks.py ${PROJECT_SOURCE_DIR}
     ${CMAKE_BINARY_DIR})
+  set_tests_properties(docs.blocks PROPERTIES COST 20)
 endif()
