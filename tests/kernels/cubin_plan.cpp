@@ -36,8 +36,8 @@ void print_rows(const char* chip, const char* function, const Facts& facts_of) {
   moe::for_each_row(List{}, [&]<class Row>() {
     const plan::RowFacts facts = facts_of.template operator()<Row>();
     std::printf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", chip, function, type_name(typeid(Row)).c_str(),
-                facts.row.c_str(), facts.path.c_str(), facts.format.c_str(), facts.threads, facts.registers,
-                facts.total_bytes);
+                facts.row.c_str(), std::string(facts.path).c_str(), std::string(facts.format).c_str(),
+                facts.threads, facts.registers, facts.total_bytes);
   });
 }
 
