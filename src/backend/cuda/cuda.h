@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,20 @@ std::unique_ptr<Backend> make_gpu_backend(kernels::Machine& machine, GpuOptions 
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
                                    const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep,
                                    const std::shared_ptr<const cuda::Tuning>& tuning = {});
+// The first line of that plan by kind: attention, routed experts, ... Their sum is that line.
+std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
+                                    const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep);
+// Generated rows of one step, as many for each sequence.
+struct StepRows {
+  Pass pass = Pass::main;
+  int sequences = 1;
+  int sequence_rows = 1;
+};
+// How many kernels each of these steps launches, tokens chosen on the GPU included. Found by launching them
+// on a machine that only counts.
+std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
+                               const kernels::Machine& machine, std::span<const StepRows> steps,
+                               DenseWeights dense = DenseWeights::keep);
 // What a plan may take of a device that has so much memory, so much of it free.
 std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so

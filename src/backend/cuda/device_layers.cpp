@@ -16,20 +16,28 @@ namespace {
 class ModelLoader {
  public:
   ModelLoader(const Program& program, const Capacity& capacity, WeightLoader& loader, kernels::Arena& arena,
-              kernels::Memory& memory)
-      : program_(program), capacity_(capacity), loader_(loader), arena_(arena), memory_(memory) {}
+              kernels::Memory& memory, const LoadWatch& watch)
+      : program_(program),
+        capacity_(capacity),
+        loader_(loader),
+        arena_(arena),
+        memory_(memory),
+        watch_(watch) {}
 
   DeviceModel load(const Layers& layers) {
     DeviceModel model;
     model.part = program_.part;
     model.hidden = static_cast<int>(program_.hidden_size);
     model.embedding = loader_.table(layers.main.embedding);
+    loaded("embedding");
     for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
     model.head = head(layers.main.final_norm, layers.main.head);
+    loaded("head");
     model.keeps_hidden = layers.main.keeps_hidden;
     if (!layers.draft) return model;
     const DraftPass& pass = *layers.draft;
     DeviceDraft& draft = model.draft.emplace();
+    in_draft_ = true;
     draft.embedding = loader_.table(pass.embedding);
     draft.embedding_norm = norm(pass.embedding_norm);
     draft.hidden_norm = norm(pass.hidden_norm);
@@ -38,10 +46,14 @@ class ModelLoader {
     draft.head = model.head;
     draft.head.norm = norm(pass.final_norm);
     if (!(pass.head == layers.main.head)) draft.head = head(pass.final_norm, pass.head);
+    loaded("head");
     return model;
   }
 
  private:
+  void loaded(std::string_view kind) const {
+    if (watch_) watch_(in_draft_ ? "MTP layer" : kind);
+  }
   static void require_head(const std::string& name, std::int64_t head_dim,
                            std::initializer_list<std::int64_t> known) {
     if (std::find(known.begin(), known.end(), head_dim) != known.end()) return;
@@ -95,6 +107,7 @@ class ModelLoader {
         static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count), "delta state"));
     memory_.clear(out.state, static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count));
     out.out = loader_.dense(std::array{Piece{mixer.output}});
+    loaded("DeltaNet");
     return out;
   }
 
@@ -124,6 +137,7 @@ class ModelLoader {
     out.is_gated = mixer.is_gated;
     out.scale = static_cast<float>(mixer.scale);
     out.out = loader_.dense(std::array{Piece{mixer.output}});
+    loaded("attention");
     return out;
   }
 
@@ -140,11 +154,13 @@ class ModelLoader {
       out.shared_columns = static_cast<int>(program_.matrix(mlp.shared->gate).matrix->rows);
       out.shared_down = loader_.dense(std::array{Piece{mlp.shared->down}});
     }
+    loaded("routers, shared experts");
     if (const ExpertSet& set = program_.expert_set(mlp.set); set.count() != std::ssize(set.experts))
       fail_with_hint(Code::unsupported_op, "Run it with --experts tp.",
                      "{}: {} of {} experts are here; the GPU backend needs a part of each", set.name,
                      set.experts.size(), set.count());
     out.experts = loader_.experts(mlp.set);
+    loaded("routed experts");
     out.top_k = static_cast<int>(mlp.experts_per_token);
     out.renormalises = mlp.normalizes;
     return out;
@@ -156,6 +172,7 @@ class ModelLoader {
     out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up}});
     out.inner = static_cast<int>(program_.matrix(mlp.mlp.gate).matrix->rows);
     out.down = loader_.dense(std::array{Piece{mlp.mlp.down}});
+    loaded("dense MLPs");
     return out;
   }
 
@@ -192,6 +209,8 @@ class ModelLoader {
   WeightLoader& loader_;
   kernels::Arena& arena_;
   kernels::Memory& memory_;
+  const LoadWatch& watch_;
+  bool in_draft_ = false;
   std::vector<const float*> rotary_;  // by RopeId
 };
 
@@ -208,8 +227,9 @@ moe_layer::LayerWeights DeviceMoe::layer_weights() const {
 }
 
 DeviceModel load_model(const Layers& layers, const Program& program, const Capacity& capacity,
-                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory) {
-  return ModelLoader(program, capacity, loader, arena, memory).load(layers);
+                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory,
+                       const LoadWatch& watch) {
+  return ModelLoader(program, capacity, loader, arena, memory, watch).load(layers);
 }
 
 }  // namespace fourfold::backend::cuda

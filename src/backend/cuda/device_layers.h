@@ -1,7 +1,9 @@
 // The layers of a program with their weights and states on the machine, ready to be launched.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -103,7 +105,10 @@ struct DeviceModel {
 
 // Loads every weight; states and caches are allocated for the capacity, and zero: a padded page is read
 // whole, and what is not a number would spoil what its weight 0 multiplies.
+// watch: told after each part which kind of weights it was ("attention"); for plans.
+using LoadWatch = std::function<void(std::string_view kind)>;
 DeviceModel load_model(const Layers& layers, const Program& program, const Capacity& capacity,
-                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory);
+                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory,
+                       const LoadWatch& watch = {});
 
 }  // namespace fourfold::backend::cuda

@@ -64,6 +64,27 @@ std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction
   return std::min(free, static_cast<std::int64_t>(fraction * static_cast<double>(total)));
 }
 
+std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
+                                    const kernels::Machine& machine, DenseWeights dense) {
+  cuda::CountingMachine counting(machine);
+  cuda::CountingMemory& memory = counting.memory();
+  kernels::Arena arena(memory);
+  std::vector<std::string> notices;
+  const GpuOptions options{.dense = dense};
+  cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
+  std::vector<MemoryUse> kinds;
+  std::int64_t before = 0;
+  cuda::load_model(
+      cuda::read_layers(program), program, capacity, loader, arena, memory, [&](std::string_view kind) {
+        const std::int64_t now = memory.total() - memory.bytes("KV pages") - memory.bytes("delta state");
+        auto found = std::find_if(kinds.begin(), kinds.end(), [&](auto& use) { return use.what == kind; });
+        if (found == kinds.end()) found = kinds.insert(kinds.end(), {std::string(kind), 0});
+        found->bytes += now - before;
+        before = now;
+      });
+  return kinds;
+}
+
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
                                    const kernels::Machine& machine, DenseWeights dense,
                                    const std::shared_ptr<const cuda::Tuning>& tuning) {

@@ -1,0 +1,54 @@
+// A step's kernels without a machine that runs them; see count_kernels in cuda.h.
+#include "backend/cuda/counting_machine.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/runner.h"
+#include "backend/cuda/step_buffers.h"
+
+namespace fourfold::backend {
+
+std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
+                               const kernels::Machine& machine, std::span<const StepRows> steps,
+                               DenseWeights dense) {
+  cuda::CountingMachine counting(machine);
+  kernels::Arena arena(counting.memory());
+  std::vector<std::string> notices;
+  const GpuOptions options{.dense = dense};
+  const cuda::BatchTables tables(counting.memory(), arena, capacity);
+  cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
+  const cuda::DeviceModel model =
+      cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, counting.memory());
+  cuda::Forms forms(counting, nullptr);
+  const cuda::Buffers buffers = cuda::make_buffers(model, forms, arena, capacity);
+  cuda::Multiplier multiplier(counting, tables, buffers, forms);
+  cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
+  cuda::Runner runner(counting, model, buffers, tables, multiplier, chooser);
+
+  cuda::PassPlaces places;
+  places.tables = tables.tables();
+  places.tokens = tables.tokens();
+  places.batch_rows = tables.batch_rows();
+  places.hidden_rows = tables.hidden_rows();
+  places.logits_rows = tables.logits_rows();
+  places.hidden = buffers.hidden[0];
+  places.hidden_out = buffers.hidden[1];
+  const cuda::ChoiceKind greedy{.token_limit = model.head.vocab};
+  places.choices = chooser.places(greedy, places.logits_rows);
+  std::vector<int> counts;
+  for (const StepRows& step : steps) {
+    const int rows = step.sequences * step.sequence_rows;
+    const std::int64_t before = counting.launch_count();
+    runner.run({.pass = step.pass,
+                .role = Role::generated,
+                .rows = rows,
+                .sequences = step.sequences,
+                .sequence_rows = step.sequence_rows,
+                .logits_rows = rows,
+                .all_logits = true,
+                .choice = greedy},
+               places, [](int) {});
+    counts.push_back(static_cast<int>(counting.launch_count() - before));
+  }
+  return counts;
+}
+
+}  // namespace fourfold::backend
