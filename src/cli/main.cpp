@@ -42,6 +42,26 @@ std::string typed(int count, char** words) {
 constexpr const char* kModelOrDefault =
     "A folder, or a hub name in the local cache; without one: storyteller, which comes with the program";
 
+void add_plan_step(CLI::App& command, PlanModelOptions& m, CLI::Option* model, CLI::Option* gpu) {
+  command.add_option("--tp", m.ranks, "Of --model: GPUs that share it")->capture_default_str()->needs(model);
+  command.add_option("--experts", m.experts, "Of --tp: a part of each (tp), or some of them (ep)")
+      ->capture_default_str()
+      ->needs(model);
+  command.add_option("--link", m.link, "Of --gpu: pcie5 or pcie4 between the GPUs")
+      ->capture_default_str()
+      ->needs(gpu);
+  command.add_option("--users", m.users, "Of --gpu: sequences in the predicted step")
+      ->capture_default_str()
+      ->needs(gpu);
+  command.add_option("--context", m.context, "Of --gpu: tokens of each before it")
+      ->capture_default_str()
+      ->needs(gpu);
+  command.add_option("--mtp", m.drafts, "Of --gpu: drafts a step")->capture_default_str()->needs(gpu);
+  command.add_option("--acceptance", m.acceptance, "Of --mtp: chance that a draft stands")
+      ->capture_default_str()
+      ->needs(gpu);
+}
+
 void add_plan(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("plan", "Rows and their bytes; one tile explained; which rows a layer runs with");
@@ -58,9 +78,17 @@ void add_plan(CLI::App& app, CommandLine& line) {
   command->add_option("--role", o.role, "decode, prefill or both")->capture_default_str();
   PlanModelOptions& m = line.plan_model;
   CLI::Option* model =
-      command->add_option("--model", m.model, "What this model takes of a GPU's memory, and what fits");
+      command->add_option("--model", m.model,
+                          "What this model (or 397b, 122b, 35b) takes of a GPU's memory, and "
+                          "what fits");
   for (const char* other : {"--explain", "--choose", "--picture", "--shape", "--tokens"})
     model->excludes(other);
+  CLI::Option* gpu = command
+                         ->add_option("--gpu", m.gpu,
+                                      "Of --model: a card that need not be here (rtx-pro-6000); also what a "
+                                      "step would take there")
+                         ->needs(model);
+  add_plan_step(*command, m, model, gpu);
   command->add_option("--kv", m.kv, "Of --model: keys and values in bf16, fp8 or auto")
       ->capture_default_str()
       ->needs(model);

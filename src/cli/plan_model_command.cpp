@@ -2,19 +2,27 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/cuda.h"
+#include "base/check.h"
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "cli/answer.h"
+#include "cli/bench_model_weights.h"
 #include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
+#include "cli/plan_rank.h"
+#include "engine/anchor_room.h"
+#include "engine/sequence.h"
 #include "kernels/launch/sim_machine.h"
 #include "model/qwen35/forward.h"
+#include "plan/products.h"
 
 namespace fourfold::cli {
 namespace {
@@ -22,16 +30,22 @@ namespace {
 // SMs of a card that is not there: they decide a few megabytes of workspace and nothing else.
 constexpr int kAssumedSms = 132;
 constexpr std::int64_t kSequencesMax = 1024;
+constexpr int kRanksMax = 16;
 
 // The GPU that is there, or kernels for one that is not.
 struct Target {
   std::unique_ptr<Gpu> gpu;
   sim::Device device;
   std::unique_ptr<kernels::Machine> simulated;
+  const plan::Product* product = nullptr;  // of --gpu
   std::string what;
   std::int64_t free_bytes = 0, total_bytes = 0;  // 0: not known
 
   explicit Target(const PlanModelOptions& options) {
+    if (!options.gpu.empty()) {
+      take_product(options);
+      return;
+    }
     if (options.arch.empty() && !options.memory_gb && why_no_gpu().empty()) {
       gpu = open_gpu(0);
       what = gpu->machine().description();
@@ -45,12 +59,75 @@ struct Target {
            options.arch);
     simulated = kernels::make_sim_machine(device, {.arch = archs[0], .persistent_blocks = kAssumedSms});
     what = fourfold::format("a GPU of {}", archs[0]->name);
-    if (!options.memory_gb) return;
-    if (!(*options.memory_gb > 0))
-      fail(Code::invalid_request, "--memory-gb {}: more than 0", *options.memory_gb);
-    free_bytes = total_bytes = static_cast<std::int64_t>(*options.memory_gb * 1e9);
+    if (options.memory_gb) take_memory(*options.memory_gb);
   }
   kernels::Machine& machine() const { return gpu ? gpu->machine() : *simulated; }
+
+ private:
+  void take_product(const PlanModelOptions& options) {
+    product = plan::find_product(options.gpu);
+    std::string names;
+    for (const plan::Product& known : plan::kProducts)
+      if (known.arch->cc_major == 9 || known.arch->cc_major == 12)
+        names += (names.empty() ? "" : ", ") + std::string(known.name);
+    if (product == nullptr || !(product->arch->cc_major == 9 || product->arch->cc_major == 12))
+      fail_with_hint(Code::invalid_request, fourfold::format("Known: {}.", names),
+                     "--gpu {}: there are no kernels for it, or it is not in the table of products",
+                     options.gpu);
+    if (!options.arch.empty())
+      fail(Code::invalid_request, "--arch {}: --gpu {} says it already", options.arch, options.gpu);
+    simulated =
+        kernels::make_sim_machine(device, {.arch = product->arch, .persistent_blocks = product->sm_count});
+    what = std::string(product->name);
+    // As sold, in 10^9 bytes; drivers report a little more.
+    take_memory(options.memory_gb.value_or(product->memory_gb));
+  }
+  void take_memory(double gb) {
+    if (!(gb > 0)) fail(Code::invalid_request, "--memory-gb {}: more than 0", gb);
+    free_bytes = total_bytes = static_cast<std::int64_t>(gb * 1e9);
+  }
+};
+
+// A checkpoint's program, or that of a shape with weights as releases have them; one rank's part of it.
+class PlannedModel {
+ public:
+  PlannedModel(const PlanModelOptions& options, const Console& console)
+      : dense_(parse_dense_weights(options.dense)) {
+    if (options.ranks < 1 || options.ranks > kRanksMax)
+      fail(Code::invalid_request, "--tp {}: 1 to {}", options.ranks, kRanksMax);
+    const auto shapes = checkpoint::known_shapes();
+    const bool is_shape = std::any_of(shapes.begin(), shapes.end(), [&](const checkpoint::ModelShape& shape) {
+      return shape.name == options.model;
+    });
+    const ExpertCut experts = parse_expert_cut(options.experts);
+    if (is_shape && !std::filesystem::exists(options.model)) {
+      const checkpoint::ModelShape& shape = checkpoint::find_shape(options.model);
+      config_ = config_of(shape, shape.layers);
+      const DenseFormat format = dense_ == backend::DenseWeights::keep  ? DenseFormat::bf16
+                                 : dense_ == backend::DenseWeights::fp8 ? DenseFormat::fp8
+                                                                        : DenseFormat::nvfp4;
+      dense_ = backend::DenseWeights::keep;  // they are stored so
+      random_ = std::make_unique<RandomWeights>(config_, format, shape.mtp);
+      rank_ = rank_sizes(config_, random_->weights(), options.ranks, experts);
+    } else {
+      opened_ = open_model(options.model, console, options.strict);
+      config_ = opened_->config;
+      rank_ = rank_sizes(config_, opened_->bound.weights, options.ranks, experts);
+    }
+    program = model::build_program(rank_.config, rank_.weights, model::Activations::w4a16);
+    store_kv(program, options.kv);
+  }
+  backend::DenseWeights dense() const { return dense_; }
+  int expert_count() const { return config_.moe ? static_cast<int>(config_.moe->expert_count) : 0; }
+
+  backend::Program program;
+
+ private:
+  backend::DenseWeights dense_;
+  checkpoint::ModelConfig config_;  // of the whole
+  std::unique_ptr<RandomWeights> random_;
+  std::unique_ptr<OpenModel> opened_;
+  RankModel rank_;
 };
 
 // Rows of a step as for the longest prompt, whatever the context: what fits must not change with the
@@ -63,10 +140,20 @@ backend::Capacity capacity_of(std::int64_t context, std::int64_t sequences) {
   return capacity;
 }
 
+// What GPUs receive of each other: two halves in turn for generated rows, the rows of a prompt's two rounds,
+// and the logits of all. An estimate: which kernel sums decides.
+std::int64_t shared_bytes(const backend::Program& program, std::int64_t ranks, std::int64_t row_count) {
+  constexpr std::int64_t kGeneratedRows = 128;
+  if (ranks == 1) return 0;
+  return 4 * (2 * ranks * kGeneratedRows * program.hidden_size + 2 * row_count * program.hidden_size +
+              kGeneratedRows * program.vocab_size);
+}
+
 struct Planned {
   std::int64_t context, sequences;
   std::vector<backend::MemoryUse> uses;
-  std::int64_t needed = 0, usable = 0;  // usable 0: not known
+  std::vector<backend::MemoryUse> weights;  // the first of the uses by kind
+  std::int64_t needed = 0, usable = 0;      // usable 0: not known
   std::int64_t longest = 0, most_sequences = 0;
   bool fits() const { return usable == 0 || needed <= usable; }
 };
@@ -77,36 +164,76 @@ std::int64_t total(const std::vector<backend::MemoryUse>& uses) {
   return bytes;
 }
 
-Planned plan(const PlanModelOptions& options, const backend::Program& program, const Target& target) {
-  const backend::DenseWeights dense = parse_dense_weights(options.dense);
-  Planned out;
-  out.context = options.max_context.value_or(program.position_limit);
-  out.sequences = options.max_sequences;
-  if (out.context < 2 || out.context > program.position_limit)
-    fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions",
-         out.context, program.position_limit);
-  if (out.sequences < 1 || out.sequences > kSequencesMax)
-    fail(Code::invalid_request, "--max-sequences {}: 1 to {}", out.sequences, kSequencesMax);
-  const auto bytes = [&](std::int64_t sequences) {
-    return total(plan_memory(program, capacity_of(out.context, sequences), target.machine(), dense));
-  };
-  out.uses = plan_memory(program, capacity_of(out.context, out.sequences), target.machine(), dense);
-  out.needed = total(out.uses);
-  if (target.total_bytes == 0) return out;
-  const double fraction = options.memory_fraction ? parse_memory_fraction(*options.memory_fraction)
-                                                  : backend::GpuOptions{}.memory_fraction;
-  out.usable = backend::usable_bytes(target.free_bytes, target.total_bytes, fraction);
-  out.longest =
-      largest_context(program, capacity_of(out.context, out.sequences), target.machine(), out.usable, dense);
-  std::int64_t low = 0, high = kSequencesMax;
-  while (low < high) {
-    const std::int64_t middle = (low + high + 1) / 2;
-    if (bytes(middle) <= out.usable)
-      low = middle;
-    else
-      high = middle - 1;
+class MemoryPlanner {
+ public:
+  MemoryPlanner(const PlanModelOptions& options, const PlannedModel& model, const Target& target)
+      : options_(options),
+        model_(model),
+        target_(target),
+        context_(options.max_context.value_or(model.program.position_limit)) {
+    if (context_ < 2 || context_ > model.program.position_limit)
+      fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions",
+           context_, model.program.position_limit);
+    if (options.max_sequences < 1 || options.max_sequences > kSequencesMax)
+      fail(Code::invalid_request, "--max-sequences {}: 1 to {}", options.max_sequences, kSequencesMax);
   }
-  out.most_sequences = low;
+  backend::Capacity capacity() const { return capacity(context_, options_.max_sequences); }
+
+  // A server keeps states for its prefix cache; with --gpu they are planned, too.
+  backend::Capacity capacity(std::int64_t context, std::int64_t sequences) const {
+    backend::Capacity out = capacity_of(context, sequences);
+    if (target_.product != nullptr) out.anchor_count = engine::anchor_room(model_.program, out, -1);
+    return out;
+  }
+  std::vector<backend::MemoryUse> uses(std::int64_t context, std::int64_t sequences) const {
+    const backend::Capacity room = capacity(context, sequences);
+    auto out = plan_memory(model_.program, room, target_.machine(), model_.dense());
+    if (const std::int64_t bytes = shared_bytes(model_.program, options_.ranks, room.row_count); bytes > 0)
+      out.push_back({"between GPUs", bytes});
+    return out;
+  }
+  Planned plan() const;
+
+ private:
+  const PlanModelOptions& options_;
+  const PlannedModel& model_;
+  const Target& target_;
+  std::int64_t context_;
+};
+
+Planned MemoryPlanner::plan() const {
+  const backend::Program& program = model_.program;
+  Planned out;
+  out.context = context_;
+  out.sequences = options_.max_sequences;
+  out.uses = uses(out.context, out.sequences);
+  out.weights = plan_weights(program, capacity(), target_.machine(), model_.dense());
+  out.needed = total(out.uses);
+  if (target_.total_bytes == 0) return out;
+  const double fraction = options_.memory_fraction ? parse_memory_fraction(*options_.memory_fraction)
+                                                   : backend::GpuOptions{}.memory_fraction;
+  out.usable = backend::usable_bytes(target_.free_bytes, target_.total_bytes, fraction);
+  const auto most = [&](std::int64_t high, const auto& fits) {
+    std::int64_t low = 0;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      if (fits(middle))
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    return low;
+  };
+  // It fits with all the model has: nothing longer to look for.
+  const bool is_whole = out.context == program.position_limit && out.fits();
+  out.longest =
+      is_whole ? out.context
+               : largest_context(program, capacity(), target_.machine(),
+                                 out.usable - shared_bytes(program, options_.ranks, capacity().row_count),
+                                 model_.dense());
+  out.most_sequences = most(kSequencesMax, [&](std::int64_t sequences) {
+    return total(uses(out.context, sequences)) <= out.usable;
+  });
   return out;
 }
 
@@ -115,15 +242,20 @@ void print(const Planned& planned, const Target& target, std::string_view kv, co
                                   planned.sequences == 1 ? "" : "s", with_commas(planned.context), kv);
   const auto line = [&](const std::string& what, std::int64_t bytes) {
     char text[80];
-    std::snprintf(text, sizeof text, "  %-18s %20s\n", what.c_str(), with_commas(bytes).c_str());
+    std::snprintf(text, sizeof text, "  %-28s %20s\n", what.c_str(), with_commas(bytes).c_str());
     console.out << text;
   };
-  for (const backend::MemoryUse& use : planned.uses) line(use.what, use.bytes);
+  for (const backend::MemoryUse& use : planned.uses) {
+    line(use.what, use.bytes);
+    if (&use != &planned.uses.front()) continue;
+    for (const backend::MemoryUse& kind : planned.weights) line("  " + kind.what, kind.bytes);
+  }
   line("together", planned.needed);
   if (planned.usable == 0) {
     console.out << fourfold::format("{}; say with --memory-gb how much memory it has\n", target.what);
     return;
   }
+  line("left of what may be used", planned.usable - planned.needed);
   console.out << fourfold::format("{}: {} bytes, {} free, {} may be used: it {}\n", target.what,
                                   with_commas(target.total_bytes), with_commas(target.free_bytes),
                                   with_commas(planned.usable), planned.fits() ? "fits" : "DOES NOT FIT");
@@ -132,31 +264,88 @@ void print(const Planned& planned, const Target& target, std::string_view kv, co
       planned.sequences, planned.sequences == 1 ? "" : "s", planned.most_sequences, planned.context);
 }
 
-void write(const Planned& planned, const Target& target, std::string_view kv, const Console& console) {
-  JsonWriter json(JsonWriter::Style::pretty);
-  json.begin_object().member("sequences", planned.sequences).member("context", planned.context);
-  json.member("kv", std::string(kv)).key("bytes").begin_object();
-  for (const backend::MemoryUse& use : planned.uses) json.member(use.what, use.bytes);
-  json.end_object().member("needed", planned.needed).member("device", target.what);
+void write(const Planned& planned, const Target& target, std::string_view kv, JsonWriter& json) {
+  const auto uses = [&](const char* name, const std::vector<backend::MemoryUse>& list) {
+    json.key(name).begin_object();
+    for (const backend::MemoryUse& use : list) json.member(use.what, use.bytes);
+    json.end_object();
+  };
+  json.member("sequences", planned.sequences).member("context", planned.context);
+  json.member("kv", std::string(kv));
+  uses("bytes", planned.uses);
+  uses("weights", planned.weights);
+  json.member("needed", planned.needed).member("device", target.what);
   if (planned.usable > 0) {
     json.member("usable", planned.usable).member("fits", planned.fits());
     json.member("largest_context", planned.longest).member("most_sequences", planned.most_sequences);
   }
-  console.out << json.end_object().finish() << "\n";
+}
+
+plan::Link parse_link(const std::string& text) {
+  if (text == "pcie5") return plan::Link::pcie5;
+  if (text == "pcie4") return plan::Link::pcie4;
+  fail(Code::invalid_request, "--link is '{}'; pcie4 and pcie5 are possible", text);
+}
+
+StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& model, const Target& target,
+                         const backend::Capacity& capacity) {
+  if (options.users < 1 || options.context < 0 || options.context > model.program.position_limit)
+    fail(Code::invalid_request, "--users {}, --context {}: at least 1, and 0 to the model's {} positions",
+         options.users, options.context, model.program.position_limit);
+  if (options.drafts < 0 || options.drafts > engine::kDraftCountMax ||
+      (options.drafts > 0 && model.program.draft.empty()))
+    fail(Code::invalid_request, "--mtp {}: 0 to {}{}", options.drafts, engine::kDraftCountMax,
+         model.program.draft.empty() ? "; this model has no MTP layer" : "");
+  if (!(options.acceptance >= 0 && options.acceptance <= 1))
+    fail(Code::invalid_request, "--acceptance {}: 0 to 1", options.acceptance);
+  return {.program = model.program,
+          .machine = target.machine(),
+          .capacity = capacity,
+          .dense = model.dense(),
+          .product = *target.product,
+          .link = parse_link(options.link),
+          .ranks = options.ranks,
+          .experts = parse_expert_cut(options.experts),
+          .expert_count = model.expert_count(),
+          .users = options.users,
+          .context = static_cast<double>(options.context),
+          .drafts = options.drafts,
+          .acceptance = options.acceptance};
 }
 
 }  // namespace
 
-int run_plan_model(const PlanModelOptions& options, const Console& console) {
-  const auto model = open_model(options.model, console, options.strict);
-  backend::Program program =
-      model::build_program(model->config, model->bound.weights, model::Activations::w4a16);
-  store_kv(program, options.kv);
+StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console) {
   const Target target(options);
-  const Planned planned = plan(options, program, target);
+  const PlannedModel model(options, console);
+  check(target.product != nullptr, "a step is predicted for a product");
+  const MemoryPlanner planner(options, model, target);
+  return predict_step(question_of(options, model, target, planner.capacity()));
+}
+
+int run_plan_model(const PlanModelOptions& options, const Console& console) {
+  const Target target(options);
+  const PlannedModel model(options, console);
+  const MemoryPlanner planner(options, model, target);
+  std::optional<StepQuestion> question;
+  std::optional<StepAnswer> answer;
+  if (target.product != nullptr) {
+    question.emplace(question_of(options, model, target, planner.capacity()));
+    answer = predict_step(*question);
+  }
+  const Planned planned = planner.plan();
   const std::string_view kv =
-      program.kv_caches.empty() ? "none" : format_name(program.kv_caches.front().format);
-  options.json ? write(planned, target, kv, console) : print(planned, target, kv, console);
+      model.program.kv_caches.empty() ? "none" : format_name(model.program.kv_caches.front().format);
+  if (!options.json) {
+    print(planned, target, kv, console);
+    if (question) print_step(*question, *answer, console);
+    return planned.fits() ? kFine : kMiss;
+  }
+  JsonWriter json(JsonWriter::Style::pretty);
+  json.begin_object().member("ranks", options.ranks);
+  write(planned, target, kv, json);
+  if (question) write_step(*question, *answer, json);
+  console.out << json.end_object().finish() << "\n";
   return planned.fits() ? kFine : kMiss;
 }
 

@@ -1,4 +1,5 @@
 // `fourfold plan --model MODEL`: what a model takes of a GPU's memory, before anything is loaded; what fits.
+// With --gpu also what a step would take there.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +7,20 @@
 #include <string>
 
 #include "cli/console.h"
+#include "cli/plan_step.h"
 
 namespace fourfold::cli {
 
 struct PlanModelOptions {
-  std::string model;
+  std::string model;                        // or a shape: 397b, 122b, 35b
+  std::string gpu;                          // a product that need not be there: rtx-pro-6000
+  int ranks = 1;                            // GPUs that share the model
+  std::string experts = "tp";               // cut by column, or given out whole: ep
+  std::string link = "pcie5";               // between them, or pcie4
+  int users = 1;                            // of the predicted step
+  std::int64_t context = 0;                 // tokens of each before it
+  int drafts = 0;                           // of each
+  double acceptance = 0.7;                  // chance that a draft stands when those before it do
   std::string arch;                         // empty: the GPU that is there
   std::string kv = "auto";                  // keys and values: bf16, fp8 or as the activations are
   std::string dense = "keep";               // or fp8, nvfp4: as quantised at load
@@ -21,6 +31,9 @@ struct PlanModelOptions {
   bool json = false;
   bool strict = false;
 };
+
+// The step alone, whether or not the model fits. Needs --gpu.
+StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console);
 
 // kMiss when it does not fit.
 int run_plan_model(const PlanModelOptions& options, const Console& console);

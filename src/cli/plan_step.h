@@ -1,0 +1,57 @@
+// `fourfold plan --model MODEL --gpu NAME`: a step's predicted time, from the program of one rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda.h"
+#include "backend/program.h"
+#include "base/json_writer.h"
+#include "cli/console.h"
+#include "cli/plan_rank.h"
+#include "plan/step_time.h"
+
+namespace fourfold::cli {
+
+struct StepQuestion {
+  const backend::Program& program;  // of one rank
+  const kernels::Machine& machine;
+  backend::Capacity capacity;
+  backend::DenseWeights dense = backend::DenseWeights::keep;
+  const plan::Product& product;
+  plan::Link link = plan::Link::pcie5;
+  int ranks = 1;
+  ExpertCut experts = ExpertCut::columns;
+  int expert_count = 0;  // of the whole model; 0: it has none
+  int users = 1;
+  double context = 0;  // tokens of each user before the step
+  int drafts = 0;
+  double acceptance = 0;
+};
+
+// By column against by expert, one line for each number of users.
+struct CutLine {
+  int users;
+  double column_gb, expert_gb;  // of routed experts, that the busiest GPU reads
+  plan::Range column_us, expert_us;
+};
+
+struct StepAnswer {
+  plan::StepWork work;  // of the verification, or the plain step
+  std::vector<plan::Estimate> lines;
+  plan::Range us;
+  double tokens = 1;  // of a user
+  plan::SumWay way = plan::SumWay::one_shot;
+  std::vector<CutLine> cuts;  // with several ranks and experts
+  plan::Range tokens_per_s(int users) const {
+    return {1e6 * users * tokens / us.high, 1e6 * users * tokens / us.low};
+  }
+};
+
+StepAnswer predict_step(const StepQuestion& question);
+
+void print_step(const StepQuestion& question, const StepAnswer& answer, const Console& console);
+void write_step(const StepQuestion& question, const StepAnswer& answer, JsonWriter& json);
+
+}  // namespace fourfold::cli
