@@ -107,7 +107,8 @@ TEST(Choose, RoleDecidesTheArithmeticAndBatchNever) {
 TEST(Choose, OneTokenTakesTheTwoKernelPath) {
   const Shape shape = parse_shape("35b");
   EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 1}).few);
-  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 2}).few);
+  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 2}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 3}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).few);
 }
