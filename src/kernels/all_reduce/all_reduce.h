@@ -202,18 +202,19 @@ FOURFOLD_DEVICE void all_gather(Cta cta, const AllReduceParams& params) {
 #pragma unroll 4
   for (std::int64_t at = first; at < count; at += step) send<way>(cta, params, call, at);
   const bool heard = exchange<way == Way::host>(cta, storage, params, call, 0);
-  for (int r = 0; heard && r < params.ranks; ++r) {
-    const float* from =
-        r == call.rank
-            ? call.mine->part
-            : reinterpret_cast<const float*>(call.mine->receive + call.parity_at + r * params.capacity);
-    for (int row = 0; row < params.rows; ++row) {
-      const float* in = from + static_cast<std::int64_t>(row) * params.columns;
-      float* out = call.mine->x + static_cast<std::int64_t>(row) * params.out_stride +
-                   static_cast<std::int64_t>(r) * params.gather_columns;
-#pragma unroll 4
-      for (int column = first; column < params.gather_columns; column += step)
-        cta.store(out + column, cta.load(in + column));
+  // A block has heard of what the same block of another rank sent: it takes the same quads.
+  for (std::int64_t at = first; heard && at < count; at += step) {
+    const std::int64_t row = 4 * at / params.columns;
+    const int column = static_cast<int>(4 * at - row * params.columns);
+    for (int r = 0; r < params.ranks; ++r) {
+      const F32x4* from = r == call.rank ? reinterpret_cast<const F32x4*>(call.mine->part)
+                                         : call.mine->receive + call.parity_at + r * params.capacity;
+      const F32x4 quad = cta.load(from + at);
+      float* out = call.mine->x + row * params.out_stride +
+                   static_cast<std::int64_t>(r) * params.gather_columns + column;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        if (column + j < params.gather_columns) cta.store(out + j, quad.v[j]);
     }
   }
   end_call(cta, call, heard);

@@ -122,7 +122,7 @@ std::int64_t Exchange::capacity_for(Way way) const {
 Way Exchange::way_for(int rows) const {
   if (options_.way) return *options_.way;
   const Way way = way_of(options_.peers, options_.ranks, rows, columns_);
-  return way == Way::one_shot && rows > kOneShotRows && options_.ranks > 2 ? Way::two_shot : way;
+  return way == Way::one_shot && rows > kOneShotRows ? Way::two_shot : way;  // one call, not many pieces
 }
 
 int Exchange::piece_rows(int rows) const {
