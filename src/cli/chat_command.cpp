@@ -6,6 +6,7 @@
 #include "cli/answer.h"
 #include "cli/default_model.h"
 #include "cli/line_reader.h"
+#include "text/chat_prompt.h"
 
 namespace fourfold::cli {
 namespace {
@@ -105,7 +106,7 @@ void Chat::answer_line(const std::string& line, InterruptWatch& watch) {
   if (options_.generation.thinking) chat.enable_thinking = true;
   if (options_.generation.no_thinking) chat.enable_thinking = false;
   engine::Request request = request_;
-  request.prompt = tokenizer_.encode(template_->render(chat));
+  request.prompt = text::ChatPrompt(*template_, tokenizer_, std::move(chat)).ids();
   const std::int64_t room = context_ - std::ssize(request.prompt);
   if (room < 1)
     fail_with_hint(Code::over_capacity,

@@ -8,6 +8,7 @@
 #include "cli/answer.h"
 #include "cli/default_model.h"
 #include "cli/parse.h"
+#include "text/chat_prompt.h"
 
 namespace fourfold::cli {
 namespace {
@@ -61,7 +62,8 @@ std::int64_t context_limit(const RunOptions& options, const OpenModel& model) {
   return limit;
 }
 
-std::string chat_prompt(const RunOptions& options, const OpenModel& model, const std::string& text) {
+std::vector<std::int32_t> chat_prompt(const RunOptions& options, const OpenModel& model,
+                                      const text::Tokenizer& tokenizer, const std::string& text) {
   const auto chat = text::ChatTemplate::load(model.folder);
   if (!chat)
     fail_with_hint(Code::invalid_request, "Use --raw to have the text continued.",
@@ -78,7 +80,7 @@ std::string chat_prompt(const RunOptions& options, const OpenModel& model, const
   text::ChatRequest request{.messages = text::jinja::Value::list(std::move(messages))};
   if (options.generation.thinking) request.enable_thinking = true;
   if (options.generation.no_thinking) request.enable_thinking = false;
-  return chat->render(request);
+  return text::ChatPrompt(*chat, tokenizer, std::move(request)).ids();
 }
 
 void report(const Answer& answer, const engine::Request& request, bool seed_was_drawn, double load_seconds,
@@ -107,9 +109,9 @@ int run_run(const RunOptions& options, const Console& console) {
   if (is_text) tokenizer = load_tokenizer(model->folder);
   engine::Request request = make_request(options.generation, *model, tokenizer ? &*tokenizer : nullptr);
   if (is_text) {
-    std::string text = prompt_text(options);
-    if (!options.raw) text = chat_prompt(options, *model, text);
-    request.prompt = tokenizer->encode(text, {.add_special_tokens = options.raw});
+    const std::string text = prompt_text(options);
+    request.prompt = options.raw ? tokenizer->encode(text, {.add_special_tokens = true})
+                                 : chat_prompt(options, *model, *tokenizer, text);
   } else {
     request.prompt = parse_ids(options.ids);
   }

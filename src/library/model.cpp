@@ -18,7 +18,7 @@
 #include "library/gpu.h"
 #include "library/open_model.h"
 #include "model/qwen35/forward.h"
-#include "text/chat_template.h"
+#include "text/chat_prompt.h"
 
 namespace fourfold::library {
 namespace {
@@ -279,7 +279,7 @@ Result Model::chat(const std::vector<Message>& messages, const GenerateOptions& 
     text::ChatRequest chat{.messages = message_list(messages)};
     chat.enable_thinking = options.thinking;
     engine::Request request = body_->make_request(options);
-    request.prompt = body_->tokenizer.encode(body_->chat_template->render(chat));
+    request.prompt = text::ChatPrompt(*body_->chat_template, body_->tokenizer, std::move(chat)).ids();
     return body_->run(std::move(request), options, /*is_chat=*/true, on_text);
   });
 }

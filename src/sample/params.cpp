@@ -47,8 +47,9 @@ void require_valid(const Params& params, std::int64_t vocab_size) {
     fail(Code::invalid_request, "top_k is {}; it must be at least 0, where 0 keeps all tokens", params.top_k);
   require("top_p", params.top_p, {0, 1, false});
   require("min_p", params.min_p, {0, 1});
-  if (params.logprob_count < 0 || params.logprob_count > 20)
-    fail(Code::invalid_request, "logprobs is {}; it must be at least 0 and at most 20", params.logprob_count);
+  if (params.logprob_count < 0 || params.logprob_count > kLogprobsMax)
+    fail(Code::invalid_request, "logprobs is {}; it must be at least 0 and at most {}", params.logprob_count,
+         kLogprobsMax);
 }
 
 }  // namespace fourfold::sample

@@ -4,12 +4,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sampling_limits.h"
 
 namespace fourfold::sample {
 namespace {
-
-constexpr std::size_t kStopCountMax = 64;
-constexpr std::size_t kStopBytesMax = 1024;
 
 // The longest end of the text that is the beginning of `stop`, but not all of it.
 std::size_t started_bytes(std::string_view text, std::string_view stop) {

@@ -97,8 +97,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (now < read_deadline_) return;
     if (state_ != State::head && state_ != State::body) return close();
     ++hall_.counts.timed_out;
-    reject(hall_.handler->malformed(408, fourfold::format("the request's {} did not come in time",
-                                                          state_ == State::head ? "head" : "body")));
+    reject(malformed(408, fourfold::format("the request's {} did not come in time",
+                                           state_ == State::head ? "head" : "body")));
   }
 
   void answer(HttpResponse response) {
@@ -215,6 +215,13 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
   }
 
+  HttpResponse malformed(int status, std::string_view what) {
+    // A head that is refused while it is parsed has a target all the same.
+    if (request_.path.empty() && parser_)
+      if (auto target = parse_target(parser_->get().target())) request_.path = std::move(target->path);
+    return hall_.handler->malformed(status, what, request_.path);
+  }
+
   // False when more bytes are needed.
   bool parse_some() {
     if (in_.empty()) return false;
@@ -243,6 +250,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void begin_request() {
     parser_.emplace();
+    request_ = {};
     parser_->header_limit(static_cast<std::uint32_t>(limits().header_bytes_max));
     parser_->body_limit(limits().body_bytes_max);
     parser_->eager(false);
@@ -256,17 +264,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void reject_parse(error_code problem) {
     const bool in_body = parser_->is_header_done();
     if (problem == http::error::body_limit)
-      return reject(hall_.handler->malformed(
-          413, fourfold::format("the body is larger than the {} bytes that are allowed",
-                                limits().body_bytes_max)));
+      return reject(malformed(413, fourfold::format("the body is larger than the {} bytes that are allowed",
+                                                    limits().body_bytes_max)));
     if (problem == http::error::header_limit || problem == http::error::buffer_overflow)
-      return reject(hall_.handler->malformed(
-          in_body ? 400 : 431, fourfold::format("the {} larger than the {} bytes that are allowed",
-                                                in_body ? "line before a chunk is" : "request's head is",
-                                                limits().header_bytes_max)));
+      return reject(malformed(in_body ? 400 : 431,
+                              fourfold::format("the {} larger than the {} bytes that are allowed",
+                                               in_body ? "line before a chunk is" : "request's head is",
+                                               limits().header_bytes_max)));
     ++hall_.counts.malformed;
-    reject(hall_.handler->malformed(problem == http::error::bad_version ? 505 : 400,
-                                    "this is not HTTP/1.1: " + problem.message()));
+    reject(malformed(problem == http::error::bad_version ? 505 : 400,
+                     "this is not HTTP/1.1: " + problem.message()));
   }
 
   // Nothing when the head is good; what HTTP has to say against it otherwise.
@@ -300,7 +307,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool take_head() {
     if (const auto problem = fill_request()) {
       ++hall_.counts.malformed;
-      HttpResponse response = hall_.handler->malformed(400, *problem);
+      HttpResponse response = malformed(400, *problem);
       response.close = true;
       reject(std::move(response));
       return false;

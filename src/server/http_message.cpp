@@ -14,18 +14,6 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-std::string_view error_type(int status) {
-  switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 413: return "request_too_large";
-    case 429: return "rate_limit_error";
-    case 503: return "overloaded_error";
-    default: return status >= 500 ? "api_error" : "invalid_request_error";
-  }
-}
-
 }  // namespace
 
 std::string_view HttpRequest::header(std::string_view name) const {
@@ -181,20 +169,51 @@ std::string http_date(std::int64_t unix_seconds) {
   return text;
 }
 
-HttpResponse refusal(std::string_view path, int status, std::string_view code, std::string_view message) {
+ErrorShape error_shape(std::string_view path) {
+  return path.starts_with("/v1/messages") ? ErrorShape::anthropic : ErrorShape::openai;
+}
+
+std::string_view error_type(ErrorShape shape, int status) {
+  const bool anthropic = shape == ErrorShape::anthropic;
+  switch (status) {
+    case 401: return anthropic ? "authentication_error" : "invalid_request_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return anthropic ? "request_too_large" : "invalid_request_error";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 504: return "timeout_error";
+    default: return status < 500 ? "invalid_request_error" : anthropic ? "api_error" : "server_error";
+  }
+}
+
+std::string error_body(ErrorShape shape, int status, std::string_view message, std::string_view code,
+                       std::string_view param) {
   JsonWriter json;
+  const std::string_view type = error_type(shape, status);
+  const auto optional_member = [&](std::string_view name, std::string_view text) {
+    json.key(name);
+    if (text.empty()) {
+      json.value(nullptr);
+    } else {
+      json.value(text);
+    }
+  };
   json.begin_object();
-  if (path.starts_with("/v1/messages")) json.member("type", "error");
-  json.key("error").begin_object();
-  if (path.starts_with("/v1/messages"))
-    json.member("type", error_type(status)).member("message", message);
-  else
-    json.member("message", message)
-        .member("type", status == 401 ? "invalid_request_error" : error_type(status))
-        .member("param", nullptr)
-        .member("code", code);
+  if (shape == ErrorShape::anthropic) {
+    json.member("type", "error").key("error").begin_object();
+    json.member("type", type).member("message", message);
+  } else {
+    json.key("error").begin_object().member("message", message).member("type", type);
+    optional_member("param", param);
+    optional_member("code", code);
+  }
   json.end_object().end_object();
-  HttpResponse out{.status = status, .body = json.finish()};
+  return json.finish();
+}
+
+HttpResponse refusal(std::string_view path, int status, std::string_view code, std::string_view message) {
+  HttpResponse out{.status = status, .body = error_body(error_shape(path), status, message, code)};
   if (status == 429 || status == 503) out.headers.emplace_back("Retry-After", "1");
   if (status == 401) out.headers.emplace_back("WWW-Authenticate", "Bearer");
   return out;

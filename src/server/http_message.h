@@ -73,8 +73,16 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // "Sun, 06 Nov 1994 08:49:37 GMT"
 std::string http_date(std::int64_t unix_seconds);
 
-// An answer that says no, in the shape clients of the path expect: Anthropic's below /v1/messages, OpenAI's
-// elsewhere.
+// Whose errors clients of a path expect: Anthropic's below /v1/messages, OpenAI's elsewhere.
+enum class ErrorShape { openai, anthropic };
+ErrorShape error_shape(std::string_view path);
+// The one table of what a status is called in an error's "type".
+std::string_view error_type(ErrorShape shape, int status);
+// param and code are OpenAI's alone; empty ones are null.
+std::string error_body(ErrorShape shape, int status, std::string_view message, std::string_view code = {},
+                       std::string_view param = {});
+
+// An answer that says no, in the shape clients of the path expect.
 HttpResponse refusal(std::string_view path, int status, std::string_view code, std::string_view message);
 
 }  // namespace fourfold::server

@@ -74,8 +74,9 @@ class HttpHandler {
   virtual std::optional<HttpResponse> admit(HttpRequest& request) = 0;
   virtual void serve(std::shared_ptr<HttpCall> call) = 0;
   // A request that is no HTTP, too large or too slow was answered by the server itself.
-  virtual HttpResponse malformed(int status, std::string_view what) {
-    return refusal("", status, "bad_http", what);
+  // path: of the request, as far as it is known.
+  virtual HttpResponse malformed(int status, std::string_view what, std::string_view path) {
+    return refusal(path, status, "bad_http", what);
   }
   virtual void tick() {}  // about ten times a second
   virtual void signal(int /*number*/) {}

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "text/jinja/json_value.h"
+
 namespace fourfold::server {
 
 struct JsonSize {
@@ -15,7 +17,7 @@ JsonSize measure_json(std::string_view text);
 
 struct JsonBounds {
   std::size_t depth_max = 64;
-  std::size_t value_count_max = 2'000'000;
+  std::size_t value_count_max = text::jinja::kJsonValuesMax;  // what the parser takes
 };
 // Throws invalid_request with the number and its limit; also for an empty text and a byte order mark.
 void require_bounded(std::string_view text, const JsonBounds& bounds = {});

@@ -169,9 +169,9 @@ void Service::decorate(const HttpRequest& request, HttpResponse& response) const
   response.headers.emplace_back("Access-Control-Max-Age", "600");
 }
 
-HttpResponse Service::malformed(int status, std::string_view what) {
+HttpResponse Service::malformed(int status, std::string_view what, std::string_view path) {
   metrics_.count_request("other", status);
-  return HttpHandler::malformed(status, what);
+  return HttpHandler::malformed(status, what, path);
 }
 
 void Service::log_answer(const HttpRequest& request, int status) const {

@@ -49,7 +49,7 @@ class Service final : public HttpHandler {
 
   std::optional<HttpResponse> admit(HttpRequest& request) override;
   void serve(std::shared_ptr<HttpCall> call) override;
-  HttpResponse malformed(int status, std::string_view what) override;
+  HttpResponse malformed(int status, std::string_view what, std::string_view path) override;
   void tick() override;
   void signal(int number) override;
 

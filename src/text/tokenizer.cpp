@@ -70,10 +70,52 @@ void Tokenizer::encode_span(std::string_view text, const EncodeOptions& options,
       if (inner.token_index >= 0) {
         out.push_back(id_of(inner));
       } else {
-        encode_pieces(normal.substr(inner.begin, inner.end - inner.begin), out);
+        const std::string_view piece = normal.substr(inner.begin, inner.end - inner.begin);
+        encode_pieces(options.mark.empty() ? piece : without(piece, options.mark), out);
       }
     }
   }
+}
+
+// Where special tokens of two characters or more begin, also inside of each other; ascending.
+std::vector<std::size_t> Tokenizer::special_places(std::string_view text) const {
+  std::vector<std::size_t> out;
+  for (const AddedTokenFinder* finder : {&raw_finder_, &normalized_finder_})
+    for (std::size_t at = 0; !finder->empty();) {
+      const auto match = finder->find(text, at);
+      if (match.token_index < 0) break;
+      at = match.begin + 1;
+      const auto first = static_cast<std::size_t>(read_code_point(text.data() + match.begin).bytes);
+      if (added_tokens_[static_cast<std::size_t>(match.token_index)].special &&
+          match.end - match.begin > first)
+        out.push_back(match.begin);
+    }
+  std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::string Tokenizer::with_marks(std::string_view text, std::string_view mark) const {
+  std::string out;
+  std::size_t done = 0;
+  for (const std::size_t at : special_places(text)) {
+    const std::size_t end = at + static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
+    out += text.substr(done, end - done);
+    out += mark;
+    done = end;
+  }
+  return out += text.substr(done);
+}
+
+std::size_t Tokenizer::bytes_max(std::int64_t token_count) const {
+  std::size_t longest = 1;
+  for (const Token& token : tokens_) longest = std::max(longest, token.bytes.size());
+  for (const AddedToken& token : added_tokens_)
+    if (token.strip_left || token.strip_right) return kTextBytesMax;  // white space in any number
+  // Composing makes text shorter, at most to a third: three letters of Hangul are one of as many bytes.
+  const std::size_t each = (nfc_ ? 3 : 1) * longest;
+  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(token_count, 0));
+  return count > kTextBytesMax / each ? kTextBytesMax : count * each;
 }
 
 void Tokenizer::encode_pieces(std::string_view text, std::vector<TokenId>& out) const {

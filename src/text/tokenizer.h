@@ -23,6 +23,9 @@ struct EncodeOptions {
   // "<|im_start|>" in the text stays six ordinary characters and more: for text from outside that must not
   // forge turns. Tokens not marked special (<think>, <tool_call>) are found all the same.
   bool special_as_text = false;
+  // Taken out of the text once added tokens have been found: one with the mark inside is text
+  // (chat_prompt.h).
+  std::string_view mark = {};
 };
 
 struct DecodeOptions {
@@ -38,6 +41,12 @@ class Tokenizer {
   // Invalid UTF-8 counts as U+FFFD, once for each longest broken part. Throws invalid_request above 1 GiB of
   // text.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // The text with a mark inside of everything that is written like a special token.
+  std::string with_marks(std::string_view text, std::string_view mark) const;
+  bool writes_special(std::string_view text) const { return !special_places(text).empty(); }
+  // Text of more bytes than this has more than `token_count` tokens, whatever it says.
+  std::size_t bytes_max(std::int64_t token_count) const;
 
   // Always valid UTF-8: bytes that are not become U+FFFD. Ids without a token give nothing.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
@@ -56,6 +65,7 @@ class Tokenizer {
   Tokenizer();
 
   void encode_span(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
+  std::vector<std::size_t> special_places(std::string_view text) const;
   void encode_pieces(std::string_view text, std::vector<TokenId>& out) const;
 
   struct Token {

@@ -75,6 +75,16 @@ TEST(Requests, Context) {
       refusal(kRoute, R"({"messages": [{"role": "user", "content": ")" + std::string(5000, 'q') + "\"}]}");
   EXPECT_EQ(prompt.status, 400);
   EXPECT_EQ(text_at(parsed(prompt.body), "error.code"), "context_length_exceeded");
+  // What cannot fit by its bytes is not even tokenised.
+  const std::string huge(10'000'000, 'q');
+  for (const auto& [route, body] :
+       {std::pair(kRoute, R"({"messages": [{"role": "user", "content": ")" + huge + "\"}]}"),
+        std::pair(std::string_view("/v1/completions"), R"({"prompt": ")" + huge + "\"}")}) {
+    const HttpError bytes = refusal(route, body);
+    EXPECT_EQ(bytes.status, 400);
+    EXPECT_EQ(text_at(parsed(bytes.body), "error.code"), "context_length_exceeded");
+    EXPECT_NE(bytes.body.find("bytes, which are more than 600 tokens"), std::string::npos) << bytes.body;
+  }
   const HttpError answer =
       refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 600})");
   EXPECT_EQ(text_at(parsed(answer.body), "error.code"), "context_length_exceeded");

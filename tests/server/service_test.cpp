@@ -119,6 +119,27 @@ TEST(Service, ErrorsHaveTheirShapeAndNoInsides) {
   EXPECT_EQ(json::parse(reply.body, "body").at("type").as_string(), "error");
 }
 
+// Also of what the server refuses before it has the whole request.
+TEST(Service, RefusalsOfHttpHaveTheProtocolsShape) {
+  HttpLimits limits;
+  limits.body_bytes_max = 100;
+  limits.body_time = milliseconds(100);
+  FakeServer server({}, {}, microseconds(300), limits);
+  const auto parsed = [](const Reply& reply) { return json::parse(reply.body, "body"); };
+  for (const bool anthropic : {true, false}) {
+    const std::string path = anthropic ? "/v1/messages" : "/v1/chat/completions";
+    const Reply large = server.ask(post(path, std::string(200, ' ')));
+    EXPECT_EQ(large.status, 413);
+    const Reply slow =
+        server.ask("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{");
+    EXPECT_EQ(slow.status, 408);
+    for (const Reply& reply : {large, slow})
+      EXPECT_EQ(parsed(reply).as_object().contains("type"), anthropic) << reply.body;
+    EXPECT_EQ(parsed(large).at("error").at("type").as_string(),
+              anthropic ? "request_too_large" : "invalid_request_error");
+  }
+}
+
 TEST(Service, AFullQueueSaysWhenToComeAgain) {
   FakeServer server({}, {}, microseconds(300), {}, 2);
   Client first(server.http.port()), second(server.http.port());
@@ -286,8 +307,19 @@ TEST(Service, TextRoutesAreVllms) {
   EXPECT_GT(chat.at("count").to_number<int>(), 2);
   for (const char* bad :
        {R"({"prompt":"a","messages":[]})", "{}", "[]", "", R"({"prompt":1})", R"({"prompt":"a","unknown":1})",
-        R"({"prompt":"a","model":"another"})", "{\"prompt\":\"a\"} x"})
+        "{\"prompt\":\"a\"} x",
+        R"({"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"messages":[]}})",
+        R"({"messages":[{"role":"robot","content":"a"}]})"})
     EXPECT_EQ(server.ask(post("/tokenize", bad)).status, 400) << bad;
+  EXPECT_EQ(server.ask(post("/tokenize", R"({"prompt":"a","model":"another"})")).status, 404);
+  EXPECT_EQ(server.ask(post("/detokenize", R"({"tokens":[1],"model":"another"})")).status, 404);
+  // Longer than the context is no reason not to count.
+  EXPECT_EQ(server.ask(post("/tokenize", "{\"prompt\":\"" + std::string(100'000, 'a') + "\"}")).status, 200);
+  EXPECT_EQ(server
+                .ask(post("/tokenize",
+                          R"({"messages":[{"role":"user","content":")" + std::string(900'000, 'a') + "\"}]}"))
+                .status,
+            200);
   for (const char* bad : {R"({"tokens":[-1]})", R"({"tokens":[320]})", R"({"tokens":[4294967296]})",
                           R"({"tokens":[1.5]})", R"({"tokens":"1"})", "{}"})
     EXPECT_EQ(server.ask(post("/detokenize", bad)).status, 400) << bad;

@@ -116,6 +116,8 @@ TokenCounts AnswerExchange::counts() const {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     out.answer += choices_[i].token_count();
     out.thinking += choices_[i].thinking_count();
+    out.drafts_verified += choices_[i].usage().drafts.verified;
+    out.drafts_accepted += choices_[i].usage().drafts.accepted;
     if (i % each != 0) continue;
     out.prompt += std::ssize(prompt_of(i).ids);
     // Later answers to a prompt find it in the cache because of the first.

@@ -28,6 +28,7 @@ struct Plan {
 // Tokens of all choices together; a prompt counts once however often it is answered.
 struct TokenCounts {
   std::int64_t prompt = 0, cached = 0, answer = 0, thinking = 0;
+  std::int64_t drafts_verified = 0, drafts_accepted = 0;
 };
 
 class AnswerExchange : public Exchange {

@@ -1,4 +1,5 @@
 // /v1/chat/completions.
+#include "base/sampling_limits.h"
 #include "server/api/guides.h"
 #include "server/api/openai_parts.h"
 #include "server/api/routes.h"

@@ -1,6 +1,7 @@
 // /v1/completions: text that goes on, without a chat.
 #include <set>
 
+#include "base/sampling_limits.h"
 #include "server/api/guides.h"
 #include "server/api/openai_parts.h"
 #include "server/api/routes.h"
@@ -151,6 +152,7 @@ class CompletionsExchange final : public AnswerExchange {
 };
 
 Prompt prompt_of_text(const std::string& text, const ServedModel& model, bool special) {
+  require_near_context(text.size(), "prompt", model);
   Prompt out{model.tokenizer.encode(text, {.add_special_tokens = special}), text, false};
   if (out.ids.empty()) refuse("prompt", "prompt is empty; it must have at least one token");
   return out;

@@ -3,7 +3,9 @@
 #include <set>
 
 #include "engine/answer_text.h"
+#include "server/api/generation.h"
 #include "server/api/request_error.h"
+#include "text/chat_prompt.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/python_text.h"
 
@@ -58,11 +60,11 @@ Turn marked(Turn turn) {
   return turn;
 }
 
-void reopen_last(std::string& rendered) {
-  const std::size_t at = rendered.rfind(kGoOnHere);
+void reopen_last(text::ChatPrompt& prompt) {
+  const std::size_t at = prompt.marked_text().rfind(kGoOnHere);
   if (at == std::string::npos)
     refuse("messages", "the last message is the assistant's, but this model's template cannot continue it");
-  rendered.resize(at);
+  prompt.cut(at);
 }
 
 std::vector<Call> read_calls(Fields& message) {
@@ -212,7 +214,7 @@ void read_template_fields(Fields& fields, Conversation& out) {
     if (name.text() != "enable_thinking") out.template_variables.set(name, value);
 }
 
-Prompt render_prompt(const Conversation& conversation, const ServedModel& model) {
+Prompt render_prompt(const Conversation& conversation, const ServedModel& model, PromptUse use) {
   if (!model.chat_template)
     refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
   text::ChatRequest request;
@@ -226,14 +228,15 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model)
   request.enable_thinking = conversation.enable_thinking;
   request.extra = conversation.template_variables;
   request.limits.bytes_max = kRenderBytesMax;
-  Prompt out;
+  std::optional<text::ChatPrompt> prompt;
   try {
-    out.text = model.chat_template->render(request);
+    prompt.emplace(*model.chat_template, model.tokenizer, std::move(request));
   } catch (const Error& error) {
     refuse("messages", "the chat template refuses the conversation: {}", without_folder(error.what()));
   }
-  if (conversation.continue_last) reopen_last(out.text);
-  out.ids = model.tokenizer.encode(out.text);
+  if (conversation.continue_last) reopen_last(*prompt);
+  if (use == PromptUse::answer) require_near_context(prompt->marked_text().size(), "messages", model);
+  Prompt out{.ids = prompt->ids()};
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;
 }

@@ -36,7 +36,7 @@ struct Conversation {
 
 struct Prompt {
   std::vector<text::TokenId> ids;
-  std::string text;              // what an answer that echoes begins with
+  std::string text = {};         // what an answer that echoes begins with
   bool starts_thinking = false;  // the prompt itself opens <think>
 };
 
@@ -57,6 +57,9 @@ void read_template_fields(Fields& fields, Conversation& out);
 // A template's errors begin with its file; where that lies is nobody's business.
 std::string without_folder(std::string message);
 
-Prompt render_prompt(const Conversation& conversation, const ServedModel& model);
+// A prompt that is to be answered and cannot fit the context is refused before it is tokenised.
+enum class PromptUse { answer, count };
+Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
+                     PromptUse use = PromptUse::answer);
 
 }  // namespace fourfold::server::api

@@ -10,7 +10,6 @@
 namespace fourfold::server::api {
 namespace {
 
-constexpr std::size_t kStopCountMax = 64, kStopBytesMax = 1024;  // as sample::StopStrings has them
 constexpr std::size_t kBiasCountMax = 1024;
 constexpr std::size_t kStopIdCountMax = 256;
 
@@ -161,6 +160,17 @@ void require_model(Fields& fields, const ServedModel& model) {
                      fourfold::format("model {} is not served here; it is {}, or leave the field out",
                                       shown(Json(std::string_view(*wanted))), model.names.front()),
                      "model", "model_not_found");
+}
+
+void require_near_context(std::size_t prompt_bytes, const std::string& field, const ServedModel& model) {
+  const std::int64_t limit = model.limits.position_limit;
+  if (prompt_bytes <= model.tokenizer.bytes_max(limit)) return;
+  throw RequestError(
+      400,
+      fourfold::format("the prompt has {} bytes, which are more than {} tokens; the context is {} "
+                       "for prompt and answer together. Shorten the prompt",
+                       prompt_bytes, limit, limit),
+      field, "context_length_exceeded");
 }
 
 std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model) {

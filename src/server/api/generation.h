@@ -12,8 +12,6 @@
 
 namespace fourfold::server::api {
 
-inline constexpr int kLogprobsMax = 20;  // alternatives of a token, as sample::Params has it
-
 struct Generation {
   sample::Params params;
   std::optional<std::int64_t> max_tokens;  // not given: what fits the context
@@ -41,6 +39,9 @@ void require_model(Fields& fields, const ServedModel& model);
 
 // How many tokens the answer to this prompt may have. Refuses what exceeds the context.
 std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model);
+
+// Refuses a prompt whose bytes cannot be tokens that fit the context, before it is tokenised.
+void require_near_context(std::size_t prompt_bytes, const std::string& field, const ServedModel& model);
 
 // A list of token ids, each with a meaning to this model.
 std::vector<text::TokenId> read_ids(const std::vector<Json>& list, const std::string& name,

@@ -4,6 +4,7 @@
 #include "server/api/messages_input.h"
 #include "server/api/request_error.h"
 #include "server/api/routes.h"
+#include "server/http_message.h"
 
 namespace fourfold::server::api {
 namespace {
@@ -120,9 +121,7 @@ class MessagesExchange final : public AnswerExchange {
   std::string break_stream(const HttpError& error) override { return sse("error", error.body); }
 
   std::string error_body(const std::string& message, int status) const override {
-    return anthropic_error(message, status == 504   ? "timeout_error"
-                                    : status == 503 ? "overloaded_error"
-                                                    : "api_error");
+    return server::error_body(ErrorShape::anthropic, status, message);
   }
 
   std::string whole() override {

@@ -1,5 +1,7 @@
 #include "server/api/openai_parts.h"
 
+#include "server/http_message.h"
+
 namespace fourfold::server::api {
 namespace {
 
@@ -17,8 +19,12 @@ void write_usage(JsonWriter& json, const TokenCounts& counts) {
   json.member("prompt_tokens", counts.prompt).member("completion_tokens", counts.answer);
   json.member("total_tokens", counts.prompt + counts.answer);
   json.key("prompt_tokens_details").begin_object().member("cached_tokens", counts.cached).end_object();
-  json.key("completion_tokens_details").begin_object();
-  json.member("reasoning_tokens", counts.thinking).end_object();
+  json.key("completion_tokens_details").begin_object().member("reasoning_tokens", counts.thinking);
+  // Of drafts by the model's own MTP layer; absent where none was verified.
+  if (counts.drafts_verified > 0)
+    json.member("accepted_prediction_tokens", counts.drafts_accepted)
+        .member("rejected_prediction_tokens", counts.drafts_verified - counts.drafts_accepted);
+  json.end_object();
   json.end_object();
 }
 
@@ -45,11 +51,8 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& t
 }
 
 std::string failure_body(const std::string& message, int status) {
-  const std::string_view type = status == 504   ? "timeout_error"
-                                : status == 503 ? "overloaded_error"
-                                                : "server_error";
   const std::string_view code = status == 504 ? "time_limit" : status == 503 ? "shutdown" : "internal";
-  return openai_error(message, type, "", code);
+  return error_body(ErrorShape::openai, status, message, code);
 }
 
 }  // namespace fourfold::server::api

@@ -1,20 +1,11 @@
 #include "server/api/request_error.h"
 
-#include "base/json_writer.h"
 #include "server/exchange.h"
+#include "server/http_message.h"
 
 namespace fourfold::server {
 namespace api {
 namespace {
-
-void optional_member(JsonWriter& json, std::string_view name, std::string_view text) {
-  json.key(name);
-  if (text.empty()) {
-    json.value(nullptr);
-  } else {
-    json.value(text);
-  }
-}
 
 int status_of(const Error& error) {
   if (const auto* request = dynamic_cast<const RequestError*>(&error)) return request->status();
@@ -27,24 +18,6 @@ int status_of(const Error& error) {
   }
 }
 
-std::string_view openai_type(int status) {
-  if (status == 401) return "authentication_error";
-  if (status == 404) return "not_found_error";
-  if (status == 429) return "rate_limit_error";
-  if (status == 503) return "overloaded_error";
-  return status < 500 ? "invalid_request_error" : "server_error";
-}
-
-std::string_view anthropic_type(int status) {
-  if (status == 401) return "authentication_error";
-  if (status == 403) return "permission_error";
-  if (status == 404) return "not_found_error";
-  if (status == 413) return "request_too_large";
-  if (status == 429) return "rate_limit_error";
-  if (status == 503) return "overloaded_error";
-  return status < 500 ? "invalid_request_error" : "api_error";
-}
-
 std::string message_of(const Error& error) {
   std::string out = error.what();
   if (!error.hint().empty()) out += ". " + error.hint();
@@ -52,36 +25,13 @@ std::string message_of(const Error& error) {
 }
 
 }  // namespace
-
-std::string openai_error(std::string_view message, std::string_view type, std::string_view param,
-                         std::string_view api_code) {
-  JsonWriter json;
-  json.begin_object().key("error").begin_object();
-  json.member("message", message).member("type", type);
-  optional_member(json, "param", param);
-  optional_member(json, "code", api_code);
-  json.end_object().end_object();
-  return json.finish();
-}
-
-std::string anthropic_error(std::string_view message, std::string_view type) {
-  JsonWriter json;
-  json.begin_object().member("type", "error").key("error").begin_object();
-  json.member("type", type).member("message", message);
-  json.end_object().end_object();
-  return json.finish();
-}
-
 }  // namespace api
 
 HttpError error_answer(std::string_view route, const Error& error) {
   const int status = api::status_of(error);
-  const std::string message = api::message_of(error);
-  if (route.starts_with("/v1/messages"))
-    return {status, api::anthropic_error(message, api::anthropic_type(status))};
   const auto* request = dynamic_cast<const api::RequestError*>(&error);
-  return {status, api::openai_error(message, api::openai_type(status), request ? request->param() : "",
-                                    request ? request->api_code() : "")};
+  return {status, error_body(error_shape(route), status, api::message_of(error),
+                             request ? request->api_code() : "", request ? request->param() : "")};
 }
 
 }  // namespace fourfold::server

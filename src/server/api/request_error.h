@@ -31,9 +31,4 @@ template <class... Args>
   throw RequestError(400, fourfold::format(pattern, args...), param);
 }
 
-// The error object alone, as a stream carries it in the middle of an answer: {"error":{...}}.
-std::string openai_error(std::string_view message, std::string_view type, std::string_view param,
-                         std::string_view api_code);
-std::string anthropic_error(std::string_view message, std::string_view type);
-
 }  // namespace fourfold::server::api
