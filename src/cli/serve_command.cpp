@@ -107,8 +107,8 @@ server::ServiceOptions service_options(const ServeOptions& options, const Consol
   server::ServiceOptions service{.cors_origins = options.cors_origins,
                                  .allowed_hosts = options.allowed_hosts,
                                  .rate_limit = options.rate_limit};
-  if (options.request_timeout > 0)
-    service.request_time = milliseconds(options.request_timeout, "--request-timeout");
+  const auto request_time = milliseconds(options.request_timeout, "--request-timeout");
+  if (request_time.count() > 0) service.request_time = request_time;
   service.grace = milliseconds(options.grace, "--grace");
   // A step of a large model on a CPU can take a minute and be well.
   const double stall = options.stall_timeout > 0 ? options.stall_timeout

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kLeastTokens = 16;
 constexpr std::int64_t kLongOutput = 8192;  // from here on one round says enough
-// What a chat template and a natural prompt take at most, where the prompt's length is not set.
-constexpr std::int64_t kNaturalPromptTokens = 256;
+// What a chat template and a prompt take at most, where the prompt's length is not set.
+constexpr std::int64_t kNaturalPromptTokens = 256, kBriefPromptTokens = 64;
 
 std::string plural(std::int64_t count, const char* noun) {
   return fourfold::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
@@ -84,8 +84,9 @@ std::string why_skipped(const Cell& cell, const Bounds& bounds) {
   if (const std::string why = over(cell.users, bounds.users, "users"); !why.empty()) return why;
   if (const std::string why = over(cell.context, bounds.context, "context"); !why.empty()) return why;
   if (const std::string why = over(cell.output, bounds.output, "output"); !why.empty()) return why;
-  const std::int64_t prompt =
-      cell.context > 0 ? cell.context : std::min<std::int64_t>(kNaturalPromptTokens, cell.output);
+  const std::int64_t prompt = cell.context > 0                    ? cell.context
+                              : cell.prompts == PromptKind::brief ? kBriefPromptTokens
+                                                                  : kNaturalPromptTokens;
   return over(prompt + cell.output, bounds.positions, "prompt and output of");
 }
 

@@ -1,6 +1,7 @@
 #include "schedule/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/format.h"
@@ -209,11 +210,13 @@ void Scheduler::admit() {
     sequence.slot = free_slots_.back();
     free_slots_.pop_back();
     sequence.last_step = step_;
-    counts_.lookups += sharing() ? 1 : 0;
+    if (!std::exchange(sequence.counted, true) && sharing()) {
+      ++counts_.lookups;
+      counts_.hits += hit.position > 0 ? 1 : 0;
+      counts_.cached_tokens += hit.position;
+    }
     if (hit.position > 0) {
       index_.take(hit);
-      ++counts_.hits;
-      counts_.cached_tokens += hit.position;
       sequence.pages = hit.pages;
       sequence.node = hit.node;
       sequence.indexed_pages = std::ssize(hit.pages);

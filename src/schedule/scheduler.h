@@ -81,6 +81,7 @@ struct AnchorSave {
   std::int64_t position = 0;
 };
 
+// Lookups and hits are those of requests when they are admitted first, not when they are computed again.
 struct Counts {
   std::int64_t lookups = 0, hits = 0, cached_tokens = 0, dropped = 0;
 };
@@ -131,6 +132,7 @@ class Scheduler {
     PrefixIndex::Node node = PrefixIndex::kNone;  // of its last page that is in the index
     std::int64_t indexed_pages = 0;
     std::uint64_t last_step = 0;
+    bool counted = false;  // in Counts, when it was admitted first
     bool in_prompt() const { return position < prompt_count; }
     std::int64_t behind() const { return std::ssize(tokens) - 1 - position; }
     // Generated rows: the newest token and its drafts, or tokens to be computed again.

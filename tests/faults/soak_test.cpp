@@ -19,17 +19,51 @@ struct Question {
   std::string answer;  // alone
 };
 
-std::string text_of(const Reply& reply, bool streamed) {
-  if (!streamed) return answer_text(reply);
+// The text of a whole answer: choices of OpenAI's, content of Anthropic's, output of responses.
+std::string whole_text(const Reply& reply) {
+  if (reply.status != 200) return {};
+  const auto answer = json::parse(reply.body, "answer");
+  const auto& body = answer.as_object();
+  if (body.contains("choices")) return answer_text(reply);
+  std::string text;
+  const auto add = [&](const boost::json::value& part) {
+    for (const char* name : {"thinking", "text"})
+      if (const auto* found = part.as_object().if_contains(name); found != nullptr && found->is_string())
+        text += std::string_view(found->as_string());
+  };
+  if (const auto* content = body.if_contains("content"))
+    for (const auto& part : content->as_array()) add(part);
+  if (const auto* output = body.if_contains("output"))
+    for (const auto& item : output->as_array())
+      for (const auto& part : item.as_object().at("content").as_array()) add(part);
+  return text;
+}
+
+// And of a streamed one, from its events.
+std::string streamed_text(const Reply& reply) {
   std::string text;
   for (std::size_t at = 0; (at = reply.body.find("data: {", at)) != std::string::npos;) {
     const std::size_t end = reply.body.find("\n\n", at);
     const auto event = json::parse(reply.body.substr(at + 6, end - at - 6), "event");
     at = end;
-    const auto& choices = event.at("choices").as_array();
-    if (!choices.empty()) text += choice_text(choices[0].as_object());
+    const auto& body = event.as_object();
+    if (const auto* choices = body.if_contains("choices")) {
+      if (!choices->as_array().empty()) text += choice_text(choices->as_array()[0].as_object());
+      continue;
+    }
+    const auto* delta = body.if_contains("delta");
+    if (delta == nullptr) continue;
+    if (delta->is_string()) text += std::string_view(delta->as_string());  // response.output_text.delta
+    if (!delta->is_object()) continue;
+    for (const char* name : {"thinking", "text"})
+      if (const auto* part = delta->as_object().if_contains(name))
+        text += std::string_view(part->as_string());
   }
   return text;
+}
+
+std::string text_of(const Reply& reply, bool streamed) {
+  return streamed ? streamed_text(reply) : whole_text(reply);
 }
 
 std::vector<Question> questions(const RealServer& server) {
@@ -41,18 +75,25 @@ std::vector<Question> questions(const RealServer& server) {
                    fourfold::format(R"("prompt":[{}{}],"max_tokens":{},"temperature":0,"ignore_eos":true)",
                                     i % 2 == 0 ? shared : "", 20 + i, 3 + 2 * i),
                    {}});
+    const std::string asked = fourfold::format(R"("messages":[{"role":"user","content":"question {}"}])", i);
+    const std::string drawn = fourfold::format(R"("temperature":1,"seed":{})", i);
+    out.push_back({"/v1/chat/completions",
+                   asked + fourfold::format(R"(,"max_tokens":{},"ignore_eos":true,)", 2 + i) + drawn,
+                   {}});
     out.push_back(
-        {"/v1/chat/completions",
-         fourfold::format(
-             R"("messages":[{"role":"user","content":"question {}"}],"max_tokens":{},"temperature":1,"seed":{},"ignore_eos":true)",
-             i, 2 + i, i),
+        {"/v1/messages", asked + fourfold::format(R"(,"max_tokens":{},"temperature":0)", 4 + i), {}});
+    out.push_back(
+        {"/v1/responses",
+         fourfold::format(R"("input":"question {}","max_output_tokens":{},"ignore_eos":true,)", i, 3 + i) +
+             drawn,
          {}});
   }
   for (Question& question : out) {
     const Reply reply = server.ask(post(question.route, "{" + question.body + "}"));
     EXPECT_EQ(reply.status, 200) << reply.body;
-    question.answer = answer_text(reply);
-    EXPECT_FALSE(question.answer.empty()) << reply.body;
+    question.answer = whole_text(reply);
+    if (std::string_view(question.route) != "/v1/messages")  // it may end with its first token
+      EXPECT_FALSE(question.answer.empty()) << reply.body;
   }
   return out;
 }

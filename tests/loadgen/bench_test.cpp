@@ -265,6 +265,13 @@ TEST(Grid, FieldHasTheTablesOwnersCompare) {
   EXPECT_EQ(why_skipped(cell, {.users = 4, .context = 1000, .output = 100, .positions = 1100}), "");
   EXPECT_EQ(why_skipped(cell, {.users = 3, .context = {}, .output = {}, .positions = {}}),
             "users 4 is over the limit of 3");
+  // A prompt is as long as it is, however short the answer.
+  Cell natural, brief;
+  natural.output = brief.output = 16;
+  brief.prompts = PromptKind::brief;
+  const Bounds few{.users = {}, .context = {}, .output = {}, .positions = 128};
+  EXPECT_NE(why_skipped(natural, few), "");
+  EXPECT_EQ(why_skipped(brief, few), "");
   EXPECT_NE(why_skipped(cell, {.users = {}, .context = {}, .output = {}, .positions = 1099}), "");
 }
 

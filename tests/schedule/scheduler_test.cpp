@@ -42,6 +42,8 @@ class World {
       if (testing::Test::HasFailure()) return;
     }
     EXPECT_TRUE(scheduler_.idle());
+    EXPECT_LT(scheduler_.counts().lookups, static_cast<std::int64_t>(next_id_)) << "one is looked up twice";
+    EXPECT_LE(scheduler_.counts().hits, scheduler_.counts().lookups);
     EXPECT_EQ(scheduler_.free_pages() + scheduler_.cached_pages(), limits_.page_count) << "a page is lost";
   }
   const Scheduler& scheduler() const { return scheduler_; }
@@ -216,7 +218,7 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
   // What was not met was not tested.
   EXPECT_GT(ended, 500);
   EXPECT_GT(dropped, 100);
-  EXPECT_GT(hits, 200);
+  EXPECT_GT(hits, 100);  // of requests that were admitted for the first time
 }
 
 TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {

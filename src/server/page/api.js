@@ -5,9 +5,14 @@ function remembered(storage) {
   const memory = new Map();
   const attempt = (action, otherwise) => { try { return action(storage()); } catch { return otherwise(); } };
   return {
-    get: (name) => attempt((box) => box.getItem(name), () => memory.get(name) ?? null),
-    set: (name, text) => attempt((box) => box.setItem(name, text), () => memory.set(name, text)),
-    remove: (name) => attempt((box) => box.removeItem(name), () => memory.delete(name)),
+    get: (name) => memory.get(name) ?? attempt((box) => box.getItem(name), () => null),
+    // What does not fit any more (a quota) is remembered here, and what was stored before it goes: it would come back
+    // as if nothing had been said since.
+    set: (name, text) => attempt((box) => { box.setItem(name, text); memory.delete(name); }, () => {
+      memory.set(name, text);
+      attempt((box) => box.removeItem(name), () => null);
+    }),
+    remove: (name) => { memory.delete(name); attempt((box) => box.removeItem(name), () => null); },
   };
 }
 export const kept = remembered(() => localStorage);
