@@ -77,11 +77,12 @@ struct Buffers {
   void* projection = nullptr;       // [rows, widest projection] f32 or bf16
   std::uint16_t* query = nullptr;   // [rows, heads * head_dim]
   std::uint16_t* mixed = nullptr;   // [rows, widest mixer output]
-  std::uint16_t* inner = nullptr;   // [rows, widest MLP]
-  void* added = nullptr;            // [rows, hidden] what is added to x next
-  float* part = nullptr;            // [rows, hidden] of several ranks: what this one adds to x
-  float* logits_part = nullptr;     // [kLogitsRows, its columns, padded] likewise
-  float* logits = nullptr;          // [kLogitsRows, vocab, padded]
+  int mixed_columns = 0;
+  std::uint16_t* inner = nullptr;  // [rows, widest MLP]
+  void* added = nullptr;           // [rows, hidden] what is added to x next
+  float* part = nullptr;           // [rows, hidden] of several ranks: what this one adds to x
+  float* logits_part = nullptr;    // [kLogitsRows, its columns, padded] likewise
+  float* logits = nullptr;         // [kLogitsRows, vocab, padded]
   float* hidden[2] = {nullptr,
                       nullptr};  // [rows, hidden] what a pass leaves for the next; which one: in turn
   void* workspace = nullptr;     // of one kernel at a time

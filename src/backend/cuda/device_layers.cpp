@@ -28,6 +28,9 @@ class ModelLoader {
     DeviceModel model;
     model.part = program_.part;
     model.hidden = static_cast<int>(program_.hidden_size);
+    if (model.hidden % record::kColumns != 0)
+      fail(Code::unsupported_op, "rows of {} columns; the GPU backend needs a multiple of {}", model.hidden,
+           record::kColumns);
     model.embedding = loader_.table(layers.main.embedding);
     loaded("embedding");
     for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
@@ -62,6 +65,11 @@ class ModelLoader {
     fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
                    "{}: heads of {} columns; the GPU backend has kernels for heads of {}", name, head_dim,
                    list);
+  }
+  // As held: with zeros up to a whole record.
+  int neurons(MatrixId gate) const {
+    return static_cast<int>((program_.matrix(gate).matrix->rows + record::kColumns - 1) / record::kColumns *
+                            record::kColumns);
   }
   DeviceNorm norm(const Norm& from) {
     return {loader_.norm(from), static_cast<float>(from.epsilon),
@@ -107,6 +115,7 @@ class ModelLoader {
         static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count), "delta state"));
     memory_.clear(out.state, static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count));
     out.out = loader_.dense(std::array{Piece{mixer.output}});
+    out.out_columns = out.out.matrices.front().columns();
     loaded("DeltaNet");
     return out;
   }
@@ -151,7 +160,7 @@ class ModelLoader {
     out.has_shared = mlp.shared.has_value();
     out.has_shared_gate = mlp.shared_gate.has_value();
     if (mlp.shared) {
-      out.shared_columns = static_cast<int>(program_.matrix(mlp.shared->gate).matrix->rows);
+      out.shared_columns = neurons(mlp.shared->gate);
       out.shared_down = loader_.dense(std::array{Piece{mlp.shared->down}});
     }
     loaded("routers, shared experts");
@@ -170,7 +179,7 @@ class ModelLoader {
     DeviceMlp out;
     out.norm = norm(mlp.norm);
     out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up}});
-    out.inner = static_cast<int>(program_.matrix(mlp.mlp.gate).matrix->rows);
+    out.inner = neurons(mlp.mlp.gate);
     out.down = loader_.dense(std::array{Piece{mlp.mlp.down}});
     loaded("dense MLPs");
     return out;

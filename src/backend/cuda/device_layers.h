@@ -27,6 +27,7 @@ struct DeviceDelta {
   delta::LayerWeights weights{};
   float* state = nullptr;  // from slot 0 on
   delta::Layout layout{};
+  int out_columns = 0;  // of its result's rows: value_dim, padded as the matrix behind it is
   DenseGroup out;
 };
 

@@ -271,8 +271,15 @@ HeldMatrix hold(const Matrix& matrix, RecordFormat format) {
   return held;
 }
 
-void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
-               std::int64_t count, const FillTarget& to, ErrorSums* error) {
+std::int64_t HeldMatrix::columns() const {
+  return (matrix->columns + record::kColumns - 1) / record::kColumns * record::kColumns;
+}
+
+namespace {
+
+// As wide as the matrix.
+void fill_own_columns(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
+                      std::int64_t count, const FillTarget& to, ErrorSums* error) {
   const Matrix& matrix = *held.matrix;
   const std::int64_t there = std::clamp<std::int64_t>(matrix.rows - first, 0, count);
   const std::size_t code_bytes = code_row_bytes(held.format, matrix.columns);
@@ -297,6 +304,27 @@ void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::
   }
   if (error != nullptr && held.is_anew) *error = sums;
   release_rows(matrix, from, first, there);
+}
+
+}  // namespace
+
+void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
+               std::int64_t count, const FillTarget& to, ErrorSums* error) {
+  if (held.columns() == held.matrix->columns) return fill_own_columns(held, from, first, count, to, error);
+  const auto rows = static_cast<std::size_t>(count);
+  const std::size_t code_bytes = code_row_bytes(held.format, held.matrix->columns),
+                    scale_bytes = scale_row_bytes(held.format, held.matrix->columns);
+  std::vector<std::byte> codes(rows * code_bytes), scales(rows * scale_bytes);
+  fill_own_columns(held, from, first, count, {codes.data(), scales.data()}, error);
+  const auto widen = [&](const std::vector<std::byte>& own, std::size_t own_bytes, std::size_t bytes,
+                         std::byte* at) {
+    for (std::size_t row = 0; row < rows && bytes > 0; ++row, at += bytes) {
+      std::memcpy(at, own.data() + row * own_bytes, own_bytes);
+      std::memset(at + own_bytes, 0, bytes - own_bytes);
+    }
+  };
+  widen(codes, code_bytes, code_row_bytes(held.format, held.columns()), to.codes);
+  widen(scales, scale_bytes, scale_row_bytes(held.format, held.columns()), to.scales);
 }
 
 }  // namespace fourfold::backend::cuda

@@ -42,6 +42,8 @@ struct HeldMatrix {
 
   // What a row's dot product is still to be multiplied with.
   float factor(std::int64_t row) const;
+  // As held: the matrix's own, and zeros up to a whole record. A rank's part may be narrow.
+  std::int64_t columns() const;
 };
 
 // In this form; anew when that is not how it is stored. Reads all of the matrix when it is.
@@ -57,9 +59,9 @@ struct FillTarget {
   std::byte* codes = nullptr;   // [count, code_row_bytes]
   std::byte* scales = nullptr;  // [count, scale_row_bytes]
 };
-// Rows first..first + count; rows past the matrix's end are zeros. Throws bad_checkpoint, naming the matrix
-// and the place, for a weight or scale that is no number. Reads the file, not its mapping, where it is stored
-// as it is held. `from` may be null: the matrix is in memory.
+// Rows first..first + count, held.columns() wide; rows past the matrix's end are zeros. Throws
+// bad_checkpoint, naming the matrix and the place, for a weight or scale that is no number. Reads the file,
+// not its mapping, where it is stored as it is held. `from` may be null: the matrix is in memory.
 void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
                std::int64_t count, const FillTarget& to, ErrorSums* error = nullptr);
 

@@ -49,6 +49,9 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
     for (auto& rows : kept_)
       rows = arena_.take<float>(static_cast<std::size_t>(capacity.row_count * program_.hidden_size), "kept");
   }
+  // Columns beyond a narrow mixer's own are multiplied with zeros: they must be numbers.
+  machine.memory().clear(buffers_.mixed, static_cast<std::size_t>(capacity.row_count) *
+                                             static_cast<std::size_t>(buffers_.mixed_columns) * 2);
   join_ranks();
   machine.memory().wait();
 }

@@ -20,11 +20,15 @@ constexpr std::array kRoles{TensorRole::attention, TensorRole::delta, TensorRole
                             TensorRole::dense_mlp, TensorRole::head};
 
 // Strips are cut in blocks of 32 rows of a matrix: one strip, or two where gate and up are interleaved.
-constexpr std::int64_t blocks(std::int64_t rows) { return (rows + record::kRows - 1) / record::kRows; }
+// Neurons are padded to whole records: they are the columns of the matrix behind them.
+std::int64_t blocks(const RecordRun::Part& part) {
+  const std::int64_t grain = part.up != nullptr ? record::kColumns : record::kRows;
+  return (part.first->matrix->rows + grain - 1) / grain * (grain / record::kRows);
+}
 
 std::size_t block_bytes(const HeldMatrix& held) {
-  return record::kRows * (code_row_bytes(held.format, held.matrix->columns) +
-                          scale_row_bytes(held.format, held.matrix->columns));
+  return record::kRows *
+         (code_row_bytes(held.format, held.columns()) + scale_row_bytes(held.format, held.columns()));
 }
 
 // Every matrix fits a slot block by block, a packed copy's megabytes do, and small models do not take 16 MB
@@ -32,7 +36,8 @@ std::size_t block_bytes(const HeldMatrix& held) {
 std::size_t slot_bytes_for(const Program& program, const GpuOptions& options) {
   std::size_t block = 0, total = 0;
   for (const MatrixUse& use : program.matrices) {
-    block = std::max(block, 2 * record::kRows * 2 * static_cast<std::size_t>(use.matrix->columns));
+    block = std::max(
+        block, 2 * record::kRows * 2 * static_cast<std::size_t>(use.matrix->columns + record::kColumns));
     total += checkpoint::stored_bytes(*use.matrix);
   }
   const std::size_t wanted =
@@ -117,8 +122,8 @@ const HeldMatrix& RecordStream::hold(const checkpoint::Matrix& matrix, RecordFor
 // One task of the conveyor a megabyte.
 void RecordStream::fill_part(const HeldMatrix& held, std::int64_t first, std::int64_t count,
                              const FillTarget& to) {
-  const std::size_t code_bytes = code_row_bytes(held.format, held.matrix->columns);
-  const std::size_t scale_bytes = scale_row_bytes(held.format, held.matrix->columns);
+  const std::size_t code_bytes = code_row_bytes(held.format, held.columns());
+  const std::size_t scale_bytes = scale_row_bytes(held.format, held.columns());
   const std::uint64_t stored =
       checkpoint::stored_bytes(*held.matrix) / static_cast<std::uint64_t>(held.matrix->rows);
   const auto step = std::max<std::int64_t>(1, static_cast<std::int64_t>(kTaskBytes / code_bytes));
@@ -168,11 +173,11 @@ void RecordStream::place_cached(const std::string& name, unsigned char* to, std:
 void RecordStream::place(const RecordRun& run) {
   if (sizes_alone_) return;
   const RecordRun::Part& head = run.parts.front();
-  const std::int64_t columns = head.first->matrix->columns;
+  const std::int64_t columns = head.first->columns();
   const std::int64_t strips_each = head.up != nullptr ? 2 : 1;
   const auto part_bytes = [&](const RecordRun::Part& part) {
-    return static_cast<std::size_t>(blocks(part.first->matrix->rows) * strips_each *
-                                    (columns / record::kColumns) * record_bytes(head.first->format));
+    return static_cast<std::size_t>(blocks(part) * strips_each * (columns / record::kColumns) *
+                                    record_bytes(head.first->format));
   };
   if (!cache_path_.empty()) {
     std::uint64_t bytes = 0;
@@ -249,7 +254,7 @@ struct Lot {
 // Lots of as many blocks as a slot has room for; each is one launch.
 void RecordStream::place_parts(const RecordRun& run, std::size_t begin, std::size_t end, unsigned char* to) {
   std::int64_t left = 0;
-  for (std::size_t i = begin; i < end; ++i) left += blocks(run.parts[i].first->matrix->rows);
+  for (std::size_t i = begin; i < end; ++i) left += blocks(run.parts[i]);
   std::int64_t part_block = 0;  // done of run.parts[begin]
   while (left > 0) {
     const HeldMatrix& head = *run.parts[begin].first;
@@ -261,13 +266,12 @@ void RecordStream::place_parts(const RecordRun& run, std::size_t begin, std::siz
       conveyor_->next_slot();
       continue;
     }
-    const Lot lot{head.format, head.matrix->columns, count * record::kRows, is_gate_up};
+    const Lot lot{head.format, head.columns(), count * record::kRows, is_gate_up};
     const Conveyor::Place place = conveyor_->reserve(lot.bytes());
     left -= count;
     for (std::int64_t done = 0; done < count;) {
       const RecordRun::Part& part = run.parts[begin];
-      const std::int64_t all = blocks(part.first->matrix->rows),
-                         some = std::min(all - part_block, count - done);
+      const std::int64_t all = blocks(part), some = std::min(all - part_block, count - done);
       const auto at = static_cast<std::size_t>(done * record::kRows);
       std::byte* codes = place.host;
       for (const HeldMatrix* held : {part.first, part.up}) {

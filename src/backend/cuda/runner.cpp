@@ -116,7 +116,7 @@ void Runner::mix(const DeviceDelta& mixer) {
   params.state = mixer.state;
   params.layout = mixer.layout;
   params.out = buffers_.mixed;
-  params.out_stride = mixer.layout.value_dim;
+  params.out_stride = mixer.out_columns;
   if (wants(Stage::delta))
     machine_.launch(multiplier_.step_row(format("delta_decode {} f32", mixer.layout.head_dim)),
                     delta::decode_blocks(shape_.sequences, mixer.layout), params);

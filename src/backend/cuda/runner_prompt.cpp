@@ -52,7 +52,7 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     params.layout = mixer.layout;
     params.work = delta::workspace_at(buffers_.workspace, {params.chunk_limit, shape_.rows, mixer.layout});
     params.out = buffers_.mixed;
-    params.out_stride = mixer.layout.value_dim;
+    params.out_stride = mixer.out_columns;
     const auto launch = [&](const char* kernel, int blocks) {
       machine_.launch(multiplier_.step_row(format("{} {} bf16", kernel, mixer.layout.head_dim)), blocks,
                       params);
@@ -61,7 +61,7 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     launch("delta_scan", delta::scan_blocks(params.prompt_limit, mixer.layout));
     launch("delta_finish", delta::finish_blocks(params.chunk_limit, mixer.layout));
   }
-  if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.layout.value_dim);
+  if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.out_columns);
   reduce();
 }
 

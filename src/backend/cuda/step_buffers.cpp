@@ -23,7 +23,7 @@ void see(Widths& widths, const DeviceLayer& layer) {
   };
   if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
     take(mixer->in), take(mixer->out);
-    widths.mixed = std::max(widths.mixed, mixer->layout.value_dim);
+    widths.mixed = std::max(widths.mixed, mixer->out_columns);
   } else {
     const auto& full = std::get<DeviceAttention>(layer.mixer);
     take(full.in), take(full.out);
@@ -68,6 +68,7 @@ Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& are
   buffers.projection = arena.take<float>(rows * static_cast<std::size_t>(widths.projection), "projections");
   buffers.query = bf16(widths.query, "queries");
   buffers.mixed = bf16(widths.mixed, "mixed rows");
+  buffers.mixed_columns = widths.mixed;
   buffers.inner = bf16(widths.inner, "inner rows");
   buffers.added = arena.take<float>(rows * hidden, "added rows");
   buffers.logits =

@@ -9,14 +9,15 @@
 namespace fourfold::backend::cuda {
 namespace {
 
-constexpr std::int64_t strips(std::int64_t rows) { return (rows + record::kRows - 1) / record::kRows; }
+constexpr std::int64_t rounded(std::int64_t count, std::int64_t to) { return (count + to - 1) / to * to; }
 
 // The factors of the part's rows, padding 1.
 void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
   for (const HeldMatrix* held : {part.first, part.up}) {
     if (held == nullptr) continue;
     const std::int64_t rows = held->matrix->rows;
-    for (std::int64_t row = 0; row < strips(rows) * record::kRows; ++row)
+    for (std::int64_t row = 0; row < rounded(rows, part.up != nullptr ? record::kColumns : record::kRows);
+         ++row)
       scales.push_back(row < rows ? held->factor(row) : 1.0f);
   }
 }
@@ -47,8 +48,9 @@ RecordFormat WeightLoader::format_of(const Piece& piece) const {
 }
 
 std::int64_t WeightLoader::strips_of(const Piece& piece) const {
-  if (!piece.is_gate_up()) return strips(matrix(piece.matrix).rows);
-  return 2 * strips(matrix(piece.matrix).rows);  // an odd half strip is padded with the other
+  const std::int64_t rows = matrix(piece.matrix).rows;
+  if (!piece.is_gate_up()) return rounded(rows, record::kRows) / record::kRows;
+  return 2 * rounded(rows, record::kColumns) / record::kRows;  // neurons: columns of the next matrix
 }
 
 RecordRun::Part WeightLoader::hold(const Piece& piece, RecordFormat format) {
@@ -75,10 +77,7 @@ DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
     out.format = format;
     out.first_column = group.width;
     const std::int64_t columns = matrix(pieces[members.front()].matrix).columns;
-    if (columns % record::kColumns != 0)
-      fail(Code::unsupported_op, "{}: {} columns; the GPU backend needs a multiple of {}",
-           matrix(pieces[members.front()].matrix).name, columns, record::kColumns);
-    out.column_records = static_cast<int>(columns / record::kColumns);
+    out.column_records = static_cast<int>(rounded(columns, record::kColumns) / record::kColumns);
     std::vector<float> scales;
     RecordRun plain, gate_up;
     for (const std::size_t i : members) {
@@ -123,19 +122,16 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   ExpertRecords out;
   out.experts = static_cast<int>(set.experts.size());
   out.hidden = static_cast<int>(matrix(first.gate).columns);
-  out.intermediate = static_cast<int>(matrix(first.gate).rows);
+  out.intermediate = static_cast<int>(rounded(matrix(first.gate).rows, record::kColumns));
   out.format = format_of({first.gate, first.up});
-  if (out.hidden % record::kColumns != 0 || out.intermediate % record::kColumns != 0)
-    fail(Code::unsupported_op, "{}: experts of {} x {}; the GPU backend needs multiples of {}", set.name,
-         out.hidden, out.intermediate, record::kColumns);
   for (const ExpertMatrices& expert : set.experts) {
     for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down}) {
       require_bf16_input(matrix_id);
       if (record_format(matrix(matrix_id)) != out.format) out.format = RecordFormat::bf16;
     }
-    if (matrix(expert.gate).rows != out.intermediate)
+    if (matrix(expert.gate).rows != matrix(first.gate).rows)
       fail(Code::unsupported_op, "{}: experts of {} and of {} neurons in one layer", set.name,
-           out.intermediate, matrix(expert.gate).rows);
+           matrix(first.gate).rows, matrix(expert.gate).rows);
   }
   if (out.format == RecordFormat::fp8) out.format = RecordFormat::bf16;
   const std::int64_t bytes = record_bytes(out.format) * out.hidden * out.intermediate /
