@@ -15,8 +15,16 @@ constexpr std::string_view kPrefixes[]{"NCCL_",    "CUDA_",       "VLLM_",      
                                        "OMP_",     "NVIDIA_",     "SAFETENSORS_", "B12X_"};
 constexpr std::string_view kSecrets[]{"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"};
 
-constexpr std::string_view kServers[]{"vllm",         "sglang",   "trtllm-serve",
-                                      "llama-server", "tabbyAPI", "fourfold"};
+// A program that serves, or does so when this is its command, or when it is run as such a module.
+struct ServerName {
+  std::string_view program, command, module;
+};
+constexpr ServerName kServers[]{{"vllm", "serve", "vllm.entrypoints."},
+                                {"sglang", "serve", "sglang.launch_server"},
+                                {"trtllm-serve", "", ""},
+                                {"llama-server", "", ""},
+                                {"tabbyAPI", "", ""},
+                                {"fourfold", "serve", ""}};
 // Options that decide which kernels run and on how many GPUs, all with one value.
 constexpr std::string_view kServerOptions[]{"--moe-backend",   "--tensor-parallel-size", "-tp",
                                             "--tp-size",       "--moe-runner-backend",   "--quantization",
@@ -31,6 +39,23 @@ std::uint32_t word_at(const std::string& bytes, std::size_t at) {
   std::uint32_t word = 0;
   std::memcpy(&word, bytes.data() + at, sizeof word);
   return word;
+}
+
+// Which of a process's arguments is the program that runs: the first, or what Python was given. Words behind
+// it are somebody's business ("timeout 60 fourfold doctor", "ninja fourfold"), and what a wrapper starts is a
+// process of its own.
+std::optional<std::size_t> program_place(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return std::nullopt;
+  if (!arguments[0].substr(arguments[0].rfind('/') + 1).starts_with("python")) return 0;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i] == "-m") return i + 1 < arguments.size() ? std::optional(i + 1) : std::nullopt;
+    if (arguments[i] == "-c") return std::nullopt;
+    if (arguments[i] == "-X" || arguments[i] == "-W")
+      ++i;
+    else if (!arguments[i].starts_with('-'))
+      return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -102,14 +127,19 @@ std::optional<std::string> acs_control(const std::string& config) {
 }
 
 std::optional<std::string> server_line(const std::vector<std::string>& arguments) {
-  // The program is one of the first words: "python -m vllm...", "/usr/bin/vllm serve".
-  std::string line;
-  for (std::size_t i = 0; i < std::min<std::size_t>(arguments.size(), 4) && line.empty(); ++i)
-    for (const std::string_view server : kServers) {
-      const std::string name = arguments[i].substr(arguments[i].rfind('/') + 1);
-      if (name == server || name.starts_with(std::string(server) + ".")) line = server;
-    }
-  if (line.empty()) return std::nullopt;
+  const auto at = program_place(arguments);
+  if (!at) return std::nullopt;
+  const std::string name = arguments[*at].substr(arguments[*at].rfind('/') + 1);
+  const auto word = std::find_if(arguments.begin() + static_cast<std::ptrdiff_t>(*at) + 1, arguments.end(),
+                                 [](const std::string& argument) { return !argument.starts_with('-'); });
+  const auto is_this = [&](const ServerName& server) {
+    if (name == server.program)
+      return server.command.empty() || (word != arguments.end() && *word == server.command);
+    return !server.module.empty() && name.starts_with(server.module);
+  };
+  const auto* found = std::find_if(std::begin(kServers), std::end(kServers), is_this);
+  if (found == std::end(kServers)) return std::nullopt;
+  std::string line(found->program);
   for (std::size_t i = 1; i < arguments.size(); ++i)
     for (const std::string_view option : kServerOptions) {
       if (arguments[i] == option && i + 1 < arguments.size())

@@ -389,7 +389,31 @@ TEST(Source, ServersAndTheirOptions) {
                          "--moe-backend", "marlin", "--tensor-parallel-size=4"}),
             "vllm --moe-backend marlin --tensor-parallel-size 4");
   EXPECT_EQ(server_line({"python3", "-m", "sglang.launch_server", "--tp-size", "2"}), "sglang --tp-size 2");
-  EXPECT_EQ(server_line({"/usr/bin/vim", "notes-about-vllm"}), std::nullopt);
+  EXPECT_EQ(server_line({"python3.12", "-u", "-X", "dev", "-m", "vllm.entrypoints.openai.api_server"}),
+            "vllm");
+  EXPECT_EQ(server_line({"/opt/bin/fourfold", "--strict", "serve", "model", "--kv-cache-dtype", "fp8"}),
+            "fourfold --kv-cache-dtype fp8");
+  EXPECT_EQ(server_line({"llama-server", "-m", "model.gguf"}), "llama-server");
+}
+
+// The doctor does not measure beside a server, so what is none must not be taken for one.
+TEST(Source, NamesOfServersAreNoServers) {
+  const std::vector<std::vector<std::string>> none{
+      {},
+      {"/usr/bin/vim", "notes-about-vllm"},
+      {"/usr/bin/vim", "vllm"},
+      {"build/fourfold", "doctor"},
+      {"build/fourfold", "bench", "model"},
+      {"timeout", "60", "build/fourfold", "doctor"},
+      {"ninja", "-C", "build", "fourfold"},
+      {"git", "clone", "vllm"},
+      {"vllm", "bench", "serve"},
+      {"python3", "-m", "pip", "install", "vllm"},
+      {"python3", "-c", "import vllm", "serve"},
+      {"python3", "-m"},
+  };
+  for (const auto& arguments : none)
+    EXPECT_EQ(server_line(arguments), std::nullopt) << (arguments.empty() ? "" : arguments.back());
 }
 
 TEST(Source, AcsControlIsFoundInTheChain) {
