@@ -117,6 +117,7 @@ int run_compare(const CompareOptions& options, const Console& console) {
                                                   .kv = options.kv,
                                                   .threads = options.threads,
                                                   .strict = options.strict,
+                                                  .tuned = options.tuned,
                                                   .keep_values = true,
                                                   .dense = options.dense,
                                                   .cache = options.cache,

@@ -14,9 +14,10 @@ struct CompareOptions {
   std::string activations = "all";  // or auto, f32, w4a16, w4a4
   std::string kv = "auto";          // or bf16, fp8
   int threads = 0;
-  std::string dense = "keep";  // these three: see BackendOptions
+  std::string dense = "keep";  // these four: see BackendOptions
   std::string cache = {};
   bool rebuild_cache = false;
+  std::string tuned = {};
   int tp = 1;  // these two, too
   std::string experts = "auto";
   bool json = false;

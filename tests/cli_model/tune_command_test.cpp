@@ -97,6 +97,11 @@ TEST_F(TuneCommand, ATuningFileChangesNoAnswer) {
       shell("PROGRAM run " + golden_ + " --ids 1 --max-tokens 1 --tuned " + at("good.json") + " 2>&1");
   EXPECT_EQ(on_cpu.status, kFailed);
   EXPECT_TRUE(contains(on_cpu.out, "cuda and sim backends alone have it")) << on_cpu.out;
+  const Outcome compared =
+      shell("PROGRAM compare " + golden_ + " " + golden_ + "/reference.safetensors --backend sim --tuned " +
+            at("absent.json") + " 2>&1");
+  EXPECT_EQ(compared.status, kFailed);
+  EXPECT_TRUE(contains(compared.out, "absent.json")) << compared.out;
 }
 
 TEST_F(TuneCommand, DiffBackendsHoldsLayersAgainstTheFirst) {
