@@ -64,7 +64,6 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/rank_machines.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/plan_rank.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_step.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp

@@ -44,7 +44,7 @@ constexpr const char* kModelOrDefault =
 
 void add_plan_step(CLI::App& command, PlanModelOptions& m, CLI::Option* model, CLI::Option* gpu) {
   command.add_option("--tp", m.ranks, "Of --model: GPUs that share it")->capture_default_str()->needs(model);
-  command.add_option("--experts", m.experts, "Of --tp: a part of each (tp), or some of them (ep)")
+  command.add_option("--experts", m.experts, "Of --tp: a part of each (tp), some of them (ep), or auto")
       ->capture_default_str()
       ->needs(model);
   command.add_option("--link", m.link, "Of --gpu: pcie5 or pcie4 between the GPUs")
@@ -268,6 +268,7 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   add_ranks(*command, o.tp, o.experts);
   add_loading(*command, o.dense, o.cache, o.rebuild_cache);
+  command->add_option("--tuned", o.tuned, "cuda: run by this tuning file, or by none (the chip's own files)");
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {

@@ -17,10 +17,10 @@
 #include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
-#include "cli/plan_rank.h"
 #include "engine/anchor_room.h"
 #include "engine/sequence.h"
 #include "kernels/launch/sim_machine.h"
+#include "model/cut.h"
 #include "model/qwen35/forward.h"
 #include "plan/products.h"
 
@@ -30,7 +30,6 @@ namespace {
 // SMs of a card that is not there: they decide a few megabytes of workspace and nothing else.
 constexpr int kAssumedSms = 132;
 constexpr std::int64_t kSequencesMax = 1024;
-constexpr int kRanksMax = 16;
 
 // The GPU that is there, or kernels for one that is not.
 struct Target {
@@ -99,7 +98,6 @@ class PlannedModel {
     const bool is_shape = std::any_of(shapes.begin(), shapes.end(), [&](const checkpoint::ModelShape& shape) {
       return shape.name == options.model;
     });
-    const ExpertCut experts = parse_expert_cut(options.experts);
     if (is_shape && !std::filesystem::exists(options.model)) {
       const checkpoint::ModelShape& shape = checkpoint::find_shape(options.model);
       config_ = config_of(shape, shape.layers);
@@ -108,16 +106,22 @@ class PlannedModel {
                                                                         : DenseFormat::nvfp4;
       dense_ = backend::DenseWeights::keep;  // they are stored so
       random_ = std::make_unique<RandomWeights>(config_, format, shape.mtp);
-      rank_ = rank_sizes(config_, random_->weights(), options.ranks, experts);
     } else {
       opened_ = open_model(options.model, console, options.strict);
       config_ = opened_->config;
-      rank_ = rank_sizes(config_, opened_->bound.weights, options.ranks, experts);
     }
-    program = model::build_program(rank_.config, rank_.weights, model::Activations::w4a16);
+    rank_ = model::cut_model(config_, random_ ? random_->weights() : opened_->bound.weights,
+                             {.rank = 0, .count = options.ranks}, parse_expert_cut(options.experts));
+    program = model::build_program(rank_, model::Activations::w4a16);
     store_kv(program, options.kv);
   }
   backend::DenseWeights dense() const { return dense_; }
+  // Some of the experts are there, not a part of each.
+  bool by_expert() const {
+    return std::any_of(program.expert_sets.begin(), program.expert_sets.end(), [](const auto& set) {
+      return static_cast<std::int64_t>(set.experts.size()) < set.count();
+    });
+  }
   int expert_count() const { return config_.moe ? static_cast<int>(config_.moe->expert_count) : 0; }
 
   backend::Program program;
@@ -127,7 +131,7 @@ class PlannedModel {
   checkpoint::ModelConfig config_;  // of the whole
   std::unique_ptr<RandomWeights> random_;
   std::unique_ptr<OpenModel> opened_;
-  RankModel rank_;
+  model::ModelPart rank_;
 };
 
 // Rows of a step as for the longest prompt, whatever the context: what fits must not change with the
@@ -305,7 +309,7 @@ StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& mo
           .product = *target.product,
           .link = parse_link(options.link),
           .ranks = options.ranks,
-          .experts = parse_expert_cut(options.experts),
+          .by_expert = model.by_expert(),
           .expert_count = model.expert_count(),
           .users = options.users,
           .context = static_cast<double>(options.context),

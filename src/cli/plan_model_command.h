@@ -15,7 +15,7 @@ struct PlanModelOptions {
   std::string model;                        // or a shape: 397b, 122b, 35b
   std::string gpu;                          // a product that need not be there: rtx-pro-6000
   int ranks = 1;                            // GPUs that share the model
-  std::string experts = "tp";               // cut by column, or given out whole: ep
+  std::string experts = "auto";             // tp: cut by column; ep: given out whole
   std::string link = "pcie5";               // between them, or pcie4
   int users = 1;                            // of the predicted step
   std::int64_t context = 0;                 // tokens of each before it

@@ -34,15 +34,14 @@ double expert_bytes(const backend::Program& program, const backend::RunExperts& 
 
 // Whole experts that one GPU reads the bytes of in a layer: parts of those that rows chose, or those of them
 // that the busiest GPU has.
-double experts_read(const StepQuestion& question, ExpertCut cut, int per_token, int rows) {
-  if (cut == ExpertCut::experts)
-    return plan::busiest_rank_experts(question.expert_count, per_token, question.ranks, rows);
+double experts_read(const StepQuestion& question, bool by_expert, int per_token, int rows) {
+  if (by_expert) return plan::busiest_rank_experts(question.expert_count, per_token, question.ranks, rows);
   const double share = static_cast<double>(per_token) / question.expert_count;
   return question.expert_count * (1 - std::pow(1 - share, rows)) / question.ranks;
 }
 
 // Bytes that one GPU moves in a pass.
-double pass_bytes(const StepQuestion& question, const StepRows& step, ExpertCut experts, double* routed) {
+double pass_bytes(const StepQuestion& question, const StepRows& step, bool by_expert, double* routed) {
   const int rows = step.sequences * step.sequence_rows;
   const backend::StepShape shape{step.sequences, rows, rows, question.context};
   double total = 0;
@@ -53,10 +52,10 @@ double pass_bytes(const StepQuestion& question, const StepRows& step, ExpertCut 
       cost.weight_bytes *= held_share(question, linear->weight);
     if (const auto* run = std::get_if<backend::RunExperts>(&op)) {
       if (!read)
-        read = experts_read(question, experts, static_cast<int>(question.program.value(run->experts).columns),
-                            rows);
+        read = experts_read(question, by_expert,
+                            static_cast<int>(question.program.value(run->experts).columns), rows);
       // Of a whole expert, however this program is cut.
-      const int parts = question.experts == ExpertCut::columns ? question.ranks : 1;
+      const int parts = question.by_expert ? 1 : question.ranks;
       cost.weight_bytes = *read * parts * expert_bytes(question.program, *run);
       if (routed != nullptr) *routed += cost.weight_bytes;
     }
@@ -65,12 +64,12 @@ double pass_bytes(const StepQuestion& question, const StepRows& step, ExpertCut 
   return total;
 }
 
-plan::StepWork work_of(const StepQuestion& question, const StepRows& step, int kernels, ExpertCut experts,
+plan::StepWork work_of(const StepQuestion& question, const StepRows& step, int kernels, bool by_expert,
                        double* routed = nullptr) {
   const auto& ops = question.program.ops(step.pass);
   plan::StepWork work;
   work.rows = step.sequences * step.sequence_rows;
-  work.bytes = pass_bytes(question, step, experts, routed);
+  work.bytes = pass_bytes(question, step, by_expert, routed);
   work.kernels = kernels;
   work.sums = static_cast<int>(std::count_if(ops.begin(), ops.end(), [](const backend::Op& op) {
     return std::holds_alternative<backend::AllReduce>(op);
@@ -112,10 +111,10 @@ std::vector<CutLine> compare_cuts(const StepQuestion& question) {
   const std::vector<int> kernels = kernels_of(question, steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     CutLine line{steps[i].sequences, 0, 0, {}, {}};
-    line.column_us = total_us(
-        time_of(question, work_of(question, steps[i], kernels[i], ExpertCut::columns, &line.column_gb)));
-    line.expert_us = total_us(
-        time_of(question, work_of(question, steps[i], kernels[i], ExpertCut::experts, &line.expert_gb)));
+    line.column_us =
+        total_us(time_of(question, work_of(question, steps[i], kernels[i], false, &line.column_gb)));
+    line.expert_us =
+        total_us(time_of(question, work_of(question, steps[i], kernels[i], true, &line.expert_gb)));
     line.column_gb /= 1e9, line.expert_gb /= 1e9;
     lines.push_back(line);
   }
@@ -169,7 +168,7 @@ StepAnswer predict_step(const StepQuestion& question) {
   StepAnswer answer;
   plan::Range drafts;
   for (std::size_t i = 0; i < passes.size(); ++i) {
-    const plan::StepWork work = work_of(question, passes[i], kernels[i], question.experts);
+    const plan::StepWork work = work_of(question, passes[i], kernels[i], question.by_expert);
     const std::vector<plan::Estimate> lines = time_of(question, work);
     if (i == 0)
       answer.work = work, answer.lines = lines;

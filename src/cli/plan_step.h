@@ -9,7 +9,6 @@
 #include "backend/program.h"
 #include "base/json_writer.h"
 #include "cli/console.h"
-#include "cli/plan_rank.h"
 #include "plan/step_time.h"
 
 namespace fourfold::cli {
@@ -22,8 +21,8 @@ struct StepQuestion {
   const plan::Product& product;
   plan::Link link = plan::Link::pcie5;
   int ranks = 1;
-  ExpertCut experts = ExpertCut::columns;
-  int expert_count = 0;  // of the whole model; 0: it has none
+  bool by_expert = false;  // how the program was cut
+  int expert_count = 0;    // of the whole model; 0: it has none
   int users = 1;
   double context = 0;  // tokens of each user before the step
   int drafts = 0;

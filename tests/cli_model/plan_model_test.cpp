@@ -146,11 +146,10 @@ TEST(PlanModel, RefusesWithNumbers) {
   EXPECT_TRUE(contains(two.out.str(), "--max-context 0 with 1 sequence")) << two.out.str();
   options = shape_on("35b", "rtx-pro-6000", 3);
   Captured captured;
-  expect_error(Code::invalid_request, {"--tp 3", "16 attention heads cannot be cut into 3 parts"},
+  expect_error(Code::unsupported_model, {"cut into 3 parts", "16 attention heads are not a multiple of 3"},
                [&] { run_plan_model(options, captured.console); });
   options.ranks = 16;
-  expect_error(Code::invalid_request,
-               {"--tp 16", "512 columns of an expert cannot be cut into 16 parts of a multiple of 64"},
+  expect_error(Code::unsupported_op, {"experts of 2048 x 32; the GPU backend needs multiples of 64"},
                [&] { run_plan_model(options, captured.console); });
   options.ranks = 1;
   options.users = 65;
@@ -195,7 +194,7 @@ TEST(PlanModel, ChecksACheckpointsOwnSizes) {
   options.ranks = 2;
   options.experts = "ep";
   Captured captured;
-  expect_error(Code::invalid_request, {"--tp 2: 64 columns of the shared expert cannot be cut into 2 parts"},
+  expect_error(Code::unsupported_op, {"32 columns; the GPU backend needs a multiple of 64"},
                [&] { run_plan_model(options, captured.console); });
 }
 
