@@ -144,15 +144,6 @@ backend::Capacity capacity_of(std::int64_t context, std::int64_t sequences) {
   return capacity;
 }
 
-// What GPUs receive of each other: two halves in turn for generated rows, the rows of a prompt's two rounds,
-// and the logits of all. An estimate: which kernel sums decides.
-std::int64_t shared_bytes(const backend::Program& program, std::int64_t ranks, std::int64_t row_count) {
-  constexpr std::int64_t kGeneratedRows = 128;
-  if (ranks == 1) return 0;
-  return 4 * (2 * ranks * kGeneratedRows * program.hidden_size + 2 * row_count * program.hidden_size +
-              kGeneratedRows * program.vocab_size);
-}
-
 struct Planned {
   std::int64_t context, sequences;
   std::vector<backend::MemoryUse> uses;
@@ -191,10 +182,7 @@ class MemoryPlanner {
   }
   std::vector<backend::MemoryUse> uses(std::int64_t context, std::int64_t sequences) const {
     const backend::Capacity room = capacity(context, sequences);
-    auto out = plan_memory(model_.program, room, target_.machine(), model_.dense());
-    if (const std::int64_t bytes = shared_bytes(model_.program, options_.ranks, room.row_count); bytes > 0)
-      out.push_back({"between GPUs", bytes});
-    return out;
+    return plan_memory(model_.program, room, target_.machine(), model_.dense());
   }
   Planned plan() const;
 
@@ -230,11 +218,9 @@ Planned MemoryPlanner::plan() const {
   };
   // It fits with all the model has: nothing longer to look for.
   const bool is_whole = out.context == program.position_limit && out.fits();
-  out.longest =
-      is_whole ? out.context
-               : largest_context(program, capacity(), target_.machine(),
-                                 out.usable - shared_bytes(program, options_.ranks, capacity().row_count),
-                                 model_.dense());
+  out.longest = is_whole
+                    ? out.context
+                    : largest_context(program, capacity(), target_.machine(), out.usable, model_.dense());
   out.most_sequences = most(kSequencesMax, [&](std::int64_t sequences) {
     return total(uses(out.context, sequences)) <= out.usable;
   });

@@ -94,8 +94,8 @@ struct StepRows {
   int sequences = 1;
   int sequence_rows = 1;
 };
-// How many kernels each of these steps launches, tokens chosen on the GPU included. Found by launching them
-// on a machine that only counts.
+// How many kernels each of these steps launches, tokens chosen on the GPU included, sums between ranks not.
+// Found by launching them on a machine that only counts.
 std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
                                const kernels::Machine& machine, std::span<const StepRows> steps,
                                DenseWeights dense = DenseWeights::keep);

@@ -21,7 +21,7 @@ std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
   const cuda::Buffers buffers = cuda::make_buffers(model, forms, arena, capacity);
   cuda::Multiplier multiplier(counting, tables, buffers, forms);
   cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
-  cuda::Runner runner(counting, model, buffers, tables, multiplier, chooser);
+  cuda::Runner runner(counting, model, buffers, tables, multiplier, chooser, /*exchange=*/nullptr);
 
   cuda::PassPlaces places;
   places.tables = tables.tables();
