@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "kernels/cpu/isa.h"
 #include "server/engine_runner.h"
+#include "server/few_heaps.h"
 #include "server/service.h"
 
 namespace fourfold::cli {
@@ -126,6 +127,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   ignore_broken_pipes();
   require_consistent(options);
   server::ApiKeys keys(options.api_keys, {options.api_key_files.begin(), options.api_key_files.end()});
+  server::use_few_heaps();
   const std::uint64_t descriptor_limit = server::raise_descriptor_limit();
   // Before the model: a port in use or a missing key is known in a moment, a model may take minutes.
   server::HttpServer http(http_options(options, descriptor_limit));

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <random>
 
+#include "server/few_heaps.h"
 #include "tests/faults/support.h"
 
 namespace fourfold::server {
@@ -92,13 +93,15 @@ std::vector<Question> questions(const RealServer& server) {
     const Reply reply = server.ask(post(question.route, "{" + question.body + "}"));
     EXPECT_EQ(reply.status, 200) << reply.body;
     question.answer = whole_text(reply);
-    if (std::string_view(question.route) != "/v1/messages")  // it may end with its first token
+    if (std::string_view(question.route) != "/v1/messages") {  // it may end with its first token
       EXPECT_FALSE(question.answer.empty()) << reply.body;
+    }
   }
   return out;
 }
 
 TEST(Soak, ManyMixedRequestsWithCancelsLeaveNothing) {
+  use_few_heaps();  // as the program does
   RealServer server({.max_sequences = 6, .max_queue = 1000});
   const std::vector<Question> asked = questions(server);
   const int count = request_count();
