@@ -84,41 +84,34 @@ void Conveyor::fill(std::function<void()> task) {
 
 void Conveyor::then(std::function<void()> launch) { slots_[current_].launches.push_back(std::move(launch)); }
 
-// Behind the slots that are on their way: nobody waits for those here, so the bus goes from one to the next.
-void Conveyor::send_oldest() {
-  Slot& slot = slots_[oldest_];
+// The machine's memory can only be waited for as a whole. So the wait comes just before the next slot is
+// sent: by then the slot before has mostly arrived, and while this one is copied the readers fill the others.
+void Conveyor::send(Slot& slot) {
   {
     std::unique_lock lock(mutex_);
     task_done_.wait(lock, [&] { return slot.unfinished == 0; });
     if (slot.error) std::rethrow_exception(slot.error);
   }
+  memory_.wait();
+  for (Slot& other : slots_)
+    if (other.state == State::sent) {
+      other.state = State::open;
+      other.used = other.task_count = 0;
+    }
   for (const auto& launch : slot.launches) launch();
   slot.launches.clear();
-  memory_.set_mark(static_cast<int>(oldest_));
   slot.state = State::sent;
-  oldest_ = (oldest_ + 1) % slots_.size();
 }
 
-void Conveyor::send_filled() {
-  const auto is_filled = [&](const Slot& slot) {
-    const std::lock_guard lock(mutex_);
-    return slot.unfinished == 0;
-  };
-  while (slots_[oldest_].state == State::closed && is_filled(slots_[oldest_])) send_oldest();
+void Conveyor::send_oldest() {
+  send(slots_[oldest_]);
+  oldest_ = (oldest_ + 1) % slots_.size();
 }
 
 void Conveyor::next_slot() {
   slots_[current_].state = State::closed;
   current_ = (current_ + 1) % slots_.size();
-  send_filled();
-  Slot& slot = slots_[current_];
-  if (slot.state == State::closed) send_oldest();  // the ring is full: it is the oldest
-  if (slot.state != State::sent) return;
-  // Another one is sent before this one is waited for, so that the bus has work when it has arrived.
-  if (slots_[oldest_].state == State::closed) send_oldest();
-  memory_.wait_for_mark(static_cast<int>(current_));
-  slot.state = State::open;
-  slot.used = slot.task_count = 0;
+  while (slots_[current_].state != State::open) send_oldest();
 }
 
 void Conveyor::finish() {

@@ -20,9 +20,8 @@ namespace fourfold::backend::cuda {
 // One thread gives the work: reserve, fill, then, finish. The others are the conveyor's own.
 class Conveyor {
  public:
-  static constexpr std::size_t kSlotBytes = std::size_t{16} << 20;
-  static constexpr int kSlots = 8;  // two or three are on the bus, the readers fill the others
-  static_assert(kSlots <= kernels::Memory::kMarks);
+  static constexpr std::size_t kSlotBytes = std::size_t{32} << 20;
+  static constexpr int kSlots = 4;
   static constexpr std::size_t kAlignment = 256;
 
   // Starts the readers, one a core and 16 at most. Memory is taken when first needed.
@@ -71,8 +70,8 @@ class Conveyor {
   };
 
   void read_until_closed();
-  void send_oldest();  // waits until it is filled
-  void send_filled();
+  void send(Slot& slot);
+  void send_oldest();
 
   kernels::Memory& memory_;
   std::size_t slot_bytes_;

@@ -31,7 +31,7 @@ std::size_t block_bytes(const HeldMatrix& held) {
          (code_row_bytes(held.format, held.columns()) + scale_row_bytes(held.format, held.columns()));
 }
 
-// Every matrix fits a slot block by block, a packed copy's megabytes do, and small models do not take 16 MB
+// Every matrix fits a slot block by block, a packed copy's megabytes do, and small models do not take 32 MB
 // for a few thousand weights.
 std::size_t slot_bytes_for(const Program& program, const GpuOptions& options) {
   std::size_t block = 0, total = 0;

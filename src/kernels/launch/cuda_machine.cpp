@@ -134,8 +134,6 @@ class CudaMemory final : public Memory {
   std::int64_t total_bytes() override { return bytes().total; }
   void set_stream(cudaStream_t stream) { stream_ = stream; }
   ~CudaMemory() override {
-    for (const cudaEvent_t event : marks_)
-      if (event != nullptr) (void)cudaEventDestroy(event);
     if (read_ != nullptr) (void)cudaFreeHost(read_);
   }
   CudaMemory(const CudaMemory&) = delete;
@@ -202,21 +200,11 @@ class CudaMemory final : public Memory {
     cuda_check(cudaMemsetAsync(start, 0, bytes, stream_), "clearing device memory");
   }
   void do_wait() override { check_run("running the kernels"); }
-  void do_set_mark(int mark) override {
-    cudaEvent_t& event = marks_[static_cast<std::size_t>(mark)];
-    if (event == nullptr)
-      cuda_check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
-    cuda_check(cudaEventRecord(event, stream_), "recording an event");
-  }
-  void do_wait_for_mark(int mark) override {
-    check_status(cudaEventSynchronize(marks_[static_cast<std::size_t>(mark)]), "running the kernels");
-  }
   void do_forget(void* start, std::size_t bytes) override {
     cuda_check(cudaMemsetAsync(start, 0xCD, bytes, stream_), "poisoning device memory");
   }
-  void check_run(const char* what) const { check_status(cudaStreamSynchronize(stream_), what); }
-  void check_status(cudaError_t status, const char* what) const {
-    if (status != cudaSuccess)
+  void check_run(const char* what) const {
+    if (const cudaError_t status = cudaStreamSynchronize(stream_); status != cudaSuccess)
       fail(Code::device_lost, "{}: {} ({}){}", what, cudaGetErrorString(status), cudaGetErrorName(status),
            log_.text());
   }
@@ -224,7 +212,6 @@ class CudaMemory final : public Memory {
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
   cudaStream_t stream_;
   const LaunchLog& log_;
-  std::array<cudaEvent_t, kMarks> marks_{};
   void* read_ = nullptr;  // page-locked
 };
 

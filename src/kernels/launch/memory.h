@@ -19,17 +19,11 @@ struct MemoryCounts {
   std::int64_t to_device = 0;    // copies: writes and sends
   std::int64_t from_device = 0;
   std::int64_t on_device = 0;  // copies and clears
-  std::int64_t marks = 0;
-  std::int64_t bytes = 0;  // held on the device now
+  std::int64_t bytes = 0;      // held on the device now
 
   MemoryCounts operator-(const MemoryCounts& before) const {
-    return {allocations - before.allocations,
-            waits - before.waits,
-            to_device - before.to_device,
-            from_device - before.from_device,
-            on_device - before.on_device,
-            marks - before.marks,
-            bytes - before.bytes};
+    return {allocations - before.allocations, waits - before.waits,         to_device - before.to_device,
+            from_device - before.from_device, on_device - before.on_device, bytes - before.bytes};
   }
   bool operator==(const MemoryCounts&) const = default;
 };
@@ -113,17 +107,6 @@ class Memory {
     count(counts_.waits, "a wait");
     do_wait();
   }
-  // A place in the stream, to be waited for without what comes behind it: everything launched and sent up to
-  // the last set_mark() of that number.
-  static constexpr int kMarks = 8;
-  void set_mark(int mark) {
-    count(counts_.marks, "a mark");
-    do_set_mark(mark);
-  }
-  void wait_for_mark(int mark) {
-    count(counts_.waits, "a wait");
-    do_wait_for_mark(mark);
-  }
   // Makes unwritten what a kernel must write: poison on a GPU, "never written" on the simulator.
   void forget(void* start, std::size_t bytes) {
     count(counts_.on_device, "a poisoning");
@@ -166,8 +149,6 @@ class Memory {
   virtual void do_copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void do_clear(void* start, std::size_t bytes) = 0;
   virtual void do_wait() = 0;
-  virtual void do_set_mark(int) {}
-  virtual void do_wait_for_mark(int) { do_wait(); }  // where nothing runs behind the host's back
   virtual void do_forget(void* start, std::size_t bytes) = 0;
 
   MemoryCounts counts_;
