@@ -15,8 +15,7 @@
 namespace fourfold::cli {
 namespace {
 
-using all_reduce::kPcie4;
-using all_reduce::kPcie5;
+using plan::Link;
 
 // The machines of the ranks and what they stand on.
 struct RankMachines {
@@ -61,8 +60,8 @@ std::string table(const std::vector<bench::AllReduceTime>& times, const BenchAll
   for (const bench::AllReduceTime& time : times) {
     std::snprintf(line, sizeof line, "  %-14s %6d %10.2f %10.2f %10.2f   %12.1f %12.1f\n",
                   row_name(time).c_str(), time.rows, time.median_us, time.best_us, time.worst_us,
-                  modelled_us(time.way, kPcie4, options.ranks, time.rows, options.columns),
-                  modelled_us(time.way, kPcie5, options.ranks, time.rows, options.columns));
+                  modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns),
+                  modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
     text += line;
   }
   return text;
@@ -71,10 +70,7 @@ std::string table(const std::vector<bench::AllReduceTime>& times, const BenchAll
 void write_json(const std::vector<bench::AllReduceTime>& times, const BenchAllReduceOptions& options,
                 const std::string& where) {
   JsonWriter json(JsonWriter::Style::pretty);
-  json.begin_object()
-      .member("command", options.command)
-      .member("commit", commit())
-      .member("machine", where);
+  json.begin_object().member("command", options.command).member("commit", commit()).member("machine", where);
   json.member("ranks", options.ranks).member("columns", options.columns).member("blocks", options.blocks);
   json.key("times").begin_array();
   for (const bench::AllReduceTime& time : times) {
@@ -82,8 +78,10 @@ void write_json(const std::vector<bench::AllReduceTime>& times, const BenchAllRe
     json.member("median_us", time.median_us)
         .member("best_us", time.best_us)
         .member("worst_us", time.worst_us);
-    json.member("pcie4_model_us", modelled_us(time.way, kPcie4, options.ranks, time.rows, options.columns));
-    json.member("pcie5_model_us", modelled_us(time.way, kPcie5, options.ranks, time.rows, options.columns));
+    json.member("pcie4_model_us",
+                modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns));
+    json.member("pcie5_model_us",
+                modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
     json.end_object();
   }
   json.end_array().end_object();
@@ -116,9 +114,8 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
   if (options.sim) bench.calls = 2, bench.rounds = 1;
   const auto times = bench::bench_all_reduce(ranks.machines, bench, enter);
   console.out << table(times, options);
-  console.out << "  model: launch and fence " << all_reduce::kFixedUs
-              << " us, then trips and f32 bytes on the bus (" << kPcie4.gb_per_s << " and " << kPcie5.gb_per_s
-              << " GB/s a direction); not measured\n";
+  console.out
+      << "  model: the middle of what fourfold plan --tp takes a sum on such a bus to cost; not measured\n";
   if (!options.json.empty()) write_json(times, options, ranks.where);
   return kFine;
 }

@@ -32,8 +32,8 @@ void open_simulated(RankMachines& out, int ranks) {
 std::string price(int ranks) {
   char text[96];
   std::snprintf(text, sizeof text, "about %.0f us instead of %.0f for a row of 4,096 on PCIe 4",
-                modelled_us(all_reduce::Way::host, all_reduce::kPcie4, ranks, 1, kCheckColumns),
-                modelled_us(all_reduce::Way::one_shot, all_reduce::kPcie4, ranks, 1, kCheckColumns));
+                modelled_us(all_reduce::Way::host, plan::Link::pcie4, ranks, 1, kCheckColumns),
+                modelled_us(all_reduce::Way::one_shot, plan::Link::pcie4, ranks, 1, kCheckColumns));
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/format.h"
 #include "kernels/all_reduce/all_reduce.h"
 #include "kernels/launch/step_kernel.h"
 
@@ -16,7 +17,7 @@ struct AllReduceRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 2;
   static constexpr bool together = true;  // blocks wait for those of other ranks
-  static std::string name() { return std::string("all_reduce ") + way_name(way); }
+  static std::string name() { return fourfold::format("all_reduce {}", way_name(way)); }
   static plan::RowFacts facts() {
     return kernels::step_facts<AllReduceRow>("all_reduce", way_name(way), "f32");
   }
@@ -37,7 +38,7 @@ struct AllReduceNormRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 1;
   static constexpr bool together = true;
-  static std::string name() { return std::string("all_reduce ") + way_name(way) + " norm"; }
+  static std::string name() { return fourfold::format("all_reduce {} norm", way_name(way)); }
   static plan::RowFacts facts() {
     // A constant: facts view it.
     constexpr const char* role = way == Way::host ? "host norm" : "one_shot norm";
@@ -57,7 +58,7 @@ struct AllGatherRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 2;
   static constexpr bool together = true;
-  static std::string name() { return std::string("all_gather ") + way_name(way); }
+  static std::string name() { return fourfold::format("all_gather {}", way_name(way)); }
   static plan::RowFacts facts() {
     return kernels::step_facts<AllGatherRow>("all_gather", way_name(way), "f32");
   }
