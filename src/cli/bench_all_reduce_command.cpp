@@ -60,8 +60,8 @@ std::string table(const std::vector<bench::AllReduceTime>& times, const BenchAll
   for (const bench::AllReduceTime& time : times) {
     std::snprintf(line, sizeof line, "  %-14s %6d %10.2f %10.2f %10.2f   %12.1f %12.1f\n",
                   row_name(time).c_str(), time.rows, time.median_us, time.best_us, time.worst_us,
-                  modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns),
-                  modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
+                  all_reduce::modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns),
+                  all_reduce::modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
     text += line;
   }
   return text;
@@ -79,9 +79,9 @@ void write_json(const std::vector<bench::AllReduceTime>& times, const BenchAllRe
         .member("best_us", time.best_us)
         .member("worst_us", time.worst_us);
     json.member("pcie4_model_us",
-                modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns));
+                all_reduce::modelled_us(time.way, Link::pcie4, options.ranks, time.rows, options.columns));
     json.member("pcie5_model_us",
-                modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
+                all_reduce::modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
     json.end_object();
   }
   json.end_array().end_object();

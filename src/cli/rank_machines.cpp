@@ -31,9 +31,10 @@ void open_simulated(RankMachines& out, int ranks) {
 // What going through the host costs, by the model of the bus.
 std::string price(int ranks) {
   char text[96];
-  std::snprintf(text, sizeof text, "about %.0f us instead of %.0f for a row of 4,096 on PCIe 4",
-                modelled_us(all_reduce::Way::host, plan::Link::pcie4, ranks, 1, kCheckColumns),
-                modelled_us(all_reduce::Way::one_shot, plan::Link::pcie4, ranks, 1, kCheckColumns));
+  std::snprintf(
+      text, sizeof text, "about %.0f us instead of %.0f for a row of 4,096 on PCIe 4",
+      all_reduce::modelled_us(all_reduce::Way::host, plan::Link::pcie4, ranks, 1, kCheckColumns),
+      all_reduce::modelled_us(all_reduce::Way::one_shot, plan::Link::pcie4, ranks, 1, kCheckColumns));
   return text;
 }
 
