@@ -39,6 +39,12 @@ RankMachines open_ranks(const BenchAllReduceOptions& options) {
     ranks.where = fourfold::format("{} simulated devices; their times say nothing", options.ranks);
     return ranks;
   }
+  if (options.each_gpu) {
+    const PeerCheck check = check_peers();
+    if (!check.wrong.empty()) fail(Code::device_lost, "copies {} arrive with other values", check.wrong);
+    if (!check.all)
+      fail(Code::unsupported_op, "the driver does not let every GPU reach every other: --each-gpu needs it");
+  }
   for (int rank = 0; rank < options.ranks; ++rank) {
     ranks.gpus.push_back(open_gpu(options.gpu + (options.each_gpu ? rank : 0)));
     ranks.machines.push_back(&ranks.gpus.back()->machine());
@@ -103,8 +109,10 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
   {
     all_reduce::Exchange exchange(
         {.ranks = options.ranks, .way = all_reduce::Way::one_shot, .blocks = options.blocks});
-    for (int rank = 0; rank < options.ranks; ++rank)
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      enter(rank);
       exchange.join(rank, *ranks.machines[static_cast<std::size_t>(rank)], options.columns, 64);
+    }
     const std::string wrong =
         all_reduce::check_values(exchange, ranks.machines, options.columns, options.sim ? 3 : 200, enter);
     if (!wrong.empty()) fail(Code::device_lost, "the sums are wrong: {}", wrong);

@@ -94,7 +94,12 @@ PeerCheck check_peers() {
       }
       kernels::cuda_check(cudaSetDevice(from), "selecting the device");
       // Already on is as good; the error must not stay behind.
-      if (cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) cudaGetLastError();
+      const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
+      if (enabled != cudaSuccess) cudaGetLastError();
+      if (enabled != cudaSuccess && enabled != cudaErrorPeerAccessAlreadyEnabled) {
+        result.all = false;
+        continue;
+      }
       result.tested = true;
       if (!copy_arrives(from, to) && result.wrong.empty())
         result.wrong = fourfold::format("from GPU {} to GPU {}", from, to);

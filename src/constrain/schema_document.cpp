@@ -92,7 +92,11 @@ std::string escaped(std::string_view name) {
     else
       out += c;
   }
-  return out.size() <= 200 ? out : out.substr(0, 200) + "...";
+  if (out.size() > 200) {
+    out.resize(200);
+    out += "...";
+  }
+  return out;
 }
 
 }  // namespace

@@ -243,7 +243,8 @@ float HeldMatrix::factor(std::int64_t row) const {
   if (format != RecordFormat::fp8) return 1.0f;
   const auto& scale = std::get<checkpoint::Fp8Storage>(matrix->storage).scale;
   if (const auto* tensor = std::get_if<checkpoint::Fp8TensorScale>(&scale)) return tensor->scale;
-  return std::get<checkpoint::Fp8RowScales>(scale).scales[static_cast<std::size_t>(row)];
+  // Scales are those of the stored rows; a rank's rows are gathered from them.
+  return std::get<checkpoint::Fp8RowScales>(scale).scales[static_cast<std::size_t>(matrix->stored_row(row))];
 }
 
 HeldMatrix hold(const Matrix& matrix, RecordFormat format) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "backend/collective.h"
 #include "backend/cuda/decision.h"
 #include "backend/cuda/memory_plan.h"
 #include "backend/cuda/step_buffers.h"
@@ -69,7 +70,9 @@ void PreparedGpu::join_ranks() {
 
 // Results are looked at after this alone: a rank that gave another one up has computed nonsense since.
 void PreparedGpu::require_ranks() const {
-  if (options_.exchange != nullptr) options_.exchange->require_answers(program_.part.rank);
+  if (options_.exchange == nullptr) return;
+  if (const auto lost = options_.exchange->unanswered(program_.part.rank))
+    throw RankLost(lost->source, lost->why);
 }
 
 DeviceModel PreparedGpu::load() {

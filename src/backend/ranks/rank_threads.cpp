@@ -125,10 +125,15 @@ struct RankThreads::Shared {
     constexpr Clock::time_point never{};
     Clock::time_point deadline = never;
     while (!all_back()) {
+      // While it is loaded a model may take its time, and a loader that was left behind would read what is
+      // gone.
+      if (hurry == Hurry::none) {
+        ends.wait(lock);
+        continue;
+      }
       if (lost && only_lost_is_away()) return;
-      // Behind the others, or told to stop. While it is loaded a model may take its time.
-      if (deadline == never && (lost || (hurry == Hurry::patience && any_back())))
-        deadline = Clock::now() + options.patience;
+      // Behind the others, or told to stop.
+      if (deadline == never && (lost || any_back())) deadline = Clock::now() + options.patience;
       if (deadline == never) {
         ends.wait(lock);
       } else if (ends.wait_until(lock, deadline) == std::cv_status::timeout && !all_back()) {

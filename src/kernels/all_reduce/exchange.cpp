@@ -39,11 +39,12 @@ Exchange::Exchange(const ExchangeOptions& options)
 }
 
 Exchange::~Exchange() {
-  for (const Member& member : members_) {
-    if (member.machine == nullptr) continue;
-    member.machine->memory().release(member.epochs);
+  try {
+    for (const Member& member : members_)
+      if (member.machine != nullptr) member.machine->memory().release(member.epochs);
+    for (const Shared& shared : taken_) shared.machine->memory().release_shared(shared.pointer, shared.place);
+  } catch (const Error&) {  // of a device that is lost: what lost it is already on its way
   }
-  for (const Shared& shared : taken_) shared.machine->memory().release_shared(shared.pointer, shared.place);
 }
 
 template <class T>
@@ -209,17 +210,24 @@ void Exchange::stop() {
   if (stop_ != nullptr) first_->memory().poke(stop_, 1);
 }
 
-void Exchange::require_answers(int rank) const {
+std::optional<Exchange::Unanswered> Exchange::unanswered(int rank) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
   for (int source = 0; source < options_.ranks; ++source) {
     const std::uint32_t epoch = member.machine->memory().peek(member.report + source);
     if (epoch == 0) continue;
     const bool stopped = first_->memory().peek(stop_) != 0;
-    fail_with_hint(
-        Code::device_lost, "Start again; if it happens again, look at that rank's GPU.",
-        "rank {} had no answer from rank {} in all-reduce {}: {}", rank, source, epoch,
-        stopped ? "the ranks were told to stop" : format("it waited {} s", options_.wait_seconds).c_str());
+    return Unanswered{source,
+                      format("rank {} had no answer from rank {} in all-reduce {}: {}", rank, source, epoch,
+                             stopped ? "the ranks were told to stop"
+                                     : format("it waited {} s", options_.wait_seconds).c_str())};
   }
+  return std::nullopt;
+}
+
+void Exchange::require_answers(int rank) const {
+  if (const auto lost = unanswered(rank))
+    fail_with_hint(Code::device_lost, "Start again; if it happens again, look at that rank's GPU.", "{}",
+                   lost->why);
 }
 
 }  // namespace fourfold::all_reduce

@@ -67,7 +67,13 @@ class Exchange {
 
   // All waits end, now and later; from any thread.
   void stop();
-  // After a machine's work has been waited for: throws device_lost when this rank gave another one up.
+  // After a machine's work has been waited for: whom this rank gave up.
+  struct Unanswered {
+    int source;
+    std::string why;
+  };
+  std::optional<Unanswered> unanswered(int rank) const;
+  // The same as an error, device_lost.
   void require_answers(int rank) const;
 
  private:
@@ -103,7 +109,7 @@ class Exchange {
   std::uint32_t* stop_ = nullptr;
 };
 
-// Sums of known numbers through the exchange, again and again, with copies running beside it: what is wrong
+// Sums of known numbers through the exchange, again and again, with copies between them: what is wrong
 // with them, or empty. The machines must have joined; each gets a thread, which calls enter(rank) first.
 std::string check_values(Exchange& exchange, const std::vector<kernels::Machine*>& machines, int columns,
                          int rounds, const std::function<void(int rank)>& enter);

@@ -27,15 +27,17 @@ struct RankTimes {
 class WayBench {
  public:
   WayBench(const std::vector<kernels::Machine*>& machines, const AllReduceBenchOptions& options, Way way,
-           bool norms, int rows)
+           bool norms, int rows, const std::function<void(int)>& enter)
       : machines_(machines),
         options_(options),
         norms_(norms),
         rows_(rows),
         exchange_({.ranks = static_cast<int>(machines.size()), .way = way, .blocks = options.blocks}),
         ready_(static_cast<std::ptrdiff_t>(machines.size())) {
-    for (std::size_t rank = 0; rank < machines.size(); ++rank)
+    for (std::size_t rank = 0; rank < machines.size(); ++rank) {
+      enter(static_cast<int>(rank));
       exchange_.join(static_cast<int>(rank), *machines[rank], options.columns, rows);
+    }
   }
 
   AllReduceTime run(const std::function<void(int)>& enter) {
@@ -119,7 +121,7 @@ std::vector<AllReduceTime> bench_all_reduce(const std::vector<kernels::Machine*>
     for (const bool norms : {false, true}) {
       if (norms && way == Way::two_shot) continue;
       for (const int rows : options.rows) {
-        times.push_back(WayBench(machines, options, way, norms, rows).run(enter));
+        times.push_back(WayBench(machines, options, way, norms, rows, enter).run(enter));
         times.back().way = way;
       }
     }
