@@ -139,7 +139,7 @@ struct Ranks {
 
 class AllReduceWays : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, AllReduceWays, ::testing::Values(Way::one_shot, Way::two_shot, Way::host),
-                         [](const auto& info) { return std::string(way_name(info.param)); });
+                         [](const auto& of) { return std::string(way_name(of.param)); });
 
 TEST_P(AllReduceWays, SumsOnSeveralDevicesWhateverTheOrder) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
