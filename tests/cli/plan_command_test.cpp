@@ -72,7 +72,7 @@ TEST(PlanCommand, RefusedShapesSayWhy) {
 TEST(PlanCommand, TheNamedTilesExist) {
   std::set<std::string> have;
   for (const plan::RowFacts& row : rows_of(plan::kSm120))
-    have.insert(plan::tile_name(plan::tile_of(row)) + " " + row.path + " " + row.format);
+    have.insert(fourfold::format("{} {} {}", plan::tile_name(plan::tile_of(row)), row.path, row.format));
   for (const char* tile :
        {"128x128x64", "128x256x64", "256x128x64", "128x64x128", "128x128x128", "256x128x128", "128x128x256"})
     for (const char* path : {"w4a4 nvfp4", "w4a16-mma nvfp4", "w4a16-mma mxfp4"})

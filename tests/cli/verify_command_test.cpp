@@ -71,14 +71,16 @@ TEST(VerifyCommand, TheFullListSkipsNoOperation) {
       for (const char* op : {"gate_up", "down", "plain"}) {
         if (row.path == "w4a4" && row.format == "mxfp4" && std::string(op) == "gate_up") continue;
         ++expected;
-        EXPECT_TRUE(listed.count(row.kernel + " | " + row.row + " | " + op)) << row.row << " " << op;
+        EXPECT_TRUE(listed.count(fourfold::format("{} | {} | {}", row.kernel, row.row, op)))
+            << row.row << " " << op;
       }
   });
   EXPECT_GT(expected, 150);
   verify::simulator_target(plan::kSm90).use(0, [&](kernels::Machine& machine) {
     for (const plan::RowFacts& row : machine.rows(kernels::RowKind::step))
       for (const std::string& op : verify::step_ops(row))
-        EXPECT_TRUE(listed.count(row.kernel + " | " + row.row + " | " + op)) << row.row << " " << op;
+        EXPECT_TRUE(listed.count(fourfold::format("{} | {} | {}", row.kernel, row.row, op)))
+            << row.row << " " << op;
   });
   // What a Hopper GPU lists, the simulator's two lists hold together; layers choose their rows by chip, so
   // only by name.
