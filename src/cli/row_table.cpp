@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/all_reduce/rows.h"
 #include "kernels/attention/rows.h"
 #include "kernels/delta/rows.h"
 #include "kernels/dense/rows.h"
@@ -85,6 +86,7 @@ void add_step(std::vector<RowFacts>& rows) {
   add_step_list<delta::Rows<Own>>(rows);
   add_step_list<attention::Rows<Arch>>(rows);
   add_step_list<sampling::Rows<Arch>>(rows);
+  add_step_list<all_reduce::Rows<Arch>>(rows);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <string>
 #include <typeinfo>
 
+#include "kernels/all_reduce/rows.h"
 #include "kernels/attention/rows.h"
 #include "kernels/delta/rows.h"
 #include "kernels/dense/rows.h"
@@ -92,6 +93,7 @@ void print_chip(const char* chip) {
   print_steps<delta::Rows<typename Chip::Own>>(chip);
   print_steps<attention::Rows<Shared>>(chip);
   print_steps<sampling::Rows<Shared>>(chip);
+  print_steps<all_reduce::Rows<Shared>>(chip);
 }
 
 }  // namespace
