@@ -21,6 +21,7 @@
 #include "kernels/delta/decode_rule.h"
 #include "kernels/delta/delta_params.h"
 #include "kernels/delta/delta_state.h"
+#include "kernels/device/quotient.h"
 #include "kernels/device/types.h"
 
 namespace fourfold::delta {
@@ -34,7 +35,7 @@ constexpr int chunk_rows(int position, int end) {
 
 template <int D, class Cta>
 FOURFOLD_DEVICE void decode(Cta cta, const DecodeParams& params) {
-  const int sequence = cta.block() / params.layout.value_heads;
+  const int sequence = device::quotient<Cta>(cta.block(), params.layout.value_heads);
   const auto* at = reinterpret_cast<const device::U32x4*>(params.sequences + sequence);
   const auto words = cta.load(at);
   const step::SequencePlace place{static_cast<std::int32_t>(words.v[0]),
@@ -48,7 +49,7 @@ FOURFOLD_DEVICE void decode(Cta cta, const DecodeParams& params) {
     cta.release_successors();
     return;
   }
-  DecodeHead<D, Cta> head(cta, params, place);
+  DecodeHead<D, Cta> head(cta, params, sequence, place);
   const DecodeRule<DecodeHead<D, Cta>> rule{head};
   head.load_past();
   cta.wait_predecessors();

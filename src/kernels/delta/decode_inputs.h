@@ -8,6 +8,7 @@
 #include "kernels/delta/delta_params.h"
 #include "kernels/delta/delta_state.h"
 #include "kernels/delta/lane_math.h"
+#include "kernels/device/quotient.h"
 #include "kernels/device/types.h"
 
 namespace fourfold::delta {
@@ -59,17 +60,18 @@ struct DecodeHead {
   float beta_logit, decay_logit;
   float anchor[kKeys][kCount];  // S of keys kKeys * warp.. and the lane's values
 
-  FOURFOLD_DEVICE DecodeHead(Cta machine, const DecodeParams& arguments, const step::SequencePlace& where)
+  FOURFOLD_DEVICE DecodeHead(Cta machine, const DecodeParams& arguments, int sequence,
+                             const step::SequencePlace& where)
       : cta(machine),
         params(arguments),
         storage(*Cta::keep(&machine.template shared<DecodeStorage<D>>())),
         place(where),
         slot(slot_of<D>(arguments.state, arguments.layout, where.state_slot)),
-        head(machine.block() % arguments.layout.value_heads),
-        key_head(head / arguments.layout.values_per_key),
+        head(machine.block() - sequence * arguments.layout.value_heads),
+        key_head(device::quotient<Cta>(head, arguments.layout.values_per_key)),
         warp(machine.warp()),
         lane(machine.lane()),
-        owns_key(head % arguments.layout.values_per_key == 0) {}
+        owns_key(head == key_head * arguments.layout.values_per_key) {}
 
   // Between the kernel's parts: addresses are cheap to make and dear to hold, and the compiler would hold
   // them all around the loop over chunks.

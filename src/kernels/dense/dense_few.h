@@ -66,14 +66,13 @@ FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed
 // Tokens in registers: a record's are known by name, so the loop is unrolled.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
-                                      int warp, int records, const Tokens& tokens, Sums<Row>& sum) {
+                                      int records, const Tokens& tokens, Sums<Row>& sum) {
   constexpr int ahead = Row::reads_ahead ? 1 : 0;
   LaneWeights<Row> weights[1 + ahead];
   if constexpr (ahead == 1) take_record<Row>(cta, ring, feed, cursor, 0, records, weights[0]);
 #pragma unroll
   for (int r = 0; r < kSegmentRecords; ++r) {
     if (r >= records) break;
-    if (r == kSegmentRecords / 2) feed.prefetch_if_done(cta, warp);
     if (r + ahead < kSegmentRecords && r + ahead < records)
       take_record<Row>(cta, ring, feed, cursor, r + ahead, records, weights[(r + ahead) % (1 + ahead)]);
     multiply_record<Row>(cta, weights[r % (1 + ahead)], tokens.chunk[r], sum);
@@ -84,7 +83,7 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>&
 // then is instructions as well as weights. `tokens` is where this lane's row has its columns of the segment.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
-                                      int warp, int records, const unsigned char* tokens, Sums<Row>& sum) {
+                                      int records, const unsigned char* tokens, Sums<Row>& sum) {
   constexpr int ahead = Row::reads_ahead ? 1 : 0, turns = ahead == 1 ? 2 : Row::stage_records;
   LaneWeights<Row> weights[1 + ahead];
   device::U32x4 chunk[1 + ahead][2];
@@ -95,7 +94,6 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>&
           cta.load_shared(reinterpret_cast<const device::U32x4*>(tokens + 128 * r + 64 * half));
     take_record<Row>(cta, ring, feed, cursor, r, records, weights[place]);
   };
-  feed.prefetch_if_done(cta, warp);
   if constexpr (ahead == 1) take(0, 0);
 #pragma unroll 1
   for (int first = 0; first < records; first += turns)
@@ -176,7 +174,7 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStora
         if constexpr (!Row::Prologue::norms)
           if (share.waves > 1) load_given(cta, params, segment, tokens);
         const int left = params.records - segment * kSegmentRecords;
-        multiply_segment<Row>(cta, storage.ring, feed, cursor, warp,
+        multiply_segment<Row>(cta, storage.ring, feed, cursor,
                               left < kSegmentRecords ? left : kSegmentRecords, tokens, sum);
       }
       if (adds && !early && wave + 1 == share.waves) load_inputs();
@@ -187,7 +185,6 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStora
       for (int m = 0; m < Row::tiles; ++m)
         finish_tile<typename Row::Format>(cta, params, strip, tile + m, sum[m], inputs[m]);
   }
-  feed.prefetch_if_done(cta, warp);
 }
 
 template <class Row, class Cta>
@@ -200,7 +197,8 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
   const WarpShare share(cta, Row::warps, warp, Row::units(params), params.records);
   const int columns = params.records * record::kColumns;
   const int token_bytes = Row::Prologue::shared_bytes(columns, params.token_count);
-  const int depth = share.works ? (Row::ring_bytes - token_bytes) / Row::stage_bytes / share.active : 0;
+  const int stages = (Row::ring_bytes - token_bytes) / Row::stage_bytes;
+  const int depth = share.works ? device::quotient<Cta>(stages, share.active) : 0;
   RingCursor cursor(warp * depth, depth);
   WeightFeed<Row> feed(storage.ring, params, share);
   if (share.works) fill_ring(cta, storage.ring, feed, cursor);
@@ -209,8 +207,13 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
     PassValues weight;
     load_norm_weight<Row::warps>(cta, params, warp, weight);
+    // Early only where it measured faster (docs/decisions/0009): the kernel behind a pair is GEMM1, which
+    // reads nothing before its wait, and for one token it is there in time. The kernels of the layer before
+    // this one may still run then.
+    const bool early = Row::is_of_pair && params.token_count == 1;
+    if (early) cta.release_successors();
     cta.wait_predecessors();
-    cta.release_successors();
+    if (!early) cta.release_successors();
     if (share.active > 0) norm_tokens<Row::warps>(cta, params, storage.prologue, rows, warp, weight);
     tokens = rows + normed_offset(cta, params, share.place);
   } else {
@@ -218,7 +221,6 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     cta.release_successors();
     if (share.works && share.waves == 1) load_given(cta, params, share.place, tokens);
   }
-  if (Row::prefetches && share.active == 0) prefetch_next(cta, params, warp, Row::warps);
   if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
 }
 

@@ -62,7 +62,7 @@ FOURFOLD_DEVICE void multiply_unit(Cta cta, ManyStorage<Row>& storage, ManyFeed<
       weights.load(cta.lane(), read, storage.ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
       if (c + 1 == Row::stage_records || r + c + 1 >= records) {
         cta.fence_async_proxy();  // the reads come before the copy that writes here next
-        cta.sync_warp();  // every lane has read the records: their stage is free
+        cta.sync_warp();          // every lane has read the records: their stage is free
         feed.push(cta, cursor.stage);
         cursor.advance();
       }
@@ -102,7 +102,6 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const ManyParams& params, ManyStora
     clear<Row>(sum);
     multiply_unit<Row>(cta, storage, feed, cursor, share.records, is_first, sum);
     is_first = false;
-    if (i + share.active >= share.own) prefetch_next(cta, dense, warp, share.active);
     store_sums<Row>(cta, params, share, unit, sum);
     if (!finishes) continue;
       // Every lane reads what itself has written: the loop need not hold the sums in registers.
@@ -132,10 +131,7 @@ FOURFOLD_DEVICE void dense_many(Cta cta, const ManyParams& params) {
   cta.sync_block();  // the barriers of the tokens are there
   cta.wait_predecessors();
   cta.release_successors();
-  if (share.own == 0) {
-    prefetch_next(cta, params.dense, warp, Row::warps);
-    return;
-  }
+  if (share.own == 0) return;
   stage_tokens<Row>(cta, params.dense, share, storage);
   if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor);
 }

@@ -33,9 +33,7 @@ struct DenseParams {
   std::uint16_t* normed_out;
   // add_f32: a token's products are multiplied with the sigmoid of its gate; null: they are not.
   const float* token_gate;
-  const void* prefetch;  // constant bytes the next kernels read, brought into L2 once this one's weights
-  std::int64_t prefetch_bytes;  // are on their way; 16-byte aligned, a multiple of 16, 0: none
-  float scale;                  // global scale of the plain rows
+  float scale;  // global scale of the plain rows
   float scale_gate;
   float scale_up;
   float epsilon;  // of the norm

@@ -85,7 +85,7 @@ FOURFOLD_DEVICE void multiply_panels(Cta cta, TallStorage<Row>& storage, PanelFe
       cta.wait(&storage.ring.full[cursor.stage], cursor.phase);
       weights.load(cta.lane(), read, storage.ring.stage(cursor.stage), 0);
       cta.fence_async_proxy();  // the reads come before the copy that writes here next
-      cta.sync_warp();  // every lane has read the record: its stage is free
+      cta.sync_warp();          // every lane has read the record: its stage is free
       feed.push(cta, cursor.stage);
       cursor.advance();
     }
@@ -175,7 +175,6 @@ FOURFOLD_DEVICE void dense_tall(Cta cta, const ManyParams& params) {
     const int rounds = (share.own + share.active - 1) / share.active;
     multiply_rounds<Row>(cta, params.dense, storage, share, warp, rounds, feed, cursor);
   }
-  prefetch_next(cta, params.dense, warp, Row::warps);
 }
 
 }  // namespace fourfold::dense

@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/norm.h"
+#include "kernels/device/quotient.h"
 #include "kernels/device/types.h"
 
 namespace fourfold::dense {
@@ -76,7 +77,9 @@ struct NormedRows {
 // The pieces of a pass are dealt out to the warps in turn, in every pass alike.
 struct PassPiece {
   int row, piece;
-  FOURFOLD_DEVICE PassPiece(int index, int pieces) : row(index / pieces), piece(index - row * pieces) {}
+  template <class Cta>
+  FOURFOLD_DEVICE PassPiece(Cta, int index, int pieces)
+      : row(device::quotient<Cta>(index, pieces)), piece(index - row * pieces) {}
   template <class Cta>
   FOURFOLD_DEVICE int column(Cta cta) const {
     return piece * kPieceColumns + cta.lane() * kLaneColumns;
@@ -91,7 +94,8 @@ FOURFOLD_DEVICE void load_norm_weight(Cta cta, const DenseParams& params, int wa
 #pragma unroll
   for (int i = 0; i < kPassPieces; ++i) {
     if (i == kNarrowPieces<Warps> && is_narrow(params)) break;
-    load_eight(cta, params.norm_weight, PassPiece(warp + Warps * i, pieces).column(cta), columns, weight[i]);
+    load_eight(cta, params.norm_weight, PassPiece(cta, warp + Warps * i, pieces).column(cta), columns,
+               weight[i]);
   }
 }
 
@@ -105,7 +109,7 @@ FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::S
   float values[Pieces][kLaneColumns];
 #pragma unroll
   for (int i = 0; i < Pieces; ++i) {
-    const PassPiece at(warp + Warps * i, pieces);
+    const PassPiece at(cta, warp + Warps * i, pieces);
     load_eight(cta, x + static_cast<std::int64_t>(at.row) * params.token_stride, at.column(cta),
                at.row < rows ? columns : 0, values[i]);
   }
@@ -118,7 +122,7 @@ FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::S
   cta.sync_block();  // every piece is summed
 #pragma unroll
   for (int i = 0; i < Pieces; ++i) {
-    const PassPiece at(warp + Warps * i, pieces);
+    const PassPiece at(cta, warp + Warps * i, pieces);
     if (at.row >= rows) break;
     const float factor = inverse_rms(cta, storage.piece_sums + at.row * pieces, columns, params.epsilon);
     if (at.column(cta) >= columns) continue;

@@ -24,7 +24,7 @@ namespace fourfold::dense {
 //
 // The ring takes what the partial sums leave of the shared memory; normed tokens take theirs from it.
 template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN,
-          bool PrefetchesN = true>
+          bool IsOfPair = false>
 struct FewRow {
   using Arch = ArchT;
   using Format = FormatT;
@@ -38,9 +38,9 @@ struct FewRow {
   // and fetch their weights, beside this one's.
   static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> ? 2 : 1;
   static constexpr int stage_records = RecordsN;
-  static constexpr bool prefetches = PrefetchesN;  // for the next kernel, where it is asked to
+  static constexpr bool is_of_pair = IsOfPair;  // dense_pair.h
   // Not with whole strips: they would spill, or leave too few registers to the next kernel's blocks.
-  static constexpr bool reads_ahead = TilesN == 1 && PrefetchesN;
+  static constexpr bool reads_ahead = TilesN == 1 && !IsOfPair;
   // Of one record.
   static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
@@ -227,7 +227,7 @@ using FewRowsOf = moe::RowList<
     FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>,
     FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4>>;
 template <class Arch, class Format, int Tiles, int Records>
-using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, false>;
+using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, true>;
 template <class Arch, class Format, int Records>
 using PairOf = PairRow<PartOfPair<Arch, record::Bf16Format, 1, 1>, PartOfPair<Arch, Format, 2, Records>>;
 template <class Arch>

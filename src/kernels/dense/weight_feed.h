@@ -9,6 +9,7 @@
 
 #include "base/macros.h"
 #include "kernels/dense/dense_params.h"
+#include "kernels/device/quotient.h"
 #include "kernels/device/types.h"
 
 namespace fourfold::dense {
@@ -29,8 +30,8 @@ struct WarpShare {
     segments = (records + kSegmentRecords - 1) / kSegmentRecords;
     group_warps = segments < warps ? segments : warps;
     waves = (segments + warps - 1) / warps;
-    const int groups = warps / group_warps;
-    group = warp / group_warps;
+    const int groups = device::quotient<Cta>(warps, group_warps);
+    group = device::quotient<Cta>(warp, group_warps);
     place = warp - group * group_warps;
     first_unit = cta.block() + cta.blocks() * group;
     unit_step = cta.blocks() * groups;
@@ -64,20 +65,6 @@ struct RingCursor {
   }
 };
 
-// This warp's share of the next kernel's weights, into L2.
-template <class Cta>
-FOURFOLD_DEVICE void prefetch_next(Cta cta, const DenseParams& params, int warp, int warps) {
-  constexpr std::int64_t piece = 4096;
-  const std::int64_t pieces = (params.prefetch_bytes + piece - 1) / piece;
-  const std::int64_t step = static_cast<std::int64_t>(cta.blocks());
-  // Piece p belongs to block p % blocks, in it to the warps and lanes in turn.
-  for (std::int64_t p = cta.block() + step * (warp * 32 + cta.lane()); p < pieces; p += step * 32 * warps) {
-    const std::int64_t left = params.prefetch_bytes - p * piece;
-    cta.prefetch_l2(static_cast<const unsigned char*>(params.prefetch) + p * piece,
-                    static_cast<int>(left < piece ? left : piece));
-  }
-}
-
 // The records of a warp's units in the order it multiplies them; all lanes keep the same account, lane 0
 // issues the copies. push() stands eight times in the kernel, so what happens once a segment is kept short.
 template <class Row>
@@ -88,13 +75,6 @@ class WeightFeed {
     if (share.works) locate();
   }
 
-  // Once the last record is on its way, the warp's share for the next kernel follows.
-  template <class Cta>
-  FOURFOLD_DEVICE void prefetch_if_done(Cta cta, int warp) {
-    if (!Row::prefetches || left_ > 0 || prefetched_) return;
-    prefetched_ = true;
-    prefetch_next(cta, params_, warp, share_.active);
-  }
   // Whether a stage that has been read is filled again: if not, nothing need be in order before it.
   FOURFOLD_DEVICE bool has_more() const { return left_ > 0; }
   // The next records into a free stage.
@@ -137,7 +117,6 @@ class WeightFeed {
   const WarpShare& share_;
   int unit_, wave_ = 0, left_ = 0;
   const unsigned char* next_ = nullptr;
-  bool prefetched_ = false;
 };
 
 // The warp's stages are prepared and filled as far as they reach.

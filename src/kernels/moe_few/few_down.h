@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/quotient.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe_few/few_route.h"
@@ -27,8 +28,9 @@ struct DownStorage {
 // A unit is one segment of one tile's K; warp w takes units w, w + warps, ...
 struct DownUnit {
   int tile, segment, first_record, records;
-  FOURFOLD_DEVICE DownUnit(int unit, int segments, const moe::GemmParams& params) {
-    tile = unit / segments;
+  template <class Cta>
+  FOURFOLD_DEVICE DownUnit(Cta, int unit, int segments, const moe::GemmParams& params) {
+    tile = device::quotient<Cta>(unit, segments);
     segment = unit - tile * segments;
     first_record = segment * kSegmentRecords;
     const int left = params.records - first_record;
@@ -158,7 +160,7 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
   int fetch = warp;
   const auto next_stretch = [&]() -> Stretch {
     if (fetch >= units) return {};
-    const DownUnit unit(fetch, segments, params);
+    const DownUnit unit(cta, fetch, segments, params);
     fetch += Row::warps;
     const int expert = cta.load_shared(&storage.route.tile_expert[unit.tile]);
     const std::int64_t first =
@@ -176,7 +178,7 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
 #pragma unroll 1
   for (int index = warp; index < units; index += Row::warps) {
-    const DownUnit unit(index, segments, params);
+    const DownUnit unit(cta, index, segments, params);
     const int count = cta.load_shared(&storage.route.tile_count[unit.tile]);
     const int of =
         pair_of_entry(cta.load_shared(&storage.route.tile_entry[unit.tile][g < count ? g : count - 1]));

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/quotient.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
@@ -44,7 +45,7 @@ struct StripWalk {
   template <class Cta>
   FOURFOLD_DEVICE StripWalk(Cta cta, const GateUpShare& share, int strips) {
     const int first = cta.block() + cta.blocks() * share.group;
-    tile = first / strips;
+    tile = device::quotient<Cta>(first, strips);
     strip = first - tile * strips;
   }
   template <class Cta>

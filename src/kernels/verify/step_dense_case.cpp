@@ -228,9 +228,6 @@ dense::DenseParams upload_case(StepRun& run, const DenseSetup& setup) {
   if (params.op == dense::PlainOp::add_f32 && !setup.gate.empty())
     params.token_gate = run.upload(setup.gate, "gates");
   params.token_gate_stride = 2;
-  const std::vector<std::uint8_t> next(4096 + 48);
-  params.prefetch = run.upload(next, "next weights");
-  params.prefetch_bytes = static_cast<std::int64_t>(next.size());
   params.scale = kScales[0];
   params.scale_gate = kScales[1];
   params.scale_up = kScales[2];

@@ -221,9 +221,6 @@ void check_epilogue(PlainOp op, int plain, int neurons, int tokens, bool row_sca
   params.tokens = written_by_predecessor(device, x, "tokens");
   params.out = out;
   params.gate_up_out = pairs;
-  const auto next = std::vector<std::uint8_t>(4096 * 5 + 48);
-  params.prefetch = upload(device, next, "next");
-  params.prefetch_bytes = static_cast<std::int64_t>(next.size());
   expect_no_conflicts(kernels::run_on_sim<Row>(device, 3, params));
 
   const auto scaled = [&](int row, int token, float scale) {

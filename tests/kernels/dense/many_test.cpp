@@ -153,9 +153,6 @@ Result run_many(const Case& c, int shares, std::uint64_t seed, int sum_blocks = 
   const int segments = segments_of(memory.params.records);
   const int parts = (groups_of(c.tokens) + Row::groups - 1) / Row::groups;
   ManyParams params{memory.params, nullptr};
-  const auto next = std::vector<std::uint8_t>(4096 * 5 + 48);
-  params.dense.prefetch = upload(device, next, "next");
-  params.dense.prefetch_bytes = static_cast<std::int64_t>(next.size());
   const std::size_t bytes = partial_bytes(c.matrix.rows(), c.matrix.columns, c.tokens);
   params.partial = device.allocate_array<device::F32x4>(bytes / sizeof(device::F32x4), "partial");
   expect_no_conflicts(kernels::run_on_sim<Row>(device, shares * segments * parts, params));
