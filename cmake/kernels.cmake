@@ -19,7 +19,7 @@ add_library(fourfold_kernels_choose STATIC ${PROJECT_SOURCE_DIR}/src/kernels/moe
 target_link_libraries(fourfold_kernels_choose PUBLIC fourfold_options fourfold_base fourfold_plan)
 add_library(fourfold_kernels_room STATIC ${kernel_sources})
 target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_sim
-  fourfold_kernels_choose)
+  fourfold_kernels_choose ${CMAKE_DL_LIBS})
 fourfold_precompile(fourfold_kernels_room fourfold_base)
 
 if(FOURFOLD_HAS_CUDA)
