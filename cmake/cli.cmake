@@ -62,6 +62,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/expert_choice.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/rank_machines.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_step.cpp

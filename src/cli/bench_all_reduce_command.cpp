@@ -1,7 +1,9 @@
 #include "cli/bench_all_reduce_command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json_writer.h"
@@ -10,6 +12,7 @@
 #include "kernels/all_reduce/all_reduce_params.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/bench/all_reduce_bench.h"
+#include "kernels/bench/nccl_bench.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::cli {
@@ -23,6 +26,8 @@ struct RankMachines {
   std::vector<std::unique_ptr<sim::Device>> devices;
   std::vector<std::unique_ptr<kernels::Machine>> simulated;
   std::vector<kernels::Machine*> machines;
+  std::vector<int> numbers;  // of their devices
+  std::vector<void*> streams;
   std::string where;
 };
 
@@ -35,6 +40,8 @@ RankMachines open_ranks(const BenchAllReduceOptions& options) {
           std::make_unique<sim::Device>(sim::DeviceOptions{.peers = peers, .rank = rank}));
       ranks.simulated.push_back(kernels::make_sim_machine(*ranks.devices.back()));
       ranks.machines.push_back(ranks.simulated.back().get());
+      ranks.numbers.push_back(rank);
+      ranks.streams.push_back(nullptr);
     }
     ranks.where = fourfold::format("{} simulated devices; their times say nothing", options.ranks);
     return ranks;
@@ -46,8 +53,10 @@ RankMachines open_ranks(const BenchAllReduceOptions& options) {
       fail(Code::unsupported_op, "the driver does not let every GPU reach every other: --each-gpu needs it");
   }
   for (int rank = 0; rank < options.ranks; ++rank) {
-    ranks.gpus.push_back(open_gpu(options.gpu + (options.each_gpu ? rank : 0)));
+    ranks.numbers.push_back(options.gpu + (options.each_gpu ? rank : 0));
+    ranks.gpus.push_back(open_gpu(ranks.numbers.back()));
     ranks.machines.push_back(&ranks.gpus.back()->machine());
+    ranks.streams.push_back(ranks.gpus.back()->stream());
   }
   ranks.where = fourfold::format("{}: {} ranks, {}", ranks.machines.front()->description(), options.ranks,
                                  options.each_gpu ? "a GPU each" : "streams of one GPU");
@@ -73,8 +82,25 @@ std::string table(const std::vector<bench::AllReduceTime>& times, const BenchAll
   return text;
 }
 
-void write_json(const std::vector<bench::AllReduceTime>& times, const BenchAllReduceOptions& options,
-                const std::string& where) {
+std::string nccl_table(const std::vector<bench::NcclTime>& times, const std::string& version) {
+  std::string text;
+  double most = 0;
+  char line[160];
+  for (const bench::NcclTime& time : times) {
+    std::snprintf(line, sizeof line, "  %-14s %6d %10.2f %10.2f %10.2f\n", "nccl", time.rows, time.median_us,
+                  time.best_us, time.worst_us);
+    text += line;
+    most = std::max(most, time.difference);
+  }
+  std::snprintf(line, sizeof line,
+                "  NCCL %s, launched call by call, not as a graph: its sums are ours but for the order of "
+                "additions (%.2f of what that may change)\n",
+                version.c_str(), most);
+  return text + line;
+}
+
+void write_json(const std::vector<bench::AllReduceTime>& times, const std::vector<bench::NcclTime>& nccl,
+                const BenchAllReduceOptions& options, const std::string& where) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("command", options.command).member("commit", commit()).member("machine", where);
   json.member("ranks", options.ranks).member("columns", options.columns).member("blocks", options.blocks);
@@ -89,6 +115,12 @@ void write_json(const std::vector<bench::AllReduceTime>& times, const BenchAllRe
     json.member("pcie5_model_us",
                 all_reduce::modelled_us(time.way, Link::pcie5, options.ranks, time.rows, options.columns));
     json.end_object();
+  }
+  json.end_array().key("nccl").begin_array();
+  for (const bench::NcclTime& time : nccl) {
+    json.begin_object().member("rows", time.rows).member("median_us", time.median_us);
+    json.member("best_us", time.best_us).member("worst_us", time.worst_us);
+    json.member("difference", time.difference).end_object();
   }
   json.end_array().end_object();
   write_file(options.json, json.finish() + "\n");
@@ -105,6 +137,8 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
   const auto enter = [&](int rank) {
     if (!ranks.gpus.empty()) ranks.gpus[static_cast<std::size_t>(rank)]->use();
   };
+  std::optional<all_reduce::Nccl> nccl;
+  if (!options.nccl.empty()) nccl.emplace(options.nccl).connect(ranks.numbers);
   console.out << ranks.where << "; f32 rows of " << options.columns << "\n";
   {
     all_reduce::Exchange exchange(
@@ -113,8 +147,9 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
       enter(rank);
       exchange.join(rank, *ranks.machines[static_cast<std::size_t>(rank)], options.columns, 64);
     }
-    const std::string wrong =
-        all_reduce::check_values(exchange, ranks.machines, options.columns, options.sim ? 3 : 200, enter);
+    const std::string wrong = all_reduce::check_values(
+        exchange, ranks.machines,
+        {.columns = options.columns, .rounds = options.sim ? 3 : 200, .enter = enter});
     if (!wrong.empty()) fail(Code::device_lost, "the sums are wrong: {}", wrong);
   }
   bench::AllReduceBenchOptions bench{
@@ -124,7 +159,12 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
   console.out << table(times, options);
   console.out
       << "  model: the middle of what fourfold plan --tp takes a sum on such a bus to cost; not measured\n";
-  if (!options.json.empty()) write_json(times, options, ranks.where);
+  std::vector<bench::NcclTime> nccl_times;
+  if (nccl) {
+    nccl_times = bench::bench_nccl(*nccl, ranks.machines, ranks.streams, bench, enter);
+    console.out << nccl_table(nccl_times, nccl->version());
+  }
+  if (!options.json.empty()) write_json(times, nccl_times, options, ranks.where);
   return kFine;
 }
 

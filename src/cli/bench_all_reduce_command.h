@@ -18,6 +18,7 @@ struct BenchAllReduceOptions {
   int gpu = 0;
   bool sim = false;       // on the simulator: executed, its times say nothing
   bool each_gpu = false;  // rank r on GPU gpu + r
+  std::string nccl;       // its library's file: its sums beside ours; empty: without
   std::string json;       // a file
   std::string command;    // as typed, for the record
 };

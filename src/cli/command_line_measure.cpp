@@ -82,6 +82,7 @@ void add_bench_all_reduce(CLI::App& bench, CommandLine& line) {
   command->add_option("--rounds", o.rounds, "Timed replays of a graph of 100 calls")->capture_default_str();
   command->add_option("--gpu", o.gpu, "Index of the GPU")->capture_default_str();
   command->add_flag("--each-gpu", o.each_gpu, "A GPU for each rank, not streams of one");
+  command->add_option("--nccl", o.nccl, "NCCL beside it: libnccl.so.2, or its path; wants --each-gpu");
   command->add_flag("--sim", o.sim, "On simulated devices: shows that it runs, not how fast");
   command->add_option("--json", o.json, "Write the results to this file");
   command->callback([&line] {

@@ -2,6 +2,7 @@
 // which.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@ class Gpu {
   // Makes it the device of the calling thread: needed when another thread opened it.
   virtual void use() = 0;
   virtual kernels::Machine& machine() = 0;
+  virtual void* stream() = 0;  // cudaStream_t
   virtual GpuState state() const = 0;
   // What reading memory reaches at most, measured now.
   virtual double read_gb_per_s() = 0;
@@ -43,8 +45,25 @@ struct PeerCheck {
 };
 PeerCheck check_peers();
 
+// Copies that run beside whatever else the GPUs do, on a stream of their own: each call adds some megabytes
+// from one GPU's memory to another's, or within one.
+class CopyLoad {
+ public:
+  virtual ~CopyLoad() = default;
+  virtual void add() = 0;
+};
+std::unique_ptr<CopyLoad> make_copy_load(int from, int to);
+
 // GPUs that can be used, from number 0 on.
 int gpu_count();
+
+struct GpuMemory {
+  std::int64_t free = 0, total = 0;  // bytes, as of now
+};
+GpuMemory gpu_memory(int index);
+
+// Why page-locked memory may be far from a GPU, on a machine with several memories; empty: it is near.
+std::string why_far(int index);
 
 // Throws unsupported_device with the reason and the next step.
 std::unique_ptr<Gpu> open_gpu(int index);

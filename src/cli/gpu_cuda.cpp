@@ -18,6 +18,7 @@ class CudaGpu final : public Gpu {
   }
   void use() override { kernels::cuda_check(cudaSetDevice(index_), "selecting the device"); }
   kernels::Machine& machine() override { return *machine_; }
+  void* stream() override { return stream_.get(); }
   GpuState state() const override {
     const bench::DeviceState state = bench::device_state();
     return {state.name, state.driver, state.sm_clock_mhz, state.memory_clock_mhz};
@@ -77,7 +78,43 @@ bool copy_arrives(int from, int to) {
   return got == sent;
 }
 
+class CudaCopyLoad final : public CopyLoad {
+ public:
+  CudaCopyLoad(int from, int to)
+      : from_(from),
+        to_(to),
+        target_(to, kBytes),
+        source_(from, kBytes),  // which leaves this device selected, for the stream
+        stream_(bench::make_stream(), bench::destroy_stream) {}
+  void add() override {
+    const auto stream = static_cast<cudaStream_t>(stream_.get());
+    kernels::cuda_check(
+        from_ == to_ ? cudaMemcpyAsync(target_.get(), source_.get(), kBytes, cudaMemcpyDeviceToDevice, stream)
+                     : cudaMemcpyPeerAsync(target_.get(), to_, source_.get(), from_, kBytes, stream),
+        "copying between GPUs, as load");
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{16} << 20;
+  int from_, to_;
+  DeviceBytes target_, source_;
+  std::unique_ptr<void, void (*)(void*)> stream_;
+};
+
 }  // namespace
+
+std::unique_ptr<CopyLoad> make_copy_load(int from, int to) {
+  return std::make_unique<CudaCopyLoad>(from, to);
+}
+
+GpuMemory gpu_memory(int index) {
+  kernels::cuda_check(cudaSetDevice(index), "selecting the device");
+  std::size_t free = 0, total = 0;
+  kernels::cuda_check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+}
+
+std::string why_far(int index) { return kernels::near_memory_of(index).why_not; }
 
 PeerCheck check_peers() {
   PeerCheck result;

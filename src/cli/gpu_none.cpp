@@ -12,6 +12,12 @@ int gpu_count() { return 0; }
 
 PeerCheck check_peers() { return {}; }
 
+std::unique_ptr<CopyLoad> make_copy_load(int, int) { return nullptr; }
+
+GpuMemory gpu_memory(int) { return {}; }
+
+std::string why_far(int) { return {}; }
+
 std::unique_ptr<Gpu> open_gpu(int) {
   fail_with_hint(
       Code::unsupported_device,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "backend/cpu/cpu.h"
@@ -16,6 +17,7 @@
 #include "checkpoint/hub_cache.h"
 #include "checkpoint/stream.h"
 #include "cli/byte_bar.h"
+#include "cli/expert_choice.h"
 #include "cli/file_signals.h"
 #include "cli/gpu.h"
 #include "cli/rank_machines.h"
@@ -199,8 +201,17 @@ MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, check
   ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };
   if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
   backend::GpuOptions gpu = gpu_options(options, model, progress, console, *all->machines.front());
+  out.rooms = rank_rooms(all->devices, gpu.memory_fraction, [&](int device) {
+    const auto rank =
+        static_cast<std::size_t>(std::ranges::find(all->devices, device) - all->devices.begin());
+    all->enter[rank]();
+    kernels::Memory& memory = all->machines[rank]->memory();
+    return GpuMemory{memory.free_bytes(), memory.total_bytes()};
+  });
+  out.devices = all->devices;
   return [&out, all, gpu](int rank) {
     backend::GpuOptions mine = gpu;
+    mine.room = out.rooms[static_cast<std::size_t>(rank)];
     if (rank == 0)
       mine.report = &out.load;
     else
@@ -213,6 +224,10 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
                                                      const backend::Capacity& capacity,
                                                      checkpoint::LoadProgress& progress,
                                                      const Console& console, PreparedModel& out) {
+  if (options.experts == "auto")
+    if (const std::string why = choose_experts(model.config, model.bound.weights, options.tp).why;
+        !why.empty())
+      console.err << "fourfold: " << why << "\n";
   backend::RankOptions ranks_options;
   const MakeRank make = rank_maker(model, options, progress, console, out, ranks_options);
   std::vector<backend::Rank> ranks;
@@ -226,17 +241,35 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
   return backend::prepare_ranks(std::move(ranks), capacity, std::move(ranks_options));
 }
 
-void mention_memory(const backend::Prepared& prepared, const Console& console) {
+std::int64_t megabytes(std::int64_t bytes) { return (bytes + 500'000) / 1'000'000; }
+
+// The uses whose names begin so, without the beginning.
+void mention_uses(const backend::Prepared& prepared, const std::string& prefix, const std::string& of_what,
+                  const Console& console) {
   std::string line;
   std::int64_t total = 0;
   for (const backend::MemoryUse& use : prepared.memory()) {
-    line +=
-        fourfold::format("{}{} {} MB", line.empty() ? "" : ", ", use.what, (use.bytes + 500'000) / 1'000'000);
+    if (!use.what.starts_with(prefix)) continue;
+    line += fourfold::format("{}{} {} MB", line.empty() ? "" : ", ", use.what.substr(prefix.size()),
+                             megabytes(use.bytes));
     total += use.bytes;
   }
   if (!line.empty())
-    console.err << fourfold::format("fourfold: memory: {} MB of the GPU: {}\n", (total + 500'000) / 1'000'000,
-                                    line);
+    console.err << fourfold::format("fourfold: memory: {}{} MB of {}: {}\n", prefix, megabytes(total),
+                                    of_what, line);
+}
+
+// With ranks on GPUs a line for each: what it takes, and of what.
+void mention_memory(const PreparedModel& model, const Console& console) {
+  if (model.rooms.empty()) return mention_uses(*model, "", "the GPU", console);
+  for (std::size_t rank = 0; rank < model.rooms.size(); ++rank) {
+    const backend::MemoryRoom& room = model.rooms[rank];
+    std::string of_what = fourfold::format("GPU {}", model.devices[rank]);
+    if (room.total != std::numeric_limits<std::int64_t>::max())  // which a simulated one has
+      of_what = fourfold::format("{} MB that it may take of {}", megabytes(room.usable), of_what);
+    if (room.sharers > 1) of_what += fourfold::format(", its share: {} ranks are there", room.sharers);
+    mention_uses(*model, fourfold::format("rank {} ", rank), of_what, console);
+  }
 }
 
 }  // namespace
@@ -279,8 +312,11 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   if (options.tp == 1) {
     out.program = model::build_program(model.config, model.bound.weights, activations);
   } else {
-    out.part = std::make_shared<const model::ModelPart>(model::cut_model(
-        model.config, model.bound.weights, {rank, options.tp}, parse_expert_cut(options.experts)));
+    model::ExpertCut cut = parse_expert_cut(options.experts);
+    if (cut == model::ExpertCut::automatic)
+      cut = choose_experts(model.config, model.bound.weights, options.tp).cut;
+    out.part = std::make_shared<const model::ModelPart>(
+        model::cut_model(model.config, model.bound.weights, {rank, options.tp}, cut));
     out.program = model::build_program(*out.part, activations);
   }
   store_kv(out.program, options.kv);
@@ -348,7 +384,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
     out.prepared = out.backend->prepare(std::move(program), capacity);
   }
   bar.clear();
-  mention_memory(*out.prepared, console);
+  mention_memory(out, console);
   mention_dense(out.load, options, console);
   if (!out.load.cache_file.empty())
     console.err << fourfold::format("fourfold: packed copy {}: {}\n",

@@ -74,6 +74,9 @@ struct PreparedModel {
   double seconds = 0;        // it took to load
   backend::LoadReport load;  // cuda and sim: how the weights came there
   backend::Program whole;    // of several ranks: what they compute together
+  // Of ranks on GPUs, by rank: its GPU, and what it may plan for there.
+  std::vector<int> devices;
+  std::vector<backend::MemoryRoom> rooms;
 
   backend::Prepared& operator*() const { return *prepared; }
   backend::Prepared* operator->() const { return prepared.get(); }

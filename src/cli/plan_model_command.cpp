@@ -204,7 +204,7 @@ Planned MemoryPlanner::plan() const {
   if (target_.total_bytes == 0) return out;
   const double fraction = options_.memory_fraction ? parse_memory_fraction(*options_.memory_fraction)
                                                    : backend::GpuOptions{}.memory_fraction;
-  out.usable = backend::usable_bytes(target_.free_bytes, target_.total_bytes, fraction);
+  out.usable = backend::memory_room(target_.free_bytes, target_.total_bytes, fraction).usable;
   const auto most = [&](std::int64_t high, const auto& fits) {
     std::int64_t low = 0;
     while (low < high) {

@@ -1,7 +1,9 @@
 #include "cli/rank_machines.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/format.h"
-#include "cli/gpu.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::cli {
@@ -24,8 +26,8 @@ void open_simulated(RankMachines& out, int ranks) {
     out.machines.push_back({simulated, simulated->machine.get()});
     out.enter.push_back([] {});
   }
-  out.exchange = std::make_shared<all_reduce::Exchange>(
-      all_reduce::ExchangeOptions{.ranks = ranks, .blocks = 2, .wait_seconds = kSimWaitSeconds});
+  out.exchange = std::make_shared<all_reduce::Exchange>(all_reduce::ExchangeOptions{
+      .ranks = ranks, .blocks = 2, .wait_seconds = kSimWaitSeconds, .overlaps = true});
 }
 
 // What going through the host costs, by the model of the bus.
@@ -38,6 +40,25 @@ std::string price(int ranks) {
   return text;
 }
 
+std::string check_way(const RankMachines& ranks, all_reduce::Way way,
+                      const std::function<void(int rank)>& load) {
+  const int count = static_cast<int>(ranks.machines.size());
+  const auto enter = [&](int rank) { ranks.enter[static_cast<std::size_t>(rank)](); };
+  std::vector<kernels::Machine*> machines;
+  all_reduce::Exchange exchange({.ranks = count, .way = way, .wait_seconds = 5});
+  for (int rank = 0; rank < count; ++rank) {
+    machines.push_back(ranks.machines[static_cast<std::size_t>(rank)].get());
+    enter(rank);
+    exchange.join(rank, *machines.back(), kCheckColumns, 64, kCheckColumns);
+  }
+  return all_reduce::check_values(exchange, machines,
+                                  {.columns = kCheckColumns,
+                                   .rounds = kCheckRounds,
+                                   .gathered = kCheckColumns,
+                                   .enter = enter,
+                                   .load = load});
+}
+
 // Why the GPUs may not write into each other's memory; empty: they may.
 std::string refuse_peers(const RankMachines& ranks, bool one_gpu) {
   if (!one_gpu) {
@@ -45,22 +66,22 @@ std::string refuse_peers(const RankMachines& ranks, bool one_gpu) {
     if (!check.wrong.empty()) return "copies " + check.wrong + " arrive with other values";
     if (!check.all) return "the driver does not let every GPU reach every other";
   }
-  const int count = static_cast<int>(ranks.machines.size());
-  std::vector<kernels::Machine*> machines;
-  all_reduce::Exchange exchange({.ranks = count, .way = all_reduce::Way::one_shot, .wait_seconds = 5});
-  for (int rank = 0; rank < count; ++rank) {
-    machines.push_back(ranks.machines[static_cast<std::size_t>(rank)].get());
-    ranks.enter[static_cast<std::size_t>(rank)]();
-    exchange.join(rank, *machines.back(), kCheckColumns, 64);
+  // Every rank's GPU copies to the next one's while it sums.
+  std::vector<std::unique_ptr<CopyLoad>> loads;
+  for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank)
+    loads.push_back(make_copy_load(ranks.devices[rank], ranks.devices[(rank + 1) % ranks.devices.size()]));
+  for (const all_reduce::Way way : {all_reduce::Way::one_shot, all_reduce::Way::two_shot}) {
+    const std::string wrong =
+        check_way(ranks, way, [&](int rank) { loads[static_cast<std::size_t>(rank)]->add(); });
+    if (!wrong.empty()) return fourfold::format("{}: {}", all_reduce::way_name(way), wrong);
   }
-  return all_reduce::check_values(exchange, machines, kCheckColumns, kCheckRounds,
-                                  [&](int rank) { ranks.enter[static_cast<std::size_t>(rank)](); });
+  return {};
 }
 
 void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict) {
   const bool one_gpu = gpu_count() < ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::shared_ptr<Gpu> gpu = open_gpu(one_gpu ? 0 : rank);
+  for (const int device : out.devices) {
+    const std::shared_ptr<Gpu> gpu = open_gpu(device);
     out.machines.push_back({gpu, &gpu->machine()});
     out.enter.push_back([gpu] { gpu->use(); });
   }
@@ -70,19 +91,43 @@ void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict
                "{} ranks on {} GPU{}: all of them on the first, which shows that it works, not how fast",
                ranks, gpu_count(), gpu_count() == 1 ? "" : "s"),
            strict);
+  for (int gpu = 0; gpu < (one_gpu ? 1 : ranks); ++gpu)
+    if (const std::string far = why_far(gpu); !far.empty())
+      notice(
+          console,
+          fourfold::format("GPU {}: page-locked memory may be at the far end of the machine: {}", gpu, far),
+          strict);
   const std::string why = refuse_peers(out, one_gpu);
   if (!why.empty())
     notice(console, fourfold::format("the ranks meet in the host's memory, {}: {}", price(ranks), why),
            strict);
   out.exchange = std::make_shared<all_reduce::Exchange>(
-      all_reduce::ExchangeOptions{.ranks = ranks, .peers = why.empty()});
+      all_reduce::ExchangeOptions{.ranks = ranks, .peers = why.empty(), .overlaps = !one_gpu});
 }
 
 }  // namespace
 
+std::vector<int> devices_of_ranks(const std::string& backend, int ranks) {
+  std::vector<int> devices(static_cast<std::size_t>(ranks));
+  if (backend == "sim" || gpu_count() >= ranks) std::iota(devices.begin(), devices.end(), 0);
+  return devices;
+}
+
+std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,
+                                            const AskMemory& free_and_total) {
+  std::vector<backend::MemoryRoom> rooms;
+  for (const int device : devices) {
+    const GpuMemory memory = free_and_total(device);
+    const auto sharers = static_cast<int>(std::ranges::count(devices, device));
+    rooms.push_back(backend::memory_room(memory.free, memory.total, fraction, sharers));
+  }
+  return rooms;
+}
+
 std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,
                                                  const Console& console, bool strict) {
   auto out = std::make_shared<RankMachines>();
+  out->devices = devices_of_ranks(backend, ranks);
   if (backend == "sim")
     open_simulated(*out, ranks);
   else

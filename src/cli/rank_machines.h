@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/cuda.h"
 #include "cli/console.h"
+#include "cli/gpu.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/machine.h"
 
@@ -15,8 +17,19 @@ namespace fourfold::cli {
 struct RankMachines {
   std::vector<std::shared_ptr<kernels::Machine>> machines;  // by rank
   std::vector<std::function<void()>> enter;                 // called once in the rank's thread
-  std::shared_ptr<all_reduce::Exchange> exchange;           // goes before the machines
+  std::vector<int> devices;                        // by rank: its device's number; ranks may share one
+  std::shared_ptr<all_reduce::Exchange> exchange;  // goes before the machines
 };
+
+// Which device each rank gets: a GPU each where there are so many, else all of them the first; a simulated
+// one each.
+std::vector<int> devices_of_ranks(const std::string& backend, int ranks);
+
+// What each rank may plan for: its share of what is free on its own device now. free_and_total answers for a
+// device.
+using AskMemory = std::function<GpuMemory(int device)>;
+std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,
+                                            const AskMemory& free_and_total);
 
 // cuda: a GPU for each rank where there are so many, else all of them on the first, which is said. GPUs write
 // into each other's memory when the driver allows it and sums of known numbers have come out right; otherwise

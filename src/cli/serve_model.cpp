@@ -6,10 +6,12 @@
 #include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "cli/answer.h"
+#include "cli/rank_machines.h"
 #include "engine/anchor_room.h"
 #include "engine/engine.h"
 #include "model/qwen35/forward.h"
@@ -32,14 +34,26 @@ std::int64_t page_bytes(const backend::Program& program, std::int64_t page_token
   return std::max<std::int64_t>(bytes, 1);
 }
 
+// What the rank with least may plan for. Ranks have equal parts, so that what fits there fits everywhere.
+std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& options) {
+  const double fraction = options.memory_fraction ? parse_memory_fraction(*options.memory_fraction)
+                                                  : backend::GpuOptions{}.memory_fraction;
+  const auto ask = [&](int device) {
+    if (options.backend == "cuda") return gpu_memory(device);
+    return GpuMemory{machine.memory().free_bytes(), machine.memory().total_bytes()};
+  };
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const backend::MemoryRoom& room :
+       rank_rooms(devices_of_ranks(options.backend, options.tp), fraction, ask))
+    least = std::min(least, room.usable);
+  return least;
+}
+
 // The most pages up to those wanted that fit beside everything else on the GPU.
 std::int64_t pages_on_gpu(const backend::Program& program, backend::Capacity capacity,
                           const BackendOptions& options) {
   const std::shared_ptr<kernels::Machine> machine = open_machine(options.backend, 0);
-  const double fraction = options.memory_fraction ? parse_memory_fraction(*options.memory_fraction)
-                                                  : backend::GpuOptions{}.memory_fraction;
-  const std::int64_t usable =
-      backend::usable_bytes(machine->memory().free_bytes(), machine->memory().total_bytes(), fraction);
+  const std::int64_t usable = usable_on_gpu(*machine, options);
   const backend::DenseWeights dense = parse_dense_weights(options.dense);
   std::int64_t low = 0, high = capacity.page_count;
   while (low < high) {

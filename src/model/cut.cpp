@@ -109,17 +109,6 @@ void look_at_mixer(const LayerWeights& layer, const checkpoint::ModelConfig& con
   problems.want_columns(std::get<checkpoint::DeltaWeights>(layer.mixer).output);
 }
 
-// Whether every expert of the model can be cut by column.
-bool columns_fit(const checkpoint::ModelWeights& weights, const Problems& problems) {
-  bool fit = true;
-  for_each_layer(weights, [&](const LayerWeights& layer) {
-    if (const auto* moe = std::get_if<checkpoint::MoeWeights>(&layer.mlp))
-      for (const checkpoint::GatedMlp& expert : moe->experts)
-        fit = fit && problems.column_problem(expert.down).empty();
-  });
-  return fit;
-}
-
 void look_at_mlp(const LayerWeights& layer, bool by_expert, Problems& problems) {
   if (const auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))
     return problems.want_columns(dense->down);
@@ -185,6 +174,17 @@ void cut(checkpoint::ModelConfig& config, backend::PartOf part) {
 
 }  // namespace
 
+std::string column_problem(const checkpoint::ModelWeights& weights, int parts) {
+  const Problems problems(parts);
+  std::string first;
+  for_each_layer(weights, [&](const LayerWeights& layer) {
+    if (const auto* moe = std::get_if<checkpoint::MoeWeights>(&layer.mlp))
+      for (const checkpoint::GatedMlp& expert : moe->experts)
+        if (first.empty()) first = problems.column_problem(expert.down);
+  });
+  return first;
+}
+
 ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
                     backend::PartOf part, ExpertCut experts) {
   if (part.count < 1 || part.rank < 0 || part.rank >= part.count)
@@ -194,8 +194,8 @@ ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::Mod
   if (part.count == 1) return out;
 
   Problems problems(part.count);
-  const bool by_expert =
-      experts == ExpertCut::experts || (experts == ExpertCut::automatic && !columns_fit(weights, problems));
+  const bool by_expert = experts == ExpertCut::experts ||
+                         (experts == ExpertCut::automatic && !column_problem(weights, part.count).empty());
   problems.want_whole(weights.head.rows, "words of the vocabulary");
   for_each_layer(weights, [&](const LayerWeights& layer) {
     look_at_mixer(layer, config, part.count, problems);

@@ -10,6 +10,8 @@
 //   whole        embedding, norms, router, the shared expert's gate, MTP's combining matrix
 #pragma once
 
+#include <string>
+
 #include "backend/program.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
@@ -29,6 +31,9 @@ struct ModelPart {
   std::int64_t first_expert = 0;     // of the experts this part has; 0 when it has a part of each
   std::int64_t expert_count = 0;     // of the whole model
 };
+
+// Why the routed experts cannot be cut by column into so many parts; empty: they can.
+std::string column_problem(const checkpoint::ModelWeights& weights, int parts);
 
 // Throws unsupported_model with every size that cannot be cut into so many parts.
 ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,

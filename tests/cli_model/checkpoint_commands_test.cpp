@@ -235,6 +235,19 @@ TEST_F(CheckpointCommands, RanksGiveTheSameTokens) {
   refused("--tp 2 --experts some", "unknown --experts 'some'");
 }
 
+// The kernels of two ranks, on a simulated GPU each.
+TEST_F(CheckpointCommands, RanksOnSimulatedGpusAreWithinTheBounds) {
+  const Outcome result = shell("PROGRAM compare " + golden("bf16") + " " + golden("bf16") +
+                               "/reference.safetensors --backend sim --tp 2 2>&1");
+  EXPECT_EQ(result.status, kFine) << result.out;
+  EXPECT_TRUE(contains(result.out, "on the sim backend, 2 ranks")) << result.out;
+  EXPECT_TRUE(contains(result.out, "fine: everything within its bound")) << result.out;
+  for (const char* line :
+       {"fourfold: memory: rank 0 ", "fourfold: memory: rank 1 ", " MB of GPU 1: ", "exchange of ranks ",
+        "--experts auto: by column (tp); in a step of 1, 8 and 64 rows"})
+    EXPECT_TRUE(contains(result.out, line)) << line << " is not in " << result.out;
+}
+
 TEST_F(CheckpointCommands, CompareFailsOnAnotherModelsNumbers) {
   const Outcome result = shell("PROGRAM compare " + golden("compressed") + " " + golden("bf16") +
                                "/reference.safetensors --activations f32 2>&1");

@@ -1,6 +1,7 @@
 // What steers the GPU backend from the command line: --kv, --memory-fraction, --max-context, --explain; and
 // `plan --model`.
 #include "cli/plan_model_command.h"
+#include "cli/rank_machines.h"
 #include "cli/run_command.h"
 #include "tests/cli_model/support.h"
 
@@ -52,6 +53,27 @@ TEST(GpuOptions, KvIsFp8WhereItIsKnown) {
   options = run_ids("sim");
   options.generation.backend.memory_fraction = 1.5;
   hint_of(Code::invalid_request, {"--memory-fraction 1.5"}, options);
+}
+
+// Each GPU is asked for its own memory; ranks that share one have a share of it.
+TEST(GpuOptions, RanksPlanForTheirOwnGpu) {
+  std::vector<int> asked;
+  const auto memory = [&](int device) {
+    asked.push_back(device);
+    return GpuMemory{.free = device == 1 ? 50 : 90, .total = 100};
+  };
+  const auto each = rank_rooms({0, 1, 2}, 0.8, memory);
+  EXPECT_EQ(asked, (std::vector<int>{0, 1, 2}));
+  ASSERT_EQ(each.size(), 3u);
+  EXPECT_EQ(each[0].usable, 80);
+  EXPECT_EQ(each[1].usable, 50) << "something else is on it";
+  EXPECT_EQ(each[2].usable, 80);
+  for (const backend::MemoryRoom& room : rank_rooms({0, 0, 0, 0}, 0.8, memory)) {
+    EXPECT_EQ(room.usable, 20);
+    EXPECT_EQ(room.sharers, 4);
+    EXPECT_EQ(room.free, 90);
+  }
+  EXPECT_EQ(devices_of_ranks("sim", 3), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(GpuOptions, MaxContextIsRoomForPromptAndAnswer) {

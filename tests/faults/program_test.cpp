@@ -135,6 +135,28 @@ TEST(ServeProgram, Fault30SignalsUnderLoadAndAPortInUse) {
   EXPECT_EQ(ServeProcess(model.path(), "--port " + std::to_string(port)).port, port);
 }
 
+// Ranks as threads of the CPU: they answer as they are asked, and the program ends when it is told to.
+TEST(ServeProgram, SeveralRanksServe) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  std::string texts[2];
+  for (int i = 0; i < 2; ++i) {
+    ServeProcess server(model.path(), i == 0 ? "--mtp 0" : "--tp 2 --mtp 2");
+    ASSERT_NE(server.port, 0) << server.text;
+    if (i == 1) {
+      EXPECT_TRUE(cli::contains(server.text, "the cpu backend, 2 ranks")) << server.text;
+    }
+    const Reply reply = ask(
+        server.port, post("/v1/completions", R"({"prompt":"a b","max_tokens":12,"temperature":0})"), 60'000);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    texts[i] = answer_text(reply);
+    server.signal(SIGTERM);
+    EXPECT_EQ(server.wait(), 0);
+  }
+  EXPECT_NE(texts[0], "");
+  EXPECT_EQ(texts[0], texts[1]) << "f32 activations: another order of sums changes no token here";
+}
+
 TEST(ServeProgram, Fault19AddressesOthersReachNeedAKey) {
   if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
   const cli::TalkingModel model;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,9 @@ struct DenseError {
 
 // How loading went.
 struct LoadReport {
-  std::uint64_t bytes_read = 0;  // of the checkpoint's matrices, or of their packed copy
-  double seconds = 0;            // from the first byte asked for until the last record was in its place
+  std::uint64_t bytes_read = 0;     // of the checkpoint's matrices, or of their packed copy
+  std::uint64_t bytes_in_rows = 0;  // of the file, for these: rows are read whole where columns are cut
+  double seconds = 0;               // from the first byte asked for until the last record was in its place
   bool from_cache = false;
   std::string cache_file;  // read or written; empty: none
   std::vector<DenseError> dense;
@@ -55,12 +57,24 @@ struct StepDecision {
   std::string text() const;  // lines
 };
 
+// What a plan may take of a device's memory.
+struct MemoryRoom {
+  std::int64_t usable = 0;           // by one rank
+  std::int64_t free = 0, total = 0;  // of the device, when it was asked
+  double fraction = 1;               // of the total, that all of them may use
+  int sharers = 1;                   // ranks on the device: each plans for as much as the others
+};
+MemoryRoom memory_room(std::int64_t free, std::int64_t total, double fraction, int sharers = 1);
+
 struct GpuOptions {
   // value() answers for the layers' outputs after a run. Costs a copy each.
   bool keep_values = false;
   bool graphs = true;  // record a step once and replay it
   // Of the device's memory, what the plan may take; never more than is free.
   double memory_fraction = 0.95;
+  // Found before any of several ranks loads: those that share a device would count each other's weights as
+  // taken or not, as they come. None: asked when a program is prepared.
+  std::optional<MemoryRoom> room = {};
   // Told the decisions for every new shape of a step, when it is run for the first time.
   std::function<void(const StepDecision&)> on_new_shape = nullptr;
   const checkpoint::Checkpoint* checkpoint = nullptr;
@@ -99,8 +113,6 @@ struct StepRows {
 std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
                                const kernels::Machine& machine, std::span<const StepRows> steps,
                                DenseWeights dense = DenseWeights::keep);
-// What a plan may take of a device that has so much memory, so much of it free.
-std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,

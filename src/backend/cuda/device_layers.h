@@ -24,6 +24,7 @@ struct DeviceNorm {
 struct DeviceDelta {
   DeviceNorm norm;
   DenseGroup in;  // qkv, gate, beta, decay
+  const DenseGroup& behind_norm() const { return in; }
   delta::LayerWeights weights{};
   float* state = nullptr;  // from slot 0 on
   delta::Layout layout{};
@@ -34,6 +35,7 @@ struct DeviceDelta {
 struct DeviceAttention {
   DeviceNorm norm;
   DenseGroup in;  // query (and gate), key, value
+  const DenseGroup& behind_norm() const { return in; }
   const float* query_weight = nullptr;
   const float* key_weight = nullptr;
   float epsilon = 0;
@@ -53,6 +55,7 @@ struct DeviceAttention {
 struct DeviceMoe {
   DeviceNorm norm;
   DenseGroup in;  // router, the shared expert's gate, its gate and up
+  const DenseGroup& behind_norm() const { return in; }
   bool has_shared = false;
   bool has_shared_gate = false;
   int shared_columns = 0;
@@ -67,6 +70,7 @@ struct DeviceMoe {
 struct DeviceMlp {
   DeviceNorm norm;
   DenseGroup gate_up;
+  const DenseGroup& behind_norm() const { return gate_up; }
   int inner = 0;
   DenseGroup down;
 };

@@ -43,25 +43,28 @@ std::string hint_of(std::int64_t context, std::int64_t sequences, const Program&
 void require_memory(const std::vector<MemoryUse>& plan, const Program& program, const Capacity& capacity,
                     kernels::Machine& machine, const GpuOptions& options) {
   kernels::Memory& memory = machine.memory();
-  const std::int64_t needed = total_of(plan), usable = usable_bytes(memory.free_bytes(), memory.total_bytes(),
-                                                                    options.memory_fraction);
-  if (needed <= usable) return;
+  const MemoryRoom room =
+      options.room.value_or(memory_room(memory.free_bytes(), memory.total_bytes(), options.memory_fraction));
+  const std::int64_t needed = total_of(plan);
+  if (needed <= room.usable) return;
   std::string lines;
   for (const MemoryUse& use : plan)
     lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
   const std::int64_t context =
-      largest_context(program, capacity, machine, usable, options.dense, options.tuning);
+      largest_context(program, capacity, machine, room.usable, options.dense, options.tuning);
   fail_with_hint(Code::out_of_memory, hint_of(context, capacity.state_slot_count, program),
-                 "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}",
-                 with_commas(needed), lines, with_commas(usable), with_commas(memory.free_bytes()),
-                 options.memory_fraction, with_commas(memory.total_bytes()));
+                 "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}{}",
+                 with_commas(needed), lines, with_commas(room.usable), with_commas(room.free), room.fraction,
+                 with_commas(room.total),
+                 room.sharers > 1 ? format(", for {} ranks on this GPU", room.sharers) : "");
 }
 
 }  // namespace cuda
 
-std::int64_t usable_bytes(std::int64_t free, std::int64_t total, double fraction) {
-  if (fraction >= 1) return free;
-  return std::min(free, static_cast<std::int64_t>(fraction * static_cast<double>(total)));
+MemoryRoom memory_room(std::int64_t free, std::int64_t total, double fraction, int sharers) {
+  const std::int64_t all =
+      fraction >= 1 ? free : std::min(free, static_cast<std::int64_t>(fraction * static_cast<double>(total)));
+  return {all / sharers, free, total, fraction, sharers};
 }
 
 std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,

@@ -182,6 +182,13 @@ void Multiplier::generated(const DenseGroup& group, int row_count, const DenseIn
   }
 }
 
+bool Multiplier::norms_apart(const DenseGroup& group, int row_count) {
+  const int count = std::min(row_count, dense::kManyTokens);
+  return std::ranges::any_of(group.matrices, [&](const DenseMatrix& matrix) {
+    return !forms_.matrix(matrix, dense::TokenSource::norm, count).norms;
+  });
+}
+
 // Where one of the kernels does not norm its input itself, all of them read normed rows.
 void Multiplier::generated_piece(const DenseGroup& group, int row_count, const DenseInput& in,
                                  const DenseOutput& out, std::uint16_t* normed) {

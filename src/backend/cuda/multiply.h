@@ -39,6 +39,8 @@ class Multiplier {
   // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
                  std::uint16_t* normed);
+  // Whether generated() would launch a norm of its own in front of this group.
+  bool norms_apart(const DenseGroup& group, int row_count);
   // Prompt rows: bf16 rows in, staged; bf16 rows out, `inner` staged for the next matrix.
   void prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged, const DenseOutput& out);
   // x = x + y where there is a y, then normed.

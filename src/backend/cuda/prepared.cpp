@@ -26,6 +26,18 @@ int piece_of(const RowGroup& group, int begin) {
   return end > begin ? end - begin : kGeneratedRows;
 }
 
+// What ranks exchange has a number (Runner): its name in the program.
+std::string exchange_name(const Program& program, int place) {
+  for (const Pass pass : {Pass::main, Pass::draft})
+    for (const Op& op : program.ops(pass)) {
+      const auto* sum = std::get_if<AllReduce>(&op);
+      const auto* gathered = std::get_if<AllGather>(&op);
+      if (sum == nullptr && gathered == nullptr) continue;
+      if (place-- == 0) return program.value(sum != nullptr ? sum->out : gathered->out).name;
+    }
+  return "an exchange that the program does not have";
+}
+
 }  // namespace
 
 PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Machine& machine,
@@ -68,11 +80,35 @@ void PreparedGpu::join_ranks() {
                                              static_cast<std::size_t>(model_.hidden) * sizeof(float));
 }
 
-// Results are looked at after this alone: a rank that gave another one up has computed nonsense since.
 void PreparedGpu::require_ranks() const {
   if (options_.exchange == nullptr) return;
   if (const auto lost = options_.exchange->unanswered(program_.part.rank))
-    throw RankLost(lost->source, lost->why);
+    throw RankLost(lost->source, format("rank {} had no answer from rank {} at {}: {}", program_.part.rank,
+                                        lost->source, exchange_name(program_, lost->place), lost->why));
+}
+
+// Results are looked at after this alone: a rank that gave another one up has computed nonsense since, or
+// nothing, so that reading fails as well; whom it missed is what counts then.
+void PreparedGpu::read_results(const std::function<void()>& read) const {
+  try {
+    read();
+  } catch (const std::exception&) {
+    require_ranks();
+    throw;
+  }
+  require_ranks();
+}
+
+// Making a graph may wait for the whole device inside the driver. So nothing of this rank is on its way then,
+// and no rank goes on before all have made theirs: its kernels would wait for others that nobody launches.
+std::unique_ptr<kernels::Recording> PreparedGpu::record_step(const std::function<void()>& launches) {
+  if (options_.exchange == nullptr) return machine_.record(launches);
+  settle();
+  auto recording = machine_.record(launches);
+  if (const auto lost = options_.exchange->meet(program_.part.rank))
+    throw RankLost(lost->source, format("rank {} has not recorded its step, rank {} has: {}", lost->source,
+                                        program_.part.rank, lost->why));
+  return recording;
 }
 
 DeviceModel PreparedGpu::load() {
@@ -192,9 +228,8 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
           wanted);
   }
   if (kind.token_limit > 0 && !wanted.chains && asked > 0) {
-    chooser_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens);
+    read_results([&] { chooser_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens); });
     in_flight_ = false;  // a read waits for all that was launched
-    require_ranks();
   }
   asked_before_ += asked;
 }
@@ -206,7 +241,6 @@ void PreparedGpu::settle() {
 
 void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   if (shape.pass == Pass::main) last_shape_ = shape, last_places_ = places;
-  in_flight_ = true;
   std::optional<LaunchNotes> notes;
   const auto launches = [&] {
     runner_.run(shape, places, [&](int index) {
@@ -221,11 +255,13 @@ void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   // Prompts come in too many shapes, and their kernels are long enough to launch one by one.
   const bool records = shape.role != Role::prompt && options_.graphs && !options_.keep_values;
   const auto [entry, is_new] = recordings_.try_emplace({shape, hidden_});
-  if (is_new && records) return launches();
-  const bool is_known = entry->second != nullptr || !options_.on_new_shape || !told_.insert(shape).second;
+  const bool is_first = is_new && records;
+  const bool is_known =
+      is_first || entry->second != nullptr || !options_.on_new_shape || !told_.insert(shape).second;
   if (!is_known) notes.emplace(machine_);
-  if (records && entry->second == nullptr) entry->second = machine_.record(launches);
-  records ? machine_.replay(*entry->second) : launches();
+  if (records && !is_first && entry->second == nullptr) entry->second = record_step(launches);
+  in_flight_ = true;
+  entry->second != nullptr ? machine_.replay(*entry->second) : launches();
   if (!is_known) options_.on_new_shape(notes->decision(shape, entry->second.get()));
 }
 
@@ -248,7 +284,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
                             true,        false,           chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }
-  if (!counts.empty()) chain_.read(counts, drafts), in_flight_ = false, require_ranks();
+  if (!counts.empty()) read_results([&] { chain_.read(counts, drafts); }), in_flight_ = false;
   return true;
 }
 
@@ -258,7 +294,7 @@ void PreparedGpu::keep_rows(const RowGroup& group, int begin, int count) {
   row_.resize(static_cast<std::size_t>(count) * width);
   for (std::size_t layer = 0; layer < kept_.size(); ++layer) {
     float* to = values_[program_.layer_outputs[layer].index].data();
-    machine_.memory().read(row_.data(), kept_[layer], row_.size() * 4);
+    read_results([&] { machine_.memory().read(row_.data(), kept_[layer], row_.size() * 4); });
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
       std::copy_n(
           row_.data() + i * width, width,
@@ -269,13 +305,14 @@ void PreparedGpu::keep_rows(const RowGroup& group, int begin, int count) {
 void PreparedGpu::read_logits(std::span<const std::int32_t> places, const Wanted& wanted) {
   const auto vocab = static_cast<std::size_t>(program_.vocab_size);
   const auto width = static_cast<std::size_t>(model_.head.logits_stride);
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const std::int32_t index = logits_index_[static_cast<std::size_t>(places[i])];
-    if (index < 0) continue;
-    machine_.memory().read(wanted.chosen.logits.data() + static_cast<std::size_t>(index) * vocab,
-                           buffers_.logits + i * width, vocab * 4);
-  }
-  require_ranks();
+  read_results([&] {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const std::int32_t index = logits_index_[static_cast<std::size_t>(places[i])];
+      if (index < 0) continue;
+      machine_.memory().read(wanted.chosen.logits.data() + static_cast<std::size_t>(index) * vocab,
+                             buffers_.logits + i * width, vocab * 4);
+    }
+  });
 }
 
 std::span<const float> PreparedGpu::value(ValueId id) const {

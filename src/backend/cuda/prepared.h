@@ -63,6 +63,8 @@ class PreparedGpu final : public Prepared, public Tunable {
   DeviceModel load();
   void join_ranks();
   void require_ranks() const;
+  void read_results(const std::function<void()>& read) const;
+  std::unique_ptr<kernels::Recording> record_step(const std::function<void()>& launches);
   // What is wanted of the rows asked.
   struct Wanted {
     Choices choices = {};  // none: logits of every row

@@ -138,6 +138,8 @@ void RecordStream::fill_part(const HeldMatrix& held, std::int64_t first, std::in
       error = &task_errors_.emplace_back(TaskError{checkpoint::role_of(held.matrix->name), {}}).sums;
     const std::uint64_t bytes = stored * static_cast<std::uint64_t>(there);
     report_.bytes_read += bytes;
+    report_.bytes_in_rows += bytes * static_cast<std::uint64_t>(held.matrix->stored_columns()) /
+                             static_cast<std::uint64_t>(held.matrix->columns);
     conveyor_->fill([this, &held, part, error, bytes, from = first + row, rows] {
       fill_rows(held, options_.checkpoint, from, rows, part, error);
       add_progress(bytes);

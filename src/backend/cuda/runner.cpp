@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/format.h"
 #include "kernels/attention/attention_params.h"
@@ -59,10 +60,12 @@ Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffer
 void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
   shape_ = shape;
   places_ = places;
+  place_ = first_place();
+  normed_ = false;
   if (shape.pass == Pass::draft) {
     const DeviceDraft& draft = *model_.draft;
     draft_input(draft, places_.hidden);
-    layer(draft.layer);
+    layer(draft.layer, {});
     leave_hidden(draft.head, places_.hidden_out);
     head(draft.head, 0);
     return;
@@ -70,7 +73,8 @@ void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& 
   embed(model_.embedding);
   watch(0);
   for (std::size_t i = 0; i < model_.layers.size(); ++i) {
-    layer(model_.layers[i]);
+    const DeviceLayer* next = i + 1 < model_.layers.size() ? &model_.layers[i + 1] : nullptr;
+    layer(model_.layers[i], next != nullptr ? next_of(next->mixer) : Next{});
     watch(static_cast<int>(i) + 1);
   }
   if (model_.keeps_hidden) leave_hidden(model_.head, places_.hidden_out);
@@ -86,15 +90,38 @@ void Runner::more_logits(const PassShape& shape, const PassPlaces& places, int b
   head(shape.pass == Pass::main ? model_.head : model_.draft->head, begin);
 }
 
-void Runner::layer(const DeviceLayer& layer) {
+void Runner::layer(const DeviceLayer& layer, const Next& next) {
   const bool prompt = shape_.role == Role::prompt;
   std::visit([&](const auto& mixer) { prompt ? prompt_mix(mixer) : mix(mixer); }, layer.mixer);
+  reduce(next_of(layer.mlp));
   std::visit([&](const auto& mlp) { prompt ? prompt_apply(mlp) : apply(mlp); }, layer.mlp);
+  reduce(next);
 }
 
-void Runner::reduce() {
-  if (exchange_ != nullptr && wants(Stage::all_reduce))
-    exchange_->launch(model_.part.rank, buffers_.x, buffers_.part, shape_.rows);
+int Runner::first_place() const {
+  return shape_.pass == Pass::main ? 0 : 2 * static_cast<int>(model_.layers.size()) + 1;
+}
+
+int Runner::logits_place() const {
+  const std::size_t layers = shape_.pass == Pass::main ? model_.layers.size() : 1;
+  return first_place() + 2 * static_cast<int>(layers);
+}
+
+void Runner::reduce(const Next& next) {
+  if (exchange_ == nullptr || !wants(Stage::all_reduce)) return;
+  // Few generated rows are mostly normed by the matrix's own kernel, prompt rows staged behind their norm.
+  normed_ = next.norm != nullptr && shape_.role != Role::prompt && exchange_->norm_pays(shape_.rows) &&
+            multiplier_.norms_apart(*next.group, shape_.rows);
+  if (normed_)
+    exchange_->launch_norm(model_.part.rank, buffers_.x, buffers_.part, shape_.rows,
+                           {next.norm->weight, next.norm->epsilon, buffers_.normed}, place_++);
+  else
+    exchange_->launch(model_.part.rank, buffers_.x, buffers_.part, shape_.rows, place_++);
+}
+
+DenseInput Runner::normed_input(const DeviceNorm& norm) {
+  if (std::exchange(normed_, false)) return {.rows = buffers_.normed};
+  return {.x = buffers_.x, .norm = &norm};
 }
 
 void Runner::embed(const std::uint16_t* table) {
@@ -105,7 +132,7 @@ void Runner::embed(const std::uint16_t* table) {
 
 void Runner::mix(const DeviceDelta& mixer) {
   if (wants(Stage::delta_in))
-    multiplier_.generated(mixer.in, shape_.rows, {.x = buffers_.x, .norm = &mixer.norm},
+    multiplier_.generated(mixer.in, shape_.rows, normed_input(mixer.norm),
                           {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
   delta::DecodeParams params{};
   params.sequences = places_.tables.sequences;
@@ -124,19 +151,17 @@ void Runner::mix(const DeviceDelta& mixer) {
     multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
                           {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
                           buffers_.normed);
-  reduce();
 }
 
 void Runner::mix(const DeviceAttention& mixer) {
   if (wants(Stage::attention_in))
-    multiplier_.generated(mixer.in, shape_.rows, {.x = buffers_.x, .norm = &mixer.norm},
+    multiplier_.generated(mixer.in, shape_.rows, normed_input(mixer.norm),
                           {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
   if (wants(Stage::attention)) attend(mixer);
   if (wants(Stage::attention_out))
     multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
                           {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
                           buffers_.normed);
-  reduce();
 }
 
 void Runner::prepare_heads(const DeviceAttention& mixer) {
@@ -209,11 +234,10 @@ void Runner::apply(const DeviceMoe& mlp) {
   DenseOutput out{
       .out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns};
   if (wants(Stage::router))
-    multiplier_.generated(mlp.in, shape_.rows, {.x = buffers_.x, .norm = &mlp.norm}, out, buffers_.normed);
+    multiplier_.generated(mlp.in, shape_.rows, normed_input(mlp.norm), out, buffers_.normed);
   const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few;
   if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
   if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
-  reduce();
 }
 
 const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
@@ -262,11 +286,10 @@ void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
 
 void Runner::apply(const DeviceMlp& mlp) {
   if (!wants(Stage::mlp)) return;
-  multiplier_.generated(mlp.gate_up, shape_.rows, {.x = buffers_.x, .norm = &mlp.norm},
+  multiplier_.generated(mlp.gate_up, shape_.rows, normed_input(mlp.norm),
                         {.inner = buffers_.inner, .inner_stride = mlp.inner}, buffers_.normed);
   multiplier_.generated(mlp.down, shape_.rows, {.rows = buffers_.inner},
                         {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32}, nullptr);
-  reduce();
 }
 
 void Runner::select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
@@ -308,7 +331,8 @@ void Runner::head(const DeviceHead& head, int begin) {
   }
   if (exchange_ != nullptr && wants(Stage::all_reduce))
     exchange_->gather(model_.part.rank, shape_.logits_rows,
-                      {logits, head.matrix.width, head.columns, buffers_.logits, head.logits_stride});
+                      {logits, head.matrix.width, head.columns, buffers_.logits, head.logits_stride},
+                      logits_place());
   if (shape_.choice.token_limit == 0 || !wants(Stage::choice)) return;
   chooser_.launch(shape_.choice, places_.choices,
                   {buffers_.logits, head.logits_stride, begin, shape_.logits_rows, !shape_.more_logits,

@@ -103,9 +103,24 @@ class Runner {
   }
   // Where a half of a layer adds its result: the residual stream, or this rank's part of it.
   float* sum() const { return exchange_ != nullptr ? buffers_.part : buffers_.x; }
-  // The end of both halves: with several ranks their parts join the residual stream.
-  void reduce();
-  void layer(const DeviceLayer& layer);
+  // What is multiplied behind a sum of the ranks, and the norm in front of it.
+  struct Next {
+    const DenseGroup* group = nullptr;
+    const DeviceNorm* norm = nullptr;
+  };
+  template <class... Kinds>
+  static Next next_of(const std::variant<Kinds...>& half) {
+    return std::visit([](const auto& kind) { return Next{&kind.behind_norm(), &kind.norm}; }, half);
+  }
+  // The end of both halves: with several ranks their parts join the residual stream, and the new rows are
+  // normed on the way where that saves a kernel.
+  void reduce(const Next& next);
+  // The rows of the residual stream for a matrix behind this norm, normed already or not.
+  DenseInput normed_input(const DeviceNorm& norm);
+  // Exchanges of ranks are numbered as the program has them: the main pass, then the draft pass.
+  int first_place() const;
+  int logits_place() const;
+  void layer(const DeviceLayer& layer, const Next& next);
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
   void prepare_heads(const DeviceAttention& mixer);
@@ -141,6 +156,8 @@ class Runner {
   PassShape shape_;
   PassPlaces places_;
   unsigned stages_ = ~0u;
+  bool normed_ = false;  // Buffers::normed holds the rows of x for the next matrix
+  int place_ = 0;        // of the next sum between ranks
   std::map<std::array<int, 5>, moe_layer::Prepared> layers_;  // by format and sizes
 };
 

@@ -62,7 +62,6 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     launch("delta_finish", delta::finish_blocks(params.chunk_limit, mixer.layout));
   }
   if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.out_columns);
-  reduce();
 }
 
 void Runner::prompt_mix(const DeviceAttention& mixer) {
@@ -94,7 +93,6 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
     machine_.launch(row, attention_units(mixer), params);
   }
   if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);
-  reduce();
 }
 
 // A block a tile of 64 positions and a head; rows that take two heads at once leave blocks without work.
@@ -117,7 +115,6 @@ void Runner::prompt_apply(const DeviceMoe& mlp) {
     prompt_add(gate, mlp.in.width);
   }
   if (wants(Stage::experts)) run_experts(mlp, logits, false);
-  reduce();
 }
 
 void Runner::prompt_apply(const DeviceMlp& mlp) {
@@ -128,7 +125,6 @@ void Runner::prompt_apply(const DeviceMlp& mlp) {
   multiplier_.prompt(mlp.down, shape_.rows, buffers_.inner,
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
   prompt_add(nullptr, 0);
-  reduce();
 }
 
 }  // namespace fourfold::backend::cuda

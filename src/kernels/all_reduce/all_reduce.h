@@ -8,8 +8,10 @@
 //   host       each rank writes its part once to page-locked memory of the host, the others read it there:
 //              needs nothing but a bus.
 //
-// The dependents of this kernel start when it has ended: one that came early could take the place that
-// another rank's kernels need on a shared GPU, and both would wait for ever.
+// Where ranks share a GPU the dependents of this kernel start when it has ended: one that came early could
+// take the place that another rank's kernels need, and both would wait for ever. On a GPU of its own
+// (`overlaps`) the next kernel comes as soon as all blocks of this one are there, and fetches its weights
+// while they wait for the other ranks.
 #pragma once
 
 #include <cstdint>
@@ -73,11 +75,18 @@ FOURFOLD_DEVICE F32x4 receive(Cta cta, const AllReduceParams& params, const Call
   return after;
 }
 
+// What is launched behind this one. Its weights do not depend on the sum; what does, it waits for.
+template <class Cta>
+FOURFOLD_DEVICE void wait_and_release(Cta cta, const AllReduceParams& params) {
+  cta.wait_predecessors();
+  if (params.overlaps != 0) cta.release_successors();
+}
+
 template <Way way, class Cta>
 FOURFOLD_DEVICE void all_reduce(Cta cta, const AllReduceParams& params) {
   static_assert(way != Way::two_shot);
   auto& storage = cta.template shared<ExchangeStorage>();
-  cta.wait_predecessors();
+  wait_and_release(cta, params);
   const Call call = begin_call(cta, params);
   if (call.epoch == kEnded) return;
   const std::int64_t count = static_cast<std::int64_t>(params.rows) * params.columns / 4;
@@ -106,7 +115,7 @@ FOURFOLD_DEVICE void all_reduce_norm(Cta cta, const AllReduceParams& params) {
 #pragma unroll
   for (int i = 0; i < dense::kNormPieces; ++i)
     dense::load_eight(cta, params.norm_weight, dense::norm_column(cta, warp, i), params.columns, weight[i]);
-  cta.wait_predecessors();
+  wait_and_release(cta, params);
   const Call call = begin_call(cta, params);
   const int quads = params.columns / 4;
   bool heard = call.epoch != kEnded;
@@ -149,7 +158,7 @@ FOURFOLD_DEVICE Slice slice_of(const AllReduceParams& params, std::int64_t count
 template <class Cta>
 FOURFOLD_DEVICE void all_reduce_two_shot(Cta cta, const AllReduceParams& params) {
   auto& storage = cta.template shared<ExchangeStorage>();
-  cta.wait_predecessors();
+  wait_and_release(cta, params);
   const Call call = begin_call(cta, params);
   if (call.epoch == kEnded) return;
   const std::int64_t count = static_cast<std::int64_t>(params.rows) * params.columns / 4;

@@ -22,7 +22,7 @@ struct RankPlaces {
   device::F32x4* sums;     // [2, ranks, capacity] two_shot: finished slices of the others
   std::uint32_t* flags;    // [2 phases, ranks, blocks] the epoch a source has finished sending
   std::uint32_t* epochs;   // [blocks] of the next call; begins at 1
-  std::uint32_t* report;   // [ranks] in the host's memory: not 0, the epoch in which a rank did not answer
+  std::uint32_t* report;   // [ranks] in the host's memory: not 0, 1 + the place where a rank did not answer
 };
 
 struct AllReduceParams {
@@ -39,6 +39,8 @@ struct AllReduceParams {
   // x.
   std::int32_t gather_columns;
   std::int32_t out_stride;  // of x
+  std::int32_t place;       // the caller's number for this call, 0 or more: what a report says
+  std::int32_t overlaps;    // not 0: dependents may come while this waits; not where ranks share a GPU
   std::int64_t capacity;  // quads of columns that fit a source's place: all of them, or a slice for two_shot
   std::uint64_t wait_nanoseconds;  // for a rank's answer, then it has failed
 };

@@ -1,6 +1,7 @@
 #include "kernels/all_reduce/exchange.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -30,7 +31,9 @@ bool uses(const ExchangeOptions& options, Way way) {
 }  // namespace
 
 Exchange::Exchange(const ExchangeOptions& options)
-    : options_(options), members_(static_cast<std::size_t>(options.ranks)) {
+    : options_(options),
+      members_(static_cast<std::size_t>(options.ranks)),
+      meetings_(static_cast<std::size_t>(options.ranks)) {
   if (options.ranks < 1 || options.ranks > kRanksMost)
     fail(Code::invalid_request, "{} ranks; 1 to {} can exchange", options.ranks, kRanksMost);
   if (options.blocks < 1 || options.blocks > kBlocksMost)
@@ -135,7 +138,7 @@ int Exchange::piece_rows(int rows) const {
   return std::min(rows_, kHostRows);
 }
 
-AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, int rows) const {
+AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, int rows, int place) const {
   AllReduceParams params{};
   params.capacity = capacity_for(way);
   for (int r = 0; r < options_.ranks; ++r) {
@@ -158,6 +161,8 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
   params.blocks = options_.blocks;
   params.rows = rows;
   params.columns = columns_;
+  params.place = place;
+  params.overlaps = options_.overlaps ? 1 : 0;
   params.wait_nanoseconds = static_cast<std::uint64_t>(options_.wait_seconds * 1e9);
   return params;
 }
@@ -169,35 +174,35 @@ void Exchange::launch_piece(int rank, const std::string& row, const AllReducePar
   machine.launch(handle, options_.blocks, params);
 }
 
-void Exchange::launch(int rank, float* x, float* part, int rows) {
+void Exchange::launch(int rank, float* x, float* part, int rows, int place) {
   const Way way = way_for(rows);
   const int most = piece_rows(rows);
   for (int begin = 0; begin < rows; begin += most) {
     const std::int64_t at = std::int64_t{begin} * columns_;
-    AllReduceParams params = params_for(rank, way, x + at, part + at, rows);
+    AllReduceParams params = params_for(rank, way, x + at, part + at, rows, place);
     params.rows = std::min(most, rows - begin);
     launch_piece(rank, format("all_reduce {}", way_name(way)), params);
   }
 }
 
-void Exchange::launch_norm(int rank, float* x, float* part, int rows, const Norm& norm) {
+void Exchange::launch_norm(int rank, float* x, float* part, int rows, const Norm& norm, int place) {
   check(can_norm(rows), "the norm goes along with one piece", rows);
   const Way way = way_for(rows);
-  AllReduceParams params = params_for(rank, way, x, part, rows);
+  AllReduceParams params = params_for(rank, way, x, part, rows, place);
   params.rank[rank].normed = norm.out;
   params.norm_weight = norm.weight;
   params.epsilon = norm.epsilon;
   launch_piece(rank, format("all_reduce {} norm", way_name(way)), params);
 }
 
-void Exchange::gather(int rank, int rows, const Gathered& gathered) {
+void Exchange::gather(int rank, int rows, const Gathered& gathered, int place) {
   const Way way = way_for(rows) == Way::host ? Way::host : Way::one_shot;
   const auto most = static_cast<int>(std::min<std::int64_t>(rows, 4 * capacity_for(way) / gathered.stride));
   check(most > 0 && gathered.stride % 4 == 0, "a row of logits fits", gathered.stride);
   for (int begin = 0; begin < rows; begin += most) {
-    AllReduceParams params =
-        params_for(rank, way, gathered.out + std::int64_t{begin} * gathered.out_stride,
-                   gathered.part + std::int64_t{begin} * gathered.stride, std::min(most, rows - begin));
+    AllReduceParams params = params_for(rank, way, gathered.out + std::int64_t{begin} * gathered.out_stride,
+                                        gathered.part + std::int64_t{begin} * gathered.stride,
+                                        std::min(most, rows - begin), place);
     params.columns = gathered.stride;
     params.gather_columns = gathered.columns;
     params.out_stride = gathered.out_stride;
@@ -207,27 +212,44 @@ void Exchange::gather(int rank, int rows, const Gathered& gathered) {
 
 void Exchange::stop() {
   const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  came_.notify_all();
   if (stop_ != nullptr) first_->memory().poke(stop_, 1);
+}
+
+std::optional<Exchange::Unanswered> Exchange::meet(int rank) {
+  std::unique_lock lock(mutex_);
+  const std::int64_t mine = ++meetings_[static_cast<std::size_t>(rank)];
+  came_.notify_all();
+  const auto missing = [&] {
+    return std::ranges::find_if(meetings_, [&](std::int64_t count) { return count < mine; }) -
+           meetings_.begin();
+  };
+  came_.wait_for(lock, std::chrono::duration<double>(options_.wait_seconds),
+                 [&] { return stopped_ || missing() == options_.ranks; });
+  if (missing() == options_.ranks) return std::nullopt;
+  return Unanswered{static_cast<int>(missing()), 0, why_locked()};
+}
+
+std::string Exchange::why_locked() const {
+  return stopped_ ? "the ranks were told to stop" : format("it waited {} s", options_.wait_seconds);
 }
 
 std::optional<Exchange::Unanswered> Exchange::unanswered(int rank) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
   for (int source = 0; source < options_.ranks; ++source) {
-    const std::uint32_t epoch = member.machine->memory().peek(member.report + source);
-    if (epoch == 0) continue;
-    const bool stopped = first_->memory().peek(stop_) != 0;
-    return Unanswered{source,
-                      format("rank {} had no answer from rank {} in all-reduce {}: {}", rank, source, epoch,
-                             stopped ? "the ranks were told to stop"
-                                     : format("it waited {} s", options_.wait_seconds).c_str())};
+    const std::uint32_t report = member.machine->memory().peek(member.report + source);
+    if (report == 0) continue;
+    const std::lock_guard lock(mutex_);
+    return Unanswered{source, static_cast<int>(report - 1), why_locked()};
   }
   return std::nullopt;
 }
 
 void Exchange::require_answers(int rank) const {
   if (const auto lost = unanswered(rank))
-    fail_with_hint(Code::device_lost, "Start again; if it happens again, look at that rank's GPU.", "{}",
-                   lost->why);
+    fail_with_hint(Code::device_lost, "Start again; if it happens again, look at that rank's GPU.",
+                   "rank {} had no answer from rank {}: {}", rank, lost->source, lost->why);
 }
 
 }  // namespace fourfold::all_reduce

@@ -72,7 +72,7 @@ FOURFOLD_DEVICE bool wait_for(Cta cta, const AllReduceParams& params, const Call
     }
     cta.give_way();
   }
-  cta.store_release_system(call.mine->report + source, call.epoch);
+  cta.store_release_system(call.mine->report + source, static_cast<std::uint32_t>(params.place) + 1u);
   return false;
 }
 

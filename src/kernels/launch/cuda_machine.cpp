@@ -129,7 +129,8 @@ class LaunchLog {
 
 class CudaMemory final : public Memory {
  public:
-  CudaMemory(cudaStream_t stream, const LaunchLog& log) : stream_(stream), log_(log) {}
+  CudaMemory(cudaStream_t stream, const LaunchLog& log, int near_node)
+      : stream_(stream), log_(log), near_node_(near_node) {}
   std::int64_t free_bytes() override { return bytes().free; }
   std::int64_t total_bytes() override { return bytes().total; }
   void set_stream(cudaStream_t stream) { stream_ = stream; }
@@ -183,6 +184,7 @@ class CudaMemory final : public Memory {
   }
   void* do_allocate_host(std::size_t bytes) override {
     void* pointer = nullptr;
+    const PreferNode near(near_node_);
     cuda_check(cudaMallocHost(&pointer, bytes), "allocating page-locked memory");
     return pointer;
   }
@@ -212,6 +214,7 @@ class CudaMemory final : public Memory {
   static constexpr std::size_t kReadBytes = std::size_t{64} << 10;
   cudaStream_t stream_;
   const LaunchLog& log_;
+  int near_node_;         // of the host's memories; -1: any
   void* read_ = nullptr;  // page-locked
 };
 
@@ -261,7 +264,7 @@ class CudaMachine final : public Machine {
  public:
   explicit CudaMachine(const CudaMachineOptions& options)
       : stream_(static_cast<cudaStream_t>(options.stream)),
-        memory_(stream_, log_),
+        memory_(stream_, log_, near_memory_of(options.device).node),
         dependent_(options.dependent_launch) {
     cudaDeviceProp device{};
     cuda_check(cudaGetDeviceProperties(&device, options.device), "reading the device's properties");
@@ -385,7 +388,10 @@ class CudaMachine final : public Machine {
     const int kernel_count = require_kernels(graph.get());
     cudaGraphExec_t exec = nullptr;
     cuda_check(cudaGraphInstantiate(&exec, graph.get(), 0), "instantiating a graph");
-    return std::make_unique<CudaRecording>(exec, kernel_count);
+    auto recording = std::make_unique<CudaRecording>(exec, kernel_count);
+    // What the first launch would take of the device is taken now, where nobody waits for another rank.
+    cuda_check(cudaGraphUpload(exec, stream_), "sending a graph to the device");
+    return recording;
   }
   void replay(Recording& recording) override {
     log_.note("a graph");
@@ -468,6 +474,12 @@ std::vector<CudaDevice> cuda_devices(std::string& why) {
                        properties.multiProcessorCount, properties.totalGlobalMem, refusal(properties)});
   }
   return devices;
+}
+
+NearMemory near_memory_of(int device) {
+  char pci_id[32] = {};
+  cuda_check(cudaDeviceGetPCIBusId(pci_id, sizeof pci_id, device), "asking for a device's place");
+  return near_memory(pci_id);
 }
 
 std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numa.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::kernels {
@@ -21,6 +22,9 @@ struct CudaDevice {
 
 // Empty without a driver or device; `why` then says which.
 std::vector<CudaDevice> cuda_devices(std::string& why);
+
+// The memory of the host that is near a device; page-locked memory of its machine is taken there.
+NearMemory near_memory_of(int device);
 
 struct CudaMachineOptions {
   int device = 0;

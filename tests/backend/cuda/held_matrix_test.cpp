@@ -91,6 +91,42 @@ TEST(HeldMatrix, FillsRowsAsTheyAreStored) {
   }
 }
 
+// A rank's rows and columns of a matrix in FP8 with a scale a row: codes and scales are those of the stored
+// rows.
+TEST(HeldMatrix, CutFp8KeepsTheScalesOfItsStoredRows) {
+  std::vector<E4m3> codes;
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i)
+    codes.push_back({static_cast<std::uint8_t>(i * 7 % 0x7F)});
+  checkpoint::Fp8RowScales scales;
+  for (std::int64_t row = 0; row < kRows; ++row) scales.scales.push_back(0.5f + static_cast<float>(row));
+  const Matrix whole{kName, kRows, kColumns, checkpoint::Fp8Storage{codes, scales, std::nullopt}, {}};
+  const checkpoint::RowRange rows[] = {{20, 10}, {4, 6}, {31, 6}};
+  const Matrix cuts[] = {pick_rows(whole, rows), pick_columns(whole, {64, 64}),
+                         pick_columns(pick_rows(whole, rows), {64, 64})};
+  for (const Matrix& cut : cuts) {
+    EXPECT_EQ(record_format(cut, DenseWeights::keep), RecordFormat::fp8);
+    const HeldMatrix held = hold(cut, RecordFormat::fp8);
+    EXPECT_FALSE(held.is_anew);
+    for (std::int64_t first = 0; first < cut.rows; first += 9) {
+      const auto count = static_cast<std::size_t>(14);
+      std::vector<std::byte> filled(count * static_cast<std::size_t>(cut.columns), std::byte{0xEE});
+      fill_rows(held, nullptr, first, 14, {filled.data(), nullptr}, nullptr);
+      for (std::int64_t row = first; row < std::min(first + 14, cut.rows); ++row) {
+        const std::int64_t stored = cut.gather.empty() ? row
+                                    : row < 10         ? 20 + row
+                                    : row < 16         ? row - 6
+                                                       : 15 + row;
+        ASSERT_EQ(held.factor(row), 0.5f + static_cast<float>(stored)) << row;
+        for (std::int64_t c = 0; c < cut.columns; ++c)
+          ASSERT_EQ(
+              static_cast<std::uint8_t>(filled[static_cast<std::size_t>((row - first) * cut.columns + c)]),
+              codes[static_cast<std::size_t>(stored * kColumns + cut.first_column + c)].bits)
+              << "row " << row << " column " << c << " of " << cut.columns;
+      }
+    }
+  }
+}
+
 // FP8 with a scale a row; NVFP4 in one piece or in several, with the bits of base's quantiser; the error as
 // it is defined, computed here from the values alone.
 TEST(HeldMatrix, QuantisesAnewAndMeasuresTheError) {

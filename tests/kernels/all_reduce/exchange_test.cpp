@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -35,14 +36,20 @@ struct Machines {
   }
 };
 
-const auto kNobody = [](int) {};
-
 TEST(Exchange, EveryWayGivesTheSumsAndTheyAreChecked) {
   for (const Way way : {Way::one_shot, Way::two_shot, Way::host}) {
     Machines all(3);
     Exchange exchange({.ranks = 3, .way = way, .blocks = 2, .wait_seconds = 60});
-    all.join(exchange, 64);
-    EXPECT_EQ(check_values(exchange, all.machines, kColumns, 4, kNobody), "") << way_name(way);
+    for (std::size_t rank = 0; rank < all.machines.size(); ++rank)
+      exchange.join(static_cast<int>(rank), *all.machines[rank], kColumns, 64, 2 * kColumns);
+    std::atomic<int> loads = 0;
+    EXPECT_EQ(
+        check_values(
+            exchange, all.machines,
+            {.columns = kColumns, .rounds = 4, .gathered = 2 * kColumns, .load = [&](int) { ++loads; }}),
+        "")
+        << way_name(way);
+    EXPECT_EQ(loads, 3 * 4) << "something runs beside every round";
   }
 }
 
@@ -51,12 +58,56 @@ TEST(Exchange, ADamagedFlagIsFoundByTheCheck) {
   Exchange exchange({.ranks = 2, .way = Way::one_shot, .blocks = 2, .wait_seconds = 60});
   all.join(exchange, 64);
   const sim::SyncSite* flag = nullptr;
-  ASSERT_EQ(check_values(exchange, all.machines, kColumns, 1, kNobody), "");
+  const ValueCheck once{.columns = kColumns, .rounds = 1};
+  ASSERT_EQ(check_values(exchange, all.machines, once), "");
   for (const sim::SyncSite& site : all.devices[0]->executed_sites())
     if (site.op == sim::SyncOp::store_release) flag = &site;
   ASSERT_NE(flag, nullptr);
   all.devices[0]->install({*flag});
-  EXPECT_NE(check_values(exchange, all.machines, kColumns, 1, kNobody).find("race"), std::string::npos);
+  EXPECT_NE(check_values(exchange, all.machines, once).find("race"), std::string::npos);
+}
+
+// Whoever finds something wrong tells the others to stop before anything is given back: nobody waits for it
+// until its patience, an hour here, has ended.
+TEST(Exchange, ARankThatEndsTheCheckEndsItForAll) {
+  for (const Way way : {Way::one_shot, Way::two_shot}) {
+    Machines all(2);
+    Exchange exchange({.ranks = 2, .way = way, .blocks = 2, .wait_seconds = 3600});
+    all.join(exchange, 64);
+    int rounds = 0;
+    const std::string wrong =
+        check_values(exchange, all.machines, {.columns = kColumns, .rounds = 50, .load = [&](int rank) {
+                                                if (rank == 1 && ++rounds == 3)
+                                                  throw std::runtime_error("link");
+                                              }});
+    EXPECT_EQ(wrong, "link") << way_name(way);
+  }
+}
+
+TEST(Exchange, RanksMeetOnTheHost) {
+  Exchange exchange({.ranks = 3, .wait_seconds = 60});
+  std::atomic<int> inside = 0;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      for (int round = 0; round < 20; ++round) {
+        ++inside;
+        EXPECT_FALSE(exchange.meet(rank).has_value());
+        EXPECT_GE(inside, 3 * (round + 1)) << "all have come this often";
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::optional<Exchange::Unanswered> missed;
+  std::thread waiting([&] { missed = exchange.meet(0); });
+  exchange.stop();
+  waiting.join();
+  ASSERT_TRUE(missed.has_value());
+  EXPECT_EQ(missed->source, 1);
+  Exchange hasty({.ranks = 2, .wait_seconds = 0.01});
+  missed = hasty.meet(1);
+  ASSERT_TRUE(missed.has_value());
+  EXPECT_EQ(missed->source, 0);
+  EXPECT_EQ(missed->why, "it waited 0.01 s");
 }
 
 TEST(Exchange, ARecordedCallCanBeReplayed) {
@@ -93,13 +144,14 @@ TEST(Exchange, ALostRankIsNamed) {
   kernels::Arena arena(machine.memory());
   auto* x = arena.upload(std::vector<float>(kColumns), "x");
   auto* part = arena.upload(std::vector<float>(kColumns), "part");
-  exchange.launch(0, x, part, 1);
+  exchange.launch(0, x, part, 1, 7);
   try {
     exchange.require_answers(0);
     FAIL() << "nobody was missed";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::device_lost);
-    EXPECT_STREQ(error.what(), "rank 0 had no answer from rank 1 in all-reduce 1: it waited 0.01 s");
+    EXPECT_STREQ(error.what(), "rank 0 had no answer from rank 1: it waited 0.01 s");
+    EXPECT_EQ(exchange.unanswered(0)->place, 7);
   }
 }
 

@@ -244,6 +244,14 @@ TEST(GpuBackend, RefusesWhatDoesNotFit) {
   EXPECT_NE(hint.find("--kv fp8"), std::string::npos) << hint;
   EXPECT_EQ(machine->memory().counts().to_device, 0);
   EXPECT_NO_THROW(backend::make_gpu_backend(*machine, {.memory_fraction = 0.5})->prepare(program, fitting));
+
+  // Two ranks that share it: half of what was free when neither had loaded, whatever is free now.
+  const backend::MemoryRoom half = backend::memory_room(2 * enough, 4 * enough, 1.0, 2);
+  EXPECT_EQ(half.usable, enough);
+  backend::make_gpu_backend(*machine, {.room = half})->prepare(program, fitting);
+  checkpoint::expect_error(Code::out_of_memory, {"may be used", "for 2 ranks on this GPU"}, [&] {
+    backend::make_gpu_backend(*machine, {.room = half})->prepare(program, two);
+  });
 }
 
 TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {

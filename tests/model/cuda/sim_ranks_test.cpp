@@ -1,0 +1,236 @@
+// Ranks on simulated GPUs, each a device and a thread of its own: the same launches as on silicon, sums
+// through memory between devices. A rank that is lost inside a step is missed where it was, and nothing comes
+// out; the norm that goes along with a sum changes no bit.
+#include <atomic>
+#include <future>
+#include <numeric>
+
+#include "backend/cuda/cuda.h"
+#include "kernels/all_reduce/exchange.h"
+#include "kernels/launch/sim_machine.h"
+#include "model/cut.h"
+#include "tests/model/support.h"
+#include "tests/support/ranks.h"
+
+namespace fourfold::model {
+namespace {
+
+using backend::Door;
+using backend::Pass;
+using backend::RankLost;
+using backend::Role;
+
+constexpr backend::Capacity kTenRows{
+    .page_count = 10, .page_tokens = 64, .state_slot_count = 10, .row_count = 16};
+
+// Goes when nobody can touch it any more: rank threads that were left behind keep it.
+struct SimRanks {
+  SimRanks(int count, all_reduce::ExchangeOptions options) {
+    options.ranks = count;
+    reports.resize(static_cast<std::size_t>(count));
+    exchange = std::make_shared<all_reduce::Exchange>(options);
+    const auto peers = std::make_shared<sim::PeerMemory>(count);
+    for (int rank = 0; rank < count; ++rank) {
+      devices.push_back(std::make_unique<sim::Device>(
+          sim::DeviceOptions{.memory_bytes = std::size_t{1} << 28, .peers = peers, .rank = rank}));
+      machines.push_back(kernels::make_sim_machine(*devices.back()));
+    }
+  }
+  std::vector<std::unique_ptr<sim::Device>> devices;
+  std::vector<std::unique_ptr<kernels::Machine>> machines;
+  std::vector<backend::LoadReport> reports;
+  std::shared_ptr<all_reduce::Exchange> exchange;  // goes first
+};
+
+class SimRank final : public backend::Backend {
+ public:
+  SimRank(std::shared_ptr<SimRanks> all, int rank)
+      : all_(std::move(all)),
+        inner_(backend::make_gpu_backend(
+            *all_->machines[static_cast<std::size_t>(rank)],
+            {.report = &all_->reports[static_cast<std::size_t>(rank)], .exchange = all_->exchange})) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
+                                             const backend::Capacity& capacity) override {
+    return inner_->prepare(std::move(program), capacity);
+  }
+
+ private:
+  std::shared_ptr<SimRanks> all_;
+  std::unique_ptr<backend::Backend> inner_;
+};
+
+std::unique_ptr<backend::Prepared> prepare_sim(const Loaded& model, const std::shared_ptr<SimRanks>& all) {
+  std::vector<backend::Rank> ranks;
+  const auto count = static_cast<int>(all->machines.size());
+  for (int rank = 0; rank < count; ++rank) {
+    auto part = std::make_shared<const ModelPart>(
+        cut_model(model.config, model.model.weights, {rank, count}, ExpertCut::automatic));
+    backend::Program program = build_program(*part, Activations::w4a16);
+    ranks.push_back({std::make_shared<SimRank>(all, rank), std::move(program), std::move(part)});
+  }
+  return prepare_ranks(std::move(ranks), kTenRows,
+                       {.patience = std::chrono::seconds(60),
+                        .give_up = [all](int, const std::string&) { all->exchange->stop(); }});
+}
+
+// One generated row of each of `count` sequences; all of their logits. `logits` keeps what it had when the
+// step fails.
+void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std::vector<float>& logits) {
+  std::vector<std::int32_t> tokens, pages(10), asked(static_cast<std::size_t>(count));
+  std::iota(pages.begin(), pages.end(), 0);
+  std::iota(asked.begin(), asked.end(), 0);
+  std::vector<backend::SequenceRows> sequences;
+  for (std::int32_t slot = 0; slot < count; ++slot) {
+    sequences.push_back({1, position, slot, slot, 1, Role::generated, 0});
+    tokens.push_back(7 + 29 * slot + static_cast<std::int32_t>(position));
+  }
+  logits.resize(asked.size() * static_cast<std::size_t>(prepared.program().vocab_size), -77.0f);
+  prepared.run(Pass::main, {tokens, sequences, pages, asked, {}}, logits);
+}
+
+// Nine rows are more than a matrix's kernel norms itself. With a block for each of them the norm goes along
+// with the sum; with two blocks it does not.
+TEST(SimRanks, TheNormThatGoesAlongWithASumSavesKernelsAndChangesNoBit) {
+  const Golden golden("bf16");
+  std::vector<std::vector<float>> logits;
+  std::vector<std::int64_t> kernels, norms;
+  for (const int blocks : {2, 9}) {
+    const auto all =
+        std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.blocks = blocks, .wait_seconds = 600});
+    const auto prepared = prepare_sim(golden, all);
+    const std::int64_t before = all->machines[1]->launch_count();
+    norms.push_back(0);
+    all->machines[1]->listen([&](std::string_view kernel) {
+      norms.back() += kernel == "norm_rows" ? 1 : kernel == "all_reduce one_shot norm" ? 100 : 0;
+    });
+    run_rows(*prepared, 9, 0, logits.emplace_back());
+    kernels.push_back(all->machines[1]->launch_count() - before);
+    all->machines[1]->listen(nullptr);
+    run_rows(*prepared, 9, 1, logits.emplace_back());  // recorded, and replayed
+  }
+  EXPECT_EQ(logits[0], logits[2]);
+  EXPECT_EQ(logits[1], logits[3]);
+  // Four layers: a norm in front of each half; the first follows no sum.
+  EXPECT_EQ(norms[0], 8);
+  EXPECT_EQ(norms[1], 1 + 7 * 100);
+  EXPECT_EQ(kernels[0] - kernels[1], 7);
+}
+
+// Column cuts are taken out of whole rows, which every rank reads; nothing else is read twice but what every
+// rank holds.
+TEST(SimRanks, WhatEachRankReads) {
+  const Golden golden("bf16");
+  const auto all =
+      std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 600});
+  const auto prepared = prepare_sim(golden, all);
+  const auto bytes_of = [&](auto&& wants) {
+    std::uint64_t bytes = 0;
+    checkpoint::for_each_matrix(golden.model.weights, [&](const checkpoint::Matrix& matrix) {
+      if (wants(matrix.name)) bytes += checkpoint::stored_bytes(matrix);
+    });
+    return bytes;
+  };
+  const auto is_cut = [](std::string_view name) {
+    return name.find("down_proj") != name.npos || name.find("o_proj") != name.npos ||
+           name.find("out_proj") != name.npos;
+  };
+  const std::uint64_t cut = bytes_of(is_cut);
+  ASSERT_GT(cut, 0u);
+  for (const backend::LoadReport& report : all->reports)
+    EXPECT_EQ(report.bytes_in_rows - report.bytes_read, cut / 2) << "the other rank's columns";
+  const std::uint64_t together = all->reports[0].bytes_read + all->reports[1].bytes_read;
+  EXPECT_GE(together, bytes_of([](std::string_view) { return true; }));
+  RecordProperty("bytes_in_rows", std::to_string(all->reports[0].bytes_in_rows));
+}
+
+// Where an exchange of a step is the first sum, the second, and the logits.
+struct Place {
+  int call;
+  const char* name;
+};
+constexpr Place kPlaces[] = {{0, "layers.0.mixer_sum"}, {1, "layers.0.mlp_sum"}, {8, "logits"}};
+
+bool is_exchange(std::string_view kernel) { return kernel.starts_with("all_"); }
+
+void expect_lost(backend::Prepared& prepared, int rank, const std::string& words) {
+  for (const char* when : {"then", "and ever after"}) {
+    std::vector<float> logits;
+    try {
+      run_rows(prepared, 1, 0, logits);
+      ADD_FAILURE() << "rank " << rank << " was not missed, " << when;
+    } catch (const RankLost& lost) {
+      EXPECT_EQ(lost.code(), Code::device_lost);
+      EXPECT_EQ(lost.rank(), rank) << lost.what();
+      EXPECT_NE(std::string(lost.what()).find(words), std::string::npos)
+          << words << " is not in " << lost.what();
+    }
+    for (const float logit : logits) ASSERT_EQ(logit, -77.0f) << "something came out";
+  }
+}
+
+TEST(LostSimRank, AStepHasThesePlaces) {
+  const Golden golden("bf16");
+  const auto all =
+      std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 600});
+  const auto prepared = prepare_sim(golden, all);
+  int exchanges = 0;
+  all->machines[0]->listen([&](std::string_view kernel) { exchanges += is_exchange(kernel); });
+  std::vector<float> logits;
+  run_rows(*prepared, 1, 0, logits);
+  EXPECT_EQ(exchanges, 9) << "two a layer, and the logits";
+}
+
+// It throws in front of its exchange, and the other is told to stop.
+TEST(LostSimRank, KilledInsideAStep) {
+  const Golden golden("bf16");
+  for (const Place& place : kPlaces)
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto all = std::make_shared<SimRanks>(
+          2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 3600, .overlaps = true});
+      const auto prepared = prepare_sim(golden, all);
+      all->machines[static_cast<std::size_t>(rank)]->listen([&, call = 0](std::string_view kernel) mutable {
+        if (is_exchange(kernel) && call++ == place.call) throw std::runtime_error("killed");
+      });
+      expect_lost(*prepared, rank, format("rank {} of 2 failed: killed", rank));
+    }
+}
+
+// It does not come, and the other gives it up where it waited. All cases at the same time.
+TEST(LostSimRank, StalledInsideAStep) {
+  constexpr double patience = 4;  // seconds
+  const Golden golden("bf16");
+  std::vector<std::weak_ptr<SimRanks>> kept;
+  std::vector<std::shared_ptr<Door>> doors;
+  {
+    std::vector<std::future<void>> cases;
+    for (const Place& place : kPlaces)
+      for (int rank = 0; rank < 2; ++rank) {
+        const auto all =
+            std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = patience});
+        kept.push_back(all);
+        doors.push_back(std::make_shared<Door>());
+        std::shared_ptr<backend::Prepared> prepared = prepare_sim(golden, all);
+        all->machines[static_cast<std::size_t>(rank)]->listen(
+            [&place, door = doors.back(), call = 0](std::string_view kernel) mutable {
+              if (is_exchange(kernel) && call++ == place.call) door->pass();
+            });
+        cases.push_back(std::async(std::launch::async, [=] {
+          expect_lost(*prepared, rank,
+                      format("rank {} had no answer from rank {} at {}: it waited {} s", 1 - rank, rank,
+                             place.name, patience));
+        }));
+      }
+  }
+  EXPECT_TRUE(std::ranges::any_of(kept, [](const auto& all) { return !all.expired(); }))
+      << "those who were left behind keep what they may touch";
+  for (const auto& door : doors) door->open();
+  const auto all_gone = [&] {
+    return std::ranges::all_of(kept, [](const auto& all) { return all.expired(); });
+  };
+  for (int i = 0; i < 2000 && !all_gone(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(all_gone());
+}
+
+}  // namespace
+}  // namespace fourfold::model
