@@ -14,7 +14,7 @@ namespace {
 
 // What is remembered of another rank's messages: many calls back. Forgetting makes a race of what was
 // ordered, never the other way round.
-constexpr std::size_t kHeardMost = 512;
+constexpr std::size_t kHeardMost = 2048;
 constexpr std::size_t kAlignment = 256;
 
 }  // namespace
@@ -228,10 +228,13 @@ PeerMemory::Answer PeerMemory::load_acquire(int rank, const GlobalAccessor& who,
   const auto found = spoken_.find(from);
   if (found == spoken_.end() || !hears) return answer;
   auto& heard = heard_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(found->second.first)];
-  // Polling hears the same message again and again.
-  if (!heard.empty() && heard.back().message == found->second.second && heard.back().grid == who.grid &&
-      heard.back().block == who.block && heard.back().epoch == who.epoch)
-    return answer;
+  // Polling hears the same message again and again, in turns with other threads: the first time is enough,
+  // and more would crowd out what somebody still needs.
+  const auto is_same = [&](const Heard& entry) {
+    return entry.message == found->second.second && entry.grid == who.grid && entry.block == who.block &&
+           party_of(entry.epoch) == party_of(who.epoch);
+  };
+  if (std::any_of(heard.rbegin(), heard.rend(), is_same)) return answer;
   heard.push_back({who.grid, who.block, who.epoch, found->second.second});
   if (heard.size() > kHeardMost) heard.pop_front();
   return answer;

@@ -54,6 +54,31 @@ TEST(PeerMemory, AFlagOrdersWhatAnotherDeviceWrote) {
   EXPECT_EQ(read, std::vector<std::uint32_t>(32, 7));
 }
 
+// Threads that look at other flags in turns, again and again, do not make it forget the one that counts.
+TEST(PeerMemory, PollingForgetsNothing) {
+  Pair pair;
+  auto* others = static_cast<std::uint32_t*>(pair.peers->allocate(8, "other flags"));
+  launch(pair.first, one_warp(), [&](SimCta cta) {
+    if (cta.lane() < 2) cta.store_release_system(others + cta.lane(), 1);
+    cta.sync_warp();
+    if (cta.lane() != 0) return;
+    cta.store(pair.data, 7u);
+    cta.store_release_system(pair.flag, 1);
+  });
+  std::uint32_t heard = 0, got = 0;
+  launch(pair.second, one_warp(true), [&](SimCta cta) {
+    if (cta.lane() == 2) heard = cta.load_acquire_system(pair.flag);
+    cta.sync_warp();
+    for (int i = 0; i < 3000; ++i) {
+      if (cta.lane() < 2) cta.load_acquire_system(others + cta.lane());
+      cta.sync_warp();
+    }
+    if (cta.lane() == 0) got = cta.load(pair.data);
+  });
+  EXPECT_EQ(heard, 1u);
+  EXPECT_EQ(got, 7u);
+}
+
 TEST(PeerMemory, WithoutAFlagItIsARace) {
   Pair pair;
   launch(pair.first, one_warp(), [&](SimCta cta) { cta.store(pair.data + cta.lane(), 7u); });
