@@ -140,17 +140,18 @@ int run_bench_all_reduce(const BenchAllReduceOptions& options, const Console& co
   std::optional<all_reduce::Nccl> nccl;
   if (!options.nccl.empty()) nccl.emplace(options.nccl).connect(ranks.numbers);
   console.out << ranks.where << "; f32 rows of " << options.columns << "\n";
-  {
-    all_reduce::Exchange exchange(
-        {.ranks = options.ranks, .way = all_reduce::Way::one_shot, .blocks = options.blocks});
+  using all_reduce::Way;
+  for (const Way way : {Way::one_shot, Way::two_shot, Way::host}) {
+    all_reduce::Exchange exchange({.ranks = options.ranks, .way = way, .blocks = options.blocks});
     for (int rank = 0; rank < options.ranks; ++rank) {
       enter(rank);
       exchange.join(rank, *ranks.machines[static_cast<std::size_t>(rank)], options.columns, 64);
     }
     const std::string wrong = all_reduce::check_values(
         exchange, ranks.machines,
-        {.columns = options.columns, .rounds = options.sim ? 3 : 200, .enter = enter});
-    if (!wrong.empty()) fail(Code::device_lost, "the sums are wrong: {}", wrong);
+        {.columns = options.columns, .rounds = options.sim ? 2 : 200, .enter = enter});
+    if (!wrong.empty())
+      fail(Code::device_lost, "the sums are wrong, {}: {}", all_reduce::way_name(way), wrong);
   }
   bench::AllReduceBenchOptions bench{
       .rows = options.rows, .columns = options.columns, .blocks = options.blocks, .rounds = options.rounds};

@@ -76,7 +76,8 @@ std::unique_ptr<backend::Prepared> prepare_sim(const Loaded& model, const std::s
 
 // One generated row of each of `count` sequences; all of their logits. `logits` keeps what it had when the
 // step fails.
-void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std::vector<float>& logits) {
+void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std::vector<float>& logits,
+              Pass pass = Pass::main) {
   std::vector<std::int32_t> tokens, pages(10), asked(static_cast<std::size_t>(count));
   std::iota(pages.begin(), pages.end(), 0);
   std::iota(asked.begin(), asked.end(), 0);
@@ -85,8 +86,10 @@ void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std
     sequences.push_back({1, position, slot, slot, 1, Role::generated, 0});
     tokens.push_back(7 + 29 * slot + static_cast<std::int32_t>(position));
   }
-  logits.resize(asked.size() * static_cast<std::size_t>(prepared.program().vocab_size), -77.0f);
-  prepared.run(Pass::main, {tokens, sequences, pages, asked, {}}, logits);
+  logits.assign(asked.size() * static_cast<std::size_t>(prepared.program().vocab_size), -77.0f);
+  std::span<const std::int32_t> hidden;
+  if (pass == Pass::draft) hidden = asked;
+  prepared.run(pass, {tokens, sequences, pages, asked, hidden}, logits);
 }
 
 // Nine rows are more than a matrix's kernel norms itself. With a block for each of them the norm goes along
@@ -144,12 +147,13 @@ TEST(SimRanks, WhatEachRankReads) {
   RecordProperty("bytes_in_rows", std::to_string(all->reports[0].bytes_in_rows));
 }
 
-// Where an exchange of a step is the first sum, the second, and the logits.
+// Exchanges of a step and of a draft behind it: the first sum, the second, the logits, the draft's first sum.
 struct Place {
   int call;
   const char* name;
 };
-constexpr Place kPlaces[] = {{0, "layers.0.mixer_sum"}, {1, "layers.0.mlp_sum"}, {8, "logits"}};
+constexpr Place kPlaces[] = {
+    {0, "layers.0.mixer_sum"}, {1, "layers.0.mlp_sum"}, {8, "logits"}, {9, "mtp.layers.0.mixer_sum"}};
 
 bool is_exchange(std::string_view kernel) { return kernel.starts_with("all_"); }
 
@@ -158,6 +162,7 @@ void expect_lost(backend::Prepared& prepared, int rank, const std::string& words
     std::vector<float> logits;
     try {
       run_rows(prepared, 1, 0, logits);
+      run_rows(prepared, 1, 0, logits, Pass::draft);
       ADD_FAILURE() << "rank " << rank << " was not missed, " << when;
     } catch (const RankLost& lost) {
       EXPECT_EQ(lost.code(), Code::device_lost);
@@ -169,16 +174,24 @@ void expect_lost(backend::Prepared& prepared, int rank, const std::string& words
   }
 }
 
+// Two and four ranks, which share KV heads: the same token, and the exchanges that are lost below.
 TEST(LostSimRank, AStepHasThesePlaces) {
   const Golden golden("bf16");
-  const auto all =
-      std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 600});
-  const auto prepared = prepare_sim(golden, all);
-  int exchanges = 0;
-  all->machines[0]->listen([&](std::string_view kernel) { exchanges += is_exchange(kernel); });
-  std::vector<float> logits;
-  run_rows(*prepared, 1, 0, logits);
-  EXPECT_EQ(exchanges, 9) << "two a layer, and the logits";
+  std::vector<std::ptrdiff_t> best;
+  for (const int count : {2, 4}) {
+    const auto all =
+        std::make_shared<SimRanks>(count, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 600});
+    const auto prepared = prepare_sim(golden, all);
+    int exchanges = 0;
+    all->machines[0]->listen([&](std::string_view kernel) { exchanges += is_exchange(kernel); });
+    std::vector<float> logits;
+    run_rows(*prepared, 1, 0, logits);
+    EXPECT_EQ(exchanges, 9) << "two a layer, and the logits";
+    best.push_back(std::ranges::max_element(logits) - logits.begin());
+    run_rows(*prepared, 1, 0, logits, Pass::draft);
+    EXPECT_EQ(exchanges, 9 + 3);
+  }
+  EXPECT_EQ(best[0], best[1]);
 }
 
 // It throws in front of its exchange, and the other is told to stop.
