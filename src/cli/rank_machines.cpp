@@ -1,7 +1,6 @@
 #include "cli/rank_machines.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
@@ -60,8 +59,8 @@ std::string check_way(const RankMachines& ranks, all_reduce::Way way,
 }
 
 // Why the GPUs may not write into each other's memory; empty: they may.
-std::string refuse_peers(const RankMachines& ranks, bool one_gpu) {
-  if (!one_gpu) {
+std::string refuse_peers(const RankMachines& ranks) {
+  if (ranks.devices.back() > 0) {
     const PeerCheck check = check_peers();
     if (!check.wrong.empty()) return "copies " + check.wrong + " arrive with other values";
     if (!check.all) return "the driver does not let every GPU reach every other";
@@ -79,38 +78,41 @@ std::string refuse_peers(const RankMachines& ranks, bool one_gpu) {
 }
 
 void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict) {
-  const bool one_gpu = gpu_count() < ranks;
+  const int gpus = out.devices.back() + 1;  // in use
   for (const int device : out.devices) {
     const std::shared_ptr<Gpu> gpu = open_gpu(device);
     out.machines.push_back({gpu, &gpu->machine()});
     out.enter.push_back([gpu] { gpu->use(); });
   }
-  if (one_gpu)
+  if (gpus < ranks)
     notice(console,
-           fourfold::format(
-               "{} ranks on {} GPU{}: all of them on the first, which shows that it works, not how fast",
-               ranks, gpu_count(), gpu_count() == 1 ? "" : "s"),
+           fourfold::format("{} ranks on {} GPU{}: those that share one show that it works, not how fast",
+                            ranks, gpus, gpus == 1 ? "" : "s"),
            strict);
-  for (int gpu = 0; gpu < (one_gpu ? 1 : ranks); ++gpu)
+  for (int gpu = 0; gpu < gpus; ++gpu)
     if (const std::string far = why_far(gpu); !far.empty())
       notice(
           console,
           fourfold::format("GPU {}: page-locked memory may be at the far end of the machine: {}", gpu, far),
           strict);
-  const std::string why = refuse_peers(out, one_gpu);
+  const std::string why = refuse_peers(out);
   if (!why.empty())
     notice(console, fourfold::format("the ranks meet in the host's memory, {}: {}", price(ranks), why),
            strict);
   out.exchange = std::make_shared<all_reduce::Exchange>(
-      all_reduce::ExchangeOptions{.ranks = ranks, .peers = why.empty(), .overlaps = !one_gpu});
+      all_reduce::ExchangeOptions{.ranks = ranks, .peers = why.empty(), .overlaps = gpus == ranks});
 }
 
 }  // namespace
 
-std::vector<int> devices_of_ranks(const std::string& backend, int ranks) {
-  std::vector<int> devices(static_cast<std::size_t>(ranks));
-  if (backend == "sim" || gpu_count() >= ranks) std::iota(devices.begin(), devices.end(), 0);
+std::vector<int> spread_ranks(int ranks, int gpus) {
+  std::vector<int> devices;
+  for (int rank = 0; rank < ranks; ++rank) devices.push_back(rank * std::min(ranks, gpus) / ranks);
   return devices;
+}
+
+std::vector<int> devices_of_ranks(const std::string& backend, int ranks) {
+  return spread_ranks(ranks, backend == "sim" ? ranks : gpu_count());
 }
 
 std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,

@@ -21,8 +21,9 @@ struct RankMachines {
   std::shared_ptr<all_reduce::Exchange> exchange;  // goes before the machines
 };
 
-// Which device each rank gets: a GPU each where there are so many, else all of them the first; a simulated
-// one each.
+// Which GPU each rank gets of so many: one each, or as few on one as there can be, neighbours together.
+std::vector<int> spread_ranks(int ranks, int gpus);
+// The same for a backend: its GPUs, or a simulated one each.
 std::vector<int> devices_of_ranks(const std::string& backend, int ranks);
 
 // What each rank may plan for: its share of what is free on its own device now. free_and_total answers for a
@@ -31,7 +32,7 @@ using AskMemory = std::function<GpuMemory(int device)>;
 std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,
                                             const AskMemory& free_and_total);
 
-// cuda: a GPU for each rank where there are so many, else all of them on the first, which is said. GPUs write
+// cuda: a GPU for each rank where there are so many, else some of them share one, which is said. GPUs write
 // into each other's memory when the driver allows it and sums of known numbers have come out right; otherwise
 // they meet in the host's memory, and its price is said. sim: a simulated device each.
 std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,

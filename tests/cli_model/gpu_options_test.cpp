@@ -74,6 +74,10 @@ TEST(GpuOptions, RanksPlanForTheirOwnGpu) {
     EXPECT_EQ(room.free, 90);
   }
   EXPECT_EQ(devices_of_ranks("sim", 3), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(spread_ranks(4, 8), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(spread_ranks(4, 2), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(spread_ranks(4, 1), (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(spread_ranks(4, 3), (std::vector<int>{0, 0, 1, 2}));
 }
 
 TEST(GpuOptions, MaxContextIsRoomForPromptAndAnswer) {
