@@ -20,8 +20,8 @@ sanitized() {  # sanitized PRESET
   build "$1" && run_tests "$1"
 }
 
-# The rooms that have threads, or read what comes from outside; doors has the tests of the library.
-serving_rooms=(schedule sample constrain text engine server loadgen faults doors)
+# The rooms that have threads, or read what comes from outside; doors has the tests of the library, fuzz the damaged inputs.
+serving_rooms=(json schedule sample constrain text fuzz server loadgen engine faults doors)
 
 soak() {  # soak PRESET COUNT
   FOURFOLD_SOAK=$2 "$(build_folder "$1")/test_faults" --gtest_filter='Soak*'

@@ -229,6 +229,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     error_code problem;
     const std::size_t used = parser_->put(asio::buffer(in_), problem);
     in_.erase(0, used);
+    // The parser's own limit is another one for a head that comes in one piece.
+    if (state_ == State::head && (head_bytes_ += used) > limits().header_bytes_max)
+      problem = http::error::header_limit;
     if (problem && problem != http::error::need_more) {
       reject_parse(problem);
       return false;
@@ -251,6 +254,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void begin_request() {
     parser_.emplace();
     request_ = {};
+    head_bytes_ = 0;
     parser_->header_limit(static_cast<std::uint32_t>(limits().header_bytes_max));
     parser_->body_limit(limits().body_bytes_max);
     parser_->eager(false);
@@ -262,7 +266,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void reject_parse(error_code problem) {
-    const bool in_body = parser_->is_header_done();
+    const bool in_body = state_ == State::body;
     if (problem == http::error::body_limit)
       return reject(malformed(413, fourfold::format("the body is larger than the {} bytes that are allowed",
                                                     limits().body_bytes_max)));
@@ -428,6 +432,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool reading_ = false, at_end_ = false;
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
+  std::size_t head_bytes_ = 0;
   std::size_t body_bytes_ = 0;  // counted in the hall
   int version_ = 11;
   bool keep_alive_ = false, is_head_ = false, chunked_ = false;

@@ -10,14 +10,3 @@ endif()
 if(TARGET test_checkpoint)
   target_compile_definitions(test_checkpoint PRIVATE FOURFOLD_GOLDEN_MODELOPT="${FOURFOLD_GOLDEN_MODELOPT}")
 endif()
-
-# The fuzz targets of the checkpoint room, outside the default build:
-#   cmake -DFOURFOLD_FUZZ=ON -DFOURFOLD_SANITIZE=address,undefined -DCMAKE_CXX_COMPILER=clang++-19 ...
-#   fuzz_config -max_total_time=60 CORPUS tests/golden/qwen35-micro/*/
-if(FOURFOLD_FUZZ)
-  foreach(target safetensors config)
-    add_executable(fuzz_${target} ${CMAKE_CURRENT_LIST_DIR}/fuzz/fuzz_${target}.cpp)
-    target_link_libraries(fuzz_${target} PRIVATE fourfold_checkpoint)
-    target_link_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
-  endforeach()
-endif()

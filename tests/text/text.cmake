@@ -11,14 +11,3 @@ endif()
 
 add_executable(text_probe EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/probe/text_probe.cpp)
 target_link_libraries(text_probe PRIVATE fourfold_text)
-
-# cmake -DFOURFOLD_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++-19, then run fuzz_tokenizer, fuzz_template, fuzz_encode or
-# fuzz_tool_calls.
-if(FOURFOLD_FUZZ)
-  foreach(target tokenizer template encode tool_calls)
-    add_executable(fuzz_${target} ${CMAKE_CURRENT_LIST_DIR}/fuzz/fuzz_${target}.cpp)
-    target_link_libraries(fuzz_${target} PRIVATE fourfold_text)
-    target_compile_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
-    target_link_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
-  endforeach()
-endif()

@@ -1,10 +1,11 @@
 // Any bytes as the body of a request, on every route: refused with an Error, or answered with bytes that are
-// JSON. The first byte chooses the route; the rest is the body.
+// JSON, whole or in events. The first byte chooses the route; the rest is the body.
 #include <cstdio>
 #include <cstdlib>
 
 #include "server/api/form_cache.h"
 #include "server/exchange.h"
+#include "server/text_routes.h"
 #include "text/jinja/json_value.h"
 
 namespace {
@@ -32,6 +33,22 @@ server::ServedModel load() {
   return out;
 }
 
+void require_json(std::string_view text, const char* what) {
+  text::jinja::parse_json(text, what, text::jinja::JsonRules::strict);
+}
+
+void require_events(std::string_view bytes) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t end = bytes.find("\n\n", at);
+    if (end == std::string_view::npos) std::abort();
+    std::string_view event = bytes.substr(at, end - at);
+    at = end + 2;
+    if (event.starts_with("event: ")) event.remove_prefix(event.find('\n') + 1);
+    if (!event.starts_with("data: ")) std::abort();
+    if (event != "data: [DONE]") require_json(event.substr(6), "event");
+  }
+}
+
 void answer(server::Exchange& exchange, const server::ServedModel& model, std::string_view text) {
   const auto submissions = exchange.submissions();
   std::string bytes;
@@ -47,25 +64,34 @@ void answer(server::Exchange& exchange, const server::ServedModel& model, std::s
     bytes += exchange.take(choice, delivery);
   }
   if (!exchange.done()) std::abort();
-  if (!exchange.streams()) text::jinja::parse_json(exchange.body(), "answer", text::jinja::JsonRules::strict);
+  if (exchange.streams())
+    require_events(bytes);
+  else
+    require_json(exchange.body(), "answer");
+}
+
+void serve(std::string_view route, std::string_view body, const server::ServedModel& model) {
+  if (route == "/tokenize") return require_json(server::tokenize_answer(body, model), "tokens");
+  if (route == "/detokenize") return require_json(server::detokenize_answer(body, model), "text");
+  const auto exchange = server::make_exchange(route, body, model);
+  answer(*exchange, model,
+         "so</think>\n<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\nend");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const server::ServedModel model = load();
-  static constexpr const char* routes[] = {"/v1/chat/completions", "/v1/completions", "/v1/responses",
-                                           "/v1/messages"};
+  static constexpr const char* routes[] = {
+      "/v1/chat/completions",      "/v1/completions", "/v1/responses", "/v1/messages",
+      "/v1/messages/count_tokens", "/tokenize",       "/detokenize",   "/v1/nothing"};
   if (size == 0) return 0;
-  const char* route = routes[data[0] % 4];
-  const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const char* route = routes[data[0] % 8];
   try {
-    const auto exchange = server::make_exchange(route, body, model);
-    answer(*exchange, model,
-           "so</think>\n<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\nend");
+    serve(route, {reinterpret_cast<const char*>(data) + 1, size - 1}, model);
   } catch (const Error& error) {
     const server::HttpError refused = server::error_answer(route, error);
-    text::jinja::parse_json(refused.body, "refusal", text::jinja::JsonRules::strict);
+    require_json(refused.body, "refusal");
     if (refused.status < 400 || refused.status >= 500) std::abort();
   }
   return 0;
