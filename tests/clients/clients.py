@@ -64,6 +64,11 @@ class OpenAi:
         check(answer.choices[0].message.content, "no content")
         check(answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens, "usage")
 
+    def plain(self):
+        """chat, thinking not mentioned"""
+        answer = self.client.chat.completions.create(model="default", messages=STORY, max_completion_tokens=24)
+        check(answer.choices[0].message.reasoning_content or answer.choices[0].message.content, "thoughts or text")
+
     def stream(self):
         """stream, with usage"""
         pieces = list(self.chat(stream=True, stream_options={"include_usage": True}, temperature=0))
@@ -217,6 +222,13 @@ class Anthropic:
         answer = self.message(system="Be kind.")
         check(answer.content[0].text and answer.stop_reason == "max_tokens", "text")
         check(answer.usage.output_tokens == 24, "usage")
+
+    def plain(self):
+        """chat, thinking not mentioned"""
+        answer = self.client.messages.create(model="default", max_tokens=24, messages=STORY)
+        check([block.type for block in answer.content] == ["text"] and answer.content[0].text, "text alone")
+        with self.client.messages.stream(model="default", max_tokens=24, messages=STORY) as stream:
+            check([block.type for block in stream.get_final_message().content] == ["text"], "text alone, streamed")
 
     def stream(self):
         """stream, with usage"""

@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu.h"
 #include "engine/answer_text.h"
 #include "engine/batcher.h"
+#include "json/parse.h"
 #include "model/input_noise.h"
 #include "model/perplexity.h"
 #include "tests/engine/support.h"
@@ -57,11 +58,19 @@ double least_share(double wanted, std::int64_t count) {
 
 class StorytellerText : public testing::TestWithParam<Activations> {};
 
-// The model card's figures are over 510,000 tokens; here a part of them must not contradict it.
-TEST_P(StorytellerText, DraftsOfHeldOutTextStand) {
+// Of all the held-out text, by another implementation, when the model was trained.
+double recorded_perplexity(Activations activations) {
+  const auto record = json::parse_file(std::filesystem::path(FOURFOLD_SOURCE_DIR) / "training/run/eval.json");
+  return record.at(activations == Activations::w4a4 ? "w4a4" : "w4a16").at("perplexity").as_double();
+}
+
+// The model card's figures are over 510,000 tokens; here a part of them must not contradict it. Its
+// perplexity is 21.5, that of all 29.1: these passages are easier, so the record is a bound.
+TEST_P(StorytellerText, IsAsSureOfHeldOutTextAsItsRecordAndItsDraftsStand) {
   const auto prepared = prepare(GetParam(), kWindow);
   const model::TextScore score = model::score_text(*prepared, held_out(2 * kWindow + 1), kWindow);
   EXPECT_EQ(score.token_count, 2 * kWindow);
+  EXPECT_LT(score.perplexity(), recorded_perplexity(GetParam()));
   EXPECT_GE(static_cast<double>(score.accepted_count) / static_cast<double>(score.draft_count),
             least_share(0.6, score.draft_count));
   RecordProperty("perplexity", std::to_string(score.perplexity()));

@@ -157,6 +157,40 @@ TEST(ServeProgram, SeveralRanksServe) {
   EXPECT_EQ(texts[0], texts[1]) << "f32 activations: another order of sums changes no token here";
 }
 
+// A thousand tokens of this model take ten times as long as they may.
+TEST(ServeProgram, ARequestThatTakesTooLongIsToldSoAndFreesItsPages) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  ServeProcess server(FOURFOLD_SOURCE_DIR "/models/storyteller", "--request-timeout 0.1");
+  ASSERT_NE(server.port, 0) << server.text;
+  const std::vector<std::pair<const char*, std::string>> requests = {
+      {"/v1/completions", R"({"prompt":"a","max_tokens":990,"ignore_eos":true,"n":2})"},
+      {"/v1/completions", kEndless},
+      {"/v1/chat/completions",
+       R"({"messages":[{"role":"user","content":"a"}],"ignore_eos":true,"stream":true})"},
+      {"/v1/responses", R"({"input":"a","ignore_eos":true,"stream":true})"}};
+  std::vector<Client> clients;
+  for (const auto& [route, body] : requests) {
+    clients.emplace_back(server.port);
+    clients.back().send(post(route, body));
+  }
+  std::vector<Reply> replies;
+  for (Client& client : clients) replies.push_back(client.reply(60'000));
+  expect_refusal(replies[0], 504, "whole");
+  EXPECT_TRUE(cli::contains(replies[0].body, R"("code":"time_limit")")) << replies[0].body;
+  for (const Reply& reply : std::span(replies).subspan(1)) {
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_TRUE(reply.whole);
+    EXPECT_TRUE(cli::contains(reply.body, "the time limit of the request ended it after")) << reply.body;
+    EXPECT_FALSE(cli::contains(reply.body, "\"finish_reason\":\"")) << reply.body;
+    EXPECT_FALSE(cli::contains(reply.body, "response.completed")) << reply.body;
+  }
+  EXPECT_TRUE(cli::contains(replies[3].body, "event: response.failed")) << replies[3].body;
+  EXPECT_TRUE(eventually([&] {
+    const auto status = json::parse(ask(server.port, get("/status.json")).body, "status");
+    return status.at("sequences").at("running") == 0 && status.at("pages").at("used") == 0;
+  }));
+}
+
 TEST(ServeProgram, Fault19AddressesOthersReachNeedAKey) {
   if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
   const cli::TalkingModel model;

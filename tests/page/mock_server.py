@@ -115,6 +115,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if last.startswith("error"):
             self.refuse(400, "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>")
             return
+        if last.startswith("proxy"):
+            self.answer(502, "text/html", "<h1>Bad Gateway</h1>")
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -127,6 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def stream(self, body, last):
         self.count = 0
+        self.crumbs = last.startswith("crumbs")
         self.prompt_count = sum(len(pieces(message["content"] or "")) for message in body["messages"])
         for delta, pause in self.deltas(last, body):
             self.count += 1
@@ -134,6 +138,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(pause)
         if last.startswith("break"):
             self.event(json.dumps({"error": {"message": "The backend has failed; see the server's log."}}))
+            return
+        if last.startswith("cut"):
             return
         finish = "tool_calls" if last.startswith("tool") else "length" if last.startswith("long") else "stop"
         self.piece({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": self.usage()})
@@ -155,7 +161,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for at in range(400):
                 yield {"content": f"word{at} "}, .05
             return
-        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER}
+        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER, "crumbs": "é € 😀"}
         text = answers.get(last.split()[0], f"You said: {last} ({len(body['messages'])} messages)")
         for piece in pieces(text):
             yield {"content": piece}, .005
@@ -165,11 +171,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 "total_tokens": self.prompt_count + self.count}
 
     def piece(self, fields):
-        self.event(json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "mock-model", **fields}))
+        self.event(json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "mock-model", **fields},
+                              ensure_ascii=False))
 
     def event(self, data):
-        self.wfile.write(f"data: {data}\n\n".encode())
-        self.wfile.flush()
+        if not self.crumbs:
+            self.wfile.write(f"data: {data}\n\n".encode())
+            self.wfile.flush()
+            return
+        # As a bad network may bring it: other line ends, comments, and every character cut.
+        for byte in f": still here\r\n\r\ndata:{data}\r\n\r\n".encode():
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(.0002)
 
 
 class MockServer(http.server.ThreadingHTTPServer):

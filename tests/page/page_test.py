@@ -291,6 +291,21 @@ class Actions(PageTest):
         self.assertEqual(0, self.count("#messages img, #messages script, #messages a, #messages b"))
         self.assertIsNone(self.browser.run("return window.attacked ?? null"))
 
+    def test_18_answers_in_crumbs_are_whole(self):
+        self.ask("crumbs")
+        self.assertEqual("é € 😀", self.answer())
+        self.assertEqual(0, self.count(".assistant .error"))
+
+    def test_19_answers_that_break_off_say_so(self):
+        self.ask("cut")
+        self.browser.until(lambda: self.count(".assistant .error") == 1, "the error")
+        self.assertIn("You said: cut (1 messages)", self.answer())
+        self.assertIn("The connection ended before the answer did.", self.text(".assistant .error"))
+        self.browser.click("#new-chat")
+        self.ask("proxy")
+        self.browser.until(lambda: self.count(".assistant .error") == 1, "the error")
+        self.assertEqual("502 Bad Gateway: <h1>Bad Gateway</h1>", self.text(".assistant .error"))
+
 
 class WithKey(PageTest):
     key = "right"
