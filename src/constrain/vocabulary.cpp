@@ -36,7 +36,9 @@ void Vocabulary::build_trie() {
   std::vector<TokenId> order(bytes_.size());
   std::iota(order.begin(), order.end(), TokenId{0});
   std::erase_if(order, [&](TokenId id) { return bytes(id).empty() || tag(bytes(id)) == id; });
-  std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return bytes(a) < bytes(b); });
+  // Not stable_sort: libstdc++ 12's does not compile cleanly with clang 19.
+  std::sort(order.begin(), order.end(),
+            [&](TokenId a, TokenId b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });
   tokens_ = std::move(order);
 
   nodes_.push_back({0, 0, 0, 0, 0});

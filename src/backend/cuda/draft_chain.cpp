@@ -78,8 +78,10 @@ void DraftChain::send(const Batch& batch, const Choices& choices, std::span<cons
   require_counts(members, counts, position_limit);
   std::vector<std::size_t> order(members.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
+  // Not stable_sort: libstdc++ 12's does not compile cleanly with clang 19.
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
+  });
   kind_ = {};
   rows_of_asked_.resize(members.size());
   faults_of_asked_.resize(members.size());
