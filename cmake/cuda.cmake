@@ -37,5 +37,10 @@ endif()
 # Spills and the like are a test (tools/check_cubins.py), not a warning: the emulated proof rows may. compress-mode=speed is
 # LZ4, which that test can read.
 set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -Xfatbin -compress-all --compress-mode=speed)
+# For compute-sanitizer's racecheck only: see kWarpArrivals in kernels/device/cuda/cta.h.
+option(FOURFOLD_RACECHECK "Every lane arrives for itself where one speaks for its warp: slower, and racecheck can follow it" OFF)
+if(FOURFOLD_RACECHECK)
+  list(APPEND FOURFOLD_CUDA_FLAGS -DFOURFOLD_RACECHECK)
+endif()
 set(FOURFOLD_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
 set(FOURFOLD_GENCODE_SM120 -gencode=arch=compute_120f,code=sm_120f -gencode=arch=compute_120f,code=sm_121f)

@@ -92,7 +92,7 @@ FOURFOLD_DEVICE void multiply_panels(Cta cta, TallStorage<Row>& storage, PanelFe
     cta.wait(&storage.full[panel.stage], panel.phase);
     if (works) multiply_many<Row>(cta, weights, storage.panel[panel.stage], sum);
     cta.sync_warp();  // and the panel
-    if (cta.lane() == 0) cta.arrive(&storage.empty[panel.stage]);
+    if (cta.lane() < Cta::kWarpArrivals) cta.arrive(&storage.empty[panel.stage]);
     panel.advance();
   }
 }
@@ -160,7 +160,7 @@ FOURFOLD_DEVICE void dense_tall(Cta cta, const ManyParams& params) {
   ManyFeed<Row> feed(storage.ring, params.dense, share, warp);
   if (cta.thread() < kPanels) {
     cta.init(&storage.full[cta.thread()], Row::threads);
-    cta.init(&storage.empty[cta.thread()], Row::warps);
+    cta.init(&storage.empty[cta.thread()], Row::warps * Cta::kWarpArrivals);
   }
   if (share.works) {
     fill_ring(cta, storage.ring, feed, cursor);

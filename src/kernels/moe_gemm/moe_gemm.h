@@ -33,16 +33,16 @@ FOURFOLD_DEVICE void init_barriers(Cta cta, typename Row::Storage& storage) {
   if constexpr (Row::two_rings) {
     for (int stage = 0; stage < Row::stages; ++stage) {
       cta.init(&storage.weights_full[stage], 1);  // the thread that expects the bytes
-      cta.init(&storage.weights_empty[stage], Row::math_warps);
+      cta.init(&storage.weights_empty[stage], Row::math_warps * Cta::kWarpArrivals);
     }
     for (int panel = 0; panel < Row::token_panels; ++panel) {
       cta.init(&storage.tokens_full[panel], gatherers);
-      cta.init(&storage.tokens_empty[panel], Row::math_warps);
+      cta.init(&storage.tokens_empty[panel], Row::math_warps * Cta::kWarpArrivals);
     }
   } else {
     for (int stage = 0; stage < Row::stages; ++stage) {
       cta.init(&storage.full[stage], Row::Path::half_tokens ? 1 + gatherers : 1);
-      cta.init(&storage.empty[stage], Row::math_warps);
+      cta.init(&storage.empty[stage], Row::math_warps * Cta::kWarpArrivals);
     }
   }
   cta.fence_barrier_init();

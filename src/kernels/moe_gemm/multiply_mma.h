@@ -149,7 +149,7 @@ FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const I
 template <class Cta>
 FOURFOLD_DEVICE void release(Cta cta, device::Mbarrier* empty, bool wanted = true) {
   cta.sync_warp();
-  if (cta.lane() == 0 && wanted) cta.arrive(empty);
+  if (cta.lane() < Cta::kWarpArrivals && wanted) cta.arrive(empty);
 }
 
 // Where the math role stands in the rings.

@@ -49,6 +49,14 @@ class CudaCta {
     ptx::mbarrier_init(ptx::shared_address(barrier), static_cast<std::uint32_t>(arrivals));
   }
   __device__ void fence_barrier_init() const { ptx::fence_mbarrier_init(); }
+  // How many of a warp's lanes arrive where it has read something that a copy will overwrite: after sync_warp
+  // one speaks for all. racecheck does not see that this orders the others' reads
+  // (bench/probes/racecheck_mbarrier.cu), so in a build for it every lane speaks for itself.
+#ifdef FOURFOLD_RACECHECK
+  static constexpr int kWarpArrivals = 32;
+#else
+  static constexpr int kWarpArrivals = 1;
+#endif
   __device__ void arrive(Mbarrier* barrier) const { ptx::mbarrier_arrive(ptx::shared_address(barrier)); }
   __device__ void arrive_expect(Mbarrier* barrier, int bytes) const {
     ptx::mbarrier_arrive_expect(ptx::shared_address(barrier), static_cast<std::uint32_t>(bytes));

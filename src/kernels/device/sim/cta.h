@@ -24,6 +24,7 @@ class SimCta {
   // ---- who am I ----
   int thread() const { return lane_->thread(); }
   int lane() const { return lane_->lane(); }
+  static constexpr int kWarpArrivals = 1;
   // A collective, as on the GPU: asked for where lanes have parted ways, it would wait for ever.
   int warp(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     return static_cast<int>(lane_->shuffle(static_cast<std::uint32_t>(lane_->warp()), 0, {file, line}));
