@@ -1,11 +1,16 @@
 // Answers of the GPU backend, on the simulated GPU: the same tokens with 0 to 5 drafts, alone and in a batch.
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <set>
+#include <stdexcept>
+#include <thread>
 
 #include "backend/cuda/cuda.h"
+#include "engine/engine.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/engine/support.h"
+#include "tests/support/sim_ranks.h"
 
 namespace fourfold::engine {
 namespace {
@@ -274,6 +279,50 @@ TEST(GpuAnswers, WithFp8KvAreTheSameWithDraftsAndInABatch) {
   const auto plain = answers_of(*prepared, {greedy_request(prompt, 8)}).front();
   const auto batch = answers_of(*prepared, {greedy_request(other, 5), greedy_request(prompt, 8, 3)});
   EXPECT_EQ(batch[1], plain);
+}
+
+// Two ranks, one of which fails in the middle of a step: what comes out are the tokens of the steps before,
+// and the error that names it; from then on the engine takes nothing.
+TEST(GpuAnswers, NoTokenComesOutOfAStepThatLostARank) {
+  const model::Golden golden("bf16");
+  const auto prompt = golden.ids("short.input_ids");
+  std::vector<std::vector<TokenId>> answers;
+  for (const bool kills : {false, true}) {
+    const auto all = std::make_shared<backend::SimRanks>(
+        2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 3600, .overlaps = true});
+    const auto prepared = backend::prepare_sim(golden, all, kThreeSequences);
+    // The prompt has nine exchanges, two a layer and the logits, and so has the step behind it.
+    all->machines[1]->listen([kills, call = 0](std::string_view kernel) mutable {
+      if (kernel.starts_with("all_") && ++call == 9 + 4 && kills) throw std::runtime_error("killed");
+    });
+    std::mutex mutex;
+    std::vector<TokenId> tokens;
+    std::string error;
+    bool has_ended = false;
+    Engine engine(*prepared, {.mtp = 0}, [&](std::vector<Delivery>&& deliveries) {
+      const std::lock_guard lock(mutex);
+      for (const Delivery& delivery : deliveries) {
+        for (const sample::Sampled& sampled : delivery.tokens) tokens.push_back(sampled.token);
+        error = delivery.error;
+        has_ended = has_ended || delivery.finish != Finish::running;
+      }
+    });
+    engine.submit({.request = greedy_request(prompt, 4)});
+    const auto ended = [&] {
+      const std::lock_guard lock(mutex);
+      return has_ended;
+    };
+    while (!ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(engine.status().fault, kills ? "rank 1 of 2 failed: killed" : "");
+    if (kills)
+      checkpoint::expect_error(Code::device_lost, {"rank 1 of 2 failed: killed"},
+                               [&] { engine.submit({.request = greedy_request(prompt, 4)}); });
+    engine.stop(std::chrono::milliseconds(0));
+    EXPECT_EQ(error, kills ? "rank 1 of 2 failed: killed" : "");
+    answers.push_back(tokens);
+  }
+  EXPECT_EQ(answers[0].size(), 4u);
+  EXPECT_EQ(answers[1], std::vector<TokenId>{answers[0].front()}) << "the prompt's token alone";
 }
 
 }  // namespace

@@ -5,12 +5,9 @@
 #include <future>
 #include <numeric>
 
-#include "backend/cuda/cuda.h"
-#include "kernels/all_reduce/exchange.h"
-#include "kernels/launch/sim_machine.h"
-#include "model/cut.h"
 #include "tests/model/support.h"
 #include "tests/support/ranks.h"
+#include "tests/support/sim_ranks.h"
 
 namespace fourfold::model {
 namespace {
@@ -19,59 +16,13 @@ using backend::Door;
 using backend::Pass;
 using backend::RankLost;
 using backend::Role;
+using backend::SimRanks;
 
 constexpr backend::Capacity kTenRows{
     .page_count = 10, .page_tokens = 64, .state_slot_count = 10, .row_count = 16};
 
-// Goes when nobody can touch it any more: rank threads that were left behind keep it.
-struct SimRanks {
-  SimRanks(int count, all_reduce::ExchangeOptions options) {
-    options.ranks = count;
-    reports.resize(static_cast<std::size_t>(count));
-    exchange = std::make_shared<all_reduce::Exchange>(options);
-    const auto peers = std::make_shared<sim::PeerMemory>(count);
-    for (int rank = 0; rank < count; ++rank) {
-      devices.push_back(std::make_unique<sim::Device>(
-          sim::DeviceOptions{.memory_bytes = std::size_t{1} << 28, .peers = peers, .rank = rank}));
-      machines.push_back(kernels::make_sim_machine(*devices.back()));
-    }
-  }
-  std::vector<std::unique_ptr<sim::Device>> devices;
-  std::vector<std::unique_ptr<kernels::Machine>> machines;
-  std::vector<backend::LoadReport> reports;
-  std::shared_ptr<all_reduce::Exchange> exchange;  // goes first
-};
-
-class SimRank final : public backend::Backend {
- public:
-  SimRank(std::shared_ptr<SimRanks> all, int rank)
-      : all_(std::move(all)),
-        inner_(backend::make_gpu_backend(
-            *all_->machines[static_cast<std::size_t>(rank)],
-            {.report = &all_->reports[static_cast<std::size_t>(rank)], .exchange = all_->exchange})) {}
-  std::string_view name() const override { return inner_->name(); }
-  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
-                                             const backend::Capacity& capacity) override {
-    return inner_->prepare(std::move(program), capacity);
-  }
-
- private:
-  std::shared_ptr<SimRanks> all_;
-  std::unique_ptr<backend::Backend> inner_;
-};
-
 std::unique_ptr<backend::Prepared> prepare_sim(const Loaded& model, const std::shared_ptr<SimRanks>& all) {
-  std::vector<backend::Rank> ranks;
-  const auto count = static_cast<int>(all->machines.size());
-  for (int rank = 0; rank < count; ++rank) {
-    auto part = std::make_shared<const ModelPart>(
-        cut_model(model.config, model.model.weights, {rank, count}, ExpertCut::automatic));
-    backend::Program program = build_program(*part, Activations::w4a16);
-    ranks.push_back({std::make_shared<SimRank>(all, rank), std::move(program), std::move(part)});
-  }
-  return prepare_ranks(std::move(ranks), kTenRows,
-                       {.patience = std::chrono::seconds(60),
-                        .give_up = [all](int, const std::string&) { all->exchange->stop(); }});
+  return backend::prepare_sim(model, all, kTenRows);
 }
 
 // One generated row of each of `count` sequences; all of their logits. `logits` keeps what it had when the
