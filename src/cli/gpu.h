@@ -36,14 +36,14 @@ class Gpu {
   virtual bench::MoeBenchReport bench_moe(const bench::MoeBenchOptions& options) = 0;
 };
 
-// Every GPU's memory copied to every other's and compared byte by byte: some machines return other values
-// without an error.
+// The memory of each of these GPUs (none given: of all) copied to every other's and compared byte by byte:
+// some machines return other values without an error.
 struct PeerCheck {
   bool tested = false;  // there were pairs that can reach each other
   bool all = false;     // every pair can
   std::string wrong;    // the first pair that returned something else
 };
-PeerCheck check_peers();
+PeerCheck check_peers(std::vector<int> gpus = {});
 
 // Copies that run beside whatever else the GPUs do, on a stream of their own: each call adds some megabytes
 // from one GPU's memory to another's, or within one.

@@ -116,13 +116,15 @@ GpuMemory gpu_memory(int index) {
 
 std::string why_far(int index) { return kernels::near_memory_of(index).why_not; }
 
-PeerCheck check_peers() {
+PeerCheck check_peers(std::vector<int> gpus) {
   PeerCheck result;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return result;
+  if (gpus.empty())
+    for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(gpu);
   result.all = true;
-  for (int from = 0; from < count; ++from)
-    for (int to = 0; to < count; ++to) {
+  for (const int from : gpus)
+    for (const int to : gpus) {
       int reachable = 0;
       if (from == to) continue;
       if (cudaDeviceCanAccessPeer(&reachable, from, to) != cudaSuccess || reachable == 0) {

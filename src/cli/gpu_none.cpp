@@ -10,7 +10,7 @@ std::string why_no_gpu() { return "this build has no CUDA kernels"; }
 
 int gpu_count() { return 0; }
 
-PeerCheck check_peers() { return {}; }
+PeerCheck check_peers(std::vector<int>) { return {}; }
 
 std::unique_ptr<CopyLoad> make_copy_load(int, int) { return nullptr; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
 
@@ -61,7 +62,7 @@ std::string check_way(const RankMachines& ranks, all_reduce::Way way,
 // Why the GPUs may not write into each other's memory; empty: they may.
 std::string refuse_peers(const RankMachines& ranks) {
   if (ranks.devices.back() > 0) {
-    const PeerCheck check = check_peers();
+    const PeerCheck check = check_peers(ranks.devices);
     if (!check.wrong.empty()) return "copies " + check.wrong + " arrive with other values";
     if (!check.all) return "the driver does not let every GPU reach every other";
   }
@@ -77,6 +78,26 @@ std::string refuse_peers(const RankMachines& ranks) {
   return {};
 }
 
+// A kernel that comes early is dealt out to the SMs that have room just then. Where that is room for one
+// block of ours each gets its own; where it is room for two some get both, and the kernel takes as long as
+// they do (measured within one H200, docs/decisions/0009).
+bool deals_evenly(const plan::ArchFacts& arch) {
+  return arch.smem_bytes_per_sm < 2 * plan::Sm120::smem_bytes_per_block;
+}
+
+// Which kernel a rank takes goes by its chip; the parts of a sum fit together where all take the same.
+void require_alike(const RankMachines& out) {
+  const kernels::Machine& first = *out.machines.front();
+  for (std::size_t rank = 1; rank < out.machines.size(); ++rank) {
+    const kernels::Machine& other = *out.machines[rank];
+    if (other.arch().name == first.arch().name && other.sm_count() == first.sm_count()) continue;
+    fail_with_hint(Code::unsupported_op, "CUDA_VISIBLE_DEVICES chooses which GPUs the program sees.",
+                   "the ranks' GPUs must be alike: GPU {} is {} with {} SMs, GPU {} is {} with {}",
+                   out.devices.front(), first.description(), first.sm_count(), out.devices[rank],
+                   other.description(), other.sm_count());
+  }
+}
+
 void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict) {
   const int gpus = out.devices.back() + 1;  // in use
   for (const int device : out.devices) {
@@ -84,6 +105,7 @@ void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict
     out.machines.push_back({gpu, &gpu->machine()});
     out.enter.push_back([gpu] { gpu->use(); });
   }
+  require_alike(out);
   if (gpus < ranks)
     notice(console,
            fourfold::format("{} ranks on {} GPU{}: those that share one show that it works, not how fast",
@@ -100,7 +122,9 @@ void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict
     notice(console, fourfold::format("the ranks meet in the host's memory, {}: {}", price(ranks), why),
            strict);
   out.exchange = std::make_shared<all_reduce::Exchange>(
-      all_reduce::ExchangeOptions{.ranks = ranks, .peers = why.empty(), .overlaps = gpus == ranks});
+      all_reduce::ExchangeOptions{.ranks = ranks,
+                                  .peers = why.empty(),
+                                  .overlaps = gpus == ranks && deals_evenly(out.machines.front()->arch())});
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ void Batcher::keep(const std::optional<schedule::AnchorSave>& save) {
 void Batcher::retire(RequestId id, bool keeps_state) {
   const Live& live = live_.at(id);
   const Finish finish = live.sequence->finish();
+  const bool doubtful = finish == Finish::failed && !live.sequence->form_failed();
   if (finish == Finish::failed)
     ++totals_.failed;
   else if (finish == Finish::stop_id || finish == Finish::max_tokens)
@@ -124,7 +125,7 @@ void Batcher::retire(RequestId id, bool keeps_state) {
   totals_.drafts.verified += live.sequence->drafts().verified;
   totals_.drafts.accepted += live.sequence->drafts().accepted;
   keep(scheduler_.leave(id, keeps_state));
-  if (finish == Finish::failed) scheduler_.distrust();
+  if (doubtful) scheduler_.distrust();
   live_.erase(id);
 }
 

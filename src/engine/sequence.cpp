@@ -106,6 +106,7 @@ void Sequence::fail(std::string error) {
 PassRows Sequence::main_rows(std::int64_t row_limit) {
   check(!finished(), "only a running sequence has rows");
   PassRows rows{.position = next_position_};
+  newest_.clear();  // also where the step fails: what the one before gave has been delivered
   row_tokens_.clear();
   if (in_prompt()) {
     if (row_limit < 1) return rows;
@@ -129,10 +130,18 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
   return rows;
 }
 
+// What it throws ends this answer, and says nothing against the caches.
+template <class Work>
+void Sequence::ask_guide(Work work) {
+  form_failed_ = true;
+  work();
+  form_failed_ = false;
+}
+
 void Sequence::append(const sample::Sampled& sampled) {
   tokens_.push_back(sampled.token);
   newest_.push_back(sampled);
-  if (guide_ != nullptr) guide_->accept(sampled.token);
+  if (guide_ != nullptr) ask_guide([&] { guide_->accept(sampled.token); });
   if (std::ranges::find(request_.stop_ids, sampled.token) != request_.stop_ids.end())
     finish_ = Finish::stop_id;
   else if (std::ssize(answer()) == request_.max_tokens)
@@ -148,7 +157,7 @@ sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, con
   }
   if (guide_ != nullptr) {
     allowed_.assign(static_cast<std::size_t>(vocab_size_ + 63) / 64, 0);
-    guide_->allowed(allowed_);
+    ask_guide([&] { guide_->allowed(allowed_); });
   }
   return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft,
                          allowed_);
@@ -169,7 +178,6 @@ void Sequence::verify(const RowAnswers& answers) {
 }
 
 void Sequence::take_main(const RowAnswers& answers, std::int64_t resumable_from) {
-  newest_.clear();
   resumable_from_ = resumable_from;
   pass_position_ = next_position_;
   home_end_ = pass_position_ + std::ssize(row_tokens_);

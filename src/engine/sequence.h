@@ -103,6 +103,8 @@ class Sequence {
   void end(Finish finish) { finish_ = finish; }
   // Finish::failed, and why.
   void fail(std::string error);
+  // It was the answer's form that failed: what the caches hold is as good as before.
+  bool form_failed() const { return form_failed_; }
   const std::string& error() const { return error_; }
   std::int64_t prompt_count() const { return static_cast<std::int64_t>(request_.prompt.size()); }
   bool in_prompt() const { return next_position_ < prompt_count(); }
@@ -145,6 +147,8 @@ class Sequence {
  private:
   // Whether there are tokens before the newest one to be run.
   bool behind() const { return in_prompt() || next_position_ < std::ssize(tokens_) - 1; }
+  template <class Work>
+  void ask_guide(Work work);
   void append(const sample::Sampled& sampled);
   sample::Sampled choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft);
   void verify(const RowAnswers& answers);
@@ -154,7 +158,7 @@ class Sequence {
   Home home_;
   std::int64_t vocab_size_;
   sample::Sampler sampler_;
-  std::vector<TokenId> tokens_;     // prompt and answer
+  std::vector<TokenId> tokens_;  // prompt and answer
   std::int64_t next_position_ = 0;  // of the next main pass: positions before it are in the caches
   std::int64_t home_end_ = 0;       // positions the home has seen
   std::int64_t draft_end_ = 0;      // and those in the draft layer's cache
@@ -169,6 +173,7 @@ class Sequence {
   bool chooses_here_ = false;
   bool history_is_set_ = false;
   bool keeps_draft_cache_ = false;
+  bool form_failed_ = false;
   std::int64_t furthest_ = 0;  // positions this home was asked for, rejected drafts included
   std::unique_ptr<TokenGuide> guide_;
   std::vector<std::uint64_t> allowed_;

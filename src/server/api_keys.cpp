@@ -5,8 +5,10 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace fourfold::server {
 namespace {
@@ -91,6 +93,9 @@ std::string ApiKeys::reload_changed() {
     std::error_code gone;
     const auto time = std::filesystem::last_write_time(file.path, gone);
     const auto bytes = gone ? 0 : std::filesystem::file_size(file.path, gone);
+    if (std::exchange(file.is_gone, static_cast<bool>(gone)) != static_cast<bool>(gone) && gone)
+      problems += fourfold::format("{}{} is gone; its keys stay as they were", problems.empty() ? "" : "; ",
+                                   file.path.string());
     if (gone || (time == file.time && bytes == file.bytes)) continue;
     try {
       file = read(file.path);

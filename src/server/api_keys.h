@@ -35,6 +35,7 @@ class ApiKeys {
     std::filesystem::path path;
     std::filesystem::file_time_type time;
     std::uintmax_t bytes = 0;
+    bool is_gone = false;
     std::vector<std::string> keys;
   };
   static File read(const std::filesystem::path& path);

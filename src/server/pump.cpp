@@ -149,6 +149,15 @@ void Pump::flush(Live& live, Clock::time_point now) {
   live.bytes.clear();
 }
 
+void Pump::give_up(const std::string& why) {
+  std::vector<engine::Delivery> ends;
+  for (const auto& [id, choice] : choices_) {
+    runner_.cancel(id);
+    ends.push_back({.id = id, .tokens = {}, .finish = engine::Finish::failed, .error = why, .usage = {}});
+  }
+  take(std::move(ends));
+}
+
 void Pump::keep_alive(Clock::time_point now, std::chrono::milliseconds silence) {
   const std::vector<std::shared_ptr<Live>> all(live_.begin(), live_.end());
   for (const auto& live : all) {

@@ -53,6 +53,8 @@ class Pump {
   void take(std::vector<engine::Delivery> deliveries);
   // Streams that have been silent get a comment: proxies stay, and clients that have gone are noticed.
   void keep_alive(Clock::time_point now, std::chrono::milliseconds silence);
+  // Nothing more is expected of what runs: every call is told why.
+  void give_up(const std::string& why);
   std::size_t live_count() const { return live_.size(); }
 
  private:

@@ -56,7 +56,8 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
       pump_(runner, metrics_),
       rate_limiter_(options_.rate_limit),
       workers_(options_.worker_count, kJobsMax, options_.waiting_bytes_max) {
-  mailbox_.connect([this] { http_.post([this] { pump_.take(mailbox_.take()); }); });
+  for (std::string& name : options_.allowed_hosts) name = host_name(name).value_or(name);
+  mailbox_.connect([this] { http_.post([this] { take(mailbox_.take()); }); });
 }
 
 Service::~Service() {
@@ -236,7 +237,7 @@ HttpResponse Service::health() const {
 
 HttpResponse Service::ready() const {
   if (draining_) return refusal("/ready", 503, "shutting_down", "the server is shutting down");
-  if (stalled_) return health();
+  if (HttpResponse sick = health(); sick.status != 200) return sick;
   const engine::EngineStatus status = runner_.status();
   if (status.queue_limit > 0 && status.waiting >= status.queue_limit)
     return refusal("/ready", 503, "queue_full", "the queue is full");
@@ -343,6 +344,7 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
                              Clock::time_point begun) {
   const HttpRequest& request = call->request();
   if (draining_) fail(Code::over_capacity, "the server is shutting down");
+  if (stalled_) fail(Code::over_capacity, "the model has not finished a step for too long");
   for (engine::Submission& submission : prepared.submissions) {
     // Whoever has another key shares no prefix, whatever salt was asked for.
     submission.cache_salt = fourfold::format("{}:{}", request.tenant, submission.cache_salt);
@@ -369,6 +371,7 @@ void Service::tick() {
   pump_.keep_alive(now, options_.silence);
   if (engine_stopped_ && (http_.idle() || now >= give_up_)) return http_.stop();
   if (engine_stopped_ && give_up_ == Clock::time_point::max()) give_up_ = now + kFarewell;
+  if (draining_ && !engine_stopped_ && now >= engine_ends_) abandon_engine();
   if (now - last_watch_ < kWatchEvery) return;
   last_watch_ = now;
   watch_engine(now);
@@ -378,8 +381,9 @@ void Service::tick() {
 
 void Service::watch_engine(Clock::time_point now) {
   const engine::EngineStatus status = runner_.status();
-  // Not status.running: before the first step has ended the engine knows of nobody.
-  if (pump_.live_count() == 0 || status.steps != last_step_count_) {
+  // Not status.running: before the first step has ended the engine knows of nobody. Only a step ends a stall:
+  // that nobody is left is its own doing.
+  if (status.steps != last_step_count_ || (pump_.live_count() == 0 && !stalled_)) {
     last_step_count_ = status.steps;
     last_step_ = now;
     stalled_ = false;
@@ -387,9 +391,25 @@ void Service::watch_engine(Clock::time_point now) {
     stalled_ = true;
     if (options_.log)
       options_.log(fourfold::format(
-          "error server no step has ended for {} s with {} requests running; /health answers 503",
+          "error server no step has ended for {} s: {} requests are given up; /health answers 503",
           options_.stall.count() / 1000, pump_.live_count()));
+    pump_.give_up("the model has not finished a step for too long");
   }
+}
+
+// Its thread hangs in a step: there is nobody to join and nothing left to lose.
+void Service::abandon_engine() {
+  if (options_.log)
+    options_.log("error server the engine does not end its step: the process ends without it");
+  std::_Exit(1);
+}
+
+void Service::take(std::vector<engine::Delivery> deliveries) {
+  if (options_.log)
+    for (const engine::Delivery& delivery : deliveries)
+      if (delivery.finish == engine::Finish::failed)
+        options_.log(fourfold::format("error engine an answer failed: {}", delivery.error));
+  pump_.take(std::move(deliveries));
 }
 
 void Service::signal(int number) {
@@ -412,6 +432,7 @@ void Service::signal(int number) {
 void Service::begin_shutdown() {
   if (draining_) return;
   draining_ = true;
+  engine_ends_ = Clock::now() + options_.grace + options_.stall;
   http_.drain();
   stopper_ = std::thread([this] {
     runner_.stop(options_.grace);

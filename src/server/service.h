@@ -75,7 +75,9 @@ class Service final : public HttpHandler {
   HttpResponse health() const;
   HttpResponse ready() const;
   HttpResponse page(const HttpRequest& request) const;
+  void take(std::vector<engine::Delivery> deliveries);
   void watch_engine(Clock::time_point now);
+  [[noreturn]] void abandon_engine();
 
   HttpServer& http_;
   Runner& runner_;
@@ -93,6 +95,7 @@ class Service final : public HttpHandler {
   bool stalled_ = false, draining_ = false;
   std::atomic<bool> engine_stopped_{false};
   Clock::time_point give_up_ = Clock::time_point::max();
+  Clock::time_point engine_ends_ = Clock::time_point::max();  // behind a signal, at the latest
   std::thread stopper_;
   Workers workers_;  // last: its jobs use everything above
 };

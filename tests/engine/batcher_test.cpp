@@ -358,6 +358,23 @@ TEST(Batcher, AStepThatFailsEndsThoseItRanAndTheNextOnesAreServed) {
   EXPECT_EQ(run_all(batcher).at(2).finish, Finish::max_tokens);
 }
 
+// What the step before gave is not given again with the error.
+TEST(Batcher, AStepThatFailsGivesNoTokenTwice) {
+  SickWords words;
+  Batcher batcher(words, {});
+  batcher.add(1, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
+  std::vector<Delivery> out;
+  batcher.step(out);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].tokens.size(), 1u);
+  words.breaks = true;
+  out.clear();
+  batcher.step(out);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].finish, Finish::failed);
+  EXPECT_TRUE(out[0].tokens.empty());
+}
+
 // A state that cannot be kept is no fault of a step: the engine tells everybody and takes nobody any more.
 TEST(Batcher, AnEngineThatBreaksDownTellsEverybodyOnce) {
   SickWords words(

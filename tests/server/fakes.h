@@ -48,6 +48,7 @@ class FakeRunner final : public Runner {
     out.waiting = out.running;
     out.steps = steps_;
     out.cancelled = cancelled;
+    if (broken) out.fault = "the device was lost";
     return out;
   }
   void stop(std::chrono::milliseconds grace) override {
@@ -55,6 +56,7 @@ class FakeRunner final : public Runner {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    while (hangs) usleep(1000);
     const auto end = std::chrono::steady_clock::now() + grace;
     while (std::chrono::steady_clock::now() < end && status().running > 0) usleep(1000);
     const std::lock_guard lock(mutex_);
@@ -66,7 +68,8 @@ class FakeRunner final : public Runner {
   }
 
   std::atomic<bool> stuck{false};
-  std::atomic<bool> silent{false};  // says of nobody that it runs
+  std::atomic<bool> broken{false}, hangs{false};  // says so; does not end when told to stop
+  std::atomic<bool> silent{false};                // says of nobody that it runs
   std::atomic<int> cancelled{0}, refused{0};
   std::vector<std::string> salts;
   std::optional<std::chrono::milliseconds> time_limit;

@@ -257,6 +257,9 @@ TEST(Service, AnEngineStuckInItsFirstStepIsSeenByHealth) {
   Client client(server.http.port());
   client.send(post(kChat, "stream 1000000"));
   EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 503; }));
+  EXPECT_TRUE(client.receive_until("[DONE]")) << "whoever waited is told";
+  EXPECT_EQ(server.ask(get("/ready")).status, 503);
+  EXPECT_EQ(server.ask(post(kChat, "1")).status, 503);
   server.runner.stuck = false;
   EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 200; }));
 }
@@ -271,6 +274,26 @@ TEST(Service, AStuckEngineIsSeenByHealth) {
   EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 503; }));
   server.runner.stuck = false;
   EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 200; }));
+}
+
+TEST(Service, ABrokenEngineIsNeitherWellNorReady) {
+  FakeServer server;
+  EXPECT_EQ(server.ask(get("/ready")).status, 200);
+  server.runner.broken = true;
+  EXPECT_EQ(server.ask(get("/health")).status, 503);
+  EXPECT_EQ(server.ask(get("/ready")).status, 503);
+}
+
+TEST(Service, AHungStepDoesNotKeepTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        FakeServer server({}, {.grace = milliseconds(10), .stall = milliseconds(10)});
+        server.runner.hangs = true;
+        server.http.post([&] { server.service->begin_shutdown(); });
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      testing::ExitedWithCode(1), "");
 }
 
 TEST(Service, ShutsDownWithAWordToEverybody) {

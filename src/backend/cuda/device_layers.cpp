@@ -165,7 +165,8 @@ class ModelLoader {
     }
     loaded("routers, shared experts");
     if (const ExpertSet& set = program_.expert_set(mlp.set); set.count() != std::ssize(set.experts))
-      fail_with_hint(Code::unsupported_op, "Run it with --experts tp.",
+      fail_with_hint(Code::unsupported_op,
+                     "Run it with --experts tp; where an expert's columns do not divide, with fewer ranks.",
                      "{}: {} of {} experts are here; the GPU backend needs a part of each", set.name,
                      set.experts.size(), set.count());
     out.experts = loader_.experts(mlp.set);

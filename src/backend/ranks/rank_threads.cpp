@@ -90,6 +90,12 @@ struct RankThreads::Shared {
     ends.notify_all();
   }
 
+  // Whoever waited in vain for a rank that had refused its work knows less than that rank does.
+  Lost heard(const Lost& failure) const {
+    const Member& named = ranks.at(static_cast<std::size_t>(failure.rank));
+    return !named.busy && refusal(named.thrown) ? told_by(failure.rank, rank_count(), named.thrown) : failure;
+  }
+
   void work(int rank) {
     Member& me = ranks[static_cast<std::size_t>(rank)];
     std::unique_lock lock(mutex);
@@ -108,7 +114,7 @@ struct RankThreads::Shared {
       me.thrown = thrown;
       me.busy = false;
       // What all ranks refuse is no failure; whether they do is seen when all are back.
-      if (thrown && !refusal(thrown)) lose(lock, told_by(rank, rank_count(), thrown));
+      if (thrown && !refusal(thrown)) lose(lock, heard(told_by(rank, rank_count(), thrown)));
       ends.notify_all();
     }
   }

@@ -207,9 +207,9 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
     PassValues weight;
     load_norm_weight<Row::warps>(cta, params, warp, weight);
-    // Early only where it measured faster (docs/decisions/0009): the kernel behind a pair is GEMM1, which
-    // reads nothing before its wait, and for one token it is there in time. The kernels of the layer before
-    // this one may still run then.
+    // Early only where it measured faster (docs/decisions/0009). Behind a pair comes GEMM1, which reads
+    // nothing before its wait, or the delta rule, which reads what an earlier step wrote: both may come while
+    // the kernel in front of this one still runs.
     const bool early = Row::is_of_pair && params.token_count == 1;
     if (early) cta.release_successors();
     cta.wait_predecessors();

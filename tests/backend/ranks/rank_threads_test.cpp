@@ -62,6 +62,18 @@ TEST(RankThreads, WhatOneAloneRefusesIsAFailure) {
             std::pair(Code::device_lost, std::string("rank 1 of 2 failed: no page 7")));
 }
 
+// Whoever waited for it in vain speaks first, but knows less.
+TEST(RankThreads, TheOneThatRefusedIsHeardBeforeTheOneThatWaited) {
+  RankThreads threads(2, {}, nullptr);
+  EXPECT_EQ(thrown_by(threads, Hurry::patience,
+                      [](int rank) {
+                        if (rank == 1) fail(Code::out_of_memory, "5 GB are missing");
+                        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                        throw RankLost(1, "rank 0 had no answer from rank 1");
+                      }),
+            std::pair(Code::device_lost, std::string("rank 1 of 2 failed: 5 GB are missing")));
+}
+
 // A model that does not fit on one of them: what it says is the user's business.
 TEST(RankThreads, LoadingKeepsTheCode) {
   RankThreads threads(2, {}, nullptr);
