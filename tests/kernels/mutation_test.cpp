@@ -324,7 +324,7 @@ TEST(Mutation, TiledWgmma) {
                .layer = layer_of({576, 256, 3, 2}, 12),
                .role = Role::prefill,
                .tokens = 12,
-               .choice = rows_of("moe_gemm 256x64x64 w4a16-wgmma nvfp4", 64),
+               .choice = rows_of("moe_gemm 256x64x128 w4a16-wgmma nvfp4", 64),
                .files = tile_files()});
 }
 

@@ -21,6 +21,25 @@ struct GroupPlace {
   FOURFOLD_DEVICE explicit GroupPlace(int warp) : group(warp / 4), strip(warp / 2), tile(warp % 2) {}
 };
 
+// An item's scales as they lie in memory: asked for before the main loop, looked at after it.
+struct Scales {
+  float gate, up, token;
+  template <class Cta>
+  FOURFOLD_DEVICE Scales(Cta cta, const moe::GemmParams& params, int expert)
+      : gate(params.scale ? cta.load(params.scale + expert) : 1.0f),
+        up(params.op == moe::Op::gate_up && params.scale_up ? cta.load(params.scale_up + expert) : 1.0f),
+        token(params.token_scale ? cta.load(params.token_scale + expert) : 1.0f) {}
+};
+template <class Row, class Cta>
+FOURFOLD_DEVICE Factors factors_of(Cta, const moe::GemmParams& params, const Scales& scales) {
+  constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
+  const float token = Cta::keep(scales.token);
+  Factors factors{Cta::mul(Cta::mul(Cta::keep(scales.gate), token), decode), 1.0f, 1.0f};
+  if constexpr (kScalesRows<Row>) factors.up = factors.gate;  // of row slots g + 8, whatever they hold
+  if (params.op == moe::Op::gate_up) factors.up = Cta::mul(Cta::mul(Cta::keep(scales.up), token), decode);
+  return factors;
+}
+
 // The named barrier of a warpgroup; 0 is the block's.
 enum class Barrier : int { first_group = 1 };
 

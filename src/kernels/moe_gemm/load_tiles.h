@@ -62,18 +62,21 @@ FOURFOLD_DEVICE void find_rows(Cta cta, const moe::GemmParams& params, const Ite
   }
 }
 
-// One panel: eight neighbouring lanes bring a row's 128 bytes.
-template <class Row, class Cta>
-FOURFOLD_DEVICE void copy_rows(Cta cta, const moe::GemmParams& params, TokenPanel<Row::n>& to,
-                               const Item& item, int panel_of_k, int thread, const TokenRows<Row>& rows) {
-  const unsigned char* from = Cta::keep(params.tokens + panel_of_k * 128 + 16 * (thread % 8));
-  unsigned char* first = Cta::keep(to.rows + device::swizzled_offset(thread / 8, thread % 8));
-  const int left = item.columns - thread / 8;
+// Panels neighbouring panels: eight neighbouring lanes bring 128 bytes of a row at a time. `from` is the
+// thread's chunk of the first panel in token row 0.
+template <class Row, int Panels, class Cta>
+FOURFOLD_DEVICE void copy_rows(Cta cta, TokenPanel<Row::n>* to, const unsigned char* from, const Item& item,
+                               int thread, const TokenRows<Row>& rows) {
+  unsigned char* first = Cta::keep(to->rows + device::swizzled_offset(thread / 8, thread % 8));
+  const int left = padded_columns<Row>(item.tile.count) - thread / 8;
 #pragma unroll
   for (int pass = 0; pass < TokenRows<Row>::passes; ++pass) {
     const int before = pass * TokenRows<Row>::rows_per_pass;
-    if (before < left)
-      cta.copy_16_async(first + before * 128, from + static_cast<std::uint64_t>(rows.chunk[pass]) * 16u);
+    if (before >= left) continue;
+    const unsigned char* row = from + static_cast<std::uint64_t>(rows.chunk[pass]) * 16u;
+#pragma unroll
+    for (int panel = 0; panel < Panels; ++panel)
+      cta.copy_16_async(first + panel * sizeof(TokenPanel<Row::n>) + before * 128, row + panel * 128);
   }
 }
 
@@ -98,7 +101,8 @@ FOURFOLD_DEVICE void load_half_tiles(Cta cta, const moe::GemmParams& params, typ
         weights.advance();
       }
       cta.wait(&storage.tokens_empty[fill.stage], fill.phase ^ 1u);
-      copy_rows<Row>(cta, params, storage.tokens[fill.stage], item, panel, thread, rows);
+      copy_rows<Row, 1>(cta, &storage.tokens[fill.stage],
+                        Cta::keep(params.tokens + panel * 128 + 16 * (thread % 8)), item, thread, rows);
       // The copies announce themselves: a producer that waited for its own (and fenced them for wgmma) would
       // have one panel in flight at a time.
       cta.copy_arrive(&storage.tokens_full[fill.stage]);
@@ -107,30 +111,50 @@ FOURFOLD_DEVICE void load_half_tiles(Cta cta, const moe::GemmParams& params, typ
   }
 }
 
-// One ring: both operands of a stage behind one barrier.
+// One ring: both operands of a stage behind one barrier. Everything that does not change from stage to stage
+// is worked out once an item: four producer warps that share the SM with sixteen busy ones are slow, and the
+// math warps wait for them.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void load_group_tiles(Cta cta, const moe::GemmParams& params,
                                       typename Row::Storage& storage) {
+  constexpr int record_bytes = static_cast<int>(sizeof(record::WeightRecord<typename Row::Format>));
   device::PipelineCursor<Row::stages> fill;
   const int thread = cta.thread() - 32 * Row::math_warps;
-  const int warp = cta.warp() - Row::math_warps;
-  const int stages = stages_of_k<Row>(params);
+  const int place = cta.warp() - Row::math_warps + Row::producer_warps * cta.lane();  // strip of this thread
+  const int first_panels = panels_of_first_stage<Row>(params);
   for (TileWalk<Row, Cta> walk(cta, params); !walk.done(); walk.advance()) {
     const Item item = walk.item();
     TokenRows<Row> rows;
     find_rows<Row>(cta, params, item, thread, rows);
-    for (int s = 0; s < stages; ++s) {
+    // A tile that reaches past the matrix repeats its last strip; the rows are not stored.
+    const int wanted = item.first_strip + place;
+    const int strip =
+        item.tile.expert * params.strips + (wanted < params.strips ? wanted : params.strips - 1);
+    std::uint32_t record = static_cast<std::uint32_t>(strip) * static_cast<std::uint32_t>(params.records);
+    const unsigned char* tokens = params.tokens + 16 * (thread % 8);
+    int left = params.records;
+    for (int panels = first_panels; left > 0; panels = Row::panels) {
       cta.wait(&storage.empty[fill.stage], fill.phase ^ 1u);  // released by the math warps one lap ago
       device::Mbarrier* full = &storage.full[fill.stage];
-      load_weights<Row, Row::producer_warps>(cta, params, storage.weights[fill.stage], full, item, s, 0,
-                                             warp);
-      const int panels = panels_of_stage<Row>(params, s);
+      // Copies may complete before their bytes are expected: the phase cannot end before this arrival.
+      if (place == 0) cta.arrive_expect(full, panels * record_bytes * Row::strips);
+      if (place < Row::strips)
+        cta.bulk_load(&storage.weights[fill.stage].strip[place][0],
+                      params.weights + static_cast<std::uint64_t>(record) * record_bytes,
+                      panels * record_bytes, full);
+      TokenPanel<Row::n>* to = storage.tokens[fill.stage];
+      if (panels == Row::panels) {
+        copy_rows<Row, Row::panels>(cta, to, tokens, item, thread, rows);
+      } else {
 #pragma unroll 1
-      for (int panel = 0; panel < panels; ++panel)
-        copy_rows<Row>(cta, params, storage.tokens[fill.stage][panel], item, s * Row::panels + panel, thread,
-                       rows);
+        for (int panel = 0; panel < panels; ++panel)
+          copy_rows<Row, 1>(cta, to + panel, Cta::keep(tokens + panel * 128), item, thread, rows);
+      }
       cta.copy_arrive(full);
       fill.advance();
+      record += panels;
+      tokens += panels * 128;
+      left -= panels;
     }
   }
 }

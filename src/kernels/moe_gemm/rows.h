@@ -50,7 +50,7 @@ using MmaTiles =
 
 // Hopper's own: short tiles for the middle of the range, where weights come from memory ...
 template <class Format>
-using ShortTiles = moe::RowList<Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
+using ShortTiles = moe::RowList<Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 128>>;
 // ... and two of SM120's tiles with all the shared memory the card has, to measure what the 99 KB budget
 // costs.
 template <class Format>

@@ -16,15 +16,14 @@ namespace fourfold::moe_gemm {
 struct Item {
   moe::TokenTile tile;
   int first_strip;
-  int columns;  // tokens the tensor cores run on: tile.count rounded up
 };
 
-// Token columns a row's math can run a tile of `count` tokens with. wgmma has its width in its encoding, one
+// Token columns a row's math runs a tile of `count` tokens with. wgmma has its width in its encoding, one
 // loop per width: rows that serve have them in steps that waste little, the others a half and a quarter of N.
 template <class Row>
 constexpr int padded_columns(int count) {
   if constexpr (Row::fine_widths) {
-    if (count <= 32) return (count + 7) / 8 * 8;
+    if (Row::n <= 64 || count <= 32) return (count + 7) / 8 * 8;
     return (count + 15) / 16 * 16;
   } else {
     return count <= Row::n / 4 && Row::n >= 32   ? Row::n / 4
@@ -45,6 +44,17 @@ class TileWalk {
   }
   FOURFOLD_DEVICE bool done() const { return index_ >= count_; }
   FOURFOLD_DEVICE Item item() const {
+    const Place at = place();
+    return {cta_.load(params_.tiles + at.tile), at.first_strip};
+  }
+  FOURFOLD_DEVICE void advance() { index_ += cta_.blocks(); }
+
+ private:
+  struct Place {
+    int tile;
+    int first_strip;
+  };
+  FOURFOLD_DEVICE Place place() const {
     int tile = index_ / blocks_of_m_;
     int block_of_m = index_ - tile * blocks_of_m_;
     if constexpr (!record::kHasBlockScales<typename Row::Format>) {
@@ -54,15 +64,8 @@ class TileWalk {
       block_of_m = in_group / tiles;
       tile = first + in_group - block_of_m * tiles;
     }
-    Item item;
-    item.tile = cta_.load(params_.tiles + tile);
-    item.first_strip = block_of_m * Row::strips;
-    item.columns = padded_columns<Row>(item.tile.count);
-    return item;
+    return {tile, block_of_m * Row::strips};
   }
-  FOURFOLD_DEVICE void advance() { index_ += cta_.blocks(); }
-
- private:
   Cta cta_;
   const moe::GemmParams& params_;
   int blocks_of_m_;
@@ -70,10 +73,14 @@ class TileWalk {
   int index_;
 };
 
-// Stages of K; the last may hold fewer panels.
+// Stages of K; the last may hold fewer panels (on the warpgroup path the first).
 template <class Row>
 FOURFOLD_DEVICE int stages_of_k(const moe::GemmParams& params) {
   return (params.records + Row::panels - 1) / Row::panels;
+}
+template <class Row>
+FOURFOLD_DEVICE int panels_of_first_stage(const moe::GemmParams& params) {
+  return params.records - (stages_of_k<Row>(params) - 1) * Row::panels;
 }
 template <class Row>
 FOURFOLD_DEVICE int panels_of_stage(const moe::GemmParams& params, int stage_of_k) {

@@ -91,7 +91,7 @@ struct TileSize {
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   const double mean = mean_tokens(request);
   if (request.activations == Activations::w4a16 && arch.has_wgmma)
-    return mean <= 48.0 ? TileSize{256, 64, 64} : TileSize{256, 128, 64};
+    return {256, mean <= 48.0 ? 64 : 128, is_fp4(request.format) ? 128 : 64};
   if (!is_fp4(request.format)) {
     if (mean <= 16.0) return {128, 16, 128};
     if (mean <= 32.0) return {128, 32, 128};
