@@ -296,6 +296,9 @@ void run_route(const char* name, const RouteShape& shape) {
 TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .experts = 300, .top_k = 20}); }
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
+TEST(Mutation, LargestRoute) {
+  run_route("route, scanned apart", {.tokens = 1025, .experts = 260, .top_k = 17});
+}
 
 TEST(Mutation, TiledMma) {
   // Rings of equal depth, and a token ring that is the shallower one.

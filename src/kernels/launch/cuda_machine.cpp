@@ -304,7 +304,8 @@ class CudaMachine final : public Machine {
 
   void route_table(const moe_route::RouteParams& params) override {
     note("route_table");
-    basic_.route_table(launch(1, moe_route::kSmallThreads, sort_bytes), params);
+    basic_.route_table(launch(1, moe_route::table_threads(params.tokens, params.experts), sort_bytes),
+                       params);
   }
   void route_choose(const moe_route::RouteParams& params) override {
     note("route_choose");

@@ -156,7 +156,8 @@ class SimMachine final : public Machine {
   }
 
   void route_table(const moe_route::RouteParams& params) override {
-    run("route_table", 1, moe_route::kSmallThreads, sizeof(moe_route::SortStorage),
+    run("route_table", 1, moe_route::table_threads(params.tokens, params.experts),
+        sizeof(moe_route::SortStorage),
         [params](device::SimCta cta) { moe_route::route_table(cta, params); });
   }
   void route_choose(const moe_route::RouteParams& params) override {

@@ -10,7 +10,7 @@ namespace fourfold::moe_route {
 inline void launch_route(kernels::Machine& machine, const RouteParams& params) {
   if (!in_one_block(params.tokens, params.experts)) machine.route_choose(params);
   if (params.tokens <= kSmallTokens) return machine.route_table(params);
-  machine.route_scan(params);
+  if (scans_apart(params.tokens)) machine.route_scan(params);
   machine.route_place(params);
 }
 

@@ -2,16 +2,19 @@
 // expert and the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables
 // are the same every time.
 //
-// Up to kOneBlockTokens tokens and kOneBlockExperts experts route_table does it all in one block. More:
+// Up to kOneBlockTokens tokens and kOneBlockExperts experts route_table does it all in one block
+// (few_tables.h). More:
 // route_choose picks the experts, many blocks; up to kSmallTokens route_table does the rest; beyond, tokens
-// are cut into chunks whose counts route_choose leaves, route_scan adds up and route_place turns into slots.
-// launch_route.h has the sequence.
+// are cut into chunks whose counts route_choose leaves and route_place turns into slots; many chunks are
+// added up by route_scan in between. launch_route.h has the sequence.
 #pragma once
 
 #include <cstdint>
 
 #include "base/macros.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/few_tables.h"
+#include "kernels/moe_route/lay_out.h"
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_route/top_k.h"
 
@@ -68,71 +71,6 @@ FOURFOLD_DEVICE int ranks_of_warps(Cta cta, SortStorage& storage, int expert, in
     running += count[w];
   }
   return running - base;
-}
-
-// Two values summed side by side.
-struct TwoSums {
-  int slots;
-  int tiles;
-};
-// Inclusive prefix sums over the lanes of a warp.
-template <class Cta>
-FOURFOLD_DEVICE TwoSums prefix_of_warp(Cta cta, TwoSums own) {
-  const int lane = cta.lane();
-#pragma unroll
-  for (int by = 1; by < 32; by *= 2) {
-    const int slots = cta.shuffle(own.slots, lane >= by ? lane - by : lane);
-    const int tiles = cta.shuffle(own.tiles, lane >= by ? lane - by : lane);
-    if (lane >= by) {
-      own.slots += slots;
-      own.tiles += tiles;
-    }
-  }
-  return own;
-}
-// Exclusive prefix sums over the block's threads.
-template <class Cta, class Storage>
-FOURFOLD_DEVICE TwoSums prefix_of_block(Cta cta, Storage& storage, TwoSums own, TwoSums& total) {
-  const TwoSums inclusive = prefix_of_warp(cta, own);
-  const int lane = cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
-  if (lane == 31) {
-    cta.store_shared(&storage.scan[0][warp], inclusive.slots);
-    cta.store_shared(&storage.scan[1][warp], inclusive.tiles);
-  }
-  cta.sync_block();  // the warps' totals are written
-  // Every warp scans them for itself: a lane a warp.
-  TwoSums of_warp{0, 0};
-  if (lane < warps)
-    of_warp = {cta.load_shared(&storage.scan[0][lane]), cta.load_shared(&storage.scan[1][lane])};
-  const TwoSums up_to = prefix_of_warp(cta, of_warp);
-  total = {cta.shuffle(up_to.slots, 31), cta.shuffle(up_to.tiles, 31)};
-  const TwoSums before{cta.shuffle(up_to.slots - of_warp.slots, warp),
-                       cta.shuffle(up_to.tiles - of_warp.tiles, warp)};
-  return {before.slots + inclusive.slots - own.slots, before.tiles + inclusive.tiles - own.tiles};
-}
-
-// Tokens of each tile of an expert (the last may have fewer): as few tiles as N allows, as even as groups of
-// eight allow.
-FOURFOLD_DEVICE int tokens_of_tile(int count, int tile_tokens) {
-  if (count <= tile_tokens) return moe::round_up(count, moe::kSlotGroup);  // most experts: no division
-  const int tiles = (count + tile_tokens - 1) / tile_tokens;
-  return moe::round_up((count + tiles - 1) / tiles, moe::kSlotGroup);
-}
-FOURFOLD_DEVICE int tiles_of(int count, int tile_tokens) {
-  if (count <= tile_tokens) return count > 0;
-  const int each = tokens_of_tile(count, tile_tokens);
-  return (count + each - 1) / each;
-}
-template <class Cta>
-FOURFOLD_DEVICE void write_tiles(Cta cta, const RouteParams& params, int expert, int count, int first_slot,
-                                 int first_tile) {
-  const int each = tokens_of_tile(count, params.tile_tokens);
-  int index = first_tile;
-  for (int begin = 0; begin < count; begin += each, ++index) {
-    const int left = count - begin;
-    cta.store(params.tables.tiles + index,
-              moe::TokenTile{expert, first_slot + begin, left < each ? left : each, 0});
-  }
 }
 
 // First slot of every expert from the totals, into shared memory; with `writes` also the tile list. Blocks of
@@ -205,17 +143,18 @@ FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage&
 // ---- the kernels ----
 
 // The experts of tokens first_token .. + tokens, one warp a token; the ids also into shared memory.
-template <int MaxExperts, class Cta>
+template <class Cta>
 FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
                                   int tokens) {
   const int lane = cta.lane();
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
     const int token = first_token + i;
     const int stride = params.logits_stride ? params.logits_stride : params.experts;
-    const Choice choice = choose_experts<MaxExperts>(
+    const Choice choice = choose_experts<moe::kMaxExperts>(
         cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
         params.renormalise, &storage.expert_of_pair[i * params.top_k],
         &storage.weight_of_pair[i * params.top_k]);
+    cta.sync_warp();  // the logits there are read
     if (lane < params.top_k) {
       const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;
       cta.store(params.tables.pair_expert + pair, choice.expert);
@@ -234,7 +173,7 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
-  choose_chunk<moe::kMaxExperts>(cta, params, storage, first_token, tokens);
+  choose_chunk(cta, params, storage, first_token, tokens);
   if (params.chunk_counts == nullptr) return;
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
@@ -245,14 +184,12 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
 // One block: all tables of a small batch, and of a very small one the experts too.
 template <class Cta>
 FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
+  if (in_one_block(params.tokens, params.experts)) return route_few(cta, params);
   SortStorage& storage = cta.template shared<SortStorage>();
   cta.wait_predecessors();
   cta.release_successors();
   const int pairs = params.tokens * params.top_k;
-  if (in_one_block(params.tokens, params.experts))
-    choose_chunk<kOneBlockExperts>(cta, params, storage, 0, params.tokens);
-  else
-    load_pairs(cta, params, storage, 0, pairs);
+  load_pairs(cta, params, storage, 0, pairs);
   count_chunk(cta, params, storage, pairs);
   lay_out_experts(cta, params, storage, true,
                   [&](int expert) { return ranks_of_warps(cta, storage, expert, 0); });
@@ -293,6 +230,27 @@ FOURFOLD_DEVICE void route_scan(Cta cta, const RouteParams& params) {
   if (warp == 0) cta.store(params.expert_counts + expert, total);
 }
 
+// Pairs of an expert in all chunks; those of the chunks before this one are its first rank here.
+template <class Cta>
+FOURFOLD_DEVICE int total_and_first_rank(Cta cta, const RouteParams& params, SortStorage& storage,
+                                         int expert) {
+  const std::int32_t* counts = params.chunk_counts + expert;
+  int total = 0, before = 0;
+  if (scans_apart(params.tokens)) {
+    before = cta.load(counts + static_cast<std::int64_t>(cta.block()) * params.experts);
+    total = cta.load(params.expert_counts + expert);
+  } else {
+#pragma unroll 8
+    for (int chunk = 0; chunk < chunk_count(params.tokens); ++chunk, counts += params.experts) {
+      const int count = cta.load(counts);
+      total += count;
+      before += chunk < cta.block() ? count : 0;
+    }
+  }
+  cta.store_shared(&storage.first_rank[expert], before);
+  return total;
+}
+
 // A chunk's pairs to their slots. Every block lays the experts out for itself; the first one writes the tile
 // list.
 template <class Cta>
@@ -303,13 +261,11 @@ FOURFOLD_DEVICE void route_place(Cta cta, const RouteParams& params) {
   const int chunk = cta.block(), each = chunk_tokens(params.tokens), first_token = chunk * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
   lay_out_experts(cta, params, storage, chunk == 0,
-                  [&](int expert) { return cta.load(params.expert_counts + expert); });
+                  [&](int expert) { return total_and_first_rank(cta, params, storage, expert); });
   load_pairs(cta, params, storage, first_token, tokens * params.top_k);
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
-    ranks_of_warps(
-        cta, storage, expert,
-        cta.load(params.chunk_counts + static_cast<std::int64_t>(chunk) * params.experts + expert));
+    ranks_of_warps(cta, storage, expert, cta.load_shared(&storage.first_rank[expert]));
   cta.sync_block();  // ranks are in place
   place_chunk(cta, params, storage, first_token, tokens * params.top_k);
 }

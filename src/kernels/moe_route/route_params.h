@@ -1,6 +1,7 @@
 // The arguments and sizes of the routing kernels.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/moe/tables.h"
@@ -28,11 +29,21 @@ constexpr int chunk_tokens(int tokens) {
 }
 constexpr int chunk_count(int tokens) { return (tokens + chunk_tokens(tokens) - 1) / chunk_tokens(tokens); }
 
+// Up to here every block of route_place adds up the chunks for itself, sooner than another launch would.
+inline constexpr int kOwnScanChunks = 64;
+constexpr bool scans_apart(int tokens) { return chunk_count(tokens) > kOwnScanChunks; }
+
+// Threads of route_table: no more than have work, since all of them meet at its barriers.
+constexpr int table_threads(int tokens, int experts) {
+  if (!in_one_block(tokens, experts)) return kSmallThreads;
+  return 32 * std::max(tokens, (experts + 31) / 32);
+}
+
 struct RouteParams {
   const float* logits;  // [tokens, experts]
   moe::RouteTables tables;
-  std::int32_t* chunk_counts;   // [chunks, experts]: pairs per chunk, then their first rank (more than
-                                // kSmallTokens only)
+  std::int32_t* chunk_counts;   // [chunks, experts]: pairs per chunk, then, if they are scanned apart, their
+                                // first rank (more than kSmallTokens tokens only)
   std::int32_t* expert_counts;  // [experts], likewise
   std::int32_t tokens;
   std::int32_t experts;
@@ -49,8 +60,19 @@ struct SortStorage {
   float weight_of_pair[kSmallPairs];
   std::int32_t counts[kCountingWarps][moe::kMaxExperts];
   std::int32_t first_slot[moe::kMaxExperts];
+  std::int32_t first_rank[moe::kMaxExperts];  // of a chunk (route_place)
   std::int32_t scan[2][kSmallThreads / 32];
 };
+// ... of route_table when one block does everything ...
+struct FewStorage {
+  std::int32_t expert_of_pair[kOneBlockTokens * moe::kMaxTopK];
+  float logit_of_pair[kOneBlockTokens * moe::kMaxTopK];
+  std::uint32_t experts_of_token[kOneBlockTokens][kOneBlockExperts / 32];  // a bit an expert
+  std::uint32_t tokens_of_expert[kOneBlockExperts];                        // a bit a token
+  std::int32_t first_slot[kOneBlockExperts];
+  std::int32_t scan[2][kSmallThreads / 32];
+};
+static_assert(sizeof(FewStorage) <= sizeof(SortStorage));
 // ... and of route_scan: sums of the warps for the block's experts.
 struct ScanStorage {
   std::int32_t sums[kSmallThreads / 32][kScanExperts];

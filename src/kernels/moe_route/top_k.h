@@ -204,7 +204,7 @@ FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, 
 }
 
 // All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
-// each in shared memory, this warp's own.
+// each in shared memory, this warp's own; who writes something else there meets the other lanes first.
 template <int MaxExperts, class Cta>
 FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
                                       std::int32_t* expert_of_rank, float* logit_of_rank) {
@@ -216,7 +216,6 @@ FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts,
   const int rank = cta.lane() < top_k ? cta.lane() : 0;
   const float logit = cta.load_shared(logit_of_rank + rank), largest = cta.load_shared(logit_of_rank);
   const int expert = cta.load_shared(expert_of_rank + rank);
-  cta.sync_warp();  // they are read; the caller may write its own there
   return {expert, routing_weight(cta, logits, experts, top_k, renormalise, logit, largest)};
 }
 

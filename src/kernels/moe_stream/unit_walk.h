@@ -21,15 +21,21 @@ struct BlockShare {
 };
 
 // Strips [begin, end) of the launch's tile_count * strips that belong to this block: the same number for
-// every block but the last ones, which may have none. Shares that differ by one strip would leave a part of
-// the blocks alone at the end, too few to keep the memory busy.
+// every block but the last ones, which may have none and make room for the next kernel's blocks. Where that
+// would leave more than a sixteenth of the places empty, shares differ by one strip instead (H200, 35b, 16
+// tokens: 59.9 us against 60.9; at 64 tokens, where a twentieth is empty, it is 115.5 against 114.2).
 template <class Cta>
 FOURFOLD_DEVICE BlockShare block_share(Cta cta, int tile_count, int strips) {
-  const int total = tile_count * strips;
-  const int each = (total + cta.blocks() - 1) / cta.blocks();
-  const int begin = cta.block() * each;
-  if (begin >= total) return {total, total};
-  return {begin, begin + each < total ? begin + each : total};
+  const int total = tile_count * strips, block = cta.block();
+  int each = (total + cta.blocks() - 1) / cta.blocks();
+  if (16 * (each * cta.blocks() - total) <= total) {
+    const int begin = block * each;
+    if (begin >= total) return {total, total};
+    return {begin, begin + each < total ? begin + each : total};
+  }
+  const int with_one_more = total - --each * cta.blocks();
+  const int begin = block * each + (block < with_one_more ? block : with_one_more);
+  return {begin, begin + each + (block < with_one_more)};
 }
 
 // How a block divides its share among its warps.
