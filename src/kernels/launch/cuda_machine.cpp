@@ -309,7 +309,8 @@ class CudaMachine final : public Machine {
   }
   void route_choose(const moe_route::RouteParams& params) override {
     note("route_choose");
-    basic_.route_choose(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
+    const int staging = moe_tokens::stage_blocks(params.stage, 4 * sm_count_);
+    basic_.route_choose(launch(chunks(params) + staging, moe_route::kChunkThreads, sort_bytes), params);
   }
   void route_scan(const moe_route::RouteParams& params) override {
     const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
@@ -321,11 +322,8 @@ class CudaMachine final : public Machine {
     basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {
-    const std::int64_t wanted = (params.groups + moe_tokens::kThreads - 1) / moe_tokens::kThreads;
     note("stage_tokens");
-    basic_.stage(
-        launch(static_cast<int>(std::min<std::int64_t>(wanted, 16 * sm_count_)), moe_tokens::kThreads, 0),
-        params);
+    basic_.stage(launch(moe_tokens::stage_blocks(params, 16 * sm_count_), moe_tokens::kThreads, 0), params);
   }
   void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
     note("quantize_tokens");

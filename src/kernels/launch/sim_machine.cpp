@@ -161,7 +161,8 @@ class SimMachine final : public Machine {
         [params](device::SimCta cta) { moe_route::route_table(cta, params); });
   }
   void route_choose(const moe_route::RouteParams& params) override {
-    run("route_choose", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
+    const int staging = moe_tokens::stage_blocks(params.stage, 2);
+    run("route_choose", chunks(params) + staging, moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
         [params](device::SimCta cta) { moe_route::route_choose(cta, params); });
   }
   void route_scan(const moe_route::RouteParams& params) override {

@@ -19,6 +19,10 @@ constexpr std::size_t kAlignment = 256;
 bool half_tokens(const Request& request) { return request.activations == Activations::w4a16; }
 // The tiled 16-bit kernels read staged rows; the streaming one reads tokens as they are.
 bool stages_tokens(const Request& request) { return half_tokens(request) && request.role == Role::prefill; }
+// Where choosing experts is a kernel of its own, its launch has room for the tokens.
+bool stages_while_routing(const Request& request) {
+  return stages_tokens(request) && !moe_route::in_one_block(request.tokens, request.shape.experts);
+}
 
 std::size_t token_record_bytes(std::size_t slots, int columns) {
   return slots / record::kTokens * static_cast<std::size_t>(columns / record::kColumns) *
@@ -72,6 +76,11 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
     fail(Code::invalid_request, "the workspace must be aligned to {} bytes", kAlignment);
 }
 
+moe_tokens::StageParams stage_params(const Prepared& layer, const LayerCall& call) {
+  return {call.tokens, place<std::uint16_t>(call, layer.layout.tokens),
+          static_cast<std::int64_t>(layer.request.tokens) * layer.request.shape.hidden / 32};
+}
+
 void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   moe_route::RouteParams params{};
   params.logits = call.logits;
@@ -85,6 +94,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.tile_tokens = layer.choice.tile_tokens;
   params.renormalise = call.renormalise;
   params.logits_stride = call.logits_stride;
+  if (stages_while_routing(layer.request)) params.stage = stage_params(layer, call);
   moe_route::launch_route(machine, params);
 }
 
@@ -143,8 +153,7 @@ void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights&
                     const LayerCall& call) {
   const Shape& shape = layer.request.shape;
   if (stages_tokens(layer.request)) {
-    machine.stage_tokens({call.tokens, place<std::uint16_t>(call, layer.layout.tokens),
-                          static_cast<std::int64_t>(layer.request.tokens) * shape.hidden / 32});
+    if (!stages_while_routing(layer.request)) machine.stage_tokens(stage_params(layer, call));
   } else if (!half_tokens(layer.request)) {
     const moe::RouteTables tables = tables_of(layer.layout, call);
     machine.quantize_tokens({call.tokens, tables.tiles, tables.tile_count, tables.slot_token,

@@ -17,6 +17,7 @@
 #include "kernels/moe_route/lay_out.h"
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_route/top_k.h"
+#include "kernels/moe_tokens/moe_tokens.h"
 
 namespace fourfold::moe_route {
 
@@ -169,6 +170,9 @@ template <class Cta>
 FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
+  const int chunks = chunk_count(params.tokens);
+  if (cta.block() >= chunks)
+    return moe_tokens::stage_share(cta, params.stage, cta.block() - chunks, cta.blocks() - chunks);
   SortStorage& storage = cta.template shared<SortStorage>();
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;

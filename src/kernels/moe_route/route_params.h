@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/moe/tables.h"
+#include "kernels/moe_tokens/token_params.h"
 
 namespace fourfold::moe_route {
 
@@ -51,7 +52,11 @@ struct RouteParams {
   std::int32_t tile_tokens;  // N of the GEMM row
   bool renormalise;
   std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts
+  // Tokens that route_choose stages on SMs it leaves idle: blocks beyond those of the chunks. No groups:
+  // none.
+  moe_tokens::StageParams stage = {};
 };
+static_assert(moe_tokens::kThreads == kChunkThreads);
 
 // Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first
 // rank.

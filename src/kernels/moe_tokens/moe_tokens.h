@@ -15,14 +15,13 @@
 
 namespace fourfold::moe_tokens {
 
-// A thread turns 32 columns: four chunks of four pairs become their transpose (pair 4t + j goes to 4j + t).
+// The share of block `block` of `blocks`. A thread turns 32 columns: four chunks of four pairs become their
+// transpose (pair 4t + j goes to 4j + t).
 template <class Cta>
-FOURFOLD_DEVICE void stage_tokens(Cta cta, const StageParams& params) {
-  cta.wait_predecessors();
-  cta.release_successors();
-  const std::int64_t step = static_cast<std::int64_t>(cta.blocks()) * cta.threads();
-  for (std::int64_t i = static_cast<std::int64_t>(cta.block()) * cta.threads() + cta.thread();
-       i < params.groups; i += step) {
+FOURFOLD_DEVICE void stage_share(Cta cta, const StageParams& params, int block, int blocks) {
+  const std::int64_t step = static_cast<std::int64_t>(blocks) * cta.threads();
+  for (std::int64_t i = static_cast<std::int64_t>(block) * cta.threads() + cta.thread(); i < params.groups;
+       i += step) {
     device::U32x4 in[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t)
@@ -33,6 +32,13 @@ FOURFOLD_DEVICE void stage_tokens(Cta cta, const StageParams& params) {
       cta.store(reinterpret_cast<device::U32x4*>(params.staged + 32 * i) + j, out);
     }
   }
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void stage_tokens(Cta cta, const StageParams& params) {
+  cta.wait_predecessors();
+  cta.release_successors();
+  stage_share(cta, params, cta.block(), cta.blocks());
 }
 
 // One lane's eight codes of one half: token g, columns 8t.. of the half. Also the block's scale.

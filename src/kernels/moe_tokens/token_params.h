@@ -14,6 +14,10 @@ struct StageParams {
   std::uint16_t* staged;        // the same rows, staged order
   std::int64_t groups;          // tokens * columns / 32
 };
+constexpr int stage_blocks(const StageParams& params, int most) {
+  const std::int64_t wanted = (params.groups + kThreads - 1) / kThreads;
+  return wanted < most ? static_cast<int>(wanted) : most;
+}
 
 struct QuantizeParams {
   const std::uint16_t* tokens;  // [tokens, columns] bf16
