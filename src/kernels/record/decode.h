@@ -57,10 +57,8 @@ template <class Cta>
 FOURFOLD_DEVICE std::uint32_t nvfp4_pair(std::uint32_t word, int lane) {
   // Lane t holds columns 8t..8t+7 of each half: 16-block t/2 of that half, byte t/2 or 2 + t/2.
   const std::uint32_t selector = (lane & 2) ? 0x4341u : 0x4240u;
-  // An E4M3 byte shifted to bits 10..4 is the bf16 number scale * 2^-120, subnormals included.
-  const std::uint32_t small = Cta::byte_permute(word, 0u, selector) << 4;
-  constexpr std::uint32_t two_to_119 = 0x7B007B00u;
-  return Cta::mul_bf16x2(Cta::mul_bf16x2(small, two_to_119), two_to_119);
+  constexpr std::uint32_t bias = half_scale_bits(0u) << 16 | half_scale_bits(0u);
+  return (Cta::byte_permute(word, 0u, selector) << 4) + bias;
 }
 template <class Cta>
 FOURFOLD_DEVICE std::uint32_t mxfp4_pair(std::uint32_t word, int upper) {
@@ -87,19 +85,28 @@ FOURFOLD_DEVICE std::uint32_t scale_pair(const TileScales<Mxfp4>& scales, int up
   return mxfp4_pair<Cta>(scales.words, upper);
 }
 
-// A operands of the two k16 steps of one 32-column half of a tile. `multiplier_g` and `multiplier_g8` are
-// that half's multipliers, twice. Step s covers columns 8t + 4s .. 8t + 4s + 3 of each lane t.
+// The four bf16 pairs of a word of codes, times the multiplier of their block.
+template <class Cta>
+FOURFOLD_DEVICE device::U32x4 decode_word(std::uint32_t word, std::uint32_t multiplier) {
+  return {{Cta::mul_bf16x2(word & kCodeMask, multiplier),
+           Cta::mul_bf16x2(Cta::rotate_left(word, kRotation1) & kCodeMask, multiplier),
+           Cta::mul_bf16x2(Cta::rotate_left(word, kRotation2) & kCodeMask, multiplier),
+           Cta::mul_bf16x2(((word & kRestMask) * kRestFactor) & kCodeMask, multiplier)}};
+}
+
+// A operands of the two k16 steps of one 32-column half of a tile; a and b are the words of row slots g and
+// g + 8, the multipliers that half's, twice. Step s covers columns 8t + 4s .. 8t + 4s + 3 of each lane t.
 template <class Cta>
 FOURFOLD_DEVICE void decode_half(std::uint32_t a, std::uint32_t b, std::uint32_t multiplier_g,
                                  std::uint32_t multiplier_g8, std::uint32_t (&steps)[2][4]) {
-  steps[0][0] = Cta::mul_bf16x2(a & kCodeMask, multiplier_g);
-  steps[0][1] = Cta::mul_bf16x2(b & kCodeMask, multiplier_g8);
-  steps[0][2] = Cta::mul_bf16x2((a << 4) & kCodeMask, multiplier_g);
-  steps[0][3] = Cta::mul_bf16x2((b << 4) & kCodeMask, multiplier_g8);
-  steps[1][0] = Cta::mul_bf16x2(Cta::rotate_left(a, 10) & kCodeMask, multiplier_g);
-  steps[1][1] = Cta::mul_bf16x2(Cta::rotate_left(b, 10) & kCodeMask, multiplier_g8);
-  steps[1][2] = Cta::mul_bf16x2(((a << 5) & kSignLowMask) | ((b >> 2) & kExponentMask), multiplier_g);
-  steps[1][3] = Cta::mul_bf16x2(((a << 6) & kSignLowMask) | ((b << 7) & kExponentMask), multiplier_g8);
+  const device::U32x4 of_g = decode_word<Cta>(a, multiplier_g), of_g8 = decode_word<Cta>(b, multiplier_g8);
+#pragma unroll
+  for (int step = 0; step < 2; ++step)
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      steps[step][2 * pair] = of_g.v[2 * step + pair];
+      steps[step][2 * pair + 1] = of_g8.v[2 * step + pair];
+    }
 }
 
 // A lane's registers of one tile to its operands for columns 32*half .. +31.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "kernels/device/types.h"
 #include "kernels/record/bit_order.h"
@@ -42,26 +43,18 @@ constexpr std::int64_t matrix_scale_offset(const PackJob& job, std::int64_t row,
   return row * (job.columns / Format::columns_per_scale) + record * Format::scale_word_bytes;
 }
 
-// The four registers of `lane` for one tile. read(slot, row, half, t) gives the word of eight codes.
-template <class Read>
-constexpr device::U32x4 lane_registers(const PackJob& job, std::int64_t strip, int tile, int lane,
-                                       const Read& read) {
-  const int g = lane >> 2, t = lane & 3;
-  const int row_low = row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, g);
-  const int row_high = row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, g + 8);
-  device::U32x4 out{};
-  for (int half = 0; half < 2; ++half) {
-    const std::uint32_t low = read(g, row_low, half, t), high = read(g + 8, row_high, half, t);
-    if (job.bit_order == BitOrder::half) {
-      const HalfWords words = to_half_order(low, high);
-      out.v[2 * half] = words.a;
-      out.v[2 * half + 1] = words.b;
-    } else {
-      out.v[2 * half] = low;
-      out.v[2 * half + 1] = high;
-    }
-  }
-  return out;
+// NVFP4 in half order: E4M3 scales are re-coded, and codes whose scale is zero are zero (bit_order.h).
+template <class Format>
+constexpr bool recodes_scales(BitOrder order) {
+  return order == BitOrder::half && std::is_same_v<Format, Nvfp4>;
+}
+// Whether the word of codes at (half, t) has a scale of zero; `scales` are the record's four of the row.
+template <class Format>
+constexpr bool zeroes(std::uint32_t scales, int half, int t) {
+  return std::is_same_v<Format, Nvfp4> && (scales >> (16 * half + 8 * (t >> 1)) & 0xFFu) == 0u;
+}
+constexpr std::uint32_t packed_scales(BitOrder order, std::uint32_t scales) {
+  return order == BitOrder::half ? to_half_scales(scales) : scales;
 }
 
 inline constexpr int kPackThreads = 256;  // of the GPU's pack kernel

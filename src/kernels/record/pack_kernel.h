@@ -21,24 +21,38 @@ FOURFOLD_DEVICE void pack_kernel(Cta cta, const PackJob& job) {
        at < total; at += warps) {
     const std::int64_t strip = at / records, record = at - strip * records;
     std::uint8_t* out = job.records + at * kRecordBytes<Format>;
+    const auto row = [&](int tile, int slot) -> std::int64_t {
+      return row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, slot);
+    };
+    const auto scales_at = [&](int tile, int slot) {
+      return source_of(job, slot).scales + matrix_scale_offset<Format>(job, row(tile, slot), record);
+    };
+    const int g = lane >> 2, t = lane & 3;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      const device::U32x4 registers =
-          lane_registers(job, strip, tile, lane, [&](int slot, int row, int half, int t) {
-            return cta.load(reinterpret_cast<const std::uint32_t*>(source_of(job, slot).codes +
-                                                                   code_offset(job, row, record, half, t)));
-          });
+      device::U32x4 registers;
+#pragma unroll
+      for (int upper = 0; upper < 2; ++upper) {
+        const int slot = g + 8 * upper;
+        std::uint32_t scales = 0;
+        if constexpr (Format::scale_word_bytes == 4)
+          scales = cta.load(reinterpret_cast<const std::uint32_t*>(scales_at(tile, slot)));
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t word = cta.load(reinterpret_cast<const std::uint32_t*>(
+              source_of(job, slot).codes + code_offset(job, row(tile, slot), record, half, t)));
+          if (job.bit_order == BitOrder::half)
+            word = zeroes<Format>(scales, half, t) ? 0u : to_half_order(word);
+          registers.v[2 * half + upper] = word;
+        }
+      }
       cta.store(reinterpret_cast<device::U32x4*>(out + payload_offset(tile, lane)), registers);
     }
     // Lane l writes scale word l: slot l/4 (+ 8 if odd) of tile (l/2) % 2.
-    const int slot = (lane >> 2) + 8 * (lane & 1), tile = (lane >> 1) & 1;
-    const std::uint8_t* from =
-        source_of(job, slot).scales +
-        matrix_scale_offset<Format>(
-            job, row_of_slot(job.row_order, job.bit_order, static_cast<int>(strip), tile, slot), record);
+    const std::uint8_t* from = scales_at((lane >> 1) & 1, g + 8 * (lane & 1));
     if constexpr (Format::scale_word_bytes == 4)
       cta.store(reinterpret_cast<std::uint32_t*>(out + kPayloadBytes) + lane,
-                cta.load(reinterpret_cast<const std::uint32_t*>(from)));
+                packed_scales(job.bit_order, cta.load(reinterpret_cast<const std::uint32_t*>(from))));
     else
       cta.store(reinterpret_cast<std::uint16_t*>(out + kPayloadBytes) + lane,
                 cta.load(reinterpret_cast<const std::uint16_t*>(from)));

@@ -70,6 +70,15 @@ std::uint32_t code_at(const CheckpointMatrix& matrix, std::int64_t row, std::int
   return column % 2 ? pair >> 4 : pair & 15u;
 }
 
+// The code a record keeps: NVFP4 codes of a scale of zero are zero in half order.
+template <class Format>
+std::uint32_t kept_code(const Orders& orders, const CheckpointMatrix& matrix, std::int64_t row,
+                        std::int64_t column) {
+  const auto scale = matrix.scales[static_cast<std::size_t>(row * matrix.columns / Format::columns_per_scale +
+                                                            column / Format::columns_per_scale)];
+  return recodes_scales<Format>(orders.bits) && scale == 0 ? 0u : code_at(matrix, row, column);
+}
+
 template <class Format>
 class PackTest : public testing::Test {};
 using Formats = testing::Types<Nvfp4, Mxfp4>;
@@ -84,10 +93,16 @@ TYPED_TEST(PackTest, ComesBack) {
         bytes->assign(bytes->size(), 0xEE);
       unpack_records<TypeParam>({packed.records.data(), matrix.codes.data(), matrix.scales.data(),
                                  up.codes.data(), up.scales.data(), rows, columns, orders.rows, orders.bits});
-      EXPECT_EQ(matrix.codes, packed.matrix.codes);
       EXPECT_EQ(matrix.scales, packed.matrix.scales);
-      EXPECT_EQ(up.codes, packed.up.codes);
       EXPECT_EQ(up.scales, packed.up.scales);
+      const bool gate_up = orders.rows == RowOrder::gate_up;
+      for (int row = 0; row < (gate_up ? rows / 2 : rows); ++row)
+        for (int column = 0; column < columns; ++column) {
+          ASSERT_EQ(code_at(matrix, row, column), kept_code<TypeParam>(orders, packed.matrix, row, column));
+          if (gate_up) {
+            ASSERT_EQ(code_at(up, row, column), kept_code<TypeParam>(orders, packed.up, row, column));
+          }
+        }
     }
 }
 
@@ -110,20 +125,21 @@ TYPED_TEST(PackTest, LanesHoldWhatTheLayoutSays) {
               std::uint32_t words[4];
               std::memcpy(words, at + 512 * tile + 16 * lane, 16);
               const int half = column / 32;
-              const std::uint32_t word =
-                  orders.bits == BitOrder::half
-                      ? from_half_order({words[2 * half], words[2 * half + 1]}, slot / 8)
-                      : words[2 * half + slot / 8];
-              ASSERT_EQ(word >> (4 * (column % 8)) & 15u, code_at(from, row, 64 * record + column))
+              const std::uint32_t word = orders.bits == BitOrder::half
+                                             ? from_half_order(words[2 * half + slot / 8])
+                                             : words[2 * half + slot / 8];
+              ASSERT_EQ(word >> (4 * (column % 8)) & 15u,
+                        kept_code<TypeParam>(orders, from, row, 64 * record + column))
                   << "strip " << strip << " tile " << tile << " slot " << slot << " column " << column;
             }
             constexpr int word_bytes = TypeParam::scale_word_bytes;
             const std::uint8_t* const scales =
                 at + 1024 + (4 * (slot % 8) + 2 * tile + slot / 8) * word_bytes;
-            for (int i = 0; i < word_bytes; ++i)
-              ASSERT_EQ(
-                  scales[i],
-                  from.scales[static_cast<std::size_t>((row * (columns / 64) + record) * word_bytes + i)]);
+            for (int i = 0; i < word_bytes; ++i) {
+              const std::uint8_t byte =
+                  from.scales[static_cast<std::size_t>((row * (columns / 64) + record) * word_bytes + i)];
+              ASSERT_EQ(scales[i], recodes_scales<TypeParam>(orders.bits) ? to_half_scale(byte) : byte);
+            }
           }
       }
   }
