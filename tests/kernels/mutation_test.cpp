@@ -297,7 +297,7 @@ TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .ex
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
 TEST(Mutation, LargestRoute) {
-  run_route("route, scanned apart", {.tokens = 1025, .experts = 260, .top_k = 17});
+  run_route("route, scanned apart", {.tokens = 513, .experts = 260, .top_k = 17});
 }
 
 TEST(Mutation, TiledMma) {

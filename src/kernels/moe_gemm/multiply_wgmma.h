@@ -39,9 +39,10 @@ class PanelMath {
     release(cta_, empty());
     at_.advance();
   }
-  // A panel when no products are in flight; afterwards two groups are.
+  // A panel when no products are in flight; afterwards two groups are. Whole: so is its stage.
+  template <bool Whole>
   FOURFOLD_DEVICE void start_panel(int panel) {
-    enter_panel(panel);
+    enter_panel<Whole>(panel);
     start(0, first_steps_);
     start(1, second_steps_);
   }
@@ -49,7 +50,7 @@ class PanelMath {
   // more.
   template <class Then>
   FOURFOLD_DEVICE void next_panel(int panel, const Then& before_is_read) {
-    enter_panel(panel);
+    enter_panel<true>(panel);
     cta_.template wgmma_wait<1>();  // the first half of the panel before: its operands are free
     start(0, first_steps_);
     cta_.template wgmma_wait<1>();  // and its second half
@@ -68,14 +69,30 @@ class PanelMath {
   // would serialise (C7512).
   static constexpr bool loads_operands = std::is_same_v<typename Row::Format, record::Bf16Format>;
 
+  // Sums of more tokens leave no registers for the next panel's weights.
+  static constexpr bool reads_ahead = Row::n <= 64;
+
   FOURFOLD_DEVICE auto reader() const {
     return [cta = cta_](const auto* from) { return cta.load_shared(from); };
   }
+  FOURFOLD_DEVICE const unsigned char* weights_of(int panel) const {
+    return storage_.weights[at_.stage].strip[place_.strip][panel].payload;
+  }
+  // The weights of a whole stage's next panel may be read while this one is decoded.
+  template <bool Whole>
   FOURFOLD_DEVICE void enter_panel(int panel) {
-    weights_ = storage_.weights[at_.stage].strip[place_.strip][panel].payload;
     // The four steps of the panel before moved it on by 8; the descriptor counts sixteens of bytes.
     if (panel > 0) tokens_ += sizeof(TokenPanel<Row::n>) / 16 - 8;
-    if constexpr (!loads_operands) tile_.load(cta_.lane(), reader(), weights_, place_.tile);
+    if constexpr (loads_operands) {
+      weights_ = weights_of(panel);
+    } else {
+      if (reads_ahead && Whole && panel > 0)
+        tile_ = ahead_;
+      else
+        tile_.load(cta_.lane(), reader(), weights_of(panel), place_.tile);
+      if (reads_ahead && Whole && panel + 1 < Row::panels)
+        ahead_.load(cta_.lane(), reader(), weights_of(panel + 1), place_.tile);
+    }
     multipliers_ = tile_.template multipliers<Cta>(cta_.lane());
   }
   // Starts the products of 32 columns; what was made of `steps` before must be done.
@@ -98,7 +115,7 @@ class PanelMath {
   float (&sums_)[Row::n / 2];
   const std::uint64_t first_tokens_;  // descriptor of stage 0
   std::uint64_t tokens_;
-  Tile tile_;
+  Tile tile_, ahead_;
   typename Tile::Multipliers multipliers_;
   const unsigned char* weights_;
   std::uint32_t first_steps_[2][4], second_steps_[2][4];
@@ -117,14 +134,14 @@ FOURFOLD_DEVICE void multiply_columns(Cta cta, const moe::GemmParams& params, ty
     math.enter_stage();
 #pragma unroll 1
     for (int panel = 0; panel < first_panels; ++panel) {
-      math.start_panel(panel);
+      math.template start_panel<false>(panel);
       cta.template wgmma_wait<0>();
     }
     math.leave_stage();
   }
   if (int left = params.records - first_panels; left > 0) {
     math.enter_stage();
-    math.start_panel(0);
+    math.template start_panel<true>(0);
     math.rest_of_stage();
 #pragma unroll 1
     for (left -= Row::panels; left > 0; left -= Row::panels) {
@@ -167,12 +184,13 @@ FOURFOLD_DEVICE void multiply_tiles_wgmma(Cta cta, const moe::GemmParams& params
     const Item item{
         {Cta::keep(next.tile.expert), Cta::keep(next.tile.first_slot), Cta::keep(next.tile.count), 0},
         next.first_strip};
+    // Before the loads below: hardware counts loads together, and a wait for one would be a wait for all.
+    const int columns = Cta::keep(padded_columns<Row>(item.tile.count));
     const Scales scales(cta, params, item.tile.expert);
     const TokenWeights<Row::n> weights(cta, params.op == moe::Op::down ? params.slot_weight : nullptr,
                                        item.tile);
     walk.advance();
     if (!walk.done()) next = walk.item();
-    const int columns = padded_columns<Row>(item.tile.count);
     float sums[Row::n / 2];
 #pragma unroll
     for (int i = 0; i < Row::n / 2; ++i) sums[i] = 0.0f;

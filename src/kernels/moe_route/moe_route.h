@@ -244,7 +244,7 @@ FOURFOLD_DEVICE int total_and_first_rank(Cta cta, const RouteParams& params, Sor
     before = cta.load(counts + static_cast<std::int64_t>(cta.block()) * params.experts);
     total = cta.load(params.expert_counts + expert);
   } else {
-#pragma unroll 8
+#pragma unroll 16
     for (int chunk = 0; chunk < chunk_count(params.tokens); ++chunk, counts += params.experts) {
       const int count = cta.load(counts);
       total += count;

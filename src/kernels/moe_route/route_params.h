@@ -31,7 +31,7 @@ constexpr int chunk_tokens(int tokens) {
 constexpr int chunk_count(int tokens) { return (tokens + chunk_tokens(tokens) - 1) / chunk_tokens(tokens); }
 
 // Up to here every block of route_place adds up the chunks for itself, sooner than another launch would.
-inline constexpr int kOwnScanChunks = 64;
+inline constexpr int kOwnScanChunks = 32;
 constexpr bool scans_apart(int tokens) { return chunk_count(tokens) > kOwnScanChunks; }
 
 // Threads of route_table: no more than have work, since all of them meet at its barriers.
