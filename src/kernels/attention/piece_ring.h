@@ -50,7 +50,7 @@ struct PieceRing {
 #pragma unroll 1
       for (int i = 0; i < Row::stages; ++i) {
         cta.init(&storage.full[i], 1);
-        cta.init(&storage.empty[i], Row::math_warps);
+        cta.init(&storage.empty[i], Row::math_warps * Cta::kWarpArrivals);
       }
       cta.fence_barrier_init();
     }
@@ -103,7 +103,7 @@ struct PieceRing {
   template <class Cta>
   FOURFOLD_DEVICE void give_back(Cta cta, Storage& storage) {
     cta.sync_warp();  // every lane has read; lane 0 speaks for them
-    if (cta.lane() == 0) cta.arrive(&storage.empty[taking.stage]);
+    if (cta.lane() < Cta::kWarpArrivals) cta.arrive(&storage.empty[taking.stage]);
     taking.advance();
   }
 };
