@@ -53,7 +53,7 @@ std::string rowless_text() {
   return plan::paragraph(fourfold::format(
       "Kernels without rows ask for little: routing {} bytes (its scan {}), token forms, combine and "
       "packing none.",
-      with_commas(static_cast<long long>(sizeof(moe_route::SortStorage))),
+      with_commas(static_cast<long long>(sizeof(moe_route::TableStorage))),
       with_commas(static_cast<long long>(sizeof(moe_route::ScanStorage)))));
 }
 

@@ -102,7 +102,7 @@ struct PieceRing {
   }
   template <class Cta>
   FOURFOLD_DEVICE void give_back(Cta cta, Storage& storage) {
-    cta.sync_warp();  // every lane has read; lane 0 speaks for them
+    cta.sync_warp();  // every lane has read; lane 0 speaks for them (racecheck build: each for itself)
     if (cta.lane() < Cta::kWarpArrivals) cta.arrive(&storage.empty[taking.stage]);
     taking.advance();
   }

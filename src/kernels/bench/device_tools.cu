@@ -25,16 +25,16 @@ __global__ void fill_kernel(std::uint32_t* words, std::size_t count, std::uint64
     words[i] = (random_word(seed, i) & and_mask) | or_mask;
 }
 
-// The last words of a record are its scales: bytes 0x60..0x77 are moderate in both formats (E4M3 8..240,
-// UE8M0 2^-31..2^-8).
+// The last words of a record are its scales: bytes 0x60..0x77 are moderate in both formats (E4M3 32..240,
+// UE8M0 2^-31..2^-8). scale_bias: what another coding adds to each.
 __global__ void fill_records_kernel(std::uint32_t* words, std::size_t count, int record_words,
-                                    std::uint64_t seed) {
+                                    std::uint64_t seed, std::uint32_t scale_bias) {
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
   for (std::size_t i = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step) {
     const std::uint32_t word = random_word(seed, i);
     const bool scale = i % record_words >= record::kPayloadBytes / 4;
-    words[i] = scale ? (word & 0x17171717u) | 0x60606060u : word;
+    words[i] = scale ? ((word & 0x17171717u) | 0x60606060u) + scale_bias : word;
   }
 }
 
@@ -87,9 +87,10 @@ void fill_random(void* words, std::size_t count, std::uint64_t seed, std::uint32
   cuda_check(cudaGetLastError(), "filling device memory");
 }
 
-void fill_records(void* records, std::size_t bytes, int record_bytes, std::uint64_t seed, void* stream) {
+void fill_records(void* records, std::size_t bytes, int record_bytes, std::uint64_t seed,
+                  std::uint32_t scale_bias, void* stream) {
   fill_records_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
-      static_cast<std::uint32_t*>(records), bytes / 4, record_bytes / 4, seed);
+      static_cast<std::uint32_t*>(records), bytes / 4, record_bytes / 4, seed, scale_bias);
   cuda_check(cudaGetLastError(), "filling records");
 }
 

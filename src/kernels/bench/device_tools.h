@@ -14,8 +14,10 @@ namespace fourfold::bench {
 void fill_random(void* words, std::size_t count, std::uint64_t seed, std::uint32_t and_mask,
                  std::uint32_t or_mask, void* stream);
 
-// Random weight records: payload words are fully random, scale bytes random but moderate.
-void fill_records(void* records, std::size_t bytes, int record_bytes, std::uint64_t seed, void* stream);
+// Random weight records: payload words are fully random, scale bytes random but moderate. scale_bias is added
+// to every word of scales: records in half order code NVFP4's otherwise (record/bit_order.h).
+void fill_records(void* records, std::size_t bytes, int record_bytes, std::uint64_t seed,
+                  std::uint32_t scale_bias, void* stream);
 
 // Best of several passes of a read-only kernel over `bytes` of device memory, GB/s.
 double read_ceiling_gbps(const void* data, std::size_t bytes, void* stream);

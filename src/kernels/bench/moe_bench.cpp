@@ -12,6 +12,7 @@
 #include "kernels/bench/device_tools.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe_route/top_k.h"
+#include "kernels/record/bit_order.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::bench {
@@ -40,8 +41,10 @@ moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& option
   auto* second = arena.take<unsigned char>(down, "down records");
   const int record_bytes = options.format == Format::mxfp4 ? record::kRecordBytes<record::Mxfp4>
                                                            : record::kRecordBytes<record::Nvfp4>;
-  fill_records(first, gate_up, record_bytes, options.seed, stream);
-  fill_records(second, down, record_bytes, options.seed + 1, stream);
+  const bool half_scales = options.format == Format::nvfp4 && options.activations == Activations::w4a16;
+  const std::uint32_t bias = half_scales ? record::kScaleBias * 0x01010101u : 0u;
+  fill_records(first, gate_up, record_bytes, options.seed, bias, stream);
+  fill_records(second, down, record_bytes, options.seed + 1, bias, stream);
   moe_layer::LayerWeights weights;
   weights.gate_up = first;
   weights.down = second;
@@ -113,6 +116,7 @@ std::string routing_name(Routing routing) {
 // code.
 class OnePart final : public Machine {
  public:
+  // Beyond 32 tokens 16-bit tokens are staged by a routing kernel, and counted there.
   enum Part { route, tokens, gate_up, down, combining, count };
   static const char* name(int part) {
     constexpr const char* names[] = {"route", "tokens", "gate_up", "down", "combine"};

@@ -94,8 +94,9 @@ BasicKernels define_basic_kernels() {
           .pack_mxfp4 = launch_basic<record::PackJob, pack_records_kernel<record::Mxfp4, Arch>>,
           .pack_dense = launch_basic<record::DenseJob, pack_dense_records_kernel<Arch>>,
           .prepare = [] {
-            constexpr std::size_t bytes = sizeof(moe_route::SortStorage);
-            prepare_kernel("route_table", route_table_kernel<Arch>, moe_route::kSmallThreads, bytes);
+            constexpr std::size_t bytes = sizeof(moe_route::ChunkStorage);
+            prepare_kernel("route_table", route_table_kernel<Arch>, moe_route::kSmallThreads,
+                           sizeof(moe_route::TableStorage));
             prepare_kernel("route_choose", route_choose_kernel<Arch>, moe_route::kChunkThreads, bytes);
             prepare_kernel("route_scan", route_scan_kernel<Arch>, moe_route::kSmallThreads,
                            sizeof(moe_route::ScanStorage));

@@ -304,13 +304,13 @@ class CudaMachine final : public Machine {
 
   void route_table(const moe_route::RouteParams& params) override {
     note("route_table");
-    basic_.route_table(launch(1, moe_route::table_threads(params.tokens, params.experts), sort_bytes),
+    basic_.route_table(launch(1, moe_route::table_threads(params.tokens, params.experts), table_bytes),
                        params);
   }
   void route_choose(const moe_route::RouteParams& params) override {
     note("route_choose");
     const int staging = moe_tokens::stage_blocks(params.stage, 4 * sm_count_);
-    basic_.route_choose(launch(chunks(params) + staging, moe_route::kChunkThreads, sort_bytes), params);
+    basic_.route_choose(launch(chunks(params) + staging, moe_route::kChunkThreads, chunk_bytes), params);
   }
   void route_scan(const moe_route::RouteParams& params) override {
     const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
@@ -319,7 +319,7 @@ class CudaMachine final : public Machine {
   }
   void route_place(const moe_route::RouteParams& params) override {
     note("route_place");
-    basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, sort_bytes), params);
+    basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, chunk_bytes), params);
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {
     note("stage_tokens");
@@ -417,7 +417,8 @@ class CudaMachine final : public Machine {
     log_.note(kernel);
     launched(kernel);
   }
-  static constexpr int sort_bytes = static_cast<int>(sizeof(moe_route::SortStorage));
+  static constexpr int table_bytes = static_cast<int>(sizeof(moe_route::TableStorage));
+  static constexpr int chunk_bytes = static_cast<int>(sizeof(moe_route::ChunkStorage));
   static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
   CudaLaunch launch(int blocks, int threads, int shared_bytes) const {
     return {blocks, threads, shared_bytes, stream_, dependent_};

@@ -157,12 +157,12 @@ class SimMachine final : public Machine {
 
   void route_table(const moe_route::RouteParams& params) override {
     run("route_table", 1, moe_route::table_threads(params.tokens, params.experts),
-        sizeof(moe_route::SortStorage),
+        sizeof(moe_route::TableStorage),
         [params](device::SimCta cta) { moe_route::route_table(cta, params); });
   }
   void route_choose(const moe_route::RouteParams& params) override {
     const int staging = moe_tokens::stage_blocks(params.stage, 2);
-    run("route_choose", chunks(params) + staging, moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
+    run("route_choose", chunks(params) + staging, moe_route::kChunkThreads, sizeof(moe_route::ChunkStorage),
         [params](device::SimCta cta) { moe_route::route_choose(cta, params); });
   }
   void route_scan(const moe_route::RouteParams& params) override {
@@ -171,7 +171,7 @@ class SimMachine final : public Machine {
         [params](device::SimCta cta) { moe_route::route_scan(cta, params); });
   }
   void route_place(const moe_route::RouteParams& params) override {
-    run("route_place", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::SortStorage),
+    run("route_place", chunks(params), moe_route::kChunkThreads, sizeof(moe_route::ChunkStorage),
         [params](device::SimCta cta) { moe_route::route_place(cta, params); });
   }
   void stage_tokens(const moe_tokens::StageParams& params) override {

@@ -145,11 +145,11 @@ FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const I
   }
 }
 
-// All lanes have read it, so lane 0 may give it back, if that is wanted: a predicate, not a branch.
+// All lanes have read it, so lane 0 may give it back.
 template <class Cta>
-FOURFOLD_DEVICE void release(Cta cta, device::Mbarrier* empty, bool wanted = true) {
+FOURFOLD_DEVICE void release(Cta cta, device::Mbarrier* empty) {
   cta.sync_warp();
-  if (cta.lane() < Cta::kWarpArrivals && wanted) cta.arrive(empty);
+  if (cta.lane() < Cta::kWarpArrivals) cta.arrive(empty);
 }
 
 // Where the math role stands in the rings.

@@ -18,7 +18,7 @@ template <class Arch, class Path, class Format, int M, int N, int K, int Blocks>
 using Slim = TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>;
 
 // A math warp per m16 tile, which hide each other's decoding, and a warpgroup of producers. The wide ones
-// serve and have every width of sixteen.
+// serve and have every width of sixteen, up to 64 tokens of eight.
 template <class Arch, class Path, class Format, int M, int N, int K>
 using Grouped = TileRow<TileShape<Arch, Path, Format, M, N, K, M / 16, 4, 1, M == 256>>;
 

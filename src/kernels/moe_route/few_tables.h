@@ -28,7 +28,7 @@ FOURFOLD_DEVICE std::uint32_t set_of_experts(Cta cta, int expert, int top_k) {
 
 // Which tokens chose the expert, a bit each.
 template <class Cta>
-FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const FewStorage& storage, int expert, int tokens) {
+FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const OneBlockStorage& storage, int expert, int tokens) {
   std::uint32_t chose = 0;
 #pragma unroll 4
   for (int token = 0; token < tokens; ++token)
@@ -37,8 +37,8 @@ FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const FewStorage& storage, int 
 }
 
 template <class Cta>
-FOURFOLD_DEVICE void route_few(Cta cta, const RouteParams& params) {
-  FewStorage& storage = cta.template shared<FewStorage>();
+FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
+  OneBlockStorage& storage = cta.template shared<OneBlockStorage>();
   const int token = cta.warp(), rank = cta.lane(), pair = token * params.top_k + rank;
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   cta.wait_predecessors();

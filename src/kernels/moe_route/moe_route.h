@@ -2,11 +2,10 @@
 // expert and the list of token tiles. No atomics: a slot depends only on the pairs before it, so the tables
 // are the same every time.
 //
-// Up to kOneBlockTokens tokens and kOneBlockExperts experts route_table does it all in one block
-// (few_tables.h). More:
-// route_choose picks the experts, many blocks; up to kSmallTokens route_table does the rest; beyond, tokens
-// are cut into chunks whose counts route_choose leaves and route_place turns into slots; many chunks are
-// added up by route_scan in between. launch_route.h has the sequence.
+// Up to kOneBlockTokens tokens and kOneBlockExperts experts route_table does it all (few_tables.h). Beyond
+// that route_choose picks the experts, many blocks; up to kSmallTokens route_table does the rest; beyond,
+// tokens are cut into chunks whose counts route_choose leaves and route_place turns into slots; many chunks
+// are added up by route_scan in between. launch_route.h has the sequence.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +32,8 @@ FOURFOLD_DEVICE PairRange pairs_of_warp(int pair_count, int warp) {
 }
 
 // counts[w][e] for the chunk. Lanes with the same expert find each other by match; the lowest writes for all.
-template <class Cta>
-FOURFOLD_DEVICE void count_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int pair_count) {
+template <class Storage, class Cta>
+FOURFOLD_DEVICE void count_chunk(Cta cta, const RouteParams& params, Storage& storage, int pair_count) {
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
 #pragma unroll
     for (int w = 0; w < kCountingWarps; ++w) cta.store_shared(&storage.counts[w][expert], 0);
@@ -60,8 +59,8 @@ FOURFOLD_DEVICE void count_chunk(Cta cta, const RouteParams& params, SortStorage
 }
 
 // Sum over the counting warps for one expert; leaves each warp's first rank (from `base`) in counts.
-template <class Cta>
-FOURFOLD_DEVICE int ranks_of_warps(Cta cta, SortStorage& storage, int expert, int base) {
+template <class Storage, class Cta>
+FOURFOLD_DEVICE int ranks_of_warps(Cta cta, Storage& storage, int expert, int base) {
   int count[kCountingWarps];
 #pragma unroll
   for (int w = 0; w < kCountingWarps; ++w) count[w] = cta.load_shared(&storage.counts[w][expert]);
@@ -76,8 +75,8 @@ FOURFOLD_DEVICE int ranks_of_warps(Cta cta, SortStorage& storage, int expert, in
 
 // First slot of every expert from the totals, into shared memory; with `writes` also the tile list. Blocks of
 // fewer threads than experts take several rounds.
-template <class Cta, class TotalOf>
-FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, SortStorage& storage, bool writes,
+template <class Storage, class Cta, class TotalOf>
+FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, Storage& storage, bool writes,
                                      const TotalOf& total_of) {
   TwoSums before{0, 0};
   for (int base = 0; base < params.experts; base += cta.threads()) {
@@ -100,8 +99,8 @@ FOURFOLD_DEVICE void lay_out_experts(Cta cta, const RouteParams& params, SortSto
 
 // Writes the slots of a chunk's pairs. counts[w][e] holds warp w's first rank and first_slot[e] the expert's
 // first slot.
-template <class Cta>
-FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
+template <class Storage, class Cta>
+FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, Storage& storage, int first_token,
                                  int pair_count) {
   const int warp = cta.warp();
   if (warp >= kCountingWarps) return;
@@ -131,8 +130,8 @@ FOURFOLD_DEVICE void place_chunk(Cta cta, const RouteParams& params, SortStorage
   }
 }
 
-template <class Cta>
-FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
+template <class Storage, class Cta>
+FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, Storage& storage, int first_token,
                                 int pairs) {
   const std::int64_t first = static_cast<std::int64_t>(first_token) * params.top_k;
   for (int i = cta.thread(); i < pairs; i += cta.threads()) {
@@ -144,8 +143,8 @@ FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, SortStorage&
 // ---- the kernels ----
 
 // The experts of tokens first_token .. + tokens, one warp a token; the ids also into shared memory.
-template <class Cta>
-FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, SortStorage& storage, int first_token,
+template <class Storage, class Cta>
+FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, Storage& storage, int first_token,
                                   int tokens) {
   const int lane = cta.lane();
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
@@ -173,7 +172,7 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   const int chunks = chunk_count(params.tokens);
   if (cta.block() >= chunks)
     return moe_tokens::stage_share(cta, params.stage, cta.block() - chunks, cta.blocks() - chunks);
-  SortStorage& storage = cta.template shared<SortStorage>();
+  ChunkStorage& storage = cta.template shared<ChunkStorage>();
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
@@ -185,11 +184,11 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
               ranks_of_warps(cta, storage, expert, 0));
 }
 
-// One block: all tables of a small batch, and of a very small one the experts too.
+// One block: all tables of a small batch.
 template <class Cta>
 FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
-  if (in_one_block(params.tokens, params.experts)) return route_few(cta, params);
-  SortStorage& storage = cta.template shared<SortStorage>();
+  if (in_one_block(params.tokens, params.experts)) return route_one_block(cta, params);
+  TableStorage& storage = cta.template shared<TableStorage>();
   cta.wait_predecessors();
   cta.release_successors();
   const int pairs = params.tokens * params.top_k;
@@ -235,9 +234,8 @@ FOURFOLD_DEVICE void route_scan(Cta cta, const RouteParams& params) {
 }
 
 // Pairs of an expert in all chunks; those of the chunks before this one are its first rank here.
-template <class Cta>
-FOURFOLD_DEVICE int total_and_first_rank(Cta cta, const RouteParams& params, SortStorage& storage,
-                                         int expert) {
+template <class Storage, class Cta>
+FOURFOLD_DEVICE int total_and_first_rank(Cta cta, const RouteParams& params, Storage& storage, int expert) {
   const std::int32_t* counts = params.chunk_counts + expert;
   int total = 0, before = 0;
   if (scans_apart(params.tokens)) {
@@ -259,7 +257,7 @@ FOURFOLD_DEVICE int total_and_first_rank(Cta cta, const RouteParams& params, Sor
 // list.
 template <class Cta>
 FOURFOLD_DEVICE void route_place(Cta cta, const RouteParams& params) {
-  SortStorage& storage = cta.template shared<SortStorage>();
+  ChunkStorage& storage = cta.template shared<ChunkStorage>();
   cta.wait_predecessors();
   cta.release_successors();
   const int chunk = cta.block(), each = chunk_tokens(params.tokens), first_token = chunk * each;

@@ -58,18 +58,21 @@ struct RouteParams {
 };
 static_assert(moe_tokens::kThreads == kChunkThreads);
 
-// Shared memory of the table kernels. counts[w][e]: pairs of expert e in warp w's part, then their first
-// rank.
+// Shared memory of the kernels that sort pairs. counts[w][e]: pairs of expert e in warp w's part, then their
+// first rank.
+template <int Pairs>
 struct SortStorage {
-  std::int32_t expert_of_pair[kSmallPairs];
-  float weight_of_pair[kSmallPairs];
+  std::int32_t expert_of_pair[Pairs];
+  float weight_of_pair[Pairs];
   std::int32_t counts[kCountingWarps][moe::kMaxExperts];
   std::int32_t first_slot[moe::kMaxExperts];
   std::int32_t first_rank[moe::kMaxExperts];  // of a chunk (route_place)
   std::int32_t scan[2][kSmallThreads / 32];
 };
+using TableStorage = SortStorage<kSmallPairs>;
+using ChunkStorage = SortStorage<2 * kCountingWarps * moe::kMaxTopK>;  // route_choose and route_place
 // ... of route_table when one block does everything ...
-struct FewStorage {
+struct OneBlockStorage {
   std::int32_t expert_of_pair[kOneBlockTokens * moe::kMaxTopK];
   float logit_of_pair[kOneBlockTokens * moe::kMaxTopK];
   std::uint32_t experts_of_token[kOneBlockTokens][kOneBlockExperts / 32];  // a bit an expert
@@ -77,7 +80,7 @@ struct FewStorage {
   std::int32_t first_slot[kOneBlockExperts];
   std::int32_t scan[2][kSmallThreads / 32];
 };
-static_assert(sizeof(FewStorage) <= sizeof(SortStorage));
+static_assert(sizeof(OneBlockStorage) <= sizeof(TableStorage));
 // ... and of route_scan: sums of the warps for the block's experts.
 struct ScanStorage {
   std::int32_t sums[kSmallThreads / 32][kScanExperts];

@@ -22,8 +22,8 @@ struct BlockShare {
 
 // Strips [begin, end) of the launch's tile_count * strips that belong to this block: the same number for
 // every block but the last ones, which may have none and make room for the next kernel's blocks. Where that
-// would leave more than a sixteenth of the places empty, shares differ by one strip instead (H200, 35b, 16
-// tokens: 59.9 us against 60.9; at 64 tokens, where a twentieth is empty, it is 115.5 against 114.2).
+// would leave more than a sixteenth of the places empty, shares differ by one strip instead (H200, 35b, in
+// one run: 16 tokens 61.0 us against 61.7; at 64 tokens, where a twentieth is empty, 115.5 against 114.2).
 template <class Cta>
 FOURFOLD_DEVICE BlockShare block_share(Cta cta, int tile_count, int strips) {
   const int total = tile_count * strips, block = cta.block();

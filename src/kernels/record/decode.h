@@ -17,8 +17,8 @@ template <class Format>
 struct LaneScales;
 template <>
 struct LaneScales<Nvfp4> {
-  using Word =
-      device::U32x4;  // {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}, four E4M3 each
+  using Word = device::U32x4;  // {tile 0 slot g, tile 0 slot g+8, tile 1 slot g, tile 1 slot g+8}, four
+                               // scales each (bit_order.h)
   Word words;
 };
 template <>
@@ -37,7 +37,7 @@ template <class Format>
 struct TileScales;
 template <>
 struct TileScales<Nvfp4> {
-  using Word = device::U32x2;  // {slot g, slot g+8}, four E4M3 each
+  using Word = device::U32x2;  // {slot g, slot g+8}, four scales each (bit_order.h)
   Word words;
 };
 template <>

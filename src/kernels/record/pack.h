@@ -51,7 +51,7 @@ constexpr bool recodes_scales(BitOrder order) {
 // Whether the word of codes at (half, t) has a scale of zero; `scales` are the record's four of the row.
 template <class Format>
 constexpr bool zeroes(std::uint32_t scales, int half, int t) {
-  return std::is_same_v<Format, Nvfp4> && (scales >> (16 * half + 8 * (t >> 1)) & 0xFFu) == 0u;
+  return std::is_same_v<Format, Nvfp4> && (scales >> (16 * half + 8 * (t >> 1)) & 0x7Fu) == 0u;
 }
 constexpr std::uint32_t packed_scales(BitOrder order, std::uint32_t scales) {
   return order == BitOrder::half ? to_half_scales(scales) : scales;
