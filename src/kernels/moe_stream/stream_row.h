@@ -2,6 +2,7 @@
 // picture.
 #pragma once
 
+#include "kernels/device/types.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/tables.h"
 #include "plan/arch.h"
