@@ -190,11 +190,12 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
   return adds;
 }
 
-// The body: every warp of every block walks its units. `waits`: the tokens come from a predecessor not yet
-// waited for.
-template <class Row, class Cta, class TileList>
+// The body: every warp of every block walks its units. `tokens_ready()` is called by every thread once, when
+// the first weights have been asked for: it returns when the tokens may be read.
+template <class Row, class Cta, class TileList, class TokensReady>
 FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const TileList& tiles,
-                                  int tile_count, typename Row::Storage& storage, bool waits) {
+                                  int tile_count, typename Row::Storage& storage,
+                                  const TokensReady& tokens_ready) {
   const BlockShare share = block_share(cta, tile_count, params.strips);
   const int warp = cta.warp();
   const WarpShare<Row> warps(share, warp, params.records);
@@ -207,10 +208,7 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
     for (int r = 0; r < Row::depth; ++r)
       load_record<Row>(cta, operands, r, unit.weights + r * Row::record_bytes);
   }
-  if (waits) {
-    cta.wait_predecessors();
-    cta.release_successors();
-  }
+  tokens_ready();
   if (walk.done()) return;
 
   Sums<Row> segment, total;
@@ -239,13 +237,16 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void stream_gemm(Cta cta, const moe::GemmParams& params) {
-  if (!params.tables_are_older) {
+  const auto wait = [&] {
     cta.wait_predecessors();
     cta.release_successors();
-  }
+  };
+  if (!params.tables_are_older) wait();
   const GlobalTiles tiles{params.tiles};
   stream_tiles<Row>(cta, params, tiles, cta.load(params.tile_count),
-                    cta.template shared<typename Row::Storage>(), params.tables_are_older);
+                    cta.template shared<typename Row::Storage>(), [&] {
+                      if (params.tables_are_older) wait();
+                    });
 }
 
 }  // namespace fourfold::moe_stream

@@ -13,6 +13,13 @@ namespace fourfold::moe_stream {
 inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
 inline constexpr int kMaxSegments = 16;  // K up to 8,192
 
+// Warps that share a strip: a power of two that divides both the warps and, as far as it can, the segments.
+constexpr int warps_of_strip(int warps, int segments) {
+  int sharing = 1;
+  while (2 * sharing <= warps && 2 * sharing <= segments) sharing *= 2;
+  return sharing;
+}
+
 // Warps        warps of a block; each streams its own strips.
 // Tokens       N, up to this many tokens of an expert per pass (multiple of 8).
 // UnitRecords  records whose loop is unrolled: 8 when K is a multiple of 512, 4 for 256, 1 for any K.

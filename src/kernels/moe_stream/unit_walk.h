@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/quotient.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_stream/stream_row.h"
 
@@ -52,11 +53,7 @@ struct WarpShare {
     const int strips = share.end - share.begin;
     segments = (records + kSegmentRecords - 1) / kSegmentRecords;
     whole_rounds = strips / Row::warps;
-    sharing = 1;
-    if constexpr (Row::splits_strips) {
-      // A power of two that divides both the warps and, as far as it can, the segments.
-      while (2 * sharing <= Row::warps && 2 * sharing <= segments) sharing *= 2;
-    }
+    sharing = Row::splits_strips ? warps_of_strip(Row::warps, segments) : 1;
     const int groups = Row::warps / sharing;
     group = warp / sharing;
     place = warp % sharing;
@@ -134,7 +131,7 @@ class UnitWalk {
     return (left < kSegmentRecords ? left : kSegmentRecords) / Row::unit_records;
   }
   FOURFOLD_DEVICE void place_at(int position, bool shared) {
-    unit_.tile = position / params_.strips;
+    unit_.tile = device::quotient<Cta>(position, params_.strips);
     unit_.strip = position - unit_.tile * params_.strips;
     unit_.shared = shared;
     unit_.segment = shared ? warps_.place : 0;
