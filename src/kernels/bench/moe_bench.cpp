@@ -116,7 +116,7 @@ std::string routing_name(Routing routing) {
 // code.
 class OnePart final : public Machine {
  public:
-  // Beyond 32 tokens 16-bit tokens are staged by a routing kernel, and counted there.
+  // Beyond 16 tokens 16-bit tokens are staged by a routing kernel, and counted there.
   enum Part { route, tokens, gate_up, down, combining, count };
   static const char* name(int part) {
     constexpr const char* names[] = {"route", "tokens", "gate_up", "down", "combine"};

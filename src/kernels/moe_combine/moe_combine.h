@@ -13,6 +13,8 @@
 
 namespace fourfold::moe_combine {
 
+static_assert(moe::kMaxTopK <= 32, "a lane has a rank");
+
 template <class Element, class Cta>
 FOURFOLD_DEVICE void load_eight(Cta cta, const void* rows, std::int64_t at, float (&values)[8]) {
   if constexpr (std::is_same_v<Element, float>) {
@@ -38,29 +40,32 @@ FOURFOLD_DEVICE void load_eight(Cta cta, const void* rows, std::int64_t at, floa
 // Element: float or std::uint16_t (bf16).
 template <class Element, class Cta>
 FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
-  cta.wait_predecessors();
-  cta.release_successors();
   const int per_token = blocks_per_token(params.columns);
   const int token = cta.block() / per_token;
   const int column = (cta.block() - token * per_token) * kColumnsPerBlock + cta.thread() * kColumnsPerThread;
-  if (column >= params.columns) return;
+  const bool has_columns = column < params.columns;  // the others only hand slots on
+  // The slots are older than the predecessor, GEMM2, which had waited for them. A lane asks for one.
   const std::int32_t* slots = params.pair_slot + static_cast<std::int64_t>(token) * params.top_k;
+  const std::int32_t slot_of_lane = cta.lane() < params.top_k ? cta.load(slots + cta.lane()) : 0;
+  cta.wait_predecessors();
+  cta.release_successors();
   float sum[8];
   // Four ranks at a time are in flight; they are added one after the other.
   for (int first = 0; first < params.top_k; first += 4) {
     float part[4][8];
 #pragma unroll
-    for (int r = 0; r < 4; ++r)
-      if (first + r < params.top_k)
-        load_eight<Element>(cta, params.rows,
-                            static_cast<std::int64_t>(cta.load(slots + first + r)) * params.columns + column,
-                            part[r]);
+    for (int r = 0; r < 4; ++r) {
+      const std::int64_t slot = cta.shuffle(slot_of_lane, first + r);
+      if (first + r < params.top_k && has_columns)
+        load_eight<Element>(cta, params.rows, slot * params.columns + column, part[r]);
+    }
 #pragma unroll
     for (int r = 0; r < 4; ++r)
-      if (first + r < params.top_k)
+      if (first + r < params.top_k && has_columns)
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum[i] = first + r == 0 ? part[r][i] : Cta::add(sum[i], part[r][i]);
   }
+  if (!has_columns) return;
   const std::int64_t at = static_cast<std::int64_t>(token) * params.columns + column;
   if (params.residual != nullptr) {
     auto* to = reinterpret_cast<device::F32x4*>(params.residual + at);

@@ -9,7 +9,7 @@
 
 namespace fourfold::moe_route {
 
-inline constexpr int kOneBlockTokens = 32;    // up to here one block does everything, a warp a token,
+inline constexpr int kOneBlockTokens = 16;    // up to here one block does everything, a warp a token,
 inline constexpr int kOneBlockExperts = 512;  // with the registers that 1,024 threads leave it
 constexpr bool in_one_block(int tokens, int experts) {
   return tokens <= kOneBlockTokens && experts <= kOneBlockExperts;

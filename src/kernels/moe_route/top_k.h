@@ -29,8 +29,8 @@ struct Choice {
   float weight;
 };
 
-// In both ways below lane l holds the experts that follow those of lane l - 1, so that of two equal logits
-// the one in the lower lane, or at the lower place of a lane, has the lower number.
+// Lane l holds the experts that follow those of lane l - 1, so that of two equal logits the one in the lower
+// lane, or at the lower place of a lane, has the lower number.
 
 // A tree where there are registers for its inner nodes: each step waits for the one before.
 template <int Count>
@@ -68,9 +68,9 @@ FOURFOLD_DEVICE void load_logits(Cta cta, const float* logits, int experts, floa
   for (int i = 0; i < PerLane; ++i) logit[i] = PerLane * cta.lane() + i < experts ? cta.load(mine + i) : 0.0f;
 }
 
-// The logits as they come, PerLane a lane. With eight, sorting first would take longer than looking at all of
-// them in every round (H200, 256 experts, 8 ranks: 0.6 us); with 32, sorted lists would not fit the
-// registers.
+// The logits as they come, PerLane a lane. Sorting a lane's logits first makes the rounds shorter and takes
+// longer than it saves, in steps and in code that has to arrive (H200: 0.6 us of 256 experts and 8 ranks, 1.0
+// of 512 and 10).
 template <int PerLane, class Cta, class Chosen>
 FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts, int top_k,
                                        const Chosen& chosen) {
@@ -101,81 +101,6 @@ FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts
   }
 }
 
-// Eight experts of a lane, best first; ties in the order of their numbers. Keys and the experts' places among
-// the eight (three bits each) move down when the best is taken.
-struct SortedEight {
-  std::uint32_t key[8];
-  std::uint32_t places;
-};
-
-template <class Cta>
-FOURFOLD_DEVICE SortedEight sort_eight(Cta cta, const float* logits, int first, int experts) {
-  // Key in the upper half, the complement of the place below: one comparison settles ties too. A key of zero
-  // is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
-  std::uint64_t entry[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const bool present = first + i < experts;
-    const std::uint32_t ordered = present ? order_key(cta.load(logits + first + i)) : 0u;
-    entry[i] =
-        std::uint64_t{present && ordered == 0u ? 1u : ordered} << 32 | static_cast<std::uint32_t>(7 - i);
-  }
-  // Nineteen exchanges sort eight.
-  constexpr std::uint8_t pairs[19][2] = {{0, 2}, {1, 3}, {4, 6}, {5, 7}, {0, 4}, {1, 5}, {2, 6},
-                                         {3, 7}, {0, 1}, {2, 3}, {4, 5}, {6, 7}, {2, 4}, {3, 5},
-                                         {1, 4}, {3, 6}, {1, 2}, {3, 4}, {5, 6}};
-#pragma unroll
-  for (int i = 0; i < 19; ++i) {
-    std::uint64_t &a = entry[pairs[i][0]], &b = entry[pairs[i][1]];
-    const std::uint64_t larger = a > b ? a : b, smaller = a > b ? b : a;
-    a = larger;
-    b = smaller;
-  }
-  SortedEight sorted{};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    sorted.key[i] = static_cast<std::uint32_t>(entry[i] >> 32);
-    sorted.places |= (7u - static_cast<std::uint32_t>(entry[i])) << (3 * i);
-  }
-  return sorted;
-}
-
-// Two sorted lists of eight a lane.
-template <class Cta, class Chosen>
-FOURFOLD_DEVICE void rank_sorted(Cta cta, const float* logits, int experts, int top_k, const Chosen& chosen) {
-  constexpr int lists = 2;
-  const int lane = cta.lane();
-  SortedEight list[lists];
-#pragma unroll
-  for (int i = 0; i < lists; ++i) list[i] = sort_eight(cta, logits, 8 * (lists * lane + i), experts);
-#pragma unroll 1
-  for (int rank = 0; rank < top_k; ++rank) {
-    std::uint32_t best = list[0].key[0], places = list[0].places;
-    int from = 0;
-#pragma unroll
-    for (int i = 1; i < lists; ++i) {
-      const bool better = list[i].key[0] > best;
-      from = better ? i : from;
-      places = better ? list[i].places : places;
-      best = better ? list[i].key[0] : best;
-    }
-    const std::uint32_t top = cta.max_all(best);
-    const std::uint32_t equal = cta.ballot(best == top);
-    const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
-    if (mine)
-      chosen(rank, 8 * (lists * lane + from) + static_cast<int>(places & 7u),
-             value_of_key(top == 1u ? 0u : top));
-#pragma unroll
-    for (int i = 0; i < lists; ++i) {
-      const bool taken = mine && from == i;
-#pragma unroll
-      for (int j = 0; j < 7; ++j) list[i].key[j] = taken ? list[i].key[j + 1] : list[i].key[j];
-      list[i].key[7] = taken ? 0u : list[i].key[7];
-      list[i].places = taken ? list[i].places >> 3 : list[i].places;
-    }
-  }
-}
-
 // All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it.
 // MaxExperts: where registers are few, a kernel may leave out the way that needs the most of them.
 template <int MaxExperts, class Cta, class Chosen>
@@ -183,7 +108,8 @@ FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int
                                   const Chosen& chosen) {
   static_assert(moe::kMaxExperts == 32 * 32);
   if (experts <= 32 * 8) return rank_as_they_come<8>(cta, logits, experts, top_k, chosen);
-  if (MaxExperts <= 32 * 16 || experts <= 32 * 16) return rank_sorted(cta, logits, experts, top_k, chosen);
+  if (MaxExperts <= 32 * 16 || experts <= 32 * 16)
+    return rank_as_they_come<16>(cta, logits, experts, top_k, chosen);
   if constexpr (MaxExperts > 32 * 16) return rank_as_they_come<32>(cta, logits, experts, top_k, chosen);
 }
 

@@ -2,6 +2,8 @@
 // picture.
 #pragma once
 
+#include <bit>
+
 #include "kernels/device/types.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/tables.h"
@@ -13,11 +15,11 @@ namespace fourfold::moe_stream {
 inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
 inline constexpr int kMaxSegments = 16;  // K up to 8,192
 
-// Warps that share a strip: a power of two that divides both the warps and, as far as it can, the segments.
-constexpr int warps_of_strip(int warps, int segments) {
-  int sharing = 1;
-  while (2 * sharing <= warps && 2 * sharing <= segments) sharing *= 2;
-  return sharing;
+// Warps that share a strip, as a power of two: it divides both the warps and, as far as it can, the segments.
+constexpr int sharing_shift(int warps, int segments) {
+  int shift = 0;
+  while (2 << shift <= warps && 2 << shift <= segments) ++shift;
+  return shift;
 }
 
 // Warps        warps of a block; each streams its own strips.
@@ -35,6 +37,7 @@ struct StreamRow {
   static constexpr int token_tiles = TokensN / 8;
   static constexpr int unit_records = UnitRecordsN;
   static constexpr int warps = WarpsN;
+  static constexpr int warps_shift = std::countr_zero(static_cast<unsigned>(WarpsN));
   static constexpr int threads = 32 * WarpsN;
   static constexpr int depth = DepthN;
   static constexpr int blocks_per_sm = BlocksN;
@@ -43,6 +46,7 @@ struct StreamRow {
   static constexpr bool splits_strips = token_tiles <= 2;
 
   static_assert(tokens % 8 == 0 && tokens <= 64);
+  static_assert(warps == 1 << warps_shift);
   static_assert(kSegmentRecords % unit_records == 0 && depth <= unit_records && unit_records % depth == 0);
 
   struct Storage {

@@ -28,7 +28,8 @@ struct BlockShare {
 template <class Cta>
 FOURFOLD_DEVICE BlockShare block_share(Cta cta, int tile_count, int strips) {
   const int total = tile_count * strips, block = cta.block();
-  int each = (total + cta.blocks() - 1) / cta.blocks();
+  int each =
+      static_cast<int>(static_cast<unsigned>(total + cta.blocks() - 1) / static_cast<unsigned>(cta.blocks()));
   if (16 * (each * cta.blocks() - total) <= total) {
     const int begin = block * each;
     if (begin >= total) return {total, total};
@@ -44,7 +45,8 @@ template <class Row>
 struct WarpShare {
   int whole_rounds;  // rounds in which every warp has a strip of its own
   int sharing;       // warps that share a strip afterwards
-  int group;         // this warp's group of sharing warps, and its place in it
+  int groups;        // of such warps
+  int group;         // this warp's, and its place in it
   int place;
   int shared_rounds;  // strips this warp's group shares
   int segments;       // of a strip
@@ -53,14 +55,14 @@ struct WarpShare {
     const int strips = share.end - share.begin;
     segments = (records + kSegmentRecords - 1) / kSegmentRecords;
     whole_rounds = strips / Row::warps;
-    sharing = Row::splits_strips ? warps_of_strip(Row::warps, segments) : 1;
-    const int groups = Row::warps / sharing;
-    group = warp / sharing;
-    place = warp % sharing;
+    const int shift = Row::splits_strips ? sharing_shift(Row::warps, segments) : 0;
+    sharing = 1 << shift;
+    groups = Row::warps >> shift;
+    group = warp >> shift;
+    place = warp & (sharing - 1);
     const int rest = strips - whole_rounds * Row::warps;
-    shared_rounds = rest > group ? (rest - group + groups - 1) / groups : 0;
+    shared_rounds = rest > group ? (rest - group + groups - 1) >> (Row::warps_shift - shift) : 0;
   }
-  FOURFOLD_DEVICE int groups() const { return Row::warps / sharing; }
 };
 
 // A stretch of at most unit_records records of one strip.
@@ -112,7 +114,7 @@ class UnitWalk {
     }
     unit_.part = 0;
     unit_.segment = unit_.shared ? warps_.place : 0;
-    unit_.strip += unit_.shared ? warps_.groups() : Row::warps;
+    unit_.strip += unit_.shared ? warps_.groups : Row::warps;
     if (unit_.strip >= params_.strips) {
       do {
         unit_.strip -= params_.strips;
