@@ -13,6 +13,7 @@
 #include "cli/bench_model_weights.h"
 #include "cli/bench_mtp.h"
 #include "cli/bench_users.h"
+#include "cli/build_info.h"
 #include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
@@ -123,7 +124,7 @@ class Table {
   void write(const std::string& file_name, const std::string& comment) const {
     std::ofstream file(file_name);
     if (!file) fail(Code::io, "{}: cannot be written", file_name);
-    file << "# " << comment << "\nwhat,users,context,tokens_per_s,ms,floor_share\n";
+    file << "# " << comment << "\n" << csv_origin() << "what,users,context,tokens_per_s,ms,floor_share\n";
     for (const Line& line : lines_)
       file << line.what << ',' << line.users << ',' << line.context << ',' << line.tokens_per_second << ','
            << line.milliseconds << ',' << line.floor_share << '\n';

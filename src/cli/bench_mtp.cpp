@@ -7,6 +7,7 @@
 #include "backend/cost.h"
 #include "base/error.h"
 #include "cli/bench_users.h"
+#include "cli/build_info.h"
 #include "cli/parse.h"
 #include "engine/sequence.h"
 
@@ -71,7 +72,7 @@ std::string text_of(const MtpLine& line) {
 void write(const std::vector<MtpLine>& lines, const std::string& csv, const std::string& comment) {
   std::ofstream file(csv);
   if (!file) fail(Code::io, "{}: cannot be written", csv);
-  file << "# " << comment << "\nusers,context,drafts,verify_ms,draft_ms,floor_share";
+  file << "# " << comment << "\n" << csv_origin() << "users,context,drafts,verify_ms,draft_ms,floor_share";
   for (const double acceptance : kAcceptances) file << ",tokens_per_s_at_" << acceptance;
   file << '\n';
   for (const MtpLine& line : lines) {

@@ -30,6 +30,11 @@ std::string utc_date() {
   return text;
 }
 
+std::string csv_origin() {
+  const std::string id = commit();
+  return "# commit: " + (id.empty() ? "unknown" : id) + "\n# date: " + utc_date() + "\n";
+}
+
 void write_file(const std::string& path, const std::string& text) {
   // A device, a pipe or a link is written through; only a plain file is replaced, whole or not at all.
   std::error_code ignored;

@@ -143,8 +143,8 @@ std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<con
 }
 
 std::string answer_text(const Answer& answer) {
-  std::string text = fourfold::format("{} {} tokens, {}: ", answer.arch->name, answer.request.tokens,
-                                      role_name(answer.request.role));
+  std::string text = fourfold::format("{} {} token{}, {}: ", answer.arch->name, answer.request.tokens,
+                                      answer.request.tokens == 1 ? "" : "s", role_name(answer.request.role));
   const Choice& choice = answer.choice;
   if (!choice.ok()) return text + "refused: " + choice.refusal + "\n";
   text += choice.gate_up_row == choice.down_row
