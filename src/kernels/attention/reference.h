@@ -19,8 +19,11 @@ struct Bounded {
   double value, error;
 };
 
-// cos and sin of a pair's angle at a position, as a model's table has them.
-inline std::pair<float, float> turn_of(int position, int pair, int pairs) {
+// Of a pair's angle at a position, as a model's table has them.
+struct Turn {
+  float cosine, sine;
+};
+inline Turn turn_of(int position, int pair, int pairs) {
   const double angle = position * std::pow(1e4, -static_cast<double>(pair) / pairs);
   return {static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle))};
 }
