@@ -32,17 +32,19 @@ else()
 endif()
 add_library(fourfold_cli_gpu STATIC ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
 target_link_libraries(fourfold_cli_gpu PUBLIC fourfold_options ${gpu_kernels})
+# What the program is, for every command that writes a report.
+add_library(fourfold_build_info STATIC ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp)
+target_include_directories(fourfold_build_info PRIVATE ${CMAKE_BINARY_DIR}/generated)
+add_dependencies(fourfold_build_info fourfold_commit)
+target_link_libraries(fourfold_build_info PUBLIC fourfold_options fourfold_base)
 add_library(fourfold_cli STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/bench_all_reduce_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/bench_moe_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/bench_pack_command.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/progress.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/verify_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/verify_report.cpp)
-target_include_directories(fourfold_cli PRIVATE ${CMAKE_BINARY_DIR}/generated)
-add_dependencies(fourfold_cli fourfold_commit)
-target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_cli_gpu)
+target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_build_info)
 fourfold_precompile(fourfold_cli fourfold_base)
 
 # Commands that take a MODEL. Without the model floor they are known, and say why they cannot run.
@@ -69,8 +71,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
-  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_model fourfold_engine
-    fourfold_server fourfold_library)
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_build_info fourfold_model
+    fourfold_engine fourfold_server fourfold_library)
   fourfold_precompile(fourfold_cli_model fourfold_base)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)

@@ -84,14 +84,12 @@ std::string table_line(const MoeBenchLine& line) {
 
 std::string csv_header(const BenchMoeOptions& options, Gpu& gpu, double ceiling_gbps) {
   const GpuState state = gpu.state();
-  const std::string id = commit();
   std::string out =
       fourfold::format("# machine: {}, {} SMs\n", gpu.machine().description(), gpu.machine().sm_count());
   out += fourfold::format("# driver: {}\n# clocks: SM {} MHz, memory {} MHz (the most the driver allows)\n",
                           state.driver, state.sm_clock_mhz, state.memory_clock_mhz);
   out += fourfold::format("# memory ceiling: {} GB/s, measured in this run\n", fixed(ceiling_gbps, 0));
-  out += fourfold::format("# commit: {}\n# command: {}\n# strict: {}\n# date: {}\n",
-                          id.empty() ? "unknown" : id, options.command, options.strict, utc_date());
+  out += fourfold::format("{}# command: {}\n# strict: {}\n", csv_origin(), options.command, options.strict);
   return out + "shape,format,routing,tokens,role,part,rows,microseconds,spread,gbps,share,tflops,experts\n";
 }
 

@@ -266,7 +266,7 @@ TEST(Mutation, StreamFp4) {
 
 // The routing tables as one vector; more pairs than warps hold at once, more experts than the block has
 // threads.
-void run_route(const char* name, const RouteShape& shape) {
+void run_route(const char* name, const RouteShape& shape, const std::set<std::string>& files = {}) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   Random random(4);
@@ -274,26 +274,31 @@ void run_route(const char* name, const RouteShape& shape) {
   for (int i = 0; i < shape.tokens * shape.experts; ++i)
     logits.push_back(static_cast<float>(random.normal()));
   RouteRun route(*machine, shape, logits);
-  mutate_all(device, name, {},
-             [&] {
-               const Tables tables = route.run();
-               std::vector<std::uint16_t> all;
-               const auto add = [&](const auto& values) {
-                 const auto* const words = reinterpret_cast<const std::uint16_t*>(values.data());
-                 all.insert(all.end(), words, words + values.size() * sizeof(values[0]) / 2);
-               };
-               add(tables.pair_expert);
-               add(tables.pair_weight);
-               add(tables.pair_slot);
-               add(tables.slot_token);
-               add(tables.slot_weight);
-               add(tables.tiles);
-               return all;
-             },
-             {});
+  mutate_all(
+      device, name, {},
+      [&] {
+        const Tables tables = route.run();
+        std::vector<std::uint16_t> all;
+        const auto add = [&](const auto& values) {
+          const auto* const words = reinterpret_cast<const std::uint16_t*>(values.data());
+          all.insert(all.end(), words, words + values.size() * sizeof(values[0]) / 2);
+        };
+        add(tables.pair_expert);
+        add(tables.pair_weight);
+        add(tables.pair_slot);
+        add(tables.slot_token);
+        add(tables.slot_weight);
+        add(tables.tiles);
+        return all;
+      },
+      files);
 }
 
-TEST(Mutation, OneBlockRoute) { run_route("route, one block", {.tokens = 32, .experts = 300, .top_k = 20}); }
+TEST(Mutation, OneBlockRoute) {
+  static_assert(moe_route::in_one_block(16, 300) && !moe_route::in_one_block(17, 300));
+  run_route("route, one block", {.tokens = 16, .experts = 300, .top_k = 20},
+            {"few_tables.h", "lay_out.h", "top_k.h"});
+}
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
 TEST(Mutation, LargestRoute) {

@@ -11,7 +11,8 @@ inline constexpr int kColumnsPerBlock = kThreads * kColumnsPerThread;
 
 struct CombineParams {
   const void* rows;               // [slots, columns]: f32 (decode) or bf16 (prefill), routing weight applied
-  const std::int32_t* pair_slot;  // [tokens * top_k]
+  const std::int32_t* pair_slot;  // [tokens * top_k], complete before the predecessor started (GEMM1 had
+                                  // waited for the router): read before the wait
   std::uint16_t* out;             // [tokens, columns] bf16
   std::int32_t tokens;
   std::int32_t top_k;

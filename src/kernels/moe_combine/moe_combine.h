@@ -44,7 +44,8 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
   const int token = cta.block() / per_token;
   const int column = (cta.block() - token * per_token) * kColumnsPerBlock + cta.thread() * kColumnsPerThread;
   const bool has_columns = column < params.columns;  // the others only hand slots on
-  // The slots are older than the predecessor, GEMM2, which had waited for them. A lane asks for one.
+  // The slots are older than the predecessor, GEMM2: it waited for GEMM1, and GEMM1 for them. A lane asks for
+  // one.
   const std::int32_t* slots = params.pair_slot + static_cast<std::int64_t>(token) * params.top_k;
   const std::int32_t slot_of_lane = cta.lane() < params.top_k ? cta.load(slots + cta.lane()) : 0;
   cta.wait_predecessors();

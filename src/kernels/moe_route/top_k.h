@@ -32,7 +32,8 @@ struct Choice {
 // Lane l holds the experts that follow those of lane l - 1, so that of two equal logits the one in the lower
 // lane, or at the lower place of a lane, has the lower number.
 
-// A tree where there are registers for its inner nodes: each step waits for the one before.
+// A tree for eight: each step waits for the one before. For sixteen a tree measured no faster (H200), for 32
+// there are no registers for its inner nodes.
 template <int Count>
 FOURFOLD_DEVICE std::uint32_t largest_of(const std::uint32_t (&key)[Count]) {
   if constexpr (Count == 8) {

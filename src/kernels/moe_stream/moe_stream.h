@@ -171,7 +171,7 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
   const int threads = 32 * warps.sharing;
   const int barrier = 1 + warps.group;
   cta.barrier_sync(barrier, threads);  // every segment of the strip is written
-  const bool adds = unit.strip % warps.sharing == warps.place;
+  const bool adds = (unit.strip & (warps.sharing - 1)) == warps.place;
   if (adds) {
     for (int s = 0; s < warps.segments; ++s) {
 #pragma unroll
@@ -190,12 +190,11 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
   return adds;
 }
 
-// The body: every warp of every block walks its units. `tokens_ready()` is called by every thread once, when
-// the first weights have been asked for: it returns when the tokens may be read.
-template <class Row, class Cta, class TileList, class TokensReady>
+// The body: every warp of every block walks its units. `waits`: the tokens come from a predecessor not yet
+// waited for.
+template <class Row, class Cta, class TileList>
 FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const TileList& tiles,
-                                  int tile_count, typename Row::Storage& storage,
-                                  const TokensReady& tokens_ready) {
+                                  int tile_count, typename Row::Storage& storage, bool waits) {
   const BlockShare share = block_share(cta, tile_count, params.strips);
   const int warp = cta.warp();
   const WarpShare<Row> warps(share, warp, params.records);
@@ -208,7 +207,10 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
     for (int r = 0; r < Row::depth; ++r)
       load_record<Row>(cta, operands, r, unit.weights + r * Row::record_bytes);
   }
-  tokens_ready();
+  if (waits) {  // warps without work, too: what runs after this kernel counts on it
+    cta.wait_predecessors();
+    cta.release_successors();
+  }
   if (walk.done()) return;
 
   Sums<Row> segment, total;
@@ -237,16 +239,13 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void stream_gemm(Cta cta, const moe::GemmParams& params) {
-  const auto wait = [&] {
+  if (!params.tables_are_older) {
     cta.wait_predecessors();
     cta.release_successors();
-  };
-  if (!params.tables_are_older) wait();
+  }
   const GlobalTiles tiles{params.tiles};
   stream_tiles<Row>(cta, params, tiles, cta.load(params.tile_count),
-                    cta.template shared<typename Row::Storage>(), [&] {
-                      if (params.tables_are_older) wait();
-                    });
+                    cta.template shared<typename Row::Storage>(), params.tables_are_older);
 }
 
 }  // namespace fourfold::moe_stream

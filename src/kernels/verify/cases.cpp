@@ -222,6 +222,7 @@ constexpr LayerKind kLayers[] = {
     {{ 256, 512,  5, 2},  4, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  true,  true},
     {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false, true},
     {{ 192, 128,  4, 4},  2, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         false, false, true},
+    {{ 128,  64,300,10},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, true},
     {{ 320, 192,  6, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true},
     {{ 128,  64,  9, 2}, 70, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         false, false},
     {{ 256, 128,  8, 2}, 12, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::one_expert_set, true,  false},

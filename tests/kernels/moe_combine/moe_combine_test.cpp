@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/moe_route/route_params.h"
+#include "sim/fault.h"
 
 namespace fourfold::moe_combine {
 namespace {
@@ -18,9 +20,10 @@ float value_of(Element element) {
     return to_float(element);
 }
 
-// Adds a token's rows in the order of their rank, in f32, and rounds once to bf16.
+// Adds a token's rows in the order of their rank, in f32, and rounds once to bf16; or adds the sum to a
+// residual stream, unrounded.
 template <class Element>
-void check_combine(int tokens, int top_k, int columns, std::uint64_t seed) {
+void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool adds = false) {
   SCOPED_TRACE(testing::Message() << tokens << " tokens, top-k " << top_k << ", " << columns << " columns");
   Random random(seed);
   const int slots = tokens * top_k + 24;  // rows nobody asks for stay unwritten
@@ -51,10 +54,16 @@ void check_combine(int tokens, int top_k, int columns, std::uint64_t seed) {
                             static_cast<std::size_t>(columns) * sizeof(Element));
   }
   auto* const out = arena.take<std::uint16_t>(count, "out");
-  machine->combine({memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns},
+  std::vector<float> before(count), after(count);
+  for (float& value : before) value = static_cast<float>(random.normal() * 100.0);
+  float* const residual = adds ? arena.upload(before, "residual") : nullptr;
+  machine->combine({memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns, residual},
                    std::is_same_v<Element, float>);
   std::vector<Bf16> got(count);
-  machine->memory().read(got.data(), out, count * 2);
+  if (adds)
+    machine->memory().read(after.data(), residual, count * 4);
+  else
+    machine->memory().read(got.data(), out, count * 2);
   for (int token = 0; token < tokens; ++token)
     for (int column = 0; column < columns; ++column) {
       float sum = 0.0f;
@@ -65,7 +74,10 @@ void check_combine(int tokens, int top_k, int columns, std::uint64_t seed) {
         sum = rank == 0 ? part : sum + part;
       }
       const auto at = static_cast<std::size_t>(token * columns + column);
-      ASSERT_EQ(got[at].bits, to_bf16(sum).bits) << "token " << token << " column " << column;
+      if (adds)
+        ASSERT_EQ(after[at], before[at] + sum) << "token " << token << " column " << column;
+      else
+        ASSERT_EQ(got[at].bits, to_bf16(sum).bits) << "token " << token << " column " << column;
     }
 }
 
@@ -78,6 +90,42 @@ TEST(MoeCombine, AddsRowsInRankOrder) {
       check_combine<Bf16>(3, top_k, columns, seed++);
     }
   check_combine<float>(40, 10, 128, 3);
+}
+
+TEST(MoeCombine, AddsToTheResidualStream) {
+  std::uint64_t seed = 50;
+  for (const int columns : {64, 960, 1088})
+    for (const int top_k : {1, 8, 10, 32}) {
+      check_combine<float>(3, top_k, columns, seed, true);
+      check_combine<Bf16>(3, top_k, columns, seed++, true);
+    }
+}
+
+// The slots are read before the wait: whoever wrote them must be older than the predecessor.
+TEST(MoeCombine, SlotsOfThePredecessorAreARace) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  kernels::Arena arena(machine->memory());
+  const std::vector<float> logits{1.0f, 2.0f};
+  moe_route::RouteParams route{};
+  route.logits = arena.upload(logits, "logits");
+  route.tables = {arena.take<std::int32_t>(1, "experts"),   arena.take<float>(1, "weights"),
+                  arena.take<std::int32_t>(1, "slots"),     arena.take<std::int32_t>(8, "tokens"),
+                  arena.take<float>(8, "slot weights"),     arena.take<moe::TokenTile>(1, "tiles"),
+                  arena.take<std::int32_t>(1, "tile count")};
+  route.tokens = 1;
+  route.experts = 2;
+  route.top_k = 1;
+  route.tile_tokens = 8;
+  float* const rows = arena.upload(std::vector<float>(8 * 64), "rows");
+  auto* const out = arena.take<std::uint16_t>(64, "out");
+  machine->route_table(route);
+  try {
+    machine->combine({rows, route.tables.pair_slot, out, 1, 1, 64}, true);
+    FAIL() << "nobody noticed";
+  } catch (const sim::Fault& fault) {
+    EXPECT_EQ(fault.kind(), sim::FaultKind::predecessor_race) << fault.what();
+  }
 }
 
 TEST(MoeCombine, NoTokensIsNoLaunch) {

@@ -47,6 +47,20 @@ const plan::RowFacts* find_row(const kernels::Machine& machine, kernels::RowKind
   return handle.found() ? &machine.rows(kind)[static_cast<std::size_t>(handle.index)] : nullptr;
 }
 
+// Prompt tiles by the mean number of tokens an expert gets (35b: a 32nd of the prompt), as they measured.
+TEST(Choose, PromptTilesFollowTheMean) {
+  const auto row = [](const plan::ArchFacts& arch, Format format, int tokens) {
+    return choose(arch, {parse_shape("35b"), Activations::w4a16, format, Role::prefill, tokens}).gate_up_row;
+  };
+  EXPECT_EQ(row(plan::kSm90, Format::nvfp4, 2048), "moe_gemm 256x64x128 w4a16-wgmma nvfp4");
+  EXPECT_EQ(row(plan::kSm90, Format::nvfp4, 2049), "moe_gemm 256x128x128 w4a16-wgmma nvfp4");
+  EXPECT_EQ(row(plan::kSm90, Format::bf16, 1536), "moe_gemm 256x64x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(plan::kSm90, Format::bf16, 1537), "moe_gemm 256x128x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(plan::kSm120, Format::nvfp4, 512), "moe_gemm 128x16x256 w4a16-mma nvfp4");
+  for (const int tokens : {513, 2048, 8192})
+    EXPECT_EQ(row(plan::kSm120, Format::nvfp4, tokens), "moe_gemm 128x32x128 w4a16-mma nvfp4");
+}
+
 TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
   sim::Device device;
   const auto hopper = kernels::make_sim_machine(device, {.arch = &plan::kSm90});

@@ -153,13 +153,14 @@ void check_route(const RouteShape& shape, Kind kind, std::uint64_t seed) {
 }
 
 // From one expert to 1,024, k from 1 to 32, on both sides of the borders between the forms: 16 and 64 tokens,
-// 512 experts, 512 tokens.
+// 256 and 512 experts, 512 tokens.
 constexpr RouteShape kShapes[] = {
     {1, 1, 1, 8},       {32, 64, 4, 16},  {5, 3, 2, 8},        {64, 8, 8, 16},    {64, 256, 8, 8},
     {17, 1024, 32, 64}, {33, 1024, 1, 8}, {64, 31, 31, 128},   {65, 1, 1, 8},     {65, 33, 4, 160},
     {70, 1024, 32, 8},  {200, 7, 7, 64},  {130, 128, 32, 256}, {81, 512, 10, 32}, {64, 512, 10, 64},
     {100, 300, 8, 8},   {32, 512, 10, 8}, {16, 256, 8, 8},     {32, 513, 3, 8},   {512, 40, 2, 16},
-    {513, 40, 2, 16},   {16, 512, 10, 8}, {17, 512, 10, 8},    {17, 40, 3, 8},
+    {513, 40, 2, 16},   {16, 512, 10, 8}, {17, 512, 10, 8},    {17, 40, 3, 8},    {16, 257, 32, 8},
+    {17, 256, 8, 8},    {16, 256, 9, 8},
 };
 
 TEST(MoeRoute, AgreesWithSortingForEveryShape) {
