@@ -44,9 +44,12 @@ TEST(BenchMtp, RunsTheMtpLayerOfRandomWeights) {
   std::ifstream file(csv);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
-  ASSERT_EQ(lines.size(), 4u) << "a comment, names, two lines";
-  EXPECT_EQ(lines[2].substr(0, 7), "2,60,0,");
-  EXPECT_EQ(lines[3].substr(0, 7), "2,60,2,");
+  ASSERT_EQ(lines.size(), 6u) << "a comment, commit, date, names, two lines";
+  EXPECT_EQ(lines[0], "# a test");
+  EXPECT_EQ(lines[1].substr(0, 10), "# commit: ");
+  EXPECT_EQ(lines[2].substr(0, 10), "# date: 20");
+  EXPECT_EQ(lines[4].substr(0, 7), "2,60,0,");
+  EXPECT_EQ(lines[5].substr(0, 7), "2,60,2,");
 }
 
 }  // namespace
