@@ -167,11 +167,11 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
       cta.store_shared(mine + (m * Row::token_tiles + n) * 32 + cta.lane(),
                        device::F32x4{{c[0], c[1], c[2], c[3]}});
     }
-  if (unit.segment + warps.sharing < warps.segments) return false;  // more segments of this strip are mine
-  const int threads = 32 * warps.sharing;
+  if (unit.segment + warps.sharing() < warps.segments) return false;  // more segments of this strip are mine
+  const int threads = 32 * warps.sharing();
   const int barrier = 1 + warps.group;
   cta.barrier_sync(barrier, threads);  // every segment of the strip is written
-  const bool adds = (unit.strip & (warps.sharing - 1)) == warps.place;
+  const bool adds = (unit.strip & (warps.sharing() - 1)) == warps.place;
   if (adds) {
     for (int s = 0; s < warps.segments; ++s) {
 #pragma unroll
@@ -225,7 +225,7 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
                        unit.segment * kSegmentRecords + unit.part * Row::unit_records, segment);
     if (ends_segment) {
       bool complete;
-      if (unit.shared && warps.sharing > 1) {
+      if (unit.shared && warps.shift > 0) {
         complete = gather_shared_strip<Row>(cta, storage, warps, unit, segment, total);
       } else {
         add_segment<Row, Cta>(total, segment, unit.segment == 0);

@@ -44,9 +44,8 @@ FOURFOLD_DEVICE BlockShare block_share(Cta cta, int tile_count, int strips) {
 template <class Row>
 struct WarpShare {
   int whole_rounds;  // rounds in which every warp has a strip of its own
-  int sharing;       // warps that share a strip afterwards
-  int groups;        // of such warps
-  int group;         // this warp's, and its place in it
+  int shift;         // 2^shift warps share a strip afterwards
+  int group;         // this warp's group of them, and its place in it
   int place;
   int shared_rounds;  // strips this warp's group shares
   int segments;       // of a strip
@@ -55,14 +54,14 @@ struct WarpShare {
     const int strips = share.end - share.begin;
     segments = (records + kSegmentRecords - 1) / kSegmentRecords;
     whole_rounds = strips / Row::warps;
-    const int shift = Row::splits_strips ? sharing_shift(Row::warps, segments) : 0;
-    sharing = 1 << shift;
-    groups = Row::warps >> shift;
+    shift = Row::splits_strips ? sharing_shift(Row::warps, segments) : 0;
     group = warp >> shift;
-    place = warp & (sharing - 1);
+    place = warp & (sharing() - 1);
     const int rest = strips - whole_rounds * Row::warps;
-    shared_rounds = rest > group ? (rest - group + groups - 1) >> (Row::warps_shift - shift) : 0;
+    shared_rounds = rest > group ? (rest - group + groups() - 1) >> (Row::warps_shift - shift) : 0;
   }
+  FOURFOLD_DEVICE int sharing() const { return 1 << shift; }
+  FOURFOLD_DEVICE int groups() const { return Row::warps >> shift; }
 };
 
 // A stretch of at most unit_records records of one strip.
@@ -95,7 +94,7 @@ class UnitWalk {
       unit_.weights += Row::unit_records * Row::record_bytes;
       return;
     }
-    const int step = unit_.shared ? warps_.sharing : 1;
+    const int step = unit_.shared ? warps_.sharing() : 1;
     if (unit_.segment + step < warps_.segments) {
       // Only the last segment can be short, so the way to the next one is whole segments.
       unit_.part = 0;
@@ -114,7 +113,7 @@ class UnitWalk {
     }
     unit_.part = 0;
     unit_.segment = unit_.shared ? warps_.place : 0;
-    unit_.strip += unit_.shared ? warps_.groups : Row::warps;
+    unit_.strip += unit_.shared ? warps_.groups() : Row::warps;
     if (unit_.strip >= params_.strips) {
       do {
         unit_.strip -= params_.strips;
