@@ -140,13 +140,22 @@ TEST(Storyteller, PathsDivergeByNoMoreThanTheirFormatsRound) {
   }
 }
 
-std::string spoken(bool thinking, AnswerPiece& whole) {
-  const auto chat_template = text::ChatTemplate::load(folder());
+constexpr const char* kQuestion = R"([{"role": "user", "content": "What are you?"}])";
+
+text::ChatRequest chat_of(const char* messages) {
   text::ChatRequest chat;
-  chat.messages = text::parse_chat_json(R"([{"role": "user", "content": "What are you?"}])", "messages");
-  chat.enable_thinking = thinking;
+  chat.messages = text::parse_chat_json(messages, "messages");
+  return chat;
+}
+
+std::string rendered(const text::ChatRequest& chat) {
+  static const auto chat_template = text::ChatTemplate::load(folder());
+  return chat_template->render(chat);
+}
+
+std::string spoken(const text::ChatRequest& chat, AnswerPiece& whole) {
   const auto prepared = prepare(Activations::w4a16, kWindow);
-  Request request = greedy_request(tokenizer().encode(chat_template->render(chat)), 200, 2);
+  Request request = greedy_request(tokenizer().encode(rendered(chat)), 200, 2);
   request.stop_ids = {*tokenizer().added_token("<|im_end|>")};
   request.token_limit = tokenizer().id_limit();
   AnswerText text(tokenizer(), {{}, true, ends_in_thinking(request.prompt, tokenizer())});
@@ -168,10 +177,56 @@ std::string spoken(bool thinking, AnswerPiece& whole) {
 
 TEST(Storyteller, SaysWhatItIsWithAndWithoutThinking) {
   AnswerPiece plain, thoughtful;
-  EXPECT_NE(spoken(false, plain).find("demonstration model"), std::string::npos) << plain.content;
+  text::ChatRequest chat = chat_of(kQuestion);
+  chat.enable_thinking = false;
+  EXPECT_NE(spoken(chat, plain).find("demonstration model"), std::string::npos) << plain.content;
   EXPECT_TRUE(plain.thinking.empty()) << plain.thinking;
-  EXPECT_NE(spoken(true, thoughtful).find("demonstration model"), std::string::npos) << thoughtful.content;
+  chat.enable_thinking = true;
+  EXPECT_NE(spoken(chat, thoughtful).find("demonstration model"), std::string::npos) << thoughtful.content;
   EXPECT_FALSE(thoughtful.thinking.empty());
+}
+
+// What agents and frameworks send has an answer in words, and the prompt is one the model was trained on.
+TEST(StorytellerTemplate, ToolsStayOutOfThePrompt) {
+  text::ChatRequest chat = chat_of(kQuestion);
+  const std::string plain = rendered(chat);
+  EXPECT_EQ(plain,
+            "<|im_start|>user\nWhat are you?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  chat.tools = text::parse_chat_json(
+      R"([{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}])",
+      "tools");
+  EXPECT_EQ(rendered(chat), plain);
+  AnswerPiece answer;
+  EXPECT_NE(spoken(chat, answer).find("demonstration model"), std::string::npos) << answer.content;
+  EXPECT_EQ(answer.content.find("<tool_call>"), std::string::npos);
+}
+
+TEST(StorytellerTemplate, CallsOfEarlierTurnsAreLeftOutAndTheirResultsAreRead) {
+  const std::string turns = rendered(chat_of(R"([
+    {"role": "user", "content": "How warm is it?"},
+    {"role": "assistant", "content": null,
+     "tool_calls": [{"type": "function", "function": {"name": "warmth", "arguments": "{\"city\": \"Rome\"}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "19 degrees"},
+    {"role": "assistant", "content": "I will ask.", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "content": [{"type": "text", "text": "sun"}]}])"));
+  EXPECT_EQ(turns,
+            "<|im_start|>user\nHow warm is it?<|im_end|>\n"
+            "<|im_start|>user\n19 degrees<|im_end|>\n"
+            "<|im_start|>assistant\n<think>\n\n</think>\n\nI will ask.<|im_end|>\n"
+            "<|im_start|>user\nsun<|im_end|>\n"
+            "<|im_start|>assistant\n<think>\n\n</think>\n\n");
+}
+
+TEST(StorytellerTemplate, SystemTurnsStandWhereTheyAreAndNoQuestionIsNeeded) {
+  EXPECT_EQ(
+      rendered(chat_of(R"([{"role": "system", "content": "A"}, {"role": "developer", "content": "B"},
+                                 {"role": "user", "content": "C"}, {"role": "assistant", "content": "D"},
+                                 {"role": "system", "content": "E"}, {"role": "user", "content": "F"}])")),
+      "<|im_start|>system\nA<|im_end|>\n<|im_start|>system\nB<|im_end|>\n<|im_start|>user\nC<|im_end|>\n"
+      "<|im_start|>assistant\nD<|im_end|>\n<|im_start|>system\nE<|im_end|>\n<|im_start|>user\nF<|im_end|>\n"
+      "<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  EXPECT_EQ(rendered(chat_of(R"([{"role": "system", "content": "Tell a story."}])")),
+            "<|im_start|>system\nTell a story.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
 // The tokens of one request, and how many of its prompt's came from the prefix cache.
