@@ -1,11 +1,12 @@
 // How much work and memory a request's schema or expression may cost. Counted in steps, not in seconds, so
-// that the same schema is refused on every machine or on none.
+// that the same schema is refused on every machine or on none; the clock only catches a machine that is far
+// too busy.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-
-#include "base/error.h"
+#include <functional>
 
 namespace fourfold::constrain {
 
@@ -13,23 +14,25 @@ struct Limits {
   std::size_t text_bytes_max = std::size_t{1} << 20;  // of the schema or the expression
   std::int64_t work_max = 40'000'000;                 // steps, each a few nanoseconds: well below a second
   std::int64_t bytes_max = std::int64_t{64} << 20;    // of the automata
+  std::chrono::milliseconds time_max{5'000};
+  // Whether nobody waits for the form any more; asked now and then. Empty: somebody does.
+  std::function<bool()> cancelled = {};
 };
 
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  explicit Budget(const Limits& limits);
 
+  // Throws invalid_request when the work is spent, over_capacity when the time is up and cancelled when
+  // nobody waits. Every loop over what a request said spends at least a step a round.
   void spend(std::int64_t steps) {
     work_ += steps;
-    if (work_ > limits_.work_max)
-      fail_with_hint(Code::invalid_request, "ask for less: shorter counted repeats, fewer alternatives",
-                     "compiling the form of the answer takes more than {} steps", limits_.work_max);
+    if (work_ >= next_look_) look();
   }
+  // Throws invalid_request when the memory is spent.
   void hold(std::int64_t bytes) {
     bytes_ += bytes;
-    if (bytes_ > limits_.bytes_max)
-      fail_with_hint(Code::invalid_request, "ask for less: shorter counted repeats, fewer alternatives",
-                     "compiling the form of the answer takes more than {} MiB", limits_.bytes_max >> 20);
+    if (bytes_ > limits_.bytes_max) refuse_bytes();
   }
   void release(std::int64_t bytes) { bytes_ -= bytes; }
 
@@ -37,9 +40,15 @@ class Budget {
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  void look();
+  [[noreturn]] void refuse_bytes() const;
+
   Limits limits_;
   std::int64_t work_ = 0;
   std::int64_t bytes_ = 0;
+  std::int64_t next_look_ = 0;
+  Clock::time_point deadline_;
 };
 
 }  // namespace fourfold::constrain

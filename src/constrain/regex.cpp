@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "text/unicode_tables.h"
 #include "text/utf8.h"
 

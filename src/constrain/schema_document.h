@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "constrain/budget.h"
 
 namespace fourfold::constrain {

@@ -158,7 +158,7 @@ class Sequence {
   Home home_;
   std::int64_t vocab_size_;
   sample::Sampler sampler_;
-  std::vector<TokenId> tokens_;  // prompt and answer
+  std::vector<TokenId> tokens_;     // prompt and answer
   std::int64_t next_position_ = 0;  // of the next main pass: positions before it are in the caches
   std::int64_t home_end_ = 0;       // positions the home has seen
   std::int64_t draft_end_ = 0;      // and those in the draft layer's cache

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "server/request_context.h"
 #include "server/served_model.h"
 
 namespace fourfold::server {
@@ -42,7 +43,7 @@ class Exchange {
 // and "/v1/messages/count_tokens", whose exchange has no submissions and is done at once. Throws
 // fourfold::Error for what the request may not ask; error_body makes an answer of it.
 std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
-                                        const ServedModel& model);
+                                        const ServedModel& model, const RequestContext& context = {});
 
 // An error in the shape clients of this route expect (OpenAI's, or Anthropic's for /v1/messages).
 HttpError error_answer(std::string_view route, const Error& error);

@@ -61,6 +61,7 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
 }
 
 Service::~Service() {
+  ending_ = true;
   mailbox_.connect({});
   if (stopper_.joinable()) stopper_.join();
 }
@@ -312,14 +313,20 @@ void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
     Prepared prepared;
     std::optional<HttpResponse> refused;
     Clock::time_point begun = Clock::now();
+    std::uint64_t tenant = 0;
   };
   const auto job = std::make_shared<Job>();
   job->body = std::move(call->request().body);
   job->call = call;
-  const bool taken = workers_.add(job->body.size(), [this, job, &route] {
+  job->tenant = call->request().tenant;
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  call->on_gone([gone] { *gone = true; });
+  const bool taken = workers_.add(job->body.size(), [this, job, gone, &route] {
     job->refused = attempt(route.path, [&] {
       require_bounded(job->body);
-      job->prepared.exchange = options_.make_exchange(route.path, job->body, model_);
+      const RequestContext context{.tenant = job->tenant,
+                                   .cancelled = [this, gone] { return *gone || ending_; }};
+      job->prepared.exchange = options_.make_exchange(route.path, job->body, model_, context);
       job->prepared.submissions = job->prepared.exchange->submissions();
     });
     job->body = {};

@@ -36,7 +36,8 @@ struct ServiceOptions {
   std::function<void(const std::string& line)> log = {};          // one line, without an end
   std::function<void(const std::string& line)> log_request = {};  // one a request; empty: none
   // Tests have their own.
-  std::function<std::unique_ptr<Exchange>(std::string_view route, std::string_view body, const ServedModel&)>
+  std::function<std::unique_ptr<Exchange>(std::string_view route, std::string_view body, const ServedModel&,
+                                          const RequestContext&)>
       make_exchange = server::make_exchange;
 };
 
@@ -94,6 +95,7 @@ class Service final : public HttpHandler {
   std::uint64_t next_id_ = 1;
   bool stalled_ = false, draining_ = false;
   std::atomic<bool> engine_stopped_{false};
+  std::atomic<bool> ending_{false};  // nobody reads answers any more: work in progress is given up
   Clock::time_point give_up_ = Clock::time_point::max();
   Clock::time_point engine_ends_ = Clock::time_point::max();  // behind a signal, at the latest
   std::thread stopper_;

@@ -53,8 +53,7 @@ class SparseShards {
 
   // Scalars first: they are written, everything after them is a hole.
   std::uint64_t write_shard(const std::string& name, std::vector<Entry>& entries) const {
-    std::partition(entries.begin(), entries.end(),
-                          [](const Entry& entry) { return entry.shape.empty(); });
+    std::partition(entries.begin(), entries.end(), [](const Entry& entry) { return entry.shape.empty(); });
     JsonWriter json;
     json.begin_object();
     std::uint64_t offset = 0;

@@ -60,8 +60,8 @@ TEST_F(BenchServe, WritesItsResultsAndKeepsTheKeyToItself) {
   EXPECT_EQ(row.at("output_tokens").number, 64);
   EXPECT_EQ(row.at("tokens_per_chunk").number, 2);
   EXPECT_GT(row.at("floor_share").number, 0);
-  // Three pauses between the first chunk and the last, over seven tokens; half of that, since a busy machine may
-  // show the client the first chunk late.
+  // Three pauses between the first chunk and the last, over seven tokens; half of that, since a busy machine
+  // may show the client the first chunk late.
   EXPECT_GE(row.at("tpot_ms").at("p50").number, 3.0 * pause_ms_ / 7 * 0.5);
   EXPECT_EQ((ran.out + json::read_text_file(file("a.json"), 1 << 20) +
              json::read_text_file(file("a.csv"), 1 << 20) + json::read_text_file(file("a.html"), 1 << 20))

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/error.h"
 #include "constrain/guide.h"
 #include "constrain/runner.h"
 

@@ -113,7 +113,8 @@ class FakeRunner final : public Runner {
 };
 
 // The body is "N" or "stream N" or "N xM": N tokens, in pieces, in M choices. "bad" is refused, "crash" is
-// our own fault, "stop N" is satisfied after three tokens of N, "wait" is read once the gate is open.
+// our own fault, "stop N" is satisfied after three tokens of N, "wait" is read once the gate is open,
+// "work" once nobody waits for it.
 class FakeExchange final : public Exchange {
  public:
   explicit FakeExchange(std::string body) {
@@ -191,11 +192,18 @@ struct FakeServer {
       : http({.port = 0, .limits = limits}),
         keys(std::move(keys_given), {}),
         runner(mailbox, step, queue_max) {
-    options.make_exchange = [this](std::string_view, std::string_view body, const ServedModel&) {
+    options.make_exchange = [this](std::string_view, std::string_view body, const ServedModel&,
+                                   const RequestContext& context) {
       if (body == "wait") {
         ++gate_waiting;
         gate.wait(false);
         body = "1";
+      }
+      if (body == "work") {
+        ++working;
+        while (!context.cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        --working;
+        fail(Code::cancelled, "nobody waits");
       }
       return std::make_unique<FakeExchange>(std::string(body));
     };
@@ -225,7 +233,7 @@ struct FakeServer {
   }
 
   std::atomic<bool> gate{false};
-  std::atomic<int> gate_waiting{0};
+  std::atomic<int> gate_waiting{0}, working{0};
   HttpServer http;
   ServedModel model = made_up_model();
   ApiKeys keys;

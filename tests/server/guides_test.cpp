@@ -102,6 +102,16 @@ TEST(Guides, FormsOfOtherProtocols) {
             "");
 }
 
+TEST(Guides, FormsNobodyWaitsForAreNotCompiled) {
+  const std::string body = with(R"("guided_regex": "(a|b)*a(a|b){40}")");
+  try {
+    make_exchange(kRoute, body, test_model(), {.cancelled = [] { return true; }});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::cancelled) << error.what();
+  }
+}
+
 TEST(FormCache, KeepsWhatWasAskedForLastWithinItsBytes) {
   const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
       test_model().tokenizer, test_model().stop_ids, test_model().token_limit);

@@ -179,6 +179,21 @@ TEST(Service, LargeBodiesThatWaitAreRefusedBeforeTheyAreMany) {
   EXPECT_EQ(server.ask(request).status, 200);
 }
 
+// Reading a request can take long (a schema is compiled): it ends when nobody waits for the answer.
+TEST(Service, WorkEndsWhenItsClientLeavesAndWhenTheServerDoes) {
+  FakeServer server({}, {.worker_count = 1});
+  Client leaving(server.http.port());
+  leaving.send(post(kChat, "work"));
+  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
+  leaving.close();
+  EXPECT_TRUE(eventually([&] { return server.working == 0; }));
+  EXPECT_EQ(server.ask(post(kChat, "2")).status, 200);
+  Client staying(server.http.port());
+  staying.send(post(kChat, "work"));
+  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
+  // Its end, with a worker in the middle of it, is the end of the test.
+}
+
 TEST(Service, RequestsBeyondTheRateAreRefusedPerKey) {
   FakeServer server({"a", "b"}, {.rate_limit = 2});
   int refused = 0;

@@ -17,9 +17,7 @@ FOURFOLD_KERNEL void __launch_bounds__(Row::threads, register_blocks<Row>())
 template <class Row>
 CudaStepRow step_row() {
   return {Row::facts(), sizeof(typename Row::Params),
-          [] {
-            return prepare_kernel("step kernel", step_kernel<Row>, Row::threads, kStorageBytes<Row>);
-          },
+          [] { return prepare_kernel("step kernel", step_kernel<Row>, Row::threads, kStorageBytes<Row>); },
           [](const CudaLaunch& launch, const void* params) {
             launch_kernel("step kernel", step_kernel<Row>, launch,
                           *static_cast<const typename Row::Params*>(params));

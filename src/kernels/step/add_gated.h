@@ -11,7 +11,8 @@
 namespace fourfold::step {
 
 template <class Cta>
-FOURFOLD_DEVICE void load_eight_of(Cta cta, const void* rows, bool is_f32, std::int64_t at, float (&values)[8]) {
+FOURFOLD_DEVICE void load_eight_of(Cta cta, const void* rows, bool is_f32, std::int64_t at,
+                                   float (&values)[8]) {
   if (is_f32) {
     const auto* from = reinterpret_cast<const device::F32x4*>(static_cast<const float*>(rows) + at);
 #pragma unroll

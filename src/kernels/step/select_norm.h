@@ -10,7 +10,8 @@ namespace fourfold::step {
 
 template <class Cta>
 FOURFOLD_DEVICE void select_norm(Cta cta, const SelectNormParams& params) {
-  constexpr int warps = dense::kNormWarps, pieces_each = dense::kNormPieces, lane_columns = dense::kLaneColumns;
+  constexpr int warps = dense::kNormWarps, pieces_each = dense::kNormPieces,
+                lane_columns = dense::kLaneColumns;
   auto& storage = cta.template shared<dense::NormStorage>();
   const int warp = cta.warp(), lane = cta.lane(), row = cta.block();
   const int pieces = dense::pieces_of(params.columns);
@@ -49,7 +50,8 @@ FOURFOLD_DEVICE void select_norm(Cta cta, const SelectNormParams& params) {
 #pragma unroll
       for (int j = 0; j < 4; ++j)
         normed.v[j] = Cta::mul(Cta::mul(values[i][4 * half + j], factor), weight[4 * half + j]);
-      cta.store(reinterpret_cast<device::F32x4*>(params.out_f32 + to * params.columns + column) + half, normed);
+      cta.store(reinterpret_cast<device::F32x4*>(params.out_f32 + to * params.columns + column) + half,
+                normed);
     }
   }
 }

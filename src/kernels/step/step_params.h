@@ -12,11 +12,11 @@ struct SelectNormParams {
   const std::int32_t* in_rows;  // row i of the result is row in_rows[i] of x; null: row i
   const float* weight;          // [columns], 1 + w already
   float epsilon;
-  std::int32_t columns;           // a multiple of 64, at most dense::kNormColumnsMax
-  std::uint16_t* out;             // bf16, row i at i * out_stride; null: not wanted
-  std::int64_t out_stride;        // in elements, a multiple of 8
-  float* out_f32;                 // [.., columns], row i at out_rows[i]; null: not wanted
-  const std::int32_t* out_rows;   // null: row i
+  std::int32_t columns;          // a multiple of 64, at most dense::kNormColumnsMax
+  std::uint16_t* out;            // bf16, row i at i * out_stride; null: not wanted
+  std::int64_t out_stride;       // in elements, a multiple of 8
+  float* out_f32;                // [.., columns], row i at out_rows[i]; null: not wanted
+  const std::int32_t* out_rows;  // null: row i
 };
 
 // x[row] += sigmoid(gate[row]) * y[row]: the shared expert of rows too many for one fused kernel.

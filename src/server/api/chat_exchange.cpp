@@ -193,7 +193,7 @@ void refuse_other_media(Fields& fields) {
         refuse("modalities", "modalities names {}; this model writes text only", shown(one));
 }
 
-ChatPlan read_chat(const Json& body, const ServedModel& model) {
+ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestContext& context) {
   Fields fields(body, "");
   require_model(fields, model);
   ChatPlan out;
@@ -208,7 +208,7 @@ ChatPlan read_chat(const Json& body, const ServedModel& model) {
   out.show_thinking = fields.boolean("include_reasoning").value_or(true);
   refuse_other_media(fields);
   fields.only_false({"echo", "add_special_tokens"});
-  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model);
+  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context);
   fields.finish();
   plan.split_thinking = true;
   plan.prompts.push_back(render_prompt(conversation, model));
@@ -217,8 +217,9 @@ ChatPlan read_chat(const Json& body, const ServedModel& model) {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model) {
-  return std::make_unique<ChatExchange>(model, read_chat(body, model));
+std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model,
+                                             const RequestContext& context) {
+  return std::make_unique<ChatExchange>(model, read_chat(body, model, context));
 }
 
 }  // namespace fourfold::server::api

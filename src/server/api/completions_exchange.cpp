@@ -195,7 +195,8 @@ std::vector<Prompt> read_prompts(Fields& fields, const ServedModel& model) {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model) {
+std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model,
+                                                    const RequestContext& context) {
   Fields fields(body, "");
   require_model(fields, model);
   Plan plan;
@@ -214,7 +215,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
   if (total > kChoicesMax)
     refuse("n", "{} prompts with n = {} are {} answers; at most {}", plan.prompts.size(),
            plan.generation.answer_count, total, kChoicesMax);
-  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model);
+  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context);
   fields.finish();
   return std::make_unique<CompletionsExchange>(model, std::move(plan), echo);
 }

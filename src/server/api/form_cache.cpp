@@ -1,5 +1,7 @@
 #include "server/api/form_cache.h"
 
+#include "base/error.h"
+
 namespace fourfold::server::api {
 
 std::shared_ptr<const constrain::Masks> FormCache::get(const std::string& key, const Compile& compile) {

@@ -76,29 +76,33 @@ std::string tools_json(const Tools& tools) {
   return text::jinja::to_json(Json::list(std::move(list)));
 }
 
-std::shared_ptr<const constrain::Masks> calls_form(const Tools& tools, FormCache& forms) {
+std::shared_ptr<const constrain::Masks> calls_form(const Tools& tools, FormCache& forms,
+                                                   const constrain::Limits& limits) {
   const std::string list = tools_json(tools);
   constrain::ToolCallsOptions options;
   if (tools.choice == ToolChoice::named) options.name = tools.named;
   options.several = tools.parallel;
   const std::string key = fourfold::format("calls {} {} {}", options.several, tools.named, list);
-  return forms.get(key, [&] { return constrain::compile_tool_calls(list, options); });
+  return forms.get(key, [&] { return constrain::compile_tool_calls(list, options, limits); });
 }
 
-std::shared_ptr<const constrain::Masks> answer_form(const AnswerForm& form, FormCache& forms) {
+std::shared_ptr<const constrain::Masks> answer_form(const AnswerForm& form, FormCache& forms,
+                                                    const constrain::Limits& limits) {
   switch (form.kind) {
     case AnswerForm::Kind::json_object:
-      return forms.get("object", [] { return constrain::compile_json_object(); });
+      return forms.get("object", [&] { return constrain::compile_json_object(limits); });
     case AnswerForm::Kind::json_schema:
-      return forms.get("schema " + form.text, [&] { return constrain::compile_json_schema(form.text); });
-    default: return forms.get("regex " + form.text, [&] { return constrain::compile_regex(form.text); });
+      return forms.get("schema " + form.text,
+                       [&] { return constrain::compile_json_schema(form.text, limits); });
+    default:
+      return forms.get("regex " + form.text, [&] { return constrain::compile_regex(form.text, limits); });
   }
 }
 
 }  // namespace
 
 MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
-                     const ServedModel& model) {
+                     const ServedModel& model, const RequestContext& context) {
   const bool free = form.kind == AnswerForm::Kind::free;
   if (free && !tools.forced()) return {};
   const std::string field = tools.forced() ? "tool_choice" : form.field;
@@ -110,7 +114,10 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     refuse(field, "{} asks for a form, which goes with neither ignore_eos nor stop_token_ids", field);
   std::shared_ptr<const constrain::Masks> masks;
   try {
-    masks = tools.forced() ? calls_form(tools, *model.forms) : answer_form(form, *model.forms);
+    constrain::Limits limits;
+    limits.cancelled = context.cancelled;
+    masks =
+        tools.forced() ? calls_form(tools, *model.forms, limits) : answer_form(form, *model.forms, limits);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_request) throw;
     const std::string hint = error.hint().empty() ? "" : ". " + error.hint();

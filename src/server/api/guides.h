@@ -20,6 +20,6 @@ AnswerForm read_format(Fields& format);
 
 // None for free text. Calls that tool_choice demands are a form too.
 MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
-                     const ServedModel& model);
+                     const ServedModel& model, const RequestContext& context);
 
 }  // namespace fourfold::server::api

@@ -6,13 +6,13 @@
 namespace fourfold::server {
 
 std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
-                                        const ServedModel& model) {
+                                        const ServedModel& model, const RequestContext& context) {
   const auto json = text::jinja::parse_json(body, "the body", text::jinja::JsonRules::strict);
-  if (route == "/v1/chat/completions") return api::make_chat_exchange(json, model);
-  if (route == "/v1/completions") return api::make_completions_exchange(json, model);
-  if (route == "/v1/responses") return api::make_responses_exchange(json, model);
-  if (route == "/v1/messages") return api::make_messages_exchange(json, model);
-  if (route == "/v1/messages/count_tokens") return api::make_count_exchange(json, model);
+  if (route == "/v1/chat/completions") return api::make_chat_exchange(json, model, context);
+  if (route == "/v1/completions") return api::make_completions_exchange(json, model, context);
+  if (route == "/v1/responses") return api::make_responses_exchange(json, model, context);
+  if (route == "/v1/messages") return api::make_messages_exchange(json, model, context);
+  if (route == "/v1/messages/count_tokens") return api::make_count_exchange(json, model, context);
   throw api::RequestError(404, fourfold::format("{} runs no model", route), "");
 }
 

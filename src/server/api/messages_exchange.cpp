@@ -177,12 +177,14 @@ class CountExchange final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model) {
-  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model));
+std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
+                                                 const RequestContext& context) {
+  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context));
 }
 
-std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model) {
-  return std::make_unique<CountExchange>(std::ssize(read_anthropic(body, model).prompts[0].ids));
+std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,
+                                              const RequestContext& context) {
+  return std::make_unique<CountExchange>(std::ssize(read_anthropic(body, model, context).prompts[0].ids));
 }
 
 }  // namespace fourfold::server::api

@@ -153,7 +153,7 @@ AnswerForm read_output(Fields& fields) {
 
 }  // namespace
 
-Plan read_anthropic(const Json& body, const ServedModel& model) {
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context) {
   Fields fields(body, "");
   require_model(fields, model);
   Plan plan;
@@ -170,7 +170,7 @@ Plan read_anthropic(const Json& body, const ServedModel& model) {
   // An answer that was begun for the model is gone on with.
   conversation.continue_last =
       conversation.turns.back().role == "assistant" && conversation.turns.back().calls.empty();
-  plan.make_guide = make_guide(read_output(fields), plan.tools, generation, model);
+  plan.make_guide = make_guide(read_output(fields), plan.tools, generation, model, context);
   fields.ignore(
       {"metadata", "service_tier", "betas", "inference_geo", "context_management", "cache_control"});
   fields.finish();

@@ -5,6 +5,6 @@
 
 namespace fourfold::server::api {
 
-Plan read_anthropic(const Json& body, const ServedModel& model);
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context);
 
 }  // namespace fourfold::server::api

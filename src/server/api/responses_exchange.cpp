@@ -273,8 +273,9 @@ class ResponsesExchange final : public AnswerExchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model) {
-  return std::make_unique<ResponsesExchange>(model, read_responses(body, model));
+std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
+                                                  const RequestContext& context) {
+  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context));
 }
 
 }  // namespace fourfold::server::api

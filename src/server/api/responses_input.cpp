@@ -153,7 +153,7 @@ void refuse_what_is_stored(Fields& fields) {
 
 }  // namespace
 
-ResponsesRequest read_responses(const Json& body, const ServedModel& model) {
+ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context) {
   Fields fields(body, "");
   require_model(fields, model);
   refuse_what_is_stored(fields);
@@ -190,7 +190,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model) {
       refuse("text.verbosity", "text.verbosity is not served here; leave it out or say \"medium\"");
     text->finish();
   }
-  plan.make_guide = make_guide(form, plan.tools, plan.generation, model);
+  plan.make_guide = make_guide(form, plan.tools, plan.generation, model, context);
   fields.finish();
   plan.split_thinking = true;
   plan.prompts.push_back(render_prompt(conversation, model));

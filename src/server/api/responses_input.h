@@ -15,6 +15,6 @@ struct ResponsesRequest {
   std::optional<Json> metadata, tools, tool_choice, format;
 };
 
-ResponsesRequest read_responses(const Json& body, const ServedModel& model);
+ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context);
 
 }  // namespace fourfold::server::api

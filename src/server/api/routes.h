@@ -8,10 +8,15 @@
 
 namespace fourfold::server::api {
 
-std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model);
-std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model);
-std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model);
-std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model);
-std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model);
+std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model,
+                                             const RequestContext& context);
+std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model,
+                                                    const RequestContext& context);
+std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
+                                                  const RequestContext& context);
+std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
+                                                 const RequestContext& context);
+std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,
+                                              const RequestContext& context);
 
 }  // namespace fourfold::server::api

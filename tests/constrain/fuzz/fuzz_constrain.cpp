@@ -15,7 +15,7 @@ namespace {
 using namespace fourfold;
 using namespace fourfold::constrain;
 
-constexpr Limits kSmall{.text_bytes_max = 1 << 16, .work_max = 400'000, .bytes_max = 4 << 20};
+const Limits kSmall{.text_bytes_max = 1 << 16, .work_max = 400'000, .bytes_max = 4 << 20};
 
 // Random allowed bytes, from several starts: there is always a next one, or the text may end.
 void wander(const Grammar& grammar) {

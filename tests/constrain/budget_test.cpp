@@ -1,0 +1,49 @@
+#include "constrain/budget.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "constrain/guide.h"
+
+namespace fourfold::constrain {
+namespace {
+
+Code code_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Code::internal;
+}
+
+TEST(Budget, EndsAtItsStepsAndBytes) {
+  Budget budget(Limits{.work_max = 250'000, .bytes_max = 100});
+  budget.spend(250'000);
+  budget.hold(100);
+  EXPECT_EQ(code_of([&] { budget.spend(1); }), Code::invalid_request);
+  EXPECT_EQ(code_of([&] { budget.hold(1); }), Code::invalid_request);
+  budget.release(50);
+  budget.hold(49);
+  EXPECT_EQ(budget.bytes(), 100);
+}
+
+// A form nobody waits for is given up in the middle, whatever it is.
+TEST(Budget, EndsWhenNobodyWaits) {
+  for (const int looks : {0, 3}) {
+    int asked = 0;
+    Limits limits;
+    limits.cancelled = [&] { return asked++ >= looks; };
+    EXPECT_EQ(code_of([&] { compile_regex("(a|b)*a(a|b){40}", limits); }), Code::cancelled);
+    EXPECT_EQ(asked, looks + 1);
+  }
+}
+
+TEST(Budget, EndsWithItsTime) {
+  Limits limits;
+  limits.time_max = std::chrono::milliseconds(-1);
+  EXPECT_EQ(code_of([&] { compile_regex("(a|b)*a(a|b){40}", limits); }), Code::over_capacity);
+}
+
+}  // namespace
+}  // namespace fourfold::constrain
