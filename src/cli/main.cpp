@@ -406,7 +406,8 @@ int run(int count, char** words, const Console& console) {
   CommandLine line;
   app.set_version_flag("--version",
                        "fourfold " + version() + (commit().empty() ? "" : " (" + commit() + ")"));
-  app.add_flag("--strict", line.strict, "Make every degradation, and every notice about a model, an error");
+  app.add_flag("--strict", line.strict,
+               "Nothing other than asked: degradations and notices are errors (serve: of requests, too)");
   app.fallthrough();
   app.require_subcommand(0, 1);
   add_plan(app, line);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "server/api/notes.h"
 #include "server/request_context.h"
 #include "server/served_model.h"
 
@@ -37,6 +38,9 @@ class Exchange {
   // Answers that are not streamed, once done: status and body.
   virtual int status() const = 0;
   virtual std::string body() = 0;
+
+  // What the request asked and does not get; known before its first token.
+  api::Notes notes;
 };
 
 // The routes that run the model: "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages";

@@ -108,6 +108,10 @@ void write_http(Writer& w, const Metrics& m, const HttpCounts& c) {
   for (const auto& [key, count] : m.requests)
     w.line("fourfold_http_requests_total",
            fourfold::format("route=\"{}\",status=\"{}\"", key.first, key.second), d(count));
+  w.head("fourfold_request_notes_total", "counter", "What requests asked and were served without.");
+  for (const api::NoteKind kind : api::kNoteKinds)
+    w.line("fourfold_request_notes_total", fourfold::format("kind=\"{}\"", api::label_of(kind)),
+           d(m.notes[static_cast<std::size_t>(kind)]));
   w.own("fourfold_http_connections", "gauge", "Connections that are open.", d(c.connections_open));
   w.own("fourfold_http_connections_total", "counter", "Connections so far.", d(c.connections));
   w.own("fourfold_http_connections_refused_total", "counter", "Beyond the limit.", d(c.connections_refused));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/api/notes.h"
 #include "server/http_server.h"
 #include "server/kernel_lines.h"
 
@@ -49,8 +50,11 @@ struct Metrics {
   void count_request(std::string_view route, int status) { ++requests[{std::string(route), status}]; }
   void count_finish(engine::Finish finish) { ++finishes[static_cast<std::size_t>(finish)]; }
 
+  void count_note(api::NoteKind kind) { ++notes[static_cast<std::size_t>(kind)]; }
+
   std::map<std::pair<std::string, int>, std::int64_t> requests;  // by route and status
   std::array<std::int64_t, 7> finishes{};                        // by engine::Finish
+  std::array<std::int64_t, std::size(api::kNoteKinds)> notes{};  // by api::NoteKind
   std::int64_t keep_alives = 0, refused_keys = 0, rate_limited = 0;
   Histogram first_token{
       {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160}};

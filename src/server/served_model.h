@@ -29,6 +29,7 @@ struct ServedModel {
   std::vector<text::TokenId> stop_ids;
   std::int64_t token_limit = 0;   // ids below it have text
   std::int64_t answers_max = 16;  // choices of one request (n)
+  bool strict = false;            // a request that would not get all it asks is refused (api/notes.h)
   // For answers that must have a form, over this tokenizer; without it they are refused.
   std::shared_ptr<api::FormCache> forms = nullptr;
 };

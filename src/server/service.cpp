@@ -184,6 +184,15 @@ void Service::log_answer(const HttpRequest& request, int status) const {
                                         request.peer));
 }
 
+void Service::say(const api::Notes& notes, const HttpRequest& request, Headers& head) {
+  for (const api::Note& note : notes.all()) {
+    metrics_.count_note(note.kind);
+    const std::string line = note_log_.line(note, route_label(request));
+    if (options_.log && !line.empty()) options_.log(line);
+  }
+  for (auto& header : notes.headers()) head.push_back(std::move(header));
+}
+
 // ---- answers
 // -----------------------------------------------------------------------------------------------
 
@@ -289,19 +298,26 @@ void Service::run_text(std::shared_ptr<HttpCall> call, const Route& route) {
     std::shared_ptr<HttpCall> call;
     std::string body;
     HttpResponse response;
+    api::Notes notes;
   };
   const auto job = std::make_shared<Job>();
   job->body = std::move(call->request().body);
   job->call = call;
+  job->notes = api::Notes(model_.strict);
   const bool taken = workers_.add(job->body.size(), [this, job, &route] {
     auto refused = attempt(route.path, [&] {
       require_bounded(job->body);
-      job->response.body = route.kind == RouteKind::tokenize ? tokenize_answer(job->body, model_)
-                                                             : detokenize_answer(job->body, model_);
+      job->response.body = route.kind == RouteKind::tokenize
+                               ? tokenize_answer(job->body, model_, job->notes)
+                               : detokenize_answer(job->body, model_, job->notes);
     });
     job->body = {};
     if (refused) job->response = std::move(*refused);
-    http_.post([this, job] { respond(*std::exchange(job->call, nullptr), std::move(job->response)); });
+    http_.post([this, job] {
+      const auto back = std::exchange(job->call, nullptr);
+      if (job->response.status == 200) say(job->notes, back->request(), job->response.headers);
+      respond(*back, std::move(job->response));
+    });
   });
   if (!taken) respond(*call, refusal(route.path, 503, "overloaded", "too many requests wait to be read"));
 }
@@ -335,9 +351,12 @@ void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
       const auto back = std::exchange(job->call, nullptr);
       if (!back->open()) return;
       // One that runs nothing is done already.
-      if (!job->refused && job->prepared.exchange->done())
-        return respond(*back,
-                       {.status = job->prepared.exchange->status(), .body = job->prepared.exchange->body()});
+      if (!job->refused && job->prepared.exchange->done()) {
+        Exchange& exchange = *job->prepared.exchange;
+        HttpResponse response{.status = exchange.status(), .body = exchange.body()};
+        say(exchange.notes, back->request(), response.headers);
+        return respond(*back, std::move(response));
+      }
       if (!job->refused)
         job->refused =
             attempt(route.path, [&] { start_exchange(back, std::move(job->prepared), job->begun); });
@@ -359,12 +378,17 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
       submission.time_limit = options_.request_time;
   }
   const bool streams = prepared.exchange->streams();
-  HttpResponse head{.content_type = "text/event-stream; charset=utf-8"};
+  Headers noted;
+  say(prepared.exchange->notes, request, noted);
+  HttpResponse head{.content_type = "text/event-stream; charset=utf-8", .headers = noted};
   decorate(request, head);
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");
   pump_.start(call, std::move(prepared), std::move(head), begun,
-              [this](HttpCall& finished, HttpResponse response) { respond(finished, std::move(response)); });
+              [this, noted = std::move(noted)](HttpCall& finished, HttpResponse response) {
+                response.headers.insert(response.headers.end(), noted.begin(), noted.end());
+                respond(finished, std::move(response));
+              });
   if (!streams) return;
   metrics_.count_request(route_label(request), 200);
   log_answer(request, 200);

@@ -68,6 +68,8 @@ class Service final : public HttpHandler {
   void decorate(const HttpRequest& request, HttpResponse& response) const;
   void respond(HttpCall& call, HttpResponse response);
   void log_answer(const HttpRequest& request, int status) const;
+  // Counts them, logs what is new among them, and adds them to the answer's head.
+  void say(const api::Notes& notes, const HttpRequest& request, Headers& head);
 
   void run_exchange(std::shared_ptr<HttpCall> call, const Route& route);
   void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
@@ -90,6 +92,7 @@ class Service final : public HttpHandler {
   Metrics metrics_;
   Pump pump_;
   RateLimiter rate_limiter_;
+  api::NoteLog note_log_;
   Clock::time_point last_watch_{}, last_step_{};
   std::int64_t last_step_count_ = -1;
   std::uint64_t next_id_ = 1;

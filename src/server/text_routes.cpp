@@ -44,9 +44,9 @@ void write_model(JsonWriter& json, const std::string& name, const ServedModel& m
 
 }  // namespace
 
-std::string tokenize_answer(std::string_view body, const ServedModel& model) {
+std::string tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {
   const Json json_body = parsed(body);
-  Fields fields(json_body, "");
+  Fields fields(json_body, "", notes);
   api::require_model(fields, model);
   const bool has_prompt = fields.find("prompt") != nullptr;
   if (has_prompt == (fields.find("messages") != nullptr))
@@ -70,9 +70,9 @@ std::string tokenize_answer(std::string_view body, const ServedModel& model) {
   return json.end_object().finish();
 }
 
-std::string detokenize_answer(std::string_view body, const ServedModel& model) {
+std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {
   const Json json_body = parsed(body);
-  Fields fields(json_body, "");
+  Fields fields(json_body, "", notes);
   api::require_model(fields, model);
   const auto* tokens = fields.list("tokens");
   if (tokens == nullptr) api::refuse("tokens", "tokens is missing; it must be an array of token ids");

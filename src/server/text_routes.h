@@ -4,13 +4,14 @@
 #include <string>
 #include <string_view>
 
+#include "server/api/notes.h"
 #include "server/served_model.h"
 
 namespace fourfold::server {
 
 // A prompt, or messages through the chat template, as token ids. Throws invalid_request.
-std::string tokenize_answer(std::string_view body, const ServedModel& model);
-std::string detokenize_answer(std::string_view body, const ServedModel& model);
+std::string tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
+std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 
 std::string models_answer(const ServedModel& model);
 // One model by a name of its; empty when it has another.

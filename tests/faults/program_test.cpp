@@ -250,6 +250,7 @@ TEST(ServeProgram, Fault30LabelsOfMetricsAreFew) {
   for (int i = 0; i < 200; ++i) {
     server.ask(get("/path" + std::to_string(i), "X-Request-Id: id" + std::to_string(i) + "\r\n"));
     server.complete(fourfold::format(R"({"prompt":"a","max_tokens":1,"model":"m{}"})", i));
+    server.complete(fourfold::format(R"({"prompt":"a","max_tokens":1,"strange{}":1})", i));
   }
   EXPECT_LE(lines() - before, 4);
 }

@@ -113,13 +113,17 @@ class FakeRunner final : public Runner {
 };
 
 // The body is "N" or "stream N" or "N xM": N tokens, in pieces, in M choices. "bad" is refused, "crash" is
-// our own fault, "stop N" is satisfied after three tokens of N, "wait" is read once the gate is open,
-// "work" once nobody waits for it.
+// our own fault, "odd N" has a field nobody knows, "stop N" is satisfied after three tokens of N, "wait" is
+// read once the gate is open, "work" once nobody waits for it.
 class FakeExchange final : public Exchange {
  public:
   explicit FakeExchange(std::string body) {
     if (body == "bad") fail(Code::invalid_request, "a bad one");
     if (body == "crash") throw std::runtime_error("at 0x7fff in /home/secret");
+    if (body.starts_with("odd ")) {
+      notes.add(api::NoteKind::field, "odd\r\nSet-Cookie: a");
+      body.erase(0, 4);
+    }
     if ((streams_ = body.starts_with("stream "))) body.erase(0, 7);
     if ((stops_ = body.starts_with("stop "))) body.erase(0, 5);
     if ((spoiled_ = body.starts_with("spoil "))) body.erase(0, 6);

@@ -158,7 +158,7 @@ TEST(Guides, Refusals) {
   expect(R"("guided_regex": "a{1,99999}{1,99999}{1,99999}")", "guided_regex", "guided_regex");
   expect(R"("guided_regex": "a", "guided_json": {})", "guided_regex", "both say");
   expect(R"("guided_regex": "a", "ignore_eos": true)", "guided_regex", "neither ignore_eos nor");
-  expect(R"("guided_grammar": "root ::= x")", "guided_grammar", "not a field");
+  expect(R"("guided_grammar": "root ::= x")", "guided_grammar", "not served");
   expect(R"("guided_regex": "a", "tool_choice": "required", )" + std::string(kTools), "tool_choice",
          "another form");
 }

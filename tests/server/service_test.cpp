@@ -247,6 +247,25 @@ TEST(Service, CarriesThousandsOfStreams) {
   EXPECT_EQ(whole, kStreams);
 }
 
+TEST(Service, WhatIsIgnoredIsSaidInHeadersLogAndMetrics) {
+  std::vector<std::string> lines;
+  FakeServer server({}, {.log = [&](const std::string& line) { lines.push_back(line); }});
+  EXPECT_EQ(server.ask(post(kChat, "2")).header("X-Fourfold-Ignored"), "");
+  for (const char* body : {"odd 2", "odd stream 2"}) {
+    const Reply reply = server.ask(post(kChat, body));
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_EQ(reply.header("X-Fourfold-Ignored"), "odd??Set-Cookie??a") << body;
+    EXPECT_EQ(reply.header("Set-Cookie"), "");
+  }
+  const Reply text = server.ask(post("/tokenize", R"({"prompt":"a","unknown":1})"));
+  EXPECT_EQ(text.status, 200);
+  EXPECT_EQ(text.header("X-Fourfold-Ignored"), "unknown");
+  EXPECT_EQ(server.metric("fourfold_request_notes_total{kind=\"field\"}"), "3");
+  EXPECT_EQ(lines, (std::vector<std::string>{
+                       "info server ignored field=odd??Set-Cookie??a route=/v1/chat/completions; said once",
+                       "info server ignored field=unknown route=/tokenize; said once"}));
+}
+
 TEST(Service, SilentStreamsGetComments) {
   FakeServer server({}, {.silence = milliseconds(50)});
   server.runner.stuck = true;
@@ -344,8 +363,7 @@ TEST(Service, TextRoutesAreVllms) {
   const auto chat = parsed(server.ask(post("/tokenize", R"({"messages":[{"role":"user","content":"hi"}]})")));
   EXPECT_GT(chat.at("count").to_number<int>(), 2);
   for (const char* bad :
-       {R"({"prompt":"a","messages":[]})", "{}", "[]", "", R"({"prompt":1})", R"({"prompt":"a","unknown":1})",
-        "{\"prompt\":\"a\"} x",
+       {R"({"prompt":"a","messages":[]})", "{}", "[]", "", R"({"prompt":1})", "{\"prompt\":\"a\"} x",
         R"({"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"messages":[]}})",
         R"({"messages":[{"role":"robot","content":"a"}]})"})
     EXPECT_EQ(server.ask(post("/tokenize", bad)).status, 400) << bad;

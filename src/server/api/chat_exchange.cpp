@@ -193,8 +193,8 @@ void refuse_other_media(Fields& fields) {
         refuse("modalities", "modalities names {}; this model writes text only", shown(one));
 }
 
-ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestContext& context) {
-  Fields fields(body, "");
+ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes) {
+  Fields fields(body, "", notes);
   require_model(fields, model);
   ChatPlan out;
   Plan& plan = out.plan;
@@ -218,8 +218,8 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
 }  // namespace
 
 std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model,
-                                             const RequestContext& context) {
-  return std::make_unique<ChatExchange>(model, read_chat(body, model, context));
+                                             const RequestContext& context, Notes& notes) {
+  return std::make_unique<ChatExchange>(model, read_chat(body, model, context, notes));
 }
 
 }  // namespace fourfold::server::api

@@ -196,8 +196,8 @@ std::vector<Prompt> read_prompts(Fields& fields, const ServedModel& model) {
 }  // namespace
 
 std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const ServedModel& model,
-                                                    const RequestContext& context) {
-  Fields fields(body, "");
+                                                    const RequestContext& context, Notes& notes) {
+  Fields fields(body, "", notes);
   require_model(fields, model);
   Plan plan;
   plan.generation = read_generation(fields, model);

@@ -71,7 +71,7 @@ std::vector<Call> read_calls(Fields& message) {
   std::vector<Call> out;
   const auto* calls = message.list("tool_calls");
   for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
-    Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i));
+    Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i), message.notes());
     call.one_of("type", {"function"});
     auto function = call.object("function");
     if (!function) refuse(call.name_of("function"), "{} is missing", call.name_of("function"));
@@ -88,8 +88,8 @@ std::vector<Call> read_calls(Fields& message) {
   return out;
 }
 
-Turn read_message(const Json& value, std::size_t index) {
-  Fields message(value, fourfold::format("messages[{}]", index));
+Turn read_message(const Json& value, std::size_t index, Notes& notes) {
+  Fields message(value, fourfold::format("messages[{}]", index), notes);
   Turn out;
   const auto role = message.one_of("role", {"system", "developer", "user", "assistant", "tool"});
   if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
@@ -104,8 +104,8 @@ Turn read_message(const Json& value, std::size_t index) {
   if (out.role == "tool") out.call_id = message.text("tool_call_id").value_or("");
   const Json* content = message.find("content");
   if (content != nullptr) {
-    out.content =
-        read_content(*content, message.name_of("content"), {"text", "input_text", "output_text", "refusal"});
+    out.content = read_content(*content, message.name_of("content"),
+                               {"text", "input_text", "output_text", "refusal"}, notes);
   } else if (!assistant) {
     refuse(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
            message.name_of("content"));
@@ -133,7 +133,7 @@ std::string read_arguments(const Json* value, const std::string& field) {
 }
 
 std::string read_content(const Json& value, const std::string& field,
-                         std::initializer_list<std::string_view> types) {
+                         std::initializer_list<std::string_view> types, Notes& notes) {
   if (value.is_text()) return value.text();
   if (!value.is_sequence())
     refuse(field, "{} is {}; it must be a string or an array of text parts", field, shown(value));
@@ -145,7 +145,7 @@ std::string read_content(const Json& value, const std::string& field,
       out += item.text();
       continue;
     }
-    Fields part(item, place);
+    Fields part(item, place, notes);
     const std::string type = part.text("type").value_or("text");
     bool known = false;
     for (const std::string_view name : types) known = known || type == name;
@@ -184,7 +184,8 @@ std::vector<Turn> read_messages(Fields& fields) {
   if (messages == nullptr) refuse("messages", "messages is missing; it must be an array of messages");
   if (messages->empty()) refuse("messages", "messages is empty; it must have at least one message");
   std::vector<Turn> out;
-  for (std::size_t i = 0; i < messages->size(); ++i) out.push_back(read_message((*messages)[i], i));
+  for (std::size_t i = 0; i < messages->size(); ++i)
+    out.push_back(read_message((*messages)[i], i, fields.notes()));
   require_answered(out, "messages");
   return out;
 }
@@ -205,7 +206,7 @@ void read_template_fields(Fields& fields, Conversation& out) {
   if (const auto wanted = fields.boolean("enable_thinking")) out.enable_thinking = wanted;
   const Json* variables = fields.find("chat_template_kwargs");
   if (variables == nullptr) return;
-  Fields given(*variables, "chat_template_kwargs");
+  Fields given(*variables, "chat_template_kwargs", fields.notes());
   if (const auto wanted = given.boolean("enable_thinking")) out.enable_thinking = wanted;
   for (const char* name : {"messages", "tools", "documents", "add_generation_prompt", "chat_template"})
     if (given.find(name) != nullptr)

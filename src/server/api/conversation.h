@@ -47,7 +47,7 @@ std::string read_arguments(const Json* value, const std::string& field);
 // A string, or the texts of {"type": "text", "text": ...} parts put together; `types` are the names such
 // parts may have.
 std::string read_content(const Json& value, const std::string& field,
-                         std::initializer_list<std::string_view> types);
+                         std::initializer_list<std::string_view> types, Notes& notes);
 
 // The messages of chat completions.
 std::vector<Turn> read_messages(Fields& fields);

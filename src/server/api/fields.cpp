@@ -1,5 +1,6 @@
 #include "server/api/fields.h"
 
+#include <array>
 #include <cmath>
 
 #include "base/format.h"
@@ -7,6 +8,37 @@
 #include "text/jinja/python_text.h"
 
 namespace fourfold::server::api {
+namespace {
+
+constexpr std::size_t kUnknownMax = 256;    // fields of one object
+constexpr std::size_t kMeantBytesMax = 40;  // no known name is longer
+
+// Without what people spell differently: topP, top-p, top_p.
+std::string folded(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != '_' && c != '-') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+// Letters more, less or other, and exchanged neighbours (optimal string alignment).
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::array<std::array<std::size_t, kMeantBytesMax + 1>, kMeantBytesMax + 1> cost;
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      std::size_t& here = cost[i][j];
+      if (i == 0 || j == 0) {
+        here = i + j;
+        continue;
+      }
+      here = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        here = std::min(here, cost[i - 2][j - 2] + 1);
+    }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace
 
 std::string_view kind_of(const Json& value) {
   if (value.is_none()) return "null";
@@ -32,6 +64,21 @@ std::string shown(const Json& value) {
   return text::jinja::to_json(Json(std::string_view(text)));
 }
 
+std::string_view meant_name(std::string_view unknown, const std::set<std::string, std::less<>>& known) {
+  if (unknown.size() > kMeantBytesMax) return {};
+  const std::string given = folded(unknown);
+  for (const std::string& name : known) {
+    if (name.size() > kMeantBytesMax) continue;
+    const std::string wanted = folded(name);
+    // One letter of a short word makes another word: n, id, user.
+    const std::size_t most = wanted.size() < 4 ? 0 : wanted.size() < 8 ? 1 : 2;
+    const std::size_t apart =
+        wanted.size() > given.size() ? wanted.size() - given.size() : given.size() - wanted.size();
+    if (apart <= most && edits(given, wanted) <= most) return name;
+  }
+  return {};
+}
+
 std::optional<std::int64_t> whole_number(const Json& value) {
   if (value.is_bool()) return {};
   if (value.is_integer()) return value.integer();
@@ -41,7 +88,8 @@ std::optional<std::int64_t> whole_number(const Json& value) {
   return static_cast<std::int64_t>(value.real());
 }
 
-Fields::Fields(const Json& object, std::string path) : dict_(object.dict()), path_(std::move(path)) {
+Fields::Fields(const Json& object, std::string path, Notes& notes)
+    : dict_(object.dict()), path_(std::move(path)), notes_(&notes) {
   if (dict_ == nullptr)
     refuse(path_, "{} is {}; it must be an object", path_.empty() ? "the body" : path_, kind_of(object));
 }
@@ -106,7 +154,7 @@ const std::vector<Json>* Fields::list(std::string_view name) {
 std::optional<Fields> Fields::object(std::string_view name) {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  return Fields(*value, name_of(name));
+  return Fields(*value, name_of(name), *notes_);
 }
 
 std::optional<std::string> Fields::one_of(std::string_view name,
@@ -144,12 +192,29 @@ void Fields::only_number(std::string_view name, double value) {
   refuse(name_of(name), "{} is {}; this server only does {}", name_of(name), shown(*given), value);
 }
 
+void Fields::refuse_any(std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const Json* value = find(name);
+    const bool empty = value == nullptr || (value->is_bool() && !value->boolean()) ||
+                       (value->is_text() && value->text().empty()) ||
+                       (value->is_sequence() && value->sequence()->items.empty()) ||
+                       (value->is_dict() && value->dict()->items().empty());
+    if (!empty) refuse(name_of(name), "{} is not served here; leave it out", name_of(name));
+  }
+}
+
 void Fields::finish() const {
+  std::size_t unknown = 0;
   for (const auto& [key, value] : dict_->items()) {
     if (value.is_none() || known_.contains(key.text())) continue;
+    if (++unknown > kUnknownMax)
+      refuse(path_, "{} has more than {} fields this server does not know",
+             path_.empty() ? "the body" : path_, kUnknownMax);
     const std::string quoted = shown(key);
     const std::string name = name_of(quoted.substr(1, quoted.size() - 2));
-    refuse(name, "{} is not a field this server knows; leave it out", name);
+    if (const std::string_view meant = meant_name(key.text(), known_); !meant.empty())
+      refuse(name, "{} is not a field this server knows; did you mean {}?", name, name_of(meant));
+    notes_->add(NoteKind::field, name);
   }
 }
 

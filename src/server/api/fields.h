@@ -1,5 +1,6 @@
 // The members of one object of a request, each read with its type and range. null counts as not given. What
-// nobody asked for is refused in the end, so that no field is ever ignored by accident.
+// nobody asked for is noted in the end (notes.h), or refused where it looks like a known name misspelt: no
+// field is ever ignored silently.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/notes.h"
 #include "text/jinja/value.h"
 
 namespace fourfold::server::api {
@@ -20,6 +22,11 @@ using Json = text::jinja::Value;
 std::string_view kind_of(const Json& value);
 // A value as a message shows it: short.
 std::string shown(const Json& value);
+
+// The known name that an unknown one was probably meant to be: the same but for case, '_' and '-', or one
+// edit away from a name of 4 to 7 letters, or at most two from a longer one; an edit is a letter more, less
+// or other, or two neighbours exchanged. Empty: none.
+std::string_view meant_name(std::string_view unknown, const std::set<std::string, std::less<>>& known);
 
 // An integer of a list or a field; 2.0 counts as one.
 std::optional<std::int64_t> whole_number(const Json& value);
@@ -32,10 +39,11 @@ struct Range {
 class Fields {
  public:
   // `path` stands before the names in messages: "messages[0]"; empty for the body itself. Refuses what is no
-  // object.
-  Fields(const Json& object, std::string path);
+  // object. The notes must outlive it.
+  Fields(const Json& object, std::string path, Notes& notes);
 
   std::string name_of(std::string_view name) const;
+  Notes& notes() const { return *notes_; }
 
   // Nothing for a field that is absent or null. Whatever is asked for counts as known.
   const Json* find(std::string_view name);
@@ -54,13 +62,16 @@ class Fields {
   void only_false(std::initializer_list<std::string_view> names);
   void only_true(std::initializer_list<std::string_view> names);
   void only_number(std::string_view name, double value);
+  // Known fields this server cannot honour: refused unless they say nothing (false, empty).
+  void refuse_any(std::initializer_list<std::string_view> names);
 
-  // Refuses what is left.
+  // Notes what is left; refuses names that are probably misspelt, and more of them than a client would send.
   void finish() const;
 
  private:
   const text::jinja::Dict* dict_;
   std::string path_;
+  Notes* notes_;
   std::set<std::string, std::less<>> known_;
 };
 

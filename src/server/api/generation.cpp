@@ -142,6 +142,9 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
   fields.only_false({"include_stop_str_in_output", "use_beam_search", "early_stopping", "return_token_ids",
                      "return_tokens_as_token_ids"});
   fields.only_true({"skip_special_tokens", "spaces_between_special_tokens"});
+  // SGLang's, which its router and those that descend from it add to every request.
+  fields.only_false({"no_stop_trim", "return_hidden_states"});
+  fields.only_true({"separate_reasoning", "stream_reasoning"});
   fields.only_number("min_tokens", 0);
   fields.only_number("length_penalty", 1);
   fields.only_number("priority", 0);

@@ -178,13 +178,14 @@ class CountExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
-                                                 const RequestContext& context) {
-  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context));
+                                                 const RequestContext& context, Notes& notes) {
+  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context, notes));
 }
 
 std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,
-                                              const RequestContext& context) {
-  return std::make_unique<CountExchange>(std::ssize(read_anthropic(body, model, context).prompts[0].ids));
+                                              const RequestContext& context, Notes& notes) {
+  return std::make_unique<CountExchange>(
+      std::ssize(read_anthropic(body, model, context, notes).prompts[0].ids));
 }
 
 }  // namespace fourfold::server::api

@@ -24,7 +24,7 @@ void add_user_block(Fields& block, std::vector<Turn>& turns, bool& open) {
     Turn turn{.role = "tool"};
     turn.call_id = block.text("tool_use_id").value_or("");
     if (const Json* content = block.find("content"))
-      turn.content = read_content(*content, block.name_of("content"), {"text"});
+      turn.content = read_content(*content, block.name_of("content"), {"text"}, block.notes());
     // The template has no other place for it.
     if (block.boolean("is_error").value_or(false)) turn.content = "Error: " + turn.content;
     turns.push_back(std::move(turn));
@@ -55,8 +55,8 @@ void add_assistant_block(Fields& block, Turn& turn) {
   }
 }
 
-void add_message(const Json& value, std::size_t index, std::vector<Turn>& turns) {
-  Fields message(value, fourfold::format("messages[{}]", index));
+void add_message(const Json& value, std::size_t index, std::vector<Turn>& turns, Notes& notes) {
+  Fields message(value, fourfold::format("messages[{}]", index), notes);
   const auto role = message.one_of("role", {"user", "assistant"});
   if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
   const Json* content = message.find("content");
@@ -69,7 +69,7 @@ void add_message(const Json& value, std::size_t index, std::vector<Turn>& turns)
     if (*role == "assistant") turns.push_back({.role = *role});
     bool open = false;
     for (std::size_t i = 0; i < blocks->size(); ++i) {
-      Fields block((*blocks)[i], fourfold::format("{}[{}]", field, i));
+      Fields block((*blocks)[i], fourfold::format("{}[{}]", field, i), notes);
       if (*role == "assistant") {
         add_assistant_block(block, turns.back());
       } else {
@@ -85,11 +85,11 @@ void add_message(const Json& value, std::size_t index, std::vector<Turn>& turns)
 std::vector<Turn> read_turns(Fields& fields) {
   std::vector<Turn> out;
   if (const Json* system = fields.find("system"))
-    out.push_back({.role = "system", .content = read_content(*system, "system", {"text"})});
+    out.push_back({.role = "system", .content = read_content(*system, "system", {"text"}, fields.notes())});
   const auto* messages = fields.list("messages");
   if (messages == nullptr || messages->empty())
     refuse("messages", "messages is {}; it must have at least one message", messages ? "empty" : "missing");
-  for (std::size_t i = 0; i < messages->size(); ++i) add_message((*messages)[i], i, out);
+  for (std::size_t i = 0; i < messages->size(); ++i) add_message((*messages)[i], i, out, fields.notes());
   require_answered(out, "messages");
   return out;
 }
@@ -114,7 +114,7 @@ Tools read_tools(Fields& fields, std::optional<Json>& for_template) {
   const auto* items = fields.list("tools");
   std::vector<Json> shown_tools;
   for (std::size_t i = 0; items != nullptr && i < items->size(); ++i) {
-    Fields tool((*items)[i], fourfold::format("tools[{}]", i));
+    Fields tool((*items)[i], fourfold::format("tools[{}]", i), fields.notes());
     tool.one_of("type", {"custom"});
     out.list.push_back(read_tool(tool, tool.find("input_schema")));
     tool.ignore({"cache_control", "strict", "input_examples", "eager_input_streaming", "defer_loading"});
@@ -153,8 +153,8 @@ AnswerForm read_output(Fields& fields) {
 
 }  // namespace
 
-Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context) {
-  Fields fields(body, "");
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes) {
+  Fields fields(body, "", notes);
   require_model(fields, model);
   Plan plan;
   Generation& generation = plan.generation;

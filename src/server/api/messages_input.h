@@ -5,6 +5,6 @@
 
 namespace fourfold::server::api {
 
-Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context);
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes);
 
 }  // namespace fourfold::server::api

@@ -274,8 +274,8 @@ class ResponsesExchange final : public AnswerExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
-                                                  const RequestContext& context) {
-  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context));
+                                                  const RequestContext& context, Notes& notes) {
+  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context, notes));
 }
 
 }  // namespace fourfold::server::api

@@ -17,8 +17,8 @@ void add_message(Fields& item, std::vector<Turn>& turns) {
   if (!role) refuse(item.name_of("role"), "{} is missing", item.name_of("role"));
   const Json* content = item.find("content");
   if (content == nullptr) refuse(item.name_of("content"), "{} is missing", item.name_of("content"));
-  const std::string text =
-      read_content(*content, item.name_of("content"), {"input_text", "output_text", "text", "refusal"});
+  const std::string text = read_content(*content, item.name_of("content"),
+                                        {"input_text", "output_text", "text", "refusal"}, item.notes());
   item.ignore({"id", "status", "phase"});
   if (*role == "assistant") {
     assistant_turn(turns).content += text;
@@ -46,7 +46,8 @@ void add_call(Fields& item, std::vector<Turn>& turns) {
 void add_result(Fields& item, std::vector<Turn>& turns) {
   const Json* output = item.find("output");
   if (output == nullptr) refuse(item.name_of("output"), "{} is missing", item.name_of("output"));
-  Turn turn{.role = "tool", .content = read_content(*output, item.name_of("output"), {"input_text", "text"})};
+  Turn turn{.role = "tool",
+            .content = read_content(*output, item.name_of("output"), {"input_text", "text"}, item.notes())};
   turn.call_id = item.text("call_id").value_or("");
   item.ignore({"id", "status"});
   turns.push_back(std::move(turn));
@@ -57,14 +58,15 @@ void add_thought(Fields& item, std::vector<Turn>& turns) {
   for (const char* name : {"content", "summary"}) {
     const Json* part = item.find(name);
     if (part != nullptr && text.empty())
-      text = read_content(*part, item.name_of(name), {"reasoning_text", "summary_text", "text"});
+      text =
+          read_content(*part, item.name_of(name), {"reasoning_text", "summary_text", "text"}, item.notes());
   }
   item.ignore({"id", "status", "encrypted_content"});
   if (!text.empty()) assistant_turn(turns).thinking = text;
 }
 
-void add_item(const Json& value, std::size_t index, std::vector<Turn>& turns) {
-  Fields item(value, fourfold::format("input[{}]", index));
+void add_item(const Json& value, std::size_t index, std::vector<Turn>& turns, Notes& notes) {
+  Fields item(value, fourfold::format("input[{}]", index), notes);
   const std::string type = item.text("type").value_or("message");
   if (type == "message") {
     add_message(item, turns);
@@ -91,7 +93,7 @@ void add_input(Fields& fields, std::vector<Turn>& turns) {
   }
   const auto* items = fields.list("input");
   if (items->empty()) refuse("input", "input is empty; it must have at least one item");
-  for (std::size_t i = 0; i < items->size(); ++i) add_item((*items)[i], i, turns);
+  for (std::size_t i = 0; i < items->size(); ++i) add_item((*items)[i], i, turns, fields.notes());
   require_answered(turns, "input");
 }
 
@@ -104,7 +106,7 @@ void read_choice(Fields& fields, Tools& out) {
                  : word == "required" ? ToolChoice::required
                                       : ToolChoice::automatic;
   } else {
-    Fields named(*choice, "tool_choice");
+    Fields named(*choice, "tool_choice", fields.notes());
     if (named.one_of("type", {"function"}).value_or("").empty())
       refuse("tool_choice.type", "tool_choice.type is missing; it must be \"function\"");
     out.choice = ToolChoice::named;
@@ -119,7 +121,7 @@ Tools read_tools(Fields& fields, std::optional<Json>& for_template) {
   const auto* items = fields.list("tools");
   std::vector<Json> shown_tools;
   for (std::size_t i = 0; items != nullptr && i < items->size(); ++i) {
-    Fields tool((*items)[i], fourfold::format("tools[{}]", i));
+    Fields tool((*items)[i], fourfold::format("tools[{}]", i), fields.notes());
     if (tool.one_of("type", {"function"}).value_or("").empty())
       refuse(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
     out.list.push_back(read_tool(tool, tool.find("parameters")));
@@ -153,8 +155,9 @@ void refuse_what_is_stored(Fields& fields) {
 
 }  // namespace
 
-ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context) {
-  Fields fields(body, "");
+ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context,
+                                Notes& notes) {
+  Fields fields(body, "", notes);
   require_model(fields, model);
   refuse_what_is_stored(fields);
   ResponsesRequest out;
@@ -183,7 +186,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
   if (auto text = fields.object("text")) {
     if (const Json* format = text->find("format")) {
       out.format = *format;
-      Fields inside(*format, "text.format");
+      Fields inside(*format, "text.format", notes);
       form = read_format(inside);
     }
     if (const auto verbosity = text->text("verbosity"); verbosity && *verbosity != "medium")

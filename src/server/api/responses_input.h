@@ -15,6 +15,7 @@ struct ResponsesRequest {
   std::optional<Json> metadata, tools, tool_choice, format;
 };
 
-ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context);
+ResponsesRequest read_responses(const Json& body, const ServedModel& model, const RequestContext& context,
+                                Notes& notes);
 
 }  // namespace fourfold::server::api

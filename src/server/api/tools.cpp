@@ -10,12 +10,12 @@ namespace {
 constexpr std::size_t kToolCountMax = 512;
 constexpr std::size_t kNameBytesMax = 256;
 
-std::vector<Tool> read_list(const std::vector<Json>& items) {
+std::vector<Tool> read_list(const std::vector<Json>& items, Notes& notes) {
   if (items.size() > kToolCountMax)
     refuse("tools", "tools has {} entries; at most {}", items.size(), kToolCountMax);
   std::vector<Tool> out;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    Fields tool(items[i], fourfold::format("tools[{}]", i));
+    Fields tool(items[i], fourfold::format("tools[{}]", i), notes);
     if (tool.one_of("type", {"function"}).value_or("").empty())
       refuse(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
     auto function = tool.object("function");
@@ -38,7 +38,7 @@ void read_choice(Fields& fields, Tools& out) {
                  : word == "required" ? ToolChoice::required
                                       : ToolChoice::automatic;
   } else {
-    Fields named(*choice, "tool_choice");
+    Fields named(*choice, "tool_choice", fields.notes());
     named.one_of("type", {"function"});
     auto function = named.object("function");
     const auto name = function ? function->text("name") : std::nullopt;
@@ -103,7 +103,7 @@ void require_named(const Tools& tools, const std::string& field) {
 Tools read_chat_tools(Fields& fields, std::optional<Json>& as_given) {
   Tools out;
   if (const auto* items = fields.list("tools")) {
-    out.list = read_list(*items);
+    out.list = read_list(*items, fields.notes());
     require_distinct(out.list, "tools");
     if (!items->empty()) as_given = *fields.find("tools");
   }

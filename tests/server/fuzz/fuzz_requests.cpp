@@ -71,8 +71,9 @@ void answer(server::Exchange& exchange, const server::ServedModel& model, std::s
 }
 
 void serve(std::string_view route, std::string_view body, const server::ServedModel& model) {
-  if (route == "/tokenize") return require_json(server::tokenize_answer(body, model), "tokens");
-  if (route == "/detokenize") return require_json(server::detokenize_answer(body, model), "text");
+  server::api::Notes notes;
+  if (route == "/tokenize") return require_json(server::tokenize_answer(body, model, notes), "tokens");
+  if (route == "/detokenize") return require_json(server::detokenize_answer(body, model, notes), "text");
   const auto exchange = server::make_exchange(route, body, model);
   answer(*exchange, model,
          "so</think>\n<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n</function>\nend");
