@@ -379,6 +379,14 @@ void add_make_model(CLI::App& app, CommandLine& line) {
   command->add_option("--seed", o.seed, "The same seed gives the same bytes")->capture_default_str();
   command->add_option("--layers", o.layers, "So many layers instead of the shape's");
   command->add_flag("--sparse", o.sparse, "Leave matrices as holes: true sizes, hardly any disk");
+  CLI::Option* script = command->add_option(
+      "--script", o.script,
+      "A file with answers: a model that says these, whatever it is asked (docs/models.md)");
+  for (const char* other : {"--shape", "--format", "--seed", "--layers", "--sparse"})
+    script->excludes(command->get_option(other));
+  command
+      ->add_option("--text-of", o.text_of, "With --script: the folder whose tokenizer and template it uses")
+      ->needs(script);
   command->final_callback([&line] {
     line.has_strict = false;
     line.run = [&line](const Console& console) { return run_make_model(line.make_model, console); };

@@ -4,15 +4,22 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "checkpoint/write/random_model.h"
+#include "checkpoint/write/scripted_model.h"
 #include "cli/byte_bar.h"
 #include "cli/file_signals.h"
+#include "json/parse.h"
+#include "text/answer_script.h"
 #include "text/made_up_tokenizer.h"
 
 namespace fourfold::cli {
 namespace {
 
 constexpr int kLayersMax = 1024;
+constexpr std::size_t kScriptBytesMax = std::size_t{1} << 20;
+constexpr std::int64_t kVocabAtOnce = 128;
+constexpr std::int64_t kScriptedPositions = 262144;
 
 void write_text_side(const checkpoint::OutputFolder& folder, std::int64_t vocab_size) {
   folder.write("tokenizer.json", text::make_tokenizer_json(vocab_size));
@@ -21,9 +28,65 @@ void write_text_side(const checkpoint::OutputFolder& folder, std::int64_t vocab_
   folder.write("generation_config.json", text::make_generation_config(vocab_size));
 }
 
+// As published models say it; a script holds at any temperature.
+std::string sampling_text(const checkpoint::TokenIds& ids) {
+  JsonWriter json(JsonWriter::Style::pretty);
+  json.begin_object().member("do_sample", true).member("temperature", 0.7).member("top_p", 0.8);
+  json.member("top_k", 20).key("eos_token_id").begin_array().value(ids.end_of_turn).value(ids.end_of_text);
+  return json.end_array().end_object().finish() + "\n";
+}
+
+std::int64_t token_of(const text::Tokenizer& tokenizer, std::string_view content, std::string_view folder) {
+  const auto id = tokenizer.added_token(content);
+  if (!id) fail(Code::invalid_request, "{}: its tokenizer has no {}", folder, content);
+  return *id;
+}
+
+int make_scripted_model(const MakeModelOptions& options, const Console& console) {
+  if (options.text_of.empty())
+    fail_with_hint(Code::invalid_request,
+                   "add --text-of MODEL, a folder with tokenizer.json and a chat template",
+                   "--script needs a tokenizer and a chat template to speak through");
+  const std::filesystem::path source = options.text_of;
+  const auto tokenizer = text::Tokenizer::load(source / "tokenizer.json");
+  const auto chat_template = text::ChatTemplate::load(source);
+  if (!chat_template) fail(Code::invalid_request, "{}: has no chat template", options.text_of);
+  const checkpoint::TokenIds ids{token_of(tokenizer, "<|im_end|>", options.text_of),
+                                 token_of(tokenizer, "<|endoftext|>", options.text_of)};
+  const auto script =
+      text::parse_answer_script(json::read_text_file(options.script, kScriptBytesMax), options.script);
+  const text::ScriptTable table =
+      make_script_table(script, *chat_template, tokenizer, static_cast<text::TokenId>(ids.end_of_turn));
+  checkpoint::ScriptedModel model;
+  model.vocab = (tokenizer.id_limit() + kVocabAtOnce - 1) / kVocabAtOnce * kVocabAtOnce;
+  model.positions = kScriptedPositions;
+  const auto widened = [](const text::ScriptTable::Window& seen) {
+    checkpoint::ScriptedModel::Window out;
+    std::copy(seen.begin(), seen.end(), out.begin());
+    return out;
+  };
+  for (const auto& step : table.steps) model.steps.push_back({widened(step.seen), step.phase, step.next});
+  for (const auto& turn : table.turns) model.turns.push_back({widened(turn.seen), turn.phase});
+
+  const FileSignals signals;
+  checkpoint::OutputFolder folder(options.out);
+  const auto summary = write_scripted_model(folder, model, ids);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    if (std::filesystem::exists(source / name)) folder.copy(source / name);
+  folder.write("generation_config.json", sampling_text(ids));
+  folder.publish();
+  console.out << fourfold::format("{}: {} answers, {} steps: {} tensors, {} bytes\n", options.out,
+                                  script.with_tools.size() + script.without_tools.size(), model.steps.size(),
+                                  with_commas(static_cast<long long>(summary.tensor_count)),
+                                  with_commas(static_cast<long long>(summary.tensor_bytes)));
+  console.out << "It says what the script has, whatever it is asked.\n";
+  return kFine;
+}
+
 }  // namespace
 
 int run_make_model(const MakeModelOptions& options, const Console& console) {
+  if (!options.script.empty()) return make_scripted_model(options, console);
   checkpoint::RandomModelOptions wanted;
   wanted.shape = checkpoint::find_shape(options.shape);
   wanted.scheme = checkpoint::scheme_named(options.format);

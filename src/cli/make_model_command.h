@@ -1,4 +1,5 @@
-// `fourfold make-model`: a valid checkpoint of random numbers with a tokenizer, for tests and benches.
+// `fourfold make-model`: a valid checkpoint of random numbers with a tokenizer, for tests and benches; or one
+// whose weights follow a script, for tests of what talks to a server.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,10 @@ struct MakeModelOptions {
   std::uint64_t seed = 0;
   std::optional<int> layers;  // else as the shape has
   bool sparse = false;
+  // A model that says what a script has instead of random words: the script, and the folder whose tokenizer
+  // and chat template it speaks through.
+  std::string script;
+  std::string text_of;
 };
 
 int run_make_model(const MakeModelOptions& options, const Console& console);

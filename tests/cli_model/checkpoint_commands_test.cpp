@@ -47,6 +47,37 @@ TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
     }
 }
 
+// On each backend, at a high temperature and with drafts: the same words.
+TEST_F(CheckpointCommands, MakeModelFollowsAScript) {
+  folder_.write("tokenizer.json", text::make_tokenizer_json(kMicroVocabulary));
+  folder_.write("chat_template.jinja", text::make_chat_template());
+  folder_.write("script.json", R"({"thought": "so it is.", "without_tools": [{"text": "kolami tuba 42!"}]})");
+  const Outcome made = make("m", "--script " + at("script.json") + " --text-of " + at(""));
+  ASSERT_EQ(made.status, kFine) << made.out;
+  EXPECT_TRUE(contains(made.out, "1 answers")) << made.out;
+  for (const char* how : {"--backend reference --temperature 0", "--temperature 2 --seed 1",
+                          "--mtp 1 --seed 2", "--mtp 5 --temperature 2 --seed 3"})
+    for (const char* thinking : {"--no-thinking", "--thinking", ""}) {
+      const Outcome answer =
+          shell(format("PROGRAM run {} -p 'who are you?' {} {} 2>/dev/null", at("m"), how, thinking));
+      EXPECT_EQ(answer.status, kFine) << how;
+      EXPECT_EQ(answer.out, "kolami tuba 42!\n") << how << " " << thinking;
+    }
+  const std::string text = " --text-of " + at("");
+  folder_.write("twice.json", R"({"without_tools": [{"text": "xxxxxxxxy"}]})");
+  for (const auto& [arguments, message] :
+       {std::pair{"--script " + at("none.json") + text, "none.json"},
+        std::pair{"--script " + at("twice.json") + text, "come both"},
+        std::pair{"--script " + at("script.json"), "--text-of MODEL"},
+        std::pair{"--script " + at("script.json") + " --text-of " + at("m/nothing"), "tokenizer.json"}}) {
+    const Outcome refused = make("n", arguments);
+    EXPECT_EQ(refused.status, kFailed) << arguments;
+    EXPECT_TRUE(contains(refused.out, message)) << refused.out;
+  }
+  EXPECT_EQ(make("n", "--script " + at("script.json") + text + " --shape tiny").status, kUsage);
+  EXPECT_EQ(make("n", "--text-of " + at("")).status, kUsage);
+}
+
 TEST_F(CheckpointCommands, PerplexityOfAText) {
   ASSERT_EQ(make("m", "--shape tiny --format modelopt --seed 3").status, kFine);
   folder_.write("text.txt", "It was a dark night, and the wind blew over the old house by the sea.\n");
