@@ -1,0 +1,133 @@
+"""What the tests with real clients share: a model that follows a script, `fourfold serve` of it, and what its metrics say."""
+import functools
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests/golden/text"
+
+# Most clients: a tool of the tests' own, then words; other words where no tools are shown.
+WEATHER = {
+    "with_tools": [{"calls": [{"name": "weather", "arguments": {"city": "Paris", "days": 3}}]},
+                   {"text": "It stays sunny in Paris for three days."}],
+    "without_tools": [{"text": "Good morning, this is a scripted answer."}]}
+WEATHER_SAYS = WEATHER["with_tools"][1]["text"]
+PLAIN_SAYS = WEATHER["without_tools"][0]["text"]
+WEATHER_SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+                  "required": ["city", "days"], "additionalProperties": False}
+
+
+def check(truth, what):
+    if not truth:
+        raise AssertionError(what)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def ask(url, body=None, headers=None):
+    """The answer's JSON, or its text where it is none. An error's message is what the server said."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})})
+    try:
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            text = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{url}: {error.code} {error.read().decode()[:500]}") from error
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def wait_for(url, process, seconds=120):
+    for _ in range(int(seconds / 0.1)):
+        try:
+            urllib.request.urlopen(url, timeout=2)
+            return
+        except OSError:
+            if process.poll() is not None:
+                raise AssertionError(f"{url}: its process ended with {process.returncode}") from None
+            time.sleep(0.1)
+    raise AssertionError(f"{url} did not answer in {seconds} s")
+
+
+@functools.cache
+def tokenizer():
+    """Qwen3's own, which lies packed among the golden files."""
+    with tarfile.open(GOLDEN / "qwen3.tokenizer.tar.xz") as archive:
+        return archive.extractfile("qwen3.tokenizer.json").read()
+
+
+def chat_template(name):
+    """Qwen3's own ("qwen3"), or ours in the manner of Qwen3-Coder ("tool_xml"), with Qwen's control tokens."""
+    text = (GOLDEN / f"templates/{name}.jinja").read_text()
+    return text.replace("<|turn|>", "<|im_start|>").replace("<|end|>", "<|im_end|>")
+
+
+class Served:
+    """`with Served(program, script) as served`: a scripted model behind `fourfold serve`, at served.url."""
+
+    def __init__(self, program, script, template="qwen3", options=()):
+        self.program, self.script, self.template, self.options = program, script, template, options
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="fourfold-clients-", ignore_cleanup_errors=True)
+        self.work = pathlib.Path(self.folder.name)
+        text = self.work / "text"
+        text.mkdir()
+        (text / "tokenizer.json").write_bytes(tokenizer())
+        (text / "chat_template.jinja").write_text(chat_template(self.template))
+        (self.work / "script.json").write_text(json.dumps(self.script))
+        subprocess.run([self.program, "make-model", self.work / "scripted", "--script", self.work / "script.json",
+                        "--text-of", text], check=True, stdout=subprocess.DEVNULL)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = open(self.work / "serve.log", "w+")
+        self.process = subprocess.Popen(
+            [self.program, "serve", self.work / "scripted", "--port", str(port), *self.options],
+            stdout=self.log, stderr=self.log)
+        try:
+            wait_for(self.url + "/ready", self.process)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+        self.folder.cleanup()
+
+    def said(self):
+        """What the server wrote so far."""
+        return (self.work / "serve.log").read_text()
+
+    def metric(self, name):
+        """The sum of a metric over its labels."""
+        found = [float(line.rsplit(" ", 1)[1]) for line in ask(self.url + "/metrics").splitlines()
+                 if line.split("{")[0].split(" ")[0] == name]
+        check(found, f"there is no metric {name}")
+        return sum(found)
+
+
+def clean_environment(home, **more):
+    """For programs that must not see whose machine they run on."""
+    keep = {name: os.environ[name] for name in ("PATH", "LANG", "SSL_CERT_FILE", "TMPDIR") if name in os.environ}
+    return {**keep, "HOME": str(home), **{name: str(value) for name, value in more.items()}}
