@@ -10,7 +10,8 @@ import tempfile
 import time
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # how the protocol marks an element
-KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "Shift": "\ue008", "ArrowUp": "\ue013", "Control": "\ue009"}
+KEYS = {"Tab": "\ue004", "Enter": "\ue007", "Escape": "\ue00c", "Shift": "\ue008", "ArrowUp": "\ue013", "ArrowDown": "\ue015",
+        "Control": "\ue009", "Alt": "\ue00a"}
 PATIENCE_S = 60  # a machine may be busy
 
 

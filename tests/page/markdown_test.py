@@ -1,12 +1,26 @@
 """Markdown to nodes, in the browser: what each form becomes, and that no text makes it slow or loses characters."""
-import page_test
+import re
+
+import mock_server
+import page_case
 
 RENDER = """
-return import("/page/markdown.js").then(({ renderInto }) => arguments[0].map((text) => {
+return import("/page/markdown/render.js").then(({ renderInto }) => arguments[0].map((text) => {
   const node = document.createElement("div");
   renderInto(node, text);
   return node;
 }).map((node) => node[arguments[1]]));
+"""
+
+COLOURS = """
+return import("/page/markdown/highlight.js").then(({ Colours }) => {
+  const [whole, grown] = [document.createElement("code"), document.createElement("code")];
+  new Colours(whole, arguments[1]).show(arguments[0]);
+  const colours = new Colours(grown, arguments[1]);
+  for (let end = 0; end <= arguments[0].length; ++end) colours.show(arguments[0].slice(0, end));
+  const spans = (node) => [...node.querySelectorAll("span")].map((span) => span.className + span.textContent).join("|");
+  return [whole.textContent, grown.textContent, spans(whole) === spans(grown)];
+});
 """
 
 CASES = [
@@ -23,6 +37,14 @@ CASES = [
     ("a\n\n---\nb", "<p>a</p><hr><p>b</p>"),
     ("|a|b|\n|-|-|\n|1|`2`|\nend", '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1'
      "</td><td><code>2</code></td></tr></tbody></table></div><p>end</p>"),
+    ("|a|b|c|d|\n|:-|:-:|-:|---|\n|1|2|3|\n", '<div class="table"><table><thead><tr><th>a</th><th class="center">b</th>'
+     '<th class="right">c</th><th>d</th></tr></thead><tbody><tr><td>1</td><td class="center">2</td><td class="right">3</td>'
+     "<td></td></tr></tbody></table></div>"),
+    ("- [x] done\n- [ ] not\n- [y] no box", '<ul><li class="task"><input type="checkbox" disabled="" aria-label="done">done</li>'
+     '<li class="task"><input type="checkbox" disabled="" aria-label="not done">not</li><li>[y] no box</li></ul>'),
+    ("a<br>b H<sub>2</sub>O <sub onclick=1>x</sub> <kbd>K</kbd>",
+     "<p>a<br>b H<sub>2</sub>O &lt;sub onclick=1&gt;x&lt;/sub&gt; <kbd>K</kbd></p>"),
+    ("no [^1] note", '<p>no <sup class="footnote-mark" data-label="1">[^1]</sup> note</p>'),
     ("see https://example.org/a_b_c.", '<p>see <a href="https://example.org/a_b_c" rel="noopener noreferrer" '
      'target="_blank">https://example.org/a_b_c</a>.</p>'),
     ("[a](javascript:alert(1)) ![b](data:x)", "<p><span>a</span> <span>b</span></p>"),
@@ -31,10 +53,13 @@ CASES = [
 # Quadratic or worse would take minutes.
 HOSTILE = ["*a " * 60000, "**a " * 60000, "_a" * 60000, "[" * 100000, "[a](" * 40000, "> " * 20000 + "x", "|" * 100000,
            " ".join("`" * (1 + at % 900) for at in range(2000)), "\n".join(" " * at + "- x" for at in range(1000)),
-           "```js\n" + "'" * 29000, "```c\n" + "/*" * 14000, "~~~\n" + "x\n" * 50000]
+           "```js\n" + "'" * 29000, "```c\n" + "/*" * 14000, "~~~\n" + "x\n" * 50000, "$a " * 60000, "$a$b" * 30000, "$$x\n" * 20000,
+           "\\(" * 50000, "\\[a\n" * 20000, "$" + "{" * 15000 + "$", "$" + "\\frac" * 3000 + "$", "$" + "x^" * 8000 + "$",
+           "[^1]" * 3000 + "\n\n[^1]: x", "\n".join(f"[^{at}]: x" for at in range(3000)), "$" + "\\left(" * 3000 + "$",
+           "$" + "&" * 9000 + "$", "<sub>" * 30000, "[^" * 50000]
 
 
-class Markdown(page_test.PageTest):
+class Markdown(page_case.PageTest):
     def render(self, texts, what="innerHTML"):
         return self.browser.run(RENDER, texts, what)
 
@@ -45,26 +70,48 @@ class Markdown(page_test.PageTest):
     def test_code_keeps_every_character(self):
         code = "def f(x):\n    '''doc # no\n    '''\n    return \"a\\\"b\" + `x` // 2  # <end>\n\n\tx = 0x1F\n"
         for language in ("python", "c++", "sql", "sh", "json", "unknown", ""):
-            [shown] = self.browser.run(
-                "return import('/page/highlight.js').then(({ highlight }) => "
-                "[highlight(arguments[0], arguments[1]).map((node) => node.textContent).join('')])", code, language)
-            self.assertEqual(code, shown, language)
+            whole, grown, same = self.browser.run(COLOURS, code, language)
+            self.assertEqual([code, code], [whole, grown], language)
+            self.assertTrue(same, language)  # code that grew has the colours of code that came at once
+
+    def test_footnotes_are_numbered_as_they_come(self):
+        text = "One[^b] two[^a] again[^b] none[^c].\n\n[^a]: First *note*\n    goes on.\n[^b]: Second.\n\nAfter.\n\n[^d]: Unused."
+        [shown] = self.browser.run("""
+            return import("/page/markdown/render.js").then(({ renderInto }) => {
+              const node = document.createElement("div");
+              for (let end = 1; end <= arguments[0].length; ++end) renderInto(node, arguments[0].slice(0, end));
+              const notes = node.querySelector(".footnotes");
+              return [{ marks: [...node.querySelectorAll("p > .footnote-mark")].map((mark) => mark.textContent),
+                notes: [...notes.querySelectorAll("li")].map((note) => note.innerText.replace(/\\s+/g, " ").trim()),
+                targets: [...node.querySelectorAll("p > .footnote-mark a")].every((link) => notes.querySelector(link.hash)),
+                ids: new Set([...node.querySelectorAll("[id]")].map((inner) => inner.id)).size === node.querySelectorAll("[id]").length,
+                last: node.lastChild === notes }];
+            });""", text)
+        self.assertEqual({"marks": ["1", "2", "1", "[^c]"], "notes": ["Second.↩", "First note goes on.↩", "Unused."], "targets": True,
+                          "ids": True, "last": True}, shown)
 
     def test_coming_in_pieces_ends_in_the_same(self):
-        text = "\n\n".join(text for text, _ in CASES) + "\n```python\nx = 1\n```\nend"
+        text = "\n\n".join(text for text, _ in CASES) + "\n```python\nx = 1\n```\nend\n\n" + mock_server.SHOWCASE + "\n1\n\n2. x\n\n* a\n**b**"
         shown = self.browser.run("""
-            return import("/page/markdown.js").then(({ renderInto }) => {
+            return import("/page/markdown/render.js").then(({ renderInto }) => {
               const [node, whole] = [document.createElement("div"), document.createElement("div")];
               for (let length = 1; length <= arguments[0].length; ++length) renderInto(node, arguments[0].slice(0, length));
               renderInto(whole, arguments[0]);
               return [node.innerHTML, whole.innerHTML];
             });""", text)
-        self.assertEqual(shown[1], shown[0])
+        self.assertEqual(*(re.sub(r"notes-\d+", "notes", html) for html in shown))
 
     def test_no_text_makes_it_slow(self):
-        for length, text in zip(self.render(HOSTILE, "textContent"), HOSTILE):
-            self.assertGreater(len(length), 0, text[:20])
+        for text in HOSTILE:
+            [shown, milliseconds] = self.browser.run("""
+                return import("/page/markdown/render.js").then(({ renderInto }) => {
+                  const [node, start] = [document.createElement("div"), performance.now()];
+                  renderInto(node, arguments[0]);
+                  return [node.textContent.length, performance.now() - start];
+                });""", text)
+            self.assertGreater(shown, 0, text[:20])
+            self.assertLess(milliseconds, 5000, text[:20])
 
 
 if __name__ == "__main__":
-    page_test.main()
+    page_case.main()

@@ -34,6 +34,42 @@ def main(n):
 2. two
    - inner
 """
+SHOWCASE = r"""### The normal distribution
+
+A random variable $X$ with mean $\mu$ and variance $\sigma^2$ has the density
+
+$$
+f(x) = \frac{1}{\sigma\sqrt{2\pi}} \exp\left(-\frac{(x-\mu)^2}{2\sigma^2}\right), \qquad \int_{-\infty}^{\infty} f(x)\,dx = 1.
+$$
+
+For a sample $x_1, \dots, x_n$ the estimates are \(\hat\mu = \bar{x}\) and
+
+\[
+\begin{aligned}
+\hat\sigma^2 &= \frac{1}{n}\sum_{i=1}^{n} (x_i - \bar{x})^2 \\
+              &= \overline{x^2} - \bar{x}^2 .
+\end{aligned}
+\]
+
+| Interval | Share | Outside, one in |
+|:---------|:-----:|----------------:|
+| $\mu \pm \sigma$ | 68.27 % | 3 |
+| $\mu \pm 2\sigma$ | 95.45 % | 22 |
+| $\mu \pm 3\sigma$ | 99.73 % | 370 |
+
+```python
+# the share within k standard deviations
+def share(k: float) -> float:
+    return math.erf(k / math.sqrt(2))
+```
+
+- [x] density and estimates
+- [ ] a proof that it integrates to one[^1]
+
+A standard table costs $5, a good one $60; this one is free.
+
+[^1]: By polar coordinates: $\left(\int e^{-x^2}dx\right)^2 = \pi$.
+"""
 ATTACK_ANSWER = """<img src=x onerror="window.attacked=1"> <script>window.attacked=2</script>
 [press](javascript:window.attacked=3) ![x](data:text/html,1) <b onclick=1>b</b>
 
@@ -54,6 +90,14 @@ def security_policy():
     header = (PAGE / "static_files.h").read_text()
     parts = re.search(r"kPageSecurityPolicy =(.*?);\s*\n(?!\s*\")", header, re.S).group(1)
     return "".join(re.findall(r'"([^"]*)"', parts))
+
+
+def flood(kind, count):
+    """That many tokens as fast as they go: paragraphs with some of everything, or one block of code."""
+    paragraph = pieces("Some **bold** words, `code`, a formula $x_i^2$ and a [link](https://example.org/) follow here.\n\n- one\n- two\n\n")
+    code = ["```python\n", *pieces("def name(value):\n    return value + 41  # 'text'\n" * 5000)]
+    for at in range(int(count)):
+        yield {"content": paragraph[at % len(paragraph)] if kind == "prose" else code[at]}, 0
 
 
 def pieces(text):
@@ -108,15 +152,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.stopped:
+            self.close_connection = True
+            return
         if not self.has_key():
+            return
+        if self.path == "/tokenize":
+            self.tokenize(body)
             return
         self.server.requests.append(body)
         last = body["messages"][-1]["content"]
-        if last.startswith("error"):
-            self.refuse(400, "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>")
-            return
-        if last.startswith("proxy"):
-            self.answer(502, "text/html", "<h1>Bad Gateway</h1>")
+        if self.refused(last):
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -128,6 +174,29 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body["mock_cancelled"] = True
         self.close_connection = True
 
+    def tokenize(self, body):
+        count = sum(len(pieces(message["content"] or "")) for message in body["messages"])
+        on = self.server.thinks and body.get("chat_template_kwargs", {}).get("enable_thinking")
+        tokens = list(range(count + (2 if on else 0)))
+        self.answer(200, "application/json", json.dumps({"count": len(tokens), "max_model_len": CONTEXT, "tokens": tokens}))
+
+    def refused(self, last):
+        if last.startswith("error"):
+            self.refuse(400, "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>")
+        elif last.startswith("full"):
+            self.refuse(400, f"the prompt has 5000 tokens; the context is {CONTEXT} for prompt and answer together. Shorten the prompt",
+                        "context_length_exceeded")
+        elif last.startswith("large"):
+            self.refuse(413, "the body has 40000000 bytes; at most 33554432")
+        elif last.startswith("busy") and len(self.server.requests) < 2:
+            error = {"error": {"message": "The queue is full.", "type": "overloaded", "code": "overloaded"}}
+            self.answer(503, "application/json", json.dumps(error), [("Retry-After", "1")])
+        elif last.startswith("proxy"):
+            self.answer(502, "text/html", "<h1>Bad Gateway</h1>")
+        else:
+            return False
+        return True
+
     def stream(self, body, last):
         self.count = 0
         self.crumbs = last.startswith("crumbs")
@@ -135,7 +204,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for delta, pause in self.deltas(last, body):
             self.count += 1
             self.piece({"choices": [{"index": 0, "delta": delta, "finish_reason": None}], "usage": self.usage()})
-            time.sleep(pause)
+            if pause:
+                time.sleep(pause)
         if last.startswith("break"):
             self.event(json.dumps({"error": {"message": "The backend has failed; see the server's log."}}))
             return
@@ -147,6 +217,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event("[DONE]")
 
     def deltas(self, last, body):
+        if last.startswith("silent"):
+            time.sleep(30)
         yield {"role": "assistant", "content": ""}, 0
         if last.startswith("think"):
             for piece in pieces("First I weigh it. Then I decide."):
@@ -161,7 +233,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for at in range(400):
                 yield {"content": f"word{at} "}, .05
             return
-        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER, "crumbs": "é € 😀"}
+        if last.startswith("stream"):
+            yield from flood(*last.split()[1:3])
+            return
+        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER, "crumbs": "é € 😀", "show": SHOWCASE,
+                   "count": f"Answer {len(self.server.requests)}"}
         text = answers.get(last.split()[0], f"You said: {last} ({len(body['messages'])} messages)")
         for piece in pieces(text):
             yield {"content": piece}, .005
@@ -194,6 +270,7 @@ class MockServer(http.server.ThreadingHTTPServer):
         self.key = key
         self.requests = []
         self.stopped = False
+        self.thinks = True
         self.files = static_files()
         self.policy = security_policy()
         self.address = f"http://127.0.0.1:{self.server_address[1]}"

@@ -12,6 +12,7 @@ function remembered(storage) {
       memory.set(name, text);
       attempt((box) => box.removeItem(name), () => null);
     }),
+    names: () => attempt((box) => Object.keys(box), () => []),
     remove: (name) => { memory.delete(name); attempt((box) => box.removeItem(name), () => null); },
   };
 }
@@ -22,20 +23,23 @@ const kKey = "fourfold.key";
 export const key = { get: () => tabOnly.get(kKey) ?? "", set: (text) => (text ? tabOnly.set(kKey, text) : tabOnly.remove(kKey)) };
 
 export class ServerError extends Error {
-  constructor(message, status = 0) {
+  // status: of HTTP, 0 where there was no answer; code: OpenAI's word for it; retrySeconds: when the server wants to be asked again.
+  constructor(message, { status = 0, code = "", retrySeconds = 0 } = {}) {
     super(message);
-    this.status = status;
+    Object.assign(this, { status, code, retrySeconds });
   }
 }
 
 // The server's own words, in OpenAI's shape; a proxy in between may answer with something else.
 async function errorOf(response) {
+  const { status } = response;
   const text = await response.text();
+  const retrySeconds = Number(response.headers.get("Retry-After")) || 0;
   try {
-    const message = JSON.parse(text).error.message;
-    if (typeof message === "string") return new ServerError(message, response.status);
+    const { message, code } = JSON.parse(text).error;
+    if (typeof message === "string") return new ServerError(message, { status, code: String(code ?? ""), retrySeconds });
   } catch { /* not JSON */ }
-  return new ServerError(`${response.status} ${response.statusText}: ${text.slice(0, 300)}`, response.status);
+  return new ServerError(`${status} ${response.statusText}: ${text.slice(0, 300)}`, { status, retrySeconds });
 }
 
 export async function request(path, options = {}) {
@@ -70,11 +74,16 @@ async function* events(response) {
   }
 }
 
+export async function postJson(path, body) {
+  return (await request(path, { method: "POST", body: JSON.stringify(body) })).json();
+}
+
 // Runs one chat completion and hands over each piece's JSON. Ends normally only when the server said that it is done.
 export async function streamChat(body, signal, take) {
   const response = await request("/v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
   for await (const data of events(response)) {
     if (data === "[DONE]") return;
+    if (!data) continue;
     const piece = JSON.parse(data);
     if (piece.error) throw new ServerError(piece.error.message ?? JSON.stringify(piece.error));
     take(piece);

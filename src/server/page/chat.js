@@ -1,330 +1,354 @@
-// The conversation: what was said, sending, streaming, stopping, and keeping it over a reload.
-import { kept, request, streamChat } from "/page/api.js";
-import { facts, MessageView } from "/page/message.js";
-import { openSettings, requestFields, startSettings, system } from "/page/settings.js";
+// The chat page: which chat is open, and how the parts speak to each other.
+import { request } from "/page/api.js";
+import { Composer } from "/page/composer.js";
+import { Conversation, Frames } from "/page/conversation.js";
+import { copyFormulae, copyFrom } from "/page/copy.js";
+import { announce, byId, fillIcons, plural } from "/page/dom.js";
+import { download, fileName, ImportError, kMostBytes, readChats, toJson, toMarkdown } from "/page/exchange.js";
+import { leaveBehind, takeLeft } from "/page/leaving.js";
+import { facts } from "/page/message.js";
+import { Meter } from "/page/meter.js";
+import { hideNotice, notice } from "/page/notice.js";
+import { Session } from "/page/session.js";
+import { Settings, settingsOf } from "/page/settings.js";
+import { Shortcuts } from "/page/shortcuts.js";
+import { Sidebar } from "/page/sidebar.js";
+import { Store } from "/page/store.js";
+import { takeOver } from "/page/takeover.js";
 
-const kConversation = "fourfold.conversation";
-const kPrevious = "fourfold.previous";
-const byId = (id) => document.getElementById(id);
-const [log, list, input] = [byId("log"), byId("messages"), byId("input")];
-const number = new Intl.NumberFormat("en-US");
+fillIcons();
+const store = await Store.open();
+const sessions = new Map();  // chats that are open or being answered in this page
+let session = null;          // the one that is shown
+let chats = [];              // records of all, the newest first
 
-function stored(name) {
-  try {
-    const messages = JSON.parse(kept.get(name) ?? "[]");
-    return Array.isArray(messages) ? messages : [];
-  } catch { return []; }
+const hooks = {
+  changed(changed) {
+    sidebar.showRunning(changed.id, Boolean(changed.run));
+    if (changed === session) showSession();
+    loadChats();
+  },
+  grew(grown) { if (grown === session) frames.soon(); },
+  failed(text) { notice(text, { seconds: 0 }); },
+  keyWanted(text, asked) {
+    settings.open(text, () => { loadModel(); asked.retry(asked.tree.leaf()); });
+  },
+};
+
+const frames = new Frames(() => {
+  const answer = session.run?.answer;
+  if (!answer) return;
+  conversation.grow(answer);
+  byId("speed").textContent = facts({ rate: answer.rate });
+  showMeter();
+});
+
+// ---- the open chat
+
+function showSession() {
+  conversation.followed(() => conversation.show(session));
+  composer.showBusy(Boolean(session.run));
+  if (!session.run) byId("speed").textContent = "";
+  showTitle();
+  showMeter();
 }
 
-let messages = stored(kConversation);
-let views = [];
-let running = null;  // AbortController of the answer being written
-let editing = -1;    // index of the message that the composer replaces
-let contextLimit = 0;
+function showMeter() { meter.update(session.tree.path(), settingsOf(session), Boolean(session.run)); }
 
-const announce = (text) => { byId("announcer").textContent = text; };
-
-// ---- showing
-
-function lastIndexOf(role) {
-  return messages.map((message) => message.role).lastIndexOf(role);
+function showTitle() {
+  const title = session.stored ? session.record.title : "New chat";
+  byId("title").textContent = title;
+  document.title = [session.stored ? title : "", byId("model").textContent, "Fourfold"].filter(Boolean).join(" · ");
+  byId("own-settings").hidden = !session.record.settings;
+  for (const id of ["export-markdown", "export-json", "rename-chat", "delete-chat"]) byId(id).disabled = !session.stored;
 }
 
-function showAll() {
-  const lastUser = lastIndexOf("user");
-  messages.forEach((message, at) => { message.editable = at === lastUser && !running; });
-  views = messages.map((message, at) =>
-    (views[at]?.message === message ? views[at] : new MessageView(message))
-      .update({ last: at === messages.length - 1, live: Boolean(running) && at === messages.length - 1 }));
-  const nodes = views.map((view) => view.node);
-  // Only what is new is put in: replacing all would lose focus, selection and what is unfolded.
-  nodes.forEach((node, at) => { if (list.children[at] !== node) list.insertBefore(node, list.children[at] ?? null); });
-  while (list.children.length > nodes.length) list.lastChild.remove();
-  byId("empty").hidden = messages.length > 0;
-  byId("bring-back").hidden = messages.length > 0 || stored(kPrevious).length === 0;
-  byId("send").hidden = Boolean(running);
-  byId("stop").hidden = !running;
-  byId("editing").hidden = editing < 0;
-  showContext();
+function open(next) {
+  session = next;
+  sessions.set(session.id, session);
+  for (const [id, other] of sessions) if (other !== session && !other.run) sessions.delete(id);
+  const address = session.stored ? `#${session.id}` : location.pathname;
+  if (location.hash.slice(1) !== (session.stored ? session.id : "")) history.pushState(null, "", address);
+  byId("announcer").textContent = "";
+  showSession();
+  conversation.toEnd();
+  sidebar.show(chats, session.id);
+  composer.open(session.stored ? session.id : "new");
 }
 
-function showContext() {
-  const usage = messages.findLast((message) => message.usage)?.usage;
-  const used = usage ? usage.prompt_tokens + usage.completion_tokens : 0;
-  const meter = byId("context");
-  meter.hidden = !contextLimit;
-  const text = `${number.format(used)} of ${number.format(contextLimit)} tokens`;
-  meter.setAttribute("aria-valuemax", contextLimit);
-  meter.setAttribute("aria-valuenow", Math.min(used, contextLimit));
-  meter.setAttribute("aria-valuetext", text);
-  byId("context-text").textContent = text;
-  meter.classList.toggle("nearly-full", used > .9 * contextLimit);
-  byId("context-fill").style.width = `${Math.min(100, 100 * used / Math.max(1, contextLimit))}%`;
+function newChat() {
+  open(new Session(store, hooks));
+  sidebar.chosen();
+  byId("input").focus();
 }
 
-// Follows the text down as long as the reader is at the end.
-function followed(change) {
-  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
-  change();
-  if (atEnd) log.scrollTop = log.scrollHeight;
-}
-
-function fitInput() {
-  input.style.height = "auto";
-  input.style.height = `${input.scrollHeight}px`;
-}
-
-function save() {
-  kept.set(kConversation, JSON.stringify(messages));
-}
-
-// ---- one answer
-
-function asSent(message) {
-  if (message.role === "tool") return { role: "tool", tool_call_id: message.tool_call_id, content: message.content };
-  if (message.role !== "assistant" || !message.toolCalls.length) return { role: message.role, content: message.content };
-  return { role: "assistant", content: message.content, tool_calls: message.toolCalls.map((call) =>
-    ({ id: call.id, type: "function", function: { name: call.name, arguments: call.arguments } })) };
-}
-
-function requestBody(before) {
-  const history = before.filter((message) => message.role !== "assistant" || message.content || message.toolCalls.length);
-  const first = system() ? [{ role: "system", content: system() }] : [];
-  return { messages: [...first, ...history.map(asSent)], stream: true, stream_options: { include_usage: true, continuous_usage_stats: true },
-    ...requestFields() };
-}
-
-function takeToolCalls(answer, pieces) {
-  for (const piece of pieces) {
-    const call = (answer.toolCalls[piece.index] ??= { id: "", name: "", arguments: "" });
-    call.id ||= piece.id ?? "";
-    call.name += piece.function?.name ?? "";
-    call.arguments += piece.function?.arguments ?? "";
+async function openChat(id) {
+  if (session?.id === id) return;
+  const known = sessions.get(id);
+  const found = known ? null : await store.chat(id);
+  if (!known && !found) {
+    notice("This chat is not in this browser any more.");
+    open(new Session(store, hooks));
+    return;
   }
+  open(known ?? new Session(store, hooks, found.record, found.messages));
+  if (!known) session.merge(found);
+  endOrphans(session);
 }
 
-// What the clock says of an answer: until the server counts tokens, pieces are counted, which are tokens or a few.
-class Stopwatch {
-  constructor() { this.start = performance.now(); this.pieces = 0; }
-  takeText(answer) {
-    const now = performance.now();
-    ++this.pieces;
-    this.last = now;
-    if (this.first === undefined) {
-      this.first = now;
-      this.before = answer.usage?.completion_tokens ?? 1;
+async function endOrphans(opened) {
+  if (![...opened.tree.messages.values()].some(({ finish }) => finish === "writing")) return;
+  opened.endOrphans(await store.openTabs());
+  if (opened === session) showSession();
+}
+
+async function loadChats() {
+  chats = await store.chats();
+  sidebar.show(chats, session?.id ?? "");
+}
+
+// Another tab has done something.
+async function heard({ kind, chat }) {
+  loadChats();
+  const known = sessions.get(chat);
+  if (!known?.stored) return;
+  if (kind === "removed") {
+    known.drop();
+    sessions.delete(chat);
+    if (known === session) {
+      notice("This chat was deleted in another tab.");
+      const [text, files] = [byId("input").value, composer.attachments];
+      newChat();
+      if (text || files.length) composer.fill(text, files);
     }
-    answer.firstSeconds = (this.first - this.start) / 1000;
-    if (answer.content || answer.toolCalls.length) this.thought ??= now;
-    if (answer.reasoning) answer.thoughtSeconds = ((this.thought ?? now) - this.first) / 1000;
-    this.rate(answer);
+    return;
   }
-  rate(answer) {
-    const tokens = (answer.usage?.completion_tokens ?? this.pieces) - this.before;
-    const elapsed = (this.last - this.first) / 1000;
-    if (tokens > 0 && elapsed > 0) answer.rate = tokens / elapsed;
-  }
-}
-
-function takePiece(answer, piece, watch) {
-  if (piece.usage) answer.usage = piece.usage;
-  const choice = piece.choices?.[0];
-  const delta = choice?.delta ?? {};
-  const thought = delta.reasoning_content ?? delta.reasoning ?? "";
-  answer.reasoning += thought;
-  answer.content += delta.content ?? "";
-  if (delta.tool_calls) takeToolCalls(answer, delta.tool_calls);
-  if (choice?.finish_reason) answer.finish = choice.finish_reason;
-  if (thought || delta.content || delta.tool_calls) watch.takeText(answer);
-  else if (piece.usage && watch.first) watch.rate(answer);
-}
-
-// At most one layout a frame, however fast the pieces come.
-function frameLimited(show) {
-  let due = 0;
-  return {
-    soon() { due ||= requestAnimationFrame(() => { due = 0; show(); }); },
-    cancel() { cancelAnimationFrame(due); },
-  };
-}
-
-async function answerNow() {
-  const answer = { role: "assistant", content: "", reasoning: "", toolCalls: [], finish: "" };
-  const before = [...messages];
-  messages.push(answer);
-  running = new AbortController();
-  followed(showAll);
-  announce("Answering");
-  const watch = new Stopwatch();
-  const view = views[views.length - 1];
-  const frames = frameLimited(() => followed(() => {
-    view.update({ live: true });
-    byId("speed").textContent = facts({ rate: answer.rate });
-    showContext();
-  }));
-  let keyProblem = "";
-  try {
-    await streamChat(requestBody(before), running.signal, (piece) => {
-      takePiece(answer, piece, watch);
-      frames.soon();
-    });
-  } catch (problem) {
-    if (problem.name === "AbortError") answer.finish = "stopped";
-    else answer.error = problem.message;
-    if (problem.status === 401) keyProblem = problem.message;
-  }
-  frames.cancel();
-  running = null;
-  byId("speed").textContent = "";
-  answer.wantsResults = answer.toolCalls.length > 0 && !answer.error;
-  save();
-  followed(showAll);
-  announce(answer.error ? "" : answer.content || (answer.wantsResults ? "The model calls a tool." : "The answer is empty."));
-  if (keyProblem) openSettings(keyProblem, () => { loadModel(); retry(); });
+  const found = await store.chat(chat);
+  if (!found) return;
+  known.merge(found);
+  if (known === session) showSession();
 }
 
 // ---- what people do
 
-function send() {
-  const text = input.value.trim();
-  if (!text || running) return;
-  if (editing >= 0) messages.length = editing;
-  editing = -1;
-  for (const message of messages) message.wantsResults = false;
-  messages.push({ role: "user", content: text });
-  input.value = "";
-  fitInput();
-  save();
-  showAll();
-  log.scrollTop = log.scrollHeight;
-  answerNow();
-}
-
-function retry() {
-  if (running) return;
-  const last = messages.length - 1;
-  if (last < 0) return;
-  if (messages[last].role === "assistant") messages.pop();
-  answerNow();
-}
-
-function edit() {
-  editing = lastIndexOf("user");
-  if (editing < 0 || running) return;
-  input.value = messages[editing].content;
-  fitInput();
-  showAll();
-  input.focus();
-}
-
-function cancelEdit() {
-  editing = -1;
-  input.value = "";
-  fitInput();
-  showAll();
-  input.focus();
-}
-
-function sendResults() {
-  const answer = messages[messages.length - 1];
-  const fields = [...list.querySelectorAll(".tool-answer")];
-  answer.wantsResults = false;
-  answer.toolCalls.forEach((call, at) =>
-    messages.push({ role: "tool", tool_call_id: call.id, content: fields[at]?.value ?? "" }));
-  save();
-  answerNow();
-}
-
-async function copy(node) {
-  try {
-    await navigator.clipboard.writeText(node.copied());
-    node.textContent = "Copied";
-  } catch {
-    // Over plain HTTP from another machine a browser has no clipboard for us; the text can still be selected.
-    const field = document.createElement("textarea");
-    field.value = node.copied();
-    document.body.append(field);
-    field.select();
-    node.textContent = document.execCommand("copy") ? "Copied" : "Not copied";
-    field.remove();
-    node.focus();
+function send(text, attachments) {
+  if (session.run) return;
+  const parent = session.tree.leaf();
+  if (parent?.finish === "writing") {
+    notice("This answer is being written in another tab; wait for it, or stop it there.");
+    endOrphans(session);
+    return;
   }
-  announce(node.textContent);
-  setTimeout(() => { node.textContent = "Copy"; }, 1500);
+  const saying = session.say(parent, [{ role: "user", content: text, attachments: [...attachments] }]);
+  if (location.hash.slice(1) !== session.id) history.replaceState(null, "", `#${session.id}`);
+  composer.sent(session.id);
+  showSession();
+  conversation.toEnd();
+  loadChats();
+  if (!matchMedia("(pointer: coarse)").matches) byId("input").focus();  // on a phone the answer needs the room
+  return saying;
 }
 
-function newChat() {
-  running?.abort();
-  if (messages.length) kept.set(kPrevious, JSON.stringify(messages));
-  messages = [];
-  editing = -1;
-  save();
-  showAll();
-  input.focus();
+function sendResults(view) {
+  const fields = [...view.node.querySelectorAll(".tool-answer")];
+  session.say(view.message, view.message.toolCalls.map((call, at) =>
+    ({ role: "tool", toolCallId: call.id, content: fields[at]?.value ?? "" })));
 }
 
-function bringBack() {
-  messages = stored(kPrevious);
-  kept.remove(kPrevious);
-  save();
-  showAll();
-  log.scrollTop = log.scrollHeight;
-  input.focus();
+// What is typed while editing is a draft too.
+const editPlace = (view) => `${session.id}/${view.message.id}`;
+async function edit(view) {
+  if (session.run || view.form) return;
+  const { content, attachments = [] } = view.message;
+  const draft = await store.draft(editPlace(view)).catch(() => null);
+  if (view.form) return;
+  const place = editPlace(view);
+  view.edit(draft ?? { text: content, attachments }, (changed) => store.putDraft(place, changed).catch(() => {}));
+}
+
+function endEdit(view, save) {
+  const { draft, message } = view;
+  if (save && !draft.text.trim() && !draft.attachments.length) return;
+  store.removeDraft(editPlace(view)).catch(() => {});
+  view.endEdit();
+  const changed = draft.text !== message.content || JSON.stringify(draft.attachments) !== JSON.stringify(message.attachments ?? []);
+  if (save && (changed || message.role === "user")) session.edit(message, { text: draft.text.trim(), attachments: draft.attachments });
+  byId("input").focus();
+}
+
+const kActs = {
+  copy: (view, button) => copyFrom(button),
+  edit,
+  "save-edit": (view) => endEdit(view, true),
+  "cancel-edit": (view) => endEdit(view, false),
+  retry: (view) => session.retry(view.message),
+  previous: (view) => walk(view, -1),
+  next: (view) => walk(view, 1),
+  "send-results": sendResults,
+};
+
+function walk(view, step) {
+  session.walk(view.message, step);
+  // The focus stays on the arrow, of the version that is shown now.
+  const shown = [...conversation.views.values()].find(({ message }) => message.parent === view.message.parent);
+  const arrows = shown?.node.querySelector(".branches");
+  (arrows?.querySelector(`[data-action=${step > 0 ? "next" : "previous"}]:not(:disabled)`) ?? arrows?.querySelector("button:not(:disabled)"))?.focus();
+  announce(`Version ${arrows?.textContent ?? ""}`);
+}
+
+const lastView = (role) => [...conversation.views.values()].findLast(({ message }) => message.role === role);
+
+function escape() {
+  const editing = [...conversation.views.values()].find((view) => view.form);
+  if (editing) endEdit(editing, false);
+  else if (sidebar.isOver()) sidebar.toggle(false);
+  else if (session.run) stop();
+  else hideNotice();
 }
 
 function stop() {
-  running?.abort();
-  input.focus();
+  session.stop();
+  byId("input").focus();
 }
 
-const kActions = { edit, retry, "send-results": sendResults };
+// ---- chats as a whole
 
-function startListening() {
-  byId("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
-  input.addEventListener("input", fitInput);
-  input.addEventListener("keydown", (event) => {
-    if (event.isComposing) return;
-    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); send(); }
-    if (event.key === "ArrowUp" && !input.value && !running) { event.preventDefault(); edit(); }
+async function removeChat(id) {
+  const title = chats.find((chat) => chat.id === id)?.title ?? "The chat";
+  sessions.get(id)?.drop();
+  await store.deleteChat(id);
+  sessions.delete(id);
+  if (session.id === id) newChat();
+  await loadChats();
+  const purge = setTimeout(() => store.purge(id), 9000);
+  const undo = async () => {
+    clearTimeout(purge);
+    await store.restoreChat(id).catch((problem) => hooks.failed(problem.message));
+    await loadChats();
+    openChat(id);
+  };
+  notice(`“${title}” was deleted.`, { label: "Undo", action: undo });
+}
+
+async function renameChat(id, title) {
+  const known = sessions.get(id);
+  if (known) await known.change({ title });
+  else await store.changeChat(id, () => ({ title })).catch((problem) => hooks.failed(problem.message));
+  showTitle();
+  loadChats();
+}
+
+async function exportAll() {
+  const all = [];
+  for (const { id } of await store.chats()) all.push(await store.chat(id));
+  const present = all.filter(Boolean);
+  if (!present.length) notice("There are no chats to export.");
+  else download(`fourfold-chats-${new Date().toISOString().slice(0, 10)}.json`, "application/json", toJson(present));
+}
+
+async function importFile(file) {
+  try {
+    if (file.size > kMostBytes) throw new ImportError(`${file.name} is larger than ${kMostBytes >> 20} MiB.`);
+    const found = readChats(file.name, await file.text());
+    for (const { record, messages } of found) await store.addChat(record, messages);
+    await loadChats();
+    notice(`${plural(found.length, "chat")} imported.`);
+    if (found.length === 1) openChat(found[0].record.id);
+  } catch (problem) {
+    notice(`${file.name} was not imported. ${problem.message}`, { seconds: 0 });
+  }
+}
+
+function exportMarkdown() {
+  download(fileName(session.record.title, "md"), "text/markdown", toMarkdown(session.record.title, session.tree.path()));
+}
+
+function exportJson() {
+  download(fileName(session.record.title, "json"), "application/json",
+    toJson([{ record: { ...session.record, current: session.tree.leaf()?.id ?? "" }, messages: [...session.tree.messages.values()] }]));
+}
+
+function listen() {
+  const press = (id, action) => byId(id).addEventListener("click", action);
+  press("new-chat", newChat);
+  press("new-chat-top", newChat);
+  press("stop", stop);
+  press("open-settings", () => settings.open());
+  press("own-settings", () => settings.open());
+  press("open-shortcuts", () => shortcuts.open());
+  press("open-menu", () => byId("menu").showModal());
+  press("close-menu", () => byId("menu").close());
+  const inMenu = (id, action) => press(id, () => { byId("menu").close(); action(); });
+  inMenu("export-markdown", exportMarkdown);
+  inMenu("export-json", exportJson);
+  inMenu("export-all", exportAll);
+  inMenu("rename-chat", () => { sidebar.toggle(true, false); sidebar.startRename(session.id); });
+  inMenu("delete-chat", () => removeChat(session.id));
+  inMenu("import-chats", () => byId("import-file").click());
+  byId("import-file").addEventListener("change", ({ target }) => {
+    const [file] = target.files;
+    target.value = "";
+    if (file) importFile(file);
   });
-  document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || byId("settings").open) return;
-    if (running) stop();
-    else if (editing >= 0) cancelEdit();
-  });
-  list.addEventListener("click", (event) => {
-    const node = event.target.closest("button");
-    if (!node) return;
-    if (node.copied) copy(node);
-    else kActions[node.dataset.action]?.();
-  });
-  byId("stop").addEventListener("click", stop);
-  byId("new-chat").addEventListener("click", newChat);
-  byId("bring-back").addEventListener("click", bringBack);
-  byId("cancel-edit").addEventListener("click", cancelEdit);
+  // A click beside a dialog closes it.
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.addEventListener("mousedown", ({ target, clientX, clientY }) => {
+      const { left, right, top, bottom } = dialog.getBoundingClientRect();
+      if (target === dialog && (clientX < left || clientX > right || clientY < top || clientY > bottom)) dialog.close();
+    });
+  }
+  document.addEventListener("copy", copyFormulae);
+  addEventListener("popstate", () => followAddress());
+  addEventListener("pagehide", () => leaveBehind(store, [...sessions.values()].flatMap((other) => other.leaving()), composer.leaving()));
 }
 
 async function loadModel() {
   try {
     const model = (await (await request("/v1/models")).json()).data[0];
     byId("model").textContent = model.id;
-    document.title = `${model.id} · Fourfold`;
-    contextLimit = model.max_model_len ?? 0;
-    showContext();
+    meter.limit = model.max_model_len ?? 0;
+    showSession();
   } catch (problem) {
-    if (problem.status === 401) openSettings(problem.message, loadModel);
+    if (problem.status === 401) settings.open(problem.message, loadModel);
     else byId("model").textContent = problem.message;
   }
 }
 
-// An answer that is being written when the page goes away ends with it.
-addEventListener("pagehide", () => {
-  if (!running || !messages.length) return;
-  messages[messages.length - 1].finish = "stopped";
-  save();
-});
-startSettings();
-startListening();
-showAll();
-log.scrollTop = log.scrollHeight;
+async function followAddress() {
+  const id = location.hash.slice(1);
+  if (id) await openChat(id);
+  else if (!session || session.stored) open(new Session(store, hooks));
+}
+
+// ---- parts
+
+const meter = new Meter();
+const conversation = new Conversation((action, view, button) => kActs[action]?.(view, button));
+const editLast = () => { const view = lastView("user"); if (view) edit(view); };
+const composer = new Composer(store, { send, contextTokens: () => meter.limit, editLast });
+const sidebar = new Sidebar({ open: openChat, rename: renameChat, remove: removeChat,
+  search: (text, among, wanted) => store.search(text, among, wanted) });
+const settings = new Settings({ chat: () => session, saveChat: (own) => session.change({ settings: own }).then(showTitle), changed: () => showSession() });
+const beside = (step) => { const id = sidebar.beside(step); if (id) openChat(id); };
+const shortcuts = new Shortcuts({ newChat, escape, editLast,
+  search: () => { sidebar.toggle(true); byId("search").select(); },
+  toggleSide: () => sidebar.toggle(),
+  settings: () => settings.open(),
+  previousChat: () => beside(-1),
+  nextChat: () => beside(1),
+  focusInput: () => byId("input").focus(),
+  copyLast: () => lastView("assistant")?.actions.querySelector(".copy")?.click(),
+  retryLast: () => { const view = lastView("assistant"); if (view && !session.run) session.retry(view.message); },
+  toEnd: () => conversation.toEnd(true) });
+
+listen();
+await takeOver(store).catch((problem) => hooks.failed(`The conversation of an earlier version was not taken over: ${problem.message}`));
+await takeLeft(store).catch((problem) => hooks.failed(problem.message));
+await loadChats();
+await followAddress();
+store.listen(heard);
+store.outdated = () => notice("A newer version of this page is open in another tab. Load this one again.", { seconds: 0 });
+if (!store.lasting) notice("This browser keeps nothing for this page: chats last until you leave it. Export what you want to keep.", { seconds: 0 });
+store.purgeStale().catch(() => {});
 loadModel();
+document.body.dataset.ready = "yes";

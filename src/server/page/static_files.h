@@ -18,7 +18,8 @@ struct StaticFile {
 // Sent with each of these files, beside Content-Type and ETag. Scripts and styles come from this server only,
 // none stand in the page, and no page of others may frame it.
 inline constexpr std::string_view kPageSecurityPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 // A browser asks each time, and is told 304 while If-None-Match has the ETag: a newer program is never shown
 // an older page.

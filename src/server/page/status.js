@@ -1,10 +1,8 @@
 // The status page: asks /status.json once a second while it is looked at, and /metrics while they are unfolded.
 import { key, request } from "/page/api.js";
-import { element } from "/page/markdown.js";
+import { byId, element, number } from "/page/dom.js";
 
 const kSamples = 120;
-const byId = (id) => document.getElementById(id);
-const number = new Intl.NumberFormat("en-US");
 const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
 const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–");
 const bytes = (value) => compact.format(value).replace(/[KMBT]?$/, (unit) => ` ${{ K: "k", B: "G" }[unit] ?? unit}B`);

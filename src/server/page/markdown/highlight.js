@@ -56,22 +56,62 @@ function classOf(match, family, code) {
   return code[match.index + word.length] === "(" ? "name" : "";
 }
 
-// Nodes whose text is the code. Long code stays plain, since it is coloured anew with each piece that comes.
-export function highlight(code, language) {
-  const family = familyOf.get(language.toLowerCase());
-  if (!family || code.length > 30000) return [document.createTextNode(code)];
-  const nodes = [];
-  let done = 0;
-  for (const match of code.matchAll(patternOf(family))) {
-    const name = classOf(match, family, code);
-    if (!name || !match[0]) continue;
-    if (match.index > done) nodes.push(document.createTextNode(code.slice(done, match.index)));
-    const span = document.createElement("span");
-    span.className = "hl-" + name;
-    span.textContent = match[0];
-    nodes.push(span);
-    done = match.index + match[0].length;
+const kLongest = 200000;  // longer code stays plain
+
+// Shows code in a node, in colours. Of code that grows only the end is read again: from the last line that begins outside
+// of every comment and string.
+export class Colours {
+  constructor(node, language) {
+    this.node = node;
+    this.family = familyOf.get(language.toLowerCase());
+    this.code = "";
+    this.from = 0;   // where reading goes on
+    this.kept = 0;   // nodes before that
   }
-  if (done < code.length) nodes.push(document.createTextNode(code.slice(done)));
-  return nodes;
+
+  show(code) {
+    if (!code.startsWith(this.code)) {
+      this.from = this.kept = 0;
+      this.node.replaceChildren();
+    }
+    this.code = code;
+    while (this.node.childNodes.length > this.kept) this.node.lastChild.remove();
+    if (this.family && code.length <= kLongest) this.read(code);
+    else this.node.append(document.createTextNode(code));
+  }
+
+  read(code) {
+    const lastLine = code.lastIndexOf("\n") + 1;
+    const pattern = patternOf(this.family);
+    pattern.lastIndex = this.from;
+    let done = this.from;
+    const nodes = [];
+    const addText = (end) => { if (end > done) nodes.push(document.createTextNode(code.slice(done, end))); };
+    for (let match = pattern.exec(code); match; match = pattern.exec(code)) {
+      if (!match[0]) { ++pattern.lastIndex; continue; }
+      const end = match.index + match[0].length;
+      // The last line begins in plain text: from there it is read again when more comes.
+      if (done < lastLine && match.index >= lastLine) {
+        addText(lastLine);
+        done = Math.max(done, lastLine);
+        this.settle(nodes, lastLine);
+      }
+      const name = classOf(match, this.family, code);
+      if (!name) continue;
+      addText(match.index);
+      const span = document.createElement("span");
+      span.className = "hl-" + name;
+      span.textContent = match[0];
+      nodes.push(span);
+      done = end;
+    }
+    addText(code.length);
+    this.node.append(...nodes);
+  }
+
+  settle(nodes, from) {
+    this.node.append(...nodes.splice(0));
+    this.from = from;
+    this.kept = this.node.childNodes.length;
+  }
 }

@@ -1,0 +1,71 @@
+// Text files that go with a message: read, checked, shown as chips, and folded into what is sent.
+import { element, icon, iconButton, number, plural } from "/page/dom.js";
+
+// No tokenizer makes fewer tokens of a text than one for so many characters, so that a longer file can never fit.
+const kCharactersOfToken = 8;
+const kMost = 20;
+
+const kLanguages = { py: "python", js: "javascript", ts: "typescript", rs: "rust", sh: "bash", yml: "yaml", h: "c", hpp: "cpp", cc: "cpp",
+  cu: "cpp", md: "markdown", htm: "html" };
+const languageOf = (name) => {
+  const ending = /\.(\w{1,12})$/.exec(name)?.[1].toLowerCase() ?? "";
+  return kLanguages[ending] ?? ending;
+};
+
+export const sizeText = (text) => (text.length < 1000 ? plural(text.length, "character") : `${number.format(Math.round(text.length / 100) / 10)} k characters`);
+
+async function readFile(file, contextTokens) {
+  const most = contextTokens * kCharactersOfToken;
+  if (contextTokens && file.size > 4 * most) {
+    throw new Error(`${file.name} has ${plural(file.size, "byte")}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
+  }
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch {
+    throw new Error(`${file.name} is not text in UTF-8; only text files can be attached.`);
+  }
+  if (text.includes("\0")) throw new Error(`${file.name} is not a text file; only text files can be attached.`);
+  if (!text.trim()) throw new Error(`${file.name} is empty.`);
+  if (contextTokens && text.length > most) {
+    throw new Error(`${file.name} has ${plural(text.length, "character")}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
+  }
+  return { name: file.name, text: text.replace(/\r\n?/g, "\n") };
+}
+
+// { added, problems }: what could be read, and a sentence for each that could not. There are `count` already.
+export async function readFiles(files, count, contextTokens) {
+  const [added, problems] = [[], []];
+  for (const file of files) {
+    if (count + added.length >= kMost) {
+      problems.push(`At most ${kMost} files go with a message; ${file.name} was left out.`);
+      continue;
+    }
+    try { added.push(await readFile(file, contextTokens)); } catch (problem) { problems.push(problem.message); }
+  }
+  return { added, problems };
+}
+
+// Text and files as the model gets them: each file in a fence that nothing inside it closes.
+export function withFiles(text, attachments) {
+  const parts = (attachments ?? []).map(({ name, text: content }) => {
+    const longest = Math.max(2, ...[...content.matchAll(/`+/g)].map((match) => match[0].length));
+    const fence = "`".repeat(longest + 1);
+    return `File ${name}:\n\n${fence}${languageOf(name)}\n${content.replace(/\n$/, "")}\n${fence}`;
+  });
+  return [text, ...parts].filter(Boolean).join("\n\n");
+}
+
+// A chip that unfolds to the file's text; with a button that removes it, where it may be removed.
+export function chip(attachment, at, removable) {
+  const { name, text } = attachment;
+  const label = element("span", { className: "chip" }, icon("file"), element("span", { className: "chip-name", textContent: name }),
+    element("span", { className: "muted", textContent: sizeText(text) }));
+  if (!removable) {
+    return element("details", { className: "file" }, element("summary", {}, label), element("pre", { textContent: text }));
+  }
+  const remove = iconButton("close", "remove-file", `Remove ${name}`);
+  remove.dataset.at = at;
+  label.append(remove);
+  return label;
+}
