@@ -154,6 +154,7 @@ server::ServedModel served_model(const ServeOptions& options, const OpenModel& m
                           .token_limit = request.token_limit};
   if (out.names.empty()) out.names.push_back(name_of(options, model));
   out.limits.position_limit = room.context;
+  out.context_most = model.config.position_limit;
   out.strict = options.backend.strict;
   server::api::prepare_forms(out);
   return out;

@@ -29,6 +29,9 @@ class Exchange {
   virtual std::vector<engine::Submission> submissions() = 0;
   // Whether the answer is sent as it comes (server-sent events) or whole.
   virtual bool streams() const = 0;
+  // Of a stream: what is sent before the first token, once; and now and then while nothing else is.
+  virtual std::string begin() { return {}; }
+  virtual std::string keep_alive() { return ": waiting\n\n"; }
   // What one step gave a choice. Gives the bytes to send now, which may be none; always none unless
   // streams().
   virtual std::string take(std::size_t choice, const engine::Delivery& delivery) = 0;

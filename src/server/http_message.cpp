@@ -203,6 +203,7 @@ std::string error_body(ErrorShape shape, int status, std::string_view message, s
   if (shape == ErrorShape::anthropic) {
     json.member("type", "error").key("error").begin_object();
     json.member("type", type).member("message", message);
+    if (!code.empty()) json.key("details").begin_object().member("error_code", code).end_object();
   } else {
     json.key("error").begin_object().member("message", message).member("type", type);
     optional_member("param", param);

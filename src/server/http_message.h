@@ -78,7 +78,7 @@ enum class ErrorShape { openai, anthropic };
 ErrorShape error_shape(std::string_view path);
 // The one table of what a status is called in an error's "type".
 std::string_view error_type(ErrorShape shape, int status);
-// param and code are OpenAI's alone; empty ones are null.
+// code is OpenAI's `code` and Anthropic's `details.error_code`; param is OpenAI's alone.
 std::string error_body(ErrorShape shape, int status, std::string_view message, std::string_view code = {},
                        std::string_view param = {});
 

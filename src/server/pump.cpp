@@ -5,8 +5,6 @@
 namespace fourfold::server {
 namespace {
 
-constexpr std::string_view kSilence = ": waiting\n\n";
-
 double seconds(Pump::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -53,7 +51,9 @@ void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse
   live->call->on_gone([this, weak = std::weak_ptr(live)] {
     if (const auto left = weak.lock()) drop(left);
   });
-  if (live->exchange->streams()) live->call->begin_stream(std::move(head));
+  if (!live->exchange->streams()) return;
+  live->call->begin_stream(std::move(head));
+  if (const std::string first = live->exchange->begin(); !first.empty()) live->call->send(first);
 }
 
 void Pump::drop(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
@@ -164,7 +164,7 @@ void Pump::keep_alive(Clock::time_point now, std::chrono::milliseconds silence) 
     if (!live->exchange->streams() || now - live->last_sent < silence) continue;
     ++metrics_.keep_alives;
     live->last_sent = now;
-    live->call->send(kSilence);
+    live->call->send(live->exchange->keep_alive());
   }
 }
 

@@ -51,7 +51,8 @@ class Pump {
   void start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head, Clock::time_point begun,
              Answer answer);
   void take(std::vector<engine::Delivery> deliveries);
-  // Streams that have been silent get a comment: proxies stay, and clients that have gone are noticed.
+  // Streams that have been silent get a word (Exchange::keep_alive): proxies and clients stay, and those that
+  // have gone are noticed.
   void keep_alive(Clock::time_point now, std::chrono::milliseconds silence);
   // Nothing more is expected of what runs: every call is told why.
   void give_up(const std::string& why);

@@ -24,8 +24,9 @@ struct ServedModel {
   std::int64_t created = 0;  // seconds since 1970, for /v1/models
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;
-  engine::ModelLimits limits;  // position_limit: of prompt and answer together, --max-context
-  sample::Params defaults;     // from generation_config.json
+  engine::ModelLimits limits;     // position_limit: of prompt and answer together, --max-context
+  std::int64_t context_most = 0;  // positions the model has: what --max-context may be raised to
+  sample::Params defaults;        // from generation_config.json
   std::vector<text::TokenId> stop_ids;
   std::int64_t token_limit = 0;   // ids below it have text
   std::int64_t answers_max = 16;  // choices of one request (n)

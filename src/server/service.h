@@ -29,7 +29,7 @@ struct ServiceOptions {
   double rate_limit = 0;                        // requests a second for each key, or address without keys
   std::optional<std::chrono::milliseconds> request_time = {};  // from request to last token
   std::chrono::milliseconds grace{30'000};                     // for running requests, after a signal
-  std::chrono::milliseconds silence{15'000};                   // of a stream, before a comment is sent
+  std::chrono::milliseconds silence{5'000};                    // of a stream, before a word is sent
   std::chrono::milliseconds stall{60'000};  // a step this long with sequences running: /health says so
   int worker_count = 2;
   std::size_t waiting_bytes_max = std::size_t{256} << 20;         // of bodies that wait to be read, together

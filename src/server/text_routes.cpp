@@ -1,6 +1,7 @@
 #include "server/text_routes.h"
 
 #include <algorithm>
+#include <ctime>
 #include <vector>
 
 #include "base/json_writer.h"
@@ -36,10 +37,22 @@ std::vector<text::TokenId> encode_prompt(Fields& fields, const ServedModel& mode
   return model.tokenizer.encode(prompt, {.add_special_tokens = special});
 }
 
+std::string iso_time(std::int64_t unix_seconds) {
+  const auto seconds = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
 void write_model(JsonWriter& json, const std::string& name, const ServedModel& model) {
   json.begin_object().member("id", name).member("object", "model").member("created", model.created);
   json.member("owned_by", "fourfold").member("root", model.names.front()).member("parent", nullptr);
-  json.member("max_model_len", model.limits.position_limit).end_object();
+  json.member("max_model_len", model.limits.position_limit);
+  // Anthropic's names for it.
+  json.member("type", "model").member("display_name", name).member("created_at", iso_time(model.created));
+  json.member("lifecycle", "active").member("max_input_tokens", model.limits.position_limit);
+  json.member("max_tokens", model.limits.position_limit).end_object();
 }
 
 }  // namespace
@@ -85,7 +98,9 @@ std::string models_answer(const ServedModel& model) {
   JsonWriter json;
   json.begin_object().member("object", "list").key("data").begin_array();
   for (const std::string& name : model.names) write_model(json, name, model);
-  return json.end_array().end_object().finish();
+  json.end_array().member("has_more", false);
+  json.member("first_id", model.names.front()).member("last_id", model.names.back());
+  return json.end_object().finish();
 }
 
 std::string model_answer(std::string_view name, const ServedModel& model) {

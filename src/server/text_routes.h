@@ -13,6 +13,7 @@ namespace fourfold::server {
 std::string tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 
+// OpenAI's fields and Anthropic's, in one answer for both.
 std::string models_answer(const ServedModel& model);
 // One model by a name of its; empty when it has another.
 std::string model_answer(std::string_view name, const ServedModel& model);

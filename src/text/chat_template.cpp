@@ -109,7 +109,27 @@ ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name)
   out.parsed_ =
       std::make_shared<const Parsed>(Parsed{std::string(name), jinja::parse_template(source, name)});
   out.find_argument_form();
+  out.find_system_form();
   return out;
+}
+
+void ChatTemplate::find_system_form() {
+  ChatRequest request;
+  request.messages = parse_chat_json(
+      R"([{"role": "system", "content": "first word"}, {"role": "user", "content": "second word"},)"
+      R"( {"role": "assistant", "content": "third word"}, {"role": "user", "content": "fourth word"},)"
+      R"( {"role": "system", "content": "fifth word"}, {"role": "user", "content": "sixth word"}])",
+      "trial");
+  request.limits.steps_max = 1'000'000;
+  for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+  try {
+    const std::string text = render(request);
+    const std::size_t before = text.find("fourth word"), at = text.find("fifth word"),
+                      behind = text.find("sixth word");
+    later_system_turns_ = behind != std::string::npos && before < at && at < behind;
+  } catch (const Error&) {
+    later_system_turns_ = false;
+  }
 }
 
 void ChatTemplate::find_argument_form() {

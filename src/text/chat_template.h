@@ -51,6 +51,10 @@ class ChatTemplate {
   // render() hands over objects.
   bool wants_arguments_as_text() const { return arguments_as_text_; }
 
+  // Whether a system turn may stand behind the first turn, and is rendered where it stands: some templates
+  // refuse it, some pass over it. Found out by trying, too.
+  bool takes_later_system_turns() const { return later_system_turns_; }
+
   // A variable every rendering sees, such as bos_token.
   void define(std::string name, jinja::Value value);
 
@@ -60,10 +64,12 @@ class ChatTemplate {
     jinja::Body body;
   };
   void find_argument_form();
+  void find_system_form();
 
   std::shared_ptr<const Parsed> parsed_;
   jinja::Dict constants_;
   bool arguments_as_text_ = false;
+  bool later_system_turns_ = false;
 };
 
 }  // namespace fourfold::text

@@ -121,12 +121,13 @@ TEST_F(Faults, Fault05SamplingOutOfRange) {
 }
 
 TEST_F(Faults, Fault06CountsOutOfRange) {
-  for (const char* value : {"0", "-1", "2147483648", "9223372036854775808", "1.5", "\"4\""}) {
+  for (const char* value : {"0", "-1", "9223372036854775808", "1.5", "\"4\""}) {
     expect_refusal(server->chat("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":" +
                                 std::string(value) + "}"),
                    400, std::string("max_tokens ") + value);
     refused("\"n\":" + std::string(value[0] == '1' ? "1.5" : value));
   }
+  refused("\"n\":2147483648");
   const Reply reply = chat_with("\"n\":1000000");
   expect_refusal(reply, 400, "n");
   EXPECT_NE(reply.body.find("16"), std::string::npos) << "the cap is named: " << reply.body;
@@ -163,9 +164,20 @@ TEST_F(Faults, Fault09TheContextIsNeverCutSilently) {
   const auto ask = [&](int prompt, const char* more) {
     return server->complete("{\"prompt\":[" + ids(prompt) + "]" + more + "}");
   };
-  EXPECT_EQ(ask(500, ",\"max_tokens\":12").status, 200);
-  for (const Reply& reply : {ask(500, ",\"max_tokens\":13"), ask(513, ",\"max_tokens\":1"), ask(512, ""),
-                             ask(512, ",\"max_tokens\":1")}) {
+  const Reply fits = ask(500, R"(,"max_tokens":12,"ignore_eos":true)");
+  EXPECT_EQ(fits.status, 200);
+  EXPECT_EQ(fits.header("X-Fourfold-Changed"), "");
+  // An answer that asks for more than is left gets what is left, and it is said.
+  for (const char* more : {"13", "4096", "9223372036854775807"}) {
+    const Reply cut =
+        ask(500, fourfold::format(R"(,"max_tokens":{},"ignore_eos":true)", std::string(more)).c_str());
+    EXPECT_EQ(cut.status, 200) << cut.body;
+    EXPECT_EQ(cut.header("X-Fourfold-Changed"), "max_tokens=12");
+    const auto answer = json::parse(cut.body, "answer");
+    EXPECT_EQ(answer.at("choices").at(0).at("finish_reason").as_string(), "length");
+    EXPECT_EQ(answer.at("usage").at("completion_tokens").to_number<int>(), 12);
+  }
+  for (const Reply& reply : {ask(513, ",\"max_tokens\":1"), ask(512, ""), ask(512, ",\"max_tokens\":1")}) {
     expect_refusal(reply, 400, "beyond the context");
     EXPECT_NE(reply.body.find("context_length_exceeded"), std::string::npos) << reply.body;
     EXPECT_NE(reply.body.find("512"), std::string::npos) << reply.body;

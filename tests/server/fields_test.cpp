@@ -31,7 +31,7 @@ TEST(MeantName, LongNamesTwoEditsMiddleOnesOneShortOnesNone) {
   EXPECT_EQ(api::meant_name(std::string(100'000, 't'), kKnown), "");
 }
 
-std::vector<api::Note> notes_of(std::string_view route, const std::string& body) {
+std::vector<api::Note> all_notes(std::string_view route, const std::string& body) {
   return make_exchange(route, body, test_model())->notes.all();
 }
 
@@ -44,14 +44,14 @@ TEST(UnknownFields, AreNotedOnEveryRoute) {
       {"/v1/messages", R"({"max_tokens": 5, )" + chat + "}"},
       {"/v1/messages/count_tokens", "{" + chat + "}"}};
   for (const auto& [route, body] : cases) {
-    const auto notes = notes_of(route, body);
+    const auto notes = all_notes(route, body);
     ASSERT_EQ(notes.size(), 1u) << route;
     EXPECT_EQ(notes[0], (api::Note{api::NoteKind::field, "colour"})) << route;
   }
 }
 
 TEST(UnknownFields, AreNotedInside) {
-  const auto notes = notes_of("/v1/chat/completions", R"({"stream": true, "stream_options": {"a_thing": 1},
+  const auto notes = all_notes("/v1/chat/completions", R"({"stream": true, "stream_options": {"a_thing": 1},
       "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "b_thing": 1}], "c_thing": 1},
                    {"role": "assistant", "tool_calls": [{"id": "x", "d_thing": 1, "type": "function",
                     "function": {"name": "f", "arguments": "{}", "e_thing": 1}}]},
@@ -80,8 +80,8 @@ TEST(UnknownFields, MisspeltOnesEndTheRequest) {
 }
 
 TEST(UnknownFields, NullIsNothingAndValuesAreNeverTold) {
-  EXPECT_TRUE(notes_of("/v1/completions", R"({"prompt": "a", "colour": null, "temprature": null})").empty());
-  for (const api::Note& note : notes_of("/v1/completions", R"({"prompt": "a", "secret": "hunter2"})"))
+  EXPECT_TRUE(all_notes("/v1/completions", R"({"prompt": "a", "colour": null, "temprature": null})").empty());
+  for (const api::Note& note : all_notes("/v1/completions", R"({"prompt": "a", "secret": "hunter2"})"))
     EXPECT_EQ(note.name, "secret");
 }
 
@@ -112,8 +112,8 @@ TEST(RouterFields, AreTakenAtTheValuesRoutersSend) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "a"}], )";
   const std::string all = R"("no_stop_trim": false, "separate_reasoning": true, "stream_reasoning": true,
       "return_hidden_states": false})";
-  EXPECT_TRUE(notes_of("/v1/chat/completions", chat + all).empty());
-  EXPECT_TRUE(notes_of("/v1/completions", R"({"prompt": "a", )" + all).empty());
+  EXPECT_TRUE(all_notes("/v1/chat/completions", chat + all).empty());
+  EXPECT_TRUE(all_notes("/v1/completions", R"({"prompt": "a", )" + all).empty());
   for (const auto& [field, message] : std::vector<std::pair<std::string, std::string>>{
            {R"("no_stop_trim": true})", "no_stop_trim is true; this server only does false"},
            {R"("separate_reasoning": false})", "separate_reasoning is false; this server only does true"},

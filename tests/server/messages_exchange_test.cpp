@@ -17,10 +17,7 @@ std::string with(const std::string& more) {
          (more.empty() ? "" : ", " + more) + "}";
 }
 
-std::string prompt_of(const std::string& body) {
-  return test_model().tokenizer.decode(
-      make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt);
-}
+std::string prompt_of(const std::string& body) { return server::prompt_of(kRoute, body); }
 
 // As Anthropic's own: who says nothing gets no thoughts, whatever the template would do.
 TEST(MessagesExchange, ThinksOnlyWhenAsked) {
@@ -143,7 +140,10 @@ TEST(MessagesExchange, Refusals) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"max_tokens": 5})", "messages is missing"},
       {R"({"messages": []})", "messages is empty"},
-      {R"({"messages": [{"role": "system", "content": "a"}]})", "one of user, assistant"},
+      {R"({"messages": [{"role": "robot", "content": "a"}]})", "one of user, assistant, system"},
+      {R"({"messages": [{"role": "user", "content": []}]})", "says nothing this model could read"},
+      {with(R"("compaction": {"type": "summarize"})"), "compaction is not served here"},
+      {with(R"("container": "c1")"), "container is not served here"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
        "messages[0].content[0].type"},
       {with(R"("tool_choice": {"type": "any"})"), "there are no tools"},

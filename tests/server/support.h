@@ -65,7 +65,7 @@ inline std::string run_script(Exchange& exchange, const Script& script) {
   const auto submissions = exchange.submissions();
   std::vector<text::TokenId> ids = tokens_of(script.answer);
   if (script.finish == engine::Finish::stop_id) ids.push_back(test_model().stop_ids.front());
-  std::string out;
+  std::string out = exchange.begin();
   for (std::size_t at = 0; at <= ids.size(); at += script.tokens_a_step) {
     for (std::size_t choice = 0; choice < submissions.size(); ++choice) {
       if (exchange.satisfied(choice)) continue;
@@ -106,6 +106,20 @@ inline std::string ask(std::string_view route, std::string_view body, const Scri
 
 inline text::jinja::Value parsed(std::string_view json) {
   return text::jinja::parse_json(json, "answer", text::jinja::JsonRules::strict);
+}
+
+// The prompt a request becomes.
+inline std::string prompt_of(std::string_view route, std::string_view body) {
+  return test_model().tokenizer.decode(
+      make_exchange(route, body, test_model())->submissions()[0].request.prompt);
+}
+
+// The names of what it does not get, with a blank behind each.
+inline std::string notes_of(std::string_view route, std::string_view body) {
+  const auto exchange = make_exchange(route, body, test_model());
+  std::string out;
+  for (const api::Note& note : exchange->notes.all()) out += note.name + " ";
+  return out;
 }
 
 // The value at a path like "choices.0.message.content".

@@ -131,6 +131,20 @@ TEST(ChatTemplate, HandsOverToolArgumentsInTheFormTheTemplateTakes) {
   EXPECT_NE(text.render(request).find("{\"a\": 1.50, \"b\": null}"), std::string::npos);
 }
 
+TEST(ChatTemplate, KnowsWhetherSystemTurnsMayStandLater) {
+  const auto takes = [](std::string_view source) {
+    return ChatTemplate::parse(source, "t.jinja").takes_later_system_turns();
+  };
+  EXPECT_TRUE(takes(read_file(kTemplates + "qwen3.jinja")));
+  EXPECT_FALSE(takes(read_file(kTemplates + "tool_xml.jinja"))) << "refuses them";
+  EXPECT_FALSE(takes(read_file(kTemplates + "blocks.jinja"))) << "passes over them";
+  EXPECT_TRUE(takes("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"));
+  EXPECT_FALSE(
+      takes("{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+            "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"))
+      << "moves them";
+}
+
 TEST(ChatTemplate, NamesLineAndCause) {
   const ChatTemplate chat = ChatTemplate::parse(
       "{{ 'a' }}\n{% if true %}\n{{ raise_exception('only one system message') }}{% endif %}", "t.jinja");

@@ -18,10 +18,12 @@ std::string sse(std::string_view name, std::string_view data) {
   return out += sse(data);
 }
 
-AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan)
+AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted)
     : model_(&model), plan_(std::move(plan)), schemas_(plan_.tools.schemas()) {
   for (const Prompt& prompt : plan_.prompts) {
-    answer_room(std::ssize(prompt.ids), plan_.generation, model);
+    const std::int64_t room = answer_room(std::ssize(prompt.ids), model);
+    if (plan_.generation.max_tokens.value_or(room) > room)
+      noted.add(NoteKind::length, plan_.generation.max_tokens_field, std::to_string(room));
     ChoiceOptions options;
     options.stops = plan_.generation.stops;
     options.split_thinking = plan_.split_thinking;
@@ -53,13 +55,18 @@ std::vector<engine::Submission> AnswerExchange::submissions() {
     if (i > 0) request.params.seed = random_bits(generation.params.seed, i);
     // Zero alternatives still need the chosen token's own.
     request.params.logprob_count = generation.logprobs ? std::max(1, generation.top_logprobs) : 0;
-    request.max_tokens = answer_room(std::ssize(prompt.ids), generation, *model_);
+    const std::int64_t room = answer_room(std::ssize(prompt.ids), *model_);
+    request.max_tokens = std::min(generation.max_tokens.value_or(room), room);
     request.stop_ids = generation.stop_ids;
     request.token_limit = model_->token_limit;
     out[i].cache_salt = generation.cache_salt;
     if (plan_.make_guide) out[i].guide = plan_.make_guide(prompt);
   }
   return out;
+}
+
+std::string AnswerExchange::begin() {
+  return streams() && !std::exchange(stream_begun_, true) ? begin_stream() : std::string();
 }
 
 std::string AnswerExchange::take(std::size_t index, const engine::Delivery& delivery) {
@@ -73,8 +80,7 @@ std::string AnswerExchange::take(std::size_t index, const engine::Delivery& deli
       if (!other.ended()) other.give_up();
   }
   if (!streams()) return {};
-  std::string out;
-  if (!std::exchange(stream_begun_, true)) out += begin_stream();
+  std::string out = begin();
   if (!begun_[index]) {
     begun_[index] = true;
     out += begin_choice(index);

@@ -33,11 +33,13 @@ struct TokenCounts {
 
 class AnswerExchange : public Exchange {
  public:
-  // The model must outlive it. Refuses what does not fit the context.
-  AnswerExchange(const ServedModel& model, Plan plan);
+  // The model must outlive it. Refuses a prompt that does not fit the context; notes an answer that gets
+  // fewer tokens than asked for.
+  AnswerExchange(const ServedModel& model, Plan plan, Notes& noted);
 
   std::vector<engine::Submission> submissions() final;
   bool streams() const final { return plan_.generation.stream; }
+  std::string begin() final;
   std::string take(std::size_t choice, const engine::Delivery& delivery) final;
   bool satisfied(std::size_t choice) const final { return choices_[choice].satisfied(); }
   bool done() const final;

@@ -14,8 +14,8 @@ struct ChatPlan {
 
 class ChatExchange final : public AnswerExchange {
  public:
-  ChatExchange(const ServedModel& model, ChatPlan plan)
-      : AnswerExchange(model, std::move(plan.plan)),
+  ChatExchange(const ServedModel& model, ChatPlan plan, Notes& noted)
+      : AnswerExchange(model, std::move(plan.plan), noted),
         id_(new_id("chatcmpl-")),
         created_(std::time(nullptr)),
         show_thinking_(plan.show_thinking),
@@ -199,7 +199,7 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
   ChatPlan out;
   Plan& plan = out.plan;
   plan.generation = read_generation(fields, model);
-  read_max_tokens(fields, "max_completion_tokens", model, plan.generation);
+  read_max_tokens(fields, "max_completion_tokens", plan.generation);
   read_logprobs(fields, plan.generation);
   Conversation conversation;
   conversation.turns = read_messages(fields);
@@ -219,7 +219,7 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
 
 std::unique_ptr<Exchange> make_chat_exchange(const Json& body, const ServedModel& model,
                                              const RequestContext& context, Notes& notes) {
-  return std::make_unique<ChatExchange>(model, read_chat(body, model, context, notes));
+  return std::make_unique<ChatExchange>(model, read_chat(body, model, context, notes), notes);
 }
 
 }  // namespace fourfold::server::api

@@ -58,8 +58,8 @@ class TextLogprobs {
 
 class CompletionsExchange final : public AnswerExchange {
  public:
-  CompletionsExchange(const ServedModel& model, Plan plan, bool echo)
-      : AnswerExchange(model, std::move(plan)),
+  CompletionsExchange(const ServedModel& model, Plan plan, bool echo, Notes& noted)
+      : AnswerExchange(model, std::move(plan), noted),
         id_(new_id("cmpl-")),
         created_(std::time(nullptr)),
         echo_(echo),
@@ -217,7 +217,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
            plan.generation.answer_count, total, kChoicesMax);
   plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context);
   fields.finish();
-  return std::make_unique<CompletionsExchange>(model, std::move(plan), echo);
+  return std::make_unique<CompletionsExchange>(model, std::move(plan), echo, notes);
 }
 
 }  // namespace fourfold::server::api

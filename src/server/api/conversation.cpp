@@ -5,6 +5,7 @@
 #include "engine/answer_text.h"
 #include "server/api/generation.h"
 #include "server/api/request_error.h"
+#include "server/api/system_turns.h"
 #include "text/chat_prompt.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/python_text.h"
@@ -67,8 +68,7 @@ void reopen_last(text::ChatPrompt& prompt) {
   prompt.cut(at);
 }
 
-std::vector<Call> read_calls(Fields& message) {
-  std::vector<Call> out;
+void read_calls(Fields& message, Turn& out) {
   const auto* calls = message.list("tool_calls");
   for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
     Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i), message.notes());
@@ -79,13 +79,11 @@ std::vector<Call> read_calls(Fields& message) {
     one.id = call.text("id").value_or("");
     one.name = function->text("name").value_or("");
     if (one.name.empty()) refuse(function->name_of("name"), "{} is missing", function->name_of("name"));
-    one.arguments = read_arguments(function->find("arguments"), function->name_of("arguments"));
+    add_call(out, std::move(one), function->find("arguments"), function->name_of("arguments"));
     function->finish();
     call.ignore({"index"});
     call.finish();
-    out.push_back(std::move(one));
   }
-  return out;
 }
 
 Turn read_message(const Json& value, std::size_t index, Notes& notes) {
@@ -95,21 +93,22 @@ Turn read_message(const Json& value, std::size_t index, Notes& notes) {
   if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
   out.role = *role == "developer" ? "system" : *role;
   const bool assistant = out.role == "assistant";
+  const Json* content = message.find("content");
+  if (content != nullptr) {
+    out.content =
+        read_content(*content, message.name_of("content"), {"text", "input_text", "output_text", "refusal"},
+                     notes, out.role == "user" ? OtherParts::refuse : OtherParts::name);
+  } else if (!assistant) {
+    refuse(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
+           message.name_of("content"));
+  }
   if (assistant) {
-    out.calls = read_calls(message);
+    read_calls(message, out);
     out.thinking = message.text("reasoning_content");
     const auto other = message.text("reasoning");
     if (!out.thinking) out.thinking = other;
   }
   if (out.role == "tool") out.call_id = message.text("tool_call_id").value_or("");
-  const Json* content = message.find("content");
-  if (content != nullptr) {
-    out.content = read_content(*content, message.name_of("content"),
-                               {"text", "input_text", "output_text", "refusal"}, notes);
-  } else if (!assistant) {
-    refuse(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
-           message.name_of("content"));
-  }
   message.ignore({"name", "refusal", "annotations", "id"});
   message.finish();
   return out;
@@ -117,23 +116,43 @@ Turn read_message(const Json& value, std::size_t index, Notes& notes) {
 
 }  // namespace
 
-std::string read_arguments(const Json* value, const std::string& field) {
-  if (value == nullptr) return "{}";
-  if (value->is_dict()) return text::jinja::to_json(*value);
-  if (value->is_text()) {
-    if (value->text().find_first_not_of(" \t\r\n") == std::string::npos) return "{}";
+void add_call(Turn& turn, Call call, const Json* arguments, const std::string& field) {
+  const bool text = arguments != nullptr && arguments->is_text();
+  if (arguments != nullptr && !text && !arguments->is_dict())
+    refuse(field, "{} is {}; it must be the text of a JSON object", field, shown(*arguments));
+  if (arguments != nullptr && !text) {
+    call.arguments = text::jinja::to_json(*arguments);
+  } else if (!text || arguments->text().find_first_not_of(" \t\r\n") == std::string::npos) {
+    call.arguments = "{}";
+  } else {
+    bool whole = false;
     try {
-      if (text::jinja::parse_json(value->text(), field, text::jinja::JsonRules::strict).is_dict())
-        return value->text();
-    } catch (const Error& error) {
-      refuse(field, "{}; it must be the text of a JSON object", error.what());
+      whole = text::jinja::parse_json(arguments->text(), field, text::jinja::JsonRules::strict).is_dict();
+    } catch (const Error&) {
     }
+    if (!whole) {
+      if (!turn.content.empty()) turn.content += "\n\n";
+      turn.content += fourfold::format("[a call of {} that is not whole: {}]", call.name, arguments->text());
+      turn.broken_calls.push_back(std::move(call.id));
+      return;
+    }
+    call.arguments = arguments->text();
   }
-  refuse(field, "{} is {}; it must be the text of a JSON object", field, shown(*value));
+  turn.calls.push_back(std::move(call));
+}
+
+std::string other_part(const std::string& type, const std::string& field, Notes& notes, OtherParts others) {
+  if (others == OtherParts::refuse)
+    refuse(field, "{} is {}; this model reads text only", field, shown(Json(std::string_view(type))));
+  notes.add(NoteKind::content, field, type);
+  std::string_view what = "part";
+  for (const std::string_view word : {"image", "audio", "video", "file", "document"})
+    if (type.find(word) != std::string::npos) what = word;
+  return fourfold::format("[{} omitted: this model reads text]", what);
 }
 
 std::string read_content(const Json& value, const std::string& field,
-                         std::initializer_list<std::string_view> types, Notes& notes) {
+                         std::initializer_list<std::string_view> types, Notes& notes, OtherParts others) {
   if (value.is_text()) return value.text();
   if (!value.is_sequence())
     refuse(field, "{} is {}; it must be a string or an array of text parts", field, shown(value));
@@ -149,9 +168,10 @@ std::string read_content(const Json& value, const std::string& field,
     const std::string type = part.text("type").value_or("text");
     bool known = false;
     for (const std::string_view name : types) known = known || type == name;
-    if (!known)
-      refuse(place + ".type", "{}.type is {}; this model reads text only", place,
-             shown(Json(std::string_view(type))));
+    if (!known) {
+      out += (out.empty() ? "" : "\n") + other_part(type, place + ".type", notes, others) + "\n";
+      continue;
+    }
     const auto said = part.text(type == "refusal" ? "refusal" : "text");
     if (!said) refuse(place + ".text", "{}.text is missing", place);
     part.ignore({"cache_control", "annotations", "logprobs", "citations"});
@@ -169,6 +189,10 @@ void require_answered(const std::vector<Turn>& turns, const std::string& field) 
       any = true;
       unnamed = unnamed || call.id.empty();
       open.insert(call.id);
+    }
+    for (const std::string& id : turns[i].broken_calls) {
+      any = true;
+      open.insert(id);
     }
     if (turns[i].role != "tool") continue;
     const std::string place = fourfold::format("{}[{}]", field, i);
@@ -190,6 +214,14 @@ std::vector<Turn> read_messages(Fields& fields) {
   return out;
 }
 
+std::optional<std::string> read_effort(Fields& fields, std::string_view name, Conversation& out) {
+  const auto effort = fields.one_of(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+  if (!effort) return {};
+  if (*effort == "none" && !out.enable_thinking) out.enable_thinking = false;
+  out.template_variables.set("reasoning_effort", std::string_view(*effort));
+  return effort;
+}
+
 void read_template_fields(Fields& fields, Conversation& out) {
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   out.continue_last = fields.boolean("continue_final_message").value_or(false);
@@ -198,11 +230,7 @@ void read_template_fields(Fields& fields, Conversation& out) {
            "continue_final_message is true, but the last message is not the assistant's");
   if (fields.find("chat_template") != nullptr)
     refuse("chat_template", "chat_template is not taken from requests; the model's own is used");
-  if (const auto effort =
-          fields.one_of("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"})) {
-    if (*effort == "none") out.enable_thinking = false;
-    out.template_variables.set("reasoning_effort", std::string_view(*effort));
-  }
+  read_effort(fields, "reasoning_effort", out);
   if (const auto wanted = fields.boolean("enable_thinking")) out.enable_thinking = wanted;
   const Json* variables = fields.find("chat_template_kwargs");
   if (variables == nullptr) return;
@@ -220,9 +248,10 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
     refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
   text::ChatRequest request;
   std::vector<Json> messages;
-  for (const Turn& turn : conversation.turns)
-    messages.push_back(template_message(
-        conversation.continue_last && &turn == &conversation.turns.back() ? marked(turn) : turn));
+  const std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);
+  for (const Turn& turn : turns)
+    messages.push_back(
+        template_message(conversation.continue_last && &turn == &turns.back() ? marked(turn) : turn));
   request.messages = Json::list(std::move(messages));
   request.tools = conversation.tools;
   request.add_generation_prompt = conversation.add_generation_prompt && !conversation.continue_last;

@@ -21,7 +21,9 @@ struct Turn {
   std::string content = {};
   std::optional<std::string> thinking = {};  // assistant
   std::vector<Call> calls = {};              // assistant
-  std::string call_id = {};                  // tool: which call it answers
+  // Ids of calls that became words of the content, for results that answer them.
+  std::vector<std::string> broken_calls = {};
+  std::string call_id = {};  // tool: which call it answers
 };
 
 struct Conversation {
@@ -42,12 +44,24 @@ struct Prompt {
 
 // Refuses tool results that answer no call.
 void require_answered(const std::vector<Turn>& turns, const std::string& field);
-// The text of a JSON object, from a text that should be one or the object itself; refuses anything else.
-std::string read_arguments(const Json* value, const std::string& field);
+// Adds a call to the turn that made it. `arguments` is the text of a JSON object or the object itself; a text
+// that is none, as of a call that was cut off, becomes words of the turn, for no template could show it as a
+// call.
+void add_call(Turn& turn, Call call, const Json* arguments, const std::string& field);
+
+// What becomes of a part that is no text: what the user shows must be seen, so that the request is refused;
+// for what a tool returned, or the model, a word stands in its place.
+enum class OtherParts { refuse, name };
 // A string, or the texts of {"type": "text", "text": ...} parts put together; `types` are the names such
 // parts may have.
 std::string read_content(const Json& value, const std::string& field,
-                         std::initializer_list<std::string_view> types, Notes& notes);
+                         std::initializer_list<std::string_view> types, Notes& notes,
+                         OtherParts others = OtherParts::refuse);
+// "[image omitted: this model reads text]", and a note of it; or a refusal.
+std::string other_part(const std::string& type, const std::string& field, Notes& notes, OtherParts others);
+
+// "none" switches thinking off; the template sees all of them as reasoning_effort.
+std::optional<std::string> read_effort(Fields& fields, std::string_view name, Conversation& out);
 
 // The messages of chat completions.
 std::vector<Turn> read_messages(Fields& fields);

@@ -77,8 +77,11 @@ void read_sampling(Fields& fields, const ServedModel& model, Generation& out) {
   params.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
 }
 
-void read_max_tokens(Fields& fields, std::string_view name, const ServedModel& model, Generation& out) {
-  if (const auto most = fields.integer(name, 1, model.limits.position_limit)) out.max_tokens = most;
+void read_max_tokens(Fields& fields, std::string_view name, Generation& out) {
+  const auto most = fields.integer(name, 1, std::numeric_limits<std::int64_t>::max());
+  if (!most) return;
+  out.max_tokens = most;
+  out.max_tokens_field = fields.name_of(name);
 }
 
 void read_stops(Fields& fields, std::string_view name, Generation& out) {
@@ -126,7 +129,7 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
   read_bias(fields, model, out);
   read_stream(fields, out);
   read_stops(fields, "stop", out);
-  read_max_tokens(fields, "max_tokens", model, out);
+  read_max_tokens(fields, "max_tokens", out);
   out.answer_count = fields.integer("n", 1, model.answers_max).value_or(1);
   if (const auto best_of = fields.integer("best_of", 1, model.answers_max);
       best_of && *best_of != out.answer_count)
@@ -165,35 +168,37 @@ void require_model(Fields& fields, const ServedModel& model) {
                      "model", "model_not_found");
 }
 
+namespace {
+
+// The words "prompt is too long: N tokens > M maximum" are what agents look for before they shorten a
+// conversation by themselves.
+[[noreturn]] void refuse_length(const std::string& how_long, const std::string& field,
+                                const ServedModel& model) {
+  const std::int64_t limit = model.limits.position_limit;
+  const std::string more =
+      model.context_most > limit
+          ? fourfold::format(", or start the server with a larger --max-context: the model has {}",
+                             model.context_most)
+          : std::string();
+  throw RequestError(400,
+                     fourfold::format("prompt is too long: {} > {} maximum, for prompt and answer together. "
+                                      "Shorten it{}",
+                                      how_long, limit, more),
+                     field, "context_length_exceeded");
+}
+
+}  // namespace
+
 void require_near_context(std::size_t prompt_bytes, const std::string& field, const ServedModel& model) {
   const std::int64_t limit = model.limits.position_limit;
   if (prompt_bytes <= model.tokenizer.bytes_max(limit)) return;
-  throw RequestError(
-      400,
-      fourfold::format("the prompt has {} bytes, which are more than {} tokens; the context is {} "
-                       "for prompt and answer together. Shorten the prompt",
-                       prompt_bytes, limit, limit),
-      field, "context_length_exceeded");
+  refuse_length(fourfold::format("{} bytes, more than {} tokens", prompt_bytes, limit), field, model);
 }
 
-std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model) {
-  const std::int64_t limit = model.limits.position_limit;
-  const std::int64_t room = limit - prompt_count;
-  if (room < 1) {
-    throw RequestError(400,
-                       fourfold::format("the prompt has {} tokens; the context is {} for prompt and answer "
-                                        "together. Shorten the prompt",
-                                        prompt_count, limit),
-                       "messages", "context_length_exceeded");
-  }
-  if (generation.max_tokens.value_or(1) > room) {
-    throw RequestError(400,
-                       fourfold::format("the prompt has {} tokens and max_tokens is {}; the context is {} "
-                                        "for both together. Ask for at most {} tokens",
-                                        prompt_count, *generation.max_tokens, limit, room),
-                       "max_tokens", "context_length_exceeded");
-  }
-  return generation.max_tokens.value_or(room);
+std::int64_t answer_room(std::int64_t prompt_count, const ServedModel& model) {
+  const std::int64_t room = model.limits.position_limit - prompt_count;
+  if (room < 1) refuse_length(fourfold::format("{} tokens", prompt_count), "messages", model);
+  return room;
 }
 
 }  // namespace fourfold::server::api

@@ -15,6 +15,7 @@ namespace fourfold::server::api {
 struct Generation {
   sample::Params params;
   std::optional<std::int64_t> max_tokens;  // not given: what fits the context
+  std::string max_tokens_field;            // what the request calls it
   std::int64_t answer_count = 1;           // of one prompt
   std::vector<std::string> stops;
   std::vector<text::TokenId> stop_ids;
@@ -30,15 +31,15 @@ Generation read_generation(Fields& fields, const ServedModel& model);
 
 // temperature, top_p, top_k and the like on top of the model's defaults; for every protocol.
 void read_sampling(Fields& fields, const ServedModel& model, Generation& out);
-void read_max_tokens(Fields& fields, std::string_view name, const ServedModel& model, Generation& out);
+void read_max_tokens(Fields& fields, std::string_view name, Generation& out);
 // A string or a list of strings.
 void read_stops(Fields& fields, std::string_view name, Generation& out);
 
 // 404 unless `model` is absent, "default" or one of the served names.
 void require_model(Fields& fields, const ServedModel& model);
 
-// How many tokens the answer to this prompt may have. Refuses what exceeds the context.
-std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model);
+// How many tokens the answer to this prompt may have at most. Refuses a prompt that leaves no room for one.
+std::int64_t answer_room(std::int64_t prompt_count, const ServedModel& model);
 
 // Refuses a prompt whose bytes cannot be tokens that fit the context, before it is tokenised.
 void require_near_context(std::size_t prompt_bytes, const std::string& field, const ServedModel& model);

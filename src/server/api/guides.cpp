@@ -64,7 +64,7 @@ AnswerForm read_form(Fields& fields) {
   if (auto format = fields.object("response_format")) take(out, read_format(*format));
   if (const Json* schema = fields.find("guided_json")) take(out, form_of_schema(schema, "guided_json"));
   if (const Json* pattern = fields.find("guided_regex")) take(out, form_of_regex(*pattern, "guided_regex"));
-  fields.refuse_any({"guided_grammar"});
+  fields.refuse_any({"guided_grammar", "grammar", "ebnf"});
   if (auto options = fields.object("structured_outputs")) read_structured(*options, out);
   return out;
 }

@@ -11,8 +11,8 @@ namespace {
 
 class MessagesExchange final : public AnswerExchange {
  public:
-  MessagesExchange(const ServedModel& model, Plan plan)
-      : AnswerExchange(model, std::move(plan)), id_(new_id("msg_")) {}
+  MessagesExchange(const ServedModel& model, Plan plan, Notes& noted)
+      : AnswerExchange(model, std::move(plan), noted), id_(new_id("msg_")) {}
 
  private:
   void write_usage(JsonWriter& json) const {
@@ -62,6 +62,10 @@ class MessagesExchange final : public AnswerExchange {
                    json.end_object();
                  }) +
            event("ping", [](JsonWriter&) {});
+  }
+
+  std::string keep_alive() override {
+    return event("ping", [](JsonWriter&) {});
   }
 
   std::string open_block(const AnswerEvent& from) {
@@ -179,7 +183,7 @@ class CountExchange final : public Exchange {
 
 std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
                                                  const RequestContext& context, Notes& notes) {
-  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context, notes));
+  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context, notes), notes);
 }
 
 std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,

@@ -52,8 +52,8 @@ void write_item(JsonWriter& json, const Item& item, bool begun = false) {
 
 class ResponsesExchange final : public AnswerExchange {
  public:
-  ResponsesExchange(const ServedModel& model, ResponsesRequest request)
-      : AnswerExchange(model, std::move(request.plan)),
+  ResponsesExchange(const ServedModel& model, ResponsesRequest request, Notes& noted)
+      : AnswerExchange(model, std::move(request.plan), noted),
         request_(std::move(request)),
         id_(new_id("resp_")),
         created_(std::time(nullptr)) {}
@@ -275,7 +275,7 @@ class ResponsesExchange final : public AnswerExchange {
 
 std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
                                                   const RequestContext& context, Notes& notes) {
-  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context, notes));
+  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context, notes), notes);
 }
 
 }  // namespace fourfold::server::api

@@ -38,9 +38,8 @@ void add_call(Fields& item, std::vector<Turn>& turns) {
   call.id = item.text("call_id").value_or("");
   call.name = item.text("name").value_or("");
   if (call.name.empty()) refuse(item.name_of("name"), "{} is missing", item.name_of("name"));
-  call.arguments = read_arguments(item.find("arguments"), item.name_of("arguments"));
+  api::add_call(assistant_turn(turns), std::move(call), item.find("arguments"), item.name_of("arguments"));
   item.ignore({"id", "status"});
-  assistant_turn(turns).calls.push_back(std::move(call));
 }
 
 void add_result(Fields& item, std::vector<Turn>& turns) {
@@ -165,7 +164,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
   plan.generation = read_generation(fields, model);
   if (plan.generation.answer_count != 1)
     refuse("n", "n is {}; a response has one answer", plan.generation.answer_count);
-  read_max_tokens(fields, "max_output_tokens", model, plan.generation);
+  read_max_tokens(fields, "max_output_tokens", plan.generation);
   fields.only_number("top_logprobs", 0);
   Conversation conversation;
   out.instructions = fields.text("instructions");

@@ -96,6 +96,10 @@ void require_named(const Tools& tools, const std::string& field) {
   if (tools.choice != ToolChoice::named) return;
   for (const Tool& tool : tools.list)
     if (tool.name == tools.named) return;
+  for (const std::string& name : tools.left_out)
+    if (name == tools.named)
+      refuse(field, "{} names {}, a tool of a kind this server does not run; it was left out", field,
+             shown(Json(std::string_view(name))));
   refuse(field, "{} names {}, which is not among the tools", field,
          shown(Json(std::string_view(tools.named))));
 }

@@ -21,8 +21,9 @@ enum class ToolChoice { automatic, none, required, named };
 struct Tools {
   std::vector<Tool> list;
   ToolChoice choice = ToolChoice::automatic;
-  std::string named;     // ToolChoice::named
-  bool parallel = true;  // more than one call in one answer
+  std::string named;                       // ToolChoice::named
+  bool parallel = true;                    // more than one call in one answer
+  std::vector<std::string> left_out = {};  // names of tools of kinds this server does not run
 
   bool offered() const { return !list.empty() && choice != ToolChoice::none; }
   bool forced() const { return choice == ToolChoice::required || choice == ToolChoice::named; }
@@ -32,7 +33,7 @@ struct Tools {
 // Refuses names that are empty, repeated, or could not stand in a tag, and parameters that are no object.
 Tool read_tool(Fields& function, const Json* parameters);
 void require_distinct(const std::vector<Tool>& tools, const std::string& name);
-// A tool of that name is there.
+// A tool of the name in tool_choice is there.
 void require_named(const Tools& tools, const std::string& field);
 
 // OpenAI's "tools", "tool_choice" and "parallel_tool_calls" of chat completions. `as_given` gets the list for

@@ -1,0 +1,32 @@
+#include "server/api/system_turns.h"
+
+namespace fourfold::server::api {
+
+std::string without_billing_line(std::string text) {
+  if (!text.starts_with("x-anthropic-billing-header:")) return text;
+  const std::size_t end = text.find('\n');
+  return end == std::string::npos ? std::string() : text.substr(end + 1);
+}
+
+std::vector<Turn> settle_system_turns(std::vector<Turn> turns, const text::ChatTemplate& chat_template) {
+  std::vector<Turn> out;
+  bool leading = true;
+  for (Turn& turn : turns) {
+    const bool system = turn.role == "system";
+    leading = leading && system;
+    if (leading) turn.content = without_billing_line(std::move(turn.content));
+    if (system && turn.content.empty()) continue;
+    if (leading && !out.empty()) {
+      out.front().content += "\n\n" + turn.content;
+      continue;
+    }
+    if (system && !leading && !chat_template.takes_later_system_turns()) {
+      turn.role = "user";
+      turn.content = "<system>\n" + turn.content + "\n</system>";
+    }
+    out.push_back(std::move(turn));
+  }
+  return out;
+}
+
+}  // namespace fourfold::server::api
