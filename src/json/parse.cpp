@@ -9,10 +9,12 @@
 #include <boost/json/parse.hpp>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
+#include "base/seeded_hash.h"
 
 namespace fourfold::json {
 namespace {
@@ -70,7 +72,7 @@ class UniqueNames {
   bool on_comment(bj::string_view, boost::system::error_code&) { return true; }
 
  private:
-  std::vector<std::unordered_set<std::string>> objects_;
+  std::vector<std::unordered_set<std::string, SeededHash, std::equal_to<>>> objects_;
   std::string name_;
   std::string duplicate_;
   bool has_duplicate_ = false;

@@ -33,6 +33,46 @@ std::size_t skip_spaces_back(std::string_view text, std::size_t at, std::size_t 
 
 }  // namespace
 
+bool SpecialPlaces::contain(std::size_t begin, std::size_t end) const {
+  if (everywhere_) return true;
+  const auto found = std::ranges::upper_bound(runs_, begin, {}, &Run::end);
+  return found != runs_.end() && found->begin <= begin && end <= found->end;
+}
+
+SpecialPlaces SpecialPlaces::part(std::size_t begin, std::size_t end) const {
+  return everywhere_ ? *this : within(runs_within(runs_, begin, end));
+}
+
+SpecialPlaces SpecialPlaces::rewritten(const std::vector<Rewrite>& rewrites) const {
+  if (everywhere_) return *this;
+  std::vector<Run> out;
+  const auto add = [&out](std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    if (!out.empty() && out.back().end == begin) {
+      out.back().end = end;
+    } else {
+      out.push_back({begin, end});
+    }
+  };
+  std::size_t from = 0, to = 0;  // behind the last rewrite, before and after
+  std::size_t next = 0;
+  const auto copy_until = [&](std::size_t end) {
+    for (; next < runs_.size() && runs_[next].begin < end; ++next) {
+      add(std::max(runs_[next].begin, from) - from + to, std::min(runs_[next].end, end) - from + to);
+      if (runs_[next].end > end) break;
+    }
+  };
+  for (const Rewrite& rewrite : rewrites) {
+    copy_until(rewrite.from_begin);
+    if (contain(rewrite.from_begin, rewrite.from_end)) add(rewrite.to_begin, rewrite.to_end);
+    from = rewrite.from_end;
+    to = rewrite.to_end;
+    while (next < runs_.size() && runs_[next].end <= from) ++next;
+  }
+  copy_until(static_cast<std::size_t>(-1));
+  return within(std::move(out));
+}
+
 void AddedTokenFinder::add(std::string_view content, int token_index) {
   check(!content.empty(), "an added token has text");
   starts_[static_cast<unsigned char>(content[0])] = true;
@@ -56,7 +96,9 @@ std::int32_t AddedTokenFinder::child(std::int32_t node, char byte) const {
   return -1;
 }
 
-AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_t from) const {
+AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_t from,
+                                               const std::vector<AddedToken>& tokens,
+                                               const SpecialPlaces& allowed) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     if (!starts_[static_cast<unsigned char>(text[begin])]) continue;
     Match longest{begin, begin, -1};
@@ -65,7 +107,9 @@ AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_
       node = child(node, text[at]);
       if (node < 0) break;
       const int token_index = nodes_[static_cast<std::size_t>(node)].token_index;
-      if (token_index >= 0) longest = {begin, at + 1, token_index};
+      if (token_index < 0) continue;
+      const bool special = tokens[static_cast<std::size_t>(token_index)].special;
+      if (!special || allowed.contain(begin, at + 1)) longest = {begin, at + 1, token_index};
     }
     if (longest.token_index >= 0) return longest;
   }
@@ -73,15 +117,15 @@ AddedTokenFinder::Match AddedTokenFinder::find(std::string_view text, std::size_
 }
 
 std::vector<TextSpan> split_at_added_tokens(std::string_view text, const AddedTokenFinder& finder,
-                                            const std::vector<AddedToken>& tokens, bool special_as_text) {
+                                            const std::vector<AddedToken>& tokens,
+                                            const SpecialPlaces& special) {
   std::vector<TextSpan> spans;
   std::size_t done = 0;
   for (std::size_t from = 0; !finder.empty();) {
-    const auto match = finder.find(text, from);
+    const auto match = finder.find(text, from, tokens, special);
     if (match.token_index < 0) break;
     from = match.end;
     const AddedToken& token = tokens[static_cast<std::size_t>(match.token_index)];
-    if (special_as_text && token.special) continue;
     const std::size_t begin = token.strip_left ? skip_spaces_back(text, match.begin, done) : match.begin;
     const std::size_t end = token.strip_right ? skip_spaces(text, match.end) : match.end;
     if (begin > done) spans.push_back({done, begin});

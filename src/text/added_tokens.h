@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "text/bpe.h"
+#include "text/nfc.h"
+#include "text/traced_text.h"
 
 namespace fourfold::text {
 
@@ -20,6 +22,31 @@ struct AddedToken {
   bool special = false;
 };
 
+// Where special tokens may be found in a text; all others may be anywhere.
+class SpecialPlaces {
+ public:
+  static SpecialPlaces everywhere() { return {}; }
+  static SpecialPlaces nowhere() { return within({}); }
+  // Ascending runs, apart from each other.
+  static SpecialPlaces within(std::vector<Run> runs) {
+    SpecialPlaces out;
+    out.everywhere_ = false;
+    out.runs_ = std::move(runs);
+    return out;
+  }
+
+  // Whether one may stand there.
+  bool contain(std::size_t begin, std::size_t end) const;
+  // Those of a part of the text, and of the text after parts of it were rewritten: what is not as it was
+  // written holds a token only if all of it could have.
+  SpecialPlaces part(std::size_t begin, std::size_t end) const;
+  SpecialPlaces rewritten(const std::vector<Rewrite>& rewrites) const;
+
+ private:
+  bool everywhere_ = true;
+  std::vector<Run> runs_;
+};
+
 class AddedTokenFinder {
  public:
   // `token_index` comes back in Match; `content` must not be empty.
@@ -30,8 +57,9 @@ class AddedTokenFinder {
     std::size_t begin, end;
     int token_index;  // -1: none
   };
-  // The first match that begins at or behind `from`.
-  Match find(std::string_view text, std::size_t from) const;
+  // The first match that begins at or behind `from`; `allowed` is asked about special ones.
+  Match find(std::string_view text, std::size_t from, const std::vector<AddedToken>& tokens,
+             const SpecialPlaces& allowed) const;
 
  private:
   struct Node {
@@ -50,8 +78,9 @@ struct TextSpan {
   int token_index = -1;
 };
 
-// Cuts the text at the added tokens the finder knows. Special tokens stay text when `special_as_text`.
+// Cuts the text at the added tokens the finder knows. Special tokens outside of their places stay text.
 std::vector<TextSpan> split_at_added_tokens(std::string_view text, const AddedTokenFinder& finder,
-                                            const std::vector<AddedToken>& tokens, bool special_as_text);
+                                            const std::vector<AddedToken>& tokens,
+                                            const SpecialPlaces& special);
 
 }  // namespace fourfold::text

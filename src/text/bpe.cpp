@@ -121,7 +121,7 @@ void encode_piece(const BpeModel& model, std::string_view piece, PieceCache& cac
                   std::vector<TokenId>& out) {
   if (piece.size() > PieceCache::kPieceBytesMax) {
     if (model.whole_pieces_first) {
-      if (const auto whole = model.whole_pieces.find(std::string(piece)); whole != model.whole_pieces.end()) {
+      if (const auto whole = model.whole_pieces.find(piece); whole != model.whole_pieces.end()) {
         out.push_back(whole->second);
         return;
       }
@@ -135,8 +135,7 @@ void encode_piece(const BpeModel& model, std::string_view piece, PieceCache& cac
     return;
   }
   const std::size_t start = out.size();
-  const auto whole =
-      model.whole_pieces_first ? model.whole_pieces.find(std::string(piece)) : model.whole_pieces.end();
+  const auto whole = model.whole_pieces_first ? model.whole_pieces.find(piece) : model.whole_pieces.end();
   if (whole != model.whole_pieces.end()) {
     out.push_back(whole->second);
   } else {

@@ -5,10 +5,13 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "base/seeded_hash.h"
 
 namespace fourfold::text {
 
@@ -47,9 +50,10 @@ class MergeTable {
     return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) |
            static_cast<std::uint32_t>(right);
   }
-  std::size_t first_slot(std::uint64_t key) const { return (key * 0x9E3779B97F4A7C15u >> 20) & mask_; }
+  std::size_t first_slot(std::uint64_t key) const { return (key * multiplier_ >> 20) & mask_; }
 
   std::vector<Slot> slots_ = std::vector<Slot>(2);
+  std::uint64_t multiplier_ = SeededHash::random_odd();  // a file cannot know which of its pairs collide
   std::size_t mask_ = 1;
   std::size_t size_ = 0;
 };
@@ -59,7 +63,8 @@ struct BpeModel {
   MergeTable merges;
   // ignore_merges: a piece that is a token is that token, whatever its merges would give.
   bool whole_pieces_first = false;
-  std::unordered_map<std::string, TokenId> whole_pieces;  // by bytes; filled only when whole_pieces_first
+  // By bytes; filled only when whole_pieces_first.
+  std::unordered_map<std::string, TokenId, SeededHash, std::equal_to<>> whole_pieces;
 };
 
 // Remembers what pieces became. Text repeats its words, so most pieces cost one lookup. One thread's; a slot

@@ -1,11 +1,11 @@
-// A conversation as token ids. What people wrote stays text: "<|im_start|>" in a message is encoded as the
-// characters it is and not as the control token, so that nobody can forge a turn of somebody else's. (Hugging
-// Face's and vLLM's rendering gives the control token.) Tokens not marked special (<think>, <tool_call>) are
-// found everywhere.
+// A conversation as token ids. Control tokens are found by origin: only text that the template wrote itself,
+// whole, makes one. "<|im_start|>" in a message, a tool or a variable is encoded as the characters it is, and
+// so is one of which a single byte came from there, so that nobody can forge a turn of somebody else's.
+// (Hugging Face's and vLLM's rendering gives the control token.) Tokens not marked special (<think>,
+// <tool_call>) are found everywhere.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "text/chat_template.h"
@@ -16,19 +16,17 @@ namespace fourfold::text {
 class ChatPrompt {
  public:
   // Throws what ChatTemplate::render throws.
-  ChatPrompt(const ChatTemplate& chat_template, const Tokenizer& tokenizer, ChatRequest request);
+  ChatPrompt(const ChatTemplate& chat_template, const Tokenizer& tokenizer, const ChatRequest& request)
+      : tokenizer_(&tokenizer), text_(chat_template.render_traced(request)) {}
 
-  // As the template wrote it, but for marks inside of what is written like a special token.
-  const std::string& marked_text() const { return text_; }
+  const std::string& text() const { return text_.bytes(); }
   // Everything behind this place is dropped.
-  void cut(std::size_t size) { text_.resize(size); }
-  std::string text() const;
-  std::vector<TokenId> ids() const { return tokenizer_->encode(text_, {.mark = mark_}); }
+  void cut(std::size_t size) { text_.cut(size); }
+  std::vector<TokenId> ids() const { return tokenizer_->encode(text_); }
 
  private:
   const Tokenizer* tokenizer_;
-  std::string mark_;  // empty: nothing had to be marked
-  std::string text_;
+  TracedText text_;
 };
 
 }  // namespace fourfold::text

@@ -48,6 +48,20 @@ jinja::Value with_parsed_calls(const jinja::Value& message) {
   return out;
 }
 
+// Some templates make a control token of the role: '<|' + message.role + '|>'. These few words are as good as
+// the template's own; any other is text.
+jinja::Value with_own_role(const jinja::Value& message) {
+  const jinja::Value* role = message.dict()->find("role");
+  if (role == nullptr || !role->is_text()) return message;
+  for (const std::string_view known : {"system", "developer", "user", "assistant", "tool"}) {
+    if (role->text() != known) continue;
+    jinja::Dict out = *message.dict();
+    out.set("role", TracedText::own(std::string(known)));
+    return out;
+  }
+  return message;
+}
+
 jinja::Value prepared_messages(const jinja::Value& messages, bool arguments_as_text) {
   if (!messages.is_sequence())
     fail(Code::invalid_request, "messages is not a list but {}", jinja::type_name(messages));
@@ -57,7 +71,7 @@ jinja::Value prepared_messages(const jinja::Value& messages, bool arguments_as_t
       fail(Code::invalid_request, "messages[{}] is not an object but {}", out.size(),
            jinja::type_name(message));
     }
-    out.push_back(arguments_as_text ? message : with_parsed_calls(message));
+    out.push_back(with_own_role(arguments_as_text ? message : with_parsed_calls(message)));
   }
   return jinja::Value::list(std::move(out));
 }
@@ -181,11 +195,11 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& fold
   return out;
 }
 
-void ChatTemplate::define(std::string name, jinja::Value value) {
-  constants_.set(std::move(name), std::move(value));
+void ChatTemplate::define(std::string name, std::string text) {
+  constants_.set(std::move(name), TracedText::own(std::move(text)));
 }
 
-std::string ChatTemplate::render(const ChatRequest& request) const {
+TracedText ChatTemplate::render_traced(const ChatRequest& request) const {
   jinja::Dict variables = constants_;
   for (const auto& [key, value] : request.extra.items()) variables.set(key, value);
   variables.set("messages", prepared_messages(request.messages, arguments_as_text_));

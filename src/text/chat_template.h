@@ -44,7 +44,8 @@ class ChatTemplate {
 
   // Throws invalid_request with the template's line: an exception the template raises, an undefined value, a
   // limit.
-  std::string render(const ChatRequest& request) const;
+  TracedText render_traced(const ChatRequest& request) const;
+  std::string render(const ChatRequest& request) const { return render_traced(request).bytes(); }
 
   // Clients send the arguments of a tool call as JSON text, most templates want the object. True for a
   // template that only works with text (DeepSeek-V3's); found out by trying when it is parsed. Otherwise
@@ -55,8 +56,8 @@ class ChatTemplate {
   // refuse it, some pass over it. Found out by trying, too.
   bool takes_later_system_turns() const { return later_system_turns_; }
 
-  // A variable every rendering sees, such as bos_token.
-  void define(std::string name, jinja::Value value);
+  // A text every rendering sees, such as bos_token; it counts as the template's own.
+  void define(std::string name, std::string text);
 
  private:
   struct Parsed {

@@ -122,31 +122,34 @@ bool is_surely_nfc(std::string_view text) {
   return true;
 }
 
-std::string to_nfc(std::string_view text) {
+std::string to_nfc(std::string_view text, std::vector<Rewrite>* rewrites) {
   std::string out;
   out.reserve(text.size());
   std::size_t span = 0;  // start of the last character that cannot join what stands before it
   bool care = false;     // whether the span holds anything that may change
+  const auto finish_span = [&](std::size_t end) {
+    const std::string_view before = text.substr(span, end - span);
+    const std::size_t start = out.size();
+    if (!care) {
+      out += before;
+    } else {
+      append_normalised(before, out);
+      if (rewrites != nullptr && std::string_view(out).substr(start) != before)
+        rewrites->push_back({span, end, start, out.size()});
+    }
+    span = end;
+    care = false;
+  };
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = read_code_point(text.data() + at);
     if (needs_care(point.code)) {
       care = true;
     } else {
-      if (care) {
-        append_normalised(text.substr(span, at - span), out);
-      } else {
-        out += text.substr(span, at - span);
-      }
-      span = at;
-      care = false;
+      finish_span(at);
     }
     at += static_cast<std::size_t>(point.bytes);
   }
-  if (care) {
-    append_normalised(text.substr(span), out);
-  } else {
-    out += text.substr(span);
-  }
+  finish_span(text.size());
   return out;
 }
 

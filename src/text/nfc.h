@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fourfold::text {
 
@@ -12,6 +13,12 @@ namespace fourfold::text {
 // class.
 bool is_surely_nfc(std::string_view valid_text);
 
-std::string to_nfc(std::string_view valid_text);
+// A part that did not stay as it was.
+struct Rewrite {
+  std::size_t from_begin, from_end, to_begin, to_end;
+};
+
+// rewrites: filled, ascending, where it is given.
+std::string to_nfc(std::string_view valid_text, std::vector<Rewrite>* rewrites = nullptr);
 
 }  // namespace fourfold::text

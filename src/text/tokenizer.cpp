@@ -34,77 +34,85 @@ Tokenizer::Tokenizer() {
   serial_ = ++last_serial;
 }
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  if (text.size() > kTextBytesMax) {
-    fail(Code::invalid_request, "text of {} bytes cannot be tokenized; the limit is {}",
-         with_commas(text.size()), with_commas(kTextBytesMax));
+namespace {
+
+void require_bounded(std::size_t bytes) {
+  if (bytes > kTextBytesMax) {
+    fail(Code::invalid_request, "text of {} bytes cannot be tokenized; the limit is {}", with_commas(bytes),
+         with_commas(kTextBytesMax));
   }
+}
+
+// Broken parts of text that came from outside are repaired; the template's own stay where they were found.
+TracedText repaired(const TracedText& text) {
+  TracedText out;
+  std::size_t done = 0;
+  const auto foreign = [&](std::size_t end) {
+    out.append(text::repaired(std::string_view(text.bytes()).substr(done, end - done)));
+  };
+  for (const Run& run : text.own_runs()) {
+    foreign(run.begin);
+    out.append_own(text::repaired(std::string_view(text.bytes()).substr(run.begin, run.end - run.begin)));
+    done = run.end;
+  }
+  foreign(text.size());
+  return out;
+}
+
+}  // namespace
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  require_bounded(text.size());
   std::vector<TokenId> out;
   out.reserve(text.size() / 3);
   if (options.add_special_tokens) out = before_;
+  const SpecialPlaces special =
+      options.special_as_text ? SpecialPlaces::nowhere() : SpecialPlaces::everywhere();
   if (is_valid_utf8(text)) {
-    encode_span(text, options, out);
+    encode_valid(text, special, out);
   } else {
-    encode_span(repaired(text), options, out);
+    encode_valid(repaired(text), special, out);
   }
   if (options.add_special_tokens) out.insert(out.end(), after_.begin(), after_.end());
   return out;
 }
 
-void Tokenizer::encode_span(std::string_view text, const EncodeOptions& options,
-                            std::vector<TokenId>& out) const {
+std::vector<TokenId> Tokenizer::encode(const TracedText& text) const {
+  require_bounded(text.size());
+  if (!is_valid_utf8(text.bytes())) return encode(repaired(text));
+  std::vector<TokenId> out;
+  out.reserve(text.size() / 3);
+  encode_valid(text.bytes(), SpecialPlaces::within(text.own_runs()), out);
+  return out;
+}
+
+void Tokenizer::encode_valid(std::string_view text, const SpecialPlaces& special,
+                             std::vector<TokenId>& out) const {
   const auto id_of = [this](const TextSpan& span) {
     return added_tokens_[static_cast<std::size_t>(span.token_index)].id;
   };
-  for (const TextSpan& span :
-       split_at_added_tokens(text, raw_finder_, added_tokens_, options.special_as_text)) {
+  for (const TextSpan& span : split_at_added_tokens(text, raw_finder_, added_tokens_, special)) {
     if (span.token_index >= 0) {
       out.push_back(id_of(span));
       continue;
     }
     std::string_view normal = text.substr(span.begin, span.end - span.begin);
     std::string rebuilt;
-    if (nfc_ && !is_surely_nfc(normal)) normal = rebuilt = to_nfc(normal);
-    for (const TextSpan& inner :
-         split_at_added_tokens(normal, normalized_finder_, added_tokens_, options.special_as_text)) {
+    // Nobody asks where special tokens may be when none of these is one.
+    SpecialPlaces inside = normalized_special_ ? special.part(span.begin, span.end) : special;
+    if (nfc_ && !is_surely_nfc(normal)) {
+      std::vector<Rewrite> rewrites;
+      normal = rebuilt = to_nfc(normal, normalized_special_ ? &rewrites : nullptr);
+      inside = inside.rewritten(rewrites);
+    }
+    for (const TextSpan& inner : split_at_added_tokens(normal, normalized_finder_, added_tokens_, inside)) {
       if (inner.token_index >= 0) {
         out.push_back(id_of(inner));
       } else {
-        const std::string_view piece = normal.substr(inner.begin, inner.end - inner.begin);
-        encode_pieces(options.mark.empty() ? piece : without(piece, options.mark), out);
+        encode_pieces(normal.substr(inner.begin, inner.end - inner.begin), out);
       }
     }
   }
-}
-
-// Where special tokens of two characters or more begin, also inside of each other; ascending.
-std::vector<std::size_t> Tokenizer::special_places(std::string_view text) const {
-  std::vector<std::size_t> out;
-  for (const AddedTokenFinder* finder : {&raw_finder_, &normalized_finder_})
-    for (std::size_t at = 0; !finder->empty();) {
-      const auto match = finder->find(text, at);
-      if (match.token_index < 0) break;
-      at = match.begin + 1;
-      const auto first = static_cast<std::size_t>(read_code_point(text.data() + match.begin).bytes);
-      if (added_tokens_[static_cast<std::size_t>(match.token_index)].special &&
-          match.end - match.begin > first)
-        out.push_back(match.begin);
-    }
-  std::ranges::sort(out);
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
-std::string Tokenizer::with_marks(std::string_view text, std::string_view mark) const {
-  std::string out;
-  std::size_t done = 0;
-  for (const std::size_t at : special_places(text)) {
-    const std::size_t end = at + static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
-    out += text.substr(done, end - done);
-    out += mark;
-    done = end;
-  }
-  return out += text.substr(done);
 }
 
 std::size_t Tokenizer::bytes_max(std::int64_t token_count) const {

@@ -14,6 +14,7 @@
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/pre_tokenizer.h"
+#include "text/traced_text.h"
 
 namespace fourfold::text {
 
@@ -23,9 +24,6 @@ struct EncodeOptions {
   // "<|im_start|>" in the text stays six ordinary characters and more: for text from outside that must not
   // forge turns. Tokens not marked special (<think>, <tool_call>) are found all the same.
   bool special_as_text = false;
-  // Taken out of the text once added tokens have been found: one with the mark inside is text
-  // (chat_prompt.h).
-  std::string_view mark = {};
 };
 
 struct DecodeOptions {
@@ -42,9 +40,8 @@ class Tokenizer {
   // text.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // The text with a mark inside of everything that is written like a special token.
-  std::string with_marks(std::string_view text, std::string_view mark) const;
-  bool writes_special(std::string_view text) const { return !special_places(text).empty(); }
+  // Special tokens are found in the text's own bytes only, whole; elsewhere they are the characters they are.
+  std::vector<TokenId> encode(const TracedText& text) const;
   // Text of more bytes than this has more than `token_count` tokens, whatever it says.
   std::size_t bytes_max(std::int64_t token_count) const;
 
@@ -64,8 +61,7 @@ class Tokenizer {
   friend class TokenizerReader;
   Tokenizer();
 
-  void encode_span(std::string_view text, const EncodeOptions& options, std::vector<TokenId>& out) const;
-  std::vector<std::size_t> special_places(std::string_view text) const;
+  void encode_valid(std::string_view text, const SpecialPlaces& special, std::vector<TokenId>& out) const;
   void encode_pieces(std::string_view text, std::vector<TokenId>& out) const;
 
   struct Token {
@@ -80,6 +76,7 @@ class Tokenizer {
   std::vector<AddedToken> added_tokens_;
   AddedTokenFinder raw_finder_;         // in the text as given
   AddedTokenFinder normalized_finder_;  // in normalised text
+  bool normalized_special_ = false;     // whether one of those is special
   std::vector<TokenId> before_, after_;
 };
 

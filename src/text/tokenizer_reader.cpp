@@ -1,11 +1,13 @@
 // Reads tokenizer.json into a Tokenizer. Everything that would change an id is understood or refused; the
 // message names the member.
 #include <boost/json.hpp>
+#include <functional>
 #include <limits>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/seeded_hash.h"
 #include "json/parse.h"
 #include "text/nfc.h"
 #include "text/tokenizer.h"
@@ -79,8 +81,11 @@ class TokenizerReader {
     const std::string decoder = type_of(member(root, "decoder", "decoder"), "decoder");
     if (decoder != "ByteLevel") refuse("decoder", format("is {}; only ByteLevel is supported", decoder));
     // Truncation and padding are for training batches: a prompt is served whole or refused by its length.
-    read_model(as_object(member(root, "model", "model"), "model"));
+    const object& model = as_object(member(root, "model", "model"), "model");
+    read_model(model);
     read_added_tokens(root.if_contains("added_tokens"));
+    drop_special_pieces();
+    read_merges(as_array(member(model, "merges", "model.merges"), "model.merges"));
     read_post_processor(root.if_contains("post_processor"), "post_processor");
     return std::move(out_);
   }
@@ -207,7 +212,6 @@ class TokenizerReader {
       refuse("model.byte_fallback", "is true, which is not supported");
     out_.bpe_.whole_pieces_first = flag(model, "ignore_merges", false, "model");
     read_vocabulary(as_object(member(model, "vocab", "model.vocab"), "model.vocab"));
-    read_merges(as_array(member(model, "merges", "model.merges"), "model.merges"));
   }
 
   void read_vocabulary(const object& vocabulary) {
@@ -241,6 +245,12 @@ class TokenizerReader {
     }
   }
 
+  // Written as text a special token is the characters it is; no piece may become it by another way.
+  void drop_special_pieces() {
+    std::erase_if(out_.bpe_.whole_pieces,
+                  [this](const auto& piece) { return out_.is_special(piece.second); });
+  }
+
   // The two parts of a merge: ["Ġ", "t"] or "Ġ t".
   std::pair<std::string_view, std::string_view> merge_parts(const value& merge, std::size_t rank) const {
     if (merge.is_array() && merge.get_array().size() == 2 && merge.get_array()[0].is_string() &&
@@ -271,8 +281,10 @@ class TokenizerReader {
     for (const value& merge : merges) {
       const auto [left, right] = merge_parts(merge, rank);
       joined.assign(left).append(right);
-      out_.bpe_.merges.insert(merge_token(left, rank), merge_token(right, rank),
-                              {static_cast<std::uint32_t>(rank), merge_token(joined, rank)});
+      const TokenId merged = merge_token(joined, rank);
+      const TokenId left_id = merge_token(left, rank), right_id = merge_token(right, rank);
+      if (!out_.is_special(merged))
+        out_.bpe_.merges.insert(left_id, right_id, {static_cast<std::uint32_t>(rank), merged});
       ++rank;
     }
   }
@@ -304,6 +316,7 @@ class TokenizerReader {
     out_.tokens_[index] = {alphabet_.bytes_of(token.content), token.special};
     const int token_index = static_cast<int>(out_.added_tokens_.size());
     if (token.normalized) {
+      out_.normalized_special_ = out_.normalized_special_ || token.special;
       out_.normalized_finder_.add(out_.nfc_ ? to_nfc(token.content) : token.content, token_index);
     } else {
       out_.raw_finder_.add(token.content, token_index);
@@ -355,8 +368,9 @@ class TokenizerReader {
   Tokenizer out_;
   bool byte_level_ = false;
   ByteAlphabet alphabet_;
-  std::unordered_set<std::string> added_;
-  std::unordered_map<std::string_view, TokenId> id_of_;  // by the token as written; points into the document
+  std::unordered_set<std::string, SeededHash, std::equal_to<>> added_;
+  // By the token as written; points into the document.
+  std::unordered_map<std::string_view, TokenId, SeededHash, std::equal_to<>> id_of_;
 };
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {

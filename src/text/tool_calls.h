@@ -7,10 +7,11 @@
 // <tool_call>, spaces inside the tags. The answer is the same however the text is cut.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/jinja/value.h"
@@ -38,7 +39,7 @@ class ToolSchemas {
   unsigned types_of(std::string_view function, std::string_view parameter) const;
 
  private:
-  std::unordered_map<std::string, jinja::Value> schemas_;
+  std::map<std::string, jinja::Value, std::less<>> schemas_;
 };
 
 // A parameter's text as JSON: the first of its types that can read it, in the order of ToolType; a string

@@ -100,7 +100,7 @@ void ToolSchemas::add(std::string name, jinja::Value parameters) {
 }
 
 unsigned ToolSchemas::types_of(std::string_view function, std::string_view parameter) const {
-  const auto found = schemas_.find(std::string(function));
+  const auto found = schemas_.find(function);
   if (found == schemas_.end() || !found->second.is_dict()) return kToolString;
   const jinja::Dict& schema = *found->second.dict();
   const jinja::Value* properties = schema.find("properties");

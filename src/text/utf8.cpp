@@ -102,15 +102,4 @@ std::size_t count_code_points(std::string_view valid_text) {
   return count;
 }
 
-std::string without(std::string_view text, std::string_view part) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t found = part.empty() ? std::string_view::npos : text.find(part, at);
-    out += text.substr(at, found - at);
-    if (found == std::string_view::npos) break;
-    at = found + part.size();
-  }
-  return out;
-}
-
 }  // namespace fourfold::text

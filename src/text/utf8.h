@@ -44,7 +44,4 @@ std::string repaired(std::string_view text);
 
 std::size_t count_code_points(std::string_view valid_text);
 
-// The text without every place where `part` stands; all of it when that is empty.
-std::string without(std::string_view text, std::string_view part);
-
 }  // namespace fourfold::text

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+
 #include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/support/hash_collisions.h"
 
 namespace fourfold::json {
 namespace {
@@ -34,6 +38,19 @@ TEST(Parse, RefusesTwoMembersOfOneName) {
   EXPECT_TRUE(says(message_of(R"({"a": 1, "b": 2, "a": 3})"), "two members are named \"a\""));
   EXPECT_TRUE(says(message_of(R"({"x": [{"a": 1, "\u0061": 3}]})"), "two members are named \"a\""));
   EXPECT_EQ(message_of(R"({"a": {"a": 1}, "b": {"a": 1}})"), "accepted");
+}
+
+// Names that std::hash cannot tell apart, as a schema may have them: with a table that uses it, minutes.
+TEST(Parse, NamesThatCollideAreNames) {
+  const std::vector<std::string> names = test::murmur_collisions(40'000);
+  const std::string text = test::object_of(names);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse(text, "t").as_object().size(), names.size());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+#if defined(__GLIBCXX__) && __SIZEOF_SIZE_T__ == 8
+  for (const std::string& name : names)
+    ASSERT_EQ(std::hash<std::string>{}(name), std::hash<std::string>{}(names[0]));
+#endif
 }
 
 TEST(Parse, BoundsDepthAndSize) {

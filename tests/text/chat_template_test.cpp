@@ -41,7 +41,7 @@ std::tm fixed_now() {  // 2025-03-04 05:06:07, the moment of the golden files
 std::optional<std::string> rendered(const std::string& source, const jinja::Value& variables) {
   const jinja::Body body = jinja::parse_template(source, "template");
   try {
-    return jinja::Evaluator("template", {}, fixed_now()).render(body, *variables.dict());
+    return jinja::Evaluator("template", {}, fixed_now()).render(body, *variables.dict()).bytes();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::invalid_request);
     return std::nullopt;

@@ -98,5 +98,52 @@ TEST(TokenizerReader, SaysWhenThereIsNoFile) {
   }
 }
 
+// Text that is written like a special token must not become it by merges or as a whole piece: it would be a
+// way around every check of who wrote it.
+TEST(TokenizerReader, NoTextBecomesASpecialTokenByMerges) {
+  for (const bool whole_pieces : {false, true}) {
+    boost::json::value document = good_document();
+    auto& model = document.at("model").as_object();
+    auto& vocabulary = model.at("vocab").as_object();
+    vocabulary["Qqq"] = 2000;
+    vocabulary["Qq"] = 2001;
+    vocabulary["Zz"] = 2002;
+    model["ignore_merges"] = whole_pieces;
+    for (const auto& [left, right] : {std::pair("Q", "q"), {"Qq", "q"}, {"Z", "z"}})
+      model.at("merges").as_array().push_back(boost::json::array{left, right});
+    document.at("added_tokens")
+        .as_array()
+        .push_back({{"id", 2000}, {"content", "Qqq"}, {"special", true}, {"normalized", false}});
+    const Tokenizer tokenizer = Tokenizer::parse(boost::json::serialize(document), "tokenizer.json");
+    EXPECT_EQ(tokenizer.encode("Qqq"), std::vector<TokenId>{2000});
+    EXPECT_EQ(tokenizer.encode("Qq"), std::vector<TokenId>{2001});
+    const auto ids = tokenizer.encode("Qqq", {.special_as_text = true});
+    EXPECT_EQ(std::ranges::count(ids, 2000), 0) << whole_pieces;
+    EXPECT_EQ(tokenizer.decode(ids), "Qqq");
+  }
+}
+
+// Special tokens that are looked for in normalised text keep to their places too.
+TEST(TokenizerReader, NormalisedSpecialTokensHaveOrigins) {
+  boost::json::value document = good_document();
+  document.at("added_tokens")
+      .as_array()
+      .push_back({{"id", 2000}, {"content", "<K\u00e9>"}, {"special", true}, {"normalized", true}});
+  const Tokenizer tokenizer = Tokenizer::parse(boost::json::serialize(document), "tokenizer.json");
+  const auto count = [&](const TracedText& text) { return std::ranges::count(tokenizer.encode(text), 2000); };
+  TracedText mixed =
+      TracedText::own("e\u0301 <K\u00e9> <Ke\u0301> ");  // composes, and moves what is behind it
+  mixed.append("e\u0301 <K\u00e9> <Ke\u0301> <");
+  mixed.append_own("K\u00e9> <K");
+  mixed.append("e\u0301");
+  mixed.append_own("> <Ke");
+  mixed.append("\u0301");
+  mixed.append_own("><K\u00e9>");
+  mixed.append("\u0302<\u212a\u00e9>");  // a Kelvin sign becomes the letter K
+  EXPECT_EQ(count(mixed), 3) << "two at the start, one at the end";
+  EXPECT_EQ(std::ranges::count(tokenizer.encode(mixed.bytes()), 2000), 9);
+  EXPECT_EQ(std::ranges::count(tokenizer.encode(mixed.bytes(), {.special_as_text = true}), 2000), 0);
+}
+
 }  // namespace
 }  // namespace fourfold::text

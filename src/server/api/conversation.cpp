@@ -62,7 +62,7 @@ Turn marked(Turn turn) {
 }
 
 void reopen_last(text::ChatPrompt& prompt) {
-  const std::size_t at = prompt.marked_text().rfind(kGoOnHere);
+  const std::size_t at = prompt.text().rfind(kGoOnHere);
   if (at == std::string::npos)
     refuse("messages", "the last message is the assistant's, but this model's template cannot continue it");
   prompt.cut(at);
@@ -265,7 +265,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
     refuse("messages", "the chat template refuses the conversation: {}", without_folder(error.what()));
   }
   if (conversation.continue_last) reopen_last(*prompt);
-  if (use == PromptUse::answer) require_near_context(prompt->marked_text().size(), "messages", model);
+  if (use == PromptUse::answer) require_near_context(prompt->text().size(), "messages", model);
   Prompt out{.ids = prompt->ids()};
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;

@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "text/jinja/evaluator.h"
+#include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 #include "text/utf8.h"
 
@@ -14,13 +15,15 @@ std::string_view object_name(const Value& value) {
   return value.is_none() ? std::string_view("None") : type_name(value);
 }
 
+std::size_t bytes_at(std::string_view text, std::size_t at) {
+  return static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
+}
+
 // Start of each code point, and the end.
-std::vector<std::size_t> code_point_starts(std::string_view text) {
+std::vector<std::size_t> code_point_starts(Evaluator& evaluator, std::string_view text) {
+  evaluator.charge_bytes((count_code_points(text) + 1) * sizeof(std::size_t));
   std::vector<std::size_t> starts;
-  for (std::size_t at = 0; at < text.size();) {
-    starts.push_back(at);
-    at += static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
-  }
+  for (std::size_t at = 0; at < text.size(); at += bytes_at(text, at)) starts.push_back(at);
   starts.push_back(text.size());
   return starts;
 }
@@ -33,12 +36,11 @@ std::int64_t place(std::int64_t index, std::size_t size) {
 }
 
 Value text_item(Evaluator& evaluator, const Value& value, std::int64_t index) {
-  evaluator.charge(static_cast<std::int64_t>(value.text().size() / 64));
-  const auto starts = code_point_starts(value.text());
-  const std::int64_t found = place(index, starts.size() - 1);
+  evaluator.charge_look(value.text().size());
+  const std::int64_t found = place(index, count_code_points(value.text()));
   if (found < 0) return Undefined{"the string is shorter"};
-  const auto at = static_cast<std::size_t>(found);
-  return Value(value.text().substr(starts[at], starts[at + 1] - starts[at]), value.is_markup());
+  const std::size_t at = offset_of(value.text(), found);
+  return Value(value.traced().slice(at, at + bytes_at(value.text(), at)), value.is_markup());
 }
 
 }  // namespace
@@ -59,10 +61,10 @@ std::vector<Value> Evaluator::items_of(const Value& value) {
   } else if (const Dict* dict = value.dict()) {
     for (const auto& member : dict->items()) out.push_back(member.first);
   } else if (value.is_text()) {
-    charge_bytes(value.text().size() * sizeof(Value));
-    const auto starts = code_point_starts(value.text());
-    for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
-      out.emplace_back(value.text().substr(starts[i], starts[i + 1] - starts[i]));
+    charge_texts(count_code_points(value.text()));
+    for (std::size_t at = 0, bytes = 0; at < value.text().size(); at += bytes) {
+      bytes = bytes_at(value.text(), at);
+      out.emplace_back(value.traced().slice(at, at + bytes));
     }
   } else {
     throw TemplateFault(format("a {} cannot be iterated over", type_name(value)));
@@ -92,6 +94,8 @@ Value Evaluator::attribute(const Value& object, std::string_view name) {
 Value Evaluator::item(const Value& object, const Value& key) {
   if (object.is_undefined()) fail_undefined(object);
   if (const Dict* dict = object.dict()) {
+    charge_look(key.weight());
+    if (!key.is_text()) charge(static_cast<std::int64_t>(dict->size()));
     if (const Value* found = dict->find(key)) return *found;
   } else if (key.is_integer() || key.is_bool()) {
     if (object.is_text()) return text_item(*this, object, key.integer());
@@ -108,7 +112,9 @@ Value Evaluator::item(const Value& object, const Value& key) {
     const Value found = attribute(object, key.text());
     if (!found.is_undefined()) return found;
   }
-  return Undefined{format("'{} object' has no element {}", object_name(object), to_repr(key))};
+  constexpr std::size_t kShown = 100;
+  return Undefined{format("'{} object' has no element {}", object_name(object),
+                          key.weight() <= kShown ? to_repr(key) : format("by a long {}", type_name(key)))};
 }
 
 namespace {
@@ -154,13 +160,17 @@ Value sliced(Evaluator& evaluator, const Value& value, const Value& start, const
              const Value& step) {
   if (value.is_undefined()) fail_undefined(value);
   if (value.is_text()) {
-    const std::string& text = value.text();
-    evaluator.charge(static_cast<std::int64_t>(text.size() / 64));
-    const auto starts = code_point_starts(text);
-    const std::size_t size = starts.size() - 1;
-    std::string out;
-    walk(slice_range(start, stop, step, size), size,
-         [&](std::size_t i) { out.append(text, starts[i], starts[i + 1] - starts[i]); });
+    evaluator.charge_look(value.text().size());
+    const std::size_t size = count_code_points(value.text());
+    const SliceRange range = slice_range(start, stop, step, size);
+    TracedText out;
+    if (range.step == 1) {
+      const std::size_t begin = offset_of(value.text(), range.start);
+      out = value.traced().slice(begin, std::max(begin, offset_of(value.text(), range.stop)));
+    } else {
+      const auto starts = code_point_starts(evaluator, value.text());
+      walk(range, size, [&](std::size_t i) { out.append_slice(value.traced(), starts[i], starts[i + 1]); });
+    }
     return evaluator.new_text(std::move(out), value.is_markup());
   }
   const Sequence* sequence = value.sequence();

@@ -11,6 +11,7 @@ namespace {
 
 Value dict_view(Evaluator& evaluator, const Value& self, std::string_view kind) {
   std::vector<Value> items;
+  evaluator.charge(static_cast<std::int64_t>(self.dict()->size()));
   for (const auto& [key, value] : self.dict()->items()) {
     items.push_back(kind == "dict_keys" ? key : kind == "dict_values" ? value : Value::tuple({key, value}));
   }
@@ -30,25 +31,32 @@ Value items(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("items", arguments, {});
   return dict_view(evaluator, self, "dict_items");
 }
-Value get(Evaluator&, const Value& self, Arguments& arguments) {
+Value get(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("get", arguments, {"key", "default"});
+  if (!bound.required(0).is_text()) evaluator.charge(static_cast<std::int64_t>(self.dict()->size()));
   const Value* found = self.dict()->find(bound.required(0));
   return found != nullptr ? *found : bound.or_else(1, None{});
 }
 Value copy(Evaluator&, const Value& self, Arguments&) { return self; }
 
-Value index(Evaluator&, const Value& self, Arguments& arguments) {
+bool equal_charged(Evaluator& evaluator, const Value& a, const Value& b) {
+  evaluator.charge_compare(a, b);
+  return equal(a, b);
+}
+
+Value index(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("index", arguments, {"value"});
   const auto& list = self.sequence()->items;
-  const auto found =
-      std::ranges::find_if(list, [&](const Value& item) { return equal(item, bound.required(0)); });
+  const auto found = std::ranges::find_if(
+      list, [&](const Value& item) { return equal_charged(evaluator, item, bound.required(0)); });
   if (found == list.end()) throw TemplateFault("index: the value is not in the list");
   return static_cast<std::int64_t>(found - list.begin());
 }
-Value count(Evaluator&, const Value& self, Arguments& arguments) {
+Value count(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("count", arguments, {"value"});
-  return static_cast<std::int64_t>(std::ranges::count_if(
-      self.sequence()->items, [&](const Value& item) { return equal(item, bound.required(0)); }));
+  return static_cast<std::int64_t>(std::ranges::count_if(self.sequence()->items, [&](const Value& item) {
+    return equal_charged(evaluator, item, bound.required(0));
+  }));
 }
 
 constexpr NativeEntry kDictMethods[] = {
@@ -88,8 +96,9 @@ Value cycle(Evaluator&, const Value& self, Arguments& arguments) {
   return arguments.positional[self.loop()->index % arguments.positional.size()];
 }
 
-Value changed(Evaluator&, const Value& self, Arguments& arguments) {
+Value changed(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   LoopState& loop = *self.loop();
+  for (const Value& value : arguments.positional) evaluator.charge_look(value.weight());
   const bool same = loop.has_changed && std::ranges::equal(loop.last_changed, arguments.positional, equal);
   loop.has_changed = true;
   loop.last_changed = arguments.positional;

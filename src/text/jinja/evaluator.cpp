@@ -50,11 +50,11 @@ class Evaluator::Output {
   explicit Output(Evaluator& evaluator)
       : evaluator_(evaluator), outer_(std::exchange(evaluator.out_, &text)) {}
   ~Output() { evaluator_.out_ = outer_; }
-  std::string text;
+  TracedText text;
 
  private:
   Evaluator& evaluator_;
-  std::string* outer_;
+  TracedText* outer_;
 };
 
 const Value* Scope::find(std::string_view name) const {
@@ -62,6 +62,7 @@ const Value* Scope::find(std::string_view name) const {
     for (const auto& [key, value] : scope->names) {
       if (key == name) return &value;
     }
+    if (scope->variables != nullptr) return scope->variables->find(name);
   }
   return nullptr;
 }
@@ -81,9 +82,22 @@ Evaluator::~Evaluator() {
   for (const auto& names : namespaces_) names->members.clear();
 }
 
-std::string Evaluator::render(const Body& body, const Dict& variables) {
+namespace {
+
+// A template may put whole messages into what it says; ours is one for a person.
+std::string shortened(std::string_view text) {
+  constexpr std::size_t kMost = 2000;
+  if (text.size() <= kMost) return std::string(text);
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end)) + "...";
+}
+
+}  // namespace
+
+TracedText Evaluator::render(const Body& body, const Dict& variables) {
   auto globals = std::make_shared<Scope>();
-  for (const auto& [key, value] : variables.items()) globals->set(key.text(), value);
+  globals->variables = &variables;
   auto scope = std::make_shared<Scope>();
   scope->parent = globals;
   captured_scopes_.push_back(scope);
@@ -91,7 +105,7 @@ std::string Evaluator::render(const Body& body, const Dict& variables) {
   try {
     run(body, scope);
   } catch (const TemplateFault& fault) {
-    fail(Code::invalid_request, "{} line {}: {}", name_, line_, fault.what());
+    fail(Code::invalid_request, "{} line {}: {}", name_, line_, shortened(fault.what()));
   }
   return std::move(output.text);
 }
@@ -111,8 +125,13 @@ void Evaluator::charge_bytes(std::size_t bytes) {
   }
 }
 
-Value Evaluator::new_text(std::string text, bool markup) {
-  charge_bytes(text.size());
+TracedText Evaluator::text_of(const Value& value) {
+  charge_look(value.weight());
+  return value.is_text() ? value.traced() : TracedText(to_text(value));
+}
+
+Value Evaluator::new_text(TracedText text, bool markup) {
+  charge_bytes(text.memory());
   return Value(std::move(text), markup);
 }
 
@@ -128,13 +147,22 @@ Value Evaluator::new_namespace(Namespace members) {
   return Value(namespaces_.back());
 }
 
-void Evaluator::write(std::string_view text) {
-  charge_bytes(text.size());
-  if (out_->size() + text.size() > limits_.output_bytes_max) {
+void Evaluator::require_room(std::size_t bytes) {
+  charge_bytes(bytes);
+  if (out_->size() + bytes > limits_.output_bytes_max) {
     throw TemplateFault(
         format("writes more than {} bytes", with_commas(static_cast<long long>(limits_.output_bytes_max))));
   }
-  *out_ += text;
+}
+
+void Evaluator::write(const Value& value) {
+  if (value.is_text()) {
+    require_room(value.traced().memory());
+    return out_->append(value.traced());
+  }
+  const TracedText text = text_of(value);
+  require_room(text.size());
+  out_->append(text);
 }
 
 std::shared_ptr<Scope> Evaluator::inner(const std::shared_ptr<Scope>& scope) {
@@ -143,7 +171,7 @@ std::shared_ptr<Scope> Evaluator::inner(const std::shared_ptr<Scope>& scope) {
   return out;
 }
 
-std::string Evaluator::captured(const Body& body, const std::shared_ptr<Scope>& scope) {
+TracedText Evaluator::captured(const Body& body, const std::shared_ptr<Scope>& scope) {
   Output output(*this);
   run(body, inner(scope));
   return std::move(output.text);
@@ -162,9 +190,12 @@ Evaluator::Flow Evaluator::run(const Statement& statement, const std::shared_ptr
   charge(1);
   line_ = statement.line;
   switch (statement.kind) {
-    case Statement::Kind::text: write(statement.text); break;
+    case Statement::Kind::text:
+      require_room(statement.text.size());
+      out_->append_own(statement.text);
+      break;
     case Statement::Kind::print:
-      for (const auto& expression : statement.expressions) write(to_text(evaluate(*expression, *scope)));
+      for (const auto& expression : statement.expressions) write(evaluate(*expression, *scope));
       break;
     case Statement::Kind::condition: return run_condition(statement, scope);
     case Statement::Kind::loop:
@@ -181,7 +212,7 @@ Evaluator::Flow Evaluator::run(const Statement& statement, const std::shared_ptr
     case Statement::Kind::call_block: run_call_block(statement, scope); break;
     case Statement::Kind::filter_block: {
       const Value text = new_text(captured(statement.bodies[0], scope));
-      write(to_text(evaluate_filter(*statement.expressions[0], *scope, &text)));
+      write(evaluate_filter(*statement.expressions[0], *scope, &text));
       break;
     }
     case Statement::Kind::with: run_with(statement, scope); break;
@@ -229,8 +260,8 @@ void Evaluator::run_for(const Statement& statement, std::vector<Value> items,
   if (!completed && statement.bodies.size() > 1) run(statement.bodies[1], inner(scope));
 }
 
-std::string Evaluator::run_loop(const Statement& loop, std::vector<Value> items,
-                                const std::shared_ptr<Scope>& scope, int depth) {
+TracedText Evaluator::run_loop(const Statement& loop, std::vector<Value> items,
+                               const std::shared_ptr<Scope>& scope, int depth) {
   const Nested guard(*this);
   Output output(*this);
   run_for(loop, std::move(items), scope, depth);
@@ -248,7 +279,7 @@ void Evaluator::run_call_block(const Statement& statement, const std::shared_ptr
   Arguments arguments = evaluate_arguments(call_node.arguments, *scope);
   captured_scopes_.push_back(scope);
   arguments.named.emplace_back("caller", std::make_shared<Macro>(statement, "caller", scope));
-  write(to_text(call(evaluate(*call_node.operands[0], *scope), std::move(arguments))));
+  write(call(evaluate(*call_node.operands[0], *scope), std::move(arguments)));
 }
 
 void Evaluator::run_with(const Statement& statement, const std::shared_ptr<Scope>& scope) {

@@ -3,6 +3,7 @@
 // tests, methods and functions live in files of their own and see only this interface.
 #pragma once
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@
 namespace fourfold::text::jinja {
 
 struct Limits {
-  std::int64_t steps_max = 20'000'000;             // expressions, statements and items
+  std::int64_t steps_max = 20'000'000;             // expressions, statements, items and bytes looked at
   std::int64_t bytes_max = std::int64_t{2} << 30;  // of all strings and lists ever built
   std::size_t output_bytes_max = std::size_t{64} << 20;
   int depth_max = 600;  // nested evaluations, macros included
@@ -23,6 +24,7 @@ struct Limits {
 
 struct Scope {
   std::shared_ptr<Scope> parent;
+  const Dict* variables = nullptr;  // of the outermost: what the template was given, which may be a lot
   std::vector<std::pair<std::string, Value>> names;
 
   const Value* find(std::string_view name) const;
@@ -49,12 +51,21 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
 
   // Throws Error(invalid_request) with the template's name and line.
-  std::string render(const Body& body, const Dict& variables);
+  TracedText render(const Body& body, const Dict& variables);
 
   // ---- for filters, tests, methods and functions; faults are TemplateFault
   void charge(std::int64_t steps);
   void charge_bytes(std::size_t bytes);
-  Value new_text(std::string text, bool markup = false);
+  // For looking at so many bytes: searching, comparing, copying.
+  void charge_look(std::size_t bytes) { charge(1 + static_cast<std::int64_t>(bytes / kBytesPerStep)); }
+  void charge_compare(const Value& a, const Value& b) { charge_look(std::min(a.weight(), b.weight())); }
+  // For so many strings at once, before they are made.
+  void charge_texts(std::size_t count) { charge_bytes(count * (sizeof(Value) + sizeof(TracedText) + 16)); }
+  TracedText text_of(const Value& value);  // str()
+  Value new_text(TracedText text, bool markup = false);
+  Value new_text(std::string text, bool markup = false) {
+    return new_text(TracedText(std::move(text)), markup);
+  }
   Value new_list(std::vector<Value> items, Sequence::Kind kind = Sequence::Kind::list);
   std::vector<Value> items_of(const Value& value);
   Value attribute(const Value& object, std::string_view name);
@@ -64,12 +75,14 @@ class Evaluator {
   bool apply_test(std::string_view name, const Value& input, Arguments arguments);
   Value run_macro(const Statement& macro, const std::shared_ptr<Scope>& scope, std::string_view name,
                   Arguments arguments);
-  std::string run_loop(const Statement& loop, std::vector<Value> items, const std::shared_ptr<Scope>& scope,
-                       int depth);
+  TracedText run_loop(const Statement& loop, std::vector<Value> items, const std::shared_ptr<Scope>& scope,
+                      int depth);
   Value new_namespace(Namespace members);
+  std::size_t output_bytes_max() const { return limits_.output_bytes_max; }
   const std::tm& now() const { return now_; }
 
  private:
+  static constexpr std::size_t kBytesPerStep = 16;
   enum class Flow { normal, break_loop, continue_loop };
   class Nested;
   class Output;
@@ -82,9 +95,10 @@ class Evaluator {
   void run_set_block(const Statement& statement, const std::shared_ptr<Scope>& scope);
   void run_call_block(const Statement& statement, const std::shared_ptr<Scope>& scope);
   void run_with(const Statement& statement, const std::shared_ptr<Scope>& scope);
-  std::string captured(const Body& body, const std::shared_ptr<Scope>& scope);
+  TracedText captured(const Body& body, const std::shared_ptr<Scope>& scope);
   void assign(const Target& target, const Value& value, Scope& scope);
-  void write(std::string_view text);
+  void require_room(std::size_t bytes);
+  void write(const Value& value);
   std::shared_ptr<Scope> inner(const std::shared_ptr<Scope>& scope);
 
   Value evaluate(const Expression& node, Scope& scope);
@@ -100,7 +114,7 @@ class Evaluator {
   std::string name_;
   Limits limits_;
   std::tm now_;
-  std::string* out_ = nullptr;
+  TracedText* out_ = nullptr;
   std::int64_t steps_ = 0;
   std::int64_t bytes_ = 0;
   int depth_ = 0;

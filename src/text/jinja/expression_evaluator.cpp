@@ -82,6 +82,7 @@ Value Evaluator::evaluate_display(const Expression& node, Scope& scope) {
     Dict out;
     for (std::size_t i = 0; i < node.operands.size(); i += 2) {
       Value key = evaluate(*node.operands[i], scope);
+      charge_look(key.weight());
       if (!is_hashable(key)) throw TemplateFault(format("a {} cannot be a key", type_name(key)));
       out.set(std::move(key), evaluate(*node.operands[i + 1], scope));
     }
@@ -126,6 +127,7 @@ Value Evaluator::evaluate_compare(const Expression& node, Scope& scope) {
     line_ = node.line;
     const std::string& op = node.operators[i];
     bool holds = false;
+    if (op != "in" && op != "not in") charge_compare(left, right);
     if (op == "==")
       holds = equal(left, right);
     else if (op == "!=")
@@ -154,8 +156,16 @@ Value Evaluator::evaluate_condition(const Expression& node, Scope& scope) {
 }
 
 Value Evaluator::evaluate_concatenation(const Expression& node, Scope& scope) {
-  std::string out;
-  for (const auto& operand : node.operands) out += to_text(evaluate(*operand, scope));
+  TracedText out;
+  for (const auto& operand : node.operands) {
+    const Value part = evaluate(*operand, scope);
+    if (part.is_text()) {
+      charge_bytes(part.traced().memory());
+      out.append(part.traced());
+    } else {
+      out.append(text_of(part));
+    }
+  }
   return new_text(std::move(out));
 }
 
@@ -171,6 +181,7 @@ Arguments Evaluator::evaluate_arguments(const CallArguments& arguments, Scope& s
   if (arguments.named_spread) {
     const Value spread = evaluate(*arguments.named_spread, scope);
     if (!spread.is_dict()) throw TemplateFault("** needs a dict");
+    charge(static_cast<std::int64_t>(spread.dict()->size()));
     for (const auto& [key, value] : spread.dict()->items()) {
       if (!key.is_text()) throw TemplateFault("** needs a dict with names as keys");
       out.named.emplace_back(key.text(), value);

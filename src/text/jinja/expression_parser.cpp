@@ -218,7 +218,7 @@ ExpressionPtr Parser::primary() {
     case Token::Kind::text: {
       std::string text;
       while (token().kind == Token::Kind::text) text += tokens_[at_++].text;
-      node->constant = Value(std::move(text));
+      node->constant = Value(TracedText::own(std::move(text)));
       return node;
     }
     case Token::Kind::name: {

@@ -11,6 +11,6 @@ std::span<const NativeEntry> text_filters();  // text_filters.cpp: strings, numb
 std::span<const NativeEntry> list_filters();  // list_filters.cpp: lists and dicts
 
 // Filters take str(value), keeping markup; undefined is "".
-Value soft_text(const Value& value);
+Value soft_text(Evaluator& evaluator, const Value& value);
 
 }  // namespace fourfold::text::jinja

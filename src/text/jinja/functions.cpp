@@ -33,7 +33,10 @@ Value make_namespace(Evaluator& evaluator, const Value&, Arguments& arguments) {
   Namespace members;
   for (const Value& base : arguments.positional) {
     if (!base.is_dict()) throw TemplateFault("namespace takes a dict and named values");
-    for (const auto& [key, value] : base.dict()->items()) members.set(to_text(key), value);
+    for (const auto& [key, value] : base.dict()->items()) {
+      evaluator.charge(1 + static_cast<std::int64_t>(members.members.size()));
+      members.set(evaluator.text_of(key).bytes(), value);
+    }
   }
   for (auto& [name, value] : arguments.named) members.set(name, std::move(value));
   return evaluator.new_namespace(std::move(members));
@@ -43,12 +46,15 @@ Value make_dict(Evaluator& evaluator, const Value&, Arguments& arguments) {
   Dict out;
   for (const Value& base : arguments.positional) {
     if (base.is_dict()) {
+      evaluator.charge(static_cast<std::int64_t>(base.dict()->size()));
       for (const auto& [key, value] : base.dict()->items()) out.set(key, value);
       continue;
     }
     for (const Value& pair : evaluator.items_of(base)) {
       const std::vector<Value> parts = evaluator.items_of(pair);
       if (parts.size() != 2) throw TemplateFault("dict needs pairs");
+      evaluator.charge_look(parts[0].weight());
+      if (!parts[0].is_text()) evaluator.charge(static_cast<std::int64_t>(out.size()));
       out.set(parts[0], parts[1]);
     }
   }
@@ -56,9 +62,9 @@ Value make_dict(Evaluator& evaluator, const Value&, Arguments& arguments) {
   return out;
 }
 
-Value raise_exception(Evaluator&, const Value&, Arguments& arguments) {
+Value raise_exception(Evaluator& evaluator, const Value&, Arguments& arguments) {
   const Bound bound("raise_exception", arguments, {"message"});
-  throw TemplateFault(to_text(bound.required(0)));
+  throw TemplateFault(evaluator.text_of(bound.required(0)).bytes());
 }
 
 Value strftime_now(Evaluator& evaluator, const Value&, Arguments& arguments) {
@@ -84,7 +90,8 @@ class Joiner : public Callable {
 
 Value joiner(Evaluator&, const Value&, Arguments& arguments) {
   const Bound bound("joiner", arguments, {"sep"});
-  return std::make_shared<Joiner>(bound.text_or(0, ", "));
+  if (bound.has(0)) bound.text(0);  // it must be text
+  return std::make_shared<Joiner>(bound.or_else(0, ", "));
 }
 
 constexpr NativeEntry kFunctions[] = {

@@ -1,5 +1,6 @@
 #include "text/jinja/json_value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -122,8 +123,11 @@ class JsonReader {
         at_ = back;
       }
     }
-    // Half a pair cannot be UTF-8; a tokenizer would see a broken character too.
-    append_code_point(out, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code);
+    // Half a pair is no character and cannot be UTF-8. A request is told so; what a model once wrote into a
+    // call's arguments is read as Python's tokenizers read it.
+    const bool half = code >= 0xD800 && code < 0xE000;
+    if (half && strict_) refuse("half a surrogate pair, which is no character");
+    append_code_point(out, half ? 0xFFFD : code);
   }
 
   Value string() {
@@ -147,6 +151,23 @@ class JsonReader {
     const std::size_t start = at_;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
     if (at_ == start) refuse("a digit is missing");
+  }
+
+  // Of a number no double can hold: whether it is too small for one. The place of its first digit that is not
+  // 0 is its power of ten, and the exponent moves that.
+  static bool is_below_one(std::string_view number) {
+    const std::size_t mark = std::min(number.find_first_of("eE"), number.size());
+    const std::string_view digits = number.substr(0, mark);
+    const auto point = static_cast<std::int64_t>(std::min(digits.find('.'), digits.size()));
+    const auto first = static_cast<std::int64_t>(std::min(digits.find_first_of("123456789"), digits.size()));
+    std::int64_t exponent = 0;
+    if (mark < number.size()) {
+      const std::string_view text = number.substr(mark + (number[mark + 1] == '+' ? 2 : 1));
+      if (std::from_chars(text.data(), text.data() + text.size(), exponent).ec != std::errc())
+        return text.starts_with('-');
+    }
+    constexpr std::int64_t kFar = std::int64_t{1} << 60;
+    return (first < point ? point - first - 1 : point - first) + std::clamp(exponent, -kFar, kFar) < 0;
   }
 
   Value number() {
@@ -173,10 +194,7 @@ class JsonReader {
     double out = 0;
     if (std::from_chars(begin, end, out).ec == std::errc::result_out_of_range) {
       // Python reads 1e999 as infinity and 1e-999 as zero.
-      const bool tiny =
-          std::string_view(begin, static_cast<std::size_t>(end - begin)).find("e-") !=
-              std::string_view::npos ||
-          std::string_view(begin, static_cast<std::size_t>(end - begin)).find("E-") != std::string_view::npos;
+      const bool tiny = is_below_one(std::string_view(begin, static_cast<std::size_t>(end - begin)));
       out = tiny ? 0.0 : std::numeric_limits<double>::infinity();
       if (*begin == '-') out = -out;
       if (strict_ && !tiny) refuse("a number beyond 1.8e308");

@@ -14,10 +14,12 @@ namespace {
 // "a.b.0" walks members and indices; an integer is an index.
 Value by_path(Evaluator& evaluator, Value object, const Value& path) {
   if (!path.is_text()) return evaluator.item(object, path);
-  for (const std::string& part : split_at(path.text(), ".", -1, false)) {
+  evaluator.charge_look(path.text().size());
+  for (const std::string_view part : split_at(path.text(), ".", -1, false)) {
     const bool digits = !part.empty() && part.size() < 10 &&
                         std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-    object = evaluator.item(object, digits ? Value(std::int64_t{std::stoll(part)}) : Value(part));
+    object =
+        evaluator.item(object, digits ? Value(std::int64_t{std::stoll(std::string(part))}) : Value(part));
   }
   return object;
 }
@@ -26,6 +28,7 @@ Value by_path(Evaluator& evaluator, Value object, const Value& path) {
 // asked.
 Value sort_key(Evaluator& evaluator, const Value& item, const Value& path, bool case_sensitive) {
   Value key = path.is_none() ? item : by_path(evaluator, item, path);
+  evaluator.charge_look(key.is_text() ? key.text().size() : 0);
   return key.is_text() && !case_sensitive ? Value(lower(key.text())) : key;
 }
 
@@ -48,6 +51,9 @@ Value default_value(Evaluator&, const Value& input, Arguments& arguments) {
 
 Value first(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("first", arguments, {});
+  const Sequence* list = input.sequence();
+  if (list != nullptr && list->kind != Sequence::Kind::generator && !list->items.empty())
+    return list->items.front();
   const std::vector<Value> items = evaluator.items_of(input);
   return items.empty() ? Value(Undefined{"the sequence was empty, it has no first item"}) : items.front();
 }
@@ -57,6 +63,8 @@ Value last(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   if (input.is_sequence() && input.sequence()->kind == Sequence::Kind::generator) {
     throw TemplateFault("last: a generator cannot be read backwards");
   }
+  if (const Sequence* list = input.sequence(); list != nullptr && !list->items.empty())
+    return list->items.back();
   const std::vector<Value> items = evaluator.items_of(input);
   return items.empty() ? Value(Undefined{"the sequence was empty, it has no last item"}) : items.back();
 }
@@ -68,14 +76,15 @@ Value list(Evaluator& evaluator, const Value& input, Arguments& arguments) {
 
 Value join(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("join", arguments, {"d", "attribute"});
-  const std::string separator = to_text(bound.or_else(0, ""));
+  const TracedText separator = evaluator.text_of(bound.or_else(0, ""));
   const Value path = bound.or_else(1, None{});
-  std::string out;
+  TracedText out;
   bool is_first = true;
   for (const Value& item : evaluator.items_of(input)) {
-    if (!std::exchange(is_first, false)) out += separator;
-    out += to_text(path.is_none() ? item : by_path(evaluator, item, path));
-    if (out.size() > (std::size_t{1} << 26)) evaluator.charge_bytes(out.size());
+    const TracedText part = evaluator.text_of(path.is_none() ? item : by_path(evaluator, item, path));
+    evaluator.charge_bytes(separator.memory() + part.memory());
+    if (!std::exchange(is_first, false)) out.append(separator);
+    out.append(part);
   }
   return evaluator.new_text(std::move(out));
 }
@@ -92,6 +101,7 @@ Value items(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("items", arguments, {});
   if (input.is_undefined()) return Value::generator({});
   if (!input.is_dict()) throw TemplateFault(format("items needs a dict, not {}", type_name(input)));
+  evaluator.charge(static_cast<std::int64_t>(input.dict()->size()));
   std::vector<Value> out;
   for (const auto& [key, value] : input.dict()->items()) out.push_back(Value::tuple({key, value}));
   return evaluator.new_list(std::move(out), Sequence::Kind::generator);
@@ -111,7 +121,8 @@ Value dictsort(Evaluator& evaluator, const Value& input, Arguments& arguments) {
                        Value::tuple({key, value}));
   }
   const bool backwards = bound.flag_or(2, false);
-  merge_sort(keyed, [backwards](const auto& a, const auto& b) {
+  merge_sort(keyed, [backwards, &evaluator](const auto& a, const auto& b) {
+    evaluator.charge_compare(a.first, b.first);
     return backwards ? compare(b.first, a.first) < 0 : compare(a.first, b.first) < 0;
   });
   std::vector<Value> out;
@@ -124,7 +135,7 @@ Value sort(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   std::vector<std::pair<std::vector<Value>, Value>> keyed;
   std::vector<Value> paths = {bound.or_else(2, None{})};
   if (paths[0].is_text()) {
-    const std::vector<std::string> parts = split_at(paths[0].text(), ",", -1, false);
+    const std::vector<std::string_view> parts = split_at(paths[0].text(), ",", -1, false);
     paths.assign(parts.begin(), parts.end());
   }
   for (const Value& item : evaluator.items_of(input)) {
@@ -132,8 +143,9 @@ Value sort(Evaluator& evaluator, const Value& input, Arguments& arguments) {
     for (const Value& path : paths) keys.push_back(sort_key(evaluator, item, path, bound.flag_or(1, false)));
     keyed.emplace_back(std::move(keys), item);
   }
-  const auto before = [](const auto& a, const auto& b) {
+  const auto before = [&evaluator](const auto& a, const auto& b) {
     for (std::size_t i = 0; i < a.first.size(); ++i) {
+      evaluator.charge_compare(a.first[i], b.first[i]);
       if (!equal(a.first[i], b.first[i])) return compare(a.first[i], b.first[i]) < 0;
     }
     return false;
@@ -154,6 +166,7 @@ Value unique(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   std::vector<Value> out;
   for (const Value& item : evaluator.items_of(input)) {
     Value key = sort_key(evaluator, item, bound.or_else(1, None{}), bound.flag_or(0, false));
+    evaluator.charge_look(key.weight());
     if (!is_hashable(key))
       throw TemplateFault(format("unique: a {} cannot be compared by key", type_name(key)));
     evaluator.charge(key.is_text() ? 1 : static_cast<std::int64_t>(seen.size()));
@@ -175,6 +188,7 @@ Value extreme(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   Value best = candidates[0], best_key = key(best);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
     Value next_key = key(candidates[i]);
+    evaluator.charge_compare(next_key, best_key);
     const int order = compare(next_key, best_key);
     if (kLargest ? order > 0 : order < 0) {
       best = candidates[i];
@@ -278,8 +292,10 @@ Value groupby(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   }
   const bool cased = bound.flag_or(2, false);
   const auto folded = [&](const Value& key) { return sort_key(evaluator, key, None{}, cased); };
-  merge_sort(keyed,
-             [&](const auto& a, const auto& b) { return compare(folded(a.first), folded(b.first)) < 0; });
+  merge_sort(keyed, [&](const auto& a, const auto& b) {
+    evaluator.charge_compare(a.first, b.first);
+    return compare(folded(a.first), folded(b.first)) < 0;
+  });
   std::vector<Value> out;
   for (std::size_t i = 0; i < keyed.size();) {
     std::vector<Value> group;

@@ -16,12 +16,19 @@ namespace fourfold::text::jinja {
 
 using NativeFunction = Value (*)(Evaluator& evaluator, const Value& self, Arguments& arguments);
 
+// All text that a function is given: it may look at every byte of it.
+void charge_arguments(Evaluator& evaluator, const Value& self, const Arguments& arguments);
+// str.replace and |replace; the result is charged before it is built.
+Value replaced_text(Evaluator& evaluator, const TracedText& text, const TracedText& from,
+                    const TracedText& to, std::int64_t most, bool markup);
+
 // A function, or a method bound to its object.
 class Native : public Callable {
  public:
   Native(std::string name, NativeFunction function, Value self = {})
       : name_(std::move(name)), function_(function), self_(std::move(self)) {}
   Value call(Evaluator& evaluator, Arguments arguments) override {
+    charge_arguments(evaluator, self_, arguments);
     return function_(evaluator, self_, arguments);
   }
   std::string name() const override { return name_; }

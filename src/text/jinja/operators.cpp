@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "text/jinja/evaluator.h"
+#include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 
 namespace fourfold::text::jinja {
@@ -93,11 +94,16 @@ Value real_operation(std::string_view op, double a, double b) {
 
 Value added_texts(Evaluator& evaluator, const Value& left, const Value& right) {
   const bool markup = left.is_markup() || right.is_markup();
-  const auto part = [markup](const Value& side) {
-    return markup && !side.is_markup() ? escaped(side.text()) : side.text();
-  };
   evaluator.charge_bytes(left.text().size() + right.text().size());
-  return evaluator.new_text(part(left) + part(right), markup);
+  TracedText out;
+  for (const Value* side : {&left, &right}) {
+    if (markup && !side->is_markup()) {
+      out.append(escaped(side->traced()));
+    } else {
+      out.append(side->traced());
+    }
+  }
+  return evaluator.new_text(std::move(out), markup);
 }
 
 bool is_list_or_tuple(const Value& value) {
@@ -108,15 +114,15 @@ bool is_list_or_tuple(const Value& value) {
 Value repeated(Evaluator& evaluator, const Value& value, std::int64_t count) {
   count = std::max<std::int64_t>(count, 0);
   const std::size_t unit =
-      value.is_text() ? value.text().size() : value.sequence()->items.size() * sizeof(Value);
+      value.is_text() ? value.traced().memory() : value.sequence()->items.size() * sizeof(Value);
   if (unit == 0) count = 0;
   if (count > (std::int64_t{1} << 40)) fail_overflow();
   // Charged before it is built: 'a' * 10**12 must not be tried.
   if (unit > 0 && static_cast<std::size_t>(count) > (std::size_t{1} << 50) / unit) fail_overflow();
   evaluator.charge_bytes(unit * static_cast<std::size_t>(count));
   if (value.is_text()) {
-    std::string out;
-    for (std::int64_t i = 0; i < count; ++i) out += value.text();
+    TracedText out;
+    for (std::int64_t i = 0; i < count; ++i) out.append(value.traced());
     return Value(std::move(out), value.is_markup());
   }
   std::vector<Value> out;
@@ -148,7 +154,7 @@ Value binary_operation(Evaluator& evaluator, std::string_view op, const Value& l
     return repeated(evaluator, right, left.integer());
   }
   if (op == "%" && left.is_text())
-    return evaluator.new_text(percent_formatted(left.text(), right), left.is_markup());
+    return evaluator.new_text(percent_formatted(evaluator, left.traced(), right), left.is_markup());
   fail_types(op, left, right);
 }
 
@@ -163,9 +169,12 @@ bool contains(Evaluator& evaluator, const Value& container, const Value& item) {
   if (container.is_text()) {
     if (item.is_undefined()) fail_undefined(item);
     if (!item.is_text()) throw TemplateFault(format("'in' a string needs a string, not {}", type_name(item)));
-    return container.text().find(item.text()) != std::string::npos;
+    evaluator.charge_look(container.text().size() + item.text().size());
+    return find_text(container.text(), item.text()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) {
+    evaluator.charge_look(item.weight());
+    if (!item.is_text()) evaluator.charge(static_cast<std::int64_t>(dict->size()));
     if (!is_hashable(item)) throw TemplateFault(format("a {} cannot be a key", type_name(item)));
     return dict->find(item) != nullptr;
   }
@@ -173,6 +182,7 @@ bool contains(Evaluator& evaluator, const Value& container, const Value& item) {
   const std::vector<Value> items = evaluator.items_of(container);
   evaluator.charge(static_cast<std::int64_t>(items.size()));
   for (const Value& candidate : items) {
+    evaluator.charge_compare(candidate, item);
     if (equal(candidate, item)) return true;
   }
   return false;

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "text/jinja/evaluator.h"
+#include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 #include "text/utf8.h"
 
@@ -63,27 +65,23 @@ std::string real_digits(double magnitude, const FormatSpec& spec) {
   return spec.type == '%' ? out + "%" : out;
 }
 
-std::string padded(std::string sign, std::string body, const FormatSpec& spec, char default_align) {
+TracedText padded(const std::string& sign, const TracedText& body, const FormatSpec& spec,
+                  char default_align) {
   const char align = spec.align != 0 ? spec.align : spec.zero ? '=' : default_align;
-  const std::string& fill = spec.zero && spec.align == 0 ? "0" : spec.fill;
-  const auto used = static_cast<std::int64_t>(count_code_points(sign) + count_code_points(body));
+  const std::string fill = spec.zero && spec.align == 0 ? "0" : spec.fill;
+  const auto used = static_cast<std::int64_t>(count_code_points(sign) + count_code_points(body.bytes()));
   const std::int64_t missing = spec.width > used ? spec.width - used : 0;
-  const auto repeat = [&fill](std::int64_t count) {
-    std::string out;
-    for (std::int64_t i = 0; i < count; ++i) out += fill;
-    return out;
+  TracedText out;
+  const auto repeat = [&](std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) out.append(fill);
   };
-  if (align == '<') return sign + body + repeat(missing);
-  if (align == '^') return repeat(missing / 2) + sign + body + repeat(missing - missing / 2);
-  if (align == '=') return sign + repeat(missing) + body;
-  return repeat(missing) + sign + body;
-}
-
-std::string first_code_points(const std::string& text, int count) {
-  std::size_t at = 0;
-  for (int i = 0; i < count && at < text.size(); ++i)
-    at += static_cast<std::size_t>(read_code_point(&text[at]).bytes);
-  return text.substr(0, at);
+  const std::int64_t before = align == '>' ? missing : align == '^' ? missing / 2 : 0;
+  repeat(before);
+  out.append(sign);
+  if (align == '=') repeat(missing);
+  out.append(body);
+  if (align != '=') repeat(missing - before);
+  return out;
 }
 
 std::int64_t read_number(std::string_view text, std::size_t& at, std::int64_t most, std::string_view what) {
@@ -130,13 +128,12 @@ FormatSpec parse_spec(std::string_view text) {
   return spec;
 }
 
-}  // namespace
-
-std::string formatted(const Value& value, const FormatSpec& spec) {
+TracedText formatted(Evaluator& evaluator, const Value& value, const FormatSpec& spec) {
   const bool wants_text = spec.type == 's' || (spec.type == 0 && !value.is_integer() && !value.is_real());
   if (wants_text) {
-    const std::string text = to_text(value);
-    return padded("", spec.precision < 0 ? text : first_code_points(text, spec.precision), spec, '<');
+    TracedText text = evaluator.text_of(value);
+    if (spec.precision >= 0) text.cut(offset_of(text.bytes(), spec.precision));
+    return padded("", text, spec, '<');
   }
   if (!value.is_number()) {
     throw TemplateFault(
@@ -149,22 +146,26 @@ std::string formatted(const Value& value, const FormatSpec& spec) {
   }
   const bool negative = as_integer ? value.integer() < 0 : std::signbit(value.number());
   const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
-  if (!as_integer) return padded(sign, real_digits(std::fabs(value.number()), spec), spec, '>');
+  if (!as_integer) return padded(sign, TracedText(real_digits(std::fabs(value.number()), spec)), spec, '>');
   const auto bits = static_cast<std::uint64_t>(value.integer());
-  return padded(sign, integer_digits(negative ? 0 - bits : bits, spec), spec, '>');
+  return padded(sign, TracedText(integer_digits(negative ? 0 - bits : bits, spec)), spec, '>');
 }
 
-namespace {
+Value repr_of(Evaluator& evaluator, const Value& value) {
+  evaluator.charge_look(value.weight());
+  return Value(to_repr(value));
+}
 
 // One % conversion; `at` stands behind the percent sign.
 class PercentReader {
  public:
-  PercentReader(std::string_view pattern, const Value& arguments) : pattern_(pattern), arguments_(arguments) {
+  PercentReader(Evaluator& evaluator, std::string_view pattern, const Value& arguments)
+      : evaluator_(evaluator), pattern_(pattern), arguments_(arguments) {
     const Sequence* items = arguments.sequence();
     tuple_ = items != nullptr && items->kind == Sequence::Kind::tuple ? items : nullptr;
   }
 
-  std::string conversion(std::size_t& at) {
+  TracedText conversion(std::size_t& at) {
     FormatSpec spec;
     std::optional<Value> named;
     if (at < pattern_.size() && pattern_[at] == '(') {
@@ -199,7 +200,7 @@ class PercentReader {
     }
     if (at == pattern_.size()) throw TemplateFault("a % conversion is incomplete");
     const char type = pattern_[at++];
-    if (type == '%') return "%";
+    if (type == '%') return TracedText("%");
     return converted(named ? *named : next_argument(), type, spec);
   }
 
@@ -217,23 +218,24 @@ class PercentReader {
     return tuple_ != nullptr ? tuple_->items[used_++] : (++used_, arguments_);
   }
 
-  static std::string converted(const Value& value, char type, FormatSpec spec) {
+  TracedText converted(const Value& value, char type, FormatSpec spec) {
     if (type == 's' || type == 'r') {
       spec.type = 's';
       spec.zero = false;
       if (spec.align == 0) spec.align = '>';
-      return formatted(type == 'r' ? Value(to_repr(value)) : value, spec);
+      return formatted(evaluator_, type == 'r' ? repr_of(evaluator_, value) : value, spec);
     }
     if (spec.align == '<') spec.zero = false;
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
     if (spec.type == 'd' && value.is_real())
-      return formatted(Value(static_cast<std::int64_t>(value.real())), spec);
+      return formatted(evaluator_, Value(static_cast<std::int64_t>(value.real())), spec);
     if (std::string_view("dxXofFeEgG").find(spec.type) == std::string_view::npos) {
       throw TemplateFault(format("the conversion %{} is not supported", type));
     }
-    return formatted(value, spec);
+    return formatted(evaluator_, value, spec);
   }
 
+  Evaluator& evaluator_;
   std::string_view pattern_;
   const Value& arguments_;
   const Sequence* tuple_;
@@ -242,15 +244,18 @@ class PercentReader {
 
 }  // namespace
 
-std::string percent_formatted(std::string_view pattern, const Value& arguments) {
-  PercentReader reader(pattern, arguments);
-  std::string out;
-  for (std::size_t at = 0; at < pattern.size();) {
-    if (pattern[at] != '%') {
-      out += pattern[at++];
-      continue;
-    }
-    out += reader.conversion(++at);
+TracedText percent_formatted(Evaluator& evaluator, const TracedText& pattern, const Value& arguments) {
+  const std::string& text = pattern.bytes();
+  PercentReader reader(evaluator, text, arguments);
+  TracedText out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('%', at), text.size());
+    out.append_slice(pattern, at, end);
+    at = end;
+    if (at == text.size()) break;
+    const TracedText part = reader.conversion(++at);
+    evaluator.charge_bytes(part.memory());
+    out.append(part);
   }
   reader.check_all_used();
   return out;
@@ -273,7 +278,8 @@ const Value& brace_argument(std::string_view name, const Arguments& arguments, s
   throw TemplateFault(format("format has no argument '{}'", name));
 }
 
-std::string brace_field(std::string_view field, const Arguments& arguments, std::size_t& next) {
+TracedText brace_field(Evaluator& evaluator, std::string_view field, const Arguments& arguments,
+                       std::size_t& next) {
   const std::size_t name_end = std::min(field.find_first_of("!:"), field.size());
   const Value& value = brace_argument(field.substr(0, name_end), arguments, next);
   std::string_view rest = field.substr(name_end);
@@ -285,29 +291,34 @@ std::string brace_field(std::string_view field, const Arguments& arguments, std:
     rest.remove_prefix(2);
   }
   if (!rest.empty() && rest[0] == ':') rest.remove_prefix(1);
-  return formatted(as_repr ? Value(to_repr(value)) : value, parse_spec(rest));
+  return formatted(evaluator, as_repr ? repr_of(evaluator, value) : value, parse_spec(rest));
 }
 
 }  // namespace
 
-std::string brace_formatted(std::string_view pattern, const Arguments& arguments) {
-  std::string out;
+TracedText brace_formatted(Evaluator& evaluator, const TracedText& pattern, const Arguments& arguments) {
+  const std::string& text = pattern.bytes();
+  TracedText out;
   std::size_t next = 0;
-  for (std::size_t at = 0; at < pattern.size();) {
-    const char c = pattern[at];
-    const bool doubled = at + 1 < pattern.size() && pattern[at + 1] == c;
-    if (c != '{' && c != '}') {
-      out += c;
-      ++at;
-    } else if (doubled) {
-      out += c;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());
+    out.append_slice(pattern, at, brace);
+    at = brace;
+    if (at == text.size()) break;
+    const char c = text[at];
+    if (at + 1 < text.size() && text[at + 1] == c) {
+      out.append_slice(pattern, at, at + 1);
       at += 2;
-    } else {
-      const std::size_t close = pattern.find('}', at);
-      if (c == '}' || close == std::string_view::npos) throw TemplateFault("format has a single brace");
-      out += brace_field(pattern.substr(at + 1, close - at - 1), arguments, next);
-      at = close + 1;
+      continue;
     }
+    const std::size_t close = text.find('}', at);
+    if (c == '}' || close == std::string::npos) throw TemplateFault("format has a single brace");
+    evaluator.charge(1 + static_cast<std::int64_t>(arguments.named.size()));
+    const TracedText part =
+        brace_field(evaluator, std::string_view(text).substr(at + 1, close - at - 1), arguments, next);
+    evaluator.charge_bytes(part.memory());
+    out.append(part);
+    at = close + 1;
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "text/jinja/python_string.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "text/jinja/python_text.h"
@@ -61,17 +62,26 @@ std::string_view stripped_if(std::string_view text, Side side, Drop drop) {
 
 }  // namespace
 
-std::string upper(std::string_view text) {
+namespace {
+
+// Calls back with what becomes of each character, and where it stood.
+template <class Emit>
+void each_upper(std::string_view text, Emit emit) {
   std::string out;
-  each_code_point(text, [&out](char32_t code, std::size_t) { append_upper(out, code); });
-  return out;
+  each_code_point(text, [&](char32_t code, std::size_t at) {
+    out.clear();
+    append_upper(out, code);
+    emit(out, at);
+  });
 }
 
-std::string lower(std::string_view text) {
+template <class Emit>
+void each_lower(std::string_view text, Emit emit) {
   std::string out;
   // A capital sigma at the end of a word becomes the final form.
   bool letter_before = false;
   each_code_point(text, [&](char32_t code, std::size_t at) {
+    out.clear();
     if (code == 0x3A3) {
       const std::string_view rest = text.substr(at + 2);
       const bool letter_after =
@@ -81,28 +91,78 @@ std::string lower(std::string_view text) {
       append_lower(out, code);
     }
     letter_before = (char_classes(code) & kLetter) != 0;
+    emit(out, at);
   });
-  return out;
 }
 
-std::string capitalized(std::string_view text) {
-  if (text.empty()) return {};
-  const auto first = static_cast<std::size_t>(read_code_point(text.data()).bytes);
-  return upper(text.substr(0, first)) + lower(text.substr(first));
+// Appends what stands for the character at `at`.
+void append_character(TracedText& out, std::string_view bytes, const TracedText& text, std::size_t at) {
+  const auto size = static_cast<std::size_t>(read_code_point(text.bytes().data() + at).bytes);
+  out.append_for(bytes, text, at, at + size);
 }
 
-std::string titled(std::string_view text) {
-  std::string out;
+// Words begin with a capital; `goes_on` says whether a character is inside of a word.
+template <class GoesOn>
+TracedText capital_words(const TracedText& text, GoesOn goes_on) {
+  TracedText out;
   bool inside = false;
-  each_code_point(text, [&](char32_t code, std::size_t) {
+  each_code_point(text.bytes(), [&](char32_t code, std::size_t at) {
+    std::string character;
     if (inside) {
-      append_lower(out, code);
+      append_lower(character, code);
     } else {
-      append_upper(out, code);
+      append_upper(character, code);
     }
-    inside = (char_classes(code) & kLetter) != 0;
+    append_character(out, character, text, at);
+    inside = goes_on(code);
   });
   return out;
+}
+
+}  // namespace
+
+std::string upper(std::string_view text) {
+  std::string out;
+  each_upper(text, [&](const std::string& bytes, std::size_t) { out += bytes; });
+  return out;
+}
+
+std::string lower(std::string_view text) {
+  std::string out;
+  each_lower(text, [&](const std::string& bytes, std::size_t) { out += bytes; });
+  return out;
+}
+
+TracedText upper(const TracedText& text) {
+  TracedText out;
+  each_upper(text.bytes(),
+             [&](const std::string& bytes, std::size_t at) { append_character(out, bytes, text, at); });
+  return out;
+}
+
+TracedText lower(const TracedText& text) {
+  TracedText out;
+  each_lower(text.bytes(),
+             [&](const std::string& bytes, std::size_t at) { append_character(out, bytes, text, at); });
+  return out;
+}
+
+TracedText capitalized(const TracedText& text) {
+  if (text.size() == 0) return {};
+  const auto first = static_cast<std::size_t>(read_code_point(text.bytes().data()).bytes);
+  TracedText out = upper(text.slice(0, first));
+  out.append(lower(text.slice(first, text.size())));
+  return out;
+}
+
+TracedText titled(const TracedText& text) {
+  return capital_words(text, [](char32_t code) { return (char_classes(code) & kLetter) != 0; });
+}
+
+TracedText headline(const TracedText& text) {
+  return capital_words(text, [](char32_t code) {
+    return !is_python_space(code) && code != '-' && code != '(' && code != '{' && code != '[' && code != '<';
+  });
 }
 
 std::string_view stripped(std::string_view text, Side side) {
@@ -112,37 +172,72 @@ std::string_view stripped(std::string_view text, Side side) {
 std::string_view stripped(std::string_view text, std::string_view characters, Side side) {
   std::u32string set;
   each_code_point(characters, [&set](char32_t code, std::size_t) { set += code; });
-  return stripped_if(text, side, [&set](char32_t code) { return set.find(code) != std::u32string::npos; });
+  std::ranges::sort(set);
+  return stripped_if(text, side, [&set](char32_t code) { return std::ranges::binary_search(set, code); });
 }
 
-std::vector<std::string> split_spaces(std::string_view text, std::int64_t most, bool from_right) {
-  std::vector<std::string> out;
+namespace {
+
+// For each beginning of a part, read from the right, how much of it is also its end: what a search may skip.
+std::vector<std::size_t> borders_from_right(std::string_view part) {
+  std::vector<std::size_t> borders(part.size() + 1, 0);
+  const auto at = [part](std::size_t i) { return part[part.size() - 1 - i]; };
+  std::size_t length = 0;
+  for (std::size_t i = 1; i < part.size(); ++i) {
+    while (length > 0 && at(i) != at(length)) length = borders[length];
+    if (at(i) == at(length)) ++length;
+    borders[i + 1] = length;
+  }
+  return borders;
+}
+
+}  // namespace
+
+std::size_t find_text(std::string_view text, std::string_view part, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  // std::string's own search takes the product of both sizes for "aaa...ab" in "aaaa...".
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return std::string_view::npos;
+  return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+std::size_t find_text_last(std::string_view text, std::string_view part) {
+  if (part.empty()) return text.size();
+  if (part.size() > text.size()) return std::string_view::npos;
+  const std::vector<std::size_t> borders = borders_from_right(part);
+  std::size_t matched = 0;
+  for (std::size_t at = text.size(); at-- > 0;) {
+    while (matched > 0 && text[at] != part[part.size() - 1 - matched]) matched = borders[matched];
+    if (text[at] == part[part.size() - 1 - matched]) ++matched;
+    if (matched == part.size()) return at;
+  }
+  return std::string_view::npos;
+}
+
+std::vector<std::string_view> split_spaces(std::string_view text, std::int64_t most, bool from_right) {
+  std::vector<std::string_view> out;
   const Side near = from_right ? Side::right : Side::left;
-  text = stripped(text, near);
-  while (!text.empty()) {
+  for (text = stripped(text, near); !text.empty(); text = stripped(text, near)) {
     if (most >= 0 && static_cast<std::int64_t>(out.size()) == most) {
       out.emplace_back(text);  // the spaces of its far end stay
       break;
     }
-    std::size_t cut = from_right ? 0 : text.size();
-    bool found = false;
-    each_code_point(text, [&](char32_t code, std::size_t at) {
-      if (!is_python_space(code) || (!from_right && found)) return;
-      found = true;
-      cut = from_right ? at + static_cast<std::size_t>(read_code_point(text.data() + at).bytes) : at;
-    });
-    out.emplace_back(from_right ? text.substr(cut) : text.substr(0, cut));
-    text = stripped(from_right ? text.substr(0, cut) : text.substr(cut), near);
+    // The word ends where taking away what is no space ends.
+    const std::string_view rest =
+        stripped_if(text, near, [](char32_t code) { return !is_python_space(code); });
+    out.emplace_back(from_right ? text.substr(rest.size()) : text.substr(0, text.size() - rest.size()));
+    text = rest;
   }
   if (from_right) std::ranges::reverse(out);
   return out;
 }
 
-std::vector<std::string> split_at(std::string_view text, std::string_view separator, std::int64_t most,
-                                  bool from_right) {
-  std::vector<std::string> out;
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t most,
+                                       bool from_right) {
+  std::vector<std::string_view> out;
   while (most < 0 || static_cast<std::int64_t>(out.size()) < most) {
-    const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+    const std::size_t found = from_right ? find_text_last(text, separator) : find_text(text, separator);
     if (found == std::string_view::npos) break;
     const std::string_view before = text.substr(0, found), behind = text.substr(found + separator.size());
     out.emplace_back(from_right ? behind : before);
@@ -153,8 +248,8 @@ std::vector<std::string> split_at(std::string_view text, std::string_view separa
   return out;
 }
 
-std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<std::string> out;
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> out;
   std::size_t start = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint point = read_code_point(text.data() + at);
@@ -172,39 +267,51 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
   return out;
 }
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t most) {
-  std::string out;
+TracedText replaced(const TracedText& text, std::string_view from, const TracedText& to, std::int64_t most) {
+  TracedText out;
+  std::size_t done = 0;
   if (from.empty()) {
     // Python puts the new text before every character and at the end.
-    each_code_point(text, [&](char32_t code, std::size_t) {
-      if (most != 0) {
-        out += to;
-        --most;
-      }
-      append_code_point(out, code);
+    each_code_point(text.bytes(), [&](char32_t, std::size_t at) {
+      if (most == 0) return;
+      out.append_slice(text, done, at);
+      out.append(to);
+      done = at;
+      --most;
     });
-    return most != 0 ? out + std::string(to) : out;
+    out.append_slice(text, done, text.size());
+    if (most != 0) out.append(to);
+    return out;
   }
-  while (most != 0) {
-    const std::size_t found = text.find(from);
+  for (; most != 0; --most) {
+    const std::size_t found = find_text(text.bytes(), from, done);
     if (found == std::string_view::npos) break;
-    out.append(text.substr(0, found)).append(to);
-    text.remove_prefix(found + from.size());
-    --most;
+    out.append_slice(text, done, found);
+    out.append(to);
+    done = found + from.size();
   }
-  return out.append(text);
+  out.append_slice(text, done, text.size());
+  return out;
 }
 
 std::int64_t count_of(std::string_view text, std::string_view part) {
   if (part.empty()) return static_cast<std::int64_t>(count_code_points(text)) + 1;
   std::int64_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size()))
+  for (std::size_t at = find_text(text, part); at != std::string_view::npos;
+       at = find_text(text, part, at + part.size()))
     ++count;
   return count;
 }
 
 std::int64_t position_of(std::string_view text, std::size_t offset) {
   return static_cast<std::int64_t>(count_code_points(text.substr(0, offset)));
+}
+
+std::size_t offset_of(std::string_view text, std::int64_t position) {
+  std::size_t at = 0;
+  for (; position > 0 && at < text.size(); --position)
+    at += static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
+  return at;
 }
 
 bool all_in_classes(std::string_view text, int classes) {

@@ -77,30 +77,40 @@ std::string dict_repr(const Dict& dict) {
   return out += "}";
 }
 
-void append_json_text(std::string& out, std::string_view text, bool ensure_ascii) {
-  out += '"';
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint point = read_code_point(text.data() + at);
+void append_json_text(TracedText& out, const TracedText& text, bool ensure_ascii, std::size_t bytes_max) {
+  out.append("\"");
+  const std::string& bytes = text.bytes();
+  std::size_t plain_from = 0;  // what needs no escape is copied in one piece
+  std::string escape;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const CodePoint point = read_code_point(bytes.data() + at);
     const char32_t code = point.code;
+    const std::size_t end = at + static_cast<std::size_t>(point.bytes);
     static constexpr std::string_view plain = "\"\\\n\r\t\b\f", letters = "\"\\nrtbf";
     const std::size_t short_form = code < 0x80 ? plain.find(static_cast<char>(code)) : std::string_view::npos;
+    escape.clear();
     if (short_form != std::string_view::npos) {
-      out += '\\';
-      out += letters[short_form];
+      escape = {'\\', letters[short_form]};
     } else if (code < 0x20 || (ensure_ascii && code > 0x7E && code < 0x10000)) {
-      out += "\\u";
-      append_hex(out, code, 4);
+      escape = "\\u";
+      append_hex(escape, code, 4);
     } else if (ensure_ascii && code >= 0x10000) {
-      out += "\\u";
-      append_hex(out, 0xD800 + ((code - 0x10000) >> 10), 4);
-      out += "\\u";
-      append_hex(out, 0xDC00 + ((code - 0x10000) & 0x3FF), 4);
-    } else {
-      out.append(text.substr(at, static_cast<std::size_t>(point.bytes)));
+      escape = "\\u";
+      append_hex(escape, 0xD800 + ((code - 0x10000) >> 10), 4);
+      escape += "\\u";
+      append_hex(escape, 0xDC00 + ((code - 0x10000) & 0x3FF), 4);
     }
-    at += static_cast<std::size_t>(point.bytes);
+    if (!escape.empty()) {
+      out.append_slice(text, plain_from, at);
+      out.append_for(escape, text, at, end);
+      plain_from = end;
+      if (out.size() > bytes_max) throw TemplateFault(format("JSON of more than {} bytes", bytes_max));
+    }
+    at = end;
   }
-  out += '"';
+  out.append_slice(text, plain_from, bytes.size());
+  out.append("\"");
+  if (out.size() > bytes_max) throw TemplateFault(format("JSON of more than {} bytes", bytes_max));
 }
 
 std::string json_real(double number) {
@@ -111,19 +121,19 @@ std::string json_real(double number) {
 
 class JsonText {
  public:
-  explicit JsonText(const JsonStyle& style) : style_(style) {}
+  JsonText(const JsonStyle& style, std::size_t bytes_max) : style_(style), bytes_max_(bytes_max) {}
 
   void write(const Value& value) {
     if (value.is_none()) {
-      out += "null";
+      out.append("null");
     } else if (value.is_bool()) {
-      out += value.boolean() ? "true" : "false";
+      out.append(value.boolean() ? "true" : "false");
     } else if (value.is_integer()) {
-      append_value(out, value.integer());
+      out.append(std::to_string(value.integer()));
     } else if (value.is_real()) {
-      out += json_real(value.real());
+      out.append(json_real(value.real()));
     } else if (value.is_text()) {
-      append_json_text(out, value.text(), style_.ensure_ascii);
+      append_json_text(out, value.traced(), style_.ensure_ascii, bytes_max_);
     } else if (value.is_dict()) {
       write_dict(*value.dict());
     } else if (value.is_sequence() && (value.sequence()->kind == Sequence::Kind::list ||
@@ -134,15 +144,15 @@ class JsonText {
     }
   }
 
-  std::string out;
+  TracedText out;
 
  private:
   void write_list(const std::vector<Value>& items) {
     if (items.empty()) {
-      out += "[]";
+      out.append("[]");
       return;
     }
-    out += '[';
+    out.append("[");
     ++level_;
     for (std::size_t i = 0; i < items.size(); ++i) {
       separate(i == 0);
@@ -152,7 +162,7 @@ class JsonText {
   }
   void write_dict(const Dict& dict) {
     if (dict.size() == 0) {
-      out += "{}";
+      out.append("{}");
       return;
     }
     std::vector<const std::pair<Value, Value>*> members;
@@ -160,20 +170,23 @@ class JsonText {
     if (style_.sort_keys) {
       merge_sort(members, [](const auto* a, const auto* b) { return compare(a->first, b->first) < 0; });
     }
-    out += '{';
+    out.append("{");
     ++level_;
     bool first = true;
     for (const auto* member : members) {
       separate(first);
       first = false;
-      append_json_text(out, key_text(member->first), style_.ensure_ascii);
-      out += style_.key_separator;
+      append_json_text(out, key_text(member->first), style_.ensure_ascii, bytes_max_);
+      out.append(style_.key_separator);
       write(member->second);
     }
     close('}');
   }
-  static std::string key_text(const Value& key) {
-    if (key.is_text()) return key.text();
+  static TracedText key_text(const Value& key) {
+    if (key.is_text()) return key.traced();
+    return TracedText(other_key_text(key));
+  }
+  static std::string other_key_text(const Value& key) {
     if (key.is_none()) return "null";
     if (key.is_bool()) return key.boolean() ? "true" : "false";
     if (key.is_real()) return json_real(key.real());
@@ -181,21 +194,23 @@ class JsonText {
     throw TemplateFault(format("a key of type {} cannot be written as JSON", type_name(key)));
   }
   void separate(bool first) {
-    if (!first) out += style_.item_separator;
+    if (!first) out.append(style_.item_separator);
     break_line();
   }
   void close(char bracket) {
     --level_;
     break_line();
-    out += bracket;
+    out.append(std::string_view(&bracket, 1));
   }
   void break_line() {
     if (!style_.indent) return;
-    out += '\n';
-    for (int i = 0; i < level_; ++i) out += *style_.indent;
+    if (out.size() > bytes_max_) throw TemplateFault(format("JSON of more than {} bytes", bytes_max_));
+    out.append("\n");
+    for (int i = 0; i < level_; ++i) out.append(*style_.indent);
   }
 
   const JsonStyle& style_;
+  std::size_t bytes_max_;
   int level_ = 0;
 };
 
@@ -240,22 +255,27 @@ std::string to_repr(const Value& value) {
   return format("<{}>", value.callable() ? value.callable()->name() : type_name(value));
 }
 
-std::string to_json(const Value& value, const JsonStyle& style) {
-  JsonText json(style);
+TracedText to_traced_json(const Value& value, const JsonStyle& style, std::size_t bytes_max) {
+  JsonText json(style, bytes_max);
   json.write(value);
   return std::move(json.out);
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char byte : text) {
-    switch (byte) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&#34;"; break;
-      default: out += byte;
+std::string to_json(const Value& value, const JsonStyle& style) {
+  return to_traced_json(value, style, static_cast<std::size_t>(-1)).bytes();
+}
+
+TracedText escaped(const TracedText& text) {
+  TracedText out;
+  const auto change = [&](std::string_view to, std::size_t at) { out.append_for(to, text, at, at + 1); };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    switch (text.bytes()[at]) {
+      case '&': change("&amp;", at); break;
+      case '<': change("&lt;", at); break;
+      case '>': change("&gt;", at); break;
+      case '\'': change("&#39;", at); break;
+      case '"': change("&#34;", at); break;
+      default: out.append_slice(text, at, at + 1);
     }
   }
   return out;

@@ -23,11 +23,13 @@ struct JsonStyle {
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-// json.dumps; throws TemplateFault for values JSON cannot hold.
+// json.dumps; throws TemplateFault for values JSON cannot hold, and beyond so many bytes. Texts keep their
+// origin; what is put around them is foreign.
+TracedText to_traced_json(const Value& value, const JsonStyle& style, std::size_t bytes_max);
 std::string to_json(const Value& value, const JsonStyle& style = {});
 
 // &, <, >, ' and " as MarkupSafe writes them.
-std::string escaped(std::string_view text);
+TracedText escaped(const TracedText& text);
 
 // Python's isspace: White_Space and the four separators below U+0020.
 bool is_python_space(char32_t code);
@@ -44,10 +46,9 @@ struct FormatSpec {
   int precision = -1;
   char type = 0;
 };
-std::string formatted(const Value& value, const FormatSpec& spec);
 // "%s: %.2f" % arguments; a dict serves %(name)s.
-std::string percent_formatted(std::string_view pattern, const Value& arguments);
+TracedText percent_formatted(Evaluator& evaluator, const TracedText& pattern, const Value& arguments);
 // "{} {name!r:>8}".format(...)
-std::string brace_formatted(std::string_view pattern, const Arguments& arguments);
+TracedText brace_formatted(Evaluator& evaluator, const TracedText& pattern, const Arguments& arguments);
 
 }  // namespace fourfold::text::jinja

@@ -65,13 +65,13 @@ constexpr TestEntry kTests[] = {
      [](Evaluator&, const Value& v, const Value&) { return v.callable() || v.loop() || v.is_undefined(); }},
     {"escaped", 0, [](Evaluator&, const Value& v, const Value&) { return v.is_markup(); }},
     {"lower", 0,
-     [](Evaluator&, const Value& v, const Value&) {
-       const std::string text = to_text(v);
+     [](Evaluator& e, const Value& v, const Value&) {
+       const std::string text = e.text_of(v).bytes();
        return lower(text) == text && upper(text) != text;
      }},
     {"upper", 0,
-     [](Evaluator&, const Value& v, const Value&) {
-       const std::string text = to_text(v);
+     [](Evaluator& e, const Value& v, const Value&) {
+       const std::string text = e.text_of(v).bytes();
        return upper(text) == text && lower(text) != text;
      }},
     {"even", 0, [](Evaluator& e, const Value& v, const Value&) { return remainder(e, v, 2).number() == 0; }},
@@ -113,7 +113,9 @@ bool Evaluator::apply_test(std::string_view name, const Value& input, Arguments 
     throw TemplateFault(format("the test '{}' takes {} arguments, {} were given", name, found->argument_count,
                                arguments.positional.size() + arguments.named.size()));
   }
-  return found->test(*this, input, found->argument_count == 0 ? Value() : arguments.positional[0]);
+  const Value argument = found->argument_count == 0 ? Value() : arguments.positional[0];
+  charge_compare(input, argument);
+  return found->test(*this, input, argument);
 }
 
 }  // namespace fourfold::text::jinja

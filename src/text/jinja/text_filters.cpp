@@ -13,59 +13,53 @@ namespace fourfold::text::jinja {
 
 namespace {
 
-template <std::string (*kChange)(std::string_view)>
+template <TracedText (*kChange)(const TracedText&)>
 Value changed(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("the filter", arguments, {});
-  const Value text = soft_text(input);
-  return evaluator.new_text(kChange(text.text()), text.is_markup());
-}
-
-std::string title(std::string_view text) {
-  std::string out;
-  bool inside = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint point = read_code_point(text.data() + at);
-    const std::string_view character = text.substr(at, static_cast<std::size_t>(point.bytes));
-    const bool separates = is_python_space(point.code) || point.code == '-' || point.code == '(' ||
-                           point.code == '{' || point.code == '[' || point.code == '<';
-    out += separates ? std::string(character) : inside ? lower(character) : upper(character);
-    inside = !separates;
-    at += static_cast<std::size_t>(point.bytes);
-  }
-  return out;
+  const Value text = soft_text(evaluator, input);
+  return evaluator.new_text(kChange(text.traced()), text.is_markup());
 }
 
 Value trim(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("trim", arguments, {"chars"});
-  const Value text = soft_text(input);
+  const Value text = soft_text(evaluator, input);
   const bool spaces = bound.or_else(0, None{}).is_none();
   const std::string_view out =
       spaces ? stripped(text.text(), Side::both) : stripped(text.text(), bound.text(0), Side::both);
-  return evaluator.new_text(std::string(out), text.is_markup());
+  return evaluator.new_text(text.traced().slice(out), text.is_markup());
 }
 
-Value string(Evaluator&, const Value& input, Arguments& arguments) {
+Value string(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("string", arguments, {});
-  return soft_text(input);
+  return soft_text(evaluator, input);
 }
 
-Value safe(Evaluator&, const Value& input, Arguments& arguments) {
+Value safe(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("safe", arguments, {});
-  return Value(to_text(input), true);
+  return evaluator.new_text(evaluator.text_of(input), true);
 }
 
 Value escape(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("escape", arguments, {});
-  return input.is_markup() ? input : evaluator.new_text(escaped(to_text(input)), true);
+  return input.is_markup() ? input : evaluator.new_text(escaped(evaluator.text_of(input)), true);
 }
+
+}  // namespace
+
+Value replaced_text(Evaluator& evaluator, const TracedText& text, const TracedText& from,
+                    const TracedText& to, std::int64_t most, bool markup) {
+  const auto hits = static_cast<std::size_t>(count_of(text.bytes(), from.bytes()));
+  if (to.memory() > from.size()) evaluator.charge_bytes(text.memory() + hits * (to.memory() - from.size()));
+  return evaluator.new_text(replaced(text, from.bytes(), to, most), markup);
+}
+
+namespace {
 
 Value replace(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("replace", arguments, {"old", "new", "count"});
-  const std::string text = to_text(input), from = to_text(bound.required(0)), to = to_text(bound.required(1));
-  const auto hits = static_cast<std::size_t>(count_of(text, from));
-  if (to.size() > from.size()) evaluator.charge_bytes(text.size() + hits * (to.size() - from.size()));
   const bool all = bound.or_else(2, None{}).is_none();
-  return evaluator.new_text(replaced(text, from, to, all ? -1 : bound.integer(2)));
+  return replaced_text(evaluator, evaluator.text_of(input), evaluator.text_of(bound.required(0)),
+                       evaluator.text_of(bound.required(1)), all ? -1 : bound.integer(2), false);
 }
 
 Value indent(Evaluator& evaluator, const Value& input, Arguments& arguments) {
@@ -76,17 +70,21 @@ Value indent(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   }
   const Value width = bound.or_else(0, 4);
   if (!width.is_text() && bound.integer_or(0, 4) > 10'000) throw TemplateFault("indent: a width above 10000");
-  const std::string margin =
+  const TracedText margin =
       width.is_text()
-          ? width.text()
-          : std::string(static_cast<std::size_t>(std::max<std::int64_t>(bound.integer_or(0, 4), 0)), ' ');
-  const std::vector<std::string> lines = split_lines(input.text() + "\n", false);
-  evaluator.charge_bytes(input.text().size() + lines.size() * margin.size());
-  std::string out = bound.flag_or(1, false) ? margin : "";
+          ? width.traced()
+          : TracedText(std::string(
+                static_cast<std::size_t>(std::max<std::int64_t>(bound.integer_or(0, 4), 0)), ' '));
+  TracedText ended = input.traced();
+  ended.append("\n");
+  const std::vector<std::string_view> lines = split_lines(ended.bytes(), false);
+  evaluator.charge_bytes(ended.memory() + lines.size() * margin.memory());
+  TracedText out;
+  if (bound.flag_or(1, false)) out.append(margin);
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out += "\n";
-    if (i > 0 && (bound.flag_or(2, false) || !lines[i].empty())) out += margin;
-    out += lines[i];
+    if (i > 0) out.append("\n");
+    if (i > 0 && (bound.flag_or(2, false) || !lines[i].empty())) out.append(margin);
+    out.append(ended.slice(lines[i]));
   }
   return evaluator.new_text(std::move(out), input.is_markup());
 }
@@ -95,15 +93,18 @@ Value truncate(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("truncate", arguments, {"length", "killwords", "end", "leeway"});
   const Value& text = input;
   const std::int64_t length = bound.integer_or(0, 255), leeway = bound.integer_or(3, 5);
-  const std::string end = bound.text_or(2, "...");
-  const auto end_length = static_cast<std::int64_t>(count_code_points(end));
+  const Value end = bound.or_else(2, "...");
+  if (!end.is_text()) bound.text(2);  // says so
+  const auto end_length = static_cast<std::int64_t>(count_code_points(end.text()));
   if (length < end_length || leeway < 0) throw TemplateFault("truncate: the length is too short");
   const std::int64_t size = input.is_undefined() ? 0 : evaluator.apply_filter("length", input, {}).integer();
   if (size <= length + leeway) return text;
   if (!text.is_text()) throw TemplateFault(format("truncate needs a string, not {}", type_name(input)));
-  std::string cut = sliced(evaluator, text, None{}, length - end_length, None{}).text();
-  if (!bound.flag_or(1, false)) cut = split_at(cut, " ", 1, true)[0];
-  return evaluator.new_text(cut + end);
+  const Value kept = sliced(evaluator, text, None{}, length - end_length, None{});
+  TracedText cut =
+      bound.flag_or(1, false) ? kept.traced() : kept.traced().slice(split_at(kept.text(), " ", 1, true)[0]);
+  cut.append(end.traced());
+  return evaluator.new_text(std::move(cut));
 }
 
 Value format_filter(Evaluator& evaluator, const Value& input, Arguments& arguments) {
@@ -113,12 +114,12 @@ Value format_filter(Evaluator& evaluator, const Value& input, Arguments& argumen
   Dict named;
   for (const auto& [name, value] : arguments.named) named.set(name, value);
   const Value values = arguments.named.empty() ? Value::tuple(arguments.positional) : Value(std::move(named));
-  return evaluator.new_text(percent_formatted(to_text(input), values));
+  return evaluator.new_text(percent_formatted(evaluator, evaluator.text_of(input), values));
 }
 
-Value wordcount(Evaluator&, const Value& input, Arguments& arguments) {
+Value wordcount(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("wordcount", arguments, {});
-  const std::string text = to_text(input);
+  const std::string text = evaluator.text_of(input).bytes();
   std::int64_t words = 0;
   bool inside = false;
   for (std::size_t at = 0; at < text.size();) {
@@ -133,7 +134,7 @@ Value wordcount(Evaluator&, const Value& input, Arguments& arguments) {
 
 Value center(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   return evaluator.call(
-      text_method(soft_text(input), "center"),
+      text_method(soft_text(evaluator, input), "center"),
       {arguments.positional.empty() ? std::vector<Value>{80} : arguments.positional, arguments.named});
 }
 
@@ -240,20 +241,24 @@ Value tojson(Evaluator& evaluator, const Value& input, Arguments& arguments) {
     style.key_separator = to_text(pair[1]);
   }
   if (input.is_undefined()) fail_undefined(input);
-  return evaluator.new_text(to_json(input, style));
+  evaluator.charge_look(input.weight());
+  return evaluator.new_text(to_traced_json(input, style, evaluator.output_bytes_max()));
 }
 
 Value urlencode(Evaluator& evaluator, const Value& input, Arguments& arguments) {
   const Bound bound("urlencode", arguments, {});
   if (input.is_dict() || input.is_sequence())
     throw TemplateFault("urlencode of lists and dicts is not supported");
-  std::string out;
-  for (const char c : to_text(input)) {
+  const TracedText text = evaluator.text_of(input);
+  TracedText out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text.bytes()[at];
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        std::string_view("_.-~/").find(c) != std::string_view::npos;
     static constexpr std::string_view digits = "0123456789ABCDEF";
     const auto byte = static_cast<unsigned char>(c);
-    out += plain ? std::string(1, c) : std::string{'%', digits[byte >> 4], digits[byte & 15]};
+    out.append_for(plain ? std::string(1, c) : std::string{'%', digits[byte >> 4], digits[byte & 15]}, text,
+                   at, at + 1);
   }
   return evaluator.new_text(std::move(out));
 }
@@ -273,7 +278,7 @@ constexpr NativeEntry kFilters[] = {
     {"round", round},
     {"safe", safe},
     {"string", string},
-    {"title", changed<title>},
+    {"title", changed<headline>},
     {"tojson", tojson},
     {"trim", trim},
     {"truncate", truncate},

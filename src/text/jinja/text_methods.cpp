@@ -11,10 +11,13 @@ namespace fourfold::text::jinja {
 
 namespace {
 
-Value text_list(Evaluator& evaluator, std::vector<std::string> parts, bool markup,
+// Parts of a string as strings of their own.
+Value text_list(Evaluator& evaluator, const Value& self, const std::vector<std::string_view>& parts,
                 Sequence::Kind kind = Sequence::Kind::list) {
+  evaluator.charge_texts(parts.size());
   std::vector<Value> items;
-  for (std::string& part : parts) items.push_back(evaluator.new_text(std::move(part), markup));
+  for (const std::string_view part : parts)
+    items.push_back(evaluator.new_text(self.traced().slice(part), self.is_markup()));
   return evaluator.new_list(std::move(items), kind);
 }
 
@@ -24,13 +27,13 @@ Value strip(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const bool spaces = bound.or_else(0, None{}).is_none();
   const std::string_view out =
       spaces ? stripped(self.text(), kSide) : stripped(self.text(), bound.text(0), kSide);
-  return evaluator.new_text(std::string(out), self.is_markup());
+  return evaluator.new_text(self.traced().slice(out), self.is_markup());
 }
 
-template <std::string (*kChange)(std::string_view)>
+template <TracedText (*kChange)(const TracedText&)>
 Value changed(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("the method", arguments, {});
-  return evaluator.new_text(kChange(self.text()), self.is_markup());
+  return evaluator.new_text(kChange(self.traced()), self.is_markup());
 }
 
 template <bool kFromRight>
@@ -38,15 +41,15 @@ Value split(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("split", arguments, {"sep", "maxsplit"});
   const std::int64_t most = bound.integer_or(1, -1);
   if (bound.or_else(0, None{}).is_none()) {
-    return text_list(evaluator, split_spaces(self.text(), most, kFromRight), self.is_markup());
+    return text_list(evaluator, self, split_spaces(self.text(), most, kFromRight));
   }
   if (bound.text(0).empty()) throw TemplateFault("split: the separator is empty");
-  return text_list(evaluator, split_at(self.text(), bound.text(0), most, kFromRight), self.is_markup());
+  return text_list(evaluator, self, split_at(self.text(), bound.text(0), most, kFromRight));
 }
 
 Value splitlines(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("splitlines", arguments, {"keepends"});
-  return text_list(evaluator, split_lines(self.text(), bound.flag_or(0, false)), self.is_markup());
+  return text_list(evaluator, self, split_lines(self.text(), bound.flag_or(0, false)));
 }
 
 template <bool kFromRight>
@@ -54,15 +57,16 @@ Value partition(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("partition", arguments, {"sep"});
   const std::string& separator = bound.text(0);
   if (separator.empty()) throw TemplateFault("partition: the separator is empty");
-  const std::string& text = self.text();
-  const std::size_t found = kFromRight ? text.rfind(separator) : text.find(separator);
-  std::vector<std::string> parts = {text, "", ""};
-  if (found != std::string::npos) {
-    parts = {text.substr(0, found), separator, text.substr(found + separator.size())};
+  const std::string_view text = self.text();
+  const std::size_t found = kFromRight ? find_text_last(text, separator) : find_text(text, separator);
+  std::vector<std::string_view> parts = {text, "", ""};
+  if (found != std::string_view::npos) {
+    parts = {text.substr(0, found), text.substr(found, separator.size()),
+             text.substr(found + separator.size())};
   } else if (kFromRight) {
     parts = {"", "", text};
   }
-  return text_list(evaluator, std::move(parts), self.is_markup(), Sequence::Kind::tuple);
+  return text_list(evaluator, self, parts, Sequence::Kind::tuple);
 }
 
 // The part of the string that find, count, startswith ... look at.
@@ -74,12 +78,8 @@ std::string_view window(const Value& self, const Bound& bound, std::size_t start
     const std::int64_t at = bound.integer(index);
     return std::clamp<std::int64_t>(at < 0 && at >= -size ? at + size : at, 0, size);
   };
-  const auto offset = [text](std::int64_t position) {
-    std::size_t at = 0;
-    for (; position > 0; --position) at += static_cast<std::size_t>(read_code_point(text.data() + at).bytes);
-    return at;
-  };
-  const std::size_t start = offset(place(start_index, 0)), stop = offset(place(start_index + 1, size));
+  const std::size_t start = offset_of(text, place(start_index, 0)),
+                    stop = offset_of(text, place(start_index + 1, size));
   return start <= stop ? text.substr(start, stop - start) : std::string_view();
 }
 
@@ -101,7 +101,7 @@ template <bool kFromRight, bool kMust>
 Value find(Evaluator&, const Value& self, Arguments& arguments) {
   const Bound bound("find", arguments, {"sub", "start", "end"});
   const std::string_view text = window(self, bound, 1);
-  const std::size_t found = kFromRight ? text.rfind(bound.text(0)) : text.find(bound.text(0));
+  const std::size_t found = kFromRight ? find_text_last(text, bound.text(0)) : find_text(text, bound.text(0));
   if (found == std::string_view::npos) {
     if (kMust) throw TemplateFault("index: the substring is not there");
     return -1;
@@ -116,30 +116,30 @@ Value count(Evaluator&, const Value& self, Arguments& arguments) {
 
 Value replace(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("replace", arguments, {"old", "new", "count"});
-  const auto part = [&](std::size_t i) { return self.is_markup() ? escaped(bound.text(i)) : bound.text(i); };
-  const std::string from = part(0), to = part(1);
-  // The worst result is charged before it is built.
-  const auto hits = static_cast<std::size_t>(count_of(self.text(), from));
-  if (to.size() > from.size()) evaluator.charge_bytes(self.text().size() + hits * (to.size() - from.size()));
-  return evaluator.new_text(replaced(self.text(), from, to, bound.integer_or(2, -1)), self.is_markup());
+  const auto part = [&](std::size_t i) {
+    bound.text(i);  // it must be text
+    const TracedText& given = bound.required(i).traced();
+    return self.is_markup() ? escaped(given) : given;
+  };
+  return replaced_text(evaluator, self.traced(), part(0), part(1), bound.integer_or(2, -1), self.is_markup());
 }
 
 Value join(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   const Bound bound("join", arguments, {"iterable"});
-  std::string out;
+  TracedText out;
   bool first = true;
   for (const Value& item : evaluator.items_of(bound.required(0))) {
     if (!item.is_text())
       throw TemplateFault(format("join: every item must be a string, not {}", type_name(item)));
-    if (!std::exchange(first, false)) out += self.text();
-    out += self.is_markup() && !item.is_markup() ? escaped(item.text()) : item.text();
-    if (out.size() > (std::size_t{1} << 26)) evaluator.charge_bytes(out.size());
+    evaluator.charge_bytes(self.traced().memory() + item.traced().memory());
+    if (!std::exchange(first, false)) out.append(self.traced());
+    out.append(self.is_markup() && !item.is_markup() ? escaped(item.traced()) : item.traced());
   }
   return evaluator.new_text(std::move(out), self.is_markup());
 }
 
 Value format_method(Evaluator& evaluator, const Value& self, Arguments& arguments) {
-  return evaluator.new_text(brace_formatted(self.text(), arguments), self.is_markup());
+  return evaluator.new_text(brace_formatted(evaluator, self.traced(), arguments), self.is_markup());
 }
 
 template <bool kSuffix>
@@ -149,7 +149,7 @@ Value remove_affix(Evaluator& evaluator, const Value& self, Arguments& arguments
   const std::string& part = bound.text(0);
   if (kSuffix && text.ends_with(part)) text.remove_suffix(part.size());
   if (!kSuffix && text.starts_with(part)) text.remove_prefix(part.size());
-  return evaluator.new_text(std::string(text), self.is_markup());
+  return evaluator.new_text(self.traced().slice(text), self.is_markup());
 }
 
 template <char kAlign>
@@ -162,15 +162,16 @@ Value justify(Evaluator& evaluator, const Value& self, Arguments& arguments) {
   evaluator.charge_bytes(fill.size() *
                          static_cast<std::size_t>(std::min<std::int64_t>(missing, std::int64_t{1} << 40)));
   // Python's center puts the odd space to the left when the width is odd.
-  std::int64_t left = kAlign == '<'   ? 0
-                      : kAlign == '^' ? missing / 2 + (missing & (used + missing) & 1)
-                                      : missing;
-  std::string out, tail;
-  for (std::int64_t i = 0; i < missing; ++i) (i < left ? out : tail) += fill;
+  const std::int64_t left = kAlign == '<'   ? 0
+                            : kAlign == '^' ? missing / 2 + (missing & (used + missing) & 1)
+                                            : missing;
   const bool signed_number =
       kAlign == 'z' && !self.text().empty() && (self.text()[0] == '-' || self.text()[0] == '+');
-  if (signed_number) return evaluator.new_text(self.text().substr(0, 1) + out + self.text().substr(1));
-  return evaluator.new_text(out + self.text() + tail, self.is_markup());
+  TracedText out = self.traced().slice(0, signed_number ? 1 : 0);
+  for (std::int64_t i = 0; i < left; ++i) out.append(fill);
+  out.append_slice(self.traced(), signed_number ? 1 : 0, self.text().size());
+  for (std::int64_t i = left; i < missing; ++i) out.append(fill);
+  return evaluator.new_text(std::move(out), self.is_markup());
 }
 
 template <int kClasses>

@@ -15,6 +15,11 @@ int checked_depth(int depth) {
   return depth;
 }
 
+// Beyond any budget; sums of such stay in range.
+constexpr std::size_t kWeightMax = std::size_t{1} << 60;
+
+std::size_t sum_of_weights(std::size_t a, std::size_t b) { return std::min(kWeightMax, a + b); }
+
 // An int64 against a double without rounding the integer first.
 int compare_numbers(const Value& left, const Value& right) {
   const auto sign = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
@@ -51,12 +56,20 @@ bool equal_dicts(const Dict& left, const Dict& right) {
 
 }  // namespace
 
-std::ptrdiff_t Dict::place_of(const Value& key) const {
-  if (key.is_text()) {
-    const auto found = text_places_.find(key.text());
+std::ptrdiff_t Dict::place_of(std::string_view key) const {
+  if (!text_places_.empty()) {
+    const auto found = text_places_.find(key);
     return found == text_places_.end() ? -1 : static_cast<std::ptrdiff_t>(found->second);
   }
-  if (text_places_.size() == items_.size()) return -1;
+  if (text_count_ == 0) return -1;
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    if (items_[i].first.is_text() && items_[i].first.text() == key) return static_cast<std::ptrdiff_t>(i);
+  return -1;
+}
+
+std::ptrdiff_t Dict::place_of(const Value& key) const {
+  if (key.is_text()) return place_of(std::string_view(key.text()));
+  if (text_count_ == items_.size()) return -1;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (equal(items_[i].first, key)) return static_cast<std::ptrdiff_t>(i);
   }
@@ -69,29 +82,44 @@ const Value* Dict::find(const Value& key) const {
 }
 
 const Value* Dict::find(std::string_view key) const {
-  const auto found = text_places_.find(std::string(key));
-  return found == text_places_.end() ? nullptr : &items_[found->second].second;
+  const std::ptrdiff_t place = place_of(key);
+  return place < 0 ? nullptr : &items_[static_cast<std::size_t>(place)].second;
+}
+
+// The key's text is shared and never changes, also when the dict is copied.
+void Dict::index(std::size_t place) {
+  if (items_[place].first.is_text())
+    text_places_.emplace(std::string_view(items_[place].first.text()), place);
 }
 
 void Dict::set(Value key, Value value) {
   depth_ = checked_depth(std::max({depth_, 1 + key.depth(), 1 + value.depth()}));
+  weight_ = sum_of_weights(weight_, sum_of_weights(key.weight(), value.weight()));
   if (const std::ptrdiff_t place = place_of(key); place >= 0) {
     items_[static_cast<std::size_t>(place)].second = std::move(value);
     return;
   }
-  if (key.is_text()) text_places_.emplace(key.text(), items_.size());
+  text_count_ += key.is_text();
   items_.emplace_back(std::move(key), std::move(value));
+  if (text_count_ <= kFew) return;
+  if (!text_places_.empty()) return index(items_.size() - 1);
+  for (std::size_t i = 0; i < items_.size(); ++i) index(i);
 }
 
 Value::Value(Dict dict) : data_(std::make_shared<const Dict>(std::move(dict))) {}
 
 Value Value::list(std::vector<Value> items, Sequence::Kind kind, std::string view_name) {
   int depth = 1;
-  for (const Value& item : items) depth = std::max(depth, 1 + item.depth());
+  std::size_t weight = 1;
+  for (const Value& item : items) {
+    depth = std::max(depth, 1 + item.depth());
+    weight = sum_of_weights(weight, item.weight());
+  }
   Value out;
   out.data_ = std::make_shared<const Sequence>(Sequence{.kind = kind,
                                                         .items = std::move(items),
                                                         .depth = checked_depth(depth),
+                                                        .weight = weight,
                                                         .view_name = std::move(view_name)});
   return out;
 }
@@ -100,6 +128,7 @@ Value Value::range(std::int64_t start, std::int64_t stop, std::int64_t step, std
   auto out = std::make_shared<Sequence>();
   out->kind = Sequence::Kind::range;
   out->items = std::move(items);
+  out->weight += out->items.size();
   out->start = start;
   out->stop = stop;
   out->step = step;
@@ -113,6 +142,13 @@ int Value::depth() const {
   if (const Dict* members = dict()) return members->depth();
   if (const Callable* function = callable()) return function->depth();
   return 0;
+}
+
+std::size_t Value::weight() const {
+  if (is_text()) return 1 + text().size();
+  if (const Sequence* items = sequence()) return items->weight;
+  if (const Dict* members = dict()) return members->weight();
+  return 1;
 }
 
 const Value* Namespace::find(std::string_view name) const {

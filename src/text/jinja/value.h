@@ -1,17 +1,20 @@
 // What a template computes with: Python's values as far as chat templates see them. Strings, lists and dicts
 // are shared and never change (the sandbox Hugging Face renders in forbids it too); only namespaces do. Every
-// container knows how deep it nests, so that no walk over a value can exhaust the stack.
+// container knows how deep it nests, so that no walk over a value can exhaust the stack, and how much there
+// is to walk over, so that it can be charged before.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "text/traced_text.h"
 
 namespace fourfold::text::jinja {
 
@@ -30,7 +33,7 @@ struct Undefined {
 struct None {};
 
 struct Text {
-  std::shared_ptr<const std::string> text;
+  std::shared_ptr<const TracedText> text;
   // Came out of |safe or |escape: adding to it escapes the other side, as Python's Markup does.
   bool markup = false;
 };
@@ -50,8 +53,10 @@ class Value {
   Value(int number) : data_(std::int64_t{number}) {}
   Value(std::int64_t number) : data_(number) {}
   Value(double number) : data_(number) {}
-  Value(std::string text, bool markup = false)
-      : data_(Text{std::make_shared<const std::string>(std::move(text)), markup}) {}
+  Value(TracedText text, bool markup = false)
+      : data_(Text{std::make_shared<const TracedText>(std::move(text)), markup}) {}
+  // Foreign: nothing but the template's own text makes control tokens.
+  Value(std::string text, bool markup = false) : Value(TracedText(std::move(text)), markup) {}
   Value(std::string_view text) : Value(std::string(text)) {}
   Value(const char* text) : Value(std::string(text)) {}
   Value(Undefined undefined) : data_(std::move(undefined)) {}
@@ -79,7 +84,8 @@ class Value {
   bool is_sequence() const { return sequence() != nullptr; }
   bool is_dict() const { return dict() != nullptr; }
 
-  const std::string& text() const { return *std::get<Text>(data_).text; }
+  const std::string& text() const { return traced().bytes(); }
+  const TracedText& traced() const { return *std::get<Text>(data_).text; }
   bool boolean() const { return std::get<bool>(data_); }
   double real() const { return std::get<double>(data_); }
   // A bool counts as 0 or 1.
@@ -99,6 +105,8 @@ class Value {
   const Data& data() const { return data_; }
 
   int depth() const;
+  // Bytes of text and members of whatever can be reached from it, each as often as a walk meets it.
+  std::size_t weight() const;
 
  private:
   template <class T>
@@ -114,13 +122,16 @@ struct Sequence {
   Kind kind = Kind::list;
   std::vector<Value> items;
   int depth = 1;
+  std::size_t weight = 1;
   std::string view_name;                       // "dict_items", for printing
   std::int64_t start = 0, stop = 0, step = 1;  // of a range
   // A generator gives its items once.
   mutable bool consumed = false;
 };
 
-// Members in the order they were written; a repeated key keeps its place and takes the later value.
+// Members in the order they were written; a repeated key keeps its place and takes the later value. Text keys
+// come from clients: a few are compared one by one, many are found in an ordered map, and no hash can be made
+// to collide.
 class Dict {
  public:
   const Value* find(const Value& key) const;
@@ -130,12 +141,18 @@ class Dict {
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
   std::size_t size() const { return items_.size(); }
   int depth() const { return depth_; }
+  std::size_t weight() const { return weight_; }
 
  private:
+  static constexpr std::size_t kFew = 8;
   std::ptrdiff_t place_of(const Value& key) const;
+  std::ptrdiff_t place_of(std::string_view key) const;
+  void index(std::size_t place);
 
   std::vector<std::pair<Value, Value>> items_;
-  std::unordered_map<std::string, std::size_t> text_places_;  // of text keys
+  std::map<std::string_view, std::size_t> text_places_;  // of more than a few; points into their keys
+  std::size_t text_count_ = 0;
+  std::size_t weight_ = 1;
   int depth_ = 1;
 };
 

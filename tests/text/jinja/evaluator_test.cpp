@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cmath>
+#include <functional>
+
 #include "base/error.h"
+#include "tests/support/hash_collisions.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/python_text.h"
 
@@ -14,7 +19,7 @@ namespace {
 std::string outcome(std::string_view source, const Limits& limits = {}) {
   try {
     const Body body = parse_template(source, "t");
-    return "+" + Evaluator("t", limits, {}).render(body, Dict());
+    return "+" + Evaluator("t", limits, {}).render(body, Dict()).bytes();
   } catch (const Error& error) {
     return std::string("-") + error.what();
   }
@@ -57,6 +62,157 @@ TEST(Evaluator, BoundsMemory) {
   EXPECT_TRUE(fails_with("{{ '{:99999999}'.format(1) }}", "width"));
   EXPECT_TRUE(fails_with("{% for i in range(1000) %}{{ 'x' * 1000 }}{% endfor %}", "bytes",
                          {.output_bytes_max = 100'000}));
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// A megabyte that came with a request, and texts made to be searched slowly.
+const Dict& long_texts() {
+  static const Dict made = [] {
+    constexpr std::size_t kSize = 1 << 20;
+    Dict out, keys;
+    out.set("x", std::string(kSize, 'a'));
+    out.set("y", std::string(kSize, 'a'));
+    out.set("half", std::string(kSize / 2, 'a') + "b");
+    out.set("half_b", "b" + std::string(kSize / 2, 'a'));
+    out.set("words", repeat("a ", kSize / 2));
+    out.set("many", Value::list(std::vector<Value>(1000, Value(std::string(2000, 'a') + "b"))));
+    for (int i = 0; i < 2000; ++i) keys.set(std::string(500, 'k') + std::to_string(i), i);
+    out.set("keys", std::move(keys));
+    return out;
+  }();
+  return made;
+}
+
+std::string outcome_with_texts(std::string_view source, const Limits& limits) {
+  try {
+    const Body body = parse_template(source, "t");
+    return "+" + Evaluator("t", limits, {}).render(body, long_texts()).bytes().substr(0, 100);
+  } catch (const Error& error) {
+    return std::string("-") + error.what();
+  }
+}
+
+// What looks at a long text costs by its bytes: a hundred thousand rounds of it are no hundred thousand
+// steps.
+TEST(Evaluator, BillsTheBytesItLooksAt) {
+  for (const char* expression : {"x.find('b')",
+                                 "x.rfind('b')",
+                                 "x.count('b')",
+                                 "'b' in x",
+                                 "x == y",
+                                 "x != y",
+                                 "x < y",
+                                 "x.replace('b', 'c')",
+                                 "x.split('b')",
+                                 "words.split()",
+                                 "x.strip()",
+                                 "x.startswith('b', 5)",
+                                 "x.upper()",
+                                 "x | length",
+                                 "x[7]",
+                                 "x[5:6]",
+                                 "x[::-1]",
+                                 "[x] == [y]",
+                                 "[x, 1] < [y, 2]",
+                                 "x in [y]",
+                                 "[y].index(x)",
+                                 "[y].count(x)",
+                                 "x | trim",
+                                 "x is lower",
+                                 "x is eq(y)",
+                                 "x | tojson",
+                                 "x ~ 'a'",
+                                 "x + 'a'",
+                                 "'%s' % x",
+                                 "'{}'.format(x)",
+                                 "[x] | string",
+                                 "x | wordcount",
+                                 "x.partition('b')",
+                                 "x.splitlines()",
+                                 "x.isalpha()",
+                                 "x.islower()",
+                                 "x | indent",
+                                 "keys | tojson",
+                                 "many | sort | first",
+                                 "many | unique | list",
+                                 "many | join",
+                                 "many | map('upper') | list",
+                                 "many | max",
+                                 "{x: 1}[y]",
+                                 "keys == keys.copy()",
+                                 "x | int",
+                                 "x | replace('b', 'c')",
+                                 "x.removesuffix(y)",
+                                 "x.center(3)",
+                                 "many | groupby('nothing', default=1)",
+                                 "keys | dictsort | first",
+                                 "dict(keys)",
+                                 "x | escape",
+                                 "x | title"}) {
+    const std::string source =
+        fourfold::format("{% for i in range(100000) %}{% set r = {} %}{% endfor %}", expression);
+    std::string result;
+    const double took = seconds_of(
+        [&] { result = outcome_with_texts(source, {.steps_max = 200'000, .bytes_max = 64 << 20}); });
+    EXPECT_TRUE(result.find("steps") != std::string::npos || result.find("limit") != std::string::npos)
+        << expression << ": " << result;
+    EXPECT_LT(took, 10) << expression;
+  }
+}
+
+// Each of them once: the time grows with the text, not with its square.
+TEST(Evaluator, SearchesInLinearTime) {
+  for (const char* expression :
+       {"words.split() | length", "words.rsplit() | length", "x.find(half)", "x.rfind(half_b)",
+        "x.count(half)", "half in x", "x.split(half) | length", "x.rsplit(half_b) | length",
+        "x.replace(half, 'c') | length", "x.strip(words) | length", "words.split(' ', 400000) | length",
+        "x.partition(half) | length", "words.replace('a', 'bb') | length", "x.rpartition(half_b) | length"}) {
+    std::string result;
+    const double took =
+        seconds_of([&] { result = outcome_with_texts(fourfold::format("{{ {} }}", expression), {}); });
+    EXPECT_EQ(result[0], '+') << expression << ": " << result;
+    EXPECT_LT(took, 5) << expression;
+  }
+}
+
+// Lists of which each holds the one before twice: a walk over the last would take 2^60 steps.
+TEST(Evaluator, BillsWhatAValueUnfoldsTo) {
+  const std::string doubled =
+      "{% set n = namespace(a=['x'], b=('x',)) %}{% for i in range(60) %}{% set n.a = [n.a, "
+      "n.a] %}{% set n.b = (n.b, n.b) %}{% endfor %}{% set m = namespace(a=['x']) %}{% for i in "
+      "range(60) %}{% set m.a = [m.a, m.a] %}{% endfor %}";
+  for (const char* last :
+       {"{{ n.a == m.a }}", "{{ n.a | tojson }}", "{{ n.a }}", "{{ {n.b: 1} }}", "{{ n.b in {1: 2} }}",
+        "{{ [m.a].index(n.a) }}", "{{ n.a ~ '' }}", "{{ '%r' % [n.a] }}", "{{ [n.b] | unique | list }}",
+        "{{ n.a < m.a }}", "{{ n.a is eq(m.a) }}", "{{ [n.a, m.a] | max }}", "{{ [n.a] | join }}"})
+    EXPECT_TRUE(fails_with(doubled + last, "steps")) << last;
+}
+
+// A name is found among as many variables as a request may bring; each costs one look.
+TEST(Evaluator, FindsNamesAmongManyVariables) {
+  Dict variables;
+  for (int i = 0; i < 200'000; ++i) variables.set("name" + std::to_string(i), i);
+  std::string out;
+  const double took = seconds_of([&] {
+    out = Evaluator("t", {}, {})
+              .render(
+                  parse_template("{% for i in range(20000) %}{{ name77777 }}{{ nothing }}{% endfor %}", "t"),
+                  variables)
+              .bytes();
+  });
+  EXPECT_EQ(out.size(), 100'000u);
+  EXPECT_LT(took, 5);
+}
+
+TEST(Evaluator, ShortensWhatATemplateRaises) {
+  const std::string text = outcome_with_texts("{{ raise_exception(x) }}", {});
+  EXPECT_LT(text.size(), 2'200u);
+  EXPECT_TRUE(text.ends_with("..."));
 }
 
 TEST(Evaluator, BoundsDepth) {
@@ -113,6 +269,75 @@ TEST(JsonValue, ReadsNumbersExactlyAndKeepsOrder) {
   EXPECT_EQ(
       to_json(value),
       "{\"z\": 0.1, \"a\": 9007199254740993, \"n\": [100.0, -0.0, Infinity], \"u\": \"\U0001F600\u00e9\"}");
+}
+
+// 920 KB of names that std::hash cannot tell apart cost 218 seconds once.
+TEST(JsonValue, NamesThatCollideAreNames) {
+  const std::vector<std::string> names = test::murmur_collisions(40'000);
+  const std::string text = R"({"metadata": )" + test::object_of(names) + "}";
+  Value value;
+  EXPECT_LT(seconds_of([&] { value = parse_json(text, "t", JsonRules::strict); }), 4);
+  const Dict& dict = *value.dict()->find("metadata")->dict();
+  EXPECT_EQ(dict.size(), names.size());
+  EXPECT_LT(seconds_of([&] {
+              const Dict copy = dict;
+              for (const std::string& name : names) ASSERT_NE(copy.find(std::string_view(name)), nullptr);
+            }),
+            4);
+  EXPECT_EQ(dict.find("none of them"), nullptr);
+}
+
+// Keys of all kinds, in the order they came, few and many.
+TEST(JsonValue, DictsKeepOrderAndTheLastOfEqualKeys) {
+  for (const int count : {3, 8, 9, 100}) {
+    Dict dict;
+    for (int i = 0; i < count; ++i) {
+      dict.set("k" + std::to_string(i), i);
+      if (i % 3 == 0) dict.set(i, -i);
+    }
+    for (int i = 0; i < count; i += 2) dict.set("k" + std::to_string(i), 1000 + i);
+    const Dict copy = dict;
+    dict = Dict();
+    std::size_t at = 0;
+    for (int i = 0; i < count; ++i) {
+      ASSERT_EQ(copy.items()[at].first.text(), "k" + std::to_string(i));
+      EXPECT_EQ(copy.items()[at++].second.integer(), i % 2 == 0 ? 1000 + i : i);
+      EXPECT_EQ(copy.find(Value("k" + std::to_string(i)))->integer(), i % 2 == 0 ? 1000 + i : i);
+      if (i % 3 == 0) {
+        EXPECT_EQ(copy.items()[at++].first.integer(), i);
+        EXPECT_EQ(copy.find(Value(i))->integer(), -i);
+      }
+    }
+    EXPECT_EQ(copy.size(), at);
+    EXPECT_EQ(copy.find(Value("k" + std::to_string(count))), nullptr);
+    EXPECT_EQ(copy.find(Value(count * 3)), nullptr);
+  }
+}
+
+TEST(JsonValue, NumbersNoDoubleCanHold) {
+  const std::string zeros(400, '0');
+  for (const std::string& tiny : {"0." + zeros + "1", std::string("1e-400"), std::string("1E-400"),
+                                  "0." + zeros + "1e50", "-0." + zeros + "1", "1" + zeros + "e-900",
+                                  std::string("0.1e-99999999999999999999"), "0." + zeros + "12345e-3"}) {
+    const Value value = parse_json(tiny, "t", JsonRules::strict);
+    EXPECT_EQ(value.real(), 0) << tiny;
+    EXPECT_EQ(std::signbit(value.real()), tiny[0] == '-');
+  }
+  for (const std::string& huge : {std::string("1e400"), "1" + zeros + ".0", "0." + zeros + "1e900",
+                                  std::string("1e99999999999999999999"), "1" + zeros + "e-5"})
+    EXPECT_THROW(parse_json(huge, "t", JsonRules::strict), Error) << huge;
+  EXPECT_EQ(parse_json("0." + zeros, "t", JsonRules::strict).real(), 0);
+  EXPECT_EQ(parse_json("1" + zeros + "e-400", "t", JsonRules::strict).real(), 1);
+}
+
+// faults.md, row 4.
+TEST(JsonValue, HalfASurrogatePairIsNoCharacter) {
+  for (const char* text :
+       {R"("\ud800")", R"("\udc00x")", R"("\ud83dx\ude00")", R"("\ud800\ud800")", R"({"\udfff": 1})"}) {
+    EXPECT_THROW(parse_json(text, "t", JsonRules::strict), Error) << text;
+    EXPECT_NO_THROW(parse_json(text, "t")) << text;
+  }
+  EXPECT_EQ(parse_json(R"("\ud83d\ude00")", "t", JsonRules::strict).text(), "\U0001F600");
 }
 
 TEST(JsonValue, SaysWhereItIsWrong) {

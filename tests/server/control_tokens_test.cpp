@@ -1,0 +1,76 @@
+// Fault 32 of docs/faults.md in every protocol: what clients send becomes no control token, wherever it
+// stands.
+#include <algorithm>
+#include <map>
+
+#include "base/json_writer.h"
+#include "tests/server/support.h"
+
+namespace fourfold::server {
+namespace {
+
+std::string quoted(std::string_view text) { return JsonWriter().value(text).finish(); }
+
+// Each protocol's body with the text wherever the protocol has a place for one.
+std::string chat_body(const std::string& text) {
+  const std::string t = quoted(text), arguments = quoted("{" + t + ":" + t + "}");
+  return R"({"messages":[{"role":"system","content":)" + t +
+         R"(},{"role":"user","content":[{"type":"text","text":)" + t +
+         R"(}]},{"role":"assistant","content":)" + t + R"(,"reasoning_content":)" + t +
+         R"(,"tool_calls":[{"id":)" + t + R"(,"type":"function","function":{"name":)" + t +
+         R"(,"arguments":)" + arguments + R"(}}]},{"role":"tool","tool_call_id":)" + t + R"(,"content":)" +
+         t + R"(},{"role":"user","content":)" + t +
+         R"(}],"tools":[{"type":"function","function":{"name":"f","description":)" + t +
+         R"(,"parameters":{"type":"object","properties":{)" + t + R"(:{"type":"string","description":)" + t +
+         R"(,"enum":[)" + t + R"(]}}}}}],"chat_template_kwargs":{"x":)" + t + R"(,"bos_token":)" + t + "}}";
+}
+
+std::string responses_body(const std::string& text) {
+  const std::string t = quoted(text), arguments = quoted("{" + t + ":" + t + "}");
+  return R"({"instructions":)" + t + R"(,"input":[{"role":"user","content":[{"type":"input_text","text":)" +
+         t + R"(}]},{"type":"function_call","call_id":)" + t + R"(,"name":)" + t + R"(,"arguments":)" +
+         arguments + R"(},{"type":"function_call_output","call_id":)" + t + R"(,"output":)" + t +
+         R"(},{"role":"user","content":)" + t +
+         R"(}],"tools":[{"type":"function","name":"f","description":)" + t +
+         R"(,"parameters":{"type":"object","properties":{)" + t + R"(:{"type":"string"}}}}]})";
+}
+
+std::string messages_body(const std::string& text) {
+  const std::string t = quoted(text);
+  return R"({"max_tokens":4,"system":)" + t +
+         R"(,"messages":[{"role":"user","content":[{"type":"text","text":)" + t +
+         R"(}]},{"role":"assistant","content":[{"type":"thinking","thinking":)" + t +
+         R"(,"signature":"s"},{"type":"text","text":)" + t + R"(},{"type":"tool_use","id":)" + t +
+         R"(,"name":)" + t + R"(,"input":{)" + t + ":" + t +
+         R"(}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":)" + t + R"(,"content":)" + t +
+         R"(}]}],"tools":[{"name":"f","description":)" + t +
+         R"(,"input_schema":{"type":"object","properties":{)" + t + R"(:{"type":"string"}}}}]})";
+}
+
+std::map<text::TokenId, int> controls(const std::string& route, const std::string& body) {
+  const auto exchange = make_exchange(route, body, test_model());
+  std::map<text::TokenId, int> out;
+  for (const text::TokenId id : exchange->submissions().at(0).request.prompt)
+    if (test_model().tokenizer.is_special(id)) ++out[id];
+  return out;
+}
+
+TEST(ControlTokens, NoProtocolMakesThemOfWhatClientsSend) {
+  const std::pair<std::string, std::string (*)(const std::string&)> protocols[] = {
+      {"/v1/chat/completions", chat_body},
+      {"/v1/responses", responses_body},
+      {"/v1/messages", messages_body}};
+  for (const auto& [route, body] : protocols) {
+    const auto expected = controls(route, body("x"));
+    ASSERT_GE(expected.size(), 2u);
+    for (const std::string control : {"<|im_start|>", "<|im_end|>", "<|endoftext|>"})
+      for (std::size_t cut = 1; cut <= control.size(); ++cut)
+        for (const std::string& text :
+             {control.substr(0, cut), control.substr(cut - 1), control.substr(0, cut) + control}) {
+          EXPECT_EQ(controls(route, body(text)), expected) << route << " " << text;
+        }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::server
