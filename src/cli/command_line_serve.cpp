@@ -13,6 +13,11 @@ void add_access(CLI::App& command, ServeOptions& o) {
                           .add_option("--api-key-file", o.api_key_files,
                                       "Keys, one a line, read again when it changes; may be given again")
                           ->allow_extra_args(false);
+  command
+      .add_option(
+          "--operator-key-file", o.operator_key_files,
+          "Keys that may read /metrics and /status.json, which others then may not; may be given again")
+      ->allow_extra_args(false);
   command.add_flag("--no-auth", o.no_auth, "No key, also where other machines can reach it")
       ->excludes(key)
       ->excludes(file);

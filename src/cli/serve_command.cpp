@@ -13,6 +13,7 @@
 #include "kernels/cpu/isa.h"
 #include "server/engine_runner.h"
 #include "server/few_heaps.h"
+#include "server/log_queue.h"
 #include "server/service.h"
 
 namespace fourfold::cli {
@@ -36,17 +37,13 @@ void require_consistent(const ServeOptions& options) {
     fail(Code::invalid_request, "--rate-limit {}: 0 or more", options.rate_limit);
 }
 
-server::HttpOptions http_options(const ServeOptions& options, std::uint64_t descriptor_limit) {
+server::HttpOptions http_options(const ServeOptions& options) {
   server::HttpOptions http{.host = options.host,
                            .port = static_cast<std::uint16_t>(options.port),
                            .tls_certificate = options.tls_cert,
                            .tls_key = options.tls_key,
                            .take_signals = true};
   http.limits.body_bytes_max = static_cast<std::size_t>(options.max_body_mb) << 20;
-  // A tenth stays for files and libraries.
-  if (descriptor_limit > 0)
-    http.limits.connections_max = std::min<std::size_t>(http.limits.connections_max,
-                                                        static_cast<std::size_t>(descriptor_limit * 9 / 10));
   return http;
 }
 
@@ -104,7 +101,7 @@ std::string device_words(const BackendOptions& backend) {
                           backend.tp > 1 ? fourfold::format(", {} ranks", backend.tp) : "");
 }
 
-server::ServiceOptions service_options(const ServeOptions& options, const Console& console) {
+server::ServiceOptions service_options(const ServeOptions& options, server::LogQueue& log) {
   server::ServiceOptions service{.cors_origins = options.cors_origins,
                                  .allowed_hosts = options.allowed_hosts,
                                  .rate_limit = options.rate_limit};
@@ -116,7 +113,8 @@ server::ServiceOptions service_options(const ServeOptions& options, const Consol
                        : on_machine(options.backend.backend) && options.backend.backend != "sim" ? 30
                                                                                                  : 300;
   service.stall = milliseconds(stall, "--stall-timeout");
-  service.log = [&console](const std::string& line) { console.err << line << std::endl; };
+  service.log = [&log](const std::string& line) { log.add(line); };
+  service.flush_log = [&log] { log.flush(std::chrono::milliseconds(200)); };
   if (options.log_requests) service.log_request = service.log;
   return service;
 }
@@ -127,12 +125,17 @@ int run_serve(const ServeOptions& options, const Console& console) {
   ignore_broken_pipes();
   require_consistent(options);
   server::ApiKeys keys(options.api_keys, {options.api_key_files.begin(), options.api_key_files.end()});
+  server::ApiKeys operator_keys({}, {options.operator_key_files.begin(), options.operator_key_files.end()},
+                                "--operator-key");
   server::use_few_heaps();
-  const std::uint64_t descriptor_limit = server::raise_descriptor_limit();
+  server::raise_descriptor_limit();
   // Before the model: a port in use or a missing key is known in a moment, a model may take minutes.
-  server::HttpServer http(http_options(options, descriptor_limit));
+  server::HttpServer http(http_options(options));
   require_key_or_loopback(options, http, keys);
-  server::ServiceOptions service_settings = service_options(options, console);
+  // Whoever reads the log may stop reading; the server's thread does not wait for that.
+  server::LogQueue log([&err = console.err](const std::string& line) { err << line << std::flush; });
+  server::ServiceOptions service_settings = service_options(options, log);
+  if (operator_keys.any()) service_settings.operator_keys = &operator_keys;
 
   const auto model = open_model(model_or_default(options.model), console, options.backend.strict);
   const int mtp = parse_mtp(options.mtp, model->has_mtp());

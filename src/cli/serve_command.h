@@ -15,7 +15,7 @@ struct ServeOptions {
   std::string model;
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: one that is free
-  std::vector<std::string> api_keys, api_key_files;
+  std::vector<std::string> api_keys, api_key_files, operator_key_files;
   bool no_auth = false;
   std::vector<std::string> served_names;
   std::string mtp = "auto";                 // 0 to 5, or auto

@@ -1,19 +1,17 @@
 #include "server/api_keys.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "json/parse.h"
 
 namespace fourfold::server {
 namespace {
 
-constexpr std::size_t kKeyBytesMax = 512;
+constexpr std::size_t kKeyBytesMax = 512, kFileBytesMax = std::size_t{1} << 20;
 
 void require_usable(std::string_view key, const std::string& where) {
   if (key.empty()) fail(Code::invalid_request, "{}: a key is empty", where);
@@ -36,33 +34,38 @@ bool equal_in_constant_time(std::string_view given, std::string_view secret) {
   return difference == 0;
 }
 
-ApiKeys::ApiKeys(std::vector<std::string> keys, std::vector<std::filesystem::path> files)
-    : given_(std::move(keys)) {
-  for (const std::string& key : given_) require_usable(key, "--api-key");
-  for (const std::filesystem::path& file : files) files_.push_back(read(file));
+ApiKeys::ApiKeys(std::vector<std::string> keys, std::vector<std::filesystem::path> files, std::string option)
+    : option_(std::move(option)), given_(std::move(keys)) {
+  for (const std::string& key : given_) require_usable(key, option_);
+  for (const std::filesystem::path& file : files) {
+    files_.push_back(read(file));
+    if (files_.back().keys.empty())
+      fail_with_hint(Code::invalid_request, "Write one key a line.", "{}-file {}: there is no key in it",
+                     option_, file.string());
+  }
   collect();
 }
 
-ApiKeys::File ApiKeys::read(const std::filesystem::path& path) {
+ApiKeys::File ApiKeys::read(const std::filesystem::path& path) const {
   File out{.path = path, .time = {}, .bytes = 0, .keys = {}};
   std::error_code problem;
   out.time = std::filesystem::last_write_time(path, problem);
   out.bytes = problem ? 0 : std::filesystem::file_size(path, problem);
-  std::ifstream stream(path);
-  if (problem || !stream)
-    fail(Code::io, "--api-key-file {}: it cannot be read: {}", path.string(),
-         problem ? problem.message() : std::strerror(errno));
+  std::string text;
+  try {
+    text = json::read_text_file(path, kFileBytesMax);  // a pipe would be waited for, here and every second
+  } catch (const Error& error) {
+    fail(Code::io, "{}-file {}", option_, error.what());
+  }
+  std::istringstream stream(text);
   std::string line;
   while (std::getline(stream, line)) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t'))
       line.pop_back();
     if (line.empty() || line.front() == '#') continue;
-    require_usable(line, "--api-key-file " + path.string());
+    require_usable(line, fourfold::format("{}-file {}", option_, path.string()));
     out.keys.push_back(line);
   }
-  if (out.keys.empty())
-    fail_with_hint(Code::invalid_request, "Write one key a line.", "--api-key-file {}: there is no key in it",
-                   path.string());
   return out;
 }
 
@@ -86,29 +89,44 @@ std::optional<std::uint64_t> ApiKeys::tenant(std::string_view given) const {
   return found;
 }
 
+std::string ApiKeys::reload(File& file) {
+  File now = read(file.path);
+  if (!now.keys.empty()) {
+    file = std::move(now);
+    return {};
+  }
+  if (!std::exchange(file.was_empty, true)) return {};  // its time stays the old one: it is looked at again
+  now.was_empty = true;
+  file = std::move(now);
+  return fourfold::format("{} has no key any more: whoever had one from there is refused",
+                          file.path.string());
+}
+
 std::string ApiKeys::reload_changed() {
-  std::string problems;
+  std::string said;
+  const auto say = [&](const std::string& what) {
+    said += (said.empty() || what.empty() ? "" : "; ") + what;
+  };
   bool changed = false;
   for (File& file : files_) {
     std::error_code gone;
     const auto time = std::filesystem::last_write_time(file.path, gone);
     const auto bytes = gone ? 0 : std::filesystem::file_size(file.path, gone);
     if (std::exchange(file.is_gone, static_cast<bool>(gone)) != static_cast<bool>(gone) && gone)
-      problems += fourfold::format("{}{} is gone; its keys stay as they were", problems.empty() ? "" : "; ",
-                                   file.path.string());
+      say(file.path.string() + " is gone; its keys stay as they were");
     if (gone || (time == file.time && bytes == file.bytes)) continue;
     try {
-      file = read(file.path);
+      say(reload(file));
       changed = true;
     } catch (const Error& error) {
       // Said once, not every second.
       file.time = time;
       file.bytes = bytes;
-      problems += (problems.empty() ? "" : "; ") + std::string(error.what()) + "; its keys stay as they were";
+      say(std::string(error.what()) + "; its keys stay as they were");
     }
   }
   if (changed) collect();
-  return problems;
+  return said;
 }
 
 }  // namespace fourfold::server

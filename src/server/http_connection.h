@@ -3,22 +3,17 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <unordered_set>
 #include <vector>
 
-#include "server/http_wire.h"
+#include "server/http_hall.h"
 
 namespace fourfold::server {
-
-namespace http = boost::beast::http;
-using Clock = std::chrono::steady_clock;
 
 inline constexpr auto kNever = Clock::time_point::max();
 inline constexpr std::size_t kIdleReadBytes = 4096, kBodyReadBytes = 65536;
 inline constexpr std::size_t kReadAheadBytes = 65536;  // of pipelined requests, while one is being served
+inline constexpr std::size_t kWriteProgress = 16384;   // what a reader takes in its time, or is cut off
 inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 inline std::string lower(std::string_view text) {
@@ -28,48 +23,6 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-class Connection;
-
-// What connections share.
-struct Hall {
-  asio::io_context io{1};
-  HttpOptions options;
-  HttpHandler* handler = nullptr;
-  HttpCounts counts;
-  std::unordered_set<std::shared_ptr<Connection>> connections;
-  std::size_t bodies_bytes = 0;
-  bool draining = false;
-  std::string date;
-};
-
-class Call final : public HttpCall {
- public:
-  Call(std::weak_ptr<Connection> connection, HttpRequest request)
-      : connection_(std::move(connection)), request_(std::move(request)) {}
-  HttpRequest& request() override { return request_; }
-  bool open() const override { return !connection_.expired(); }
-  void answer(HttpResponse response) override;
-  void begin_stream(HttpResponse head) override;
-  void send(std::string_view bytes) override;
-  void finish() override;
-  void abort() override;
-  void on_gone(std::function<void()> gone) override { gone_ = std::move(gone); }
-
-  void leave() {
-    connection_.reset();
-    if (const auto gone = std::exchange(gone_, nullptr)) gone();
-  }
-  void complete() {
-    connection_.reset();
-    gone_ = nullptr;
-  }
-
- private:
-  std::weak_ptr<Connection> connection_;
-  HttpRequest request_;
-  std::function<void()> gone_;
-};
-
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Hall& hall, std::unique_ptr<Wire> wire) : hall_(hall), wire_(std::move(wire)) {
@@ -78,7 +31,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     socket().set_option(asio::socket_base::keep_alive(true), ignored);
     socket().set_option(asio::socket_base::send_buffer_size(limits().send_buffer_bytes), ignored);
     const tcp::endpoint peer = socket().remote_endpoint(ignored);
-    if (!ignored) peer_ = peer.address().to_string();
+    if (ignored) return;
+    peer_ = peer.address().to_string();
+    network_ = network_of(peer.address());
   }
 
   void start() {
@@ -91,10 +46,15 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   bool idle() const { return state_ == State::idle || state_ == State::handshake; }
+  const std::string& network() const { return network_; }
+  // Without a whole request: closing it loses nobody's work.
+  bool can_yield() const { return idle() || state_ == State::head; }
+  Clock::time_point since() const { return since_; }
 
   void check_time(Clock::time_point now) {
     if (now >= write_deadline_) return cut_off();
     if (now < read_deadline_) return;
+    if (state_ == State::idle) return end();
     if (state_ != State::head && state_ != State::body) return close();
     ++hall_.counts.timed_out;
     reject(malformed(408, fourfold::format("the request's {} did not come in time",
@@ -102,11 +62,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void answer(HttpResponse response) {
-    const bool keep_alive = keeps_alive() && !response.close;
+    const bool in_pieces = static_cast<bool>(response.more);
+    chunked_ = in_pieces && version_ == 11;
+    const bool keep_alive = keeps_alive() && !response.close && (!in_pieces || chunked_);
+    const auto length = in_pieces ? std::nullopt : std::optional(response.body.size());
     out_ += response_head(
-        response,
-        {.length = response.body.size(), .keep_alive = keep_alive, .chunked = false, .date = hall_.date});
-    if (!is_head_ && response.status != 204 && response.status != 304) out_ += response.body;
+        response, {.length = length, .keep_alive = keep_alive, .chunked = chunked_, .date = hall_.date});
+    if (!is_head_ && response.status != 204 && response.status != 304) {
+      body_ = std::move(response.body);
+      more_ = std::move(response.more);
+    }
     finish_answer(keep_alive);
   }
 
@@ -135,10 +100,15 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     finish_answer(streams_alive_);
   }
 
+  // Nothing more is to be said: the other side learns it in its protocol's words.
+  void end() { return state_ == State::idle && wire_->has_farewell() ? linger() : close(); }
+
   void close() {
     if (state_ == State::closed) return;
     state_ = State::closed;
     release_body();
+    more_ = nullptr;
+    hall_.crowd.leave(network_);
     error_code ignored;
     socket().close(ignored);
     const auto self = shared_from_this();
@@ -160,20 +130,22 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   tcp::socket& socket() { return wire_->socket(); }
   const HttpLimits& limits() const { return hall_.options.limits; }
   std::size_t pending() const { return writing_.size() - written_ + out_.size(); }
+  bool is_busy() const {
+    return state_ == State::serving || state_ == State::streaming || state_ == State::answered;
+  }
   bool keeps_alive() const { return keep_alive_ && !hall_.draining; }
 
   void next_request() {
     if (hall_.draining) return close();
     state_ = State::idle;
-    read_deadline_ = Clock::now() + limits().idle_time;
+    since_ = Clock::now();
+    read_deadline_ = since_ + limits().idle_time;
     take_input();
     read();
   }
 
   void read() {
     if (reading_ || state_ == State::closed) return;
-    const bool busy = state_ == State::serving || state_ == State::streaming || state_ == State::answered;
-    if (busy && in_.size() >= kReadAheadBytes) return;  // the next one waits in the kernel
     // Only here, where no read is on its way into it.
     if (const std::size_t size = state_ == State::body ? kBodyReadBytes : kIdleReadBytes;
         input_.size() != size) {
@@ -199,11 +171,20 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       return close();
     }
     hall_.counts.bytes_in += static_cast<std::int64_t>(size);
-    if (state_ != State::linger) {
+    if (is_busy() && in_.size() + size > kReadAheadBytes) overrun();
+    if (state_ != State::linger && !overrun_) {
       in_.append(input_.data(), size);
       take_input();
     }
     read();
+  }
+
+  // More requests are sent ahead than are kept. They are not answered, and the connection ends with the
+  // answer that is due: were they left in the kernel, so would be the news that the client has left.
+  void overrun() {
+    overrun_ = true;
+    answer_keeps_alive_ = false;
+    in_ = {};
   }
 
   void take_input() {
@@ -239,6 +220,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (state_ == State::head && parser_->is_header_done() && !take_head()) return false;
     if (state_ == State::body) {
       if (!charge_body(parser_->get().body().size())) return false;
+      limit_body_time();
       if (parser_->is_done()) {
         serve();
         return false;
@@ -289,6 +271,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     request_.method = head.method_string();
     is_head_ = request_.method == "HEAD";
     request_.peer = peer_;
+    request_.client = network_;
     for (const auto& field : head) request_.headers.emplace_back(lower(field.name_string()), field.value());
     auto target = parse_target(head.target());
     if (!target) return "the request's target is neither a path nor a http address";
@@ -316,14 +299,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       reject(std::move(response));
       return false;
     }
-    const auto length = parser_->content_length();
     if (auto refused = hall_.handler->admit(request_)) {
       // Without a body the connection is still in step.
       refused->close = refused->close || !parser_->is_done();
       reject(std::move(*refused));
       return false;
     }
-    if (!charge_body(length ? static_cast<std::size_t>(*length) : 0)) return false;
     if (const std::string expect = lower(request_.header("expect")); !expect.empty()) {
       if (expect != "100-continue") {
         reject(refusal(request_.path, 417, "bad_http", "Expect may be 100-continue only"));
@@ -335,23 +316,34 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       }
     }
     state_ = State::body;
-    read_deadline_ = Clock::now() + limits().body_time;
+    body_begun_ = Clock::now();
+    limit_body_time();
     parser_->eager(true);
     return true;
   }
 
+  // Whoever sends may take some time, and as much more as its bytes take at the slowest rate.
+  void limit_body_time() {
+    const auto by_rate = std::chrono::milliseconds(body_bytes_ * 1000 / limits().body_rate_min);
+    read_deadline_ = body_begun_ + std::min(limits().body_time, limits().body_start_time + by_rate);
+  }
+
+  // By what has come, not by what is announced.
   bool charge_body(std::size_t bytes) {
     if (bytes <= body_bytes_) return true;
-    if (hall_.bodies_bytes + (bytes - body_bytes_) > limits().bodies_bytes_max) {
-      reject(refusal(request_.path, 503, "overloaded", "too many large requests are being read; try again"));
+    const auto answer = hall_.bodies.take(request_.client, bytes - body_bytes_);
+    if (answer != ClientShares::Answer::taken) {
+      const bool own = answer == ClientShares::Answer::client_has_its_share;
+      reject(refusal(request_.path, own ? 429 : 503, "overloaded",
+                     own ? "too many large requests of this client are being read; try again"
+                         : "too many large requests are being read; try again"));
       return false;
     }
-    hall_.bodies_bytes += bytes - body_bytes_;
     body_bytes_ = bytes;
     return true;
   }
 
-  void release_body() { hall_.bodies_bytes -= std::exchange(body_bytes_, 0); }
+  void release_body() { hall_.bodies.give_back(request_.client, std::exchange(body_bytes_, 0)); }
 
   void serve() {
     request_.body = std::move(parser_->get().body());
@@ -373,21 +365,49 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void finish_answer(bool keep_alive) {
-    answer_keeps_alive_ = keep_alive;
+    answer_keeps_alive_ = keep_alive && !overrun_;
     state_ = State::answered;
     if (const auto call = std::exchange(call_, nullptr)) call->complete();
     flush();
   }
 
   void flush() {
-    if (!writing_.empty() || out_.empty() || state_ == State::closed) return;
+    if (!writing_.empty() || state_ == State::closed) return;
+    if (out_.empty() && !refill()) return;
     std::swap(writing_, out_);
     written_ = 0;
     write_some();
   }
 
+  // The rest of an answer, as the client takes it.
+  bool refill() {
+    if (!body_.empty()) {
+      std::swap(out_, body_);
+    } else if (more_) {
+      std::string piece;
+      try {
+        piece = more_();
+      } catch (const std::exception&) {
+        close();  // without its last chunk: nobody takes it for whole
+        return false;
+      }
+      if (chunked_)
+        append_chunk(out_, piece);
+      else
+        out_ = piece;
+      if (piece.empty()) {
+        more_ = nullptr;
+        if (chunked_) out_ += kLastChunk;
+      }
+    }
+    return !out_.empty();
+  }
+
   void write_some() {
-    write_deadline_ = Clock::now() + limits().write_time;
+    if (write_deadline_ == kNever || progress_ >= kWriteProgress) {
+      write_deadline_ = Clock::now() + limits().write_time;
+      progress_ = 0;
+    }
     wire_->write(asio::buffer(writing_.data() + written_, writing_.size() - written_),
                  [self = shared_from_this()](error_code problem, std::size_t size) {
                    self->on_written(problem, size);
@@ -399,12 +419,14 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (problem) return close();
     hall_.counts.bytes_out += static_cast<std::int64_t>(size);
     written_ += size;
+    progress_ += size;
     if (written_ < writing_.size()) return write_some();
     writing_.clear();
     written_ = 0;
     if (writing_.capacity() > kBodyReadBytes) writing_ = {};
+    flush();
+    if (!writing_.empty()) return;
     write_deadline_ = kNever;
-    if (!out_.empty()) return flush();
     if (state_ != State::answered) return;
     if (answer_keeps_alive_ && !hall_.draining) return next_request();
     linger();
@@ -414,32 +436,35 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // answer it has not read yet.
   void linger() {
     if (at_end_) return close();
-    error_code ignored;
-    socket().shutdown(tcp::socket::shutdown_send, ignored);
     state_ = State::linger;
     in_.clear();
     read_deadline_ = Clock::now() + limits().linger_time;
+    wire_->end_writing([self = shared_from_this()] {});
     read();
   }
 
   Hall& hall_;
   std::unique_ptr<Wire> wire_;
-  std::string peer_;
+  std::string peer_, network_;
+  Clock::time_point since_ = Clock::now();  // it has been without a request
   State state_ = State::handshake;
   Clock::time_point read_deadline_ = kNever, write_deadline_ = kNever;
   std::vector<char> input_;
   std::string in_;  // read, not yet parsed
-  bool reading_ = false, at_end_ = false;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  bool reading_ = false, at_end_ = false, overrun_ = false;
+  std::optional<http::request_parser<ReceivedBody>> parser_;
   HttpRequest request_;
   std::size_t head_bytes_ = 0;
-  std::size_t body_bytes_ = 0;  // counted in the hall
+  std::size_t body_bytes_ = 0;  // received, and charged to the client
+  Clock::time_point body_begun_{};
   int version_ = 11;
   bool keep_alive_ = false, is_head_ = false, chunked_ = false;
   bool streams_alive_ = false, answer_keeps_alive_ = false;
   std::shared_ptr<Call> call_;
-  std::string out_, writing_;
-  std::size_t written_ = 0;
+  // An answer on its way: what is being written, what is next, and the rest of a long one.
+  std::string writing_, out_, body_;
+  std::function<std::string()> more_;
+  std::size_t written_ = 0, progress_ = 0;
 };
 
 inline void Call::answer(HttpResponse response) {

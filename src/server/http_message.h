@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,10 @@ struct HttpRequest {
   std::string path;    // of the target, byte for byte as it was sent: nothing is decoded, nothing is merged
   std::string query;   // behind its '?'
   std::string peer;    // the client's address, without port
-  Headers headers;     // names in lower case
+  // Who it counts for, where clients have their share of something: the network, or "key N" once that is
+  // known.
+  std::string client = {};
+  Headers headers;  // names in lower case
   std::string body;
   // Whoever admits it notes here who asks and what the request is called; 0: nobody in particular.
   std::uint64_t tenant = 0;
@@ -35,6 +39,9 @@ struct HttpResponse {
   Headers headers = {};
   std::string body = {};
   bool close = false;  // the connection ends with it
+  // Of an answer that is long: gives the next piece once the last has been taken; empty: that was all. The
+  // server's thread.
+  std::function<std::string()> more = {};
 };
 
 std::string_view reason(int status);

@@ -2,7 +2,12 @@
 // answers are written by us.
 #include "server/http_server.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
@@ -12,11 +17,15 @@
 #include <ctime>
 
 #include "server/http_connection.h"
+#include "server/metrics.h"
 
 namespace fourfold::server {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kCrowdEvery = std::chrono::milliseconds(5);
+constexpr int kTurnedAwayAtOnce = 64;
+constexpr std::size_t kDescriptorsKept = 16;
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
 
@@ -36,8 +45,8 @@ tcp::endpoint resolve(asio::io_context& io, const HttpOptions& options) {
 }  // namespace
 
 struct HttpServer::Body {
-  explicit Body(HttpOptions options) : acceptor(hall.io), timer(hall.io), signals(hall.io) {
-    hall.options = std::move(options);
+  explicit Body(HttpOptions options)
+      : hall(std::move(options)), acceptor(hall.io), timer(hall.io), signals(hall.io) {
     const HttpOptions& o = hall.options;
     if (o.tls_certificate.empty() != o.tls_key.empty())
       fail(Code::invalid_request, "TLS needs both --tls-cert and --tls-key");
@@ -78,22 +87,67 @@ struct HttpServer::Body {
   void accept() {
     acceptor.async_accept([this](error_code problem, tcp::socket socket) {
       if (!acceptor.is_open()) return;
-      // Out of descriptors, most likely: the tick tries again.
-      accepting = !problem;
+      accepting = !problem;  // else the tick tries again
+      if (problem == asio::error::no_descriptors ||
+          problem == boost::system::errc::too_many_files_open_in_system)
+        turn_away();
       if (!problem) take(std::move(socket));
       if (accepting) accept();
     });
   }
 
+  // A connection nobody has room for is told so, as far as that can be done without waiting.
+  void refuse(int socket) {
+    ++hall.counts.connections_refused;
+    if (!is_tls) (void)!::send(socket, kTooMany.data(), kTooMany.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::shutdown(socket, SHUT_WR);
+    // Closing with bytes unread would reset the connection under the answer.
+    char bytes[4096];
+    for (int i = 0; i < 16 && ::recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0; ++i) {
+    }
+  }
+
+  // Without a descriptor nobody could even be refused, and everybody would wait: one is kept back for that.
+  void turn_away() {
+    for (int i = 0; i < kTurnedAwayAtOnce && spare >= 0; ++i) {
+      ::close(std::exchange(spare, -1));
+      const int socket = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (socket >= 0) {
+        ++hall.counts.connections;
+        refuse(socket);
+        ::close(socket);
+      }
+      spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      if (socket < 0) return;
+    }
+  }
+
+  // Closes connections without a request of whoever has the most, unless that is who asks.
+  void make_room(const std::string& network) {
+    const std::string largest = hall.crowd.largest();
+    const std::size_t size = hall.crowd.of(largest);
+    if (size <= 1 + hall.crowd.of(network)) return;
+    const auto now = Clock::now();
+    if (now - last_crowd < kCrowdEvery) return;  // it looks at all of them
+    last_crowd = now;
+    std::vector<std::shared_ptr<Connection>> idle;
+    for (const auto& connection : hall.connections)
+      if (connection->can_yield() && connection->network() == largest) idle.push_back(connection);
+    const std::size_t count = std::min(idle.size(), std::max<std::size_t>(1, size / 16));
+    std::ranges::partial_sort(idle, idle.begin() + static_cast<std::ptrdiff_t>(count), {},
+                              [](const auto& connection) { return connection->since(); });
+    for (std::size_t i = 0; i < count; ++i) idle[i]->close();
+    hall.counts.connections_crowded_out += static_cast<std::int64_t>(count);
+  }
+
   void take(tcp::socket socket) {
     ++hall.counts.connections;
-    if (hall.connections.size() >= hall.options.limits.connections_max) {
-      ++hall.counts.connections_refused;
-      error_code ignored;
-      socket.non_blocking(true, ignored);
-      socket.write_some(asio::buffer(kTooMany), ignored);
-      return;
+    if (hall.connections.size() >= connections_max) {
+      error_code unknown;
+      const tcp::endpoint peer = socket.remote_endpoint(unknown);
+      if (!unknown) make_room(network_of(peer.address()));
     }
+    if (hall.connections.size() >= connections_max) return refuse(socket.native_handle());
     std::unique_ptr<Wire> wire;
 #if defined(FOURFOLD_HAS_OPENSSL)
     if (tls) wire = std::make_unique<TlsWire>(std::move(socket), *tls);
@@ -101,7 +155,19 @@ struct HttpServer::Body {
     if (!wire) wire = std::make_unique<PlainWire>(std::move(socket));
     const auto connection = std::make_shared<Connection>(hall, std::move(wire));
     hall.connections.insert(connection);
+    hall.crowd.enter(connection->network());
     connection->start();
+  }
+
+  // Files, libraries and pipes of the process have descriptors too, and more while it runs.
+  void count_descriptors() {
+    spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    connections_max = hall.options.limits.connections_max;
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const auto used = static_cast<std::size_t>(open_descriptors()) + kDescriptorsKept;
+    const std::size_t left = limit.rlim_cur > used ? limit.rlim_cur - used : 1;
+    connections_max = std::min(connections_max, left);
   }
 
   void tick() {
@@ -133,6 +199,7 @@ struct HttpServer::Body {
   ~Body() {
     const std::vector<std::shared_ptr<Connection>> all(hall.connections.begin(), hall.connections.end());
     for (const auto& connection : all) connection->close();
+    if (spare >= 0) ::close(spare);
   }
 
   Hall hall;
@@ -145,6 +212,9 @@ struct HttpServer::Body {
   tcp::endpoint endpoint;
   bool accepting = true;
   bool is_tls = false;
+  int spare = -1;                   // a descriptor
+  std::size_t connections_max = 0;  // as many as there are descriptors for
+  Clock::time_point last_crowd{};
 };
 
 HttpServer::HttpServer(HttpOptions options) : body_(std::make_unique<Body>(std::move(options))) {}
@@ -173,6 +243,7 @@ void HttpServer::run(HttpHandler& handler) {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) body.signals.add(number);
     body.await_signal();
   }
+  body.count_descriptors();
   body.accept();
   body.tick();
   body.hall.io.run();
@@ -187,7 +258,7 @@ void HttpServer::drain() {
   body_->acceptor.close(ignored);
   const std::vector<std::shared_ptr<Connection>> all(hall.connections.begin(), hall.connections.end());
   for (const auto& connection : all)
-    if (connection->idle()) connection->close();
+    if (connection->idle()) connection->end();
 }
 
 bool HttpServer::idle() const { return body_->hall.connections.empty(); }

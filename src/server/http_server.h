@@ -23,10 +23,12 @@ struct HttpLimits {
   int send_buffer_bytes = 256 << 10;
   std::size_t connections_max = 16384;
   std::chrono::milliseconds header_time{10'000};  // from a request's first byte
-  std::chrono::milliseconds body_time{60'000};    // from its head
-  std::chrono::milliseconds idle_time{75'000};    // between requests
-  std::chrono::milliseconds write_time{30'000};   // without a byte taken
-  std::chrono::milliseconds linger_time{2'000};   // for a refused client to read why
+  // A body, from its head: so long at most, and not slower than the rate once its start time is over.
+  std::chrono::milliseconds body_time{60'000}, body_start_time{10'000};
+  std::size_t body_rate_min = 16384;             // bytes a second
+  std::chrono::milliseconds idle_time{75'000};   // between requests
+  std::chrono::milliseconds write_time{30'000};  // without 16 KB taken, or the rest
+  std::chrono::milliseconds linger_time{2'000};  // for a refused client to read why
 };
 
 struct HttpOptions {
@@ -42,6 +44,7 @@ struct HttpCounts {
   std::int64_t connections_open = 0;
   std::int64_t connections = 0;
   std::int64_t connections_refused = 0;
+  std::int64_t connections_crowded_out = 0;  // closed, without a request, for clients that had fewer
   std::int64_t slow_readers = 0;  // cut off with more pending than is allowed, or by the write time-out
   std::int64_t timed_out = 0;     // heads and bodies that did not come in time
   std::int64_t malformed = 0;     // requests that are no HTTP
@@ -96,7 +99,7 @@ class HttpServer {
   bool is_tls() const;
   const HttpCounts& counts() const;  // the server's thread
 
-  // From here on clients can connect; run() answers them.
+  // From here on clients can connect; run() answers them, as many at once as open files allow.
   void listen();
   // Until stop(); on the thread that calls.
   void run(HttpHandler& handler);

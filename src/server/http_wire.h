@@ -11,6 +11,7 @@
 #endif
 
 #include "base/error.h"
+#include "json/parse.h"
 #include "server/http_server.h"
 
 namespace fourfold::server {
@@ -27,6 +28,9 @@ class Wire {
   virtual void handshake(std::function<void(error_code)> done) = 0;
   virtual void read(asio::mutable_buffer into, Done done) = 0;
   virtual void write(asio::const_buffer from, Done done) = 0;
+  // No more will be written. `done` is kept until the other side has been told.
+  virtual void end_writing(std::function<void()> done) = 0;
+  virtual bool has_farewell() const { return false; }  // the end is said before the socket is closed
 };
 
 class PlainWire final : public Wire {
@@ -36,6 +40,10 @@ class PlainWire final : public Wire {
   void handshake(std::function<void(error_code)> done) override { done({}); }
   void read(asio::mutable_buffer into, Done done) override { socket_.async_read_some(into, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { socket_.async_write_some(from, std::move(done)); }
+  void end_writing(std::function<void()>) override {
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  }
 
  private:
   tcp::socket socket_;
@@ -51,6 +59,11 @@ class TlsWire final : public Wire {
   }
   void read(asio::mutable_buffer into, Done done) override { stream_.async_read_some(into, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { stream_.async_write_some(from, std::move(done)); }
+  // close_notify: without it nobody can tell the end from a connection that was cut.
+  void end_writing(std::function<void()> done) override {
+    stream_.async_shutdown([done = std::move(done)](error_code) { done(); });
+  }
+  bool has_farewell() const override { return true; }
 
  private:
   asio::ssl::stream<tcp::socket> stream_;
@@ -61,12 +74,23 @@ inline std::unique_ptr<asio::ssl::context> tls_context(const HttpOptions& option
   context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                        asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
                        asio::ssl::context::no_tlsv1_1);
+  // Read by us: OpenSSL would wait for a pipe in a file's place.
+  constexpr std::size_t kPemBytesMax = std::size_t{1} << 20;
+  const auto read = [](const char* option, const std::string& path) {
+    try {
+      return json::read_text_file(path, kPemBytesMax);
+    } catch (const Error& error) {
+      fail(Code::io, "{} {}", option, error.what());
+    }
+  };
+  const std::string chain = read("--tls-cert", options.tls_certificate),
+                    key = read("--tls-key", options.tls_key);
   error_code problem;
-  context->use_certificate_chain_file(options.tls_certificate, problem);
+  context->use_certificate_chain(asio::buffer(chain), problem);
   if (problem)
     fail(Code::io, "--tls-cert {}: no certificate chain in PEM can be read: {}", options.tls_certificate,
          problem.message());
-  context->use_private_key_file(options.tls_key, asio::ssl::context::pem, problem);
+  context->use_private_key(asio::buffer(key), asio::ssl::context::pem, problem);
   if (problem)
     fail(Code::io, "--tls-key {}: no private key in PEM of that certificate: {}", options.tls_key,
          problem.message());

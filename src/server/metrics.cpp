@@ -115,6 +115,8 @@ void write_http(Writer& w, const Metrics& m, const HttpCounts& c) {
   w.own("fourfold_http_connections", "gauge", "Connections that are open.", d(c.connections_open));
   w.own("fourfold_http_connections_total", "counter", "Connections so far.", d(c.connections));
   w.own("fourfold_http_connections_refused_total", "counter", "Beyond the limit.", d(c.connections_refused));
+  w.own("fourfold_http_connections_crowded_out_total", "counter",
+        "Closed, without a request, for clients that had fewer.", d(c.connections_crowded_out));
   w.own("fourfold_http_slow_readers_total", "counter", "Clients cut off that did not read.",
         d(c.slow_readers));
   w.own("fourfold_http_timed_out_total", "counter", "Requests that did not come in time.", d(c.timed_out));
@@ -123,6 +125,15 @@ void write_http(Writer& w, const Metrics& m, const HttpCounts& c) {
   w.own("fourfold_http_sent_bytes_total", "counter", "Bytes written.", d(c.bytes_out));
   w.own("fourfold_keys_refused_total", "counter", "Requests without a good key.", d(m.refused_keys));
   w.own("fourfold_rate_limited_total", "counter", "Requests beyond the rate limit.", d(m.rate_limited));
+}
+
+void write_workers(Writer& w, const Workers::Status& s) {
+  w.own("fourfold_workers_busy", "gauge", "Threads that read a request.", static_cast<double>(s.busy));
+  w.own("fourfold_worker_longest_seconds", "gauge", "How long one of them has been reading the same.",
+        std::chrono::duration<double>(s.longest).count());
+  w.own("fourfold_work_waiting", "gauge", "Requests that wait to be read.", static_cast<double>(s.waiting));
+  w.own("fourfold_work_skipped_total", "counter", "Requests not read, their client having left.",
+        static_cast<double>(s.skipped));
 }
 
 }  // namespace
@@ -174,7 +185,8 @@ std::int64_t open_descriptors() {
 }
 
 std::string prometheus_text(const Metrics& m, const engine::EngineStatus& status, const HttpCounts& counts,
-                            const ServerFacts& facts, std::string_view model_name) {
+                            const Workers::Status& workers, const ServerFacts& facts,
+                            std::string_view model_name) {
   std::string out;
   Writer w(out, fourfold::format("model_name=\"{}\"", escaped(model_name)));
   write_engine(w, status);
@@ -199,6 +211,7 @@ std::string prometheus_text(const Metrics& m, const engine::EngineStatus& status
   m.prompt_tokens.write(out, "vllm:request_prompt_tokens", "Tokens of a prompt.", w.labels());
   m.answer_tokens.write(out, "vllm:request_generation_tokens", "Tokens of an answer.", w.labels());
   write_http(w, m, counts);
+  write_workers(w, workers);
   w.own("fourfold_degradations", "gauge", "Notices of the start: what is slower or other than asked.",
         static_cast<double>(facts.notices.size()));
   w.head("fourfold_build_info", "gauge", "What runs here.");

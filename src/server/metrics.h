@@ -15,6 +15,7 @@
 #include "server/api/notes.h"
 #include "server/http_server.h"
 #include "server/kernel_lines.h"
+#include "server/workers.h"
 
 namespace fourfold::server {
 
@@ -72,6 +73,7 @@ std::int64_t resident_bytes();
 std::int64_t open_descriptors();
 
 std::string prometheus_text(const Metrics& metrics, const engine::EngineStatus& status,
-                            const HttpCounts& counts, const ServerFacts& facts, std::string_view model_name);
+                            const HttpCounts& counts, const Workers::Status& workers,
+                            const ServerFacts& facts, std::string_view model_name);
 
 }  // namespace fourfold::server

@@ -26,6 +26,7 @@ struct Route {
   std::string_view method;
   RouteKind kind;
   bool needs_key = true;
+  bool for_operators = false;  // shows what all clients do together: an operator's key where there are such
 };
 
 std::span<const Route> all_routes();

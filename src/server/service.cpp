@@ -7,7 +7,6 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "server/json_guard.h"
 #include "server/page/static_files.h"
 #include "server/status_json.h"
 #include "server/text_routes.h"
@@ -15,9 +14,8 @@
 namespace fourfold::server {
 namespace {
 
-constexpr std::size_t kJobsMax = 1024;
+constexpr std::size_t kJobsMax = 4096;
 constexpr auto kWatchEvery = std::chrono::seconds(1);
-constexpr auto kFarewell = std::chrono::seconds(5);  // for last bytes, behind the engine's end
 
 bool equal_ignoring_case(std::string_view text, std::string_view small) {
   return std::ranges::equal(text, small,
@@ -92,16 +90,31 @@ std::optional<HttpResponse> Service::refuse(HttpRequest& request) {
       origin_allowed(request))
     return HttpResponse{.status = 204};
   if (route == nullptr || route->needs_key)
-    if (auto stranger = refuse_stranger(request)) return stranger;
+    if (auto stranger = refuse_stranger(request, route)) return stranger;
   return refuse_route(request, route);
 }
 
-std::optional<HttpResponse> Service::refuse_stranger(HttpRequest& request) {
-  if (!keys_.any()) return std::nullopt;
+// Operators read what there is to read, and ask the model nothing.
+std::optional<HttpResponse> Service::refuse_operator(const HttpRequest& request, const Route* route) const {
+  if (route != nullptr && route->method == "GET") return std::nullopt;
+  return refusal(request.path, 403, "operator_key", "an operator's key reads /metrics and /status.json only");
+}
+
+std::optional<HttpResponse> Service::refuse_stranger(HttpRequest& request, const Route* route) {
   const std::string_view key = bearer_key(request);
+  if (options_.operator_keys != nullptr) {
+    if (options_.operator_keys->tenant(key)) return refuse_operator(request, route);
+    if (route != nullptr && route->for_operators) {
+      ++metrics_.refused_keys;
+      return refusal(request.path, keys_.tenant(key) ? 403 : 401, "invalid_api_key",
+                     "this path needs an operator's key (--operator-key-file)");
+    }
+  }
+  if (!keys_.any()) return std::nullopt;
   const auto tenant = keys_.tenant(key);
   if (tenant) {
     request.tenant = *tenant;
+    request.client = fourfold::format("key {}", *tenant);
     return std::nullopt;
   }
   ++metrics_.refused_keys;
@@ -131,8 +144,7 @@ std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, co
   const std::string_view type = request.header("content-type");
   if (!type.empty() && !equal_ignoring_case(type.substr(0, type.find_first_of("; ")), "application/json"))
     return refusal(request.path, 415, "unsupported_media_type", "the Content-Type must be application/json");
-  const std::string who = request.tenant != 0 ? std::to_string(request.tenant) : request.peer;
-  if (const auto wait = rate_limiter_.take(who, Clock::now())) {
+  if (const auto wait = rate_limiter_.take(request.client, Clock::now())) {
     ++metrics_.rate_limited;
     HttpResponse response = refusal(request.path, 429, "rate_limit_exceeded",
                                     fourfold::format("more than {} requests a second", options_.rate_limit));
@@ -213,8 +225,8 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
       case RouteKind::ready: return respond(*call, ready());
       case RouteKind::version: return respond(*call, json_answer(version_json(facts_)));
       case RouteKind::metrics: {
-        HttpResponse response = json_answer(
-            prometheus_text(metrics_, runner_.status(), http_.counts(), facts_, model_.names.front()));
+        HttpResponse response = json_answer(prometheus_text(metrics_, runner_.status(), http_.counts(),
+                                                            workers_.status(), facts_, model_.names.front()));
         response.content_type = "text/plain; version=0.0.4; charset=utf-8";
         return respond(*call, std::move(response));
       }
@@ -241,6 +253,8 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
 
 HttpResponse Service::health() const {
   if (stalled_) return refusal("/health", 503, "stalled", "the model has not finished a step for too long");
+  if (workers_lost_)
+    return refusal("/health", 503, "stalled", "no request has been read to its end for too long");
   if (!runner_.status().fault.empty()) return refusal("/health", 503, "failed", "the engine has failed");
   return json_answer(R"({"status":"ok"})");
 }
@@ -248,6 +262,8 @@ HttpResponse Service::health() const {
 HttpResponse Service::ready() const {
   if (draining_) return refusal("/ready", 503, "shutting_down", "the server is shutting down");
   if (HttpResponse sick = health(); sick.status != 200) return sick;
+  if (workers_stuck_)
+    return refusal("/ready", 503, "busy", "all workers have been reading one request each for long");
   const engine::EngineStatus status = runner_.status();
   if (status.queue_limit > 0 && status.waiting >= status.queue_limit)
     return refusal("/ready", 503, "queue_full", "the queue is full");
@@ -268,103 +284,8 @@ HttpResponse Service::page(const HttpRequest& request) const {
   return response;
 }
 
-// ---- routes with work in them
-// ------------------------------------------------------------------------------
-
-namespace {
-
-// Runs on a worker: an error becomes the answer its route has for it.
-std::optional<HttpResponse> attempt(std::string_view route, const std::function<void()>& work) {
-  try {
-    work();
-    return std::nullopt;
-  } catch (const Error& error) {
-    HttpError answer = error_answer(route, error);
-    HttpResponse response{.status = answer.status, .body = std::move(answer.body)};
-    if (answer.status == 429 || answer.status == 503) response.headers.emplace_back("Retry-After", "1");
-    return response;
-  } catch (const std::bad_alloc&) {
-    return refusal(route, 503, "out_of_memory", "there is no memory for this request now");
-  } catch (const std::exception&) {
-    // What it says may hold addresses or paths; the log of the process is the place for those.
-    return refusal(route, 500, "internal", "the server could not read this request");
-  }
-}
-
-}  // namespace
-
-void Service::run_text(std::shared_ptr<HttpCall> call, const Route& route) {
-  struct Job {
-    std::shared_ptr<HttpCall> call;
-    std::string body;
-    HttpResponse response;
-    api::Notes notes;
-  };
-  const auto job = std::make_shared<Job>();
-  job->body = std::move(call->request().body);
-  job->call = call;
-  job->notes = api::Notes(model_.strict);
-  const bool taken = workers_.add(job->body.size(), [this, job, &route] {
-    auto refused = attempt(route.path, [&] {
-      require_bounded(job->body);
-      job->response.body = route.kind == RouteKind::tokenize
-                               ? tokenize_answer(job->body, model_, job->notes)
-                               : detokenize_answer(job->body, model_, job->notes);
-    });
-    job->body = {};
-    if (refused) job->response = std::move(*refused);
-    http_.post([this, job] {
-      const auto back = std::exchange(job->call, nullptr);
-      if (job->response.status == 200) say(job->notes, back->request(), job->response.headers);
-      respond(*back, std::move(job->response));
-    });
-  });
-  if (!taken) respond(*call, refusal(route.path, 503, "overloaded", "too many requests wait to be read"));
-}
-
-void Service::run_exchange(std::shared_ptr<HttpCall> call, const Route& route) {
-  struct Job {
-    std::shared_ptr<HttpCall> call;
-    std::string body;
-    Prepared prepared;
-    std::optional<HttpResponse> refused;
-    Clock::time_point begun = Clock::now();
-    std::uint64_t tenant = 0;
-  };
-  const auto job = std::make_shared<Job>();
-  job->body = std::move(call->request().body);
-  job->call = call;
-  job->tenant = call->request().tenant;
-  const auto gone = std::make_shared<std::atomic<bool>>(false);
-  call->on_gone([gone] { *gone = true; });
-  const bool taken = workers_.add(job->body.size(), [this, job, gone, &route] {
-    job->refused = attempt(route.path, [&] {
-      require_bounded(job->body);
-      const RequestContext context{.tenant = job->tenant,
-                                   .cancelled = [this, gone] { return *gone || ending_; }};
-      job->prepared.exchange = options_.make_exchange(route.path, job->body, model_, context);
-      job->prepared.submissions = job->prepared.exchange->submissions();
-    });
-    job->body = {};
-    // The call goes back with the answer: a connection is the server's thread's, to its end.
-    http_.post([this, job, &route] {
-      const auto back = std::exchange(job->call, nullptr);
-      if (!back->open()) return;
-      // One that runs nothing is done already.
-      if (!job->refused && job->prepared.exchange->done()) {
-        Exchange& exchange = *job->prepared.exchange;
-        HttpResponse response{.status = exchange.status(), .body = exchange.body()};
-        say(exchange.notes, back->request(), response.headers);
-        return respond(*back, std::move(response));
-      }
-      if (!job->refused)
-        job->refused =
-            attempt(route.path, [&] { start_exchange(back, std::move(job->prepared), job->begun); });
-      if (job->refused) respond(*back, std::move(*job->refused));
-    });
-  });
-  if (!taken) respond(*call, refusal(route.path, 503, "overloaded", "too many requests wait to be read"));
-}
+// ---- answers of the model
+// ----------------------------------------------------------------------------------
 
 void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared,
                              Clock::time_point begun) {
@@ -400,14 +321,15 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
 void Service::tick() {
   const Clock::time_point now = Clock::now();
   pump_.keep_alive(now, options_.silence);
-  if (engine_stopped_ && (http_.idle() || now >= give_up_)) return http_.stop();
-  if (engine_stopped_ && give_up_ == Clock::time_point::max()) give_up_ = now + kFarewell;
-  if (draining_ && !engine_stopped_ && now >= engine_ends_) abandon_engine();
+  if (engine_stopped_) return end_when_told(now);
+  if (draining_ && now >= engine_ends_) abandon("the engine does not end its step");
   if (now - last_watch_ < kWatchEvery) return;
   last_watch_ = now;
   watch_engine(now);
-  if (const std::string problem = keys_.reload_changed(); !problem.empty() && options_.log)
-    options_.log("warning server " + problem);
+  watch_workers(now);
+  for (ApiKeys* keys : {&keys_, options_.operator_keys})
+    if (const std::string said = keys == nullptr ? "" : keys->reload_changed(); !said.empty() && options_.log)
+      options_.log("warning server " + said);
 }
 
 void Service::watch_engine(Clock::time_point now) {
@@ -428,11 +350,15 @@ void Service::watch_engine(Clock::time_point now) {
   }
 }
 
-// Its thread hangs in a step: there is nobody to join and nothing left to lose.
-void Service::abandon_engine() {
-  if (options_.log)
-    options_.log("error server the engine does not end its step: the process ends without it");
-  std::_Exit(1);
+// The engine has stopped, the last bytes go out; what is still being read is not wanted any more.
+void Service::end_when_told(Clock::time_point now) {
+  ending_ = true;
+  if (give_up_ == Clock::time_point::max()) give_up_ = now + options_.farewell;
+  if (workers_.status().busy > 0) {
+    if (now >= give_up_ + options_.farewell) abandon("a request is still being read");
+    return;
+  }
+  if (http_.idle() || now >= give_up_) http_.stop();
 }
 
 void Service::take(std::vector<engine::Delivery> deliveries) {
@@ -451,7 +377,10 @@ void Service::signal(int number) {
                                    : "warning server " + problem);
     return;
   }
-  if (draining_) std::_Exit(128 + number);
+  if (draining_) {
+    if (options_.flush_log) options_.flush_log();
+    std::_Exit(128 + number);
+  }
   if (options_.log)
     options_.log(
         fourfold::format("info server shutting down: {} requests may finish within {} s; once more to "

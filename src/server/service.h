@@ -26,14 +26,21 @@ namespace fourfold::server {
 struct ServiceOptions {
   std::vector<std::string> cors_origins = {};   // whose pages may ask; "*": anybody's
   std::vector<std::string> allowed_hosts = {};  // names this server has, beside localhost and addresses
-  double rate_limit = 0;                        // requests a second for each key, or address without keys
+  // Whoever has one of these may read /metrics and /status.json, and nobody else may; none: whoever may ask
+  // may.
+  ApiKeys* operator_keys = nullptr;
+  double rate_limit = 0;  // requests a second for each key, or address without keys
   std::optional<std::chrono::milliseconds> request_time = {};  // from request to last token
   std::chrono::milliseconds grace{30'000};                     // for running requests, after a signal
+  std::chrono::milliseconds farewell{5'000};                   // for last bytes, behind the engine's end
   std::chrono::milliseconds silence{5'000};                    // of a stream, before a word is sent
   std::chrono::milliseconds stall{60'000};  // a step this long with sequences running: /health says so
   int worker_count = 2;
-  std::size_t waiting_bytes_max = std::size_t{256} << 20;         // of bodies that wait to be read, together
-  std::function<void(const std::string& line)> log = {};          // one line, without an end
+  std::chrono::milliseconds work_time{10'000};  // all workers on one request each for so long: not ready
+  std::size_t waiting_bytes_max = std::size_t{256} << 20;  // of bodies that wait to be read, together
+  // One line, without an end; it must not wait for anybody.
+  std::function<void(const std::string& line)> log = {};
+  std::function<void()> flush_log = {};                           // before a sudden end
   std::function<void(const std::string& line)> log_request = {};  // one a request; empty: none
   // Tests have their own.
   std::function<std::unique_ptr<Exchange>(std::string_view route, std::string_view body, const ServedModel&,
@@ -62,7 +69,8 @@ class Service final : public HttpHandler {
   using Clock = std::chrono::steady_clock;
 
   std::optional<HttpResponse> refuse(HttpRequest& request);
-  std::optional<HttpResponse> refuse_stranger(HttpRequest& request);
+  std::optional<HttpResponse> refuse_stranger(HttpRequest& request, const Route* route);
+  std::optional<HttpResponse> refuse_operator(const HttpRequest& request, const Route* route) const;
   std::optional<HttpResponse> refuse_route(const HttpRequest& request, const Route* route);
   bool origin_allowed(const HttpRequest& request) const;
   void decorate(const HttpRequest& request, HttpResponse& response) const;
@@ -71,16 +79,25 @@ class Service final : public HttpHandler {
   // Counts them, logs what is new among them, and adds them to the answer's head.
   void say(const api::Notes& notes, const HttpRequest& request, Headers& head);
 
-  void run_exchange(std::shared_ptr<HttpCall> call, const Route& route);
+  // On a worker, in the client's turn: `work` with the body; then on the server's thread `done`, with the
+  // answer its route has for an error. A client that has left gets neither.
+  using Work = std::function<void(const std::string& body, const RequestContext& context)>;
+  using Done =
+      std::function<void(const std::shared_ptr<HttpCall>& call, std::optional<HttpResponse> refused)>;
+  void on_worker(const std::shared_ptr<HttpCall>& call, const Route& route, Work work, Done done);
+  static std::optional<HttpResponse> attempt(std::string_view route, const std::function<void()>& work);
+  void run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route);
   void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
   // A quick answer that needs a worker, such as tokenising.
-  void run_text(std::shared_ptr<HttpCall> call, const Route& route);
+  void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
   HttpResponse health() const;
   HttpResponse ready() const;
   HttpResponse page(const HttpRequest& request) const;
   void take(std::vector<engine::Delivery> deliveries);
   void watch_engine(Clock::time_point now);
-  [[noreturn]] void abandon_engine();
+  void watch_workers(Clock::time_point now);
+  void end_when_told(Clock::time_point now);
+  [[noreturn]] void abandon(std::string_view what);
 
   HttpServer& http_;
   Runner& runner_;
@@ -97,6 +114,7 @@ class Service final : public HttpHandler {
   std::int64_t last_step_count_ = -1;
   std::uint64_t next_id_ = 1;
   bool stalled_ = false, draining_ = false;
+  bool work_is_long_ = false, workers_stuck_ = false, workers_lost_ = false;
   std::atomic<bool> engine_stopped_{false};
   std::atomic<bool> ending_{false};  // nobody reads answers any more: work in progress is given up
   Clock::time_point give_up_ = Clock::time_point::max();

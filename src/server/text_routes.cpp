@@ -32,6 +32,7 @@ std::vector<text::TokenId> encode_messages(Fields& fields, const ServedModel& mo
 
 std::vector<text::TokenId> encode_prompt(Fields& fields, const ServedModel& model) {
   const std::string prompt = *fields.text("prompt");
+  api::require_countable(prompt.size(), "prompt");
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   fields.finish();
   return model.tokenizer.encode(prompt, {.add_special_tokens = special});
@@ -55,9 +56,43 @@ void write_model(JsonWriter& json, const std::string& name, const ServedModel& m
   json.member("max_tokens", model.limits.position_limit).end_object();
 }
 
+// {"count": ..., "max_model_len": ..., "tokens": [...], "token_strs": [...] or null}, as it is read: a text
+// may have millions of tokens, and its answer is several times as long as the text.
+struct TokensInPieces {
+  static constexpr std::size_t kPieceTokens = 8192;
+  const ServedModel* model;
+  std::vector<text::TokenId> ids;
+  bool with_texts = false;
+  std::size_t done = 0;  // of the ids, and then of their texts
+  bool begun = false;
+
+  std::string operator()() {
+    const std::size_t all = ids.size() * (with_texts ? 2 : 1);
+    if (begun && done > all) return {};
+    std::string out;
+    if (!std::exchange(begun, true))
+      out = fourfold::format(R"({"count":{},"max_model_len":{},"tokens":[)", ids.size(),
+                             model->limits.position_limit);
+    const std::size_t end = std::min(done + kPieceTokens, all);
+    for (; done < end; ++done) {
+      const bool is_text = done >= ids.size();
+      if (done == ids.size()) out += R"(],"token_strs":[)";
+      const text::TokenId id = ids[is_text ? done - ids.size() : done];
+      if (done != 0 && done != ids.size()) out += ',';
+      out += is_text ? JsonWriter().value(model->tokenizer.token_bytes(id)).finish() : std::to_string(id);
+    }
+    if (done < all) return out;
+    if (ids.empty() && with_texts) out += R"(],"token_strs":[)";
+    out += with_texts ? "]}" : R"(],"token_strs":null})";
+    done = all + 1;
+    return out;
+  }
+};
+
 }  // namespace
 
-std::string tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {
+std::function<std::string()> tokenize_answer(std::string_view body, const ServedModel& model,
+                                             api::Notes& notes) {
   const Json json_body = parsed(body);
   Fields fields(json_body, "", notes);
   api::require_model(fields, model);
@@ -66,21 +101,8 @@ std::string tokenize_answer(std::string_view body, const ServedModel& model, api
     api::refuse("prompt", "there must be one of prompt and messages");
   const bool with_texts = fields.boolean("return_token_strs").value_or(false);
   if (!has_prompt) fields.only_false({"add_special_tokens"});
-  const std::vector<text::TokenId> ids =
-      has_prompt ? encode_prompt(fields, model) : encode_messages(fields, model);
-  JsonWriter json;
-  json.begin_object().member("count", ids.size()).member("max_model_len", model.limits.position_limit);
-  json.key("tokens").begin_array();
-  for (const text::TokenId id : ids) json.value(id);
-  json.end_array().key("token_strs");
-  if (with_texts) {
-    json.begin_array();
-    for (const text::TokenId id : ids) json.value(model.tokenizer.token_bytes(id));
-    json.end_array();
-  } else {
-    json.value(nullptr);
-  }
-  return json.end_object().finish();
+  std::vector<text::TokenId> ids = has_prompt ? encode_prompt(fields, model) : encode_messages(fields, model);
+  return TokensInPieces{.model = &model, .ids = std::move(ids), .with_texts = with_texts};
 }
 
 std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {

@@ -1,6 +1,7 @@
 // The routes about text alone, in vLLM's words: /tokenize, /detokenize, /v1/models.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -9,8 +10,10 @@
 
 namespace fourfold::server {
 
-// A prompt, or messages through the chat template, as token ids. Throws invalid_request.
-std::string tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
+// A prompt, or messages through the chat template, as token ids: the answer piece by piece, empty at its end.
+// The model must outlive it. Throws invalid_request.
+std::function<std::string()> tokenize_answer(std::string_view body, const ServedModel& model,
+                                             api::Notes& notes);
 std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 
 // OpenAI's fields and Anthropic's, in one answer for both.

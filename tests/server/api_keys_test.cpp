@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <fstream>
 
 #include "base/error.h"
@@ -47,6 +49,43 @@ TEST(ApiKeys, FilesAreReadAgainAndTenantsStay) {
   EXPECT_NE(keys.reload_changed().find("is gone; its keys stay as they were"), std::string::npos);
   EXPECT_EQ(keys.reload_changed(), "") << "said once";
   EXPECT_TRUE(keys.tenant("three"));
+}
+
+// Emptying the file takes its keys away, and never opens the server.
+TEST(ApiKeys, AnEmptiedFileLetsNobodyIn) {
+  const checkpoint::TempFolder folder;
+  folder.write("keys", "one\ntwo\n");
+  const auto file = folder.path() / "keys";
+  ApiKeys keys({}, {file});
+  const auto one = keys.tenant("one");
+  folder.write("keys", "");
+  EXPECT_EQ(keys.reload_changed(), "");
+  EXPECT_TRUE(keys.tenant("one")) << "an editor may be in the middle of writing it";
+  EXPECT_NE(keys.reload_changed().find("has no key any more"), std::string::npos);
+  EXPECT_FALSE(keys.tenant("one") || keys.tenant("two") || keys.tenant(""));
+  EXPECT_EQ(keys.count(), 0u);
+  EXPECT_TRUE(keys.any()) << "a key is needed as before";
+  EXPECT_EQ(keys.reload_changed(), "") << "said once";
+  folder.write("keys", "# none\n");
+  keys.reload_changed();
+  EXPECT_FALSE(keys.tenant("one"));
+  folder.write("keys", "one\nthree\n");
+  EXPECT_EQ(keys.reload_changed(), "");
+  EXPECT_EQ(keys.tenant("one"), one) << "the same tenant";
+  EXPECT_TRUE(keys.tenant("three"));
+  // Written in two steps: empty at one look, whole at the next.
+  folder.write("keys", "");
+  keys.reload_changed();
+  folder.write("keys", "three\nfour\n");
+  EXPECT_EQ(keys.reload_changed(), "");
+  EXPECT_TRUE(keys.tenant("three") && keys.tenant("four"));
+}
+
+TEST(ApiKeys, APipeInTheFilesPlaceIsRefused) {
+  const checkpoint::TempFolder folder;
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(ApiKeys({}, {pipe}), Error);
 }
 
 TEST(ApiKeys, RefusesKeysNobodyCouldSend) {

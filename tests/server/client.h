@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -40,10 +41,19 @@ struct Reply {
 
 class Client {
  public:
-  explicit Client(std::uint16_t port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  // from: another address of this machine, 127.0.0.2 and so on.
+  explicit Client(std::uint16_t port, int receive_bytes = 0, const char* from = nullptr)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_bytes > 0) setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    if (from != nullptr) {
+      inet_pton(AF_INET, from, &address.sin_addr);
+      if (bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+        close();
+        return;
+      }
+    }
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(port);
     if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) close();
@@ -79,6 +89,10 @@ class Client {
     if (got <= 0) return false;
     buffer_.append(bytes, static_cast<std::size_t>(got));
     return true;
+  }
+  bool receive_bytes(std::size_t most) {
+    char bytes[4096];
+    return recv(socket_, bytes, std::min(most, sizeof bytes), 0) > 0;
   }
   bool receive_until(std::string_view text, int wait_ms = 10'000) {
     while (buffer_.find(text) == std::string::npos)

@@ -4,16 +4,17 @@
 #include <map>
 
 #include "base/json_writer.h"
+#include "json/parse.h"
 #include "tests/server/support.h"
 
 namespace fourfold::server {
 namespace {
 
-std::string quoted(std::string_view text) { return JsonWriter().value(text).finish(); }
+std::string json_text(std::string_view text) { return JsonWriter().value(text).finish(); }
 
 // Each protocol's body with the text wherever the protocol has a place for one.
 std::string chat_body(const std::string& text) {
-  const std::string t = quoted(text), arguments = quoted("{" + t + ":" + t + "}");
+  const std::string t = json_text(text), arguments = json_text("{" + t + ":" + t + "}");
   return R"({"messages":[{"role":"system","content":)" + t +
          R"(},{"role":"user","content":[{"type":"text","text":)" + t +
          R"(}]},{"role":"assistant","content":)" + t + R"(,"reasoning_content":)" + t +
@@ -26,7 +27,7 @@ std::string chat_body(const std::string& text) {
 }
 
 std::string responses_body(const std::string& text) {
-  const std::string t = quoted(text), arguments = quoted("{" + t + ":" + t + "}");
+  const std::string t = json_text(text), arguments = json_text("{" + t + ":" + t + "}");
   return R"({"instructions":)" + t + R"(,"input":[{"role":"user","content":[{"type":"input_text","text":)" +
          t + R"(}]},{"type":"function_call","call_id":)" + t + R"(,"name":)" + t + R"(,"arguments":)" +
          arguments + R"(},{"type":"function_call_output","call_id":)" + t + R"(,"output":)" + t +
@@ -36,7 +37,7 @@ std::string responses_body(const std::string& text) {
 }
 
 std::string messages_body(const std::string& text) {
-  const std::string t = quoted(text);
+  const std::string t = json_text(text);
   return R"({"max_tokens":4,"system":)" + t +
          R"(,"messages":[{"role":"user","content":[{"type":"text","text":)" + t +
          R"(}]},{"role":"assistant","content":[{"type":"thinking","thinking":)" + t +
@@ -47,11 +48,25 @@ std::string messages_body(const std::string& text) {
          R"(,"input_schema":{"type":"object","properties":{)" + t + R"(:{"type":"string"}}}}]})";
 }
 
+// The tests' model with a template whose control tokens it has, and room for long conversations.
+const ServedModel& model() {
+  static const ServedModel made = [] {
+    ServedModel out = test_model();
+    out.chat_template = text::ChatTemplate::parse(
+        json::read_text_file(FOURFOLD_SOURCE_DIR "/tests/golden/text/templates/qwen3.jinja", 1 << 20),
+        "qwen3");
+    out.limits.position_limit = 100'000;
+    return out;
+  }();
+  return made;
+}
+
 std::map<text::TokenId, int> controls(const std::string& route, const std::string& body) {
-  const auto exchange = make_exchange(route, body, test_model());
+  const auto exchange = make_exchange(route, body, model());
   std::map<text::TokenId, int> out;
-  for (const text::TokenId id : exchange->submissions().at(0).request.prompt)
-    if (test_model().tokenizer.is_special(id)) ++out[id];
+  const auto submissions = exchange->submissions();
+  for (const text::TokenId id : submissions.at(0).request.prompt)
+    if (model().tokenizer.is_special(id)) ++out[id];
   return out;
 }
 

@@ -228,8 +228,8 @@ struct FakeServer {
     gate = true;
     gate.notify_all();
   }
-  std::string metric(const std::string& name) const {
-    const std::string text = ask(get("/metrics")).body;
+  std::string metric(const std::string& name, std::string_view more = "") const {
+    const std::string text = ask(get("/metrics", more)).body;
     const std::size_t at = text.find("\n" + name + " ");
     return at == std::string::npos
                ? ""

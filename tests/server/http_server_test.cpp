@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // "/echo": method, path, query and body. "/wait": no answer until the test gives one. "/flood": a stream as
-// fast as it goes. "/refused": refused by its head.
+// fast as it goes. "/refused": refused by its head. "/pieces": 200 pieces of 64 KB, as they are read.
 class EchoHandler final : public HttpHandler {
  public:
   explicit EchoHandler(HttpServer& http) : http_(http) {}
@@ -37,6 +37,17 @@ class EchoHandler final : public HttpHandler {
       for (const char* piece : {"one", "two", "three"}) call->send(piece);
       return call->finish();
     }
+    if (r.path == "/pieces") {
+      HttpResponse response{.content_type = "text/plain"};
+      response.more = [this, left = 200]() mutable {
+        if (left == 0) return std::string();
+        ++pieces;
+        return std::string(65536, static_cast<char>('a' + left-- % 26));
+      };
+      return call->answer(std::move(response));
+    }
+    if (r.path == "/long")
+      return call->answer({.content_type = "text/plain", .body = std::string(20'000'000, 'l')});
     if (r.path == "/flood") {
       call->on_gone([this] { ++gone; });
       call->begin_stream({.content_type = "text/event-stream"});
@@ -60,7 +71,7 @@ class EchoHandler final : public HttpHandler {
   HttpServer& http_;
   std::vector<std::shared_ptr<HttpCall>> waiting;
   std::shared_ptr<HttpCall> flooding;
-  std::atomic<int> gone{0}, waiting_count{0};
+  std::atomic<int> gone{0}, waiting_count{0}, pieces{0};
   std::atomic<std::int64_t> counts{0}, slow_readers{0};
   std::atomic<bool> answer_now{false}, drain_now{false};
 };
@@ -206,7 +217,7 @@ TEST(HttpServer, LimitsHeadsAndBodiesAndSaysSo) {
   EXPECT_EQ(server.ask(post("/echo", std::string(1000, 'x'))).status, 200);
   // The bytes of all bodies together; an unfinished one holds its own until it goes.
   Client first(server.port());
-  first.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\nabc");
+  first.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n" + std::string(800, 'z'));
   EXPECT_TRUE(eventually([&] { return server.ask(post("/echo", std::string(900, 'x'))).status == 503; }));
   first.close();
   EXPECT_TRUE(eventually([&] { return server.ask(post("/echo", std::string(900, 'x'))).status == 200; }));
@@ -263,6 +274,154 @@ TEST(HttpServer, CutsOffAClientThatDoesNotRead) {
   EXPECT_TRUE(eventually([&] { return server.handler.gone == 1; }, 20'000));
   EXPECT_EQ(server.ask(get("/echo")).status, 200);
   EXPECT_TRUE(eventually([&] { return server.handler.slow_readers == 1; }));
+}
+
+std::string head_of_body(std::size_t length) {
+  return "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+}
+
+// Thirty-two who announce as much as they may and send a byte hold thirty-two bytes.
+TEST(HttpServer, ChargesBodiesByWhatHasCome) {
+  Running server({.body_bytes_max = 1 << 20, .bodies_bytes_max = 4 << 20});
+  std::vector<Client> announcing;
+  for (int i = 0; i < 32; ++i) {
+    announcing.emplace_back(server.port(), 0, "127.0.0.2");
+    announcing.back().send(head_of_body(1 << 20) + "x");
+  }
+  const std::string large(1 << 20, 'y');
+  EXPECT_EQ(server.ask(head_of_body(large.size()) + large).status, 200);
+  for (Client& client : announcing) EXPECT_FALSE(client.receive(0)) << "nobody was refused";
+}
+
+// One client may have most of the room for bodies; another still finds enough for one.
+TEST(HttpServer, OneClientLeavesRoomForBodiesOfOthers) {
+  Running server({.body_bytes_max = 1 << 20, .bodies_bytes_max = 8 << 20});
+  std::vector<Client> greedy;
+  const std::string part(1'000'000, 'x');
+  int refused = 0;
+  for (int i = 0; i < 12; ++i) {
+    greedy.emplace_back(server.port(), 0, "127.0.0.2");
+    greedy.back().send(head_of_body(1 << 20));
+    greedy.back().send(part);
+    if (!greedy.back().receive(200)) continue;
+    const Reply reply = greedy.back().reply();
+    EXPECT_EQ(reply.status, 429) << reply.body;
+    EXPECT_EQ(reply.header("Retry-After"), "1");
+    ++refused;
+  }
+  EXPECT_GE(refused, 3);
+  const std::string large(1 << 20, 'y');
+  Client other(server.port(), 0, "127.0.0.3");
+  other.send(head_of_body(large.size()) + large);
+  EXPECT_EQ(other.reply().status, 200);
+  greedy.clear();
+  EXPECT_TRUE(eventually([&] {
+    Client again(server.port(), 0, "127.0.0.2");
+    again.send(head_of_body(large.size()) + large);
+    return again.reply().status == 200;
+  }));
+}
+
+// Slower than the slowest rate is not waited for, however long a body may take in all.
+TEST(HttpServer, DropsBodiesThatCrawl) {
+  Running server(
+      {.body_time = milliseconds(60'000), .body_start_time = milliseconds(300), .body_rate_min = 10'000});
+  Client crawls(server.port()), walks(server.port());
+  crawls.send(head_of_body(1000));
+  walks.send(head_of_body(20'000));
+  for (int i = 0; i < 20; ++i) {
+    crawls.send("x");
+    walks.send(std::string(1000, 'y'));
+    usleep(40'000);
+  }
+  EXPECT_EQ(crawls.reply(5'000).status, 408);
+  EXPECT_EQ(walks.reply(5'000).status, 200);
+}
+
+// Whoever sends much ahead and leaves is noticed like anybody else; who stays gets the answer, and the end.
+TEST(HttpServer, NoticesWhoLeavesBehindMuchThatWasSentAhead) {
+  Running server;
+  for (const bool stays : {false, true}) {
+    Client client(server.port());
+    const int before = server.handler.waiting_count;
+    client.send(get("/wait"));
+    ASSERT_TRUE(eventually([&] { return server.handler.waiting_count == before + 1; }));
+    // More than any buffer of the kernel holds: where reading stops, so does the news of the end.
+    std::thread sending([&] {
+      for (int i = 0; i < 400; ++i)
+        if (!client.send(std::string(65536, 'G'))) break;
+    });
+    sending.join();
+    if (!stays) {
+      client.close();
+      EXPECT_TRUE(eventually([&] { return server.handler.gone == 1; }));
+      continue;
+    }
+    server.handler.answer_now = true;
+    EXPECT_EQ(client.reply().body, "late");
+    EXPECT_TRUE(client.sees_end());
+    EXPECT_EQ(server.handler.gone, 1);
+  }
+}
+
+TEST(HttpServer, LongAnswersAreMadeAsTheyAreRead) {
+  Running server({.send_buffer_bytes = 65536});
+  for (const std::string& request : {get("/pieces"), std::string("GET /pieces HTTP/1.0\r\n\r\n")}) {
+    server.handler.pieces = 0;
+    Client client(server.port(), 4096);
+    client.send(request);
+    ASSERT_TRUE(client.receive_until("\r\n\r\n"));
+    usleep(300'000);
+    EXPECT_LT(server.handler.pieces, 50) << "nobody has read them yet";
+    const Reply reply = client.reply(20'000);
+    EXPECT_TRUE(reply.whole);
+    ASSERT_EQ(reply.body.size(), 200u * 65536);
+    for (int i = 0; i < 200; ++i)
+      ASSERT_EQ(reply.body[static_cast<std::size_t>(i) * 65536], 'a' + (200 - i) % 26);
+    EXPECT_EQ(server.handler.pieces, 200);
+  }
+  Client both(server.port());
+  both.send(get("/pieces") + get("/echo") + "HEAD /pieces HTTP/1.1\r\nHost: a\r\n\r\n" + get("/long"));
+  EXPECT_EQ(both.reply(20'000).body.size(), 200u * 65536);
+  EXPECT_EQ(both.reply().body, "GET /echo  0 ");
+  EXPECT_EQ(both.reply(10'000, true).status, 200);
+  EXPECT_EQ(both.reply(20'000).body.size(), 20'000'000u);
+}
+
+// A byte now and then is no reading.
+TEST(HttpServer, CutsOffWhoeverReadsAByteNowAndThen) {
+  Running server({.send_buffer_bytes = 4096, .write_time = milliseconds(500)});
+  Client client(server.port(), 2048);
+  client.send(get("/long"));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  bool ended = false;
+  while (!ended && std::chrono::steady_clock::now() < end) {
+    ended = !client.receive_bytes(64);
+    usleep(50'000);
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(eventually([&] { return server.handler.slow_readers == 1; }));
+}
+
+// A full house has room for whoever has the fewest: those who only keep connections open make it.
+TEST(HttpServer, ManyIdleConnectionsOfOneClientShutNobodyOut) {
+  Running server({.connections_max = 32});
+  std::vector<Client> idle;
+  for (int i = 0; i < 32; ++i) {
+    idle.emplace_back(server.port(), 0, "127.0.0.2");
+    if (i % 2 == 0) idle.back().send("GET /ec");  // and those who never finish
+  }
+  EXPECT_TRUE(eventually([&] { return server.handler.counts == 32; }));
+  for (int i = 0; i < 8; ++i) {
+    Client other(server.port(), 0, "127.0.0.3");
+    other.send(get("/echo"));
+    EXPECT_EQ(other.reply().status, 200) << i;
+  }
+  std::vector<Client> more;
+  for (int i = 0; i < 40; ++i) more.emplace_back(server.port(), 0, "127.0.0.2");
+  Client another(server.port(), 0, "127.0.0.4");
+  another.send(get("/echo"));
+  EXPECT_EQ(another.reply().status, 200);
 }
 
 TEST(HttpServer, HasALargestNumberOfConnections) {

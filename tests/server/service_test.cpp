@@ -156,42 +156,24 @@ TEST(Service, AFullQueueSaysWhenToComeAgain) {
   EXPECT_TRUE(eventually([&] { return server.ask(post(kChat, "2")).status == 200; }));
 }
 
-// Bodies that wait to be read are counted in bytes too: a queue of large ones is as good as a full one.
-TEST(Service, LargeBodiesThatWaitAreRefusedBeforeTheyAreMany) {
-  FakeServer server({}, {.worker_count = 1, .waiting_bytes_max = 5000});
-  const std::string large(4000, ' ');
-  Client busy(server.http.port()), waiting(server.http.port());
-  busy.send(post(kChat, "wait"));  // the only worker waits for open_gate
-  ASSERT_TRUE(eventually([&] { return server.gate_waiting > 0; }));
-  const std::string request = post(kChat, "2" + large);
-  waiting.send(request);
-  ASSERT_TRUE(eventually([&] {
-    return std::atof(server.metric("fourfold_http_received_bytes_total").c_str()) >
-           static_cast<double>(post(kChat, "wait").size() + request.size());
-  }));
-  Reply reply = server.ask(request);
-  EXPECT_EQ(reply.status, 503) << reply.body;
-  EXPECT_EQ(reply.header("Retry-After"), "1");
-  EXPECT_NE(reply.body.find("overloaded"), std::string::npos) << reply.body;
-  server.open_gate();
-  EXPECT_EQ(waiting.reply(5'000).status, 200);
-  EXPECT_EQ(busy.reply(5'000).status, 200);
-  EXPECT_EQ(server.ask(request).status, 200);
-}
-
-// Reading a request can take long (a schema is compiled): it ends when nobody waits for the answer.
-TEST(Service, WorkEndsWhenItsClientLeavesAndWhenTheServerDoes) {
-  FakeServer server({}, {.worker_count = 1});
-  Client leaving(server.http.port());
-  leaving.send(post(kChat, "work"));
-  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
-  leaving.close();
-  EXPECT_TRUE(eventually([&] { return server.working == 0; }));
-  EXPECT_EQ(server.ask(post(kChat, "2")).status, 200);
-  Client staying(server.http.port());
-  staying.send(post(kChat, "work"));
-  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
-  // Its end, with a worker in the middle of it, is the end of the test.
+// What all clients do together is for operators, where there are any.
+TEST(Service, OperatorsReadMetricsAndNobodyElseDoes) {
+  ApiKeys operators({"op"}, {}, "--operator-key");
+  FakeServer server({"key"}, {.operator_keys = &operators});
+  const auto status = [&](const std::string& request) { return server.ask(request).status; };
+  for (const char* path : {"/metrics", "/status.json"}) {
+    EXPECT_EQ(status(get(path)), 401) << path;
+    EXPECT_EQ(status(get(path, "X-Api-Key: wrong\r\n")), 401) << path;
+    EXPECT_EQ(status(get(path, "X-Api-Key: key\r\n")), 403) << path;
+    EXPECT_EQ(status(get(path, "X-Api-Key: op\r\n")), 200) << path;
+  }
+  EXPECT_EQ(status(post(kChat, "2", "X-Api-Key: op\r\n")), 403);
+  EXPECT_EQ(status(post(kChat, "2", "X-Api-Key: key\r\n")), 200);
+  EXPECT_EQ(status(get("/v1/models", "X-Api-Key: op\r\n")), 200);
+  EXPECT_EQ(status(get("/nothing", "X-Api-Key: op\r\n")), 403);
+  FakeServer open({}, {.operator_keys = &operators});
+  EXPECT_EQ(open.ask(get("/metrics")).status, 401);
+  EXPECT_EQ(open.ask(post(kChat, "2")).status, 200);
 }
 
 TEST(Service, RequestsBeyondTheRateAreRefusedPerKey) {

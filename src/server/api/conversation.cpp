@@ -243,6 +243,12 @@ void read_template_fields(Fields& fields, Conversation& out) {
     if (name.text() != "enable_thinking") out.template_variables.set(name, value);
 }
 
+void require_countable(std::size_t bytes, const std::string& field) {
+  if (bytes > kCountableBytesMax)
+    refuse(field, "{} has {} bytes of text; at most {} are tokenized at once", field, bytes,
+           kCountableBytesMax);
+}
+
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model, PromptUse use) {
   if (!model.chat_template)
     refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
@@ -266,6 +272,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   }
   if (conversation.continue_last) reopen_last(*prompt);
   if (use == PromptUse::answer) require_near_context(prompt->text().size(), "messages", model);
+  if (use == PromptUse::count) require_countable(prompt->text().size(), "messages");
   Prompt out{.ids = prompt->ids()};
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;

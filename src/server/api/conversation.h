@@ -71,6 +71,10 @@ void read_template_fields(Fields& fields, Conversation& out);
 // A template's errors begin with its file; where that lies is nobody's business.
 std::string without_folder(std::string message);
 
+// Text that is only to be counted is bounded too: its tokens take several times its memory.
+inline constexpr std::size_t kCountableBytesMax = std::size_t{8} << 20;
+void require_countable(std::size_t bytes, const std::string& field);
+
 // A prompt that is to be answered and cannot fit the context is refused before it is tokenised.
 enum class PromptUse { answer, count };
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model,

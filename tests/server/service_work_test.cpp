@@ -1,0 +1,156 @@
+// What the service does with its workers: turns, bytes that wait, work nobody waits for, threads that hang.
+#include <mutex>
+
+#include "json/parse.h"
+#include "tests/server/fakes.h"
+
+namespace fourfold::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr const char* kChat = "/v1/chat/completions";
+
+// Bodies that wait to be read are counted in bytes too: a queue of large ones is as good as a full one.
+TEST(ServiceWork, LargeBodiesThatWaitAreRefusedBeforeTheyAreMany) {
+  FakeServer server({}, {.worker_count = 1, .waiting_bytes_max = 7000});
+  const std::string large(4000, ' ');
+  Client busy(server.http.port()), waiting(server.http.port());
+  busy.send(post(kChat, "wait"));  // the only worker waits for open_gate
+  ASSERT_TRUE(eventually([&] { return server.gate_waiting > 0; }));
+  const std::string request = post(kChat, "2" + large);
+  waiting.send(request);
+  ASSERT_TRUE(eventually([&] {
+    return std::atof(server.metric("fourfold_http_received_bytes_total").c_str()) >
+           static_cast<double>(post(kChat, "wait").size() + request.size());
+  }));
+  Reply reply = server.ask(request);
+  EXPECT_EQ(reply.status, 503) << reply.body;
+  EXPECT_EQ(reply.header("Retry-After"), "1");
+  EXPECT_NE(reply.body.find("overloaded"), std::string::npos) << reply.body;
+  server.open_gate();
+  EXPECT_EQ(waiting.reply(5'000).status, 200);
+  EXPECT_EQ(busy.reply(5'000).status, 200);
+  EXPECT_EQ(server.ask(request).status, 200);
+}
+
+// Reading a request can take long (a schema is compiled): it ends when nobody waits for the answer.
+TEST(ServiceWork, WorkEndsWhenItsClientLeavesAndWhenTheServerDoes) {
+  FakeServer server({}, {.worker_count = 1});
+  Client leaving(server.http.port());
+  leaving.send(post(kChat, "work"));
+  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
+  leaving.close();
+  EXPECT_TRUE(eventually([&] { return server.working == 0; }));
+  EXPECT_EQ(server.ask(post(kChat, "2")).status, 200);
+  Client staying(server.http.port());
+  staying.send(post(kChat, "work"));
+  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
+  // Its end, with a worker in the middle of it, is the end of the test.
+}
+
+// One worker: a key that sent twenty requests and one that sent one take turns, and what nobody waits for any
+// more is not read at all.
+TEST(ServiceWork, KeysTakeTurnsAndWhoLeftIsSkipped) {
+  FakeServer server({"many", "one"}, {.worker_count = 1});
+  Client busy(server.http.port());
+  busy.send(post(kChat, "wait", "X-Api-Key: many\r\n"));
+  ASSERT_TRUE(eventually([&] { return server.gate_waiting == 1; }));
+  const auto waiting = [&] { return server.metric("fourfold_work_waiting", "X-Api-Key: one\r\n"); };
+  std::vector<Client> many;
+  for (int i = 0; i < 20; ++i) {
+    many.emplace_back(server.http.port());
+    many.back().send(post(kChat, i < 10 ? "3" : "wait", "X-Api-Key: many\r\n"));
+    ASSERT_TRUE(eventually([&] { return waiting() == std::to_string(i + 1); }));
+  }
+  Client one(server.http.port());
+  one.send(post(kChat, "2", "X-Api-Key: one\r\n"));
+  ASSERT_TRUE(eventually([&] { return waiting() == "21"; }));
+  for (int i = 10; i < 20; ++i) many[static_cast<std::size_t>(i)].close();
+  ASSERT_TRUE(
+      eventually([&] { return server.metric("fourfold_http_connections", "X-Api-Key: one\r\n") == "13"; }));
+  server.open_gate();
+  EXPECT_EQ(one.reply().status, 200);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(many[static_cast<std::size_t>(i)].reply().status, 200);
+  EXPECT_TRUE(
+      eventually([&] { return server.metric("fourfold_work_skipped_total", "X-Api-Key: one\r\n") == "10"; }));
+  EXPECT_EQ(server.gate_waiting, 1) << "none of those who left was read";
+}
+
+// Requests that are read for too long: as long as a worker is left the server is ready, without one it is
+// not, and later it is not even well.
+TEST(ServiceWork, WorkersThatDoNotComeBackAreSeen) {
+  std::mutex mutex;
+  std::string logged;
+  FakeServer server({}, {.stall = milliseconds(3'000),
+                         .worker_count = 2,
+                         .work_time = milliseconds(300),
+                         .log = [&](const std::string& line) {
+                           const std::lock_guard lock(mutex);
+                           logged += line + "\n";
+                         }});
+  Client first(server.http.port()), second(server.http.port());
+  first.send(post(kChat, "wait"));
+  ASSERT_TRUE(eventually([&] { return server.gate_waiting == 1; }));
+  EXPECT_TRUE(
+      eventually([&] { return std::atof(server.metric("fourfold_worker_longest_seconds").c_str()) > 0.3; }));
+  EXPECT_EQ(server.metric("fourfold_workers_busy"), "1");
+  EXPECT_EQ(server.ask(get("/ready")).status, 200);
+  second.send(post(kChat, "wait"));
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/ready")).status == 503; }));
+  EXPECT_EQ(server.ask(get("/health")).status, 200);
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/health")).status == 503; }, 10'000));
+  server.open_gate();
+  EXPECT_TRUE(eventually([&] { return server.ask(get("/ready")).status == 200; }));
+  EXPECT_EQ(server.ask(get("/health")).status, 200);
+  const std::lock_guard lock(mutex);
+  EXPECT_NE(logged.find("a request has been read for"), std::string::npos) << logged;
+}
+
+// Told to end with a worker that never comes back, the process ends all the same.
+TEST(ServiceWork, AHungWorkerDoesNotKeepTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        FakeServer server({}, {.grace = milliseconds(10), .farewell = milliseconds(100)});
+        Client client(server.http.port());
+        client.send(post(kChat, "wait"));
+        while (server.gate_waiting == 0) usleep(1000);
+        server.http.post([&] { server.service->begin_shutdown(); });
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      testing::ExitedWithCode(1), "");
+}
+
+// Megabytes of text: bounded, and the answer is made as it is read.
+TEST(ServiceWork, LongTextIsTokenizedInPieces) {
+  FakeServer server({}, {}, microseconds(300), {.send_buffer_bytes = 65536});
+  const std::string text(4'000'000, 'q');
+  const std::string request = post("/tokenize", "{\"prompt\":\"" + text + "\",\"return_token_strs\":true}");
+  const Reply reply = server.ask(request);
+  ASSERT_EQ(reply.status, 200);
+  EXPECT_TRUE(reply.whole);
+  const auto parsed = json::parse(reply.body, "body", {.text_bytes_max = std::size_t{1} << 28});
+  EXPECT_EQ(parsed.at("count").to_number<std::size_t>(), parsed.at("tokens").as_array().size());
+  EXPECT_EQ(parsed.at("tokens").as_array().size(), parsed.at("token_strs").as_array().size());
+  std::size_t bytes = 0;
+  for (const auto& one : parsed.at("token_strs").as_array()) bytes += one.as_string().size();
+  EXPECT_EQ(bytes, text.size());
+  const std::int64_t before = resident_bytes();
+  std::vector<Client> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.emplace_back(server.http.port(), 4096);
+    slow.back().send(request);
+  }
+  for (Client& client : slow) EXPECT_TRUE(client.receive_until("tokens"));
+  EXPECT_LT(resident_bytes() - before, 400'000'000) << "eight answers of 40 MB each that nobody reads";
+  const Reply refused = server.ask(post("/tokenize", "{\"prompt\":\"" + std::string(9'000'000, 'a') + "\"}"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("8388608"), std::string::npos) << refused.body.substr(0, 300);
+  for (const char* empty : {R"({"prompt":""})", R"({"prompt":"","return_token_strs":true})"})
+    EXPECT_EQ(json::parse(server.ask(post("/tokenize", empty)).body, "body").at("count").to_number<int>(), 0);
+}
+
+}  // namespace
+}  // namespace fourfold::server
