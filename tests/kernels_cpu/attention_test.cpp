@@ -1,61 +1,69 @@
-// attend, merge_run, delta_rule and move_anchor: every instruction set against plain C++. What they mean is
-// tested where they are used, against the reference backend.
+// arrange_queries, attend, merge_run, delta_rule and move_anchor: every instruction set against plain C++.
+// What they mean is tested where they are used, against the reference backend.
 #include "kernels/cpu/attention.h"
 
 #include "base/bf16.h"
 #include "kernels/cpu/delta.h"
+#include "kernels/cpu/kv_panels.h"
 #include "tests/kernels_cpu/support.h"
 
 namespace fourfold::cpu {
 namespace {
 
-std::vector<float> attended(const Kernels& kernels, std::int64_t queries, std::int64_t head_dim,
-                            bool is_bf16) {
-  constexpr std::int64_t page_tokens = 7, positions = 300;
-  const std::int64_t stride = 2 * head_dim;
-  const std::vector<float> wide = normals(2 * 50 * page_tokens * stride, 1);
+// Sums, largest and total of a run, and of that run merged with another.
+std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int64_t heads,
+                            std::int64_t padded_dim, bool is_bf16) {
+  constexpr std::int64_t page_tokens = 24, page_count = 20;
+  const std::int64_t queries = rows * heads;
+  const std::int64_t elements = page_count * kv_padded(page_tokens) * padded_dim;
+  const std::vector<float> wide = normals(2 * elements, 1);
   std::vector<std::uint16_t> narrow;
   for (const float x : wide) narrow.push_back(to_bf16(x).bits);
   std::vector<std::int32_t> pages;
-  for (std::int32_t page = 0; page < 50; ++page) pages.push_back((page * 7 + 3) % 50);
-  const std::vector<float> query = normals(queries * head_dim, 2);
-  std::vector<float> largest(16), total(16), sums(static_cast<std::size_t>(queries * head_dim));
+  for (std::int32_t page = 0; page < page_count; ++page) pages.push_back((page * 7 + 3) % page_count);
+  const std::vector<float> given = normals(queries * padded_dim, 2);
+  std::vector<float> arranged(given.size()), work(static_cast<std::size_t>(2 * queries * kAttendPositions));
+  std::vector<float> panel(static_cast<std::size_t>(attend_panel_floats(padded_dim)));
+  const auto softmax_of = [&](std::vector<float>& memory) {
+    return Softmax{memory.data(), memory.data() + queries, memory.data() + 2 * queries};
+  };
+  std::vector<float> result(static_cast<std::size_t>(queries * (padded_dim + 2)));
+  kernels.arrange_queries(given.data(), queries, padded_dim, arranged.data());
   AttendJob job;
-  job.queries = query.data();
-  job.query_count = queries;
-  job.head_dim = head_dim;
+  job.queries = arranged.data();
+  job.row_count = rows;
+  job.head_count = heads;
+  job.padded_dim = padded_dim;
   job.scale = 0.3f;
   job.is_bf16 = is_bf16;
-  const std::int64_t half = 50 * page_tokens * stride;
-  job.keys = is_bf16 ? static_cast<const void*>(narrow.data() + head_dim) : wide.data() + head_dim;
-  job.values = is_bf16 ? static_cast<const void*>(narrow.data() + half) : wide.data() + half;
-  job.row_stride = stride;
+  job.keys = is_bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
+  job.values = is_bf16 ? static_cast<const void*>(narrow.data() + elements) : wide.data() + elements;
+  job.key_page_stride = kv_padded(page_tokens) * padded_dim;
+  job.value_page_stride = page_tokens * padded_dim;
   job.pages = pages.data();
   job.page_tokens = page_tokens;
   job.position_begin = kAttendPositions;
-  job.position_end = positions;
-  job.largest = largest.data();
-  job.total = total.data();
-  job.sums = sums.data();
+  job.position_end = kAttendPositions + 170;
+  job.scores = work.data();
+  job.weights = work.data() + queries * kAttendPositions;
+  job.panel = panel.data();
+  job.run = softmax_of(result);
   kernels.attend(job);
-  std::vector<float> before = normals(head_dim, 3);
-  float before_largest = 0.1f, before_total = 2;
-  kernels.merge_run(before_largest, before_total, before.data(), largest[0], total[0], sums.data(), head_dim);
-  std::vector<float> all = sums;
-  all.insert(all.end(), largest.begin(), largest.end());
-  all.insert(all.end(), total.begin(), total.end());
-  all.insert(all.end(), before.begin(), before.end());
-  all.push_back(before_largest), all.push_back(before_total);
-  return all;
+  std::vector<float> before = normals(queries * (padded_dim + 2), 3);
+  kernels.merge_run(softmax_of(before), job.run, queries, padded_dim);
+  result.insert(result.end(), before.begin(), before.end());
+  return result;
 }
 
 TEST(Attend, GivesTheSameBitsEverywhere) {
-  for (const std::int64_t head_dim : {16, 20, 64, 256})
-    for (const std::int64_t queries : {1, 3, 8, 13})
+  for (const std::int64_t padded_dim : {16, 64, 256})
+    for (const auto& [rows, heads] :
+         {std::pair<std::int64_t, std::int64_t>(1, 1), {1, 3}, {1, 8}, {3, 5}, {40, 1}})
       for (const bool is_bf16 : {true, false})
-        for_each_isa([&](const Kernels& k) {
-          EXPECT_EQ(attended(k, queries, head_dim, is_bf16), attended(plain(), queries, head_dim, is_bf16))
-              << queries << " x " << head_dim;
+        for_each_isa([&, rows = rows, heads = heads](const Kernels& k) {
+          EXPECT_EQ(attended(k, rows, heads, padded_dim, is_bf16),
+                    attended(plain(), rows, heads, padded_dim, is_bf16))
+              << rows << " rows, " << heads << " heads of " << padded_dim;
         });
 }
 

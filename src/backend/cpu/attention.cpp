@@ -1,6 +1,8 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "base/bf16.h"
 
@@ -8,136 +10,298 @@ namespace fourfold::backend::cpu {
 namespace {
 
 constexpr std::int64_t kStretch = 4 * kernel::kAttendPositions;
+// A block has so many queries (heads of rows) that what is read of the cache serves many of them, and so few
+// that they, their scores and their sums stay in the second cache. Fewer than kFewQueries leave the kernels'
+// tiles half empty.
+constexpr std::int64_t kBlockQueries = 64;
+constexpr std::int64_t kFewQueries = 8;
+constexpr std::int64_t kFewHeads = 4;
 
-void store(KvFormat format, const float* from, std::int64_t count, std::uint8_t* to) {
-  if (format == KvFormat::f32) {
-    std::copy_n(from, count, reinterpret_cast<float*>(to));
-    return;
+struct Block {  // rows that are neighbours of one sequence
+  std::int64_t first_row, row_count;
+};
+
+struct Item {  // some heads of a block
+  Block block;
+  std::int64_t kv_head, first_head, head_count;
+  std::int64_t position;  // of the block's first row
+  std::int64_t stretch_count;
+
+  std::int64_t query_count() const { return block.row_count * head_count; }
+};
+
+std::int64_t softmax_floats(std::int64_t query_count, std::int64_t padded_dim) {
+  return kernel::kv_padded(query_count) * (padded_dim + 2);
+}
+kernel::Softmax softmax_at(float* at, std::int64_t query_count, std::int64_t padded_dim) {
+  const std::int64_t count = kernel::kv_padded(query_count);
+  return {.largest = at + count * padded_dim, .total = at + count * (padded_dim + 1), .sums = at};
+}
+
+// A thread's memory for an item.
+struct Work {
+  float *arranged, *queries, *scores, *weights, *panel;
+  kernel::Softmax run, stretch, all;
+
+  Work(std::int64_t query_count, std::int64_t padded_dim) {
+    static thread_local Scratch<float> memory;
+    const std::int64_t softmax = softmax_floats(query_count, padded_dim);
+    const std::int64_t panel_floats = kernel::attend_panel_floats(padded_dim);
+    float* at =
+        memory.get(2 * query_count * (padded_dim + kernel::kAttendPositions) + panel_floats + 3 * softmax);
+    const auto take = [&](std::int64_t floats) { return std::exchange(at, at + floats); };
+    arranged = take(query_count * padded_dim);
+    queries = take(query_count * padded_dim);
+    scores = take(query_count * kernel::kAttendPositions);
+    weights = take(query_count * kernel::kAttendPositions);
+    panel = take(panel_floats);
+    for (kernel::Softmax* one : {&run, &stretch, &all})
+      *one = softmax_at(take(softmax), query_count, padded_dim);
   }
-  auto* narrow = reinterpret_cast<std::uint16_t*>(to);
-  for (std::int64_t i = 0; i < count; ++i) narrow[i] = to_bf16(from[i]).bits;
+};
+
+template <class Element>
+void write_head(const std::vector<std::int64_t>& key_rows, const float* key, const float* value,
+                std::int64_t head_dim, std::int64_t page_tokens, std::int64_t in_page, Element* keys,
+                Element* values) {
+  const auto stored = [](float x) {
+    if constexpr (std::is_same_v<Element, float>)
+      return x;
+    else
+      return to_bf16(x).bits;
+  };
+  const auto padded_dim = static_cast<std::int64_t>(key_rows.size());
+  keys += in_page / 16 * 16 * padded_dim + in_page % 16;
+  values += in_page * 16;
+  // What fills a head up to whole panels is zero: it is multiplied and added like the rest.
+  for (std::int64_t d = 0; d < padded_dim; ++d) {
+    keys[key_rows[static_cast<std::size_t>(d)] * 16] = d < head_dim ? stored(key[d]) : Element{};
+    values[d / 16 * page_tokens * 16 + d % 16] = d < head_dim ? stored(value[d]) : Element{};
+  }
 }
 
 }  // namespace
 
-// The softmax of `count` heads so far: largest, total and sums lie one after another.
-struct KvPages::Piece {
-  std::int64_t kv_head;
-  std::int64_t first, count;  // query heads
-  std::int64_t position_begin, position_end;
-  float* largest;  // [count]
-  float* total;    // [count]
-  float* sums;     // [count, head_dim]
-};
-
 KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens)
     : kv_head_count_(cache.kv_head_count),
       head_dim_(cache.head_dim),
+      padded_dim_(kernel::kv_padded(cache.head_dim)),
       page_tokens_(page_tokens),
       format_(cache.format) {
-  const auto bytes =
-      static_cast<std::size_t>(page_count * page_tokens * cache.columns() * element_bytes(format_));
-  keys_ = kernel::AlignedBytes(bytes);
-  values_ = kernel::AlignedBytes(bytes);
+  for (std::int64_t d = 0; d < padded_dim_; ++d) key_rows_.push_back(kernel::key_row(d, padded_dim_));
+  const std::int64_t bytes = page_count * kv_head_count_ * padded_dim_ * element_bytes(format_);
+  keys_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * kernel::kv_padded(page_tokens)));
+  values_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * page_tokens));
 }
 
 void KvPages::write(const RowPlace& place, const float* key, const float* value) {
   const std::int64_t page = place.pages[static_cast<std::size_t>(place.position / page_tokens_)];
-  const std::int64_t row = page * page_tokens_ + place.position % page_tokens_;
-  const std::int64_t columns = kv_head_count_ * head_dim_;
-  const std::size_t at = static_cast<std::size_t>(row * columns * element_bytes(format_));
-  store(format_, key, columns, keys_.data() + at);
-  store(format_, value, columns, values_.data() + at);
-}
-
-void KvPages::attend_piece(Machine& machine, const RowPlace& place, const Piece& piece, float scale,
-                           const float* queries) const {
-  float run_largest[kernel::kAttendQueries], run_total[kernel::kAttendQueries];
-  float run_sums[kHeadDimMax];  // of piece.count heads
-  kernel::AttendJob job;
-  job.queries = queries + piece.first * head_dim_;
-  job.query_count = piece.count;
-  job.head_dim = head_dim_;
-  job.scale = scale;
-  job.is_bf16 = format_ == KvFormat::bf16;
-  const std::size_t offset = static_cast<std::size_t>(piece.kv_head * head_dim_ * element_bytes(format_));
-  job.keys = keys_.data() + offset;
-  job.values = values_.data() + offset;
-  job.row_stride = kv_head_count_ * head_dim_;
-  job.pages = place.pages.data();
-  job.page_tokens = page_tokens_;
-  for (std::int64_t begin = piece.position_begin; begin < piece.position_end;
-       begin += kernel::kAttendPositions) {
-    const bool is_first = begin == piece.position_begin;
-    job.position_begin = begin;
-    job.position_end = std::min(begin + kernel::kAttendPositions, piece.position_end);
-    job.largest = is_first ? piece.largest : run_largest;
-    job.total = is_first ? piece.total : run_total;
-    job.sums = is_first ? piece.sums : run_sums;
-    machine.kernels.attend(job);
-    for (std::int64_t q = 0; q < piece.count && !is_first; ++q)
-      machine.kernels.merge_run(piece.largest[q], piece.total[q], piece.sums + q * head_dim_, run_largest[q],
-                                run_total[q], run_sums + q * head_dim_, head_dim_);
+  for (std::int64_t head = 0; head < kv_head_count_; ++head) {
+    const std::int64_t before = (page * kv_head_count_ + head) * padded_dim_;
+    const auto write_as = [&](auto element) {
+      using Element = decltype(element);
+      write_head(key_rows_, key + head * head_dim_, value + head * head_dim_, head_dim_, page_tokens_,
+                 place.position % page_tokens_,
+                 reinterpret_cast<Element*>(keys_.data()) + before * kernel::kv_padded(page_tokens_),
+                 reinterpret_cast<Element*>(values_.data()) + before * page_tokens_);
+    };
+    if (format_ == KvFormat::f32)
+      write_as(float{});
+    else
+      write_as(std::uint16_t{});
   }
 }
+
+// One call of attend(). Items share nothing, and a head's arithmetic is its own: how rows and heads are put
+// into items is a question of speed alone.
+class AttendCall {
+ public:
+  AttendCall(Machine& machine, const KvPages& cache, std::span<const RowPlace> places,
+             std::int64_t head_count, float scale, const float* queries, float* out)
+      : machine_(machine),
+        cache_(cache),
+        places_(places),
+        head_count_(head_count),
+        heads_per_kv_(head_count / cache.kv_head_count_),
+        scale_(scale),
+        queries_(queries),
+        out_(out) {
+    divide();
+  }
+
+  void run(Scratch<float>& partial) const {
+    const int threads = machine_.pool.thread_count();
+    if (threads > 1 && item_count() < 2 * threads && stretches_ > 1) return run_stretches(partial);
+    // The last rows, which look back furthest, first.
+    machine_.pool.run(item_count(), [&](std::int64_t i) { attend_item(item_at(item_count() - 1 - i)); });
+  }
+
+ private:
+  std::int64_t item_count() const {
+    return static_cast<std::int64_t>(blocks_.size()) * cache_.kv_head_count_ * groups_per_kv_;
+  }
+
+  // Chooses the size of blocks: the largest that gives every thread several.
+  void divide() {
+    group_ = heads_per_kv_;
+    groups_per_kv_ = 1;
+    const std::int64_t enough = 4 * machine_.pool.thread_count();
+    std::int64_t rows = kBlockQueries;
+    while (rows > 1 && rows * heads_per_kv_ > kBlockQueries) rows /= 2;
+    for (find_blocks(rows); item_count() < enough && rows > 1 && rows * heads_per_kv_ > kFewQueries;)
+      find_blocks(rows /= 2);
+    for (const RowPlace& place : places_) stretches_ = std::max(stretches_, place.position / kStretch + 1);
+    while (item_count() * stretches_ < enough && group_ > kFewHeads) {
+      group_ = (group_ + 1) / 2;
+      groups_per_kv_ = (heads_per_kv_ + group_ - 1) / group_;
+    }
+  }
+
+  // Blocks end at multiples of `rows`, a power of two: so the rows of a block see the same runs.
+  void find_blocks(std::int64_t rows) {
+    blocks_.clear();
+    const auto is_next = [&](const RowPlace& place, const RowPlace& before) {
+      return place.position == before.position + 1 && place.pages.data() == before.pages.data() &&
+             place.position % rows != 0;
+    };
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if (i > 0 && is_next(places_[i], places_[i - 1]))
+        ++blocks_.back().row_count;
+      else
+        blocks_.push_back({static_cast<std::int64_t>(i), 1});
+  }
+
+  Item item_at(std::int64_t index) const {
+    const std::int64_t pieces = cache_.kv_head_count_ * groups_per_kv_;
+    Item item{};
+    item.block = blocks_[static_cast<std::size_t>(index / pieces)];
+    item.kv_head = index % pieces / groups_per_kv_;
+    item.first_head = item.kv_head * heads_per_kv_ + index % groups_per_kv_ * group_;
+    item.head_count = std::min(group_, (item.kv_head + 1) * heads_per_kv_ - item.first_head);
+    item.position = places_[static_cast<std::size_t>(item.block.first_row)].position;
+    item.stretch_count = item.position / kStretch + 1;
+    return item;
+  }
+
+  // [row, head, padded_dim], dimensions in the keys' order; then as the kernel wants them.
+  void arrange_queries(const Item& item, const Work& work) const {
+    float* to = work.queries;
+    for (std::int64_t query = 0; query < item.query_count(); ++query, to += cache_.padded_dim_) {
+      const std::int64_t row = item.block.first_row + query / item.head_count;
+      const std::int64_t head = item.first_head + query % item.head_count;
+      const float* from = queries_ + (row * head_count_ + head) * cache_.head_dim_;
+      for (std::int64_t d = 0; d < cache_.padded_dim_; ++d)
+        to[cache_.key_rows_[static_cast<std::size_t>(d)]] = d < cache_.head_dim_ ? from[d] : 0.0f;
+    }
+    machine_.kernels.arrange_queries(work.queries, item.query_count(), cache_.padded_dim_, work.arranged);
+  }
+
+  kernel::AttendJob job_of(const Item& item, const Work& work) const {
+    kernel::AttendJob job;
+    job.queries = work.arranged;
+    job.row_count = item.block.row_count;
+    job.head_count = item.head_count;
+    job.padded_dim = cache_.padded_dim_;
+    job.scale = scale_;
+    job.is_bf16 = cache_.format_ == KvFormat::bf16;
+    job.page_tokens = cache_.page_tokens_;
+    const std::int64_t key_head = cache_.padded_dim_ * kernel::kv_padded(job.page_tokens);
+    const std::int64_t value_head = cache_.padded_dim_ * job.page_tokens;
+    const std::int64_t element = element_bytes(cache_.format_);
+    job.keys = cache_.keys_.data() + item.kv_head * key_head * element;
+    job.values = cache_.values_.data() + item.kv_head * value_head * element;
+    job.key_page_stride = cache_.kv_head_count_ * key_head;
+    job.value_page_stride = cache_.kv_head_count_ * value_head;
+    job.pages = places_[static_cast<std::size_t>(item.block.first_row)].pages.data();
+    job.scores = work.scores;
+    job.weights = work.weights;
+    job.panel = work.panel;
+    return job;
+  }
+
+  void attend_stretch(const Item& item, std::int64_t stretch, const Work& work,
+                      const kernel::Softmax& result) const {
+    kernel::AttendJob job = job_of(item, work);
+    const std::int64_t begin = stretch * kStretch;
+    const std::int64_t end = std::min(begin + kStretch, item.position + 1);
+    for (std::int64_t position = begin; position < end; position += kernel::kAttendPositions) {
+      job.position_begin = position;
+      job.position_end = std::min(position + kernel::kAttendPositions, end);
+      job.run = position == begin ? result : work.run;
+      machine_.kernels.attend(job);
+      if (position > begin)
+        machine_.kernels.merge_run(result, work.run, item.query_count(), cache_.padded_dim_);
+    }
+  }
+
+  void attend_item(const Item& item) const {
+    const Work work(item.query_count(), cache_.padded_dim_);
+    arrange_queries(item, work);
+    for (std::int64_t stretch = 0; stretch < item.stretch_count; ++stretch) {
+      attend_stretch(item, stretch, work, stretch == 0 ? work.all : work.stretch);
+      if (stretch > 0)
+        machine_.kernels.merge_run(work.all, work.stretch, item.query_count(), cache_.padded_dim_);
+    }
+    finish(item, work.all);
+  }
+
+  // Few rows that look back far: threads share a row's stretches, and its softmaxes are merged afterwards.
+  void run_stretches(Scratch<float>& partial) const {
+    std::int64_t queries = 0;
+    for (std::int64_t i = 0; i < item_count(); ++i) queries = std::max(queries, item_at(i).query_count());
+    const std::int64_t softmax = softmax_floats(queries, cache_.padded_dim_);
+    constexpr std::int64_t floats_at_a_time = std::int64_t{16} << 20;
+    const std::int64_t items = std::max<std::int64_t>(floats_at_a_time / (stretches_ * softmax), 1);
+    float* memory = partial.get(std::min(items, item_count()) * stretches_ * softmax);
+    const auto result = [&](std::int64_t index) {
+      return softmax_at(memory + index * softmax, queries, cache_.padded_dim_);
+    };
+    for (std::int64_t first = 0; first < item_count(); first += items) {
+      const std::int64_t count = std::min(items, item_count() - first);
+      machine_.pool.run(count * stretches_, [&](std::int64_t i) {
+        const Item item = item_at(first + i / stretches_);
+        if (i % stretches_ >= item.stretch_count) return;
+        const Work work(item.query_count(), cache_.padded_dim_);
+        arrange_queries(item, work);
+        attend_stretch(item, i % stretches_, work, result(i));
+      });
+      machine_.pool.run(count, [&](std::int64_t i) {
+        const Item item = item_at(first + i);
+        for (std::int64_t stretch = 1; stretch < item.stretch_count; ++stretch)
+          machine_.kernels.merge_run(result(i * stretches_), result(i * stretches_ + stretch),
+                                     item.query_count(), cache_.padded_dim_);
+        finish(item, result(i * stretches_));
+      });
+    }
+  }
+
+  void finish(const Item& item, const kernel::Softmax& result) const {
+    for (std::int64_t query = 0; query < item.query_count(); ++query) {
+      const std::int64_t row = item.block.first_row + query / item.head_count;
+      const std::int64_t head = item.first_head + query % item.head_count;
+      const float* sums = result.sums + query * cache_.padded_dim_;
+      float* to = out_ + (row * head_count_ + head) * cache_.head_dim_;
+      for (std::int64_t d = 0; d < cache_.head_dim_; ++d) to[d] = sums[d] / result.total[query];
+    }
+  }
+
+  Machine& machine_;
+  const KvPages& cache_;
+  std::span<const RowPlace> places_;
+  std::int64_t head_count_, heads_per_kv_;
+  float scale_;
+  const float* queries_;
+  float* out_;
+
+  std::int64_t group_ = 0, groups_per_kv_ = 0;  // heads of an item, and how many items share a key head
+  std::int64_t stretches_ = 1;                  // of the row that looks back furthest
+  std::vector<Block> blocks_;
+};
 
 void KvPages::attend(Machine& machine, std::span<const RowPlace> places, std::int64_t head_count, float scale,
                      const float* queries, float* out) {
-  const auto row_count = static_cast<std::int64_t>(places.size());
-  if (row_count == 0) return;
-  const std::int64_t heads_per_kv = head_count / kv_head_count_;
-  std::int64_t stretches = 1;
-  for (const RowPlace& place : places) stretches = std::max(stretches, place.position / kStretch + 1);
-  // Few rows: more, smaller pieces. A head's arithmetic is its own, so groups may have any size.
-  const bool few = row_count * kv_head_count_ * stretches < 4 * machine.pool.thread_count();
-  const std::int64_t group =
-      std::min({heads_per_kv, std::int64_t{few ? 4 : 8}, std::max<std::int64_t>(kHeadDimMax / head_dim_, 1)});
-  const std::int64_t groups_per_kv = (heads_per_kv + group - 1) / group;
-  const std::int64_t pieces = kv_head_count_ * groups_per_kv;
-  // Each stretch of each head keeps its softmax until the row's are merged, in order.
-  const std::int64_t head_floats = head_dim_ + 2;
-  const std::int64_t row_floats = stretches * head_count * head_floats;
-  const std::int64_t rows_at_a_time =
-      std::clamp<std::int64_t>((std::int64_t{64} << 20) / (4 * row_floats), 1, row_count);
-  float* partial = partial_.get(rows_at_a_time * row_floats);
-  for (std::int64_t first = 0; first < row_count; first += rows_at_a_time) {
-    const std::int64_t rows = std::min(rows_at_a_time, row_count - first);
-    // Stretch by stretch within a row; the last rows, which look back furthest, first.
-    machine.pool.run(rows * pieces * stretches, [&](std::int64_t item) {
-      const std::int64_t row = first + rows - 1 - item / (pieces * stretches);
-      const std::int64_t stretch = item / pieces % stretches;
-      const std::int64_t kv_head = item % pieces / groups_per_kv;
-      const RowPlace& place = places[static_cast<std::size_t>(row)];
-      if (stretch * kStretch > place.position) return;
-      Piece piece{};
-      piece.kv_head = kv_head;
-      piece.first = kv_head * heads_per_kv + item % groups_per_kv * group;
-      piece.count = std::min(group, (kv_head + 1) * heads_per_kv - piece.first);
-      piece.position_begin = stretch * kStretch;
-      piece.position_end = std::min(piece.position_begin + kStretch, place.position + 1);
-      float* at = partial + ((row - first) * stretches + stretch) * head_count * head_floats;
-      piece.largest = at + piece.first;
-      piece.total = at + head_count + piece.first;
-      piece.sums = at + 2 * head_count + piece.first * head_dim_;
-      attend_piece(machine, place, piece, scale, queries + row * head_count * head_dim_);
-    });
-    machine.each_row(rows, head_count * head_dim_, [&](std::int64_t row) {
-      const std::int64_t count = places[static_cast<std::size_t>(first + row)].position / kStretch + 1;
-      float* at = partial + row * row_floats;
-      float* row_out = out + (first + row) * head_count * head_dim_;
-      for (std::int64_t head = 0; head < head_count; ++head) {
-        float* sums = at + 2 * head_count + head * head_dim_;
-        for (std::int64_t stretch = 1; stretch < count; ++stretch) {
-          const float* next = at + stretch * head_count * head_floats;
-          machine.kernels.merge_run(at[head], at[head_count + head], sums, next[head],
-                                    next[head_count + head], next + 2 * head_count + head * head_dim_,
-                                    head_dim_);
-        }
-        const float total = at[head_count + head];
-        for (std::int64_t i = 0; i < head_dim_; ++i) row_out[head * head_dim_ + i] = sums[i] / total;
-      }
-    });
-  }
+  if (places.empty()) return;
+  AttendCall(machine, *this, places, head_count, scale, queries, out).run(partial_);
 }
 
 }  // namespace fourfold::backend::cpu

@@ -1,13 +1,15 @@
 // The paged KV cache and attention over it. A row's positions are taken in runs of 256 from position 0, the
-// runs of each 1,024 are put together in order, and these in order again: where a thread begins and ends
-// cannot be seen.
+// runs of each 1,024 are put together in order, and these in order again. Rows are taken in blocks, and
+// blocks by several threads: neither can be seen.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backend/cpu/machine.h"
 #include "backend/program.h"
+#include "kernels/cpu/kv_panels.h"
 
 namespace fourfold::backend::cpu {
 
@@ -30,13 +32,12 @@ class KvPages {
               const float* queries, float* out);
 
  private:
-  struct Piece;  // of a row: some of its query heads, over one 1,024 of positions
-  void attend_piece(Machine& machine, const RowPlace& place, const Piece& piece, float scale,
-                    const float* queries) const;
+  friend class AttendCall;
 
-  std::int64_t kv_head_count_, head_dim_, page_tokens_;
+  std::int64_t kv_head_count_, head_dim_, padded_dim_, page_tokens_;
   KvFormat format_;
-  kernel::AlignedBytes keys_, values_;  // [page_count * page_tokens, kv_heads * head_dim]
+  std::vector<std::int64_t> key_rows_;  // kv_panels.h, by dimension
+  kernel::AlignedBytes keys_, values_;
   Scratch<float> partial_;
 };
 

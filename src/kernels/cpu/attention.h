@@ -1,5 +1,6 @@
-// Softmax attention over one run of positions, and how runs are put together. Runs begin at absolute
-// multiples of kAttendPositions and are merged in order, so a row's arithmetic follows from its position.
+// Softmax attention of a block of queries over one run of positions, and how runs are put together. Runs
+// begin at absolute multiples of kAttendPositions and are merged in order, so a row's arithmetic follows from
+// its position; how many queries share a block, and what else is in it, cannot be seen.
 #pragma once
 
 #include <cstdint>
@@ -7,90 +8,243 @@
 
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/jobs.h"
+#include "kernels/cpu/tile.h"
 
 namespace fourfold::cpu {
 
-template <class L>
-typename L::F load_cached(const std::uint16_t* p, std::int64_t count) {
-  if (count >= 16) return L::load_bf16(p);
-  std::uint16_t all[16] = {};
-  std::memcpy(all, p, static_cast<std::size_t>(count) * sizeof(std::uint16_t));
-  return L::load_bf16(all);
-}
-template <class L>
-typename L::F load_cached(const float* p, std::int64_t count) {
-  return load_some<L>(p, count);
-}
+template <class L, class Element>
+struct Attend {
+  using V = typename L::V;
+  // Of a panel's sixteen columns, how many a tile has.
+  template <int Rows>
+  static constexpr int tile_columns = L::template tile_vectors<Rows>* L::vector;
 
-template <class Element>
-const Element* cached_row(const AttendJob& job, const void* base, std::int64_t position) {
-  const std::int64_t row =
-      static_cast<std::int64_t>(job.pages[position / job.page_tokens]) * job.page_tokens +
-      position % job.page_tokens;
-  return static_cast<const Element*>(base) + row * job.row_stride;
-}
+  const AttendJob& job;
 
-// Scores of `Queries` queries from `first` on; scores: [query][kAttendPositions].
-template <class L, class Element, int Queries>
-void score_run(const AttendJob& job, std::int64_t first, float (*scores)[kAttendPositions]) {
-  const float* queries = job.queries + first * job.head_dim;
-  for (std::int64_t position = job.position_begin; position < job.position_end; ++position) {
-    const Element* key = cached_row<Element>(job, job.keys, position);
-    typename L::F sum[Queries];
-    for (int q = 0; q < Queries; ++q) sum[q] = L::zero();
-    for (std::int64_t i = 0; i < job.head_dim; i += 16) {
-      const auto k = load_cached<L>(key + i, job.head_dim - i);
-      for (int q = 0; q < Queries; ++q)
-        sum[q] = L::fma(load_some<L>(queries + q * job.head_dim + i, job.head_dim - i), k, sum[q]);
+  std::int64_t query_count() const { return job.row_count * job.head_count; }
+  // Positions of the run that a query sees, and the last row's: the most.
+  std::int64_t count_of(std::int64_t query) const {
+    const std::int64_t count = job.position_end + query / job.head_count - job.position_begin;
+    return count < kAttendPositions ? count : kAttendPositions;
+  }
+  std::int64_t count_of_all() const { return count_of(query_count() - 1); }
+
+  // Panels that several tiles of queries read are widened to f32 once. Keys and values are then the same loop
+  // over floats.
+  const float* widened(const float* panel, std::int64_t) const { return panel; }
+  const float* widened(const std::uint16_t* panel, std::int64_t rows) const {
+    float* to = job.panel;
+    for (std::int64_t i = 0; i < rows * 16; i += 32) {
+      __builtin_prefetch(panel + rows * 16 + i);  // the next one, which lies behind this one
+      L::store(to + i, L::load_bf16(panel + i));
+      if (i + 16 < rows * 16) L::store(to + i + 16, L::load_bf16(panel + i + 16));
     }
-    for (int q = 0; q < Queries; ++q)
-      scores[first + q][position - job.position_begin] = L::sum(sum[q]) * job.scale;
+    return to;
   }
-}
+  bool widens() const { return query_count() > L::tile_rows; }
 
-template <class L, class Element, int Queries>
-void weigh_run(const AttendJob& job, std::int64_t first, const float (*weights)[kAttendPositions]) {
-  for (std::int64_t i = 0; i < job.head_dim; i += 16) {
-    typename L::F sum[Queries];
-    for (int q = 0; q < Queries; ++q) sum[q] = L::zero();
-    for (std::int64_t position = job.position_begin; position < job.position_end; ++position) {
-      const auto value = load_cached<L>(cached_row<Element>(job, job.values, position) + i, job.head_dim - i);
-      for (int q = 0; q < Queries; ++q)
-        sum[q] = L::fma(L::broadcast(weights[first + q][position - job.position_begin]), value, sum[q]);
+  // Scores of a tile's queries with a group of positions: lanes one after the other, each added to its
+  // neighbours as soon as both halves are there.
+  template <int Rows, class Columns>
+  void score_tile(std::int64_t query, const Columns* keys, float* scores, std::int64_t stride) const {
+    const std::int64_t steps = job.padded_dim / 16;
+    constexpr int vectors = L::template tile_vectors<Rows>;
+    const float* queries = job.queries + query * job.padded_dim;
+    V halves[4][Rows][vectors];
+    for (int lane = 0; lane < 16; ++lane, queries += steps * Rows, keys += steps * 16) {
+      V sum[Rows][vectors];
+      // A lane starts from its first product, not from zero: that can be seen in the sign of a zero alone,
+      // and exp takes no notice of it.
+      add_product<L, First::yes>(queries, keys, sum);
+      add_products<L>(queries + Rows, Rows, keys + 16, steps - 1, sum);
+      int level = 0;
+      for (; (lane >> level & 1) != 0; ++level)
+        unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
+          constexpr int r = at / vectors, v = at % vectors;
+          sum[r][v] = L::add_vector(halves[level][r][v], sum[r][v]);
+        });
+      unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
+        constexpr int r = at / vectors, v = at % vectors;
+        if (lane < 15)
+          halves[level][r][v] = sum[r][v];
+        else
+          L::store_vector(scores + r * stride + v * L::vector,
+                          L::mul_vector(sum[r][v], L::broadcast_vector(job.scale)));
+      });
     }
-    for (int q = 0; q < Queries; ++q)
-      store_some<L>(job.sums + (first + q) * job.head_dim + i, job.head_dim - i, sum[q]);
   }
-}
 
-// scores become exp(score - largest).
-template <class L>
-void soften_run(const AttendJob& job, std::int64_t query, float* scores) {
-  const std::int64_t count = job.position_end - job.position_begin;
-  float most = scores[0];
-  for (std::int64_t i = 1; i < count; ++i) most = scores[i] > most ? scores[i] : most;
-  auto total = L::zero();
-  for (std::int64_t i = 0; i < count; i += 16) {
-    const auto weight = exponential<L>(L::sub(load_some<L>(scores + i, count - i), L::broadcast(most)));
-    store_some<L>(scores + i, count - i, weight);
-    total = L::add(total, load_some<L>(scores + i, count - i));
+  // A panel's scores. Where pages are no whole panels only some are wanted, and they take a way round.
+  template <class Columns>
+  struct ScoreTile {
+    const Attend& attend;
+    const Columns* keys;
+    std::int64_t lane, count;  // those that are wanted
+    float* scores;             // of the first query and wanted position
+    template <int Rows>
+    void run(std::int64_t query) const {
+      float some[Rows * 16];
+      float* to = scores + query * kAttendPositions;
+      const bool whole = count == 16;
+      for (int column = 0; column < 16; column += tile_columns<Rows>)
+        attend.template score_tile<Rows>(query, keys + column, (whole ? to : some) + column,
+                                         whole ? kAttendPositions : 16);
+      if (whole) return;
+      for (int r = 0; r < Rows; ++r)
+        std::memcpy(to + r * kAttendPositions, some + r * 16 + lane,
+                    static_cast<std::size_t>(count) * sizeof(float));
+    }
+  };
+  template <class Columns>
+  void score_panel(const Columns* keys, std::int64_t lane, std::int64_t count, float* scores) const {
+    for_tiles<L::tile_rows>(0, query_count(), ScoreTile<Columns>{*this, keys, lane, count, scores});
   }
-  job.largest[query] = most;
-  job.total[query] = L::sum(total);
-}
+
+  void score() const {
+    const auto* keys = static_cast<const Element*>(job.keys);
+    const std::int64_t all = count_of_all();
+    for (std::int64_t at = 0; at < all;) {
+      const std::int64_t position = job.position_begin + at;
+      const std::int64_t in_page = position % job.page_tokens;
+      const std::int64_t lane = in_page % 16;
+      std::int64_t count = 16 - lane < all - at ? 16 - lane : all - at;
+      if (count > job.page_tokens - in_page) count = job.page_tokens - in_page;
+      const Element* panel = keys + job.pages[position / job.page_tokens] * job.key_page_stride +
+                             (in_page - lane) * job.padded_dim;
+      if (widens())
+        score_panel(widened(panel, job.padded_dim), lane, count, job.scores + at);
+      else
+        score_panel(panel, lane, count, job.scores + at);
+      at += count;
+    }
+  }
+
+  // scores become exp(score - largest).
+  void soften(std::int64_t query) const {
+    float* scores = job.scores + query * kAttendPositions;
+    const std::int64_t count = count_of(query);
+    auto lanes = L::broadcast(scores[0]);
+    std::int64_t i = 0;
+    for (; i + 16 <= count; i += 16) lanes = L::larger(L::load(scores + i), lanes);
+    float most = L::largest(lanes);
+    for (; i < count; ++i) most = scores[i] > most ? scores[i] : most;
+    auto total = L::zero();
+    const auto weight = [&](auto score) __attribute__((always_inline)) {
+      return exponential_up_to_88<L>(L::sub(score, L::broadcast(most)));
+    };
+    for (i = 0; i + 16 <= count; i += 16) {
+      const auto weights = weight(L::load(scores + i));
+      L::store(scores + i, weights);
+      total = L::add(total, weights);
+    }
+    if (i < count) {
+      store_some<L>(scores + i, count - i, weight(load_some<L>(scores + i, count - i)));
+      total = L::add(total, load_some<L>(scores + i, count - i));
+    }
+    job.run.largest[query] = most;
+    job.run.total[query] = L::sum(total);
+  }
+
+  // The weights of a tile's queries, in the form add_products reads.
+  struct TransposeTile {
+    const Attend& attend;
+    template <int Rows>
+    void run(std::int64_t query) const {
+      transpose_rows<L, Rows>(attend.job.scores + query * kAttendPositions, kAttendPositions,
+                              attend.count_of(query + Rows - 1),
+                              attend.job.weights + query * kAttendPositions);
+    }
+  };
+
+  // sums += weights times `depth` rows of a panel of values.
+  template <int Rows, class Columns>
+  void weigh_tile(const float* weights, std::int64_t stride, const Columns* values, std::int64_t depth,
+                  float* sums) const {
+    constexpr int vectors = L::template tile_vectors<Rows>;
+    for (int column = 0; column < 16; column += tile_columns<Rows>) {
+      V sum[Rows][vectors];
+      unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
+        constexpr int r = at / vectors, v = at % vectors;
+        sum[r][v] = L::load_vector(sums + r * job.padded_dim + column + v * L::vector);
+      });
+      add_products<L>(weights, stride, values + column, depth, sum);
+      unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
+        constexpr int r = at / vectors, v = at % vectors;
+        L::store_vector(sums + r * job.padded_dim + column + v * L::vector, sum[r][v]);
+      });
+    }
+  }
+  template <class Columns>
+  struct WeighTile {
+    const Attend& attend;
+    const Columns* values;
+    std::int64_t at, count;  // positions: from the run's begin, and how many
+    float* sums;             // of the first query
+    std::int64_t depth_of(std::int64_t query) const {
+      const std::int64_t seen = attend.count_of(query) - at;
+      return seen < 0 ? 0 : seen < count ? seen : count;
+    }
+    template <int Rows>
+    void run(std::int64_t query) const {
+      const float* weights = attend.job.weights + query * kAttendPositions + at * Rows;
+      float* tile_sums = sums + query * attend.job.padded_dim;
+      // What all of them see, and then, where the run ends, each what it sees beyond.
+      const std::int64_t common = depth_of(query);
+      attend.template weigh_tile<Rows>(weights, Rows, values, common, tile_sums);
+      for (std::int64_t r = 1; r < Rows; ++r)
+        if (const std::int64_t more = depth_of(query + r) - common; more > 0)
+          attend.template weigh_tile<1>(weights + common * Rows + r, Rows, values + common * 16, more,
+                                        tile_sums + r * attend.job.padded_dim);
+    }
+  };
+  template <class Columns>
+  void weigh_panel(const Columns* values, std::int64_t at, std::int64_t count, float* sums) const {
+    for_tiles<L::tile_rows>(0, query_count(), WeighTile<Columns>{*this, values, at, count, sums});
+  }
+
+  void weigh() const {
+    const auto* values = static_cast<const Element*>(job.values);
+    const std::int64_t all = count_of_all();
+    std::memset(job.run.sums, 0, static_cast<std::size_t>(query_count() * job.padded_dim) * sizeof(float));
+    for (std::int64_t at = 0, count = 0; at < all; at += count) {
+      const std::int64_t position = job.position_begin + at;
+      const std::int64_t in_page = position % job.page_tokens;
+      count = job.page_tokens - in_page < all - at ? job.page_tokens - in_page : all - at;
+      const Element* page = values + job.pages[position / job.page_tokens] * job.value_page_stride;
+      for (std::int64_t first = 0; first < job.padded_dim; first += 16) {
+        const Element* panel = page + (first / 16 * job.page_tokens + in_page) * 16;
+        if (widens())
+          weigh_panel(widened(panel, count), at, count, job.run.sums + first);
+        else
+          weigh_panel(panel, at, count, job.run.sums + first);
+      }
+    }
+  }
+};
 
 template <class L, class Element>
 void attend_elements(const AttendJob& job) {
-  float scores[kAttendQueries][kAttendPositions];
-  std::int64_t query = 0;
-  for (; query + 8 <= job.query_count; query += 8) score_run<L, Element, 8>(job, query, scores);
-  for (; query + 4 <= job.query_count; query += 4) score_run<L, Element, 4>(job, query, scores);
-  for (; query < job.query_count; ++query) score_run<L, Element, 1>(job, query, scores);
-  for (query = 0; query < job.query_count; ++query) soften_run<L>(job, query, scores[query]);
-  query = 0;
-  for (; query + 8 <= job.query_count; query += 8) weigh_run<L, Element, 8>(job, query, scores);
-  for (; query + 4 <= job.query_count; query += 4) weigh_run<L, Element, 4>(job, query, scores);
-  for (; query < job.query_count; ++query) weigh_run<L, Element, 1>(job, query, scores);
+  const Attend<L, Element> attend{job};
+  attend.score();
+  for (std::int64_t query = 0; query < attend.query_count(); ++query) attend.soften(query);
+  for_tiles<L::tile_rows>(0, attend.query_count(), typename Attend<L, Element>::TransposeTile{attend});
+  attend.weigh();
+}
+
+// Queries in the form of AttendJob: tile by tile, a tile's queries side by side.
+template <class L>
+struct ArrangeTile {
+  const float* from;
+  std::int64_t padded_dim;
+  float* to;
+  template <int Rows>
+  void run(std::int64_t query) const {
+    transpose_rows<L, Rows>(from + query * padded_dim, padded_dim, padded_dim, to + query * padded_dim);
+  }
+};
+template <class L>
+void arrange_queries(const float* from, std::int64_t query_count, std::int64_t padded_dim, float* to) {
+  for_tiles<L::tile_rows>(0, query_count, ArrangeTile<L>{from, padded_dim, to});
 }
 
 template <class L>
@@ -101,19 +255,31 @@ void attend(const AttendJob& job) {
     attend_elements<L, float>(job);
 }
 
-// (largest, total, sums) of the positions before, and of the run after them, into one.
+// The softmax of the positions before, and of the run after them, into one.
 template <class L>
-void merge_run(float& largest, float& total, float* sums, float run_largest, float run_total,
-               const float* run_sums, std::int64_t head_dim) {
-  const float most = run_largest > largest ? run_largest : largest;
-  float both[16] = {largest - most, run_largest - most};
-  L::store(both, exponential<L>(L::load(both)));
-  total = total * both[0] + run_total * both[1];
-  largest = most;
-  const auto keep = L::broadcast(both[0]);
-  const auto add = L::broadcast(both[1]);
-  each_pair<L>(sums, run_sums, head_dim, sums,
-               [&](auto before, auto run) { return L::fma(run, add, L::mul(before, keep)); });
+void merge_run(const Softmax& before, const Softmax& run, std::int64_t query_count, std::int64_t padded_dim) {
+  for (std::int64_t first = 0; first < query_count; first += 16) {
+    const std::int64_t count = query_count - first;
+    const auto largest = load_some<L>(before.largest + first, count);
+    const auto run_largest = load_some<L>(run.largest + first, count);
+    const auto most = L::larger(run_largest, largest);
+    const auto keep = exponential<L>(L::sub(largest, most));
+    const auto add = exponential<L>(L::sub(run_largest, most));
+    const auto total = L::add(L::mul(load_some<L>(before.total + first, count), keep),
+                              L::mul(load_some<L>(run.total + first, count), add));
+    store_some<L>(before.largest + first, count, most);
+    store_some<L>(before.total + first, count, total);
+    float keeps[16], adds[16];
+    L::store(keeps, keep);
+    L::store(adds, add);
+    for (std::int64_t i = 0; i < 16 && i < count; ++i) {
+      float* sums = before.sums + (first + i) * padded_dim;
+      const auto keep_all = L::broadcast(keeps[i]);
+      const auto add_all = L::broadcast(adds[i]);
+      each_pair<L>(sums, run.sums + (first + i) * padded_dim, padded_dim, sums,
+                   [&](auto old, auto more) { return L::fma(more, add_all, L::mul(old, keep_all)); });
+    }
+  }
 }
 
 }  // namespace fourfold::cpu

@@ -7,13 +7,12 @@
 
 namespace fourfold::cpu {
 
-// e^x to about two units in the last place. Arguments are cut to -87.3..88.3, where the result is a normal
-// number; NaN stays.
+// e^x to about two units in the last place, for x of at most 88.3. Smaller ones than -87.3 are cut to that,
+// where the result is still a normal number; NaN stays.
 template <class L>
-typename L::F exponential(typename L::F x) {
+[[gnu::always_inline]] inline typename L::F exponential_up_to_88(typename L::F x) {
   using F = typename L::F;
   x = L::larger(L::broadcast(-87.3f), x);
-  x = L::smaller(L::broadcast(88.3f), x);
   const F n = L::nearest(L::mul(x, L::broadcast(0x1.715476p+0f)));
   // n ln 2 in two parts: the upper one has few enough bits that the product is exact.
   F r = L::fma(n, L::broadcast(-0x1.62e400p-1f), x);
@@ -27,6 +26,10 @@ typename L::F exponential(typename L::F x) {
   p = L::fma(p, r, L::broadcast(1.0f));
   p = L::fma(p, r, L::broadcast(1.0f));
   return L::mul(p, L::power_of_two(n));
+}
+template <class L>
+typename L::F exponential(typename L::F x) {
+  return exponential_up_to_88<L>(L::smaller(L::broadcast(88.3f), x));
 }
 
 template <class L>

@@ -25,28 +25,41 @@ struct MultiplyJob {
   std::int64_t out_stride = 0;
 };
 
-// Attention of the query heads that share one key head, for one row, over one run of positions.
+// A softmax on its way: the largest score so far, the sum of exp(score - largest), and the weighted values.
+struct Softmax {
+  float* largest = nullptr;  // [queries]
+  float* total = nullptr;    // [queries]
+  float* sums = nullptr;     // [queries, padded_dim]
+};
+
+// Attention of a block of queries that share one key head, over one run of positions. A query is a head of a
+// row; the rows are neighbours of one sequence, and each sees one position more than the one before.
 struct AttendJob {
-  const float* queries = nullptr;  // [query_count, head_dim]
-  std::int64_t query_count = 0;
-  std::int64_t head_dim = 0;
+  const float* queries = nullptr;  // [row_count, head_count, padded_dim], put together by arrange_queries
+  std::int64_t row_count = 0;
+  std::int64_t head_count = 0;
+  std::int64_t padded_dim = 0;  // of a head, a multiple of 16
   float scale = 0;
   bool is_bf16 = true;
-  const void* keys = nullptr;  // of the cache: [rows, row_stride], offset to this head
+  const void* keys = nullptr;  // kv_panels.h: page 0's panels of this head
   const void* values = nullptr;
-  std::int64_t row_stride = 0;  // in elements
+  std::int64_t key_page_stride = 0;  // in elements
+  std::int64_t value_page_stride = 0;
   const std::int32_t* pages = nullptr;
   std::int64_t page_tokens = 0;
   std::int64_t position_begin = 0;
-  std::int64_t position_end = 0;  // at most kAttendPositions after begin
+  std::int64_t position_end =
+      0;  // of the first row, at most kAttendPositions after begin; so are the others'
 
-  // The run's own softmax: the largest score, the sum of exp(score - largest), the weighted values.
-  float* largest = nullptr;  // [query_count]
-  float* total = nullptr;    // [query_count]
-  float* sums = nullptr;     // [query_count, head_dim]
+  float* scores = nullptr;   // memory to work in: [queries, kAttendPositions]
+  float* weights = nullptr;  // as much again
+  float* panel = nullptr;    // and attend_panel_floats(padded_dim)
+  Softmax run;               // the run's own
 };
 inline constexpr std::int64_t kAttendPositions = 256;
-inline constexpr std::int64_t kAttendQueries = 16;  // at most, in one job
+constexpr std::int64_t attend_panel_floats(std::int64_t padded_dim) {
+  return 16 * (padded_dim > kAttendPositions ? padded_dim : kAttendPositions);
+}
 
 // One key head of one row of the delta rule: reference/delta.h has the formulas.
 struct DeltaJob {

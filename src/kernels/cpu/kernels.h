@@ -30,9 +30,10 @@ struct Kernels {
   void (*multiply_e4m3)(const MultiplyJob&);
   void (*multiply_f32)(const MultiplyJob&);
 
+  void (*arrange_queries)(const float* from, std::int64_t query_count, std::int64_t padded_dim, float* to);
   void (*attend)(const AttendJob&);
-  void (*merge_run)(float& largest, float& total, float* sums, float run_largest, float run_total,
-                    const float* run_sums, std::int64_t head_dim);
+  void (*merge_run)(const Softmax& before, const Softmax& run, std::int64_t query_count,
+                    std::int64_t padded_dim);
   void (*delta_rule)(const DeltaJob&, float* scratch);
   void (*move_anchor)(const MoveAnchorJob&);
 

@@ -26,6 +26,41 @@ struct Avx2Lanes {
     __m256i columns[4][2];  // [four columns each][rows 0-7, rows 8-15]
   };
 
+  // A tile of a product (tile.h): twelve registers of sums, two of columns.
+  using V = __m256;
+  using Four = const float*;
+  static constexpr int vector = 8;
+  static constexpr int tile_rows = 6;
+  template <int Rows>
+  static constexpr int tile_vectors = 2;
+  static V zero_vector() { return _mm256_setzero_ps(); }
+  static V broadcast_vector(float x) { return _mm256_set1_ps(x); }
+  static V load_vector(const float* p) { return _mm256_loadu_ps(p); }
+  static V load_vector(const std::uint16_t* p) { return widen_bf16(load_half(p)); }
+  static void store_vector(float* p, V x) { _mm256_storeu_ps(p, x); }
+  static V add_vector(V a, V b) { return _mm256_add_ps(a, b); }
+  static V mul_vector(V a, V b) { return _mm256_mul_ps(a, b); }
+  static V fma_vector(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  static Four load_four(const float* p) { return p; }
+  template <int Which>
+  static V mul_of_four(Four a, V b) {
+    return _mm256_mul_ps(_mm256_broadcast_ss(a + Which), b);
+  }
+  template <int Which>
+  static V fma_of_four(Four a, V b, V c) {
+    return _mm256_fmadd_ps(_mm256_broadcast_ss(a + Which), b, c);
+  }
+
+  // Four rows of four become the columns of rows `Stride` apart.
+  template <int Stride>
+  static void transpose_four(const float* p, std::int64_t stride, float* to) {
+    __m128 a = _mm_loadu_ps(p), b = _mm_loadu_ps(p + stride);
+    __m128 c = _mm_loadu_ps(p + 2 * stride), d = _mm_loadu_ps(p + 3 * stride);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a), _mm_storeu_ps(to + Stride, b);
+    _mm_storeu_ps(to + 2 * Stride, c), _mm_storeu_ps(to + 3 * Stride, d);
+  }
+
   static F broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static F zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }

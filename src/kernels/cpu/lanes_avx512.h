@@ -23,6 +23,41 @@ struct Avx512Lanes {
     __m512i columns[4];  // [four columns each][16 rows x 4]
   };
 
+  // A tile of a product (tile.h): sixteen rows, whose numbers the fused operation broadcasts itself.
+  using V = __m512;
+  using Four = const float*;
+  static constexpr int vector = 16;
+  static constexpr int tile_rows = 16;
+  template <int Rows>
+  static constexpr int tile_vectors = 1;
+  static V zero_vector() { return zero(); }
+  static V broadcast_vector(float x) { return broadcast(x); }
+  static V load_vector(const float* p) { return load(p); }
+  static V load_vector(const std::uint16_t* p) { return load_bf16(p); }
+  static void store_vector(float* p, V x) { store(p, x); }
+  static V add_vector(V a, V b) { return add(a, b); }
+  static V mul_vector(V a, V b) { return mul(a, b); }
+  static V fma_vector(V a, V b, V c) { return fma(a, b, c); }
+  static Four load_four(const float* p) { return p; }
+  template <int Which>
+  static V mul_of_four(Four a, V b) {
+    return _mm512_mul_ps(_mm512_set1_ps(a[Which]), b);
+  }
+  template <int Which>
+  static V fma_of_four(Four a, V b, V c) {
+    return _mm512_fmadd_ps(_mm512_set1_ps(a[Which]), b, c);
+  }
+
+  // Four rows of four become the columns of rows `Stride` apart.
+  template <int Stride>
+  static void transpose_four(const float* p, std::int64_t stride, float* to) {
+    __m128 a = _mm_loadu_ps(p), b = _mm_loadu_ps(p + stride);
+    __m128 c = _mm_loadu_ps(p + 2 * stride), d = _mm_loadu_ps(p + 3 * stride);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a), _mm_storeu_ps(to + Stride, b);
+    _mm_storeu_ps(to + 2 * Stride, c), _mm_storeu_ps(to + 3 * Stride, d);
+  }
+
   static F broadcast(float x) { return _mm512_set1_ps(x); }
   static F zero() { return _mm512_setzero_ps(); }
   static F load(const float* p) { return _mm512_loadu_ps(p); }

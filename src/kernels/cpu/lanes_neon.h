@@ -25,6 +25,43 @@ struct NeonLanes {
     int8x16_t columns[4][4];  // [four columns each][four rows each]
   };
 
+  // A tile of a product (tile.h): one register of columns, eight rows and two of them at a time.
+  using V = float32x4_t;
+  using Four = float32x4_t;
+  static constexpr int vector = 4;
+  static constexpr int tile_rows = 8;
+  // Few rows need more columns: sums are to be so many that one is done when its turn comes again.
+  template <int Rows>
+  static constexpr int tile_vectors = Rows > 4 ? 2 : 4;
+  static V zero_vector() { return vdupq_n_f32(0); }
+  static V broadcast_vector(float x) { return vdupq_n_f32(x); }
+  static V load_vector(const float* p) { return vld1q_f32(p); }
+  static V load_vector(const std::uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+  static void store_vector(float* p, V x) { vst1q_f32(p, x); }
+  static V add_vector(V a, V b) { return vaddq_f32(a, b); }
+  static V mul_vector(V a, V b) { return vmulq_f32(a, b); }
+  static V fma_vector(V a, V b, V c) { return vfmaq_f32(c, a, b); }
+  static Four load_four(const float* p) { return vld1q_f32(p); }
+  template <int Which>
+  static V mul_of_four(Four a, V b) {
+    return vmulq_laneq_f32(b, a, Which);
+  }
+  template <int Which>
+  static V fma_of_four(Four a, V b, V c) {
+    return vfmaq_laneq_f32(c, b, a, Which);
+  }
+
+  // Four rows of four become the columns of rows `Stride` apart.
+  template <int Stride>
+  static void transpose_four(const float* p, std::int64_t stride, float* to) {
+    const float32x4x2_t low = vtrnq_f32(vld1q_f32(p), vld1q_f32(p + stride));
+    const float32x4x2_t high = vtrnq_f32(vld1q_f32(p + 2 * stride), vld1q_f32(p + 3 * stride));
+    for (int i = 0; i < 2; ++i) {
+      vst1q_f32(to + i * Stride, vcombine_f32(vget_low_f32(low.val[i]), vget_low_f32(high.val[i])));
+      vst1q_f32(to + (2 + i) * Stride, vcombine_f32(vget_high_f32(low.val[i]), vget_high_f32(high.val[i])));
+    }
+  }
+
   template <class Make>
   static F each(Make make) {
     return {{make(0), make(1), make(2), make(3)}};

@@ -30,6 +30,55 @@ struct PlainLanes {
     std::int8_t value[16][16];  // [row][column]
   };
 
+  // A tile of a product (tile.h): `tile_rows` rows of numbers, `tile_vectors` vectors of a panel's columns.
+  struct V {
+    float lane[4];
+  };
+  using Four = const float*;
+  static constexpr int vector = 4;
+  static constexpr int tile_rows = 4;
+  template <int Rows>
+  static constexpr int tile_vectors = 2;
+  template <class Make>
+  static V each_of_vector(Make make) {
+    return {{make(0), make(1), make(2), make(3)}};
+  }
+  static V zero_vector() { return {}; }
+  static V broadcast_vector(float x) { return {{x, x, x, x}}; }
+  static V load_vector(const float* p) {
+    return each_of_vector([&](int i) { return p[i]; });
+  }
+  static V load_vector(const std::uint16_t* p) {  // bf16
+    return each_of_vector(
+        [&](int i) { return std::bit_cast<float>(static_cast<std::uint32_t>(p[i]) << 16); });
+  }
+  static void store_vector(float* p, const V& x) { std::memcpy(p, x.lane, sizeof x); }
+  static V add_vector(const V& a, const V& b) {
+    return each_of_vector([&](int i) { return a.lane[i] + b.lane[i]; });
+  }
+  static V mul_vector(const V& a, const V& b) {
+    return each_of_vector([&](int i) { return a.lane[i] * b.lane[i]; });
+  }
+  static V fma_vector(const V& a, const V& b, const V& c) {
+    return each_of_vector([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
+  }
+  // Four neighbouring numbers of a row; fma_of_four multiplies by one of them.
+  static Four load_four(const float* p) { return p; }
+  template <int Which>
+  static V mul_of_four(Four a, const V& b) {
+    return mul_vector(broadcast_vector(a[Which]), b);
+  }
+  template <int Which>
+  static V fma_of_four(Four a, const V& b, const V& c) {
+    return fma_vector(broadcast_vector(a[Which]), b, c);
+  }
+  // Four rows of four become the columns of rows `Stride` apart.
+  template <int Stride>
+  static void transpose_four(const float* p, std::int64_t stride, float* to) {
+    for (int i = 0; i < 4; ++i)
+      for (int r = 0; r < 4; ++r) to[i * Stride + r] = p[r * stride + i];
+  }
+
   template <class Make>
   static F each(Make make) {
     F out;

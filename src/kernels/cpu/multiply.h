@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/input_rows.h"
 #include "kernels/cpu/jobs.h"
+#include "kernels/cpu/tile.h"
 
 namespace fourfold::cpu {
 
@@ -123,13 +124,6 @@ void multiply_float_tile(const MultiplyJob& job, std::int64_t panel, std::int64_
   for (int t = 0; t < Tokens; ++t) store_results<L>(job, panel, first_token + t, total[t]);
 }
 
-// Tiles of `Tokens`, then of half as many for what is left, down to one.
-template <int Tokens, class Tile>
-void for_token_tiles(std::int64_t begin, std::int64_t end, const Tile& tile) {
-  for (; begin + Tokens <= end; begin += Tokens) tile.template run<Tokens>(begin);
-  if constexpr (Tokens > 1) for_token_tiles<Tokens / 2>(begin, end, tile);
-}
-
 template <class L, int Planes>
 struct CodeTile {
   const MultiplyJob& job;
@@ -157,7 +151,7 @@ void multiply_panels(const MultiplyJob& job) {
   for (std::int64_t begin = 0; begin < job.token_count; begin += kTokenRun) {
     const std::int64_t end = begin + kTokenRun < job.token_count ? begin + kTokenRun : job.token_count;
     for (std::int64_t panel = job.panel_begin; panel < job.panel_end; ++panel)
-      for_token_tiles<Tokens>(begin, end, Tile{job, panel});
+      for_tiles<Tokens>(begin, end, Tile{job, panel});
   }
 }
 

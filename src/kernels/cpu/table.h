@@ -24,6 +24,7 @@ constexpr Kernels make_table() {
           .multiply_bf16 = multiply_floats<L, Bf16Columns<L>>,
           .multiply_e4m3 = multiply_floats<L, E4m3Columns<L>>,
           .multiply_f32 = multiply_floats<L, F32Columns<L>>,
+          .arrange_queries = arrange_queries<L>,
           .attend = attend<L>,
           .merge_run = merge_run<L>,
           .delta_rule = delta_rule<L>,
