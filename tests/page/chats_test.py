@@ -150,6 +150,35 @@ class Several(ChatsTest):
         self.assertEqual(2, len(self.titles()))
 
 
+class WithoutStorage(ChatsTest):
+    def before_load(self, script):
+        made = self.browser.devtools("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+        self.addCleanup(self.browser.devtools, "Page.removeScriptToEvaluateOnNewDocument", made)
+        self.page("/")
+
+    def test_1_a_browser_that_keeps_nothing(self):
+        self.before_load("IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); };")
+        self.until_text("#notice", "This browser keeps nothing for this page")
+        self.ask("one")
+        self.browser.click("#new-chat")
+        self.ask("two")
+        self.until(lambda: self.titles() == ["two", "one"], "two chats")
+        self.browser.fill("#input", "a draft")
+        self.open_chat("one")
+        self.assertEqual(["one", "You said: one (1 messages)"], self.conversation())
+        self.open_chat("two")
+        self.until(lambda: self.value("#input") == "a draft", "the draft")
+
+    def test_2_a_full_disk_is_said_and_loses_nothing(self):
+        self.ask("one")
+        self.browser.run("IDBObjectStore.prototype.put = () => { throw new DOMException('The quota is used up', 'QuotaExceededError'); }")
+        self.ask("two")
+        self.until_text("#notice", "This could not be stored: The quota is used up")
+        self.assertEqual("You said: two (3 messages)", self.answer())
+        self.ask("three")
+        self.assertEqual(5, len(self.sent()))
+
+
 class Branches(ChatsTest):
     def test_01_any_message_can_be_edited_and_all_versions_stay(self):
         for text in ("one", "two", "three"):

@@ -135,7 +135,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path in self.server.files:
             kind, body = self.server.files[self.path]
-            self.answer(200, kind + "; charset=utf-8", body, [("Content-Security-Policy", self.server.policy)])
+            # The program has a browser ask each time; here it need not, for a page is loaded hundreds of times.
+            self.answer(200, kind + "; charset=utf-8", body,
+                        [("Content-Security-Policy", self.server.policy), ("Cache-Control", "max-age=3600")])
         elif self.path == "/mock/requests":
             self.answer(200, "application/json", json.dumps(self.server.requests))
         elif not self.has_key():

@@ -81,8 +81,10 @@ class PageTest(unittest.TestCase):
         self.browser.until(lambda: self.visible("#send"), "the end of the answer")
 
     def ask(self, text, wait=True):
-        self.browser.fill("#input", text)
-        self.browser.click("#send")
+        """Types a message and sends it."""
+        self.browser.run("document.querySelector('#input').value = ''; document.querySelector('#input').focus()")
+        self.browser.devtools("Input.insertText", {"text": text})
+        self.browser.press("Enter")
         if wait:
             self.until_idle()
 

@@ -8,12 +8,11 @@ import { byId, number } from "/page/dom.js";
 export class Meter {
   constructor() {
     this.limit = 0;
-    this.used = 0;
     this.asked = 0;
+    this.counted = { of: "", tokens: 0 };  // what was counted last
   }
 
   show(used) {
-    this.used = used;
     const meter = byId("context");
     meter.hidden = !this.limit;
     const text = `${number.format(used)} of ${number.format(this.limit)} tokens`;
@@ -38,11 +37,18 @@ export class Meter {
     const turn = ++this.asked;
     const messages = sentMessages(path, settings);
     if (!messages.some(({ role }) => role !== "system")) return;
+    const of = JSON.stringify([path.map(({ id, version }) => id + version), settings]);
+    if (of === this.counted.of) {
+      this.show(this.counted.tokens);
+      return;
+    }
     const thinking = settings.thinking ? { chat_template_kwargs: { enable_thinking: settings.thinking === "on" } } : {};
     const tools = settings.tools ? { tools: JSON.parse(settings.tools) } : {};
     try {
       const { count } = await postJson("/tokenize", { messages, ...thinking, ...tools });
-      if (turn === this.asked && Number.isInteger(count)) this.show(count);
+      if (turn !== this.asked || !Number.isInteger(count)) return;
+      this.counted = { of, tokens: count };
+      this.show(count);
     } catch { /* the last known number stays */ }
   }
 }

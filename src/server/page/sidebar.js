@@ -116,6 +116,11 @@ export class Sidebar {
   }
 
   draw() {
+    // Answers that grow change nothing here.
+    const drawn = JSON.stringify([this.chats.map(({ id, title, updated }) => [id, title, groupOf(updated)]), this.current,
+      this.found && [...this.found]]);
+    if (drawn === this.drawn && !byId("chats").querySelector(".rename")) return;
+    this.drawn = drawn;
     const focused = document.activeElement?.closest?.("#chats li")?.dataset.id;
     const shown = this.found ? this.chats.filter(({ id }) => this.found.has(id)) : this.chats;
     const groups = new Map();
