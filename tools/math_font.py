@@ -3,12 +3,13 @@
     apt-get install fonts-lmodern; pip install fonttools==4.68.0 brotli==1.2.1
     tools/math_font.py [FONT]
 
-What the page can show stays: the characters of math/symbols.js and math/letters.js and of European text, with the sizes they
-grow to. Three things are changed for browsers, which lay mathematics out more simply than TeX: a prime is the one that is made
-for a superscript, since no browser replaces it there; big delimiters lose the room at their left, since browsers give every
-size the width of the widest; and accents, which lie left of their origin, have a width. So the font has a name of its own, as its licence asks. The result is committed; it changes only
-with the page's symbols.
+What the page can show stays: the characters of math/symbols.js and math/letters.js and of European text, with the
+sizes they grow to. Three things are changed for browsers, which lay mathematics out more simply than TeX: a prime is
+the one that is made for a superscript, since no browser replaces it there; big delimiters lose the room at their left,
+since browsers give every size the width of the widest; and accents, which lie left of their origin, have a width. So
+the font has a name of its own, as its licence asks. The result is committed; it changes only with the page's symbols.
 """
+
 import pathlib
 import re
 import sys
@@ -23,9 +24,11 @@ from fontTools.ttLib.tables import otTables
 HERE = pathlib.Path(__file__).resolve().parents[1] / "src/server/page/math"
 SOURCE = "/usr/share/texmf/fonts/opentype/public/lm-math/latinmodern-math.otf"
 NAME = "Fourfold Math"
-NOTICE = "Made by tools/math_font.py of Fourfold from Latin Modern Math 1.959, Copyright 2012-2014 for the Latin Modern math " \
-         "extensions by B. Jackowski, P. Strzelczyk and P. Pianowski (on behalf of TeX Users Groups); not the original font, which " \
-         "is at https://www.gust.org.pl/projects/e-foundry/lm-math. GUST Font License."
+NOTICE = (
+    "Made by tools/math_font.py of Fourfold from Latin Modern Math 1.959, Copyright 2012-2014 for the Latin Modern math "
+    "extensions by B. Jackowski, P. Strzelczyk and P. Pianowski (on behalf of TeX Users Groups); not the original font, which "
+    "is at https://www.gust.org.pl/projects/e-foundry/lm-math. GUST Font License."
+)
 PRIMES = "′″‴⁗"
 DELIMITERS = "()[]{}⟨⟩⌊⌋⌈⌉⟮⟯"
 # Accents that lie over what was before them, and the letters that stand for them in formulae: a hat, a tilde and a check that
@@ -152,8 +155,14 @@ def main(source=SOURCE):
     use_script_primes(font)
     narrow_delimiters(font)
     widen_accents(font)
-    options = subset.Options(layout_features=[], hinting=False, desubroutinize=False, notdef_outline=True, name_IDs=["*"],
-                             drop_tables=["GSUB", "GPOS", "GDEF", "DSIG", "FFTM"])
+    options = subset.Options(
+        layout_features=[],
+        hinting=False,
+        desubroutinize=False,
+        notdef_outline=True,
+        name_IDs=["*"],
+        drop_tables=["GSUB", "GPOS", "GDEF", "DSIG", "FFTM"],
+    )
     subsetter = subset.Subsetter(options)
     wanted = characters()
     subsetter.populate(unicodes=wanted)

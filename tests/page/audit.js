@@ -1,4 +1,5 @@
-// Run inside the page by the tests: contrast of all text to be seen, whether focus can be seen, words that are broken.
+// Run inside the page by the tests: contrast of all text to be seen, whether focus can be seen, words that are
+// broken.
 
 const rgba = (colour) => {
   const parts = colour.match(/[\d.]+/g).map(Number);
@@ -30,15 +31,19 @@ function contrast(one, other) {
 function check(problems, node, colour, least, what) {
   const ground = groundOf(node);
   const ratio = contrast(over(rgba(colour), ground), ground);
-  if (ratio < least) problems.push(`${what}: ${colour} on ${ground.map(Math.round)} has ${ratio.toFixed(2)}, not ${least}`);
+  if (ratio < least)
+    problems.push(`${what}: ${colour} on ${ground.map(Math.round)} has ${ratio.toFixed(2)}, not ${least}`);
 }
 
 // Texts that are seen: of the open dialog, or of the page.
 function* seenTexts() {
-  const walker = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT);
+  const walker =
+    document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT);
   for (let text = walker.nextNode(); text; text = walker.nextNode()) {
     const node = text.parentElement;
-    if (text.textContent.trim() && node.checkVisibility({ visibilityProperty: true }) && !node.closest("noscript, option, [inert]")) yield text;
+    if (text.textContent.trim() && node.checkVisibility({ visibilityProperty: true }) &&
+      !node.closest("noscript, option, [inert]"))
+      yield text;
   }
 }
 
@@ -56,14 +61,17 @@ function audit() {
   }
   if (seen < 5) problems.push(`only ${seen} texts were seen`);
   for (const field of (dialog ?? document).querySelectorAll("input, textarea, select, #composer")) {
-    if (!field.checkVisibility({ visibilityProperty: true }) || field.id === "input" || field.closest("[inert], .task, .edit")) continue;
+    if (!field.checkVisibility({ visibilityProperty: true }) || field.id === "input" ||
+      field.closest("[inert], .task, .edit"))
+      continue;
     check(problems, field.parentElement, getComputedStyle(field).borderTopColor, 3, `edge of ${field.id}`);
     check(problems, field, getComputedStyle(field, "::placeholder").color, 4.5, `placeholder of ${field.id}`);
   }
   return problems;
 }
 
-// Words that stand on more than one line, or are cut off where nothing says so. Hyphens and slashes are places to break.
+// Words that stand on more than one line, or are cut off where nothing says so. Hyphens and slashes are places to
+// break.
 function brokenWords() {
   const problems = [];
   const range = document.createRange();
@@ -73,11 +81,13 @@ function brokenWords() {
     for (const match of text.textContent.matchAll(/[^\s\-–/]+/g)) {
       range.setStart(text, match.index);
       range.setEnd(text, match.index + match[0].length);
-      const lines = new Set([...range.getClientRects()].filter(({ width }) => width > 0).map(({ bottom }) => Math.round(bottom)));
+      const lines = new Set(
+        [...range.getClientRects()].filter(({ width }) => width > 0).map(({ bottom }) => Math.round(bottom)));
       if (lines.size > 1) problems.push(`"${match[0]}" stands on ${lines.size} lines`);
       const { left, right } = range.getBoundingClientRect();
       const scrolls = node.closest(".table, .math-block, .code, .chat-title, .snippet, #title, .chip-name");
-      if (!scrolls && (left < -1 || right > innerWidth + 1)) problems.push(`"${match[0]}" is cut off at ${Math.round(right)}`);
+      if (!scrolls && (left < -1 || right > innerWidth + 1))
+        problems.push(`"${match[0]}" is cut off at ${Math.round(right)}`);
     }
   }
   return problems;
@@ -88,5 +98,7 @@ function showsFocus(node) {
   if (node.classList.contains("edit-text")) node = node.closest(".edit");
   const style = getComputedStyle(node);
   const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
-  return seen || ((node.id === "composer" || node.classList.contains("edit")) && style.borderTopColor === getComputedStyle(document.querySelector("#send")).backgroundColor);
+  return seen ||
+    ((node.id === "composer" || node.classList.contains("edit")) &&
+      style.borderTopColor === getComputedStyle(document.querySelector("#send")).backgroundColor);
 }

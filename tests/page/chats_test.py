@@ -23,7 +23,9 @@ class ChatsTest(PageTest):
         return self.texts("#chats .chat-title")
 
     def open_chat(self, title):
-        self.browser.run("[...document.querySelectorAll('.open-chat')].find((node) => node.title === arguments[0]).click()", title)
+        self.browser.run(
+            "[...document.querySelectorAll('.open-chat')].find((node) => node.title === arguments[0]).click()", title
+        )
         self.until(lambda: self.text("#title") == title, title)
 
     def stored(self):
@@ -135,8 +137,12 @@ class Several(ChatsTest):
                   "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
         now = [{"role": "user", "content": "hello there"}, answer]
         before = [{"role": "user", "content": "older"}, {"role": "assistant", "content": "yes", "toolCalls": []}]
-        self.browser.run("localStorage.setItem('fourfold.conversation', arguments[0]); localStorage.setItem('fourfold.previous', arguments[1]);"
-                         "localStorage.setItem('fourfold.settings', '{\"temperature\":\"0.3\"}')", json.dumps(now), json.dumps(before))
+        self.browser.run(
+            "localStorage.setItem('fourfold.conversation', arguments[0]); localStorage.setItem('fourfold.previous', arguments[1]);"
+            "localStorage.setItem('fourfold.settings', '{\"temperature\":\"0.3\"}')",
+            json.dumps(now),
+            json.dumps(before),
+        )
         self.page("/")
         self.assertEqual(["hello there", "older"], self.titles())
         self.assertEqual(["fourfold.settings"], self.browser.run("return Object.keys(localStorage)"))
@@ -171,7 +177,9 @@ class WithoutStorage(ChatsTest):
 
     def test_2_a_full_disk_is_said_and_loses_nothing(self):
         self.ask("one")
-        self.browser.run("IDBObjectStore.prototype.put = () => { throw new DOMException('The quota is used up', 'QuotaExceededError'); }")
+        self.browser.run(
+            "IDBObjectStore.prototype.put = () => { throw new DOMException('The quota is used up', 'QuotaExceededError'); }"
+        )
         self.ask("two")
         self.until_text("#notice", "This could not be stored: The quota is used up")
         self.assertEqual("You said: two (3 messages)", self.answer())
@@ -193,11 +201,22 @@ class Branches(ChatsTest):
         self.until(lambda: len(self.server.requests) == 4, "a request")
         self.until_idle()
         self.assertEqual(["one", "You said: one (1 messages)", "other"], self.sent())
-        self.assertEqual(["one", "You said: one (1 messages)", "other", "You said: other (3 messages)"], self.conversation())
+        self.assertEqual(
+            ["one", "You said: one (1 messages)", "other", "You said: other (3 messages)"], self.conversation()
+        )
         self.assertEqual(["2/2"], self.texts(".branch-count"))
         self.press_in(2, "previous")
-        self.assertEqual(["one", "You said: one (1 messages)", "two", "You said: two (3 messages)", "three", "You said: three (5 messages)"],
-                         self.conversation())
+        self.assertEqual(
+            [
+                "one",
+                "You said: one (1 messages)",
+                "two",
+                "You said: two (3 messages)",
+                "three",
+                "You said: three (5 messages)",
+            ],
+            self.conversation(),
+        )
         self.assertEqual(["1/2"], self.texts(".branch-count"))
         self.assertEqual("next", self.browser.run("return document.activeElement.dataset.action"))
         self.browser.press("Enter")
@@ -209,7 +228,9 @@ class Branches(ChatsTest):
         self.assertEqual(6, len(self.conversation()))
         self.press_in(2, "next")
         self.ask("on")
-        self.assertEqual(["one", "You said: one (1 messages)", "other", "You said: other (3 messages)", "on"], self.sent())
+        self.assertEqual(
+            ["one", "You said: one (1 messages)", "other", "You said: other (3 messages)", "on"], self.sent()
+        )
 
     def test_02_answers_have_versions_too(self):
         self.ask("count")
@@ -301,7 +322,9 @@ class TwoTabs(ChatsTest):
         for tab in (self.first, self.second):
             self.go(tab)
             self.reload()
-            self.assertEqual(["root", "slow"], [text[:4] for text in self.conversation() if not text.startswith(("You", "word"))])
+            self.assertEqual(
+                ["root", "slow"], [text[:4] for text in self.conversation() if not text.startswith(("You", "word"))]
+            )
             self.assertIn("/2", self.text(".branch-count"))  # both are versions, one arrow apart
         # Who hears of an answer that is being written elsewhere does not send below it.
         self.ask("slow C", wait=False)

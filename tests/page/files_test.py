@@ -74,11 +74,21 @@ class Attached(PageTest):
 
     def test_03_what_is_refused(self):
         self.until_text("#model", "mock-model")
-        for name, content, wanted in (("photo.png", [0x89, 0x50, 0x4e, 0x47, 0xff, 0xfe], "photo.png is not text in UTF-8"),
-                                      ("data.bin", [65, 0, 66], "data.bin is not a text file"),
-                                      ("empty.txt", " \n", "empty.txt is empty."),
-                                      ("long.txt", "x" * (8 * CONTEXT + 1), "long.txt has 32,769 characters; the model's context of 4,096 tokens cannot hold it."),
-                                      ("huge.txt", "x" * (33 * CONTEXT), "huge.txt has 135,168 bytes; the model's context of 4,096 tokens cannot hold it.")):
+        for name, content, wanted in (
+            ("photo.png", [0x89, 0x50, 0x4E, 0x47, 0xFF, 0xFE], "photo.png is not text in UTF-8"),
+            ("data.bin", [65, 0, 66], "data.bin is not a text file"),
+            ("empty.txt", " \n", "empty.txt is empty."),
+            (
+                "long.txt",
+                "x" * (8 * CONTEXT + 1),
+                "long.txt has 32,769 characters; the model's context of 4,096 tokens cannot hold it.",
+            ),
+            (
+                "huge.txt",
+                "x" * (33 * CONTEXT),
+                "huge.txt has 135,168 bytes; the model's context of 4,096 tokens cannot hold it.",
+            ),
+        ):
             self.put_files("#files", [(name, content)])
             self.until_text("#file-problem", wanted)
         self.assertEqual([], self.chips())
@@ -122,11 +132,11 @@ class Exchanged(PageTest):
         self.assertEqual(("fourfold-chats", 1, 1), (file["format"], file["version"], len(file["chats"])))
         self.assertEqual({"temperature": "0.5"}, file["chats"][0]["settings"])
         self.assertEqual(5, len(file["chats"][0]["messages"]))
-        before = self.browser.run("return document.querySelector('#messages').innerText")
+        before = self.text("#messages")
         self.bring("count.json", text)
         self.until_text("#notice", "1 chat imported.")
         self.until(lambda: self.count("#chats li") == 2, "two chats")
-        self.until(lambda: self.browser.run("return document.querySelector('#messages').innerText") == before, "the same messages")
+        self.until(lambda: self.text("#messages") == before, "the same messages")
         self.assertEqual("2/2", self.text(".branch-count"))
         self.press_in(1, "previous")
         self.until_text(".assistant .body", "Answer 1")
@@ -186,26 +196,39 @@ You said: <!-- fourfold: user --> is text (3 messages)
         message = {"id": "a", "role": "user", "content": "x"}
 
         def file(*messages, **fields):
-            return json.dumps({"format": "fourfold-chats", "version": 1, "chats": [{"title": "t", "messages": list(messages), **fields}]})
+            return json.dumps(
+                {
+                    "format": "fourfold-chats",
+                    "version": 1,
+                    "chats": [{"title": "t", "messages": list(messages), **fields}],
+                }
+            )
 
         for text, wanted in (
-                ("{", "The file is no JSON"),
-                ("[]", 'its format is not "fourfold-chats"'),
-                ('{"format": "fourfold-chats", "version": 2}', "The file has version 2; this page reads version 1."),
-                ('{"format": "fourfold-chats", "version": 1, "chats": []}', "The file has no chats."),
-                ('{"format": "fourfold-chats", "version": 1, "chats": [null]}', "chats[0] is no chat."),
-                (file({**message, "role": "root"}), 'chats[0].messages[0]: the role is "root"'),
-                (file({"role": "user"}), "chats[0].messages[0] has no id."),
-                (file(message, message), "chats[0].messages[1]: the id a is used twice."),
-                (file({**message, "parent": "b"}, {**message, "id": "b", "parent": "a"}), "its parent b does not come before it."),
-                (file({**message, "parent": "a"}), "its parent a does not come before it."),
-                (file({**message, "content": 7}), "content is no text."),
-                (file({**message, "attachments": [{"name": "x"}]}), "chats[0].messages[0].attachments[0] is no file"),
-                (file({**message, "role": "assistant", "toolCalls": "x"}), "toolCalls is no list"),
-                (file(message, settings={"temperature": "hot"}), "chats[0].settings: Temperature: hot is no number."),
-                (file(*[{**message, "id": str(at)} for at in range(20001)]), "chats[0] has 20,001 messages; at most 20000."),
-                ("just words", "The file has no messages: the marker"),
-                ("<!-- fourfold: root -->\nx", 'the role is "root"')):
+            ("{", "The file is no JSON"),
+            ("[]", 'its format is not "fourfold-chats"'),
+            ('{"format": "fourfold-chats", "version": 2}', "The file has version 2; this page reads version 1."),
+            ('{"format": "fourfold-chats", "version": 1, "chats": []}', "The file has no chats."),
+            ('{"format": "fourfold-chats", "version": 1, "chats": [null]}', "chats[0] is no chat."),
+            (file({**message, "role": "root"}), 'chats[0].messages[0]: the role is "root"'),
+            (file({"role": "user"}), "chats[0].messages[0] has no id."),
+            (file(message, message), "chats[0].messages[1]: the id a is used twice."),
+            (
+                file({**message, "parent": "b"}, {**message, "id": "b", "parent": "a"}),
+                "its parent b does not come before it.",
+            ),
+            (file({**message, "parent": "a"}), "its parent a does not come before it."),
+            (file({**message, "content": 7}), "content is no text."),
+            (file({**message, "attachments": [{"name": "x"}]}), "chats[0].messages[0].attachments[0] is no file"),
+            (file({**message, "role": "assistant", "toolCalls": "x"}), "toolCalls is no list"),
+            (file(message, settings={"temperature": "hot"}), "chats[0].settings: Temperature: hot is no number."),
+            (
+                file(*[{**message, "id": str(at)} for at in range(20001)]),
+                "chats[0] has 20,001 messages; at most 20000.",
+            ),
+            ("just words", "The file has no messages: the marker"),
+            ("<!-- fourfold: root -->\nx", 'the role is "root"'),
+        ):
             self.bring("bad.file", text)
             self.until(lambda: wanted in (self.text("#notice") or ""), wanted + " in: " + str(self.text("#notice")))
             self.assertIn("bad.file was not imported.", self.text("#notice"))

@@ -33,7 +33,9 @@ class Program:
 
     def get(self, path, body=None):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"} if data else {})
+        request = urllib.request.Request(
+            self.address + path, data, {"Content-Type": "application/json"} if data else {}
+        )
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as response:
             return response.headers, response.read()
 
@@ -103,13 +105,28 @@ class Live(LiveTest):
         self.assertEqual(before + 1, self.status()["requests"]["cancelled"])
         # The meter says what the server would count, without what it puts around a next turn. (Cut text may be one token less.)
         used = int(self.browser.run("return document.querySelector('#context').ariaValueNow"))
-        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(self.texts(".message .body"))]
+        messages = [
+            {"role": ("user", "assistant")[at % 2], "content": text}
+            for at, text in enumerate(self.texts(".message .body"))
+        ]
         around = self.tokens([messages[0], {"role": "assistant", "content": "x"}]) - self.tokens(messages[:1]) - 1
         self.assertLessEqual(abs(self.tokens(messages) - around - used), 2)
 
     def test_7_every_setting_is_one_that_the_server_takes(self):
-        self.settings(temperature="0.8", top_p="0.9", top_k="40", min_p="0.01", presence_penalty="0.1", frequency_penalty="0.1",
-                      repetition_penalty="1.05", seed="7", max_tokens="20", stop_strings="zebra\n\\n\\n", thinking="off", system="Be kind.")
+        self.settings(
+            temperature="0.8",
+            top_p="0.9",
+            top_k="40",
+            min_p="0.01",
+            presence_penalty="0.1",
+            frequency_penalty="0.1",
+            repetition_penalty="1.05",
+            seed="7",
+            max_tokens="20",
+            stop_strings="zebra\n\\n\\n",
+            thinking="off",
+            system="Be kind.",
+        )
         self.ask("Tell me a story.")
         self.assertEqual(0, self.count("#messages .error"), self.text("#messages"))
         answer = self.answer()
@@ -120,8 +137,13 @@ class Live(LiveTest):
 
     def test_8_thinking_is_asked_of_the_template(self):
         self.browser.click("#open-settings")
-        counts = [self.server.get("/tokenize", {"messages": [{"role": "user", "content": "?"}], "chat_template_kwargs": {"enable_thinking": on}})[1]
-                  for on in (True, False)]
+        counts = [
+            self.server.get(
+                "/tokenize",
+                {"messages": [{"role": "user", "content": "?"}], "chat_template_kwargs": {"enable_thinking": on}},
+            )[1]
+            for on in (True, False)
+        ]
         known = counts[0] != counts[1]
         self.until(lambda: self.visible("#thinking-note") != known, "what is known")
 

@@ -27,7 +27,10 @@ CASES = [
     ("plain & <b>text</b>", "<p>plain &amp; &lt;b&gt;text&lt;/b&gt;</p>"),
     ("one\ntwo  \nthree\n\nfour", "<p>one\ntwo  <br>three</p><p>four</p>"),
     ("# One\n### Three #", "<h3>One</h3><h5>Three</h5>"),
-    ("**bold** *em* ***both*** ~~gone~~", "<p><strong>bold</strong> <em>em</em> <strong><em>both</em></strong> <s>gone</s></p>"),
+    (
+        "**bold** *em* ***both*** ~~gone~~",
+        "<p><strong>bold</strong> <em>em</em> <strong><em>both</em></strong> <s>gone</s></p>",
+    ),
     ("snake_case_name and 2 * 3 * 4", "<p>snake_case_name and 2 * 3 * 4</p>"),
     ("`a*b*` and ``c`d``", "<p><code>a*b*</code> and <code>c`d</code></p>"),
     (r"\*not\* a `\`", r"<p>*not* a <code>\</code></p>"),
@@ -35,28 +38,64 @@ CASES = [
     ("3. three\n4. four", '<ol start="3"><li>three</li><li>four</li></ol>'),
     ("> a\n> - b", "<blockquote><p>a</p><ul><li>b</li></ul></blockquote>"),
     ("a\n\n---\nb", "<p>a</p><hr><p>b</p>"),
-    ("|a|b|\n|-|-|\n|1|`2`|\nend", '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1'
-     "</td><td><code>2</code></td></tr></tbody></table></div><p>end</p>"),
-    ("|a|b|c|d|\n|:-|:-:|-:|---|\n|1|2|3|\n", '<div class="table"><table><thead><tr><th>a</th><th class="center">b</th>'
-     '<th class="right">c</th><th>d</th></tr></thead><tbody><tr><td>1</td><td class="center">2</td><td class="right">3</td>'
-     "<td></td></tr></tbody></table></div>"),
-    ("- [x] done\n- [ ] not\n- [y] no box", '<ul><li class="task"><input type="checkbox" disabled="" aria-label="done">done</li>'
-     '<li class="task"><input type="checkbox" disabled="" aria-label="not done">not</li><li>[y] no box</li></ul>'),
-    ("a<br>b H<sub>2</sub>O <sub onclick=1>x</sub> <kbd>K</kbd>",
-     "<p>a<br>b H<sub>2</sub>O &lt;sub onclick=1&gt;x&lt;/sub&gt; <kbd>K</kbd></p>"),
+    (
+        "|a|b|\n|-|-|\n|1|`2`|\nend",
+        '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1'
+        "</td><td><code>2</code></td></tr></tbody></table></div><p>end</p>",
+    ),
+    (
+        "|a|b|c|d|\n|:-|:-:|-:|---|\n|1|2|3|\n",
+        '<div class="table"><table><thead><tr><th>a</th><th class="center">b</th>'
+        '<th class="right">c</th><th>d</th></tr></thead><tbody><tr><td>1</td><td class="center">2</td><td class="right">3</td>'
+        "<td></td></tr></tbody></table></div>",
+    ),
+    (
+        "- [x] done\n- [ ] not\n- [y] no box",
+        '<ul><li class="task"><input type="checkbox" disabled="" aria-label="done">done</li>'
+        '<li class="task"><input type="checkbox" disabled="" aria-label="not done">not</li><li>[y] no box</li></ul>',
+    ),
+    (
+        "a<br>b H<sub>2</sub>O <sub onclick=1>x</sub> <kbd>K</kbd>",
+        "<p>a<br>b H<sub>2</sub>O &lt;sub onclick=1&gt;x&lt;/sub&gt; <kbd>K</kbd></p>",
+    ),
     ("no [^1] note", '<p>no <sup class="footnote-mark" data-label="1">[^1]</sup> note</p>'),
-    ("see https://example.org/a_b_c.", '<p>see <a href="https://example.org/a_b_c" rel="noopener noreferrer" '
-     'target="_blank">https://example.org/a_b_c</a>.</p>'),
+    (
+        "see https://example.org/a_b_c.",
+        '<p>see <a href="https://example.org/a_b_c" rel="noopener noreferrer" '
+        'target="_blank">https://example.org/a_b_c</a>.</p>',
+    ),
     ("[a](javascript:alert(1)) ![b](data:x)", "<p><span>a</span> <span>b</span></p>"),
     ("half **open and `code", "<p>half **open and `code</p>"),
 ]
 # Quadratic or worse would take minutes.
-HOSTILE = ["*a " * 60000, "**a " * 60000, "_a" * 60000, "[" * 100000, "[a](" * 40000, "> " * 20000 + "x", "|" * 100000,
-           " ".join("`" * (1 + at % 900) for at in range(2000)), "\n".join(" " * at + "- x" for at in range(1000)),
-           "```js\n" + "'" * 29000, "```c\n" + "/*" * 14000, "~~~\n" + "x\n" * 50000, "$a " * 60000, "$a$b" * 30000, "$$x\n" * 20000,
-           "\\(" * 50000, "\\[a\n" * 20000, "$" + "{" * 15000 + "$", "$" + "\\frac" * 3000 + "$", "$" + "x^" * 8000 + "$",
-           "[^1]" * 3000 + "\n\n[^1]: x", "\n".join(f"[^{at}]: x" for at in range(3000)), "$" + "\\left(" * 3000 + "$",
-           "$" + "&" * 9000 + "$", "<sub>" * 30000, "[^" * 50000]
+HOSTILE = [
+    "*a " * 60000,
+    "**a " * 60000,
+    "_a" * 60000,
+    "[" * 100000,
+    "[a](" * 40000,
+    "> " * 20000 + "x",
+    "|" * 100000,
+    " ".join("`" * (1 + at % 900) for at in range(2000)),
+    "\n".join(" " * at + "- x" for at in range(1000)),
+    "```js\n" + "'" * 29000,
+    "```c\n" + "/*" * 14000,
+    "~~~\n" + "x\n" * 50000,
+    "$a " * 60000,
+    "$a$b" * 30000,
+    "$$x\n" * 20000,
+    "\\(" * 50000,
+    "\\[a\n" * 20000,
+    "$" + "{" * 15000 + "$",
+    "$" + "\\frac" * 3000 + "$",
+    "$" + "x^" * 8000 + "$",
+    "[^1]" * 3000 + "\n\n[^1]: x",
+    "\n".join(f"[^{at}]: x" for at in range(3000)),
+    "$" + "\\left(" * 3000 + "$",
+    "$" + "&" * 9000 + "$",
+    "<sub>" * 30000,
+    "[^" * 50000,
+]
 
 
 class Markdown(page_case.PageTest):
@@ -76,7 +115,8 @@ class Markdown(page_case.PageTest):
 
     def test_footnotes_are_numbered_as_they_come(self):
         text = "One[^b] two[^a] again[^b] none[^c].\n\n[^a]: First *note*\n    goes on.\n[^b]: Second.\n\nAfter.\n\n[^d]: Unused."
-        [shown] = self.browser.run("""
+        [shown] = self.browser.run(
+            """
             return import("/page/markdown/render.js").then(({ renderInto }) => {
               const node = document.createElement("div");
               for (let end = 1; end <= arguments[0].length; ++end) renderInto(node, arguments[0].slice(0, end));
@@ -86,19 +126,37 @@ class Markdown(page_case.PageTest):
                 targets: [...node.querySelectorAll("p > .footnote-mark a")].every((link) => notes.querySelector(link.hash)),
                 ids: new Set([...node.querySelectorAll("[id]")].map((inner) => inner.id)).size === node.querySelectorAll("[id]").length,
                 last: node.lastChild === notes }];
-            });""", text)
-        self.assertEqual({"marks": ["1", "2", "1", "[^c]"], "notes": ["Second.↩", "First note goes on.↩", "Unused."], "targets": True,
-                          "ids": True, "last": True}, shown)
+            });""",
+            text,
+        )
+        self.assertEqual(
+            {
+                "marks": ["1", "2", "1", "[^c]"],
+                "notes": ["Second.↩", "First note goes on.↩", "Unused."],
+                "targets": True,
+                "ids": True,
+                "last": True,
+            },
+            shown,
+        )
 
     def test_coming_in_pieces_ends_in_the_same(self):
-        text = "\n\n".join(text for text, _ in CASES) + "\n```python\nx = 1\n```\nend\n\n" + mock_server.SHOWCASE + "\n1\n\n2. x\n\n* a\n**b**"
-        shown = self.browser.run("""
+        text = (
+            "\n\n".join(text for text, _ in CASES)
+            + "\n```python\nx = 1\n```\nend\n\n"
+            + mock_server.SHOWCASE
+            + "\n1\n\n2. x\n\n* a\n**b**"
+        )
+        shown = self.browser.run(
+            """
             return import("/page/markdown/render.js").then(({ renderInto }) => {
               const [node, whole] = [document.createElement("div"), document.createElement("div")];
               for (let length = 1; length <= arguments[0].length; ++length) renderInto(node, arguments[0].slice(0, length));
               renderInto(whole, arguments[0]);
               return [node.innerHTML, whole.innerHTML];
-            });""", text)
+            });""",
+            text,
+        )
         self.assertEqual(*(re.sub(r"notes-\d+", "notes", html) for html in shown))
 
     def test_no_text_makes_it_slow(self):

@@ -94,7 +94,9 @@ def security_policy():
 
 def flood(kind, count):
     """That many tokens as fast as they go: paragraphs with some of everything, or one block of code."""
-    paragraph = pieces("Some **bold** words, `code`, a formula $x_i^2$ and a [link](https://example.org/) follow here.\n\n- one\n- two\n\n")
+    paragraph = pieces(
+        "Some **bold** words, `code`, a formula $x_i^2$ and a [link](https://example.org/) follow here.\n\n- one\n- two\n\n"
+    )
     code = ["```python\n", *pieces("def name(value):\n    return value + 41  # 'text'\n" * 5000)]
     for at in range(int(count)):
         yield {"content": paragraph[at % len(paragraph)] if kind == "prose" else code[at]}, 0
@@ -180,14 +182,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         count = sum(len(pieces(message["content"] or "")) for message in body["messages"])
         on = self.server.thinks and body.get("chat_template_kwargs", {}).get("enable_thinking")
         tokens = list(range(count + (2 if on else 0)))
-        self.answer(200, "application/json", json.dumps({"count": len(tokens), "max_model_len": CONTEXT, "tokens": tokens}))
+        self.answer(
+            200, "application/json", json.dumps({"count": len(tokens), "max_model_len": CONTEXT, "tokens": tokens})
+        )
 
     def refused(self, last):
         if last.startswith("error"):
             self.refuse(400, "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>")
         elif last.startswith("full"):
-            self.refuse(400, f"the prompt has 5000 tokens; the context is {CONTEXT} for prompt and answer together. Shorten the prompt",
-                        "context_length_exceeded")
+            self.refuse(
+                400,
+                f"the prompt has 5000 tokens; the context is {CONTEXT} for prompt and answer together. Shorten the prompt",
+                "context_length_exceeded",
+            )
         elif last.startswith("large"):
             self.refuse(413, "the body has 40000000 bytes; at most 33554432")
         elif last.startswith("busy") and len(self.server.requests) < 2:

@@ -38,7 +38,9 @@ class PageTest(unittest.TestCase):
 
     def clear_storage(self):
         self.browser.run("localStorage.clear(); sessionStorage.clear();")
-        self.browser.devtools("Storage.clearDataForOrigin", {"origin": self.server.address, "storageTypes": "indexeddb"})
+        self.browser.devtools(
+            "Storage.clearDataForOrigin", {"origin": self.server.address, "storageTypes": "indexeddb"}
+        )
 
     def tearDown(self):
         severe = [entry["message"] for entry in self.browser.log() if entry["level"] == "SEVERE"]
@@ -60,7 +62,9 @@ class PageTest(unittest.TestCase):
         return self.browser.run("return document.querySelector(arguments[0])?.textContent ?? null", selector)
 
     def texts(self, selector):
-        return self.browser.run("return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)", selector)
+        return self.browser.run(
+            "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)", selector
+        )
 
     def value(self, selector):
         return self.browser.run("return document.querySelector(arguments[0]).value", selector)

@@ -16,7 +16,9 @@ class Actions(PageTest):
         self.assertEqual("You said: hello (1 messages)", self.answer())
         self.assertEqual("", self.browser.run("return document.querySelector('#input').value"))
         self.ask("more")
-        self.assertEqual(["user", "assistant", "user"], [message["role"] for message in self.last_request()["messages"]])
+        self.assertEqual(
+            ["user", "assistant", "user"], [message["role"] for message in self.last_request()["messages"]]
+        )
 
     def test_02_the_answer_streams_with_its_speed(self):
         self.ask("slow", wait=False)
@@ -64,15 +66,22 @@ class Actions(PageTest):
         self.ask("code")
         self.assertEqual("strong em a".split(), self.browser.run(
             "return [...document.querySelectorAll('.prose p > :not(code)')].map((node) => node.localName)"))
-        self.assertEqual(["one", "two"], self.browser.run(
-            "return [...document.querySelectorAll('.body > ol > li')].map((node) => node.firstChild.textContent.trim())"))
+        self.assertEqual(
+            ["one", "two"],
+            self.browser.run(
+                "return [...document.querySelectorAll('.body > ol > li')].map((node) => node.firstChild.textContent.trim())"
+            ),
+        )
         self.assertEqual("1", self.text("td"))
         code = '# prints a number\ndef main(n):\n    return "value: %d" % (n * 41 + 1)'
         self.assertEqual(code, self.text(".code code"))
         self.assertEqual(["# prints a number", "def", "main", "return", '"value: %d"', "41", "1"], self.browser.run(
             "return [...document.querySelectorAll('.code code span')].map((node) => node.textContent)"))
         self.browser.click(".code .copy")
-        self.until(lambda: self.browser.run("return document.querySelector('.code .copy').dataset.state") == "Copied", "the word")
+        self.until(
+            lambda: self.browser.run("return document.querySelector('.code .copy').dataset.state") == "Copied",
+            "the word",
+        )
         self.assertEqual(code, self.browser.run("return navigator.clipboard.readText()"))
 
     def test_07_thinking_is_folded(self):
@@ -163,7 +172,9 @@ class Actions(PageTest):
 
     def test_13_errors_are_shown_as_they_are(self):
         self.ask("error")
-        self.assertEqual("max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>", self.text(".assistant .error"))
+        self.assertEqual(
+            "max_completion_tokens is 9; at most 8 fit. <b>Ask for fewer.</b>", self.text(".assistant .error")
+        )
         self.ask("break")
         self.browser.until(lambda: self.count(".assistant .error") == 2, "the second error")
         self.assertIn("The backend has failed; see the server's log.", self.text("#messages"))
@@ -222,9 +233,9 @@ class Actions(PageTest):
 
     def test_17_a_reload_keeps_the_conversation(self):
         self.ask("code")
-        before = self.browser.run("return document.querySelector('#messages').innerText")
+        before = self.text("#messages")
         self.reload()
-        self.assertEqual(before, self.browser.run("return document.querySelector('#messages').innerText"))
+        self.assertEqual(before, self.text("#messages"))
         self.ask("slow", wait=False)
         self.until_text(".message:last-child .body", "word3")
         self.reload()
@@ -275,7 +286,9 @@ class Actions(PageTest):
         self.browser.run("document.querySelector('#log').scrollTop = 0")
         self.until(lambda: self.visible("#to-end"), "the button")
         self.until_text(".message:last-child .body", "word9")
-        self.assertEqual(0, self.browser.run("return document.querySelector('#log').scrollTop"))  # who reads is left alone
+        self.assertEqual(
+            0, self.browser.run("return document.querySelector('#log').scrollTop")
+        )  # who reads is left alone
         self.browser.click("#to-end")
         self.until(lambda: not self.visible("#to-end"), "the end")
         self.browser.press("Escape")

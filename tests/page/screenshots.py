@@ -2,9 +2,11 @@
 
     screenshots.py PROGRAM FOLDER
 
-The program with the model that comes with it; the chats are imported, as a file of chats is, so that the pictures show tables,
-formulae and code and not only stories. Needs pngquant (Debian's package of that name): pictures of 256 colours are a third as large.
+The program with the model that comes with it; the chats are imported, as a file of chats is, so that the pictures show
+tables, formulae and code and not only stories. Needs pngquant (Debian's package of that name): pictures of 256 colours
+are a third as large.
 """
+
 import json
 import shutil
 import subprocess
@@ -21,18 +23,35 @@ DAY = 24 * 3600 * 1000
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 DESKTOP = {"width": 1200, "height": 860, "deviceScaleFactor": 1, "mobile": False}
 QUESTION = "How likely is a value more than three standard deviations away? With the formula, please."
-OTHERS = [("Bread with little yeast", 0), ("A regular expression for dates", 0), ("Fox and river", 1), ("Packing list for the mountains", 1),
-          ("Why is my query slow?", 4), ("Letter to the landlord", 5), ("Moments of the normal distribution", 12), ("Birthday rhymes", 20)]
+OTHERS = [
+    ("Bread with little yeast", 0),
+    ("A regular expression for dates", 0),
+    ("Fox and river", 1),
+    ("Packing list for the mountains", 1),
+    ("Why is my query slow?", 4),
+    ("Letter to the landlord", 5),
+    ("Moments of the normal distribution", 12),
+    ("Birthday rhymes", 20),
+]
 
 
 def chats():
     """A file of chats: the one that is shown, in two versions, and titles for the side bar."""
     now = int(time.time() * 1000)
-    shown = [{"id": "q", "role": "user", "content": QUESTION}, {"id": "a", "parent": "q", "role": "assistant", "content": "Rarely."},
-             {"id": "b", "parent": "q", "role": "assistant", "content": SHOWCASE}]
+    shown = [
+        {"id": "q", "role": "user", "content": QUESTION},
+        {"id": "a", "parent": "q", "role": "assistant", "content": "Rarely."},
+        {"id": "b", "parent": "q", "role": "assistant", "content": SHOWCASE},
+    ]
     all_chats = [{"title": "Three standard deviations", "messages": shown, "current": "b", "updated": now}]
-    all_chats += [{"title": title, "messages": [{"id": "q", "role": "user", "content": title}], "updated": now - days * DAY - 60000 * (at + 1)}
-                  for at, (title, days) in enumerate(OTHERS)]
+    all_chats += [
+        {
+            "title": title,
+            "messages": [{"id": "q", "role": "user", "content": title}],
+            "updated": now - days * DAY - 60000 * (at + 1),
+        }
+        for at, (title, days) in enumerate(OTHERS)
+    ]
     return json.dumps({"format": "fourfold-chats", "version": 1, "chats": all_chats})
 
 
@@ -75,12 +94,18 @@ class Pictures:
         self.take("chat-page-phone-dark", PHONE, "dark")
 
     def ask(self, text):
-        body = json.dumps({"messages": [{"role": "user", "content": text}], "max_completion_tokens": 1500, "ignore_eos": True}).encode()
-        request = urllib.request.Request(self.server.address + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        body = json.dumps(
+            {"messages": [{"role": "user", "content": text}], "max_completion_tokens": 1500, "ignore_eos": True}
+        ).encode()
+        request = urllib.request.Request(
+            self.server.address + "/v1/chat/completions", body, {"Content-Type": "application/json"}
+        )
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=300).read()
 
     def status(self):
-        asking = [threading.Thread(target=self.ask, args=(f"Tell me a story about {number} bears.",)) for number in range(6)]
+        asking = [
+            threading.Thread(target=self.ask, args=(f"Tell me a story about {number} bears.",)) for number in range(6)
+        ]
         for thread in asking:
             thread.start()
         self.browser.open(self.server.address + "/status")

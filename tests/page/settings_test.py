@@ -5,8 +5,16 @@
 import page_case
 from page_case import PageTest
 
-GIVEN = {"temperature": ("0.7", 0.7), "top_p": ("0.9", 0.9), "top_k": ("40", 40), "min_p": ("0.05", 0.05),
-         "presence_penalty": ("-1.5", -1.5), "frequency_penalty": ("0.5", 0.5), "repetition_penalty": ("1.1", 1.1), "seed": ("7", 7)}
+GIVEN = {
+    "temperature": ("0.7", 0.7),
+    "top_p": ("0.9", 0.9),
+    "top_k": ("40", 40),
+    "min_p": ("0.05", 0.05),
+    "presence_penalty": ("-1.5", -1.5),
+    "frequency_penalty": ("0.5", 0.5),
+    "repetition_penalty": ("1.1", 1.1),
+    "seed": ("7", 7),
+}
 USUAL = {"messages", "stream", "stream_options"}
 
 
@@ -17,19 +25,36 @@ class SettingsTest(PageTest):
 
 class Settings(SettingsTest):
     def test_1_every_field_is_sent_and_reset(self):
-        self.settings(**{name: text for name, (text, _) in GIVEN.items()}, max_tokens="77", stop_strings="END\n\\n\\n", system="Be brief.",
-                      thinking="on", tools='[{"type": "function", "function": {"name": "f"}}]')
+        self.settings(
+            **{name: text for name, (text, _) in GIVEN.items()},
+            max_tokens="77",
+            stop_strings="END\n\\n\\n",
+            system="Be brief.",
+            thinking="on",
+            tools='[{"type": "function", "function": {"name": "f"}}]',
+        )
         self.ask("hello")
-        self.assertEqual({**{name: value for name, (_, value) in GIVEN.items()}, "max_completion_tokens": 77, "stop": ["END", "\n\n"],
-                          "chat_template_kwargs": {"enable_thinking": True}, "tools": [{"type": "function", "function": {"name": "f"}}]},
-                         self.own_fields())
+        self.assertEqual(
+            {
+                **{name: value for name, (_, value) in GIVEN.items()},
+                "max_completion_tokens": 77,
+                "stop": ["END", "\n\n"],
+                "chat_template_kwargs": {"enable_thinking": True},
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+            },
+            self.own_fields(),
+        )
         self.assertEqual({"role": "system", "content": "Be brief."}, self.last_request()["messages"][0])
         # One by one: each field has its button, which can be pressed while there is something to reset.
         self.browser.click("#open-settings")
-        fields = self.browser.run("return [...document.querySelectorAll('#settings [data-action=reset]')].map((node) => node.dataset.field)")
+        fields = self.browser.run(
+            "return [...document.querySelectorAll('#settings [data-action=reset]')].map((node) => node.dataset.field)"
+        )
         self.assertEqual(13, len(fields))
         for field in ("top-k", "stop-strings"):
-            self.browser.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", f"[data-field={field}]")
+            self.browser.run(
+                "document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", f"[data-field={field}]"
+            )
             self.browser.click(f"[data-field={field}]")
         self.assertTrue(self.browser.run("return document.querySelector('[data-field=top-k]').disabled"))
         self.browser.click("#save-settings")
@@ -46,7 +71,9 @@ class Settings(SettingsTest):
         self.settings(temperature="0.5", system="For all.")
         self.ask("one")
         self.browser.click("#open-settings")
-        self.browser.run("const scope = document.querySelector('#scope'); scope.value = 'chat'; scope.dispatchEvent(new Event('change'))")
+        self.browser.run(
+            "const scope = document.querySelector('#scope'); scope.value = 'chat'; scope.dispatchEvent(new Event('change'))"
+        )
         self.assertEqual("0.5", self.value("#temperature"))  # it begins with everybody's
         self.set("#temperature", "0.9")
         self.browser.click("#save-settings")

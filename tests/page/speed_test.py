@@ -5,6 +5,7 @@
 An answer of four times the length may cost little more than four times the work; that the machine is busy changes the time
 but not the ratio. --write prints the numbers.
 """
+
 import json
 import sys
 import time
@@ -18,7 +19,9 @@ TOKENS = 10000
 
 class Speed(PageTest):
     def metrics(self):
-        values = {entry["name"]: entry["value"] for entry in self.browser.devtools("Performance.getMetrics", {})["metrics"]}
+        values = {
+            entry["name"]: entry["value"] for entry in self.browser.devtools("Performance.getMetrics", {})["metrics"]
+        }
         return values["ScriptDuration"], values["LayoutDuration"] + values["RecalcStyleDuration"]
 
     def cost(self, work):
@@ -43,7 +46,9 @@ class Speed(PageTest):
                f"{TOKENS} tokens {long[0]:.2f} s, {long[1]:.2f} s in {long[2]:.1f} s"
         if WRITE:
             print(tell)
-        self.assertEqual(TOKENS + 1, int(self.text(".assistant .facts").split(" tokens")[0].split()[-1].replace(",", "")))
+        self.assertEqual(
+            TOKENS + 1, int(self.text(".assistant .facts").split(" tokens")[0].split()[-1].replace(",", ""))
+        )
         # Quadratic would be 16 times as much.
         self.assertLess(long[0] + long[1], 8 * (short[0] + short[1]) + .5, tell)
 
@@ -64,7 +69,11 @@ class Speed(PageTest):
         self.assertGreater(self.count(".prose > *"), 30)  # the end is there at once
         self.until(lambda: self.count(".prose > *") == 250 * 3, "the rest")
         script, layout = self.metrics()  # since the page was loaded
-        self.assertTrue(self.browser.run("const log = document.querySelector('#log'); return log.scrollHeight - log.scrollTop - log.clientHeight < 60"))
+        self.assertTrue(
+            self.browser.run(
+                "const log = document.querySelector('#log'); return log.scrollHeight - log.scrollTop - log.clientHeight < 60"
+            )
+        )
         more = self.cost(lambda: self.ask("hello"))
         tell = f"500 messages: {script:.2f} s scripts, {layout:.2f} s layout to load; one more question {more[0]:.2f} s, {more[1]:.2f} s"
         if WRITE:

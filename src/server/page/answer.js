@@ -16,7 +16,8 @@ function asSent(message) {
 
 // The messages of a path as the server gets them. Answers that came to nothing are left out.
 export function sentMessages(path, settings) {
-  const history = path.filter((message) => message.role !== "assistant" || message.content || message.toolCalls?.length);
+  const history =
+    path.filter((message) => message.role !== "assistant" || message.content || message.toolCalls?.length);
   const first = settings.system ? [{ role: "system", content: settings.system }] : [];
   return [...first, ...history.map(asSent)];
 }

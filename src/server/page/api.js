@@ -20,10 +20,14 @@ export const kept = remembered(() => localStorage);
 const tabOnly = remembered(() => sessionStorage);
 
 const kKey = "fourfold.key";
-export const key = { get: () => tabOnly.get(kKey) ?? "", set: (text) => (text ? tabOnly.set(kKey, text) : tabOnly.remove(kKey)) };
+export const key = {
+  get: () => tabOnly.get(kKey) ?? "",
+  set: (text) => (text ? tabOnly.set(kKey, text) : tabOnly.remove(kKey))
+};
 
 export class ServerError extends Error {
-  // status: of HTTP, 0 where there was no answer; code: OpenAI's word for it; retrySeconds: when the server wants to be asked again.
+  // status: of HTTP, 0 where there was no answer; code: OpenAI's word for it; retrySeconds: when the server wants
+  // to be asked again.
   constructor(message, { status = 0, code = "", retrySeconds = 0 } = {}) {
     super(message);
     Object.assign(this, { status, code, retrySeconds });
@@ -37,7 +41,8 @@ async function errorOf(response) {
   const retrySeconds = Number(response.headers.get("Retry-After")) || 0;
   try {
     const { message, code } = JSON.parse(text).error;
-    if (typeof message === "string") return new ServerError(message, { status, code: String(code ?? ""), retrySeconds });
+    if (typeof message === "string")
+      return new ServerError(message, { status, code: String(code ?? ""), retrySeconds });
   } catch { /* not JSON */ }
   return new ServerError(`${status} ${response.statusText}: ${text.slice(0, 300)}`, { status, retrySeconds });
 }

@@ -5,20 +5,22 @@ import { element, icon, iconButton, number, plural } from "/page/dom.js";
 const kCharactersOfToken = 8;
 const kMost = 20;
 
-const kLanguages = { py: "python", js: "javascript", ts: "typescript", rs: "rust", sh: "bash", yml: "yaml", h: "c", hpp: "cpp", cc: "cpp",
-  cu: "cpp", md: "markdown", htm: "html" };
+const kLanguages = { py: "python", js: "javascript", ts: "typescript", rs: "rust", sh: "bash", yml: "yaml", h: "c",
+  hpp: "cpp", cc: "cpp", cu: "cpp", md: "markdown", htm: "html" };
 const languageOf = (name) => {
   const ending = /\.(\w{1,12})$/.exec(name)?.[1].toLowerCase() ?? "";
   return kLanguages[ending] ?? ending;
 };
 
-export const sizeText = (text) => (text.length < 1000 ? plural(text.length, "character") : `${number.format(Math.round(text.length / 100) / 10)} k characters`);
+const thousands = (count) => number.format(Math.round(count / 100) / 10);
+const sizeText = ({ length }) => (length < 1000 ? plural(length, "character") : `${thousands(length)} k characters`);
 
 async function readFile(file, contextTokens) {
   const most = contextTokens * kCharactersOfToken;
-  if (contextTokens && file.size > 4 * most) {
-    throw new Error(`${file.name} has ${plural(file.size, "byte")}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
-  }
+  const tooLong = (length) => {
+    throw new Error(`${file.name} has ${length}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
+  };
+  if (contextTokens && file.size > 4 * most) tooLong(plural(file.size, "byte"));
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
@@ -27,9 +29,7 @@ async function readFile(file, contextTokens) {
   }
   if (text.includes("\0")) throw new Error(`${file.name} is not a text file; only text files can be attached.`);
   if (!text.trim()) throw new Error(`${file.name} is empty.`);
-  if (contextTokens && text.length > most) {
-    throw new Error(`${file.name} has ${plural(text.length, "character")}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
-  }
+  if (contextTokens && text.length > most) tooLong(plural(text.length, "character"));
   return { name: file.name, text: text.replace(/\r\n?/g, "\n") };
 }
 
@@ -59,10 +59,12 @@ export function withFiles(text, attachments) {
 // A chip that unfolds to the file's text; with a button that removes it, where it may be removed.
 export function chip(attachment, at, removable) {
   const { name, text } = attachment;
-  const label = element("span", { className: "chip" }, icon("file"), element("span", { className: "chip-name", textContent: name }),
+  const label = element("span", { className: "chip" }, icon("file"),
+    element("span", { className: "chip-name", textContent: name }),
     element("span", { className: "muted", textContent: sizeText(text) }));
   if (!removable) {
-    return element("details", { className: "file" }, element("summary", {}, label), element("pre", { textContent: text }));
+    return element(
+      "details", { className: "file" }, element("summary", {}, label), element("pre", { textContent: text }));
   }
   const remove = iconButton("close", "remove-file", `Remove ${name}`);
   remove.dataset.at = at;

@@ -60,7 +60,8 @@ function showTitle() {
   byId("title").textContent = title;
   document.title = [session.stored ? title : "", byId("model").textContent, "Fourfold"].filter(Boolean).join(" · ");
   byId("own-settings").hidden = !session.record.settings;
-  for (const id of ["export-markdown", "export-json", "rename-chat", "delete-chat"]) byId(id).disabled = !session.stored;
+  for (const id of ["export-markdown", "export-json", "rename-chat", "delete-chat"])
+    byId(id).disabled = !session.stored;
 }
 
 function open(next) {
@@ -171,8 +172,10 @@ function endEdit(view, save) {
   if (save && !draft.text.trim() && !draft.attachments.length) return;
   store.removeDraft(editPlace(view)).catch(() => {});
   view.endEdit();
-  const changed = draft.text !== message.content || JSON.stringify(draft.attachments) !== JSON.stringify(message.attachments ?? []);
-  if (save && (changed || message.role === "user")) session.edit(message, { text: draft.text.trim(), attachments: draft.attachments });
+  const changed = draft.text !== message.content ||
+    JSON.stringify(draft.attachments) !== JSON.stringify(message.attachments ?? []);
+  if (save && (changed || message.role === "user"))
+    session.edit(message, { text: draft.text.trim(), attachments: draft.attachments });
   byId("input").focus();
 }
 
@@ -192,7 +195,8 @@ function walk(view, step) {
   // The focus stays on the arrow, of the version that is shown now.
   const shown = [...conversation.views.values()].find(({ message }) => message.parent === view.message.parent);
   const arrows = shown?.node.querySelector(".branches");
-  (arrows?.querySelector(`[data-action=${step > 0 ? "next" : "previous"}]:not(:disabled)`) ?? arrows?.querySelector("button:not(:disabled)"))?.focus();
+  const usable = arrows?.querySelector(`[data-action=${step > 0 ? "next" : "previous"}]:not(:disabled)`);
+  (usable ?? arrows?.querySelector("button:not(:disabled)"))?.focus();
   announce(`Version ${arrows?.textContent ?? ""}`);
 }
 
@@ -260,12 +264,14 @@ async function importFile(file) {
 }
 
 function exportMarkdown() {
-  download(fileName(session.record.title, "md"), "text/markdown", toMarkdown(session.record.title, session.tree.path()));
+  download(
+    fileName(session.record.title, "md"), "text/markdown", toMarkdown(session.record.title, session.tree.path()));
 }
 
 function exportJson() {
-  download(fileName(session.record.title, "json"), "application/json",
-    toJson([{ record: { ...session.record, current: session.tree.leaf()?.id ?? "" }, messages: [...session.tree.messages.values()] }]));
+  const record = { ...session.record, current: session.tree.leaf()?.id ?? "" };
+  const file = toJson([{ record, messages: [...session.tree.messages.values()] }]);
+  download(fileName(record.title, "json"), "application/json", file);
 }
 
 function listen() {
@@ -294,12 +300,15 @@ function listen() {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("mousedown", ({ target, clientX, clientY }) => {
       const { left, right, top, bottom } = dialog.getBoundingClientRect();
-      if (target === dialog && (clientX < left || clientX > right || clientY < top || clientY > bottom)) dialog.close();
+      if (target === dialog && (clientX < left || clientX > right || clientY < top || clientY > bottom))
+        dialog.close();
     });
   }
   document.addEventListener("copy", copyFormulae);
   addEventListener("popstate", () => followAddress());
-  addEventListener("pagehide", () => leaveBehind(store, [...sessions.values()].flatMap((other) => other.leaving()), composer.leaving()));
+  addEventListener("pagehide", () => {
+    leaveBehind(store, [...sessions.values()].flatMap((other) => other.leaving()), composer.leaving());
+  });
 }
 
 async function loadModel() {
@@ -328,7 +337,11 @@ const editLast = () => { const view = lastView("user"); if (view) edit(view); };
 const composer = new Composer(store, { send, contextTokens: () => meter.limit, editLast });
 const sidebar = new Sidebar({ open: openChat, rename: renameChat, remove: removeChat,
   search: (text, among, wanted) => store.search(text, among, wanted) });
-const settings = new Settings({ chat: () => session, saveChat: (own) => session.change({ settings: own }).then(showTitle), changed: () => showSession() });
+const settings = new Settings({
+  chat: () => session,
+  saveChat: (own) => session.change({ settings: own }).then(showTitle),
+  changed: () => showSession()
+});
 const beside = (step) => { const id = sidebar.beside(step); if (id) openChat(id); };
 const shortcuts = new Shortcuts({ newChat, escape, editLast,
   search: () => { sidebar.toggle(true); byId("search").select(); },
@@ -342,13 +355,17 @@ const shortcuts = new Shortcuts({ newChat, escape, editLast,
   toEnd: () => conversation.toEnd(true) });
 
 listen();
-await takeOver(store).catch((problem) => hooks.failed(`The conversation of an earlier version was not taken over: ${problem.message}`));
+await takeOver(store).catch(
+  (problem) => hooks.failed(`The conversation of an earlier version was not taken over: ${problem.message}`));
 await takeLeft(store).catch((problem) => hooks.failed(problem.message));
 await loadChats();
 await followAddress();
 store.listen(heard);
-store.outdated = () => notice("A newer version of this page is open in another tab. Load this one again.", { seconds: 0 });
-if (!store.lasting) notice("This browser keeps nothing for this page: chats last until you leave it. Export what you want to keep.", { seconds: 0 });
+store.outdated = () =>
+  notice("A newer version of this page is open in another tab. Load this one again.", { seconds: 0 });
+if (!store.lasting)
+  notice("This browser keeps nothing for this page: chats last until you leave it. Export what you want to keep.",
+    { seconds: 0 });
 store.purgeStale().catch(() => {});
 loadModel();
 document.body.dataset.ready = "yes";

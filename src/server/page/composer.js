@@ -62,7 +62,8 @@ export class Composer {
     this.timer = 0;
     const { place, attachments } = this;
     const text = this.input.value;
-    const saved = text || attachments.length ? this.store.putDraft(place, { text, attachments }) : this.store.removeDraft(place);
+    const { store } = this;
+    const saved = text || attachments.length ? store.putDraft(place, { text, attachments }) : store.removeDraft(place);
     saved.catch(() => {});  // it is still in the field
   }
 
@@ -78,7 +79,8 @@ export class Composer {
     this.fill("", []);
     const draft = await this.store.draft(place).catch(() => null);
     // Who has typed meanwhile, or has gone on, is not disturbed.
-    if (draft && this.place === place && !this.input.value && !this.attachments.length) this.fill(draft.text, draft.attachments);
+    if (draft && this.place === place && !this.input.value && !this.attachments.length)
+      this.fill(draft.text, draft.attachments);
   }
 
   fill(text, attachments) {

@@ -1,4 +1,5 @@
-// The shown path of a chat: its messages, keeping what did not change, and staying at the end while the reader is there.
+// The shown path of a chat: its messages, keeping what did not change, and staying at the end while the reader is
+// there.
 import { byId } from "/page/dom.js";
 import { MessageView } from "/page/message.js";
 
@@ -6,8 +7,8 @@ const kAtOnce = 24;    // messages of a long chat that are drawn before the page
 const kNearEnd = 60;   // px
 const kShare = 10;     // drawing takes at most one part in so many of the time
 
-// At most one drawing a frame, and none sooner than its cost allows, however fast the pieces come: one that takes long (a
-// table of a thousand rows) is done less often.
+// At most one drawing a frame, and none sooner than its cost allows, however fast the pieces come: one that takes
+// long (a table of a thousand rows) is done less often.
 export class Frames {
   constructor(draw) {
     this.draw = draw;
@@ -47,7 +48,10 @@ export class Conversation {
       act("save-edit", this.viewAt(event.target), event.target);
     });
     this.sticks = true;  // whether the reader is at the end, and stays there when the text grows
-    this.log.addEventListener("scroll", () => { this.sticks = this.atEnd(); this.showEndButton(); }, { passive: true });
+    this.log.addEventListener("scroll", () => {
+      this.sticks = this.atEnd();
+      this.showEndButton();
+    }, { passive: true });
     byId("to-end").addEventListener("click", () => { this.toEnd(true); byId("input").focus(); });
     // Not all growth is ours: a font comes, a row is laid out that was out of sight.
     const grown = new ResizeObserver(() => this.stay());
@@ -85,7 +89,12 @@ export class Conversation {
 
   stateOf(message, path, at) {
     const siblings = this.chat.tree.siblings(message);
-    return { last: at === path.length - 1, live: this.chat.run?.answer === message, at: siblings.indexOf(message), of: siblings.length };
+    return {
+      last: at === path.length - 1,
+      live: this.chat.run?.answer === message,
+      at: siblings.indexOf(message),
+      of: siblings.length
+    };
   }
 
   refresh() {
@@ -97,7 +106,9 @@ export class Conversation {
     const views = [...shown.values()];
     const nodes = views.map((view) => view.node);
     // Only what is new is put in: replacing all would lose focus, selection and what is unfolded.
-    nodes.forEach((node, at) => { if (this.list.children[at] !== node) this.list.insertBefore(node, this.list.children[at] ?? null); });
+    nodes.forEach((node, at) => {
+      if (this.list.children[at] !== node) this.list.insertBefore(node, this.list.children[at] ?? null);
+    });
     while (this.list.children.length > nodes.length) this.list.lastChild.remove();
     this.drawFromEnd(views, states);
     // Nothing is edited or asked again while an answer is written; said once, not to each of five hundred messages.

@@ -1,20 +1,19 @@
-// The settings of an answer: which there are, what they may be, and what of them is sent. Empty ones are not sent: then the
-// server's defaults hold, which are the model's own.
+// The settings of an answer: which there are, what they may be, and what of them is sent. Empty ones are not sent:
+// then the server's defaults hold, which are the model's own. [id and, with underscores, the API's name; title;
+// least; most; step; what it does]
+const kWhole = 2147483647;
 export const kNumbers = [
-  { id: "temperature", field: "temperature", title: "Temperature", min: 0, max: 100, step: .05, hint: "0 always takes the most probable token" },
-  { id: "top-p", field: "top_p", title: "Top P", min: .001, max: 1, step: .01, hint: "the most probable tokens up to this share" },
-  { id: "top-k", field: "top_k", title: "Top K", min: 0, max: 2147483647, step: 1, whole: true, hint: "this many tokens at most; 0 for all" },
-  { id: "min-p", field: "min_p", title: "Min P", min: 0, max: 1, step: .01, hint: "tokens at least this share of the best one" },
-  { id: "presence-penalty", field: "presence_penalty", title: "Presence penalty", min: -2, max: 2, step: .1, hint: "against words that were used" },
-  { id: "frequency-penalty", field: "frequency_penalty", title: "Frequency penalty", min: -2, max: 2, step: .1,
-    hint: "the more, the oftener they were used" },
-  { id: "repetition-penalty", field: "repetition_penalty", title: "Repetition penalty", min: .01, max: 100, step: .01,
-    hint: "1 does nothing; the prompt counts too" },
-  { id: "seed", field: "seed", title: "Seed", min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER, step: 1, whole: true,
-    hint: "the same seed gives the same answer" },
-  { id: "max-tokens", field: "max_completion_tokens", title: "Longest answer", min: 1, max: 2147483647, step: 1, whole: true,
-    hint: "in tokens; empty: what fits" },
-];
+  ["temperature", "Temperature", 0, 100, .05, "0 always takes the most probable token"],
+  ["top-p", "Top P", .001, 1, .01, "the most probable tokens up to this share"],
+  ["top-k", "Top K", 0, kWhole, 1, "this many tokens at most; 0 for all"],
+  ["min-p", "Min P", 0, 1, .01, "tokens at least this share of the best one"],
+  ["presence-penalty", "Presence penalty", -2, 2, .1, "against words that were used"],
+  ["frequency-penalty", "Frequency penalty", -2, 2, .1, "the more, the oftener they were used"],
+  ["repetition-penalty", "Repetition penalty", .01, 100, .01, "1 does nothing; the prompt counts too"],
+  ["seed", "Seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 1, "the same seed gives the same answer"],
+  ["max-tokens", "Longest answer", 1, kWhole, 1, "in tokens; empty: what fits"],
+].map(([id, title, min, max, step, hint]) => ({ id, title, min, max, step, hint, whole: step === 1,
+  field: id === "max-tokens" ? "max_completion_tokens" : id.replace("-", "_") }));
 export const kTexts = ["system", "stop-strings", "tools"];
 export const kThinking = "thinking";
 // All that a chat may have of its own.
@@ -56,13 +55,17 @@ export function problemOf(values) {
     const problem = values[number.id] ? problemOfNumber(number, values[number.id]) : "";
     if (problem) return problem;
   }
-  for (const id of kTexts) if ((values[id] ?? "").length > kLongestText) return `${id}: longer than ${kLongestText} characters.`;
-  if (values["stop-strings"] && stopsOf(values["stop-strings"]).length > kMostStops) return `Stop strings: at most ${kMostStops}.`;
-  if (values.thinking && !["on", "off"].includes(values.thinking)) return `Thinking: ${values.thinking} is neither on nor off.`;
+  for (const id of kTexts)
+    if ((values[id] ?? "").length > kLongestText) return `${id}: longer than ${kLongestText} characters.`;
+  if (values["stop-strings"] && stopsOf(values["stop-strings"]).length > kMostStops)
+    return `Stop strings: at most ${kMostStops}.`;
+  if (values.thinking && !["on", "off"].includes(values.thinking))
+    return `Thinking: ${values.thinking} is neither on nor off.`;
   return values.tools ? problemOfTools(values.tools) : "";
 }
 
 // Known fields that are texts; others are left out.
 export function knownFields(values) {
-  return Object.fromEntries(kAnswerFields.filter((id) => typeof values?.[id] === "string" && values[id]).map((id) => [id, values[id]]));
+  return Object.fromEntries(
+    kAnswerFields.filter((id) => typeof values?.[id] === "string" && values[id]).map((id) => [id, values[id]]));
 }

@@ -1,5 +1,5 @@
-// What a page that goes away still has: the database may not get a last word in, local storage does. Whoever comes next puts
-// it where it belongs.
+// What a page that goes away still has: the database may not get a last word in, local storage does. Whoever comes
+// next puts it where it belongs.
 import { kept } from "/page/api.js";
 
 const kPrefix = "fourfold.leaving.";

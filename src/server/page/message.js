@@ -24,7 +24,8 @@ export function facts(message) {
   if (usage?.completion_tokens) parts.push(`${number.format(usage.completion_tokens)} tokens`);
   if (firstSeconds) parts.push(`first after ${seconds(firstSeconds)}`);
   const cached = usage?.prompt_tokens_details?.cached_tokens;
-  if (cached) parts.push(`${number.format(cached)} of ${number.format(usage.prompt_tokens)} prompt tokens from the cache`);
+  if (cached)
+    parts.push(`${number.format(cached)} of ${number.format(usage.prompt_tokens)} prompt tokens from the cache`);
   return parts.join(" · ");
 }
 
@@ -64,7 +65,8 @@ function thinkingTitle(message, live) {
 
 // Where a message stands among its siblings, and the way to the others.
 function branchNode(at, of) {
-  const [before, after] = [iconButton("left", "previous", "Previous version"), iconButton("right", "next", "Next version")];
+  const [before, after] =
+    [iconButton("left", "previous", "Previous version"), iconButton("right", "next", "Next version")];
   before.disabled = at === 0;
   after.disabled = at === of - 1;
   const count = element("span", { className: "branch-count", textContent: `${at + 1}/${of}` });
@@ -78,7 +80,8 @@ function branchNode(at, of) {
 export class MessageView {
   constructor(message) {
     this.message = message;
-    this.node = element("article", { className: "message " + message.role }, element("h2", { textContent: kTitles[message.role] }));
+    this.node = element(
+      "article", { className: "message " + message.role }, element("h2", { textContent: kTitles[message.role] }));
     this.node.dataset.id = message.id;
     this.body = element("div", { className: "body", dir: "auto" });
     this.extra = element("div", { className: "extra" });
@@ -106,7 +109,8 @@ export class MessageView {
     this.stamp = stamp;
     this.state = state;
     if (this.message.role === "assistant") this.updateAnswer();
-    else if (this.message.role === "tool") this.body.replaceChildren(element("pre", { textContent: this.message.content }));
+    else if (this.message.role === "tool")
+      this.body.replaceChildren(element("pre", { textContent: this.message.content }));
     else if (!this.form) this.updateQuestion();
     this.actions.hidden = Boolean(this.form);
     if (!state.live) this.actions.replaceChildren(...this.actionNodes());
@@ -132,15 +136,18 @@ export class MessageView {
     }
     if (!this.form) renderInto(this.body, message.content);
     // While text flows nothing else changes; and what is typed into a result is not thrown away.
-    const extra = JSON.stringify([live, isSilent(message) && !message.reasoning, message.toolCalls, message.finish, message.error,
-      message.waiting, this.wantsResults(), message.writer]);
+    const extra = JSON.stringify([
+      live, isSilent(message) && !message.reasoning, message.toolCalls, message.finish, message.error,
+      message.waiting, this.wantsResults(), message.writer
+    ]);
     if (extra !== this.shownExtra) this.extra.replaceChildren(...this.extraNodes());
     this.shownExtra = extra;
   }
 
   wantsResults() {
     const { message, state } = this;
-    return Boolean(state.last && !state.live && message.toolCalls?.length && !message.error && message.finish !== "writing");
+    return Boolean(
+      state.last && !state.live && message.toolCalls?.length && !message.error && message.finish !== "writing");
   }
 
   extraNodes() {
@@ -167,7 +174,9 @@ export class MessageView {
     if (message.role === "tool") return [];
     const nodes = of > 1 ? [branchNode(at, of)] : [];
     const answer = message.role === "assistant";
-    if (message.content) nodes.push(copyButton(answer ? "Copy the answer" : "Copy the message", () => withFiles(message.content, message.attachments)));
+    if (message.content)
+      nodes.push(copyButton(
+        answer ? "Copy the answer" : "Copy the message", () => withFiles(message.content, message.attachments)));
     nodes.push(iconButton("edit", "edit", answer ? "Edit the answer" : "Edit the message"));
     if (answer) nodes.push(iconButton("retry", "retry", "Answer again"));
     if (answer) nodes.push(element("span", { className: "facts", textContent: facts(message) }));

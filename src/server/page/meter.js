@@ -3,8 +3,8 @@ import { postJson } from "/page/api.js";
 import { sentMessages } from "/page/answer.js";
 import { byId, number } from "/page/dom.js";
 
-// The server counts with each answer. What has been said since, or an answer that ended before anything was counted, is
-// counted by asking.
+// The server counts with each answer. What has been said since, or an answer that ended before anything was
+// counted, is counted by asking.
 export class Meter {
   constructor() {
     this.limit = 0;
@@ -24,7 +24,8 @@ export class Meter {
     byId("context-fill").style.width = `${Math.min(100, 100 * used / Math.max(1, this.limit))}%`;
   }
 
-  // path: the shown messages; settings: what else goes with a request; running: an answer is being written, and counted with.
+  // path: the shown messages; settings: what else goes with a request; running: an answer is being written, and
+  // counted with.
   update(path, settings, running) {
     const at = path.findLastIndex((message) => message.usage);
     const { prompt_tokens: prompt = 0, completion_tokens: answer = 0 } = path[at]?.usage ?? {};
@@ -42,7 +43,8 @@ export class Meter {
       this.show(this.counted.tokens);
       return;
     }
-    const thinking = settings.thinking ? { chat_template_kwargs: { enable_thinking: settings.thinking === "on" } } : {};
+    const thinking =
+      settings.thinking ? { chat_template_kwargs: { enable_thinking: settings.thinking === "on" } } : {};
     const tools = settings.tools ? { tools: JSON.parse(settings.tools) } : {};
     try {
       const { count } = await postJson("/tokenize", { messages, ...thinking, ...tools });

@@ -10,21 +10,22 @@ const kSaveFirst = 300;
 
 // The first words of a chat, on one line.
 export function titleOf(message) {
-  const text = (message?.content || message?.attachments?.[0]?.name || "").replace(/```[^]*?(```|$)/g, " ").replace(/[#*`>_~]+/g, " ")
-    .replace(/\s+/g, " ").trim();
+  const words = message?.content || message?.attachments?.[0]?.name || "";
+  const text = words.replace(/```[^]*?(```|$)/g, " ").replace(/[#*`>_~]+/g, " ").replace(/\s+/g, " ").trim();
   if (!text) return "New chat";
   return text.length <= 60 ? text : text.slice(0, 60).replace(/\s+\S*$/, "") + "…";
 }
 
 export class Session {
-  // record: null for a chat that is not stored before its first message. hooks: changed(session), grew(session, answer),
-  // failed(text), keyWanted(text, session).
+  // record: null for a chat that is not stored before its first message. hooks: changed(session), grew(session,
+  // answer), failed(text), keyWanted(text, session).
   constructor(store, hooks, record = null, messages = []) {
     const now = Date.now();
     this.store = store;
     this.hooks = hooks;
     this.stored = Boolean(record);
-    this.record = record ?? { id: newId(), title: "New chat", created: now, updated: now, current: "", settings: null, version: 0 };
+    this.record = record ??
+      { id: newId(), title: "New chat", created: now, updated: now, current: "", settings: null, version: 0 };
     this.tree = new Tree(messages);
     const current = this.tree.messages.get(this.record.current);
     if (current) this.tree.choose(current);
@@ -80,7 +81,8 @@ export class Session {
   // ---- what is said
 
   message(role, parent, fields) {
-    return { id: newId(), chat: this.id, parent: parent?.id ?? "", role, content: "", created: Date.now(), version: 1, ...fields };
+    return { id: newId(), chat: this.id, parent: parent?.id ?? "", role, content: "", created: Date.now(), version: 1,
+      ...fields };
   }
 
   // Adds a message of a person below a parent and asks for an answer to it.
@@ -99,7 +101,8 @@ export class Session {
   }
 
   async answer(parent) {
-    const answer = this.tree.add(this.message("assistant", parent, { reasoning: "", toolCalls: [], finish: "writing", writer: this.store.tab }));
+    const answer = this.tree.add(this.message(
+      "assistant", parent, { reasoning: "", toolCalls: [], finish: "writing", writer: this.store.tab }));
     answer.created = Math.max(answer.created, (this.lastCreated ?? 0) + 1);
     this.lastCreated = answer.created;
     this.tree.choose(answer);
@@ -167,8 +170,8 @@ export class Session {
       this.say(parent, [{ role: "user", content: text, attachments }]);
       return;
     }
-    const edited = this.tree.add(this.message("assistant", parent, { content: text, reasoning: "", toolCalls: message.toolCalls ?? [],
-      finish: "stop", edited: true }));
+    const edited = this.tree.add(this.message("assistant", parent,
+      { content: text, reasoning: "", toolCalls: message.toolCalls ?? [], finish: "stop", edited: true }));
     this.tree.choose(edited);
     this.save(edited, { updated: Date.now(), current: edited.id });
     this.hooks.changed(this);

@@ -1,4 +1,5 @@
-// The settings dialog: settings of answers, for all chats or for the open one alone; and what belongs to this browser.
+// The settings dialog: settings of answers, for all chats or for the open one alone; and what belongs to this
+// browser.
 import { kept, key, postJson } from "/page/api.js";
 import { byId, element, iconButton, show } from "/page/dom.js";
 import { kAnswerFields, knownFields, kNumbers, problemOf } from "/page/fields.js";
@@ -22,7 +23,8 @@ function savePage(changes) {
 }
 
 function numberRow({ id, title, min, max, step, hint }) {
-  const input = element("input", { id, type: "number", min, max, step: "any", placeholder: "the model's", inputMode: "decimal" });
+  const input = element(
+    "input", { id, type: "number", min, max, step: "any", placeholder: "the model's", inputMode: "decimal" });
   input.dataset.step = step;
   input.setAttribute("aria-describedby", `${id}-hint`);
   const reset = iconButton("reset", "reset", `Reset ${title.toLowerCase()}`);
@@ -53,8 +55,10 @@ function showResets() {
 let knowsThinking = null;
 async function askAboutThinking() {
   if (knowsThinking !== null) return;
-  const count = async (on) => JSON.stringify((await postJson("/tokenize", { messages: [{ role: "user", content: "?" }],
-    chat_template_kwargs: { enable_thinking: on } })).tokens);
+  const count = async (on) => JSON.stringify((await postJson("/tokenize", {
+    messages: [{ role: "user", content: "?" }],
+    chat_template_kwargs: { enable_thinking: on }
+  })).tokens);
   try {
     const [on, off] = [await count(true), await count(false)];
     knowsThinking = on !== off;
@@ -75,7 +79,9 @@ export class Settings {
     dialog.querySelector("form").addEventListener("submit", (event) => this.save(event));
     byId("scope").addEventListener("change", () => this.fill());
     byId("cancel-settings").addEventListener("click", () => dialog.close());
-    addEventListener("storage", ({ key: name }) => { if (name === kName) document.dispatchEvent(new Event("themechange")); });
+    addEventListener("storage", ({ key: name }) => {
+      if (name === kName) document.dispatchEvent(new Event("themechange"));
+    });
   }
 
   // wanted: why the key is asked for; then(): once it is saved.
@@ -123,7 +129,8 @@ export class Settings {
     }
     const forChat = byId("scope").value === "chat";
     // Of everybody's settings only what was changed here is written: another tab may have changed the rest.
-    const changes = forChat ? {} : Object.fromEntries(Object.entries(values).filter(([id, text]) => text !== this.before[id]));
+    const changes =
+      forChat ? {} : Object.fromEntries(Object.entries(values).filter(([id, text]) => text !== this.before[id]));
     savePage({ ...changes, ...Object.fromEntries(kPageFields.map((id) => [id, byId(id).value])) });
     const own = forChat ? knownFields(values) : null;
     if (own || this.chat().record.settings) this.saveChat(own);

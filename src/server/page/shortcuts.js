@@ -12,8 +12,8 @@ const kTyped = [
   [["↑"], "In an empty field: edit your last message"],
   [["Escape"], "Stop the answer, close what is open, end editing"],
 ];
-const command = (key, shift = false) => (event) => (event.ctrlKey || event.metaKey) && !event.altKey && event.shiftKey === shift &&
-  event.key.toLowerCase() === key;
+const command = (key, shift = false) => (event) =>
+  (event.ctrlKey || event.metaKey) && !event.altKey && event.shiftKey === shift && event.key.toLowerCase() === key;
 const alt = (key) => (event) => event.altKey && !event.ctrlKey && !event.metaKey && event.key === key;
 const kAnywhere = [
   [[kCommand, "Shift", "O"], "New chat", command("o", true), "newChat"],
@@ -37,11 +37,11 @@ const kSingle = [
 
 const isTyping = (target) => target.closest?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
 
-function section(title, rows) {
-  return [element("h3", { textContent: title }), element("dl", { className: "keys" }, ...rows.map(([keys, text]) =>
-    element("div", {}, element("dt", {}, ...keys.flatMap((key, at) => [...(at ? [" + "] : []), element("kbd", { textContent: key })])),
-      element("dd", { textContent: text }))))];
-}
+const keyNodes = (keys) => keys.flatMap((key, at) => [...(at ? [" + "] : []), element("kbd", { textContent: key })]);
+const keyRow = ([keys, text]) =>
+  element("div", {}, element("dt", {}, ...keyNodes(keys)), element("dd", { textContent: text }));
+const section = (title, rows) =>
+  [element("h3", { textContent: title }), element("dl", { className: "keys" }, ...rows.map(keyRow))];
 
 export class Shortcuts {
   constructor(actions) {
@@ -72,7 +72,9 @@ export class Shortcuts {
   }
 
   single(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || pageSetting("single-keys") === "off") return null;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) ||
+      pageSetting("single-keys") === "off")
+      return null;
     return kSingle.find(([, , key]) => event.key === key) ?? null;
   }
 }

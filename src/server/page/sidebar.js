@@ -64,7 +64,8 @@ export class Sidebar {
       this.draw();
       return;
     }
-    this.found = new Map(this.chats.filter((chat) => chat.title.toLowerCase().includes(text.toLowerCase())).map(({ id }) => [id, ""]));
+    this.found = new Map(
+      this.chats.filter((chat) => chat.title.toLowerCase().includes(text.toLowerCase())).map(({ id }) => [id, ""]));
     this.draw();
     await new Promise((resolve) => setTimeout(resolve, 120));
     const wanted = () => turn === this.turn;
@@ -104,21 +105,25 @@ export class Sidebar {
   }
 
   itemNode({ id, title }) {
-    const open = element("button", { type: "button", className: "open-chat" }, element("span", { className: "chat-title", textContent: title, dir: "auto" }));
+    const open = element("button", { type: "button", className: "open-chat" },
+      element("span", { className: "chat-title", textContent: title, dir: "auto" }));
     open.title = title;
     if (id === this.current) open.setAttribute("aria-current", "page");
     const snippet = this.found?.get(id);
     if (snippet) open.append(element("span", { className: "snippet muted", textContent: snippet }));
-    const node = element("li", { className: this.running.has(id) ? "running" : "" }, open, element("span", { className: "item-actions" },
-      iconButton("edit", "rename", `Rename ${title}`), iconButton("close", "delete", `Delete ${title}`)));
+    const node = element("li", { className: this.running.has(id) ? "running" : "" }, open,
+      element("span", { className: "item-actions" }, iconButton("edit", "rename", `Rename ${title}`),
+        iconButton("close", "delete", `Delete ${title}`)));
     node.dataset.id = id;
     return node;
   }
 
   draw() {
     // Answers that grow change nothing here.
-    const drawn = JSON.stringify([this.chats.map(({ id, title, updated }) => [id, title, groupOf(updated)]), this.current,
-      this.found && [...this.found]]);
+    const drawn = JSON.stringify([
+      this.chats.map(({ id, title, updated }) => [id, title, groupOf(updated)]), this.current,
+      this.found && [...this.found]
+    ]);
     if (drawn === this.drawn && !byId("chats").querySelector(".rename")) return;
     this.drawn = drawn;
     const focused = document.activeElement?.closest?.("#chats li")?.dataset.id;
@@ -131,7 +136,8 @@ export class Sidebar {
     byId("chats").replaceChildren(...[...groups].flatMap(([name, chats]) =>
       [element("h3", { textContent: name }), element("ul", {}, ...chats.map((chat) => this.itemNode(chat)))]));
     byId("no-chats").hidden = shown.length > 0;
-    byId("no-chats").textContent = this.found ? "No chat has these words." : "Chats are kept in this browser and appear here.";
+    byId("no-chats").textContent =
+      this.found ? "No chat has these words." : "Chats are kept in this browser and appear here.";
     if (focused) byId("chats").querySelector(`[data-id="${focused}"] .open-chat`)?.focus();
   }
 

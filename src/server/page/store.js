@@ -1,6 +1,6 @@
-// The chats of this browser, in IndexedDB: chats, their messages (a tree by parent ids), and drafts. Tabs do not overwrite each
-// other: a message has one writer, and what several may change is read and written in one transaction. Other tabs hear of
-// every change.
+// The chats of this browser, in IndexedDB: chats, their messages (a tree by parent ids), and drafts. Tabs do not
+// overwrite each other: a message has one writer, and what several may change is read and written in one
+// transaction. Other tabs hear of every change.
 import { newId } from "/page/dom.js";
 import { memoryTables } from "/page/memory.js";
 
@@ -195,7 +195,8 @@ export class Store {
       for (const { content } of messages) {
         const at = content.toLowerCase().indexOf(needle);
         if (at < 0) continue;
-        found.push({ id, snippet: content.slice(Math.max(0, at - 30), at + needle.length + 60).replace(/\s+/g, " ") });
+        found.push(
+          { id, snippet: content.slice(Math.max(0, at - 30), at + needle.length + 60).replace(/\s+/g, " ") });
         break;
       }
     }
@@ -206,7 +207,8 @@ export class Store {
 
   draftId(place) { return `${place}@${this.tab}`; }
   putDraft(place, draft) {
-    return this.run(["drafts"], "readwrite", ({ drafts }) => drafts.put({ ...draft, id: this.draftId(place), place, tab: this.tab, when: Date.now() }));
+    return this.run(["drafts"], "readwrite",
+      ({ drafts }) => drafts.put({ ...draft, id: this.draftId(place), place, tab: this.tab, when: Date.now() }));
   }
   removeDraft(place) { return this.run(["drafts"], "readwrite", ({ drafts }) => drafts.remove(this.draftId(place))); }
 
@@ -220,7 +222,8 @@ export class Store {
     });
   }
 
-  // This tab's draft for a place; or the newest that a tab left which is no longer open, which is this tab's from now on.
+  // This tab's draft for a place; or the newest that a tab left which is no longer open, which is this tab's from
+  // now on.
   async draft(place) {
     const here = (all) => all.filter((draft) => draft.place === place).sort((a, b) => b.when - a.when);
     const found = here(await this.run(["drafts"], "readonly", ({ drafts }) => drafts.all()));

@@ -8,8 +8,19 @@ const kOld = ["fourfold.previous", "fourfold.conversation"];
 function oldMessages(name) {
   try {
     const messages = JSON.parse(kept.get(name) ?? "[]");
-    return Array.isArray(messages) ? messages.filter((message) => ["user", "assistant", "tool"].includes(message?.role)) : [];
+    if (!Array.isArray(messages)) return [];
+    return messages.filter((message) => ["user", "assistant", "tool"].includes(message?.role));
   } catch { return []; }
+}
+
+const kCarried = ["reasoning", "toolCalls", "finish", "error", "usage", "firstSeconds", "rate", "thoughtSeconds"];
+
+function fieldsOf(old) {
+  if (old.role === "tool") return { toolCallId: old.tool_call_id };
+  if (old.role !== "assistant") return {};
+  const fields = { reasoning: "", toolCalls: [], finish: "", errorStatus: old.error ? 1 : 0 };
+  for (const name of kCarried) if (old[name] !== undefined) fields[name] = old[name];
+  return fields;
 }
 
 // The old list as a tree of one branch.
@@ -17,15 +28,14 @@ function asChat(list, created) {
   const chat = newId();
   let parent = "";
   const messages = list.map((old, at) => {
-    const { role, content = "", reasoning = "", toolCalls = [], tool_call_id: toolCallId, finish = "", error, usage, firstSeconds, rate, thoughtSeconds } = old;
-    const message = { id: newId(), chat, parent, role, content: String(content), created: created + at, version: 1,
-      ...(role === "tool" ? { toolCallId } : {}),
-      ...(role === "assistant" ? { reasoning, toolCalls, finish, error, errorStatus: error ? 1 : 0, usage, firstSeconds, rate, thoughtSeconds } : {}) };
+    const message = { id: newId(), chat, parent, role: old.role, content: String(old.content ?? ""),
+      created: created + at, version: 1, ...fieldsOf(old) };
     parent = message.id;
     return message;
   });
-  const record = { id: chat, title: titleOf(messages[0]), created, updated: created, current: parent, settings: null, version: 1 };
-  return { record, messages };
+  const title = titleOf(messages[0]);
+  return { messages,
+    record: { id: chat, title, created, updated: created, current: parent, settings: null, version: 1 } };
 }
 
 export async function takeOver(store) {

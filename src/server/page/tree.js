@@ -1,5 +1,5 @@
-// The messages of a chat as a tree: an edited question and an answer that was asked for again are siblings of what they
-// replace, and one path from the root to a leaf is shown.
+// The messages of a chat as a tree: an edited question and an answer that was asked for again are siblings of what
+// they replace, and one path from the root to a leaf is shown.
 const byAge = (a, b) => a.created - b.created || (a.id < b.id ? -1 : 1);
 
 export class Tree {

@@ -9,7 +9,8 @@ const kRule = /^ {0,3}([-*_])( *\1){2,} *$/;
 const kTableRule = /^ *\|?( *:?-+:? *\|)+( *:?-+:? *)?\|? *$/;
 
 const isQuote = (line) => /^ {0,3}>/.test(line);
-const startsBlock = (line) => kFence.test(line) || kRule.test(line) || kHeading.test(line) || isQuote(line) || kNote.test(line);
+const startsBlock = (line) =>
+  kFence.test(line) || kRule.test(line) || kHeading.test(line) || isQuote(line) || kNote.test(line);
 export const indentOf = (line) => /^ */.exec(line)[0].length;
 
 function takeCode(lines, at, mark) {

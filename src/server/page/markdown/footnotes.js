@@ -4,7 +4,8 @@ import { element } from "/page/dom.js";
 let sections = 0;
 
 function markNode(mark, count, id, again) {
-  const link = element("a", { href: `#${id}`, textContent: String(count), id: `${id}-mark${again ? `-${again}` : ""}` });
+  const link =
+    element("a", { href: `#${id}`, textContent: String(count), id: `${id}-mark${again ? `-${again}` : ""}` });
   link.setAttribute("aria-label", `Footnote ${count}`);
   mark.replaceChildren(link);
   mark.classList.add("known");
@@ -16,7 +17,8 @@ function backLink(id, count) {
   return link;
 }
 
-// Numbers what is in a text whose blocks are `blocks`; section is what an earlier call made. Returns the section, or null.
+// Numbers what is in a text whose blocks are `blocks`; section is what an earlier call made. Returns the section,
+// or null.
 export function numberNotes(node, blocks, section) {
   const notes = new Map();
   for (const { note } of blocks) if (note && !notes.has(note.label)) notes.set(note.label, note);
@@ -34,9 +36,12 @@ export function numberNotes(node, blocks, section) {
     markNode(mark, count, `${section.id}-${count}`, marks - 1);
   }
   // Notes that nothing refers to come last, so that nothing is lost.
-  for (const label of notes.keys()) if (!numbers.has(label)) numbers.set(label, { count: numbers.size + 1, marks: 0 });
-  section.replaceChildren(element("ol", {}, ...[...numbers].map(([label, { count, marks }]) =>
-    element("li", { id: `${section.id}-${count}` }, ...notes.get(label).nodes, ...(marks ? [backLink(`${section.id}-${count}`, count)] : [])))));
+  for (const label of notes.keys())
+    if (!numbers.has(label)) numbers.set(label, { count: numbers.size + 1, marks: 0 });
+  section.replaceChildren(element("ol", {},
+    ...[...numbers].map(
+      ([label, { count, marks }]) => element("li", { id: `${section.id}-${count}` }, ...notes.get(label).nodes,
+        ...(marks ? [backLink(`${section.id}-${count}`, count)] : [])))));
   node.append(section);
   return section;
 }

@@ -58,8 +58,8 @@ function classOf(match, family, code) {
 
 const kLongest = 200000;  // longer code stays plain
 
-// Shows code in a node, in colours. Of code that grows only the end is read again: from the last line that begins outside
-// of every comment and string.
+// Shows code in a node, in colours. Of code that grows only the end is read again: from the last line that begins
+// outside of every comment and string.
 export class Colours {
   constructor(node, language) {
     this.node = node;

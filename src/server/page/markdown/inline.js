@@ -1,4 +1,5 @@
-// Markdown within a line, to nodes: emphasis, code, links, footnote marks, formulae. What is none of these stays text.
+// Markdown within a line, to nodes: emphasis, code, links, footnote marks, formulae. What is none of these stays
+// text.
 import { element } from "/page/dom.js";
 import { dollarEnds, takeFormula } from "/page/math/find.js";
 
@@ -51,7 +52,8 @@ class Line {
       if (mark[0] === "_" && /\w/.test(this.text[at - 1] ?? "")) continue;
       if (/\s/.test(this.text[at + mark.length] ?? " ")) continue;
       const end = this.closing(at, mark);
-      if (end >= 0) return [element(name, {}, ...this.inner(this.text.slice(at + mark.length, end))), end + mark.length];
+      if (end >= 0)
+        return [element(name, {}, ...this.inner(this.text.slice(at + mark.length, end))), end + mark.length];
       this.hopeless.add(mark);
     }
     return null;

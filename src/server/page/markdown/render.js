@@ -1,5 +1,6 @@
-// Markdown to nodes, with createElement and textContent alone: whatever a model writes is text, never markup of ours.
-// The part models use: headings, paragraphs, lists, tasks, quotes, tables, rules, code, footnotes, formulae, emphasis, links.
+// Markdown to nodes, with createElement and textContent alone: whatever a model writes is text, never markup of
+// ours. The part models use: headings, paragraphs, lists, tasks, quotes, tables, rules, code, footnotes, formulae,
+// emphasis, links.
 import { element, icon } from "/page/dom.js";
 import { blocksOf, indentOf, kFence, kHeading, kItem, kNote } from "/page/markdown/blocks.js";
 import { numberNotes } from "/page/markdown/footnotes.js";
@@ -57,7 +58,8 @@ function itemNode(lines, depth) {
   const inner = task ? [lines[0].slice(4), ...lines.slice(1)] : lines;
   const blocks = blockNodes(inner, depth + 1);
   // An item of one paragraph is a line, not a paragraph.
-  const tight = blocks[0]?.tagName === "P" && !inner.some((line, at) => at > 0 && at < inner.length - 1 && !line.trim());
+  const tight =
+    blocks[0]?.tagName === "P" && !inner.some((line, at) => at > 0 && at < inner.length - 1 && !line.trim());
   const node = element("li", {}, ...(tight ? [...blocks[0].childNodes, ...blocks.slice(1)] : blocks));
   if (task) {
     const box = element("input", { type: "checkbox", checked: task[1] !== " ", disabled: true });
@@ -77,7 +79,8 @@ function listNode(lines, depth) {
 
 // ---- tables
 
-const cellsOf = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/\\\|/g, "|"));
+const cellsOf = (line) =>
+  line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/\\\|/g, "|"));
 const sideOf = (rule) => (/^:.*:$/.test(rule) ? "center" : rule.endsWith(":") ? "right" : "");
 
 function tableNode(lines) {
@@ -90,8 +93,9 @@ function tableNode(lines) {
     while (cells.length < width) cells.push("");
     return element("tr", {}, ...cells.map((text, at) => cell(name, text, at)));
   };
-  return element("div", { className: "table" }, element("table", {},
-    element("thead", {}, row(lines[0], "th")), element("tbody", {}, ...lines.slice(2).map((line) => row(line, "td")))));
+  return element("div", { className: "table" },
+    element("table", {}, element("thead", {}, row(lines[0], "th")),
+      element("tbody", {}, ...lines.slice(2).map((line) => row(line, "td")))));
 }
 
 // ---- blocks
@@ -141,7 +145,8 @@ class Shown {
 }
 const shownIn = new WeakMap();
 
-// Settles all blocks before the last one whose first line is complete: where that begins is decided by whole lines alone.
+// Settles all blocks before the last one whose first line is complete: where that begins is decided by whole lines
+// alone.
 function settle(shown, blocks, text) {
   const lines = text.slice(shown.offset).split("\n");
   const last = blocks.findLastIndex((block) => block.at < lines.length - 1);
@@ -151,8 +156,9 @@ function settle(shown, blocks, text) {
   return blocks.slice(last);
 }
 
-// Shows text in a node. Called again with more of it, it reads from the first block that may still change, and replaces
-// only what did: an answer of any length costs what its last block costs, and what was selected stays selected.
+// Shows text in a node. Called again with more of it, it reads from the first block that may still change, and
+// replaces only what did: an answer of any length costs what its last block costs, and what was selected stays
+// selected.
 export function renderInto(node, text) {
   let shown = shownIn.get(node);
   if (!shown || !text.startsWith(shown.text)) {

@@ -3,13 +3,20 @@ import { atom, math, space } from "/page/math/nodes.js";
 
 const kArrows = { "->": "→", "<-": "←", "<->": "↔", "<=>": "⇌", "=>": "⇒" };
 // arrow with text above and below it; state; bond; sub or superscript; element; number; the rest.
-const kPart = new RegExp([
-  "(?<arrow><=>|<->|->|<-|=>)(?:\\[(?<above>[^\\]]*)\\])?(?:\\[(?<below>[^\\]]*)\\])?",
-  "(?<state>\\((?:s|l|g|aq)\\))",
-  "\\^(?:\\{(?<powers>[^}]*)\\}|(?<power>[0-9]*[+-]|[0-9.*]+))",
-  "_(?:\\{(?<indices>[^}]*)\\}|(?<index>[0-9A-Za-z]))",
-  "(?<element>[A-Za-z]+)", "(?<number>\\d+(?:[./]\\d+)?)", "(?<gap>\\s+)", "(?<sign>(?<=\\s)[+-](?=\\s))", "(?<charge>[+-](?=[\\s)\\]]|$))", "(?<other>[^])",
-].join("|"), "g");
+const kPart = new RegExp(
+  [
+    "(?<arrow><=>|<->|->|<-|=>)(?:\\[(?<above>[^\\]]*)\\])?(?:\\[(?<below>[^\\]]*)\\])?",
+    "(?<state>\\((?:s|l|g|aq)\\))",
+    "\\^(?:\\{(?<powers>[^}]*)\\}|(?<power>[0-9]*[+-]|[0-9.*]+))",
+    "_(?:\\{(?<indices>[^}]*)\\}|(?<index>[0-9A-Za-z]))",
+    "(?<element>[A-Za-z]+)",
+    "(?<number>\\d+(?:[./]\\d+)?)",
+    "(?<gap>\\s+)",
+    "(?<sign>(?<=\\s)[+-](?=\\s))",
+    "(?<charge>[+-](?=[\\s)\\]]|$))",
+    "(?<other>[^])",
+  ].join("|"),
+  "g");
 
 const upright = (text) => math("mi", { mathvariant: "normal" }, text);
 const sign = (text) => text.replace(/-/g, "−");
@@ -17,7 +24,7 @@ const sign = (text) => text.replace(/-/g, "−");
 // Scripts belong to the nearest thing before them.
 function addScript(nodes, kind, content) {
   const base = nodes.pop() ?? math("mrow");
-  const [, below, above] = base.localName === "msub" ? [0, base.children[1]] : base.localName === "msup" ? [0, null, base.children[1]] : [];
+  const [below, above] = ["msub", "msup"].map((name) => (base.localName === name ? base.children[1] : null));
   const inner = below || above ? base.children[0] : base;
   const [sub, sup] = kind === "msub" ? [content, above] : [below, content];
   nodes.push(sub && sup ? math("msubsup", {}, inner, sub, sup) : math(kind, {}, inner, content));
@@ -26,7 +33,8 @@ function addScript(nodes, kind, content) {
 function arrowNode({ arrow, above, below }) {
   const mark = math("mo", { stretchy: "true", lspace: "0", rspace: "0" }, kArrows[arrow]);
   const label = (text) => math("mrow", {}, space(.7), math("mtext", {}, text ?? ""), space(.7));
-  return below === undefined ? math("mover", {}, mark, label(above)) : math("munderover", {}, mark, label(below), label(above));
+  return below === undefined ? math("mover", {}, mark, label(above)) :
+                               math("munderover", {}, mark, label(below), label(above));
 }
 
 export function chemistry(parser, text) {
@@ -42,8 +50,11 @@ export function chemistry(parser, text) {
     else if (groups.element) nodes.push(upright(groups.element));
     else if (groups.number) nodes.push(math("mn", {}, groups.number), space(1 / 6));
     else if (groups.sign) nodes.push(math("mo", { form: "infix" }, sign(groups.sign)));
-    else if (groups.other) nodes.push(math("mo", { stretchy: "false", lspace: "0", rspace: "0" }, { "*": "⋅", "-": "−" }[groups.other] ?? groups.other));
-    joined = Boolean(groups.element) || groups.other === ")" || groups.other === "]" || (joined && index !== undefined);
+    else if (groups.other)
+      nodes.push(math("mo", { stretchy: "false", lspace: "0", rspace: "0" },
+        { "*": "⋅", "-": "−" }[groups.other] ?? groups.other));
+    joined =
+      Boolean(groups.element) || groups.other === ")" || groups.other === "]" || (joined && index !== undefined);
   }
   return atom("ordinary", math("mrow", {}, ...nodes));
 }

@@ -42,8 +42,9 @@ define("genfrac", (parser) => {
   const whole = fenced(text(open), text(close), node);
   return atom("inner", style === "" ? whole : styled(style === "0", Math.max(0, Number(style) - 1), whole));
 });
-define("sfrac nicefrac", (parser) => atom("inner", math("mrow", {}, parser.argument(), math("mo", { lspace: "0", rspace: "0" }, "/"),
-  parser.argument())));
+define("sfrac nicefrac",
+  (parser) => atom("inner",
+    math("mrow", {}, parser.argument(), math("mo", { lspace: "0", rspace: "0" }, "/"), parser.argument())));
 define("sqrt", (parser) => {
   const degree = parser.option();
   const inside = parser.argument();
@@ -56,7 +57,8 @@ define("left", (parser) => {
   const open = parser.delimiter();
   const nodes = rowNodes(parser.row());
   while (parser.takeIf("\\middle")) {
-    nodes.push(math("mo", { form: "infix", stretchy: "true", lspace: em(1 / 6), rspace: em(1 / 6) }, parser.delimiter()),
+    nodes.push(
+      math("mo", { form: "infix", stretchy: "true", lspace: em(1 / 6), rspace: em(1 / 6) }, parser.delimiter()),
       ...rowNodes(parser.row()));
   }
   parser.expect("\\right");
@@ -67,10 +69,16 @@ const kSizes = { big: 1.195, Big: 1.793, bigg: 2.393, Bigg: 2.991 };
 function sized(parser, name) {
   const [, size, side] = /^([bB]igg?)([lrm]?)$/.exec(name);
   const text = parser.delimiter();
-  const kinds = { l: ["open", "prefix"], r: ["close", "postfix"], m: ["relation", "infix"], "": ["ordinary", "prefix"] };
+  const kinds = {
+    l: ["open", "prefix"],
+    r: ["close", "postfix"],
+    m: ["relation", "infix"],
+    "": ["ordinary", "prefix"]
+  };
   const [kind, form] = kinds[side];
   const gap = side === "m" ? em(5 / 18) : "0";
-  return atom(kind, math("mo", { form, stretchy: "true", symmetric: "true", minsize: em(kSizes[size]), maxsize: em(kSizes[size]),
+  const height = em(kSizes[size]);
+  return atom(kind, math("mo", { form, stretchy: "true", symmetric: "true", minsize: height, maxsize: height,
     lspace: gap, rspace: gap }, text));
 }
 define(Object.keys(kSizes).flatMap((size) => ["", "l", "r", "m"].map((side) => size + side)).join(" "), sized);
@@ -79,7 +87,8 @@ define(Object.keys(kSizes).flatMap((size) => ["", "l", "r", "m"].map((side) => s
 
 function accent(parser, name) {
   const wide = kWideAccents.has(name);
-  const mark = math("mo", { stretchy: String(wide), lspace: "0", rspace: "0" }, kAccents.get(name) ?? kWideAccents.get(name));
+  const mark =
+    math("mo", { stretchy: String(wide), lspace: "0", rspace: "0" }, kAccents.get(name) ?? kWideAccents.get(name));
   const node = math("mover", { accent: "true" }, parser.argument(), mark);
   // What stands at a brace stands above it, not beside.
   return { ...atom("ordinary", node), limits: /brace|bracket|group|paren/.test(name) };
@@ -106,7 +115,8 @@ define([...kLongArrows.keys()].join(" "), (parser, name) => {
   const below = parser.option();
   const above = parser.argument(true);
   const arrow = math("mo", { stretchy: "true", lspace: "0", rspace: "0" }, kLongArrows.get(name));
-  const node = below ? math("munderover", {}, arrow, padded(below), padded(above)) : math("mover", {}, arrow, padded(above));
+  const node =
+    below ? math("munderover", {}, arrow, padded(below), padded(above)) : math("mover", {}, arrow, padded(above));
   return atom("relation", math("mrow", {}, space(5 / 18), node, space(5 / 18)));
 });
 define("substack", (parser) => {
@@ -131,7 +141,12 @@ for (const [name, alphabet] of kAlphabetSwitches) {
     return atom("ordinary", row(parser.row()));
   }));
 }
-const kStyleSwitches = { displaystyle: [true, 0], textstyle: [false, 0], scriptstyle: [false, 1], scriptscriptstyle: [false, 2] };
+const kStyleSwitches = {
+  displaystyle: [true, 0],
+  textstyle: [false, 0],
+  scriptstyle: [false, 1],
+  scriptscriptstyle: [false, 2]
+};
 define(Object.keys(kStyleSwitches).join(" "), (parser, name) =>
   atom("ordinary", styled(...kStyleSwitches[name], ...rowNodes(parser.row()))));
 define("mathchoice", (parser) => {
@@ -157,7 +172,8 @@ define("color", (parser) => {
 // ---- operators and classes
 
 const named = (parser, limits) => {
-  const text = parser.rawArgument().replace(/\\[,;:! ]|~/g, "\u2009").replace(/\\(?:text|math)[a-z]+|[{}\\]/g, "").trim();
+  const text =
+    parser.rawArgument().replace(/\\[,;:! ]|~/g, "\u2009").replace(/\\(?:text|math)[a-z]+|[{}\\]/g, "").trim();
   if (!limits) return atom("function", math("mi", {}, text));
   return { ...atom("limit", math("mo", { movablelimits: "true", lspace: "0", rspace: "0" }, text)) };
 };
@@ -172,20 +188,24 @@ define(Object.keys(kClasses).join(" "), (parser, name) => {
   if (!gap) return atom(kClasses[name], node);
   return atom("ordinary", math("mrow", {}, space(gap), node, space(gap)));
 });
+// What has a character of its own when it is negated; the rest is struck through.
+const kNegations = new Map("∈∉ =≠ <≮ >≯ ≤≰ ≥≱ ∃∄ ⊂⊄ ⊆⊈ ≡≢ ∼≁ ≈≉ ∣∤ ∥∦ ⊃⊅ ⊇⊉ ≅≇ →↛".split(" ").map((pair) => [...pair]));
 define("not", (parser) => {
   const negated = parser.atom();
   const target = negated.node.localName === "mrow" ? negated.node.firstChild ?? negated.node : negated.node;
-  target.textContent = { "∈": "∉", "=": "≠", "<": "≮", ">": "≯", "≤": "≰", "≥": "≱", "∃": "∄", "⊂": "⊄", "⊆": "⊈", "≡": "≢",
-    "∼": "≁", "≈": "≉", "∣": "∤", "∥": "∦", "⊃": "⊅", "⊇": "⊉", "≅": "≇", "→": "↛" }[target.textContent] ?? target.textContent + "\u0338";
+  target.textContent = kNegations.get(target.textContent) ?? target.textContent + "\u0338";
   return negated;
 });
-const modulo = (before, open, close) => (parser) => atom("ordinary", math("mrow", {}, space(before), ...(open ? [math("mo",
-  { stretchy: "false", form: "prefix" }, "(")] : []), math("mi", {}, "mod"), space(1 / 3), parser.argument(), ...(close ? [math("mo",
-  { stretchy: "false", form: "postfix" }, ")")] : [])));
+const modulo = (before, open, close) => (parser) => atom("ordinary",
+  math("mrow", {}, space(before), ...(open ? [math("mo", { stretchy: "false", form: "prefix" }, "(")] : []),
+    math("mi", {}, "mod"), space(1 / 3), parser.argument(),
+    ...(close ? [math("mo", { stretchy: "false", form: "postfix" }, ")")] : [])));
 define("pmod", modulo(1, true, true));
 define("mod", modulo(1, false, false));
-define("pod", (parser) => atom("ordinary", math("mrow", {}, space(1), math("mo", { stretchy: "false", form: "prefix" }, "("),
-  parser.argument(), math("mo", { stretchy: "false", form: "postfix" }, ")"))));
+define("pod",
+  (parser) => atom("ordinary",
+    math("mrow", {}, space(1), math("mo", { stretchy: "false", form: "prefix" }, "("), parser.argument(),
+      math("mo", { stretchy: "false", form: "postfix" }, ")"))));
 define("varlimsup varliminf", (parser, name) => atom("limit", math(name === "varlimsup" ? "mover" : "munder", {},
   math("mo", {}, "lim"), math("mo", { stretchy: "true" }, "¯"))));
 
@@ -195,7 +215,8 @@ define("bra Bra", between("⟨", "|"));
 define("ket Ket", between("|", "⟩"));
 define("braket Braket", (parser) => {
   const parts = parser.rawArgument().split("|").map((part) => rowNodes(parser.inner(part)));
-  const nodes = parts.flatMap((part, at) => (at ? [math("mo", { stretchy: "true", lspace: "0", rspace: "0" }, "|"), ...part] : part));
+  const nodes = parts.flatMap(
+    (part, at) => (at ? [math("mo", { stretchy: "true", lspace: "0", rspace: "0" }, "|"), ...part] : part));
   return atom("inner", fenced("⟨", "⟩", ...nodes));
 });
 define("set Set", between("{", "}"));
@@ -205,15 +226,21 @@ define("norm", between("‖", "‖"));
 // ---- boxes and phantoms
 
 define("phantom", (parser) => atom("ordinary", math("mphantom", {}, parser.argument())));
-define("hphantom", (parser) => atom("ordinary", math("mpadded", { height: "0", depth: "0" }, math("mphantom", {}, parser.argument()))));
-define("vphantom", (parser) => atom("ordinary", math("mpadded", { width: "0" }, math("mphantom", {}, parser.argument()))));
-define("mathstrut strut", () => atom("ordinary", math("mpadded", { width: "0" }, math("mphantom", {}, math("mo", { stretchy: "false" }, "(")))));
+define("hphantom",
+  (parser) =>
+    atom("ordinary", math("mpadded", { height: "0", depth: "0" }, math("mphantom", {}, parser.argument()))));
+define("vphantom",
+  (parser) => atom("ordinary", math("mpadded", { width: "0" }, math("mphantom", {}, parser.argument()))));
+define("mathstrut strut",
+  () => atom(
+    "ordinary", math("mpadded", { width: "0" }, math("mphantom", {}, math("mo", { stretchy: "false" }, "(")))));
 define("smash", (parser) => {
   parser.rawOption();
   return atom("ordinary", math("mpadded", { height: "0", depth: "0" }, parser.argument()));
 });
 define("mathrlap rlap", (parser) => atom("ordinary", math("mpadded", { width: "0" }, parser.argument())));
-define("mathllap llap", (parser) => atom("ordinary", math("mpadded", { width: "0", lspace: "-1width" }, parser.argument())));
+define("mathllap llap",
+  (parser) => atom("ordinary", math("mpadded", { width: "0", lspace: "-1width" }, parser.argument())));
 const classed = (className) => (parser) => atom("ordinary", math("mrow", { class: className }, parser.argument()));
 define("boxed fbox", classed("tex-boxed"));
 define("overline", classed("tex-overline"));
@@ -248,8 +275,8 @@ define("begin", (parser) => {
   return atom("inner", environment(parser, name));
 });
 const nothing = () => atom("space", math("mrow"));
-define(`nonumber notag displaylimits allowbreak nobreak relax hfill hfil noindent protect hline bgroup egroup begingroup endgroup
-normalsize small footnotesize scriptsize tiny large Large LARGE huge Huge centering`, nothing);
+define(`nonumber notag displaylimits allowbreak nobreak relax hfill hfil noindent protect hline bgroup egroup
+begingroup endgroup normalsize small footnotesize scriptsize tiny large Large LARGE huge Huge centering`, nothing);
 define("label", (parser) => { parser.rawArgument(); return nothing(); });
 define("ref eqref cite", (parser) => atom("ordinary", math("mtext", {}, `(${parser.rawArgument()})`)));
 define("tag tag*", (parser, name) => {

@@ -1,10 +1,19 @@
-// Tables of formulae: matrices, cases, aligned lines. How columns lie is said by classes, since the page's policy allows
-// no styles in attributes and browsers no longer read MathML's own.
+// Tables of formulae: matrices, cases, aligned lines. How columns lie is said by classes, since the page's policy
+// allows no styles in attributes and browsers no longer read MathML's own.
 import { math, MathError, rowNodes } from "/page/math/nodes.js";
 
 // [opening, closing]; columns; whether cells are displays; a class of the table
-const kMatrices = { matrix: ["", ""], pmatrix: ["(", ")"], bmatrix: ["[", "]"], Bmatrix: ["{", "}"], vmatrix: ["|", "|"],
-  Vmatrix: ["‖", "‖"], smallmatrix: ["", ""], psmallmatrix: ["(", ")"], bsmallmatrix: ["[", "]"] };
+const kMatrices = {
+  matrix: ["", ""],
+  pmatrix: ["(", ")"],
+  bmatrix: ["[", "]"],
+  Bmatrix: ["{", "}"],
+  vmatrix: ["|", "|"],
+  Vmatrix: ["‖", "‖"],
+  smallmatrix: ["", ""],
+  psmallmatrix: ["(", ")"],
+  bsmallmatrix: ["[", "]"]
+};
 const kAligned = "align aligned split alignat alignedat eqnarray flalign";
 const kGathered = "gather gathered multline multlined equation displaymath math lines";
 
@@ -71,13 +80,14 @@ function cellNode(atoms, side, classes) {
 
 function tableNode({ rows, lineBelow }, form, columns) {
   const sideOf = (at) => columns[at]?.side ?? (columns.length ? columns[at % columns.length].side : "c");
-  const nodes = rows.map(({ cells, line }, rowAt) => math("mtr", {}, ...cells.map((atoms, at) => cellNode(atoms, sideOf(at), [
-    ...(line ? ["tex-line-above"] : []),
-    ...(lineBelow && rowAt === rows.length - 1 ? ["tex-line-below"] : []),
-    ...(columns[at]?.line ? ["tex-line-left"] : []),
-    // Between pairs of an aligned line there is room, within a pair none.
-    ...(form.className === "tex-aligned" && at > 1 && at % columns.length === 0 ? ["tex-next-pair"] : []),
-  ]))));
+  const nodes =
+    rows.map(({ cells, line }, rowAt) => math("mtr", {}, ...cells.map((atoms, at) => cellNode(atoms, sideOf(at), [
+      ...(line ? ["tex-line-above"] : []),
+      ...(lineBelow && rowAt === rows.length - 1 ? ["tex-line-below"] : []),
+      ...(columns[at]?.line ? ["tex-line-left"] : []),
+      // Between pairs of an aligned line there is room, within a pair none.
+      ...(form.className === "tex-aligned" && at > 1 && at % columns.length === 0 ? ["tex-next-pair"] : []),
+    ]))));
   const attributes = form.display ? { displaystyle: "true" } : {};
   return math("mtable", { ...attributes, ...(form.className ? { class: form.className } : {}) }, ...nodes);
 }

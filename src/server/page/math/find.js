@@ -1,5 +1,5 @@
-// Where formulae are in a text. Dollars are money far more often than mathematics, so a dollar has to look like TeX's:
-// nothing blank inside it, no digit or word right behind it, and no prose between.
+// Where formulae are in a text. Dollars are money far more often than mathematics, so a dollar has to look like
+// TeX's: nothing blank inside it, no digit or word right behind it, and no prose between.
 import { mathNode } from "/page/math/tex.js";
 
 const kLongestInline = 2000;
@@ -63,7 +63,8 @@ export function takeFormula(text, at, ends, hopeless) {
 // ---- whole lines
 
 const kOpen = /^ {0,3}(\$\$|\\\[)(?!\$)/;
-const kEnvironment = /^ {0,3}\\begin\{((?:align|gather|equation|multline|eqnarray|alignat|flalign|split|displaymath)\*?)\}/;
+const kEnvironment =
+  /^ {0,3}\\begin\{((?:align|gather|equation|multline|eqnarray|alignat|flalign|split|displaymath)\*?)\}/;
 const kMostLines = 100;
 const kCloses = { $$: /^(.*?)\$\$\s*[.,;:]?\s*$/, "\\[": /^(.*?)\\\]\s*[.,;:]?\s*$/ };
 

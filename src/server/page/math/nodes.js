@@ -14,8 +14,8 @@ export function math(name, attributes = {}, ...children) {
 export const em = (width) => `${+width.toFixed(4)}em`;
 export const space = (width) => math("mspace", { width: em(width) });
 
-// An atom is what TeX sets apart: a node and how it behaves in a row. Kinds: ordinary, number, binary, relation, large,
-// integral, function, limit, open, close, fence, punctuation, dots, inner, space.
+// An atom is what TeX sets apart: a node and how it behaves in a row. Kinds: ordinary, number, binary, relation,
+// large, integral, function, limit, open, close, fence, punctuation, dots, inner, space.
 export const atom = (kind, node) => ({ kind, node });
 
 const kThin = 1 / 6;
@@ -24,8 +24,8 @@ const startsWord = new Set(["ordinary", "number", "function", "limit", "large", 
 // In front of what a minus is a sign and not a subtraction.
 const beforeSign = new Set([undefined, "binary", "relation", "open", "punctuation", "large", "limit", "function"]);
 
-// Nodes of a row. The browser spaces operators by its own dictionary; what it cannot know is added: signs, the gap after
-// the name of a function, and that scripts have no gaps. tight: whether the row is a script.
+// Nodes of a row. The browser spaces operators by its own dictionary; what it cannot know is added: signs, the gap
+// after the name of a function, and that scripts have no gaps. tight: whether the row is a script.
 export function rowNodes(atoms, tight = false) {
   const nodes = [];
   let previous;
@@ -38,7 +38,8 @@ export function rowNodes(atoms, tight = false) {
       node.setAttribute("rspace", "0");
     }
     const named = (of) => of === "function" || of === "limit";
-    if ((named(kind) && endsWord.has(previous)) || (named(previous) && startsWord.has(kind))) nodes.push(space(kThin));
+    if ((named(kind) && endsWord.has(previous)) || (named(previous) && startsWord.has(kind)))
+      nodes.push(space(kThin));
     nodes.push(node);
     if (kind !== "space") previous = kind;
   }
@@ -51,6 +52,7 @@ export function row(atoms, tight = false) {
   return nodes.length === 1 ? nodes[0] : math("mrow", {}, ...nodes);
 }
 
+const kTight = { lspace: "0", rspace: "0" };
 const kFormOf = { open: "prefix", close: "postfix" };
 
 // What stands for one character or word of a kind.
@@ -62,13 +64,14 @@ export function symbolAtom(kind, text, alphabet, letter) {
     case "large": return atom(kind, math("mo", {}, text));
     case "integral": return atom(kind, math("mo", { rspace: "0" }, text));
     case "open": case "close":
-      return atom(kind, math("mo", { stretchy: "false", form: kFormOf[kind], ...(/[!?]/.test(text) ? { lspace: "0", rspace: "0" } : {}) },
-        text));
+      return atom(kind, math("mo", { stretchy: "false", form: kFormOf[kind], ...(/[!?]/.test(text) ? kTight : {}) }, text));
     case "fence": return atom(kind, math("mo", { stretchy: "false", lspace: "0", rspace: "0" }, text));
     case "dots": return atom(kind, math(text === "…" || text === "⋯" ? "mo" : "mi", text === "…" || text === "⋯" ?
       { lspace: "0", rspace: em(kThin) } : {}, text));
     case "relation": return atom(kind, relationNode(text));
-    default: return atom(kind, math("mo", { ...(text === "." || text === "·" ? { lspace: "0" } : {}) }, text === "-" ? "−" : text));
+    default:
+      return atom(
+        kind, math("mo", { ...(text === "." || text === "·" ? { lspace: "0" } : {}) }, text === "-" ? "−" : text));
   }
 }
 

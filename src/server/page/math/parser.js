@@ -1,5 +1,5 @@
-// TeX's mathematics, as models write it, to MathML nodes. The characters of a formula become text of nodes and nothing
-// else; names it does not know are shown as they are, in the colour of errors.
+// TeX's mathematics, as models write it, to MathML nodes. The characters of a formula become text of nodes and
+// nothing else; names it does not know are shown as they are, in the colour of errors.
 import { commands } from "/page/math/commands.js";
 import { inAlphabet } from "/page/math/letters.js";
 import { atom, math, MathError, row, rowNodes, symbolAtom } from "/page/math/nodes.js";
@@ -8,12 +8,14 @@ import { kCharacters, kDelimiters, kSymbols } from "/page/math/symbols.js";
 const kLongest = 20000;  // characters of a formula
 const kDeepest = 80;     // braces within braces
 
+const kRowEnds = new Set(["", "}", "&", "\\\\", "\\cr", "\\newline", "\\end", "\\right", "\\middle"]);
 const kPlainToken = /\\(?:[a-zA-Z]+\*?|[\s\S])|[\s\S]/uy;
 const kNumber = /(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+/y;
 
 export class Parser {
   constructor(text) {
-    if (text.length > kLongest) throw new MathError(`a formula of ${text.length} characters; at most ${kLongest} are shown`);
+    if (text.length > kLongest)
+      throw new MathError(`a formula of ${text.length} characters; at most ${kLongest} are shown`);
     this.text = text.replace(/(?<!\\)((?:\\\\)*)%[^\n]*(?:\n|$)/g, "$1");
     this.at = 0;
     this.depth = 0;
@@ -91,8 +93,7 @@ export class Parser {
       let atoms = [];
       for (;;) {
         const token = this.peek();
-        if (!token || token === "}" || token === "&" || token === "\\\\" || token === "\\cr" || token === "\\newline" ||
-            token === "\\end" || token === "\\right" || token === "\\middle") return atoms;
+        if (kRowEnds.has(token)) return atoms;
         if (token === "\\over" || token === "\\choose" || token === "\\atop") atoms = [this.infix(atoms)];
         else atoms.push(this.withScripts());
       }

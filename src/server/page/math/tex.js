@@ -1,4 +1,5 @@
-// A formula in TeX's words becomes a <math> element; one that cannot be read is shown as it was written, with the reason.
+// A formula in TeX's words becomes a <math> element; one that cannot be read is shown as it was written, with the
+// reason.
 import { wholeFormula } from "/page/math/environments.js";
 import { math, MathError } from "/page/math/nodes.js";
 import { Parser } from "/page/math/parser.js";
@@ -6,7 +7,8 @@ import { Parser } from "/page/math/parser.js";
 export function mathNode(tex, display) {
   try {
     const nodes = wholeFormula(new Parser(tex));
-    return math("math", { ...(display ? { display: "block" } : {}), alttext: tex.trim() }, math("mrow", {}, ...nodes));
+    return math(
+      "math", { ...(display ? { display: "block" } : {}), alttext: tex.trim() }, math("mrow", {}, ...nodes));
   } catch (problem) {
     if (!(problem instanceof MathError)) throw problem;
     const node = document.createElement("code");
