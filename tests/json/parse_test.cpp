@@ -34,6 +34,22 @@ TEST(Parse, ReadsADocumentAndKeepsOrder) {
   EXPECT_EQ(value.at("b").as_array().size(), 5u);
 }
 
+// To the last bit, which Boost's own reading is not.
+TEST(Parse, ReadsNumbersExactly) {
+  const auto value = parse(
+      R"({"a": [104290275.48302239, 1, {"b": 1.3927926388013963e-143}], "c": 18446744073709551616})", "f");
+  EXPECT_EQ(value.at("a").at(0).as_double(), 104290275.48302239);
+  EXPECT_EQ(value.at("a").at(1).as_int64(), 1);
+  EXPECT_EQ(value.at("a").at(2).at("b").as_double(), 1.3927926388013963e-143);
+  EXPECT_EQ(value.at("c").as_double(), 18446744073709551616.0);
+  const std::string zeros(400, '0');
+  EXPECT_EQ(parse("0." + zeros + "1", "f").as_double(), 0.0);
+  EXPECT_EQ(parse("0." + zeros, "f").as_double(), 0.0);
+  EXPECT_EQ(parse("1" + zeros + "e-400", "f").as_double(), 1.0);
+  EXPECT_TRUE(says(message_of("[1e400]"), "beyond 1.8e308"));
+  EXPECT_TRUE(says(message_of("[1" + zeros + "]"), "beyond 1.8e308"));
+}
+
 TEST(Parse, RefusesTwoMembersOfOneName) {
   EXPECT_TRUE(says(message_of(R"({"a": 1, "b": 2, "a": 3})"), "two members are named \"a\""));
   EXPECT_TRUE(says(message_of(R"({"x": [{"a": 1, "\u0061": 3}]})"), "two members are named \"a\""));

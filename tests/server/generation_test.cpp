@@ -56,7 +56,18 @@ TEST(Requests, Numbers) {
   for (const char* field :
        {R"("max_tokens": 0)", R"("max_tokens": -1)", R"("max_tokens": 1.5)", R"("max_tokens": "5")"})
     expect_field(field, "it must be an integer, at least 1 and");
-  expect_refused(R"({"max_tokens": 9223372036854775808})", "", "an integer beyond 64 bits");
+  expect_field(R"("max_tokens": 9223372036854775808)", "it must be an integer, at least 1 and");
+  expect_refused("{\"seed\": " + std::string(400, '9') + "}", "", "a number beyond 1.8e308");
+  const std::string zeros(400, '0');
+  for (const std::string& none : std::vector<std::string>{
+           "0." + zeros, "-0." + zeros, "0." + zeros + "1", "1" + zeros + "e-900", "1e-999",
+           "1e-99999999999999999999", "0e99999999999999999999"})
+    EXPECT_EQ(
+        refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "temperature": )" + none + "}")
+            .status,
+        200)
+        << none;
+  expect_refused("{\"temperature\": 1" + zeros + "e-9}", "", "a number beyond 1.8e308");
   expect_field(R"("n": 1000000)", "at least 1 and at most 16");
   expect_field(R"("n": 0)", "at least 1");
   expect_field(R"("top_k": -2)", "at least -1");

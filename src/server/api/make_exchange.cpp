@@ -22,7 +22,7 @@ std::unique_ptr<Exchange> read_request(std::string_view route, const api::Json& 
 std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
                                         const ServedModel& model, const RequestContext& context) {
   api::Notes notes(model.strict);
-  auto out = read_request(route, text::jinja::parse_json(body, "the body", text::jinja::JsonRules::strict),
+  auto out = read_request(route, text::jinja::parse_json(body, "the body", text::jinja::JsonRules::request),
                           model, context, notes);
   out->notes = std::move(notes);
   return out;

@@ -16,7 +16,7 @@ constexpr int kDepthMax = 64;
 class JsonReader {
  public:
   JsonReader(std::string_view text, std::string_view what, JsonRules rules)
-      : text_(text), what_(what), strict_(rules == JsonRules::strict) {}
+      : text_(text), what_(what), strict_(rules != JsonRules::python), rounds_(rules == JsonRules::request) {}
 
   Value document() {
     Value out = value(0);
@@ -188,8 +188,8 @@ class JsonReader {
     const char* end = text_.data() + at_;
     if (!real) {
       std::int64_t whole = 0;
-      if (std::from_chars(begin, end, whole).ec != std::errc()) refuse("an integer beyond 64 bits");
-      return whole;
+      if (std::from_chars(begin, end, whole).ec == std::errc()) return whole;
+      if (!rounds_) refuse("an integer beyond 64 bits");
     }
     double out = 0;
     if (std::from_chars(begin, end, out).ec == std::errc::result_out_of_range) {
@@ -204,7 +204,7 @@ class JsonReader {
 
   std::string_view text_;
   std::string_view what_;
-  bool strict_;
+  bool strict_, rounds_;
   int value_count_ = 0;
   std::size_t at_ = 0;
 };
