@@ -12,8 +12,8 @@ namespace fourfold::constrain {
 
 struct Limits {
   std::size_t text_bytes_max = std::size_t{1} << 20;  // of the schema or the expression
-  std::int64_t work_max = 40'000'000;                 // steps, each a few nanoseconds: well below a second
-  std::int64_t bytes_max = std::int64_t{64} << 20;    // of the automata
+  std::int64_t work_max = 40'000'000;               // steps, each some five nanoseconds: a fifth of a second
+  std::int64_t bytes_max = std::int64_t{64} << 20;  // of the automata
   std::chrono::milliseconds time_max{5'000};
   // Whether nobody waits for the form any more; asked now and then. Empty: somebody does.
   std::function<bool()> cancelled = {};
@@ -29,8 +29,9 @@ class Budget {
     work_ += steps;
     if (work_ >= next_look_) look();
   }
-  // Throws invalid_request when the memory is spent.
+  // Throws invalid_request when the memory is spent. Memory that is touched first costs time, too.
   void hold(std::int64_t bytes) {
+    spend(bytes / 8);
     bytes_ += bytes;
     if (bytes_ > limits_.bytes_max) refuse_bytes();
   }

@@ -2,6 +2,9 @@
 #include "constrain/characters.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
 
 #include "text/unicode_tables.h"
 #include "text/utf8.h"
@@ -40,40 +43,58 @@ std::vector<CodeRange> difference(const std::vector<CodeRange>& a, const std::ve
   return result;
 }
 
-// A range whose ends have encodings of the same length, as byte ranges; split until every byte but the
-// varying ones is fixed or runs over all continuation bytes.
-void append_same_length(ExpressionPool& pool, char32_t low, char32_t high, std::vector<ExprId>& out) {
-  std::string first, last;
-  text::append_code_point(first, low);
-  text::append_code_point(last, high);
-  const int count = static_cast<int>(first.size());
-  for (int tail = count - 1; tail >= 1; --tail) {
-    const char32_t span = (char32_t{1} << (6 * tail)) - 1;  // what the last `tail` bytes can express
-    if ((low & ~span) == (high & ~span)) continue;
-    if ((low & span) != 0) {
-      append_same_length(pool, low, low | span, out);
-      append_same_length(pool, (low | span) + 1, high, out);
-      return;
-    }
-    if ((high & span) != span) {
-      append_same_length(pool, low, (high & ~span) - 1, out);
-      append_same_length(pool, high & ~span, high, out);
-      return;
-    }
-  }
-  std::vector<ExprId> bytes;
-  for (int i = 0; i < count; ++i)
-    bytes.push_back(pool.bytes(static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i])));
-  out.push_back(pool.sequence(bytes));
-}
+// Characters as sequences of byte ranges. Sequences that end alike share their ends (as one expression, which
+// becomes one state): a dot has some ten states, not three times as many.
+class Utf8Writer {
+ public:
+  explicit Utf8Writer(ExpressionPool& pool) : pool_(pool) {}
 
-void append_utf8(ExpressionPool& pool, const CodeRange& range, std::vector<ExprId>& out) {
-  constexpr CodeRange lengths[] = {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kLast}};
-  for (const CodeRange& length : lengths) {
-    const char32_t low = std::max(range.low, length.low), high = std::min(range.high, length.high);
-    if (low <= high) append_same_length(pool, low, high, out);
+  void append(const CodeRange& range) {
+    constexpr CodeRange lengths[] = {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kLast}};
+    for (const CodeRange& length : lengths) {
+      const char32_t low = std::max(range.low, length.low), high = std::min(range.high, length.high);
+      if (low <= high) append_same_length(low, high);
+    }
   }
-}
+  std::vector<ExprId> ways;
+
+ private:
+  // Both ends have encodings of the same length; split until every byte but the varying ones is fixed or runs
+  // over all continuation bytes.
+  void append_same_length(char32_t low, char32_t high) {
+    std::string first, last;
+    text::append_code_point(first, low);
+    text::append_code_point(last, high);
+    const int count = static_cast<int>(first.size());
+    for (int tail = count - 1; tail >= 1; --tail) {
+      const char32_t span = (char32_t{1} << (6 * tail)) - 1;  // what the last `tail` bytes can express
+      if ((low & ~span) == (high & ~span)) continue;
+      if ((low & span) != 0) {
+        append_same_length(low, low | span);
+        append_same_length((low | span) + 1, high);
+        return;
+      }
+      if ((high & span) != span) {
+        append_same_length(low, (high & ~span) - 1);
+        append_same_length(high & ~span, high);
+        return;
+      }
+    }
+    std::optional<ExprId> rest;
+    for (int i = count; i-- > 0;)
+      rest = followed(static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i]), rest);
+    ways.push_back(*rest);
+  }
+
+  ExprId followed(std::uint8_t low, std::uint8_t high, std::optional<ExprId> rest) {
+    const auto [place, is_new] = known_.try_emplace({low, high, rest});
+    if (is_new) place->second = pool_.sequence({pool_.bytes(low, high), rest ? *rest : pool_.empty()});
+    return place->second;
+  }
+
+  ExpressionPool& pool_;
+  std::map<std::tuple<std::uint8_t, std::uint8_t, std::optional<ExprId>>, ExprId> known_;
+};
 
 // What JSON does not let stand for itself in a string.
 const CodeSet& must_be_escaped() {
@@ -136,9 +157,14 @@ CodeSet CodeSet::without(const CodeSet& other) const {
 }
 
 ExprId one_of(ExpressionPool& pool, const CodeSet& set, Writing writing) {
-  std::vector<ExprId> ways;
   const CodeSet themselves = writing == Writing::plain ? set : set.without(must_be_escaped());
-  for (const CodeRange& range : themselves.ranges()) append_utf8(pool, range, ways);
+  if (const auto& ranges = set.ranges();
+      ranges.size() == 1 && ranges[0].high < 0x80 && themselves.ranges() == ranges)
+    return pool.bytes(static_cast<std::uint8_t>(ranges[0].low), static_cast<std::uint8_t>(ranges[0].high));
+  pool.budget().spend(20 * std::ssize(themselves.ranges()));
+  Utf8Writer writer(pool);
+  std::vector<ExprId>& ways = writer.ways;
+  for (const CodeRange& range : themselves.ranges()) writer.append(range);
   if (writing == Writing::json_string)
     for (const CodeRange& range : must_be_escaped().ranges())
       for (char32_t code = range.low; code <= range.high; ++code)

@@ -12,9 +12,9 @@ namespace {
 constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
 std::uint32_t target(const Dfa::State& state, std::uint8_t byte) {
-  for (const Dfa::Edge& edge : state.edges)
-    if (edge.low <= byte && byte <= edge.high) return edge.to;
-  return kNone;
+  const auto edge = std::lower_bound(state.edges.begin(), state.edges.end(), byte,
+                                     [](const Dfa::Edge& e, std::uint8_t b) { return e.high < b; });
+  return edge != state.edges.end() && edge->low <= byte ? edge->to : kNone;
 }
 
 std::vector<char> finishing(const Dfa& dfa) {
@@ -60,6 +60,7 @@ class Product {
     const std::uint64_t key = (std::uint64_t{in_a} << 32) | in_b;
     const auto [place, is_new] = numbers_.try_emplace(key, static_cast<std::uint32_t>(pairs_.size()));
     if (is_new) {
+      budget_.spend(60);
       budget_.hold(96);
       pairs_.push_back({in_a, in_b});
       result_.states.emplace_back();
@@ -74,22 +75,20 @@ class Product {
     const Dfa::State& b = in_b == kNone ? none : b_.states[in_b];
     result_.states[index].final = a.final && (b_may_stop_ ? !b.final : b.final);
     std::vector<Dfa::Edge> edges;
+    auto other = b.edges.begin();  // the first that does not end before `low`: both lists ascend
     for (const Dfa::Edge& edge : a.edges) {
       int low = edge.low;
       while (low <= edge.high) {
         int high = edge.high;
         std::uint32_t to_b = kNone;
-        for (const Dfa::Edge& other : b.edges) {
-          if (other.high < low) continue;
-          if (other.low <= low) {
-            to_b = other.to;
-            high = std::min<int>(high, other.high);
-          } else {
-            high = std::min<int>(high, other.low - 1);
-          }
-          break;
+        for (; other != b.edges.end() && other->high < low; ++other) budget_.spend(1);
+        if (other != b.edges.end() && other->low <= low) {
+          to_b = other->to;
+          high = std::min<int>(high, other->high);
+        } else if (other != b.edges.end()) {
+          high = std::min<int>(high, other->low - 1);
         }
-        budget_.spend(4);
+        budget_.spend(12);
         if (to_b != kNone || b_may_stop_)
           edges.push_back(
               {static_cast<std::uint8_t>(low), static_cast<std::uint8_t>(high), number(edge.to, to_b)});

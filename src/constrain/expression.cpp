@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -11,6 +12,7 @@
 namespace fourfold::constrain {
 
 ExprId ExpressionPool::add(const Node& node) {
+  budget_.spend(2);
   budget_.hold(sizeof(Node));
   nodes_.push_back(node);
   return static_cast<ExprId>(nodes_.size() - 1);
@@ -46,6 +48,8 @@ ExprId ExpressionPool::either(std::span<const ExprId> parts) {
 
 ExprId ExpressionPool::repeat(ExprId part, std::int64_t min, std::optional<std::int64_t> max) {
   if (max && *max < min) return nothing();
+  if (max == 0 || nodes_[part].kind == Kind::empty) return empty();
+  if (min == 1 && max == 1) return part;
   return add({.kind = Kind::repeat, .first = part, .min = min, .max = max.value_or(-1)});
 }
 
@@ -56,10 +60,13 @@ ExprId ExpressionPool::automaton(Dfa dfa) {
   return add({.kind = Kind::automaton, .first = static_cast<std::uint32_t>(automata_.size() - 1)});
 }
 
+ExprId ExpressionPool::at_start() { return add({.kind = Kind::at_start}); }
+ExprId ExpressionPool::at_end() { return add({.kind = Kind::at_end}); }
+
 // Written from the end to the front: build(e, next) gives the node where e starts, followed by next.
 class NfaBuilder {
  public:
-  enum class Kind : std::uint8_t { bytes, fork, call, end, dead };
+  enum class Kind : std::uint8_t { bytes, fork, call, end, dead, at_start, at_end };
   struct Node {
     Kind kind;
     std::uint8_t low = 0, high = 0;
@@ -72,9 +79,12 @@ class NfaBuilder {
   std::uint32_t build(ExprId id, std::uint32_t next) {
     const ExpressionPool::Node& node = pool_.nodes_[id];
     using PoolKind = ExpressionPool::Kind;
-    if (node.kind != PoolKind::sequence && node.kind != PoolKind::either) return build_new(node, next);
+    budget_.spend(2);  // also where nothing is added: an empty part may be repeated very often
+    if (node.kind != PoolKind::sequence && node.kind != PoolKind::either && node.kind != PoolKind::automaton)
+      return build_new(node, next);
     const std::uint64_t key = (std::uint64_t{id} << 32) | next;
     if (const auto place = built_.find(key); place != built_.end()) return place->second;
+    budget_.spend(30);
     budget_.hold(48);
     const std::uint32_t start = build_new(node, next);
     built_.emplace(key, start);
@@ -84,11 +94,13 @@ class NfaBuilder {
   std::uint32_t add(const Node& node) {
     budget_.spend(2);
     budget_.hold(sizeof(Node));
+    has_anchors_ |= node.kind == Kind::at_start || node.kind == Kind::at_end;
     nodes_.push_back(node);
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
 
   const std::vector<Node>& nodes() const { return nodes_; }
+  bool has_anchors() const { return has_anchors_; }
 
  private:
   std::uint32_t build_new(const ExpressionPool::Node& node, std::uint32_t next) {
@@ -117,6 +129,8 @@ class NfaBuilder {
       }
       case PoolKind::repeat: return build_repeat(node, next);
       case PoolKind::automaton: return build_automaton(pool_.automata_[node.first], next);
+      case PoolKind::at_start: return add({.kind = Kind::at_start, .next = next});
+      case PoolKind::at_end: return add({.kind = Kind::at_end, .next = next});
     }
     return next;
   }
@@ -162,6 +176,7 @@ class NfaBuilder {
   Budget& budget_;
   std::vector<Node> nodes_;
   std::unordered_map<std::uint64_t, std::uint32_t> built_;
+  bool has_anchors_ = false;
 };
 
 namespace {
@@ -176,13 +191,14 @@ struct NodesHash {
   }
 };
 
+// A state of the result is the set of nodes it may stand on: those that take something or end.
 class SubsetConstruction {
  public:
   SubsetConstruction(const NfaBuilder& nfa, Budget& budget)
       : nfa_(nfa), budget_(budget), marked_(nfa.nodes().size(), 0) {}
 
   Dfa run(std::uint32_t start) {
-    number({start});
+    number({start}, true);
     for (std::uint32_t i = 0; i < sets_.size(); ++i) expand(i);
     trim(result_);
     return std::move(result_);
@@ -190,82 +206,101 @@ class SubsetConstruction {
 
  private:
   using Kind = NfaBuilder::Kind;
+  // Stands in the set of the start, where it matters: no other set may be taken for it.
+  static constexpr std::uint32_t kAtStart = 0xFFFFFFFF;
 
-  // The nodes that take something or end, reached without taking anything.
-  Nodes closure(const Nodes& from) {
+  // What is reached without taking anything. At the end of the text: also behind its $, and then only its
+  // end.
+  // The result is valid until the next call.
+  Nodes& closure(const Nodes& from, bool at_start, bool at_end = false) {
     ++mark_;
-    Nodes todo(from), closed;
-    while (!todo.empty()) {
-      const std::uint32_t at = todo.back();
-      todo.pop_back();
+    todo_.assign(from.begin(), from.end());
+    closed_.clear();
+    while (!todo_.empty()) {
+      const std::uint32_t at = todo_.back();
+      todo_.pop_back();
       if (marked_[at] == mark_) continue;
       marked_[at] = mark_;
       budget_.spend(1);
       const NfaBuilder::Node& node = nfa_.nodes()[at];
       if (node.kind == Kind::fork) {
-        todo.push_back(node.other);
-        todo.push_back(node.next);
-      } else if (node.kind != Kind::dead) {
-        closed.push_back(at);
+        todo_.push_back(node.other);
+        todo_.push_back(node.next);
+      } else if ((node.kind == Kind::at_start && at_start) || (node.kind == Kind::at_end && at_end)) {
+        todo_.push_back(node.next);
+      } else if (node.kind != Kind::dead && node.kind != Kind::at_start) {
+        closed_.push_back(at);
       }
     }
-    std::sort(closed.begin(), closed.end());
-    return closed;
+    std::sort(closed_.begin(), closed_.end());
+    return closed_;
   }
 
-  std::uint32_t number(const Nodes& targets) {
-    Nodes closed = closure(targets);
+  std::uint32_t number(const Nodes& targets, bool at_start = false) {
+    Nodes& closed = closure(targets, at_start);
+    if (at_start && nfa_.has_anchors()) closed.push_back(kAtStart);
     const auto next = static_cast<std::uint32_t>(sets_.size());
-    const auto [place, is_new] = numbers_.try_emplace(std::move(closed), next);
-    if (is_new) {
-      budget_.hold(static_cast<std::int64_t>(place->first.size() * sizeof(std::uint32_t) + 160));
-      sets_.push_back(&place->first);
-      result_.states.emplace_back();
-    }
-    return place->second;
+    budget_.spend(5 + 2 * static_cast<std::int64_t>(closed.size()));  // sorted, hashed, compared
+    if (const auto known = numbers_.find(closed); known != numbers_.end()) return known->second;
+    budget_.spend(150);
+    budget_.hold(static_cast<std::int64_t>(closed.size() * sizeof(std::uint32_t) + 160));
+    sets_.push_back(&numbers_.emplace(closed, next).first->first);
+    result_.states.emplace_back();
+    return next;
+  }
+
+  bool ends_behind(const Nodes& anchors, bool at_start) {
+    for (const std::uint32_t at : closure(anchors, at_start, true))
+      if (nfa_.nodes()[at].kind == Kind::end) return true;
+    return false;
   }
 
   void expand(std::uint32_t index) {
     const Nodes& set = *sets_[index];
+    const bool at_start = !set.empty() && set.back() == kAtStart;
     std::array<bool, 257> cut{};
-    std::vector<std::pair<RuleId, Nodes>> calls;
+    std::map<RuleId, Nodes> calls;
+    Nodes anchors;
     bool final = false;
     for (const std::uint32_t at : set) {
+      if (at == kAtStart) continue;
       const NfaBuilder::Node& node = nfa_.nodes()[at];
       if (node.kind == Kind::end) final = true;
+      if (node.kind == Kind::at_end) anchors.push_back(at);
       if (node.kind == Kind::bytes) cut[node.low] = cut[node.high + 1] = true;
       if (node.kind == Kind::call) {
-        auto place =
-            std::find_if(calls.begin(), calls.end(), [&](auto& call) { return call.first == node.other; });
-        if (place == calls.end()) place = calls.insert(place, {node.other, {}});
-        place->second.push_back(node.next);
+        budget_.spend(5);
+        calls[node.other].push_back(node.next);
       }
     }
+    if (!final && !anchors.empty()) final = ends_behind(anchors, at_start);
     std::array<std::uint16_t, 257> piece_of{};
     std::vector<int> piece_start;
     for (int byte = 0; byte <= 256; ++byte) {
       if (cut[byte] || byte == 0) piece_start.push_back(byte);
       piece_of[byte] = static_cast<std::uint16_t>(piece_start.size() - 1);
     }
-    std::vector<Nodes> targets(piece_start.size());
+    budget_.spend(60 + 5 * std::ssize(piece_start));
+    if (targets_.size() < piece_start.size()) targets_.resize(piece_start.size());
+    for (std::size_t piece = 0; piece < piece_start.size(); ++piece) targets_[piece].clear();
     for (const std::uint32_t at : set) {
+      if (at == kAtStart || nfa_.nodes()[at].kind != Kind::bytes) continue;
       const NfaBuilder::Node& node = nfa_.nodes()[at];
-      if (node.kind != Kind::bytes) continue;
       for (std::uint16_t piece = piece_of[node.low]; piece <= piece_of[node.high]; ++piece)
-        targets[piece].push_back(node.next);
+        targets_[piece].push_back(node.next);
       budget_.spend(1 + piece_of[node.high] - piece_of[node.low]);
     }
-    finish_state(index, final, piece_start, targets, calls);
+    finish_state(index, final, piece_start, calls);
   }
 
   void finish_state(std::uint32_t index, bool final, const std::vector<int>& piece_start,
-                    const std::vector<Nodes>& targets, const std::vector<std::pair<RuleId, Nodes>>& calls) {
+                    const std::map<RuleId, Nodes>& calls) {
     std::vector<Dfa::Edge> edges;
-    for (std::size_t piece = 0; piece < targets.size(); ++piece) {
-      if (targets[piece].empty()) continue;
+    for (std::size_t piece = 0; piece < piece_start.size(); ++piece) {
+      if (targets_[piece].empty()) continue;
       const int low = piece_start[piece];
       const int high = piece + 1 < piece_start.size() ? piece_start[piece + 1] - 1 : 255;
-      const std::uint32_t to = number(targets[piece]);
+      const std::uint32_t to = number(targets_[piece]);
       if (!edges.empty() && edges.back().to == to && edges.back().high + 1 == low)
         edges.back().high = static_cast<std::uint8_t>(high);
       else
@@ -282,6 +317,8 @@ class SubsetConstruction {
   Budget& budget_;
   std::vector<std::uint32_t> marked_;
   std::uint32_t mark_ = 0;
+  Nodes todo_, closed_;         // of closure
+  std::vector<Nodes> targets_;  // of expand, by piece
   std::unordered_map<Nodes, std::uint32_t, NodesHash> numbers_;
   std::vector<const Nodes*> sets_;  // keys of numbers_, which stay where they are
   Dfa result_;

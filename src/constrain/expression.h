@@ -37,13 +37,28 @@ class ExpressionPool {
   ExprId optional(ExprId part) { return repeat(part, 0, 1); }
   ExprId call(RuleId rule);  // the rule must not take the empty text
   ExprId automaton(Dfa dfa);
+  // Nothing, at the start (at the end) of the text that compile() gets.
+  ExprId at_start();
+  ExprId at_end();
 
   // The automaton of an expression, trimmed.
   Dfa compile(ExprId expression) const;
 
  private:
   friend class NfaBuilder;
-  enum class Kind : std::uint8_t { nothing, empty, bytes, text, sequence, either, repeat, call, automaton };
+  enum class Kind : std::uint8_t {
+    nothing,
+    empty,
+    bytes,
+    text,
+    sequence,
+    either,
+    repeat,
+    call,
+    automaton,
+    at_start,
+    at_end
+  };
   struct Node {
     Kind kind;
     std::uint8_t low = 0, high = 0;

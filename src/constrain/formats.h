@@ -14,5 +14,7 @@ struct Format {
 };
 
 std::span<const Format> known_formats();
+// Null: none of that name.
+const Format* find_format(std::string_view name);
 
 }  // namespace fourfold::constrain

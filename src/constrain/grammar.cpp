@@ -13,6 +13,11 @@ RuleId GrammarBuilder::declare() {
   return static_cast<RuleId>(rules_.size() - 1);
 }
 
+void GrammarBuilder::note(const std::string& what) {
+  constexpr std::size_t notes_max = 16;
+  if (notes_.size() < notes_max && std::ranges::find(notes_, what) == notes_.end()) notes_.push_back(what);
+}
+
 void GrammarBuilder::define(RuleId rule, ExprId expression) {
   rules_[rule] = pool_.compile(expression);
   check(rules_[rule].states.empty() || !rules_[rule].states[0].final, "a called rule takes at least one byte",
@@ -32,6 +37,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(ExprId answer, std::vector
   rank_rules(*grammar);
   grammar->tags_ = std::move(tags);
   grammar->long_character_ = long_character_;
+  grammar->notes_ = notes_;
   return grammar;
 }
 

@@ -44,6 +44,8 @@ class Grammar {
   }
   // Tokens outside ordinary text (<tool_call>) that the form wants written as such.
   std::span<const std::string> tags() const { return tags_; }
+  // What was asked for and has no effect ("format color").
+  std::span<const std::string> notes() const { return notes_; }
 
  private:
   friend class GrammarBuilder;
@@ -54,7 +56,7 @@ class Grammar {
   std::vector<Edge> edges_;
   std::vector<Call> calls_;
   std::vector<std::uint8_t> flags_;
-  std::vector<std::string> tags_;
+  std::vector<std::string> tags_, notes_;
   RuleId long_character_ = 0;
 };
 
@@ -68,6 +70,7 @@ class GrammarBuilder {
   RuleId declare();
   void define(RuleId rule, ExprId expression);
   void mark_long_character(RuleId rule) { long_character_ = rule; }
+  void note(const std::string& what);
   // Throws invalid_request when no text can ever satisfy the form.
   std::shared_ptr<const Grammar> finish(ExprId answer, std::vector<std::string> tags = {});
 
@@ -82,6 +85,7 @@ class GrammarBuilder {
   ExpressionPool pool_;
   std::vector<Dfa> rules_{1};
   RuleId long_character_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace fourfold::constrain

@@ -6,11 +6,12 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "constrain/regex.h"
+#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {
 
-constexpr std::size_t kSetsMax = 2048;  // about 2 MiB of remembered steps an answer
+constexpr std::size_t kRememberedBytesMax = std::size_t{2} << 20;  // of steps, an answer
 
 void allow(std::span<std::uint64_t> bits, TokenId token) {
   const auto word = static_cast<std::size_t>(token) / 64;
@@ -20,7 +21,7 @@ void allow(std::span<std::uint64_t> bits, TokenId token) {
 class GrammarGuide final : public engine::TokenGuide {
  public:
   GrammarGuide(std::shared_ptr<const Masks> masks, GuideStart start)
-      : masks_(std::move(masks)), start_(std::move(start)), runner_(masks_->grammar()) {
+      : masks_(std::move(masks)), start_(std::move(start)), runner_(masks_->grammar(), &budget_) {
     if (!start_.after) begin();
   }
 
@@ -31,10 +32,12 @@ class GrammarGuide final : public engine::TokenGuide {
           vocabulary.word_count());
     if (phase_ == Phase::before) return allow_anything(bits);
     if (phase_ == Phase::inside) {
-      if (runner_.set_count() > kSetsMax) set_ = runner_.keep_only(set_);
-      MaskBudget budget;
-      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i)
-        allow_from(runner_.kernel(set_)[i], bits, budget);
+      budget_.begin_token();
+      if (runner_.bytes() > kRememberedBytesMax + 2 * needed_bytes_) {
+        set_ = runner_.keep_only(set_);
+        needed_bytes_ = runner_.bytes();  // a text deep in brackets needs much, and forgets less often
+      }
+      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
       for (const TokenId tag : masks_->tags())
         if (after(vocabulary.bytes(tag)) != Runner::kDead) allow(bits, tag);
     }
@@ -94,22 +97,24 @@ class GrammarGuide final : public engine::TokenGuide {
 
   // What may follow one reading: the tokens that stay inside its rule are known for its state; those that
   // leave it go on where the rule was called.
-  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits, MaskBudget& budget) {
-    const auto local = masks_->local(reading.state, budget);
-    budget.spend(std::ssize(local->bits));
+  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits) {
+    const auto local = masks_->local(reading.state, budget_);
+    budget_.spend(std::ssize(local->bits) / 4 + std::ssize(local->tokens) + std::ssize(local->leavings));
     for (std::size_t i = 0; i < local->bits.size(); ++i) bits[i] |= local->bits[i];
     for (const TokenId token : local->tokens) allow(bits, token);
     if (local->leavings.empty()) return;
     const Runner::SetId back = runner_.after_return(reading.stack);
     if (back == Runner::kDead) return;
     for (const std::uint32_t node : local->leavings)
-      walk_trie(*masks_, runner_, back, node, bits, nullptr, budget);
+      walk_trie(*masks_, runner_, back, node, bits, nullptr, budget_);
   }
 
   std::shared_ptr<const Masks> masks_;
   GuideStart start_;
+  MaskBudget budget_;
   Runner runner_;
   Runner::SetId set_ = 0;
+  std::size_t needed_bytes_ = 0;
   Phase phase_ = Phase::before;
 };
 
@@ -132,6 +137,21 @@ std::shared_ptr<const Grammar> compile_regex(std::string_view pattern, const Lim
   GrammarBuilder builder(limits);
   return builder.finish(
       parse_regex(builder.pool(), pattern, RegexUse::whole, Writing::plain, "the regular expression"));
+}
+
+std::shared_ptr<const Grammar> compile_choice(std::span<const std::string> choices, const Limits& limits) {
+  std::size_t bytes = 0;
+  for (const std::string& choice : choices) bytes += choice.size();
+  if (bytes > limits.text_bytes_max)
+    fail(Code::invalid_request, "choices of {} bytes; at most {}", bytes, limits.text_bytes_max);
+  if (choices.empty()) fail(Code::invalid_request, "there must be something to choose from");
+  GrammarBuilder builder(limits);
+  std::vector<ExprId> ways;
+  for (const std::string& choice : choices) {
+    if (!text::is_valid_utf8(choice)) fail(Code::invalid_request, "a choice is not valid UTF-8");
+    ways.push_back(builder.pool().text(choice));
+  }
+  return builder.finish(builder.pool().either(ways));
 }
 
 }  // namespace fourfold::constrain

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +21,22 @@
 
 namespace fourfold::constrain {
 
+struct JsonOptions {
+  bool blanks = true;           // spaces and line breaks between the tokens of JSON
+  bool closed_objects = false;  // objects have no members the schema does not speak of
+};
+
 // Any JSON object.
-std::shared_ptr<const Grammar> compile_json_object(const Limits& limits = {});
+std::shared_ptr<const Grammar> compile_json_object(const Limits& limits = {},
+                                                   const JsonOptions& options = {});
 // Messages name the keyword and its JSON pointer in the schema.
-std::shared_ptr<const Grammar> compile_json_schema(std::string_view schema_json, const Limits& limits = {});
+std::shared_ptr<const Grammar> compile_json_schema(std::string_view schema_json, const Limits& limits = {},
+                                                   const JsonOptions& options = {});
 // The whole answer matches.
 std::shared_ptr<const Grammar> compile_regex(std::string_view pattern, const Limits& limits = {});
+// The answer is one of these.
+std::shared_ptr<const Grammar> compile_choice(std::span<const std::string> choices,
+                                              const Limits& limits = {});
 
 // One or more calls in the words of Qwen3-Coder. tools_json: the request's list, [{"type": "function",
 // "function":

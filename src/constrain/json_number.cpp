@@ -8,10 +8,6 @@
 namespace fourfold::constrain {
 namespace {
 
-// Doubles tell apart decimals of this many digits: a validator that reads numbers as doubles must not find an
-// exclusive bound reached, or no multiple, by rounding.
-constexpr int kExactDigits = 15;
-
 class NumberWriter {
  public:
   explicit NumberWriter(ExpressionPool& pool) : pool_(pool) {}
@@ -164,6 +160,32 @@ Decimal of_integer(T value) {
   return decimal;
 }
 
+// The next larger magnitude of as many decimals.
+void step_up(Decimal& value) {
+  std::string all = "0" + value.digits + value.decimals;
+  std::size_t at = all.size() - 1;
+  for (; all[at] == '9'; --at) all[at] = '0';
+  ++all[at];
+  value.digits = all.substr(0, all.size() - value.decimals.size());
+  value.decimals = all.substr(all.size() - value.decimals.size());
+  value.digits.erase(0, std::min(value.digits.find_first_not_of('0'), value.digits.size()));
+}
+
+// A bound as the numbers that can be written know it: moved inwards to so many decimals. None where they all
+// keep to it.
+std::optional<Bound> fitted(std::optional<Bound> bound, bool least) {
+  if (!bound) return bound;
+  Decimal& at = bound->at;
+  if (std::ssize(at.digits) > kExactDigits) return at.negative == least ? std::nullopt : bound;
+  if (std::ssize(at.decimals) <= kExactDigits) return bound;
+  at.decimals.resize(kExactDigits);
+  if (at.negative != least) step_up(at);
+  at.decimals.erase(at.decimals.find_last_not_of('0') + 1);
+  if (at.is_zero()) at.negative = false;
+  bound->exclusive = false;
+  return bound;
+}
+
 int compare_magnitudes(const Decimal& a, const Decimal& b) {
   if (a.digits.size() != b.digits.size()) return a.digits.size() < b.digits.size() ? -1 : 1;
   if (const int order = a.digits.compare(b.digits); order != 0) return order < 0 ? -1 : 1;
@@ -213,18 +235,19 @@ ExprId number_text(ExpressionPool& pool, const NumberBounds& bounds) {
   NumberWriter writer(pool);
   const int digits_max = bounds.is_free() ? kNumberDigitsMax : kExactDigits;
   const ExprId integer = pool.sequence({pool.optional(pool.text("-")), writer.any_integer(digits_max)});
+  const auto least = fitted(bounds.least, true), most = fitted(bounds.most, false);
   ExprId base = integer;
   if (!bounds.integer && bounds.multiples_of.empty()) {
     int decimals = kExactDigits;
-    for (const auto& bound : {bounds.least, bounds.most})
+    for (const auto& bound : {least, most})
       if (bound) decimals = std::min(decimals, kExactDigits - static_cast<int>(bound->at.digits.size()));
-    for (const auto& bound : {bounds.least, bounds.most})
+    for (const auto& bound : {least, most})
       if (bound) decimals = std::max(decimals, static_cast<int>(bound->at.decimals.size()));
     if (decimals > 0) base = pool.sequence({integer, pool.optional(writer.fraction(decimals))});
   }
   Dfa dfa = pool.compile(base);
-  if (bounds.least) dfa = intersect(dfa, pool.compile(writer.beyond(*bounds.least, true)), pool.budget());
-  if (bounds.most) dfa = intersect(dfa, pool.compile(writer.beyond(*bounds.most, false)), pool.budget());
+  if (least) dfa = intersect(dfa, pool.compile(writer.beyond(*least, true)), pool.budget());
+  if (most) dfa = intersect(dfa, pool.compile(writer.beyond(*most, false)), pool.budget());
   for (const std::int64_t multiple : bounds.multiples_of)
     dfa = intersect(dfa, multiples(multiple), pool.budget());
   return pool.automaton(std::move(dfa));

@@ -13,6 +13,9 @@ namespace fourfold::constrain {
 // An answer cannot lose itself in digits: so many stand before the point and after it at most, and three in
 // the exponent.
 inline constexpr int kNumberDigitsMax = 20;
+// Between bounds: doubles tell apart decimals of this many digits, and a validator that reads numbers as
+// doubles must not find an exclusive bound reached, or no multiple, by rounding.
+inline constexpr int kExactDigits = 15;
 
 // A bound in plain decimal notation: sign, digits without leading zeros, decimals without trailing ones.
 struct Decimal {
@@ -42,7 +45,8 @@ struct NumberBounds {
 
 // Any JSON number.
 ExprId number_text(ExpressionPool& pool);
-// Within bounds: without an exponent, and with multiples_of as integers.
+// Within bounds: without an exponent, and with multiples_of as integers. Bounds of more than kExactDigits
+// before the point leave nothing (a minimum) or everything (a maximum) that is written.
 ExprId number_text(ExpressionPool& pool, const NumberBounds& bounds);
 
 }  // namespace fourfold::constrain

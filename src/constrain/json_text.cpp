@@ -6,6 +6,7 @@
 namespace fourfold::constrain {
 
 ExprId JsonText::space() {
+  if (!blanks_) return pool_.empty();
   if (!space_) {
     space_ = builder_.declare();
     const ExprId indent = pool_.repeat(pool_.either({pool_.text(" "), pool_.text("\t")}), 0, 60);

@@ -14,7 +14,9 @@ namespace fourfold::constrain {
 
 class JsonText {
  public:
-  explicit JsonText(GrammarBuilder& builder) : builder_(builder), pool_(builder.pool()) {}
+  // Without blanks nothing stands between the tokens of JSON.
+  explicit JsonText(GrammarBuilder& builder, bool blanks = true)
+      : builder_(builder), pool_(builder.pool()), blanks_(blanks) {}
 
   ExprId space();      // or nothing
   ExprId separator();  // between two members or items
@@ -36,6 +38,7 @@ class JsonText {
 
   GrammarBuilder& builder_;
   ExpressionPool& pool_;
+  bool blanks_;
   std::optional<RuleId> space_, value_, string_, number_, object_, array_, long_character_,
       plain_long_character_;
 };

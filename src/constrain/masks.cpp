@@ -6,17 +6,12 @@
 #include <optional>
 
 #include "base/error.h"
+#include "constrain/token_classes.h"
 
 namespace fourfold::constrain {
 namespace {
 
-constexpr std::size_t kKnownBytesMax = std::size_t{64} << 20;  // then they are computed anew
-
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t value) {
-  hash ^= value;
-  hash *= 0x9E3779B97F4A7C15;
-  return hash ^ (hash >> 31);
-}
+constexpr std::size_t kKnownBytesMax = std::size_t{32} << 20;  // then they are computed anew
 
 std::size_t size_of(const Masks::Local& local) {
   return local.bits.size() * sizeof(std::uint64_t) + local.tokens.size() * sizeof(TokenId) +
@@ -60,9 +55,8 @@ void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint3
   };
   for (std::uint32_t at = from + 1; at < top.skip;) {
     const Vocabulary::Node& node = vocabulary.node(at);
-    const std::int64_t before = runner.work();
+    budget.spend(1);
     const Runner::SetId now = runner.step(path[node.depth - 1u], node.byte);
-    budget.spend(1 + runner.work() - before);
     if (now == Runner::kDead) {
       at = node.skip;
       continue;
@@ -79,17 +73,39 @@ void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint3
   }
 }
 
-void MaskBudget::refuse() const {
-  fail_with_hint(Code::invalid_request, "Make its alternatives differ earlier.",
-                 "to follow the form of the answer takes more than {} steps for one token", steps_);
+bool FormBytes::take(std::size_t bytes) {
+  std::size_t used = used_;
+  do {
+    if (bytes > max_ || used > max_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes));
+  if (!whole_ || whole_->take(bytes)) return true;
+  used_ -= bytes;
+  return false;
 }
 
-Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar)
-    : vocabulary_(std::move(vocabulary)), grammar_(std::move(grammar)) {
+void FormBytes::give(std::size_t bytes) {
+  used_ -= bytes;
+  if (whole_) whole_->give(bytes);
+}
+
+Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar,
+             std::shared_ptr<FormBytes> memory)
+    : vocabulary_(std::move(vocabulary)), grammar_(std::move(grammar)), memory_(std::move(memory)) {
   for (const std::string& text : grammar_->tags())
     if (const auto token = vocabulary_->tag(text)) tags_.push_back(*token);
+  const std::size_t own = grammar_->bytes() + std::size_t{grammar_->state_count()} *
+                                                  (sizeof(plain_run_[0]) + sizeof(class_of_[0]));
+  if (memory_ && !memory_->take(own))
+    fail(Code::over_capacity,
+         "the forms of all answers that wait or are being written take more than {} MiB together",
+         memory_->max() >> 20);
+  own_bytes_ = own;
   find_free_text();
-  classify();
+  class_of_ = token_classes(*grammar_, vocabulary_->depth_max());
+}
+
+Masks::~Masks() {
+  if (memory_) memory_->give(own_bytes_ + known_bytes_);
 }
 
 // States that take every plain character and come to one state with each; how long a chain of them is.
@@ -117,57 +133,43 @@ void Masks::find_free_text() {
   }
 }
 
-// A string of at most 1,000 characters has a state for each count, but no token can tell 900 characters left
-// from 901. After r rounds two states have the same number when no text of at most r bytes tells them apart.
-void Masks::classify() {
-  const std::uint32_t count = grammar_->state_count();
-  // Rounds over very large grammars would take longer than they save.
-  constexpr std::int64_t work_max = 8'000'000;
-  if (std::int64_t{count} * vocabulary_->depth_max() > work_max) {
-    for (std::uint32_t state = 0; state < count; ++state) class_of_.push_back(state);
-    return;
-  }
-  class_of_.assign(count, 0);
-  std::vector<std::uint64_t> next(count);
-  for (int round = 0; round <= vocabulary_->depth_max(); ++round) {
-    for (std::uint32_t state = 0; state < count; ++state) {
-      std::uint64_t hash = mixed(1, grammar_->is_final(state) + (grammar_->only_ends(state) ? 2u : 0u));
-      for (const Grammar::Edge& edge : grammar_->edges(state))
-        hash = mixed(mixed(hash, edge.low * 256u + edge.high), class_of_[edge.to]);
-      for (const Grammar::Call& call : grammar_->calls(state))
-        hash = mixed(mixed(hash, 0x10000 + std::uint64_t{call.rule}), class_of_[call.to]);
-      next[state] = hash;
-    }
-    class_of_.swap(next);
-  }
-}
-
 std::size_t Masks::bytes() const {
-  const std::size_t own = plain_run_.size() * sizeof(plain_run_[0]) + class_of_.size() * sizeof(class_of_[0]);
   const std::lock_guard lock(mutex_);
-  return grammar_->bytes() + own + known_bytes_;
+  return own_bytes_ + known_bytes_;
 }
 
 std::shared_ptr<const Masks::Local> Masks::local(std::uint32_t state, MaskBudget& budget) const {
-  const std::uint64_t key = class_of_[state];
+  const std::uint32_t key = class_of_[state];
   {
     const std::lock_guard lock(mutex_);
     if (const auto place = known_.find(key); place != known_.end()) return place->second;
   }
   auto made = compute(state, budget);
+  keep(key, made);
+  return made;
+}
+
+// Where there is no room all that is known is forgotten: it can be computed anew.
+void Masks::keep(std::uint32_t key, const std::shared_ptr<const Local>& made) const {
+  const std::size_t bytes = size_of(*made);
   const std::lock_guard lock(mutex_);
-  if (known_bytes_ > kKnownBytesMax) {
+  const auto has_room = [&] {
+    return known_bytes_ + bytes <= kKnownBytesMax && (!memory_ || memory_->take(bytes));
+  };
+  if (known_.contains(key)) return;
+  if (!has_room()) {
     known_.clear();
+    if (memory_) memory_->give(known_bytes_);
     known_bytes_ = 0;
+    if (!has_room()) return;
   }
-  const auto [place, is_new] = known_.try_emplace(key, made);
-  if (is_new) known_bytes_ += size_of(*made);
-  return place->second;
+  known_.emplace(key, made);
+  known_bytes_ += bytes;
 }
 
 std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state, MaskBudget& budget) const {
   auto local = std::make_shared<Local>();
-  Runner runner(*grammar_);
+  Runner runner(*grammar_, &budget);
   local->bits.assign(vocabulary_->word_count(), 0);
   walk_trie(*this, runner, runner.start_at(state), 0, local->bits, &local->leavings, budget);
   std::size_t count = 0;
@@ -185,16 +187,20 @@ void Masks::warm_up() const {
   // States that take many different bytes are those whose walk is long.
   constexpr int bytes_min = 64;
   constexpr std::size_t states_max = 8;
-  const auto make = [this](std::uint32_t state) {
+  constexpr std::int64_t work_max = 10'000'000;  // the rest when it is needed
+  std::int64_t work = 0;
+  const auto make = [&](std::uint32_t state) {
     MaskBudget budget;
     local(state, budget);
+    work += budget.spent_on_token();
   };
   make(grammar_->start());
   const auto known_count = [this] {
     const std::lock_guard lock(mutex_);
     return known_.size();
   };
-  for (std::uint32_t state = 0; state < grammar_->state_count() && known_count() < states_max; ++state) {
+  for (std::uint32_t state = 0;
+       state < grammar_->state_count() && known_count() < states_max && work < work_max; ++state) {
     int bytes = 0;
     for (const Grammar::Edge& edge : grammar_->edges(state)) bytes += edge.high - edge.low + 1;
     if (bytes >= bytes_min) make(state);

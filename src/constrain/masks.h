@@ -2,6 +2,7 @@
 // depend on what lies on the stack. Shared by all guides of one grammar; any thread may ask.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,25 +17,31 @@
 
 namespace fourfold::constrain {
 
-// What one mask may cost, in steps of a few nanoseconds: the engine's thread makes masks, and everybody waits
-// for it. Only forms made to be ambiguous come here. Throws invalid_request when it is spent.
-class MaskBudget {
+// The memory of all forms that are in use: those that answers wait for or are written by, and those kept for
+// later. A share is a part of a whole, and counts in both. Any thread may ask.
+class FormBytes {
  public:
-  static constexpr std::int64_t kStepsMax = 50'000'000;
-  explicit MaskBudget(std::int64_t steps = kStepsMax) : steps_(steps), left_(steps) {}
-  void spend(std::int64_t steps) {
-    if ((left_ -= steps) < 0) refuse();
-  }
-  std::int64_t spent() const { return steps_ - left_; }
+  explicit FormBytes(std::size_t max, std::shared_ptr<FormBytes> whole = nullptr)
+      : max_(max), whole_(std::move(whole)) {}
+  bool take(std::size_t bytes);  // false: there is not so much left
+  void give(std::size_t bytes);
+  std::size_t used() const { return used_; }
+  std::size_t max() const { return max_; }
 
  private:
-  [[noreturn]] void refuse() const;
-  std::int64_t steps_, left_;
+  const std::size_t max_;
+  const std::shared_ptr<FormBytes> whole_;
+  std::atomic<std::size_t> used_{0};
 };
 
 class Masks {
  public:
-  Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar);
+  // Throws over_capacity when `memory` has not enough for it (null: there is no limit).
+  Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar,
+        std::shared_ptr<FormBytes> memory = nullptr);
+  ~Masks();
+  Masks(const Masks&) = delete;
+  Masks& operator=(const Masks&) = delete;
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }
   const Grammar& grammar() const { return *grammar_; }
@@ -45,7 +52,8 @@ class Masks {
     std::vector<std::uint32_t> leavings;  // nodes of the trie at which the rule may have ended
   };
   std::shared_ptr<const Local> local(std::uint32_t state, MaskBudget& budget) const;
-  // Computes now what an answer is likely to need, so that no step of the engine waits for it.
+  // Computes now what an answer is likely to need, so that no step of the engine waits for it. Throws
+  // invalid_request when a single mask is too dear.
   void warm_up() const;
   // Of the grammar and of all that is kept for it.
   std::size_t bytes() const;
@@ -57,16 +65,18 @@ class Masks {
 
  private:
   std::shared_ptr<const Local> compute(std::uint32_t state, MaskBudget& budget) const;
-  void classify();
+  void keep(std::uint32_t key, const std::shared_ptr<const Local>& made) const;
   void find_free_text();
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const Grammar> grammar_;
   std::vector<TokenId> tags_;
   std::vector<std::uint32_t> plain_run_;
-  std::vector<std::uint64_t> class_of_;  // by state: equal for states no token can tell apart
+  std::vector<std::uint32_t> class_of_;  // by state: equal for states no token can tell apart
+  std::shared_ptr<FormBytes> memory_;
+  std::size_t own_bytes_ = 0;
   mutable std::mutex mutex_;
-  mutable std::unordered_map<std::uint64_t, std::shared_ptr<const Local>> known_;
+  mutable std::unordered_map<std::uint32_t, std::shared_ptr<const Local>> known_;
   mutable std::size_t known_bytes_ = 0;
 };
 

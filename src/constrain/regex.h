@@ -1,5 +1,4 @@
-// Regular expressions as RE2 and ECMAScript share them: what cannot be matched in time proportional to the
-// text (back references, look-around) is refused by name.
+// Regular expressions as RE2 and ECMAScript share them, and look-ahead where what follows it can be known.
 #pragma once
 
 #include <string_view>
@@ -14,7 +13,9 @@ enum class RegexUse {
   search,  // JSON Schema's pattern: a match somewhere, unless ^ or $ bind it
 };
 
-// `what` begins messages, as in "guided_regex" or "schema at /properties/a/pattern". Throws invalid_request.
+// What stands for ^ and $ is the start and the end of the text that is compiled: the result is all of a rule,
+// or compiled on its own. `what` begins messages, as in "guided_regex" or "schema at /properties/a/pattern".
+// Throws invalid_request.
 ExprId parse_regex(ExpressionPool& pool, std::string_view pattern, RegexUse use, Writing writing,
                    std::string_view what);
 

@@ -3,27 +3,51 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace fourfold::constrain {
 namespace {
 
 // Readings beyond this many are given up. Each of those kept can be finished, so the answer still has its
 // form; only schemas made to be ambiguous come here.
 constexpr std::size_t kReadingsMax = 512;
+constexpr std::size_t kBytesMax = std::size_t{16} << 20;
 
 }  // namespace
 
-Runner::Runner(const Grammar& grammar) : grammar_(&grammar) { stack_of({.bottom = true, .returns = {}}); }
+void MaskBudget::refuse() const {
+  const bool of_token = token_left_ < 0;
+  fail_with_hint(Code::invalid_request, "Make its alternatives differ earlier.",
+                 "to follow the form of the answer takes more than {} steps for one {}",
+                 of_token ? token_max_ : kAnswerMax, of_token ? "token" : "answer");
+}
+
+Runner::Runner(const Grammar& grammar, MaskBudget* budget) : grammar_(&grammar), budget_(budget) {
+  stack_of({.bottom = true, .returns = {}});
+}
+
+void Runner::hold(std::size_t bytes) {
+  bytes_ += bytes;
+  if (budget_ != nullptr && bytes_ > kBytesMax)
+    fail_with_hint(Code::invalid_request, "Make its alternatives differ earlier.",
+                   "to follow the form of the answer takes more than {} MiB", kBytesMax >> 20);
+}
 
 Runner::StackId Runner::stack_of(Stack stack) {
   const auto next = static_cast<StackId>(stacks_.size());
+  spend(50 + std::ssize(stack.returns));
   const auto [place, is_new] = stack_ids_.try_emplace(stack, next);
-  if (is_new) stacks_.push_back(std::move(stack));
+  if (is_new) {
+    hold(160 + 2 * stack.returns.size() * sizeof(Reading));
+    stacks_.push_back(std::move(stack));
+  }
   return place->second;
 }
 
 Runner::SetId Runner::start_at(std::uint32_t state) {
   // Not through make_set: a start that may end has not left its rule, nothing has been read.
   const SetId set = static_cast<SetId>(sets_.size());
+  hold(sizeof(Set));
   sets_.push_back(std::make_unique<Set>());
   sets_[set]->next.fill(kUnknown);
   sets_[set]->readings = {{state, kBottom}};
@@ -35,6 +59,7 @@ Runner::SetId Runner::start_at(std::uint32_t state) {
 
 Runner::SetId Runner::step_new(SetId set, std::uint8_t byte) {
   std::vector<Reading> moved;
+  spend(4 * std::ssize(sets_[set]->readings));
   for (const Reading& reading : sets_[set]->readings) {
     const auto edges = grammar_->edges(reading.state);
     const auto edge = std::lower_bound(edges.begin(), edges.end(), byte,
@@ -68,7 +93,7 @@ Runner::SetId Runner::make_set(std::vector<Reading> readings, bool may_end) {
   std::sort(readings.begin(), readings.end());
   // Looking for each among all others is what many readings cost.
   const auto count = static_cast<std::int64_t>(readings.size());
-  work_ += 64 + 16 * count + count * count / 4;
+  spend(64 + 16 * count + count * count / 4);
 
   const auto next = static_cast<SetId>(sets_.size());
   const auto [place, is_new] = set_ids_.try_emplace({may_end, readings}, next);
@@ -78,6 +103,8 @@ Runner::SetId Runner::make_set(std::vector<Reading> readings, bool may_end) {
   set->kernel_count = readings.size();
   set->may_end = may_end;
   enter_calls(readings);
+  hold(sizeof(Set) + 100 + 2 * readings.size() * sizeof(Reading));
+  spend(100);
   set->readings = std::move(readings);
   sets_.push_back(std::move(set));
   return next;
@@ -87,10 +114,12 @@ void Runner::enter_calls(std::vector<Reading>& readings) {
   std::map<std::uint32_t, std::pair<RuleId, Stack>> waiting;  // by rank: all callers of a rule come before it
   const auto add_calls = [&](const Reading& reading) {
     for (const Grammar::Call& call : grammar_->calls(reading.state)) {
+      spend(30);
       auto& [rule, stack] = waiting[grammar_->rank(call.rule)];
       rule = call.rule;
       if (grammar_->only_ends(call.to)) {  // nothing to come back for
         const Stack& below = stacks_[reading.stack];
+        spend(std::ssize(below.returns));
         stack.bottom |= below.bottom;
         stack.returns.insert(stack.returns.end(), below.returns.begin(), below.returns.end());
       } else {
@@ -102,6 +131,7 @@ void Runner::enter_calls(std::vector<Reading>& readings) {
   while (!waiting.empty()) {
     auto [rule, stack] = std::move(waiting.begin()->second);
     waiting.erase(waiting.begin());
+    spend(4 * std::ssize(stack.returns));
     std::sort(stack.returns.begin(), stack.returns.end());
     stack.returns.erase(std::unique(stack.returns.begin(), stack.returns.end()), stack.returns.end());
     if (stack.returns.size() > kReadingsMax) stack.returns.resize(kReadingsMax);
@@ -121,6 +151,7 @@ Runner::StackId Runner::copy_stack(const Runner& from, StackId stack, std::vecto
       continue;
     }
     const std::size_t before = todo.size();
+    spend(10 + std::ssize(from.stacks_[at].returns));
     for (const Reading& back : from.stacks_[at].returns)
       if (copied[back.stack] == kDead) todo.push_back(back.stack);
     if (todo.size() != before) continue;
@@ -134,7 +165,7 @@ Runner::StackId Runner::copy_stack(const Runner& from, StackId stack, std::vecto
 }
 
 Runner::SetId Runner::keep_only(SetId set) {
-  Runner fresh(*grammar_);
+  Runner fresh(*grammar_, budget_);
   std::vector<StackId> copied(stacks_.size(), kDead);
   std::vector<Reading> kept;
   for (const Reading& reading : kernel(set))

@@ -17,6 +17,33 @@
 
 namespace fourfold::constrain {
 
+// What the masks of one answer may cost, in steps of a few nanoseconds: the engine's thread makes them, and
+// everybody waits for it. A mask that is made once and kept is dear, most tokens cost next to nothing; so an
+// answer may spend much on one token, but not on each of them. Throws invalid_request when it is spent.
+class MaskBudget {
+ public:
+  static constexpr std::int64_t kTokenMax = 20'000'000;
+  static constexpr std::int64_t kAnswerMax = 100'000'000;
+  static constexpr std::int64_t kForEachToken = 50'000;  // on top of the answer's
+
+  explicit MaskBudget(std::int64_t token = kTokenMax, std::int64_t answer = kAnswerMax)
+      : token_max_(token), token_left_(token), answer_left_(answer) {}
+  void spend(std::int64_t steps) {
+    token_left_ -= steps;
+    answer_left_ -= steps;
+    if (token_left_ < 0 || answer_left_ < 0) refuse();
+  }
+  void begin_token() {
+    token_left_ = token_max_;
+    answer_left_ += kForEachToken;
+  }
+  std::int64_t spent_on_token() const { return token_max_ - token_left_; }
+
+ private:
+  [[noreturn]] void refuse() const;
+  std::int64_t token_max_, token_left_, answer_left_;
+};
+
 class Runner {
  public:
   using SetId = std::uint32_t;
@@ -30,7 +57,9 @@ class Runner {
     auto operator<=>(const Reading&) const = default;
   };
 
-  explicit Runner(const Grammar& grammar);
+  // budget: pays for new sets; null: they are free, and any number of them is remembered. Must outlive the
+  // runner.
+  explicit Runner(const Grammar& grammar, MaskBudget* budget = nullptr);
 
   // The set that stands on a state with nothing below it.
   SetId start_at(std::uint32_t state);
@@ -51,9 +80,8 @@ class Runner {
   std::span<const Reading> returns(StackId stack) const { return stacks_[stack].returns; }
   bool is_lowest(StackId stack) const { return stacks_[stack].bottom; }
 
-  std::size_t set_count() const { return sets_.size(); }
-  // What making new sets has cost so far, in steps of a few nanoseconds.
-  std::int64_t work() const { return work_; }
+  // Of all sets and stacks that are remembered.
+  std::size_t bytes() const { return bytes_; }
   // Forgets every set but this one, and gives its new number. Ids of stacks change too.
   SetId keep_only(SetId set);
 
@@ -77,12 +105,18 @@ class Runner {
   StackId stack_of(Stack stack);
   StackId copy_stack(const Runner& from, StackId stack, std::vector<StackId>& copied);
 
+  void spend(std::int64_t steps) {
+    if (budget_ != nullptr) budget_->spend(steps);
+  }
+  void hold(std::size_t bytes);
+
   const Grammar* grammar_;
+  MaskBudget* budget_;
   std::vector<Stack> stacks_;
   std::map<Stack, StackId> stack_ids_;
   std::vector<std::unique_ptr<Set>> sets_;
   std::map<std::pair<bool, std::vector<Reading>>, SetId> set_ids_;
-  std::int64_t work_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace fourfold::constrain

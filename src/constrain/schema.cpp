@@ -7,9 +7,9 @@
 
 namespace fourfold::constrain {
 
-std::shared_ptr<const Grammar> compile_json_object(const Limits& limits) {
+std::shared_ptr<const Grammar> compile_json_object(const Limits& limits, const JsonOptions& options) {
   GrammarBuilder builder(limits);
-  JsonText json(builder);
+  JsonText json(builder, options.blanks);
   return builder.finish(json.any_object());
 }
 
@@ -21,14 +21,16 @@ bj::value parse_schema_text(std::string_view text, std::string_view what, const 
   }
 }
 
-std::shared_ptr<const Grammar> compile_json_schema(std::string_view schema_json, const Limits& limits) {
+std::shared_ptr<const Grammar> compile_json_schema(std::string_view schema_json, const Limits& limits,
+                                                   const JsonOptions& options) {
   const bj::value schema = parse_schema_text(schema_json, "the schema", limits);
   GrammarBuilder builder(limits);
-  JsonText json(builder);
+  JsonText json(builder, options.blanks);
   SchemaDocument document(schema, "the schema", builder.budget());
-  SchemaCompiler compiler(builder, json, document);
+  SchemaCompiler compiler(builder, json, document, options.closed_objects);
   const ExprId answer = compiler.value({&schema});
   compiler.define_rules();
+  for (const std::string& note : document.notes()) builder.note(note);
   return builder.finish(answer);
 }
 

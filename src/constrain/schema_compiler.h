@@ -3,7 +3,7 @@
 #pragma once
 
 #include <map>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "constrain/json_text.h"
@@ -13,8 +13,9 @@ namespace fourfold::constrain {
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(GrammarBuilder& builder, JsonText& json, SchemaDocument& document)
-      : builder_(builder), pool_(builder.pool()), json_(json), document_(document) {}
+  // closed: as for merge().
+  SchemaCompiler(GrammarBuilder& builder, JsonText& json, SchemaDocument& document, bool closed = false)
+      : builder_(builder), pool_(builder.pool()), json_(json), document_(document), closed_(closed) {}
 
   // A value that satisfies all of them. Plain: a string stands without quotes, as in the parameters of a tool
   // call; `text` is then what an unconstrained string may be.
@@ -29,23 +30,43 @@ class SchemaCompiler {
   ExprId listed(const MergedSchema& merged, const Dfa* text);
   bool is_allowed(const MergedSchema& merged, const std::optional<Dfa>& form, const bj::value& value);
   ExprId constant(const bj::value& value);
+  ExprId number(const MergedSchema& merged);
+
+  // schema_strings.cpp
   // What patterns and formats ask for; none where there are none.
   std::optional<Dfa> form_of(const MergedSchema& merged, Writing writing);
+  // The same with the length; none where any text will do.
+  std::optional<Dfa> text_of(const MergedSchema& merged, Writing writing);
   ExprId string(const MergedSchema& merged);
   ExprId plain_string(const MergedSchema& merged, const Dfa& text);
-  ExprId number(const MergedSchema& merged);
-  ExprId object(const MergedSchema& merged);
-  std::optional<ExprId> other_member(const MergedSchema& merged);
-  void check_member_counts(const MergedSchema& merged);
-  ExprId array(const MergedSchema& merged);
   Dfa pattern(const Pattern& pattern, Writing writing);
   Dfa format(const Pattern& format, Writing writing);
+
+  // schema_objects.cpp
+  ExprId object(MergedSchema merged);
+  std::optional<ExprId> other_member(const MergedSchema& merged, const std::optional<Dfa>& names);
+  void check_member_counts(const MergedSchema& merged);
+  struct Names {
+    bool is_list = false;
+    std::vector<std::string> list;
+    std::optional<Dfa> text;  // none: any
+  };
+  Names names_of(const Schemas& schemas);
+  // Leaves the members whose names will do; false: a required one does not.
+  bool keep_names(MergedSchema& merged, const Names& names);
+
+  // schema_arrays.cpp
+  ExprId array(const MergedSchema& merged);
+  ExprId distinct_items(const MergedSchema& merged, std::optional<std::int64_t> max);
+  std::vector<ExprId> distinct_values(const MergedSchema& merged);
 
   GrammarBuilder& builder_;
   ExpressionPool& pool_;
   JsonText& json_;
   SchemaDocument& document_;
+  bool closed_;
   std::map<Schemas, RuleId> rules_;
+  std::map<std::string, RuleId> strings_;  // by what is asked of them: many members share a format
   std::vector<std::pair<Schemas, RuleId>> undefined_;
 };
 

@@ -1,8 +1,9 @@
 // A JSON Schema as text gives it: the document, what its references point to, and where a part of it stands
-// (for messages). Every keyword is known or refused here.
+// (for messages). Every keyword is known, refused, or noted as one without effect here.
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <list>
 #include <map>
 #include <set>
 #include <span>
@@ -17,11 +18,6 @@ namespace fourfold::constrain {
 
 namespace bj = boost::json;
 
-// Keywords by what they do; docs/structured.md is checked against these.
-std::span<const std::string_view> supported_keywords();
-std::span<const std::string_view> ignored_keywords();  // annotations, without effect on what is valid
-std::span<const std::string_view> refused_keywords();  // known, and refused by name
-
 // Parts of a schema that must hold together, without references and alternatives: every object's own
 // keywords.
 using Conjunction = std::vector<const bj::object*>;
@@ -31,11 +27,12 @@ class SchemaDocument {
   // `what` begins messages. The value must outlive this.
   SchemaDocument(const bj::value& root, std::string what, Budget& budget);
 
-  const bj::value& root() const { return root_; }
   // The ways to satisfy all of these schemas at once; none: nothing does.
   std::vector<Conjunction> alternatives(std::span<const bj::value* const> schemas);
   // The same schema for every reference to it, as far as it is nothing but a reference.
   const bj::value* resolved(const bj::value* schema);
+  // A member by its name. Not Boost's own search: its time is up to whoever chose the names.
+  const bj::value* member(const bj::object& object, std::string_view name) const;
 
   // For messages: where this value stands.
   std::string pointer(const void* part) const;
@@ -48,22 +45,54 @@ class SchemaDocument {
          reason);
   }
 
+  // Something the schema says that has no effect ("format color"), for whoever wants to tell the client.
+  void note(std::string_view kind, std::string_view name) const;
+  const std::set<std::string>& notes() const { return notes_; }
+
  private:
   std::vector<Conjunction> alternatives_of(const bj::value& schema);
   std::vector<Conjunction> both(const std::vector<Conjunction>& a, const std::vector<Conjunction>& b,
                                 const void* place);
-  std::vector<Conjunction> any_of(const bj::object& schema, std::string_view keyword, bool exactly_one);
+  std::vector<Conjunction> any_of(const bj::object& schema, std::string_view keyword);
+  std::vector<Conjunction> one_of(const bj::object& schema);
+  const bj::array& list_of_schemas(const bj::object& schema, std::string_view keyword) const;
+  const bj::object* required_tag(const bj::object& schema);
   void check_keywords(const bj::object& schema);
   const bj::value& target_of(const bj::object& schema, std::string_view reference);
-  void remember(const bj::value& value, const std::string& pointer);
-  bool exclude_each_other(const Conjunction& a, const Conjunction& b) const;
+  void remember(const bj::value& value, const void* parent, std::string_view name);
 
+  using Texts = std::set<std::string>;
+  struct Way {  // one of several that exclude each other
+    Conjunction parts;
+    unsigned types;
+    bool means_object;  // says so by its keywords only
+    Texts absent = {};  // members it must not have for that
+  };
+  Way way_of(Conjunction parts);
+  bool exclude_each_other(Way& a, Way& b);
+  bool differ_by_a_member(const Conjunction& a, const Conjunction& b);
+  // A member that b requires and what is written for a never has; empty: none.
+  std::string missing_member(const Conjunction& a, const Conjunction& b);
+  const Texts* constants(const bj::object& schema);
+  const Texts* constants(const Conjunction& parts);
+  const Texts* constants_of_member(const Conjunction& parts, std::string_view name);
+  const Texts& required(const bj::object& schema);
+
+  struct Place {
+    const void* parent;  // null: the top
+    std::string name;
+  };
   const bj::value& root_;
   std::string what_;
   Budget& budget_;
-  std::map<const void*, std::string> pointers_;  // of values and of their objects
+  std::map<const void*, Place> places_;  // of values and of their objects
   std::set<const bj::object*> checked_;
   std::vector<const bj::value*> open_;  // being expanded
+  // Found once for each object that has them; null: it has none.
+  std::map<const bj::object*, std::unique_ptr<Texts>> constants_, required_;
+  mutable std::map<const bj::object*, std::map<std::string_view, const bj::value*>> members_;
+  std::list<bj::object> made_;  // parts the document does not have itself
+  mutable std::set<std::string> notes_;
 };
 
 // The types an object's "type" allows, as bits; all of them where it has none.

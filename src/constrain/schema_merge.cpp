@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "constrain/formats.h"
+#include "constrain/json_values.h"
 #include "constrain/regex.h"
 
 namespace fourfold::constrain {
@@ -18,32 +20,24 @@ std::string_view view(bj::string_view text) { return {text.data(), text.size()};
 
 Decimal read_decimal(const SchemaDocument& document, const bj::object& schema, std::string_view keyword) {
   const bj::value& value = schema.at({keyword.data(), keyword.size()});
-  Decimal decimal;
-  if (value.is_int64())
-    decimal = Decimal::of(value.get_int64());
-  else if (value.is_uint64())
-    decimal = Decimal::of(value.get_uint64());
-  else if (value.is_double() && std::isfinite(value.get_double()))
-    decimal = Decimal::of(value.get_double());
-  else
+  if (!value.is_number() || (value.is_double() && !std::isfinite(value.get_double())))
     document.refuse(&schema, keyword, "must be a number");
-  if (decimal.digits.size() > 15 || decimal.decimals.size() > 15)
-    document.refuse(&schema, keyword,
-                    "bounds of more than 15 digits before or after the point are not supported");
-  return decimal;
+  return decimal_of(value);
 }
 
 class Merger {
  public:
-  Merger(const SchemaDocument& document, const Conjunction& parts, Budget& budget)
-      : document_(document), parts_(parts), budget_(budget) {}
+  Merger(const SchemaDocument& document, const Conjunction& parts, bool closed, Budget& budget)
+      : document_(document), parts_(parts), closed_(closed), budget_(budget) {}
 
   MergedSchema run() {
     static const bj::object nothing;
     merged_.place = parts_.empty() ? &nothing : parts_[0];
     read_types();
     for (const bj::object* part : parts_) {
+      budget_.spend(200);  // some thirty keywords are looked for
       read_values(*part);
+      read_not(*part);
       read_string(*part);
       read_number(*part);
       read_counts(*part);
@@ -55,7 +49,7 @@ class Merger {
 
  private:
   const bj::value* find(const bj::object& part, std::string_view keyword) {
-    const bj::value* value = part.if_contains({keyword.data(), keyword.size()});
+    const bj::value* value = document_.member(part, keyword);
     if (value && keyword != "enum" && keyword != "const") merged_.is_free = false;
     return value;
   }
@@ -66,10 +60,12 @@ class Merger {
                                                                    {"required", kObjectType},
                                                                    {"additionalProperties", kObjectType},
                                                                    {"patternProperties", kObjectType},
+                                                                   {"propertyNames", kObjectType},
                                                                    {"minProperties", kObjectType},
                                                                    {"maxProperties", kObjectType},
                                                                    {"items", kArrayType},
                                                                    {"prefixItems", kArrayType},
+                                                                   {"additionalItems", kArrayType},
                                                                    {"minItems", kArrayType},
                                                                    {"maxItems", kArrayType},
                                                                    {"uniqueItems", kArrayType},
@@ -105,15 +101,32 @@ class Merger {
   }
 
   void keep_values(const std::vector<const bj::value*>& listed) {
+    budget_.spend(std::ssize(listed));
     if (!merged_.values) {
       merged_.values = listed;
       return;
     }
+    std::set<std::string> meanings;
+    for (const bj::value* value : listed) {
+      budget_.spend(100);
+      meanings.insert(meaning_of(*value, budget_));
+    }
     std::erase_if(*merged_.values, [&](const bj::value* value) {
-      budget_.spend(static_cast<std::int64_t>(listed.size()));
-      return std::none_of(listed.begin(), listed.end(),
-                          [&](const bj::value* other) { return *value == *other; });
+      budget_.spend(100);
+      return !meanings.contains(meaning_of(*value, budget_));
     });
+  }
+
+  // Only what is true of everything can be denied: {"not": {}} is how some write that nothing is allowed.
+  void read_not(const bj::object& part) {
+    const bj::value* denied = find(part, "not");
+    if (!denied) return;
+    const bool everything =
+        (denied->is_object() && denied->get_object().empty()) || (denied->is_bool() && denied->get_bool());
+    const bool nothing = denied->is_bool() && !denied->get_bool();
+    if (!everything && !nothing)
+      document_.refuse(&part, "not", "is supported with {} only, which allows nothing");
+    if (everything) merged_.types = 0;
   }
 
   void read_string(const bj::object& part) {
@@ -124,7 +137,11 @@ class Merger {
       if (const bj::value* text = find(part, keyword)) {
         if (!text->is_string()) document_.refuse(&part, keyword, "must be a string");
         if (keyword == "format" && !(types_of(document_, part) & kStringType)) {
-          read_number_format(part, view(text->get_string()));
+          read_number_format(view(text->get_string()));
+          continue;
+        }
+        if (keyword == "format" && !find_format(view(text->get_string()))) {
+          document_.note("format", view(text->get_string()));
           continue;
         }
         auto& list = keyword == "pattern" ? merged_.patterns : merged_.formats;
@@ -132,16 +149,26 @@ class Merger {
       }
   }
 
-  // OpenAPI's formats of numbers.
-  void read_number_format(const bj::object& part, std::string_view name) {
+  // OpenAPI's and Rust's formats of numbers.
+  void read_number_format(std::string_view name) {
+    // 15 digits for the larger ones: see json_number.h.
+    constexpr std::int64_t most = 999'999'999'999'999;
+    struct Range {
+      std::string_view name;
+      std::int64_t least, most;
+    };
+    constexpr Range ranges[] = {
+        {"int8", -128, 127},          {"int16", -32'768, 32'767}, {"int32", -2'147'483'648, 2'147'483'647},
+        {"int64", -most, most},       {"uint8", 0, 255},          {"uint16", 0, 65'535},
+        {"uint32", 0, 4'294'967'295}, {"uint64", 0, most},        {"uint", 0, most}};
     if (name == "float" || name == "double") return;
-    if (name != "int32" && name != "int64")
-      document_.refuse(&part, "format",
-                       "the format is not supported; of numbers int32, int64, float and double are");
-    // 15 digits for int64: see json_number.h.
-    const std::int64_t most = name == "int32" ? 2'147'483'647 : 999'999'999'999'999;
-    tighten_bound(merged_.bounds.least, {Decimal::of(name == "int32" ? -most - 1 : -most), false}, true);
-    tighten_bound(merged_.bounds.most, {Decimal::of(most), false}, false);
+    for (const Range& range : ranges)
+      if (range.name == name) {
+        tighten_bound(merged_.bounds.least, {Decimal::of(range.least), false}, true);
+        tighten_bound(merged_.bounds.most, {Decimal::of(range.most), false}, false);
+        return;
+      }
+    document_.note("format", name);
   }
 
   static void tighten_bound(std::optional<Bound>& bound, const Bound& now, bool least) {
@@ -211,9 +238,11 @@ class Merger {
         closes |= additional->is_bool() && !additional->get_bool();
         opens |= !additional->is_bool() || additional->get_bool();
       }
+      if (const bj::value* names = find(*part, "propertyNames")) merged_.names.push_back(names);
       if (const bj::value* list = find(*part, "required")) {
         if (!list->is_array()) document_.refuse(part, "required", "must be a list of names");
         for (const bj::value& name : list->get_array()) {
+          budget_.spend(60);
           if (!name.is_string()) document_.refuse(part, "required", "must be a list of names");
           required.insert(std::string(view(name.get_string())));
         }
@@ -227,14 +256,12 @@ class Merger {
     for (MergedSchema::Property& property : merged_.properties)
       constrain_property(property, required.contains(property.name), patterns, matchers);
     merged_.is_opened = !closes && opens;
-    add_others(patterns, !closes && (opens || !declares));
+    add_others(patterns, !closes && (opens || (!declares && !closed_)));
   }
 
   void add_property(std::string name) {
-    if (std::none_of(merged_.properties.begin(), merged_.properties.end(),
-                     [&](const auto& property) { return property.name == name; }))
-      merged_.properties.push_back({std::move(name), {}, false});
-    budget_.spend(static_cast<std::int64_t>(merged_.properties.size()));
+    budget_.spend(60);
+    if (property_names_.insert(name).second) merged_.properties.push_back({std::move(name), {}, false});
     if (merged_.properties.size() > kPropertiesMax)
       document_.refuse(merged_.place, "properties", "more than {} properties", kPropertiesMax);
   }
@@ -254,18 +281,23 @@ class Merger {
                           const std::vector<Pattern>& patterns, const std::vector<Dfa>& matchers) {
     property.required = required;
     for (const bj::object* part : parts_) {
+      budget_.spend(60);
       bool is_named = false;
       if (const bj::object* named = object_of_schemas(*part, "properties"))
-        if (const bj::value* schema = named->if_contains(property.name)) {
+        if (const bj::value* schema = document_.member(*named, property.name)) {
           property.schemas.push_back(schema);
           is_named = true;
         }
-      for (std::size_t i = 0; i < patterns.size(); ++i)
-        if (patterns[i].place == part && matchers[i].accepts(written(property.name, Writing::json_string))) {
+      for (std::size_t i = 0; i < patterns.size(); ++i) {
+        if (patterns[i].place != part) continue;
+        budget_.spend(10 + 4 * std::ssize(property.name));
+        if (matchers[i].accepts(written(property.name, Writing::json_string))) {
           property.schemas.push_back(&part->at("patternProperties").get_object().at(patterns[i].text));
           is_named = true;
         }
-      if (const bj::value* additional = part->if_contains("additionalProperties"); additional && !is_named)
+      }
+      if (const bj::value* additional = document_.member(*part, "additionalProperties");
+          additional && !is_named)
         property.schemas.push_back(additional);
     }
   }
@@ -285,47 +317,70 @@ class Merger {
         others.schemas.push_back(
             &patterns[i].place->at("patternProperties").get_object().at(patterns[i].text));
       }
-      for (const bj::object* part : parts_)
-        if (const bj::value* additional = part->if_contains("additionalProperties");
+      for (const bj::object* part : parts_) {
+        budget_.spend(40);
+        if (const bj::value* additional = document_.member(*part, "additionalProperties");
             additional && !matched.contains(part))
           others.schemas.push_back(additional);
+      }
       merged_.others.push_back(std::move(others));
     }
   }
 
   // ---- arrays ------------------------------------------------------------------------------------------
 
+  // The first items one by one, then the others. Before 2020 "items" was a list and "additionalItems" spoke
+  // of the others.
+  struct Items {
+    const bj::array* first = nullptr;
+    const bj::value* others = nullptr;
+  };
+
+  Items items_of(const bj::object& part) {
+    Items out;
+    const bj::value* items = find(part, "items");
+    const bj::value* first = find(part, "prefixItems");
+    const bj::value* additional = find(part, "additionalItems");
+    if (first && !first->is_array()) document_.refuse(&part, "prefixItems", "must be a list of schemas");
+    if (first) out.first = &first->get_array();
+    if (items && items->is_array()) {
+      if (first) document_.refuse(&part, "items", "a list of schemas beside prefixItems");
+      out.first = &items->get_array();
+      out.others = additional;
+    } else {
+      out.others = items;
+    }
+    if (out.first && out.first->size() > kPropertiesMax)
+      document_.refuse(&part, first ? "prefixItems" : "items", "{} schemas; at most {}", out.first->size(),
+                       kPropertiesMax);
+    return out;
+  }
+
   void read_items() {
+    std::vector<Items> said;
     std::size_t first_count = 0;
     for (const bj::object* part : parts_) {
       if (const bj::value* unique = find(*part, "uniqueItems")) {
         if (!unique->is_bool()) document_.refuse(part, "uniqueItems", "must be true or false");
-        if (unique->get_bool()) document_.refuse(part, "uniqueItems", "unique items are not supported");
+        merged_.unique_items |= unique->get_bool();
       }
-      if (const bj::value* first = find(*part, "prefixItems")) {
-        if (!first->is_array()) document_.refuse(part, "prefixItems", "must be a list of schemas");
-        first_count = std::max(first_count, first->get_array().size());
-        if (first_count > kPropertiesMax)
-          document_.refuse(part, "prefixItems", "{} schemas; at most {}", first_count, kPropertiesMax);
-      }
-      if (const bj::value* items = find(*part, "items"); items && items->is_array())
-        document_.refuse(part, "items", "a list of schemas is prefixItems now");
+      said.push_back(items_of(*part));
+      if (said.back().first) first_count = std::max(first_count, said.back().first->size());
     }
     for (std::size_t i = 0; i < first_count; ++i) {
       Schemas schemas;
-      for (const bj::object* part : parts_) {
-        const bj::value* first = part->if_contains("prefixItems");
-        const bj::value* items = part->if_contains("items");
-        if (first && i < first->get_array().size())
-          schemas.push_back(&first->get_array()[i]);
-        else if (items)
-          schemas.push_back(items);
+      for (const Items& items : said) {
+        budget_.spend(10);
+        if (items.first && i < items.first->size())
+          schemas.push_back(&(*items.first)[i]);
+        else if (items.others)
+          schemas.push_back(items.others);
       }
       merged_.first_items.push_back(std::move(schemas));
     }
     Schemas more;
-    for (const bj::object* part : parts_)
-      if (const bj::value* items = part->if_contains("items")) more.push_back(items);
+    for (const Items& items : said)
+      if (items.others) more.push_back(items.others);
     // As with members: where the first are named and nothing is said of more, there are no more, unless
     // minItems wants them.
     if (first_count == 0 || !more.empty() || merged_.items_min > static_cast<std::int64_t>(first_count))
@@ -334,19 +389,21 @@ class Merger {
 
   const SchemaDocument& document_;
   const Conjunction& parts_;
+  bool closed_;
   Budget& budget_;
   MergedSchema merged_;
+  std::set<std::string> property_names_;
 };
 
 }  // namespace
 
-MergedSchema merge(const SchemaDocument& document, const Conjunction& parts, Budget& budget) {
-  return Merger(document, parts, budget).run();
+MergedSchema merge(const SchemaDocument& document, const Conjunction& parts, bool closed, Budget& budget) {
+  return Merger(document, parts, closed, budget).run();
 }
 
 std::optional<std::int64_t> read_count(const SchemaDocument& document, const bj::object& schema,
                                        std::string_view keyword) {
-  const bj::value* value = schema.if_contains({keyword.data(), keyword.size()});
+  const bj::value* value = document.member(schema, keyword);
   if (!value) return std::nullopt;
   std::int64_t count = -1;
   if (value->is_int64()) count = value->get_int64();

@@ -46,6 +46,7 @@ struct MergedSchema {
   };
   std::vector<Others> others;
   bool is_opened = false;  // the schema itself says that there may be others
+  Schemas names;           // propertyNames: what every member's name must satisfy
   std::optional<std::int64_t> members_max;
   std::int64_t members_min = 0;
 
@@ -53,13 +54,15 @@ struct MergedSchema {
   std::optional<Schemas> more_items;  // absent: no more
   std::int64_t items_min = 0;
   std::optional<std::int64_t> items_max;
+  bool unique_items = false;
 
   const bj::object* place = nullptr;  // for messages
   // Nothing is said beyond types and lists of values.
   bool is_free = true;
 };
 
-MergedSchema merge(const SchemaDocument& document, const Conjunction& parts, Budget& budget);
+// closed: also objects that name no members have none, unless the schema says that they may.
+MergedSchema merge(const SchemaDocument& document, const Conjunction& parts, bool closed, Budget& budget);
 
 // Reads "minLength" and the like: an integer of at least 0.
 std::optional<std::int64_t> read_count(const SchemaDocument& document, const bj::object& schema,

@@ -2,7 +2,10 @@
 //   <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n...</function>\n</tool_call>
 // A value is JSON of the parameter's schema, but a string stands as it is, without quotes and escapes; it
 // ends at the closing tag, so it cannot hold one.
+#include <map>
+
 #include "constrain/guide.h"
+#include "constrain/json_values.h"
 #include "constrain/schema_compiler.h"
 #include "constrain/schema_text.h"
 #include "text/utf8.h"
@@ -27,11 +30,12 @@ class ToolCompiler {
   ToolCompiler(GrammarBuilder& builder, JsonText& json)
       : builder_(builder), pool_(builder.pool()), json_(json), text_(value_text(pool_)) {}
 
-  // Rules of their own for calls and for values: a request may bring a hundred tools.
+  // Behind "<function=". Rules of their own for arguments and for values: a request may bring a hundred
+  // tools.
   ExprId call_of(std::string_view name, const bj::value* parameters) {
-    return rule(pool_.sequence({pool_.text("<tool_call>\n<function=" + std::string(name) + ">\n"),
-                                parameters ? arguments(name, *parameters) : pool_.empty(),
-                                pool_.text("</function>\n</tool_call>")}));
+    const ExprId rest = rule(pool_.sequence({parameters ? arguments(name, *parameters) : pool_.empty(),
+                                             pool_.text("</function>\n</tool_call>")}));
+    return pool_.sequence({pool_.text(std::string(name) + ">\n"), rest});
   }
 
  private:
@@ -41,14 +45,17 @@ class ToolCompiler {
     const bj::value* const schemas[] = {&parameters};
     std::vector<ExprId> ways;
     for (const Conjunction& parts : document.alternatives(schemas)) {
-      const MergedSchema merged = merge(document, parts, builder_.budget());
+      const MergedSchema merged = merge(document, parts, false, builder_.budget());
       if (!(merged.types & kObjectType) || merged.values)
         document.refuse(merged.place, "", "the parameters of a tool are an object");
       if (merged.members_min > 0 || merged.members_max)
         document.refuse(merged.place, "", "counts of parameters are not supported");
+      if (!merged.names.empty())
+        document.refuse(merged.place, "propertyNames", "is not supported for parameters of a tool");
       ways.push_back(arguments(document, compiler, merged));
     }
     compiler.define_rules();
+    for (const std::string& note : document.notes()) builder_.note(note);
     return pool_.either(ways);
   }
 
@@ -59,7 +66,7 @@ class ToolCompiler {
       if (property.name.empty() || property.name.find_first_of(">\r\n") != std::string::npos)
         document.refuse(merged.place, "properties",
                         "the name of a parameter cannot be written in a tool call");
-      const ExprId one = argument(pool_.text(property.name), compiler.plain_value(property.schemas, text_));
+      const ExprId one = argument(pool_.text(property.name), compiler, property.schemas);
       parts.push_back(property.required ? one : pool_.optional(one));
       taken.push_back(pool_.text(property.name));
     }
@@ -69,15 +76,38 @@ class ToolCompiler {
       Dfa names = pool_.compile(name_text());
       if (!taken.empty()) names = subtract(names, pool_.compile(pool_.either(taken)), builder_.budget());
       parts.push_back(pool_.repeat(
-          argument(pool_.automaton(std::move(names)), compiler.plain_value(merged.others[0].schemas, text_)),
-          0, std::nullopt));
+          argument(pool_.automaton(std::move(names)), compiler, merged.others[0].schemas), 0, std::nullopt));
     }
     return parts.empty() ? pool_.empty() : pool_.sequence(parts);
   }
 
-  ExprId argument(ExprId name, ExprId value) {
-    return pool_.sequence({pool_.text("<parameter="), name, pool_.text(">\n"),
-                           rule(pool_.sequence({value, pool_.text("\n</parameter>\n")}))});
+  // Schemas of parameters are mostly alike, and text up to its tag is not small: those of one meaning share
+  // it.
+  ExprId argument(ExprId name, SchemaCompiler& compiler, const Schemas& schemas) {
+    const std::string key = key_of(schemas);
+    const auto known = values_.find(key);
+    ExprId value = 0;
+    if (!key.empty() && known != values_.end()) {
+      value = known->second;
+    } else {
+      value = rule(pool_.sequence({compiler.plain_value(schemas, text_), pool_.text("\n</parameter>\n")}));
+      if (!key.empty()) values_.emplace(key, value);
+    }
+    return pool_.sequence({pool_.text("<parameter="), name, pool_.text(">\n"), value});
+  }
+
+  // Empty where it cannot be told without following references.
+  std::string key_of(const Schemas& schemas) {
+    std::string key;
+    for (const bj::value* schema : schemas) {
+      bj::value said = *schema;
+      if (bj::object* object = said.if_object())
+        for (const std::string_view keyword : {"title", "description", "default", "examples"})
+          object->erase({keyword.data(), keyword.size()});
+      key += meaning_of(said, builder_.budget());
+    }
+    builder_.budget().hold(std::ssize(key));
+    return key.find("$ref") == std::string::npos ? key + ";" : "";
   }
 
   ExprId rule(ExprId expression) {
@@ -95,6 +125,7 @@ class ToolCompiler {
   ExpressionPool& pool_;
   JsonText& json_;
   Dfa text_;
+  std::map<std::string, ExprId> values_;
 };
 
 std::string_view name_of(const bj::object& function, std::size_t index) {
@@ -131,7 +162,7 @@ std::shared_ptr<const Grammar> compile_tool_calls(std::string_view tools_json,
     fail(Code::invalid_request, "tool_choice names {}, which is not among the tools", *options.name);
   if (calls.empty()) fail(Code::invalid_request, "a tool must be called, and there are no tools");
   ExpressionPool& pool = builder.pool();
-  const ExprId call = pool.either(calls);
+  const ExprId call = pool.sequence({pool.text("<tool_call>\n<function="), pool.either(calls)});
   const ExprId more = pool.repeat(pool.sequence({pool.text("\n"), call}), 0, std::nullopt);
   return builder.finish(options.several ? pool.sequence({call, more}) : call,
                         {"<tool_call>", "</tool_call>"});

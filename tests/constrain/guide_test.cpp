@@ -212,7 +212,39 @@ TEST(Guide, FormsThatCostTooMuchATokenAreRefused) {
     said = error.what();
   }
   std::printf("%.2f s: %s\n", static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, said.c_str());
-  EXPECT_NE(said.find("steps for one token"), std::string::npos) << said;
+  EXPECT_NE(said.find("to follow the form of the answer takes more than"), std::string::npos) << said;
+}
+
+// Dear again and again, though never too dear for one token.
+TEST(Guide, FormsThatCostTooMuchAnAnswerAreRefused) {
+  std::string definitions, any;
+  for (int i = 0; i < 60; ++i) {
+    definitions +=
+        fourfold::format(R"({}"d{}": {"type": "array", "items": {"$ref": "#/$defs/d{}"}, "maxItems": {}})",
+                         i == 0 ? "" : ", ", i, (i * 7 + 1) % 60, i + 3);
+    any += fourfold::format(R"({}{"$ref": "#/$defs/d{}"})", i == 0 ? "" : ", ", i);
+  }
+  const auto masks = std::make_shared<const Masks>(
+      large().vocabulary,
+      compile_json_schema(R"({"$defs": {)" + definitions + R"(}, "anyOf": [)" + any + "]}"));
+  masks->warm_up();
+  auto guide = make_guide(masks);
+  const TokenId open = large().tokenizer.encode("[")[0];
+  const auto start = std::clock();
+  std::string said;
+  int tokens = 0;
+  try {
+    for (; tokens < 20'000; ++tokens) {
+      allowed(*guide, *large().vocabulary);
+      guide->accept(open);
+    }
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_request);
+    said = error.what();
+  }
+  std::printf("%d tokens, %.2f s: %s\n", tokens, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC,
+              said.c_str());
+  EXPECT_NE(said.find("for one answer"), std::string::npos) << said;
 }
 
 // The budget counts all of a mask, and an ordinary form stays far below it.
@@ -220,19 +252,59 @@ TEST(Guide, OrdinaryMasksStayFarBelowTheBudget) {
   const auto grammar =
       compile_json_schema(R"({"properties": {"a": {"type": "string", "pattern": "^[a-z ]+$"}}})");
   const Masks masks(large().vocabulary, grammar);
-  MaskBudget most(0);
+  std::int64_t most = 0;
   for (std::uint32_t state = 0; state < grammar->state_count(); ++state) {
     MaskBudget budget;
     masks.local(state, budget);
-    if (budget.spent() > most.spent()) most = budget;
+    most = std::max(most, budget.spent_on_token());
   }
-  EXPECT_GT(most.spent(), 1000);
-  EXPECT_LT(most.spent(), MaskBudget::kStepsMax / 10);
-  MaskBudget small_one(most.spent() / 2);
+  EXPECT_GT(most, 1000);
+  EXPECT_LT(most, MaskBudget::kTokenMax / 10);
+  MaskBudget small_one(most / 2);
   const Masks again(large().vocabulary, grammar);
   EXPECT_THROW(
       for (std::uint32_t state = 0; state < grammar->state_count(); ++state) again.local(state, small_one),
       Error);
+}
+
+TEST(Guide, Choices) {
+  const std::string choices[] = {"red", "green", "gr\xC3\xBCn", "re"};
+  const auto grammar = compile_choice(choices);
+  for (const std::string& choice : choices) EXPECT_TRUE(accepts(*grammar, choice));
+  EXPECT_FALSE(accepts(*grammar, "r"));
+  EXPECT_FALSE(accepts(*grammar, "redgreen"));
+  expect_exact_masks(small(), grammar, "green");
+  EXPECT_NE(refusal([] { compile_choice({}); }), "");
+  const std::string broken[] = {"\xFF"};
+  EXPECT_NE(refusal([&] { compile_choice(broken); }).find("UTF-8"), std::string::npos);
+}
+
+// A form's memory is counted as long as anybody has it, and masks that find no room are not kept.
+TEST(Guide, MemoryOfFormsIsCounted) {
+  const auto memory = std::make_shared<FormBytes>(std::size_t{1} << 20);
+  const auto grammar = compile_json_schema(R"({"type": "string", "maxLength": 400})");
+  {
+    const Masks one(small().vocabulary, grammar, memory);
+    const std::size_t before = memory->used();
+    EXPECT_GT(before, grammar->bytes());
+    one.warm_up();
+    EXPECT_GT(memory->used(), before);
+    EXPECT_EQ(memory->used(), one.bytes());
+    ASSERT_TRUE(memory->take(memory->max() - memory->used()));
+    for (std::uint32_t state = 0; state < grammar->state_count(); ++state) {
+      MaskBudget budget;
+      one.local(state, budget);
+    }
+    EXPECT_LE(memory->used(), memory->max());
+    try {
+      const Masks other(small().vocabulary, grammar, std::make_shared<FormBytes>(memory->max(), memory));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::over_capacity);
+    }
+    memory->give(memory->used() - one.bytes());
+  }
+  EXPECT_EQ(memory->used(), 0u);
 }
 
 TEST(Guide, Speed) {
