@@ -59,9 +59,9 @@ TEST(Requests, Numbers) {
   expect_field(R"("max_tokens": 9223372036854775808)", "it must be an integer, at least 1 and");
   expect_refused("{\"seed\": " + std::string(400, '9') + "}", "", "a number beyond 1.8e308");
   const std::string zeros(400, '0');
-  for (const std::string& none : std::vector<std::string>{
-           "0." + zeros, "-0." + zeros, "0." + zeros + "1", "1" + zeros + "e-900", "1e-999",
-           "1e-99999999999999999999", "0e99999999999999999999"})
+  for (const std::string& none :
+       std::vector<std::string>{"0." + zeros, "-0." + zeros, "0." + zeros + "1", "1" + zeros + "e-900",
+                                "1e-999", "1e-99999999999999999999", "0e99999999999999999999"})
     EXPECT_EQ(
         refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "temperature": )" + none + "}")
             .status,

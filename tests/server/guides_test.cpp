@@ -57,6 +57,36 @@ TEST(Guides, FormsOfChat) {
   }
   EXPECT_EQ(chat(R"("guided_regex": "[ab]+c")", "abac"), "");
   EXPECT_NE(chat(R"("structured_outputs": {"regex": "[ab]+c"})", "abd"), "");
+  EXPECT_EQ(chat(R"("response_format": {"type": "regex", "pattern": "[ab]+c"})", "abc"), "");
+  for (const std::string field :
+       {R"("guided_choice": ["yes", "no"])", R"("structured_outputs": {"choice": ["yes", "no"]})"}) {
+    EXPECT_EQ(chat(field, "no"), "") << field;
+    EXPECT_NE(chat(field, "maybe"), "") << field;
+    EXPECT_EQ(chat(field, "ye"), "may not end") << field;
+  }
+  // As SGLang and llama.cpp have them.
+  EXPECT_EQ(chat(R"("regex": "[ab]+c")", "abc"), "");
+  EXPECT_EQ(chat(R"("json_schema": )" + schema, R"({"a": 12})"), "");
+}
+
+TEST(Guides, OptionsOfStructuredOutputs) {
+  const std::string compact =
+      R"("guided_decoding_backend": "xgrammar", "structured_outputs": {"json": {"type": "object", "properties": {"a": {},)"
+      R"( "b": {}}}, "disable_any_whitespace": true, "disable_fallback": true, "whitespace_pattern": " "})";
+  EXPECT_EQ(chat(compact, R"({"a":[1,2],"b":{"c":3}})"), "");
+  EXPECT_NE(chat(compact, R"({"a": 1})"), "");
+  const std::string closed =
+      R"("structured_outputs": {"json": {"type": "object"}, "disable_additional_properties": true})";
+  EXPECT_EQ(chat(closed, "{}"), "");
+  EXPECT_NE(chat(closed, R"({"a": 1})"), "");
+}
+
+// What a schema says without effect is in the answer's headers; --strict refuses it.
+TEST(Guides, NotesOfSchemas) {
+  const std::string body = with(R"("guided_json": {"type": "string", "format": "color", "colour": "red"})");
+  const auto exchange = make_exchange(kRoute, body, test_model());
+  ASSERT_EQ(exchange->notes.headers().size(), 1u);
+  EXPECT_EQ(exchange->notes.headers()[0].second, "guided_json=format?color, guided_json=keyword?colour");
 }
 
 TEST(Guides, TheFormBeginsBehindTheThinking) {
@@ -117,7 +147,7 @@ TEST(FormCache, KeepsWhatWasAskedForLastWithinItsBytes) {
       test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
   int compiled = 0;
   const auto ask = [&](api::FormCache& forms, const std::string& pattern) {
-    return forms.get(pattern, [&] {
+    return forms.get({}, pattern, [&] {
       ++compiled;
       return constrain::compile_regex(pattern);
     });
@@ -139,6 +169,52 @@ TEST(FormCache, KeepsWhatWasAskedForLastWithinItsBytes) {
   EXPECT_EQ(tiny.count(), 1u);
 }
 
+// One budget for all forms in use; those only kept give way, and who finds no room is told to come back.
+TEST(FormCache, FormsInUseAreBoundedByBytes) {
+  const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
+      test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
+  const auto ask = [&](api::FormCache& forms, int number, std::uint64_t tenant = 0) {
+    return forms.get({.tenant = tenant}, std::to_string(number),
+                     [&] { return constrain::compile_regex("[ab]{900}" + std::to_string(number)); });
+  };
+  api::FormCache large(vocabulary);
+  const std::size_t bytes = ask(large, 0)->bytes();
+  EXPECT_EQ(large.live_bytes(), bytes);
+  api::FormCache small(vocabulary, 100 * bytes, 4 * bytes + bytes / 2);
+  for (int i = 0; i < 20; ++i) ask(small, i);
+  EXPECT_LE(small.live_bytes(), 4 * bytes + bytes / 2);
+  std::vector<std::shared_ptr<const constrain::Masks>> used;
+  std::string said;
+  try {
+    for (int i = 100; i < 120; ++i) used.push_back(ask(small, i));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::over_capacity);
+    said = error.what();
+  }
+  EXPECT_NE(said.find("forms of all answers"), std::string::npos) << said;
+  EXPECT_GE(used.size(), 3u);
+  used.clear();
+  EXPECT_NO_THROW(ask(small, 300));
+  // A key has half of it, and leaves the rest to others.
+  api::FormCache shared(vocabulary, 1, 4 * bytes + bytes / 2);
+  EXPECT_THROW(for (int i = 0; i < 4; ++i) used.push_back(ask(shared, i, 7)), Error);
+  EXPECT_EQ(used.size(), 2u);
+  EXPECT_NO_THROW(used.push_back(ask(shared, 0, 8)));
+}
+
+TEST(FormCache, TenantsDoNotShareForms) {
+  const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
+      test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
+  api::FormCache forms(vocabulary);
+  int compiled = 0;
+  for (const std::uint64_t tenant : {1, 2, 1, 2})
+    forms.get({.tenant = tenant}, "a form", [&] {
+      ++compiled;
+      return constrain::compile_regex("a");
+    });
+  EXPECT_EQ(compiled, 2);
+}
+
 TEST(Guides, Refusals) {
   const auto expect = [](const std::string& field, const std::string& param, std::string_view message) {
     const HttpError error = refusal(kRoute, with(field));
@@ -148,7 +224,7 @@ TEST(Guides, Refusals) {
     EXPECT_NE(error.body.find(message), std::string::npos) << field << " " << error.body;
   };
   expect(R"("response_format": {"type": "grammar"})", "response_format.type",
-         "one of text, json_object, json_schema");
+         "one of text, json_object, json_schema, regex");
   expect(R"("response_format": {"type": "json_schema"})", "response_format.schema", "must be a JSON schema");
   expect(R"("guided_json": {"type": "object", "properties": {"a": {"contains": 1}}})", "guided_json",
          "contains");
@@ -158,7 +234,14 @@ TEST(Guides, Refusals) {
   expect(R"("guided_regex": "a{1,99999}{1,99999}{1,99999}")", "guided_regex", "guided_regex");
   expect(R"("guided_regex": "a", "guided_json": {})", "guided_regex", "both say");
   expect(R"("guided_regex": "a", "ignore_eos": true)", "guided_regex", "neither ignore_eos nor");
-  expect(R"("guided_grammar": "root ::= x")", "guided_grammar", "not served");
+  expect(R"("guided_grammar": "root ::= x")", "guided_grammar", "asks for a grammar");
+  expect(R"("structured_outputs": {"grammar": "root ::= x"})", "structured_outputs.grammar",
+         "asks for a grammar");
+  expect(R"("structural_tag": "x")", "structural_tag", "asks for a grammar");
+  expect(R"("guided_choice": [])", "guided_choice", "list of strings");
+  expect(R"("guided_choice": ["a", 1])", "guided_choice", "list of strings");
+  expect(R"("guided_choice": ["a"], "guided_regex": "b")", "guided_choice", "both say");
+  expect(R"("guided_regex": "a((((){9999}b){9999}){9999}){9999}")", "guided_regex", "takes more than");
   expect(R"("guided_regex": "a", "tool_choice": "required", )" + std::string(kTools), "tool_choice",
          "another form");
 }

@@ -208,7 +208,7 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
   out.show_thinking = fields.boolean("include_reasoning").value_or(true);
   refuse_other_media(fields);
   fields.only_false({"echo", "add_special_tokens"});
-  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context);
+  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context, notes);
   fields.finish();
   plan.split_thinking = true;
   plan.prompts.push_back(render_prompt(conversation, model));

@@ -215,7 +215,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
   if (total > kChoicesMax)
     refuse("n", "{} prompts with n = {} are {} answers; at most {}", plan.prompts.size(),
            plan.generation.answer_count, total, kChoicesMax);
-  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context);
+  plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context, notes);
   fields.finish();
   return std::make_unique<CompletionsExchange>(model, std::move(plan), echo, notes);
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,26 +16,44 @@ namespace fourfold::server::api {
 
 class FormCache {
  public:
-  // bytes_max: of all forms that are kept, together, but for the one asked for last.
+  // kept_max: of all forms that are kept for later, but for the one asked for last. live_max: of these and of
+  // those that answers wait for or are written by; half of it for the key of one tenant.
   explicit FormCache(std::shared_ptr<const constrain::Vocabulary> vocabulary,
-                     std::size_t bytes_max = std::size_t{256} << 20)
-      : vocabulary_(std::move(vocabulary)), bytes_max_(bytes_max) {}
+                     std::size_t kept_max = std::size_t{256} << 20,
+                     std::size_t live_max = std::size_t{512} << 20)
+      : vocabulary_(std::move(vocabulary)),
+        kept_max_(kept_max),
+        memory_(std::make_shared<constrain::FormBytes>(live_max)) {}
 
+  struct Asked {
+    // Tenants do not share forms: how fast one is there would tell one what another has asked for.
+    std::uint64_t tenant = 0;
+    constrain::Limits limits = {};
+  };
   using Compile = std::function<std::shared_ptr<const constrain::Grammar>()>;
-  // `key` names the form; equal keys are equal forms. Throws what compile throws.
-  std::shared_ptr<const constrain::Masks> get(const std::string& key, const Compile& compile);
+  // `form` names it; equal names of one tenant are equal forms. Throws what compile throws, and over_capacity
+  // when the forms in use leave no room for another.
+  std::shared_ptr<const constrain::Masks> get(const Asked& asked, const std::string& form,
+                                              const Compile& compile);
   std::size_t count() const {
     const std::lock_guard lock(mutex_);
     return forms_.size();
   }
+  std::size_t live_bytes() const { return memory_->used(); }
 
  private:
-  static constexpr std::size_t kFormsMax = 32;
+  static constexpr std::size_t kFormsMax = 64;
+  std::shared_ptr<const constrain::Masks> find(const std::string& key);
+  std::shared_ptr<const constrain::Masks> make(std::uint64_t tenant, const Compile& compile);
+  std::shared_ptr<constrain::FormBytes> share_of(std::uint64_t tenant);
+  bool forget_unused();
   void forget_oldest();
 
   std::shared_ptr<const constrain::Vocabulary> vocabulary_;
-  std::size_t bytes_max_;
+  std::size_t kept_max_;
+  std::shared_ptr<constrain::FormBytes> memory_;
   mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<constrain::FormBytes>> shares_;
   std::list<std::pair<std::string, std::shared_ptr<const constrain::Masks>>> forms_;  // the newest first
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 AnswerForm form_of_schema(const Json* schema, const std::string& field) {
   if (schema == nullptr) refuse(field, "{} is missing; it must be a JSON schema", field);
-  AnswerForm out{AnswerForm::Kind::json_schema, {}, field};
+  AnswerForm out{.kind = AnswerForm::Kind::json_schema, .field = field};
   // vLLM's guided_json may be the text of a schema.
   out.text = schema->is_text() ? schema->text() : text::jinja::to_json(*schema);
   return out;
@@ -17,7 +17,29 @@ AnswerForm form_of_schema(const Json* schema, const std::string& field) {
 
 AnswerForm form_of_regex(const Json& pattern, const std::string& field) {
   if (!pattern.is_text()) refuse(field, "{} is {}; it must be a string", field, shown(pattern));
-  return {AnswerForm::Kind::regex, pattern.text(), field};
+  return {.kind = AnswerForm::Kind::regex, .text = pattern.text(), .field = field};
+}
+
+AnswerForm form_of_choice(const Json& list, const std::string& field) {
+  AnswerForm out{.kind = AnswerForm::Kind::choice, .field = field};
+  const bool is_list = list.is_sequence() && !list.sequence()->items.empty();
+  if (is_list)
+    for (const Json& item : list.sequence()->items)
+      if (item.is_text()) out.choices.push_back(item.text());
+  if (!is_list || out.choices.size() != list.sequence()->items.size())
+    refuse(field, "{} must be a list of strings to choose from", field);
+  return out;
+}
+
+// Known, and not built: a schema or an expression says as much in most cases.
+void refuse_grammar(Fields& fields, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (const Json* grammar = fields.find(name);
+        grammar != nullptr && !(grammar->is_text() && grammar->text().empty()))
+      refuse(fields.name_of(name),
+             "{} asks for a grammar, which this server does not read; say it as a JSON schema, a regular "
+             "expression or a list of choices",
+             fields.name_of(name));
 }
 
 // One form at most.
@@ -28,12 +50,18 @@ void take(AnswerForm& out, AnswerForm form) {
   out = std::move(form);
 }
 
+// Options that mean backends or blanks of other servers.
 void read_structured(Fields& options, AnswerForm& out) {
   if (const Json* schema = options.find("json")) take(out, form_of_schema(schema, options.name_of("json")));
   if (const Json* pattern = options.find("regex"))
     take(out, form_of_regex(*pattern, options.name_of("regex")));
+  if (const Json* list = options.find("choice")) take(out, form_of_choice(*list, options.name_of("choice")));
   if (options.boolean("json_object").value_or(false))
-    take(out, {AnswerForm::Kind::json_object, {}, options.name_of("json_object")});
+    take(out, {.kind = AnswerForm::Kind::json_object, .field = options.name_of("json_object")});
+  refuse_grammar(options, {"grammar", "structural_tag"});
+  out.json.blanks = !options.boolean("disable_any_whitespace").value_or(false);
+  out.json.closed_objects = options.boolean("disable_additional_properties").value_or(false);
+  options.ignore({"disable_fallback", "whitespace_pattern", "backend", "_backend", "_backend_was_auto"});
   options.finish();
 }
 
@@ -41,10 +69,15 @@ void read_structured(Fields& options, AnswerForm& out) {
 
 AnswerForm read_format(Fields& format) {
   const std::string field = format.name_of("type");
-  const auto type = format.one_of("type", {"text", "json_object", "json_schema"});
+  const auto type = format.one_of("type", {"text", "json_object", "json_schema", "regex"});
   if (!type) refuse(field, "{} is missing", field);
   AnswerForm out;
-  if (*type == "json_object") out = {AnswerForm::Kind::json_object, {}, field};
+  if (*type == "json_object") out = {.kind = AnswerForm::Kind::json_object, .field = field};
+  if (*type == "regex") {
+    const Json* pattern = format.find("pattern");
+    if (pattern == nullptr) refuse(format.name_of("pattern"), "{} is missing", format.name_of("pattern"));
+    out = form_of_regex(*pattern, format.name_of("pattern"));
+  }
   if (*type == "json_schema") {
     if (auto inside = format.object("json_schema")) {
       out = form_of_schema(inside->find("schema"), inside->name_of("schema"));
@@ -64,7 +97,11 @@ AnswerForm read_form(Fields& fields) {
   if (auto format = fields.object("response_format")) take(out, read_format(*format));
   if (const Json* schema = fields.find("guided_json")) take(out, form_of_schema(schema, "guided_json"));
   if (const Json* pattern = fields.find("guided_regex")) take(out, form_of_regex(*pattern, "guided_regex"));
-  fields.refuse_any({"guided_grammar", "grammar", "ebnf"});
+  if (const Json* list = fields.find("guided_choice")) take(out, form_of_choice(*list, "guided_choice"));
+  if (const Json* schema = fields.find("json_schema")) take(out, form_of_schema(schema, "json_schema"));
+  if (const Json* pattern = fields.find("regex")) take(out, form_of_regex(*pattern, "regex"));
+  refuse_grammar(fields, {"guided_grammar", "grammar", "ebnf", "structural_tag"});
+  fields.ignore({"guided_decoding_backend", "guided_whitespace_pattern"});
   if (auto options = fields.object("structured_outputs")) read_structured(*options, out);
   return out;
 }
@@ -77,33 +114,43 @@ std::string tools_json(const Tools& tools) {
   return text::jinja::to_json(Json::list(std::move(list)));
 }
 
-std::shared_ptr<const constrain::Masks> calls_form(const Tools& tools, FormCache& forms,
-                                                   const constrain::Limits& limits) {
+using Compiled = std::shared_ptr<const constrain::Masks>;
+
+Compiled calls_form(const Tools& tools, const FormCache::Asked& asked, FormCache& forms) {
   const std::string list = tools_json(tools);
   constrain::ToolCallsOptions options;
   if (tools.choice == ToolChoice::named) options.name = tools.named;
   options.several = tools.parallel;
   const std::string key = fourfold::format("calls {} {} {}", options.several, tools.named, list);
-  return forms.get(key, [&] { return constrain::compile_tool_calls(list, options, limits); });
+  return forms.get(asked, key, [&] { return constrain::compile_tool_calls(list, options, asked.limits); });
 }
 
-std::shared_ptr<const constrain::Masks> answer_form(const AnswerForm& form, FormCache& forms,
-                                                    const constrain::Limits& limits) {
+Compiled answer_form(const AnswerForm& form, const FormCache::Asked& asked, FormCache& forms) {
+  const constrain::Limits& limits = asked.limits;
+  const std::string options =
+      fourfold::format("{} {} ", form.json.blanks ? 1 : 0, form.json.closed_objects ? 1 : 0);
   switch (form.kind) {
     case AnswerForm::Kind::json_object:
-      return forms.get("object", [&] { return constrain::compile_json_object(limits); });
+      return forms.get(asked, "object " + options,
+                       [&] { return constrain::compile_json_object(limits, form.json); });
     case AnswerForm::Kind::json_schema:
-      return forms.get("schema " + form.text,
-                       [&] { return constrain::compile_json_schema(form.text, limits); });
+      return forms.get(asked, "schema " + options + form.text,
+                       [&] { return constrain::compile_json_schema(form.text, limits, form.json); });
+    case AnswerForm::Kind::choice: {
+      std::string key = "choice ";
+      for (const std::string& choice : form.choices) key += fourfold::format("{}:{}", choice.size(), choice);
+      return forms.get(asked, key, [&] { return constrain::compile_choice(form.choices, limits); });
+    }
     default:
-      return forms.get("regex " + form.text, [&] { return constrain::compile_regex(form.text, limits); });
+      return forms.get(asked, "regex " + form.text,
+                       [&] { return constrain::compile_regex(form.text, limits); });
   }
 }
 
 }  // namespace
 
 MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
-                     const ServedModel& model, const RequestContext& context) {
+                     const ServedModel& model, const RequestContext& context, Notes& notes) {
   const bool free = form.kind == AnswerForm::Kind::free;
   if (free && !tools.forced()) return {};
   const std::string field = tools.forced() ? "tool_choice" : form.field;
@@ -115,15 +162,15 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     refuse(field, "{} asks for a form, which goes with neither ignore_eos nor stop_token_ids", field);
   std::shared_ptr<const constrain::Masks> masks;
   try {
-    constrain::Limits limits;
-    limits.cancelled = context.cancelled;
-    masks =
-        tools.forced() ? calls_form(tools, *model.forms, limits) : answer_form(form, *model.forms, limits);
+    FormCache::Asked asked{.tenant = context.tenant};
+    asked.limits.cancelled = context.cancelled;
+    masks = tools.forced() ? calls_form(tools, asked, *model.forms) : answer_form(form, asked, *model.forms);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_request) throw;
     const std::string hint = error.hint().empty() ? "" : ". " + error.hint();
     refuse(field, "{}: {}{}", field, error.what(), hint);
   }
+  for (const std::string& note : masks->grammar().notes()) notes.add(NoteKind::schema, field, note);
   return [masks, &model](const Prompt& prompt) {
     constrain::GuideStart start;
     if (prompt.starts_thinking) {

@@ -59,7 +59,8 @@ Plan read_anthropic(const Json& body, const ServedModel& model, const RequestCon
   // An answer that was begun for the model is gone on with.
   conversation.continue_last =
       conversation.turns.back().role == "assistant" && conversation.turns.back().calls.empty();
-  plan.make_guide = make_guide(read_output(fields, conversation), plan.tools, generation, model, context);
+  plan.make_guide =
+      make_guide(read_output(fields, conversation), plan.tools, generation, model, context, notes);
   fields.ignore({"metadata", "service_tier", "betas", "inference_geo", "context_management", "cache_control",
                  "speed", "diagnostics", "fallbacks", "fallback_credit_token", "user_profile_id",
                  "workspace_id"});

@@ -47,6 +47,7 @@ std::string sentence(NoteKind kind, std::string_view place, std::string_view wha
     case NoteKind::content: return fourfold::format("{} is {}; this model reads text only", place, what);
     case NoteKind::length:
       return fourfold::format("{} asks for more than the {} tokens the context has left", place, what);
+    case NoteKind::schema: return fourfold::format("{} says {}, which has no effect", place, what);
   }
   return {};
 }
@@ -60,6 +61,7 @@ std::string_view label_of(NoteKind kind) {
     case NoteKind::item: return "item";
     case NoteKind::content: return "content";
     case NoteKind::length: return "length";
+    case NoteKind::schema: return "schema";
   }
   return {};
 }

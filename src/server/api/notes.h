@@ -17,10 +17,11 @@ enum class NoteKind {
   tool,     // of a kind this server does not run
   item,     // of the conversation, left out
   content,  // something stands in its place: a word for an image
-  length    // fewer tokens than asked for
+  length,   // fewer tokens than asked for
+  schema    // a keyword or a format of a schema that has no effect
 };
-inline constexpr NoteKind kNoteKinds[] = {NoteKind::field, NoteKind::tool, NoteKind::item, NoteKind::content,
-                                          NoteKind::length};
+inline constexpr NoteKind kNoteKinds[] = {NoteKind::field,   NoteKind::tool,   NoteKind::item,
+                                          NoteKind::content, NoteKind::length, NoteKind::schema};
 // For /metrics and the log.
 std::string_view label_of(NoteKind kind);
 

@@ -192,7 +192,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
       refuse("text.verbosity", "text.verbosity is not served here; leave it out or say \"medium\"");
     text->finish();
   }
-  plan.make_guide = make_guide(form, plan.tools, plan.generation, model, context);
+  plan.make_guide = make_guide(form, plan.tools, plan.generation, model, context, notes);
   fields.finish();
   plan.split_thinking = true;
   plan.prompts.push_back(render_prompt(conversation, model));

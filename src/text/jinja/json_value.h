@@ -10,8 +10,8 @@
 namespace fourfold::text::jinja {
 
 enum class JsonRules {
-  python,  // NaN and Infinity are numbers and the last of two equal members counts, as for Python's json
-  strict,  // neither, and at most kJsonValuesMax values: for what a client or a model wrote
+  python,   // NaN and Infinity are numbers and the last of two equal members counts, as for Python's json
+  strict,   // neither, and at most kJsonValuesMax values: for what a client or a model wrote
   request,  // as strict, and integers beyond 64 bits are doubles: schemas bound them by 18446744073709551615
 };
 inline constexpr int kJsonValuesMax = 1 << 19;
