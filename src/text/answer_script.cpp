@@ -124,9 +124,12 @@ class TableMaker {
     for (std::size_t i = 0; i < answers_.size(); ++i) {
       const std::size_t first = i < with.size() ? 0 : with.size();
       const std::size_t count = i < with.size() ? with.size() : without.size();
-      set_phases(answers_[i], static_cast<int>(1 + first + (i + 1 - first) % count));
+      const std::size_t next = first + (i + 1 - first) % count;
+      set_phases(answers_[i], answers_[next].phase);
+      answers_[next].before = i;
       add(answers_[i], without.empty() ? i == 0 : i == with.size());
     }
+    for (const Answer& answer : answers_) add_after_changes(answer);
     if (!with.empty() && !without.empty()) table_.turns.push_back({window_that_shows_tools(), 1});
     return std::move(table_);
   }
@@ -176,6 +179,7 @@ class TableMaker {
     int phase;  // in which it begins
     Ids body;
     std::vector<int> phases = {};  // in which each token of the body is said
+    std::size_t before = 0;        // the answer it follows
   };
 
   void read(const std::vector<ScriptedAnswer>& list, const char* name) {
@@ -244,26 +248,32 @@ class TableMaker {
 
   void add(const Answer& answer, bool is_default) {
     for (const Ids& lead : leads()) {
-      const Ids text = joined(lead, answer.body);
-      std::vector<int> phases(lead.size(), answer.phase);
-      phases.insert(phases.end(), answer.phases.begin(), answer.phases.end());
-      add_steps(text, phases, answer.place);
-      if (!is_default) continue;
-      std::replace(phases.begin(), phases.end(), answer.phase, 0);
-      add_steps(text, phases, answer.place);
+      add_steps(answer, lead, answer.phase, true);
+      if (is_default) add_steps(answer, lead, 0, true);
     }
   }
 
-  // `text` begins with four tokens of a prompt.
-  void add_steps(const Ids& text, const std::vector<int>& phases, const std::string& place) {
+  // A client may send an answer back with another end: the next one begins all the same, as far as what it
+  // begins with means nothing else within the answer before.
+  void add_after_changes(const Answer& answer) {
+    for (const int phase :
+         std::set<int>(answers_[answer.before].phases.begin(), answers_[answer.before].phases.end()))
+      for (const Ids& lead : leads()) add_steps(answer, lead, phase, false);
+  }
+
+  // The answer behind a prompt that ends so, where it begins in another phase than its own.
+  void add_steps(const Answer& answer, const Ids& lead, int begins, bool needed) {
+    const Ids text = joined(lead, answer.body);
     for (std::size_t at = kWindow; at < text.size(); ++at) {
+      int phase = at < lead.size() ? answer.phase : answer.phases[at - lead.size()];
+      if (phase == answer.phase) phase = begins;
       const Window seen = window(text, static_cast<std::ptrdiff_t>(at));
-      const auto [known, is_new] = next_.try_emplace({seen, phases[at]}, text[at]);
-      if (is_new) table_.steps.push_back({seen, phases[at], text[at]});
-      if (known->second != text[at])
+      const auto [known, is_new] = next_.try_emplace({seen, phase}, text[at]);
+      if (is_new) table_.steps.push_back({seen, phase, text[at]});
+      if (needed && known->second != text[at])
         fail_with_hint(Code::invalid_request, "say it in other words",
                        "{}: behind \"{}\" come both \"{}\" and \"{}\"; four tokens must say what follows",
-                       place, tokenizer_.decode(seen), tokenizer_.token_bytes(known->second),
+                       answer.place, tokenizer_.decode(seen), tokenizer_.token_bytes(known->second),
                        tokenizer_.token_bytes(text[at]));
     }
   }

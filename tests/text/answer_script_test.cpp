@@ -147,6 +147,21 @@ TEST(AnswerScript, WhatOthersSayBetweenChangesNothing) {
   EXPECT_TRUE(said(table, talk.ids()).starts_with("I look once more."));
 }
 
+// Or send an answer back as it stored it.
+TEST(AnswerScript, TheEndOfAnAnswerMayChange) {
+  const ChatTemplate chat_template = template_of("qwen3");
+  const ScriptTable table = table_of(
+      R"({"without_tools": [{"text": "This is what comes first!"}, {"text": "And this is the second."}]})",
+      "qwen3");
+  for (const char* end : {"first!", "first! ", "first!\\n\\n", "(unfinished"}) {
+    const Talk talk{chat_template,
+                    fourfold::format(R"({},{"role": "assistant", "content": "This is what comes {}"},{})",
+                                     kUser, end, kUser),
+                    false, false};
+    EXPECT_EQ(said(table, talk.ids()), "And this is the second.") << end;
+  }
+}
+
 TEST(AnswerScript, WithoutToolsTheOtherListSpeaks) {
   for (const char* name : {"qwen3", "tool_xml"}) {
     const ChatTemplate chat_template = template_of(name);

@@ -1,0 +1,81 @@
+"""LiteLLM: the package with its vLLM, OpenAI and Anthropic providers, and the proxy in front of the server."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False")
+
+from fixture_test import Chat, Messages  # noqa: E402
+from served import PLAIN_SAYS, WEATHER_SAYS, WEATHER_SCHEMA, check, free_port, wait_for  # noqa: E402
+
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER_SCHEMA}}]
+
+
+def three_turns(**where):
+    import litellm
+    messages = []
+    for turn in range(3):
+        messages.append({"role": "user", "content": "The weather?"})
+        for stream in (turn == 2,) * 2:
+            answer = litellm.completion(messages=messages, tools=TOOLS, stream=stream, max_tokens=500, **where)
+            if stream:
+                answer = litellm.stream_chunk_builder(list(answer), messages=messages)
+            message = answer.choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            for call in message.tool_calls or []:
+                check((call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Paris", "days": 3}),
+                      f"the call is {call}")
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": "sunny"})
+        check(messages[-1].get("content") == WEATHER_SAYS, f"the answer is {messages[-1]}")
+    check(sum(message["role"] == "tool" for message in messages) == 3, "a call in each turn")
+    plain = litellm.completion(messages=[{"role": "user", "content": "Hello"}], max_tokens=100, **where)
+    check(plain.choices[0].message.content == PLAIN_SAYS, "plain")
+
+
+def hosted_vllm(url):
+    """LiteLLM (litellm, hosted_vllm/): three turns with a tool call, the last streamed"""
+    three_turns(model="hosted_vllm/scripted", api_base=url + "/v1", api_key="unused")
+
+
+def openai_compatible(url):
+    """LiteLLM (litellm, openai/): three turns with a tool call, the last streamed"""
+    three_turns(model="openai/scripted", api_base=url + "/v1", api_key="unused")
+
+
+def anthropic(url):
+    """LiteLLM (litellm, anthropic/): three turns with a tool call, the last streamed"""
+    three_turns(model="anthropic/scripted", api_base=url, api_key="unused")
+
+
+def proxy(url):
+    """LiteLLM proxy (litellm[proxy]): three turns with a tool call, whole and streamed, as chat completions and as messages"""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "config.yaml"
+        config.write_text(json.dumps({"model_list": [{"model_name": "local", "litellm_params": {
+            "model": "hosted_vllm/scripted", "api_base": url + "/v1", "api_key": "unused"}}]}))
+        with open(pathlib.Path(folder) / "log", "w+") as log:
+            process = subprocess.Popen([pathlib.Path(sys.executable).parent / "litellm", "--config", config, "--host",
+                                        "127.0.0.1", "--port", str(port)], cwd=folder, stdout=log, stderr=log,
+                                       env={**os.environ, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"})
+            try:
+                wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
+                for kind in (Chat, Messages):
+                    for stream in (False, True):
+                        talk = kind(f"http://127.0.0.1:{port}", True)
+                        for _ in range(3):
+                            talk.user("The weather?")
+                            _, _, calls = talk.ask(stream, model="local")
+                            check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"{calls}")
+                            talk.result(calls[0][0], "sunny")
+                            text, _, _ = talk.ask(stream, model="local")
+                            check(text == WEATHER_SAYS, text)
+            finally:
+                process.terminate()
+                process.wait(30)
+
+
+ROWS = [hosted_vllm, openai_compatible, anthropic, proxy]
