@@ -61,6 +61,11 @@ many_seeds() {
   tail -n 1 build/verify-long.txt
 }
 
+# Claude Code, Codex and other large programs, from PyPI (a gigabyte); the dated results are in docs/agents-test.txt.
+real_clients() {
+  python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
+}
+
 command_long_test() {
   long_verdict=passed
   long_lines=()
@@ -82,6 +87,7 @@ command_long_test() {
     --gtest_filter='Batcher.RandomScenarios*'
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
   long_step "soak, 10,000 requests with cancels" soak default 10000
+  long_step "agents, routers and clients (docs/agents-test.txt)" real_clients
   {
     echo "date: $(date +%F)"
     echo "verdict: $long_verdict"

@@ -1,5 +1,14 @@
-# Real clients against the program. The scripted model they talk to is tested first, without any package.
+# Real clients against the program. The scripted model they talk to is tested first, without any package; then come those whose
+# packages are small. run.py gets them from PyPI once, into the build folder; where it cannot, the test is skipped, loudly. The large
+# ones are in ./dev test --long.
 if(FOURFOLD_PYTHON AND TARGET fourfold)
   add_test(NAME clients.fixture COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/fixture_test.py $<TARGET_FILE:fourfold>)
   set_tests_properties(clients.fixture PROPERTIES TIMEOUT 600 COST 20)
+  foreach(suite official frameworks routers replayed)
+    add_test(NAME clients.${suite} COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/run.py --program $<TARGET_FILE:fourfold>
+      --folder ${CMAKE_BINARY_DIR}/clients ${suite})
+    # One after another: they share the installer.
+    set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77 RESOURCE_LOCK clients)
+  endforeach()
+  add_test(NAME clients.results COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/results.py --check)
 endif()

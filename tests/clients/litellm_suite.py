@@ -9,7 +9,7 @@ import tempfile
 os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False")
 
 from fixture_test import Chat, Messages  # noqa: E402
-from served import PLAIN_SAYS, WEATHER_SAYS, WEATHER_SCHEMA, check, free_port, wait_for  # noqa: E402
+from served import PLAIN_SAYS, WEATHER_SAYS, WEATHER_SCHEMA, check, free_port, stop, wait_for  # noqa: E402
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER_SCHEMA}}]
 
@@ -74,8 +74,7 @@ def proxy(url):
                             text, _, _ = talk.ask(stream, model="local")
                             check(text == WEATHER_SAYS, text)
             finally:
-                process.terminate()
-                process.wait(30)
+                stop(process)
 
 
 ROWS = [hosted_vllm, openai_compatible, anthropic, proxy]

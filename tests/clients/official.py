@@ -1,25 +1,19 @@
-"""What the official clients can do with our server, shown by doing it: a table client x feature.
-
-    clients.py --program FOURFOLD [--write]        (tests/clients/run.sh makes the environment and calls this)
+"""What the official clients can do with our server, shown by doing it: the table client x feature of docs/serving.md.
 
 The model is models/storyteller, which is small and knows no tools: what is checked is the protocol, not the wit. Where a
 call must come (tool_choice required or named) the server's own masks see to it; with auto and none the answer is text.
 """
-import argparse
 import json
 import pathlib
-import socket
 import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
 
 import anthropic
 import openai
 import pydantic
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from served import ROOT, Server, chat_template, check
+
 STORY = [{"role": "user", "content": "Tell me a story about a cat."}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
                                            "days": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -32,11 +26,6 @@ THINK_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
 class Trip(pydantic.BaseModel):
     city: str
     days: int
-
-
-def check(truth, what):
-    if not truth:
-        raise AssertionError(what)
 
 
 def check_arguments(text):
@@ -338,84 +327,22 @@ def model_folder(folder):
     for file in (ROOT / "models/storyteller").iterdir():
         if file.name != "chat_template.jinja":
             (folder / file.name).symlink_to(file)
-    template = (ROOT / "tests/golden/text/templates/tool_xml.jinja").read_text()
-    template = template.replace("<|turn|>", "<|im_start|>").replace("<|end|>", "<|im_end|>")
-    (folder / "chat_template.jinja").write_text(template)
+    (folder / "chat_template.jinja").write_text(chat_template("tool_xml"))
 
 
-def serve(program, folder):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen([program, "serve", str(folder), "--port", str(port), "--max-context", "4096"],
-                              stdout=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(url + "/ready", timeout=2)
-            return server, url
-        except OSError:
-            if server.poll() is not None:
-                sys.exit(f"clients: the server ended with {server.returncode}")
-            time.sleep(0.2)
-    sys.exit("clients: the server did not become ready")
+def rows(asked, client):
+    """Its methods as functions whose documentation says what they show."""
+    for name, value in vars(type(asked)).items():
+        if callable(value) and (value.__doc__ or "").strip():
+            def row(_, method=getattr(asked, name)):
+                method()
+            row.__doc__ = f"{client}: {value.__doc__}"
+            yield row
 
 
-def rows_of(kind):
-    return [name for name, value in vars(kind).items() if callable(value) and (value.__doc__ or "").strip()]
-
-
-def run_all(url):
-    """{row: {client: "yes" or what went wrong}} and whether all went well."""
-    names, table, good = {}, {}, True
-    for client, kind in CLIENTS.items():
-        asked = kind(url)
-        for row in rows_of(kind):
-            names.setdefault(row, getattr(kind, row).__doc__)
-            begun = time.time()
-            try:
-                getattr(asked, row)()
-                result = "yes"
-            except Exception as error:  # every client has its own
-                result, good = f"NO: {type(error).__name__}: {str(error)[:300]}", False
-            table.setdefault(row, {})[client] = result
-            print(f"{client:10} {names[row]:32} {time.time() - begun:6.1f} s  {result}", flush=True)
-    return names, table, good
-
-
-def markdown(names, table):
-    versions = {"openai": f"openai {openai.__version__}", "anthropic": f"anthropic {anthropic.__version__}", "curl": "curl"}
-    lines = ["| feature | " + " | ".join(versions[client] for client in CLIENTS) + " |", "|---" * (len(CLIENTS) + 1) + "|"]
-    for row, name in names.items():
-        cells = [table[row].get(client, "-").split(":")[0] for client in CLIENTS]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+def run_suite(program, run_row):
     with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary) / "storyteller"
-        folder.mkdir()
+        folder = pathlib.Path(temporary)
         model_folder(folder)
-        server, url = serve(options.program, folder)
-        try:
-            names, table, good = run_all(url)
-        finally:
-            server.terminate()
-            server.wait(30)
-    text = markdown(names, table)
-    print(text)
-    if options.write:
-        page = ROOT / "docs/serving.md"
-        head, _, rest = page.read_text().partition("<!-- clients: written by tests/clients/run.sh -->\n")
-        _, _, tail = rest.partition("<!-- /clients -->")
-        page.write_text(f"{head}<!-- clients: written by tests/clients/run.sh -->\n{text}<!-- /clients -->{tail}")
-    return 0 if good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        with Server(program, folder, ("--max-context", "4096")) as server:
+            return [run_row(row, None) for client, kind in CLIENTS.items() for row in rows(kind(server.url), client)]

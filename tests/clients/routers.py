@@ -5,7 +5,7 @@ import sys
 import tempfile
 
 from fixture_test import Chat
-from served import PLAIN_SAYS, WEATHER_SAYS, ask, check, free_port, wait_for
+from served import PLAIN_SAYS, WEATHER_SAYS, ask, check, free_port, stop, wait_for
 
 BIN = pathlib.Path(sys.executable).parent
 
@@ -41,12 +41,7 @@ def through(url, *command, listed="scripted"):
             print(log.read()[-3000:])
             raise
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(process)
 
 
 def sglang_router(url):

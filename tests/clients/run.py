@@ -1,30 +1,27 @@
-"""Real clients against `fourfold serve` of a scripted model: run.py --program FOURFOLD --folder DIR [--long] [SUITE...]
+"""Real clients against `fourfold serve` of a scripted model: run.py --program FOURFOLD --folder DIR [--write] SUITE...|long|all
 
 Each suite has a Python environment of its own in DIR, made from the pinned versions in requirements/SUITE.txt by uv (from PyPI)
 when they change. Ends with 1 when a row failed, with 77 (skipped) when packages are missing and PyPI cannot be reached.
-
-    --write   the rows go into the tables of docs/agents.md, those of --long suites into docs/agents-test.txt as well
+--write puts the results into docs/agents-test.txt and the tables that are made from it (results.py).
 """
 import argparse
-import datetime
 import hashlib
 import json
 import os
 import pathlib
-import platform
-import re
 import subprocess
 import sys
 import time
 import venv
 
+import results as results_file
+
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 UV = "uv==0.13.7"
 SKIPPED = 77
-# In ./dev test, and only in ./dev test --long: the downloads are large.
-SUITES = ["frameworks", "litellm_sdk", "routers", "replayed"]
-LONG_SUITES = ["agents", "aider", "litellm_proxy"]
+# In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
+SUITES = ["official", "frameworks", "routers", "replayed"]
+LONG_SUITES = ["claude_suite", "aider_suite", "litellm_suite"]
 
 
 def requirements(suite):
@@ -32,10 +29,10 @@ def requirements(suite):
     return path.read_text() if path.exists() else ""
 
 
-def pins(suite):
-    """{package: version}, as the file pins them."""
-    found = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([^ ;\n]+)", requirements(suite), re.MULTILINE)
-    return {name.lower(): version for name, version in found}
+def override(suite):
+    """A file of requirements that replace those of packages, where a suite has one."""
+    path = HERE / "requirements" / f"{suite}.override.txt"
+    return ["--override", path] if path.exists() else []
 
 
 class NoPackages(Exception):
@@ -61,10 +58,14 @@ def environment(folder, suite):
         return python
     uv = folder / "uv/bin/uv"
     if not uv.exists():
-        venv.create(folder / "uv", with_pip=True, clear=True)
+        try:
+            venv.create(folder / "uv", with_pip=True, clear=True)
+        except subprocess.CalledProcessError as error:  # Debian has venv in a package of its own
+            raise NoPackages(f"python3 -m venv: {error}") from error
         install(folder / "uv/bin/pip", "install", "--quiet", "--disable-pip-version-check", UV)
     install(uv, "venv", "--quiet", "--clear", "--python", sys.executable, place)
-    install(uv, "pip", "install", "--quiet", "--python", python, "--requirement", HERE / "requirements" / f"{suite}.txt")
+    install(uv, "pip", "install", "--quiet", "--python", python, *override(suite), "--requirement",
+            HERE / "requirements" / f"{suite}.txt")
     stamp.write_text(content)
     return python
 
@@ -77,7 +78,7 @@ def run_suite(suite, program, folder):
     out = folder / f"{suite}.json"
     out.unlink(missing_ok=True)
     done = subprocess.run([python, HERE / "suite.py", suite, program, out], cwd=HERE,
-                          env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+                          env={**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "pycache")})
     if not out.exists():
         return [{"row": suite, "result": f"NO: the suite ended with {done.returncode}", "seconds": 0}]
     return json.loads(out.read_text())
@@ -87,27 +88,26 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--folder", type=pathlib.Path, required=True)
-    parser.add_argument("--long", action="store_true")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("suites", nargs="*")
+    parser.add_argument("suites", nargs="+", choices=[*SUITES, *LONG_SUITES, "long", "all"])
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    suites = options.suites or SUITES + (LONG_SUITES if options.long else [])
-    results = {}
-    try:
-        for suite in suites:
-            results[suite] = run_suite(suite, options.program.resolve(), folder)
-    except NoPackages as error:
-        print(f"clients: SKIPPED, packages are missing: {error}")
-        return SKIPPED
-    if options.write:
-        import report
-        report.write(results, {suite: pins(suite) for suite in results}, options.program)
-    failed = [row for rows in results.values() for row in rows if row["result"] != "yes"]
-    for row in failed:
-        print(f"FAILED {row['row']}: {row['result']}")
-    print(f"clients: {sum(len(rows) for rows in results.values())} rows, {len(failed)} failed")
+    suites = {"long": LONG_SUITES, "all": SUITES + LONG_SUITES}.get(options.suites[0], options.suites)
+    failed = 0
+    for suite in suites:
+        try:
+            rows = run_suite(suite, options.program.resolve(), folder)
+        except NoPackages as error:
+            print(f"clients: {suite} SKIPPED, packages are missing: {error}")
+            return SKIPPED
+        bad = [row for row in rows if row["result"] != "yes"]
+        for row in bad:
+            print(f"FAILED {row['row']}: {row['result']}")
+        print(f"clients: {suite}: {len(rows)} rows, {len(bad)} failed", flush=True)
+        failed += len(bad)
+        if options.write:
+            results_file.write(suite, rows)
     return 1 if failed else 0
 
 

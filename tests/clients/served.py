@@ -27,7 +27,7 @@ WEATHER_SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "
 
 def check(truth, what):
     if not truth:
-        raise AssertionError(what)
+        raise AssertionError(str(what)[:2000])
 
 
 def free_port():
@@ -63,6 +63,15 @@ def wait_for(url, process, seconds=120):
     raise AssertionError(f"{url} did not answer in {seconds} s")
 
 
+def stop(process, seconds=30):
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @functools.cache
 def tokenizer():
     """Qwen3's own, which lies packed among the golden files."""
@@ -76,48 +85,32 @@ def chat_template(name):
     return text.replace("<|turn|>", "<|im_start|>").replace("<|end|>", "<|im_end|>")
 
 
-class Served:
-    """`with Served(program, script) as served`: a scripted model behind `fourfold serve`, at served.url."""
+class Server:
+    """`with Server(program, model) as server`: `fourfold serve` of a model's folder, at server.url."""
 
-    def __init__(self, program, script, template="qwen3", options=()):
-        self.program, self.script, self.template, self.options = program, script, template, options
+    def __init__(self, program, model, options=()):
+        self.command, self.options = [program, "serve", model], options
 
     def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="fourfold-clients-", ignore_cleanup_errors=True)
-        self.work = pathlib.Path(self.folder.name)
-        text = self.work / "text"
-        text.mkdir()
-        (text / "tokenizer.json").write_bytes(tokenizer())
-        (text / "chat_template.jinja").write_text(chat_template(self.template))
-        (self.work / "script.json").write_text(json.dumps(self.script))
-        subprocess.run([self.program, "make-model", self.work / "scripted", "--script", self.work / "script.json",
-                        "--text-of", text], check=True, stdout=subprocess.DEVNULL)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self.log = open(self.work / "serve.log", "w+")
-        self.process = subprocess.Popen(
-            [self.program, "serve", self.work / "scripted", "--port", str(port), *self.options],
-            stdout=self.log, stderr=self.log)
+        self.log = tempfile.NamedTemporaryFile("w+")
+        self.process = subprocess.Popen([*self.command, "--port", str(port), *self.options], stdout=self.log, stderr=self.log)
         try:
             wait_for(self.url + "/ready", self.process)
         except BaseException:
+            print(self.said())
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        stop(self.process)
         self.log.close()
-        self.folder.cleanup()
 
     def said(self):
         """What the server wrote so far."""
-        return (self.work / "serve.log").read_text()
+        return pathlib.Path(self.log.name).read_text()
 
     def metric(self, name):
         """The sum of a metric over its labels."""
@@ -125,6 +118,30 @@ class Served:
                  if line.split("{")[0].split(" ")[0] == name]
         check(found, f"there is no metric {name}")
         return sum(found)
+
+
+class Served(Server):
+    """`with Served(program, script) as served`: a scripted model behind `fourfold serve`; served.work is a folder to work in."""
+
+    def __init__(self, program, script, template="qwen3", options=()):
+        self.folder = tempfile.TemporaryDirectory(prefix="fourfold-clients-", ignore_cleanup_errors=True)
+        self.work = pathlib.Path(self.folder.name)
+        self.program, self.script, self.template = program, script, template
+        super().__init__(program, self.work / "scripted", options)
+
+    def __enter__(self):
+        text = self.work / "text"
+        text.mkdir()
+        (text / "tokenizer.json").write_bytes(tokenizer())
+        (text / "chat_template.jinja").write_text(chat_template(self.template))
+        (self.work / "script.json").write_text(json.dumps(self.script))
+        subprocess.run([self.program, "make-model", self.work / "scripted", "--script", self.work / "script.json",
+                        "--text-of", text], check=True, stdout=subprocess.DEVNULL)
+        return super().__enter__()
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.folder.cleanup()
 
 
 def clean_environment(home, **more):

@@ -1,8 +1,8 @@
 """Runs the rows of one suite against a scripted model: suite.py SUITE FOURFOLD RESULTS. Called by run.py with the suite's own
 Python. Rows are functions; what goes wrong in one does not stop the others. RESULTS gets a list of {row, result, seconds, more}.
 
-A row gets the address of a server whose model calls `weather`, or follows the row's own script; in a suite with OWN_SERVERS it
-gets the program instead. What it returns is more to be told about it.
+A row gets the address of a server whose model calls `weather`, or follows the row's own script and chat template; in a suite with
+OWN_SERVERS it gets the program instead. What it returns is more to be told about it. A suite with run_suite() runs its rows itself.
 """
 import importlib
 import inspect
@@ -33,13 +33,15 @@ def run_row(row, argument):
 
 
 def run_rows(module, program):
+    if hasattr(module, "run_suite"):
+        return module.run_suite(program, run_row)
     if getattr(module, "OWN_SERVERS", False):
         return [run_row(row, program) for row in module.ROWS]
     results = []
     with Served(program, WEATHER) as served:
         for row in module.ROWS:
-            if hasattr(row, "script"):
-                with Served(program, row.script) as other:
+            if hasattr(row, "served"):
+                with Served(program, **row.served) as other:
                     results.append(run_row(row, other.url))
             else:
                 results.append(run_row(row, served.url))
