@@ -241,6 +241,13 @@ class Actions(PageTest):
         self.reload()
         self.assertIn("word3", self.answer())
         self.until_text("#messages", "This answer was interrupted when its page was left.")
+        # A page that ended without a last word: nobody goes on with its answer.
+        self.ask("slow again", wait=False)
+        self.until_text(".message:last-child .body", "word20")
+        self.browser.run("Storage.prototype.setItem = () => {}")
+        self.reload()
+        self.assertIn("word", self.answer())
+        self.until_text(".message:last-child", "This answer was interrupted when its page was left.")
 
     def test_18_what_a_model_writes_is_text(self):
         self.ask("attack")
@@ -293,6 +300,51 @@ class Actions(PageTest):
         self.until(lambda: not self.visible("#to-end"), "the end")
         self.browser.press("Escape")
         self.until_idle()
+
+
+# Each thing that a page under the policy must not be able to do, tried from within it.
+TRIES = """
+const refused = [];
+addEventListener("securitypolicyviolation", (event) => refused.push(event.effectiveDirective));
+const threw = (action) => { try { action(); return false; } catch { return true; } };
+const script = document.createElement("script");
+const markup = threw(() => { document.createElement("div").innerHTML = "<b>x</b>"; });
+const parsed = threw(() => new DOMParser().parseFromString("<b>x</b>", "text/html"));
+const text = threw(() => { script.textContent = "window.attacked = 1"; });
+const style = document.createElement("style");
+style.textContent = "body { color: red !important; }";
+document.body.append(style);
+document.body.setAttribute("style", "outline: 3px solid red");
+const image = document.createElement("img");
+image.src = "http://127.0.0.1:9/x.png";
+document.body.append(image);
+return Promise.allSettled([fetch("http://127.0.0.1:9/"), new Promise((resolve) => setTimeout(resolve, 300))])
+  .then(([fetched]) => ({ markup, parsed, text, fetched: fetched.status, attacked: window.attacked ?? 0,
+    outline: getComputedStyle(document.body).outlineStyle, refused: [...new Set(refused)].sort() }));
+"""
+
+
+class Policy(PageTest):
+    def test_1_what_the_browser_refuses(self):
+        tried = self.browser.run(TRIES)
+        self.browser.log()  # what was refused is noted there, and meant
+        self.assertEqual(
+            {
+                "markup": True,
+                "parsed": True,
+                "text": True,
+                "fetched": "rejected",
+                "attacked": 0,
+                "outline": "none",
+                "refused": ["connect-src", "img-src", "require-trusted-types-for", "style-src-attr", "style-src-elem"],
+            },
+            tried,
+        )
+
+    def test_2_nothing_is_let_in(self):
+        policy = dict(part.strip().split(" ", 1) for part in self.server.policy.split(";"))
+        self.assertEqual("'none'", policy["default-src"])
+        self.assertEqual({"'self'", "'none'", "'script'"}, set(" ".join(policy.values()).split()))
 
 
 class WithKey(PageTest):

@@ -16,11 +16,12 @@ struct StaticFile {
 };
 
 // Sent with each of these files, beside Content-Type and ETag. Scripts and styles come from this server only,
-// none stand in the page, and no page of others may frame it.
+// none stand in the page, text never becomes markup (browsers that know trusted types refuse innerHTML and
+// its like), and no page of others may frame it.
 inline constexpr std::string_view kPageSecurityPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src "
-    "'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'";
 // A browser asks each time, and is told 304 while If-None-Match has the ETag: a newer program is never shown
 // an older page.
 inline constexpr std::string_view kPageCacheControl = "no-cache";
