@@ -116,6 +116,7 @@ class Several(ChatsTest):
         self.browser.type(", and more")
         self.reload()  # at once: nothing has been saved since the last letter
         self.until(lambda: self.value("#input") == "half a thought, and more", "the draft")
+        self.assertEqual([], self.browser.run("return Object.keys(localStorage)"))
         self.browser.click("#new-chat")
         self.until(lambda: self.value("#input") == "another", "the draft of the new chat")
         # A message that is edited has its own.

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 
+from mock_server import flood
 import page_case
 from page_case import PageTest
 
@@ -58,6 +59,31 @@ class Speed(PageTest):
 
     def test_2_a_long_answer_in_one_block_of_code(self):
         self.check("code")
+
+    def grown_nodes(self, kind, count):
+        """Nodes that are made while a text grows by its pieces."""
+        return self.browser.run(
+            """
+            return import("/page/markdown/render.js").then(({ renderInto }) => {
+              const node = document.createElement("div");
+              const observer = new MutationObserver(() => {});
+              observer.observe(node, { childList: true, subtree: true });
+              let [text, made] = ["", 0];
+              const nodes = (from) => 1 + [...from.childNodes].reduce((sum, inner) => sum + nodes(inner), 0);
+              for (const piece of arguments[0]) {
+                renderInto(node, text += piece);
+                for (const { addedNodes } of observer.takeRecords()) for (const added of addedNodes) made += nodes(added);
+              }
+              return made;
+            });""",
+            [delta["content"] for delta, _ in flood(kind, count)],
+        )
+
+    def test_4_only_what_grows_is_made_anew(self):
+        for kind in ("prose", "code"):
+            short, long = self.grown_nodes(kind, 300), self.grown_nodes(kind, 1200)
+            self.assertGreater(short, 300, kind)
+            self.assertLess(long, 5 * short, f"{kind}: {short} nodes for 300 pieces, {long} for 1200")
 
     def test_3_a_long_chat_opens_and_goes_on(self):
         answer = "Some **bold** words, `code`, a formula $x_i^2$.\n\n```python\nprint(1)\n```\n\n| a | b |\n|--|--|\n| 1 | 2 |\n"
