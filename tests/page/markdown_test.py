@@ -64,6 +64,16 @@ CASES = [
         '<p>see <a href="https://example.org/a_b_c" rel="noopener noreferrer" '
         'target="_blank">https://example.org/a_b_c</a>.</p>',
     ),
+    (
+        "`std::vector<std::pair<int,long>>::iterator`",
+        "<p><code>std::<wbr>vector&lt;<wbr>std::<wbr>pair&lt;<wbr>int,<wbr>long&gt;&gt;::<wbr>iterator</code></p>",
+    ),
+    (
+        "|a|\n|-|\n|" + "word " * 7 + "|",
+        '<div class="table"><table><thead><tr><th>a</th></tr></thead><tbody><tr><td class="long">'
+        + ("word " * 7).strip()
+        + "</td></tr></tbody></table></div>",
+    ),
     ("[a](javascript:alert(1)) ![b](data:x)", "<p><span>a</span> <span>b</span></p>"),
     ("half **open and `code", "<p>half **open and `code</p>"),
 ]

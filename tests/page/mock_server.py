@@ -70,6 +70,26 @@ A standard table costs $5, a good one $60; this one is free.
 
 [^1]: By polar coordinates: $\left(\int e^{-x^2}dx\right)^2 = \pi$.
 """
+WIDE_ANSWER = r"""What is wide:
+
+| Method | Complexity | Memory | Notes about the method | Year | Authors |
+|:--|:-:|--:|---|--:|---|
+| Quicksort | $O(n \log n)$ | $O(\log n)$ | in place, not stable, with a rather long note | 1961 | Hoare |
+| Mergesort | $O(n \log n)$ | $O(n)$ | stable | 1945 | von Neumann |
+
+1. `std::unordered_map<std::string,std::vector<int>>::const_iterator` and `a_function_with_a_rather_long_name_of_words`
+2. https://example.org/a/long/path/to/some/page_with_a_name/and-some-more.html?with=a&query=too
+   - [x] done
+   - [ ] open
+
+```cpp
+template <class T> std::size_t count_of(const std::vector<T>& values, std::function<bool(const T&)> predicate) {
+  return std::count_if(values.begin(), values.end(), predicate);
+}
+```
+
+$$ \mathcal{L}(\theta) = \sum_{i=1}^N \log p_\theta(x_i) - \lambda \lVert\theta\rVert_2^2,\quad f(x) = \begin{cases} x^2 & x \ge 0 \\ -x & \text{otherwise} \end{cases} $$
+"""
 ATTACK_ANSWER = """<img src=x onerror="window.attacked=1"> <script>window.attacked=2</script>
 [press](javascript:window.attacked=3) ![x](data:text/html,1) <b onclick=1>b</b>
 
@@ -245,7 +265,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if last.startswith("stream"):
             yield from flood(*last.split()[1:3])
             return
-        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER, "crumbs": "é € 😀", "show": SHOWCASE,
+        answers = {"code": CODE_ANSWER, "attack": ATTACK_ANSWER, "crumbs": "é € 😀", "show": SHOWCASE, "wide": WIDE_ANSWER,
                    "count": f"Answer {len(self.server.requests)}"}
         text = answers.get(last.split()[0], f"You said: {last} ({len(body['messages'])} messages)")
         for piece in pieces(text):

@@ -88,10 +88,16 @@ class Pictures:
         self.browser.run(top)
         self.take("chat-page", DESKTOP, "light")
         self.take("chat-page-dark", DESKTOP, "dark")
+        self.browser.run("document.querySelector('#open-settings').click(); document.activeElement.blur()")
+        self.take("chat-page-settings", DESKTOP, "light")
+        self.browser.press("Escape")
+        self.browser.run(top)
         self.browser.devtools("Emulation.setDeviceMetricsOverride", PHONE)
         self.browser.run(top)
         self.take("chat-page-phone", PHONE, "light")
         self.take("chat-page-phone-dark", PHONE, "dark")
+        self.browser.run("document.querySelector('#toggle-side').click(); document.activeElement.blur()")
+        self.take("chat-page-phone-chats", PHONE, "light")
 
     def ask(self, text):
         body = json.dumps(

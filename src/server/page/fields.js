@@ -1,6 +1,6 @@
 // The settings of an answer: which there are, what they may be, and what of them is sent. Empty ones are not sent:
 // then the server's defaults hold, which are the model's own. [id and, with underscores, the API's name; title;
-// least; most; step; what it does]
+// least; most; step; what it does; what an empty one says]
 const kWhole = 2147483647;
 export const kNumbers = [
   ["temperature", "Temperature", 0, 100, .05, "0 always takes the most probable token"],
@@ -10,9 +10,10 @@ export const kNumbers = [
   ["presence-penalty", "Presence penalty", -2, 2, .1, "against words that were used"],
   ["frequency-penalty", "Frequency penalty", -2, 2, .1, "the more, the oftener they were used"],
   ["repetition-penalty", "Repetition penalty", .01, 100, .01, "1 does nothing; the prompt counts too"],
-  ["seed", "Seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 1, "the same seed gives the same answer"],
-  ["max-tokens", "Longest answer", 1, kWhole, 1, "in tokens; empty: what fits"],
-].map(([id, title, min, max, step, hint]) => ({ id, title, min, max, step, hint, whole: step === 1,
+  ["seed", "Seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER, 1, "the same seed gives the same answer", "any"],
+  ["max-tokens", "Longest answer", 1, kWhole, 1, "in tokens", "what fits"],
+].map(([id, title, min, max, step, hint, empty = "the model's"]) => ({ id, title, min, max, step, hint, empty,
+  whole: step === 1,
   field: id === "max-tokens" ? "max_completion_tokens" : id.replace("-", "_") }));
 export const kTexts = ["system", "stop-strings", "tools"];
 export const kThinking = "thinking";

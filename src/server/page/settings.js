@@ -22,9 +22,9 @@ function savePage(changes) {
   document.dispatchEvent(new Event("themechange"));
 }
 
-function numberRow({ id, title, min, max, step, hint }) {
+function numberRow({ id, title, min, max, step, hint, empty }) {
   const input = element(
-    "input", { id, type: "number", min, max, step: "any", placeholder: "the model's", inputMode: "decimal" });
+    "input", { id, type: "number", min, max, step: "any", placeholder: empty, inputMode: "decimal" });
   input.dataset.step = step;
   input.setAttribute("aria-describedby", `${id}-hint`);
   const reset = iconButton("reset", "reset", `Reset ${title.toLowerCase()}`);

@@ -13,12 +13,21 @@ const kBareAddress = /https?:\/\/[^\s<>"'`)\]]*[^\s<>"'`)\].,;:!?*_]/y;
 // HTML that models write where Markdown has nothing; without attributes, and as these elements only.
 const kTag = /<br\s*\/?>|<(sub|sup|kbd|u|mark)>([^<]{1,200})<\/\1>/y;
 const kDeepest = 8;
+const kLongWord = 28;  // characters
+const kLongestWord = 400;
 
 const matchAt = (pattern, text, at) => { pattern.lastIndex = at; return pattern.exec(text); };
 
 function link(target, children) {
   if (!/^(https?:|mailto:)/i.test(target)) return element("span", {}, ...children);
   return element("a", { href: target, rel: "noopener noreferrer", target: "_blank" }, ...children);
+}
+
+// Long names and addresses break after their punctuation; what is copied of them has no break.
+function breakable(text) {
+  if (text.length < kLongWord || text.length > kLongestWord) return [text];
+  const parts = text.split(/(?=\w)(?<=\w[^\w\s]{1,4}|[a-z0-9]_)/i);
+  return parts.flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
 }
 
 class Line {
@@ -66,7 +75,7 @@ class Line {
       const run = matchAt(mark, this.text, end)[0].length;
       if (run === open.length) {
         const code = this.text.slice(at + open.length, end).replace(/^ (.*) $/s, "$1");
-        return [element("code", { textContent: code }), end + run];
+        return [element("code", {}, ...breakable(code)), end + run];
       }
       end = this.text.indexOf(open, end + run);
     }
@@ -90,11 +99,11 @@ class Line {
 
   address(at) {
     const match = matchAt(kAddress, this.text, at);
-    if (match) return [link(match[1], [match[1]]), at + match[0].length];
+    if (match) return [link(match[1], breakable(match[1])), at + match[0].length];
     const tag = matchAt(kTag, this.text, at);
     if (tag) return [tag[1] ? element(tag[1], {}, ...this.inner(tag[2])) : element("br"), at + tag[0].length];
     const bare = /\w/.test(this.text[at - 1] ?? "") ? null : matchAt(kBareAddress, this.text, at);
-    return bare && [link(bare[0], [bare[0]]), at + bare[0].length];
+    return bare && [link(bare[0], breakable(bare[0])), at + bare[0].length];
   }
 
   formula(at) {

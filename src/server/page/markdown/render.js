@@ -9,6 +9,7 @@ import { inlineNodes } from "/page/markdown/inline.js";
 import { formulaBlock } from "/page/math/find.js";
 
 const kDeepest = 12;
+const kLongCell = 30;  // characters: a table that scrolls does not squeeze a sentence into a column of one word
 
 // ---- code
 
@@ -86,7 +87,10 @@ const sideOf = (rule) => (/^:.*:$/.test(rule) ? "center" : rule.endsWith(":") ? 
 function tableNode(lines) {
   const sides = cellsOf(lines[1]).map(sideOf);
   const width = cellsOf(lines[0]).length;
-  const cell = (name, text, at) => element(name, sides[at] ? { className: sides[at] } : {}, ...inlineNodes(text));
+  const cell = (name, text, at) => {
+    const className = [sides[at], text.length > kLongCell ? "long" : ""].filter(Boolean).join(" ");
+    return element(name, className ? { className } : {}, ...inlineNodes(text));
+  };
   // A row has as many cells as the head.
   const row = (line, name) => {
     const cells = cellsOf(line).slice(0, width);
