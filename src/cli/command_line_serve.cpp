@@ -51,6 +51,10 @@ void add_room(CLI::App& command, ServeOptions& o) {
   command.add_option("--request-timeout", o.request_timeout, "Seconds a request may take; 0: any")
       ->capture_default_str();
   command.add_option("--max-body-mb", o.max_body_mb, "The largest request")->capture_default_str();
+  command
+      .add_option("--store-responses", o.store_responses_mb,
+                  "MB of responses kept in memory for previous_response_id; 0: none")
+      ->capture_default_str();
   command.add_option("--grace", o.grace, "Seconds for running requests after Ctrl-C or SIGTERM")
       ->capture_default_str();
   command.add_option("--stall-timeout", o.stall_timeout,

@@ -33,6 +33,8 @@ void require_consistent(const ServeOptions& options) {
   if (options.max_queue < 0) fail(Code::invalid_request, "--max-queue {}: 0 or more", options.max_queue);
   if (options.max_body_mb < 1 || options.max_body_mb > 1024)
     fail(Code::invalid_request, "--max-body-mb {}: 1 to 1024", options.max_body_mb);
+  if (options.store_responses_mb < 0 || options.store_responses_mb > 65536)
+    fail(Code::invalid_request, "--store-responses {}: 0 to 65536", options.store_responses_mb);
   if (!(options.rate_limit >= 0))
     fail(Code::invalid_request, "--rate-limit {}: 0 or more", options.rate_limit);
 }

@@ -32,6 +32,7 @@ struct ServeOptions {
   std::vector<std::string> cors_origins, allowed_hosts;
   double rate_limit = 0;  // requests a second for each key
   int max_body_mb = 32;
+  int store_responses_mb = 64;  // responses kept for previous_response_id; 0: none
   bool log_requests = false;
   BackendOptions backend;
 };

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "model/qwen35/forward.h"
 #include "server/api/form_cache.h"
+#include "server/api/response_store.h"
 
 namespace fourfold::cli {
 namespace {
@@ -157,6 +158,9 @@ server::ServedModel served_model(const ServeOptions& options, const OpenModel& m
   out.context_most = model.config.position_limit;
   out.strict = options.backend.strict;
   server::api::prepare_forms(out);
+  if (options.store_responses_mb > 0)
+    out.responses = std::make_shared<server::api::ResponseStore>(
+        static_cast<std::size_t>(options.store_responses_mb) << 20);
   return out;
 }
 

@@ -47,8 +47,9 @@ class Exchange {
 };
 
 // The routes that run the model: "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages";
-// and "/v1/messages/count_tokens", whose exchange has no submissions and is done at once. Throws
-// fourfold::Error for what the request may not ask; error_body makes an answer of it.
+// and "/v1/messages/count_tokens" and "/v1/responses/input_tokens", whose exchanges have no submissions and
+// are done at once. Throws fourfold::Error for what the request may not ask; error_body makes an answer of
+// it.
 std::unique_ptr<Exchange> make_exchange(std::string_view route, std::string_view body,
                                         const ServedModel& model, const RequestContext& context = {});
 

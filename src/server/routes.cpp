@@ -20,6 +20,8 @@ constexpr std::array kRoutes{
     Route{"/v1/chat/completions", "POST", RouteKind::exchange},
     Route{"/v1/completions", "POST", RouteKind::exchange},
     Route{"/v1/responses", "POST", RouteKind::exchange},
+    Route{"/v1/responses/input_tokens", "POST", RouteKind::exchange},
+    Route{"/v1/responses/", "GET", RouteKind::response, true, false, "DELETE"},
     Route{"/v1/messages", "POST", RouteKind::exchange},
     Route{"/v1/messages/count_tokens", "POST", RouteKind::exchange},
 };
@@ -31,7 +33,7 @@ std::span<const Route> all_routes() { return kRoutes; }
 
 const Route* find_route(std::string_view path) {
   for (const Route& route : kRoutes) {
-    if (route.kind == RouteKind::model) {
+    if (route.kind == RouteKind::model || route.kind == RouteKind::response) {
       if (path.starts_with(route.path) && path.size() > route.path.size()) return &route;
     } else if (route.path == path) {
       return &route;

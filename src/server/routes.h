@@ -18,15 +18,22 @@ enum class RouteKind {
   tokenize,
   detokenize,
   page,
+  response,
   exchange
 };
 
 struct Route {
-  std::string_view path;  // of RouteKind::model: what the path begins with
+  std::string_view path;  // of RouteKind::model and response: what the path begins with
   std::string_view method;
   RouteKind kind;
   bool needs_key = true;
   bool for_operators = false;  // shows what all clients do together: an operator's key where there are such
+  std::string_view other_method = {};  // that it takes as well
+
+  bool takes(std::string_view wanted) const {
+    return wanted == method || (wanted == "HEAD" && method == "GET") ||
+           (!other_method.empty() && wanted == other_method);
+  }
 };
 
 std::span<const Route> all_routes();

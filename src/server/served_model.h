@@ -16,7 +16,8 @@ namespace fourfold::server {
 
 namespace api {
 class FormCache;
-}
+class ResponseStore;
+}  // namespace api
 
 struct ServedModel {
   std::vector<std::string>
@@ -33,6 +34,8 @@ struct ServedModel {
   bool strict = false;            // a request that would not get all it asks is refused (api/notes.h)
   // For answers that must have a form, over this tokenizer; without it they are refused.
   std::shared_ptr<api::FormCache> forms = nullptr;
+  // For previous_response_id; without it nothing is kept.
+  std::shared_ptr<api::ResponseStore> responses = nullptr;
 };
 
 }  // namespace fourfold::server

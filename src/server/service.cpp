@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "server/kept_response.h"
 #include "server/page/static_files.h"
 #include "server/status_json.h"
 #include "server/text_routes.h"
@@ -128,14 +129,15 @@ std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, co
     return refusal(request.path, 404, "not_found",
                    "there is no such path here; /v1/models and "
                    "/v1/chat/completions are good ones to begin with");
-  const bool fits = request.method == route->method || (request.method == "HEAD" && route->method == "GET");
-  if (!fits) {
-    HttpResponse response = refusal(request.path, 405, "method_not_allowed",
-                                    fourfold::format("this path takes {}", route->method));
-    response.headers.emplace_back("Allow", route->method == "GET" ? "GET, HEAD" : std::string(route->method));
+  if (!route->takes(request.method)) {
+    std::string methods(route->method == "GET" ? "GET, HEAD" : route->method);
+    if (!route->other_method.empty()) methods += ", " + std::string(route->other_method);
+    HttpResponse response =
+        refusal(request.path, 405, "method_not_allowed", fourfold::format("this path takes {}", methods));
+    response.headers.emplace_back("Allow", methods);
     return response;
   }
-  if (route->method != "POST") return std::nullopt;
+  if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
   if (draining_) return refusal(request.path, 503, "shutting_down", "the server is shutting down");
   // A page of somebody else's can make a browser send this, and without keys nothing else would stop it.
   if (!keys_.any() && !request.header("origin").empty() && !origin_allowed(request))
@@ -172,7 +174,7 @@ void Service::decorate(const HttpRequest& request, HttpResponse& response) const
   response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
   response.headers.emplace_back("Vary", "Origin");
   if (request.method != "OPTIONS") return;
-  response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
+  response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE");
   // Clients send headers of their own (x-stainless-os, anthropic-beta ...); none of them means anything here.
   const std::string_view wanted = request.header("access-control-request-headers");
   const bool plain = wanted.size() <= 2048 && std::ranges::all_of(wanted, [](unsigned char c) {
@@ -241,6 +243,7 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
                          refusal(request.path, 404, "model_not_found", "this model is not served here"));
         return respond(*call, json_answer(std::move(body)));
       }
+      case RouteKind::response: return respond(*call, kept_response(request, route->path, model_));
       case RouteKind::page: return respond(*call, page(request));
       case RouteKind::tokenize:
       case RouteKind::detokenize: return run_text(call, *route);

@@ -6,10 +6,11 @@
 namespace fourfold::server {
 namespace {
 
-const std::set<std::string, std::less<>> kKnown = {"n",     "id",    "user",        "stop",       "seed",
-                                                   "tools", "top_k", "temperature", "max_tokens", "model"};
+const std::set<std::string, std::less<>> kKnown = {
+    "n",     "id",          "raw",        "user",  "stop",   "seed", "tools",
+    "top_k", "temperature", "max_tokens", "model", "stream", "top_p"};
 
-TEST(MeantName, LongNamesTwoEditsMiddleOnesOneShortOnesNone) {
+TEST(MeantName, TwoEditsOfShortNamesOneOfTheShortestNone) {
   const std::vector<std::pair<std::string, std::string>> meant = {{"temprature", "temperature"},
                                                                   {"temperatur", "temperature"},
                                                                   {"tempretaure", "temperature"},
@@ -23,10 +24,15 @@ TEST(MeantName, LongNamesTwoEditsMiddleOnesOneShortOnesNone) {
                                                                   {"toosl", "tools"},
                                                                   {"sead", "seed"},
                                                                   {"mdoel", "model"},
+                                                                  {"row", "raw"},
+                                                                  {"steam", "stream"},
+                                                                  {"straems", "stream"},
+                                                                  {"topP", "top_p"},
                                                                   {"N", "n"}};
   for (const auto& [unknown, known] : meant) EXPECT_EQ(api::meant_name(unknown, kKnown), known) << unknown;
   for (const char* other : {"m", "nn", "ide", "i", "uses_it", "steps", "tempo", "temper", "max_len", "tokens",
-                            "client_metadata", "", "modality", "topics"})
+                            "client_metadata", "", "modality", "topics", "rows", "tolos_", "models", "top_a",
+                            "return_tokens", "dreams"})
     EXPECT_EQ(api::meant_name(other, kKnown), "") << other;
   EXPECT_EQ(api::meant_name(std::string(100'000, 't'), kKnown), "");
 }

@@ -159,7 +159,11 @@ TEST(Requests, BiasAndStops) {
   std::string many = "{";
   for (int i = 0; i < 1025; ++i) many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
   expect_field(R"("logit_bias": )" + many + "}", "1025 entries; at most 1024");
-  expect_field(R"("stop": "")", "stop has 0 bytes");
+  EXPECT_EQ(notes_of(kRoute, R"({"messages": [{"role": "user", "content": "a"}], "stop": ""})"),
+            "stop=empty ");
+  const auto stops_of = make_exchange(
+      kRoute, R"({"messages": [{"role": "user", "content": "a"}], "stop": ["", "b", ""]})", test_model());
+  EXPECT_EQ(stops_of->notes.headers()[0].second, "stop[]=empty");
   expect_field(R"("stop": 3)", "stop is 3");
   std::string stops = "[\"a\"";
   for (int i = 0; i < 64; ++i) stops += ",\"a\"";
@@ -231,7 +235,7 @@ TEST(Requests, Tools) {
   expect(tool(R"({"name": "a b"})"), "tools[0].function.name", "cannot stand in a name");
   expect(tool(R"({"name": "a\u0000"})"), "tools[0].function.name", "cannot stand in a name");
   expect(tool(R"({"name": "a", "parameters": 3})"), "tools[0].function.name", "must be a JSON schema");
-  expect(R"("tools": [{"type": "retrieval"}])", "tools[0].type", "one of function");
+  expect(R"("tools": [{"function": {"name": "a"}}])", "tools[0].type", "tools[0].type is missing");
   expect(R"("tool_choice": "required")", "tool_choice", "there are no tools");
   expect(tool(R"({"name": "a"})") + R"(, "tool_choice": {"type": "function", "function": {"name": "b"}})",
          "tool_choice", "not among the tools");

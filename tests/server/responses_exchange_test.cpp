@@ -11,10 +11,7 @@ constexpr const char* kCall =
     "Hm</think>Wait.\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n"
     "</tool_call>";
 
-std::string prompt_of(const std::string& body) {
-  return test_model().tokenizer.decode(
-      make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt);
-}
+std::string prompt_of(const std::string& body) { return server::prompt_of(kRoute, body); }
 
 TEST(ResponsesExchange, WholeAnswer) {
   const std::string text = ask(
@@ -35,7 +32,7 @@ TEST(ResponsesExchange, WholeAnswer) {
   EXPECT_EQ(text_at(answer, "instructions"), "Be brief.");
   EXPECT_EQ(text_at(answer, "metadata.k"), "v");
   EXPECT_EQ(text_at(answer, "tools.0.name"), "weather");
-  EXPECT_FALSE(at(answer, "store").boolean());
+  EXPECT_TRUE(at(answer, "store").boolean());
   EXPECT_EQ(at(answer, "usage.input_tokens_details.cached_tokens").integer(), 3);
   EXPECT_EQ(at(answer, "usage.output_tokens").integer(), std::ssize(tokens_of(kCall)) + 1);
 }
@@ -116,14 +113,16 @@ TEST(ResponsesExchange, Refusals) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{}", "input is missing"},
       {R"({"input": []})", "input is empty"},
-      {R"({"input": [{"type": "item_reference", "id": "x"}]})", "input[0].type is \\\"item_reference\\\""},
-      {R"({"input": "a", "previous_response_id": "resp_1"})", "keeps no responses"},
+      {R"({"input": [{"type": "item_reference", "id": "x"}]})", "send the item itself"},
+      {R"({"input": "a", "previous_response_id": "resp_1"})", "not kept here, or no longer"},
+      {R"({"input": "a", "conversation": "conv_1"})", "conversation is not served here"},
+      {R"({"input": "a", "prompt": {"id": "p"}})", "prompt is not served here"},
       {R"({"input": "a", "background": true})", "background is true"},
-      {R"({"input": "a", "truncation": "auto"})", "nothing is cut silently"},
-      {R"({"input": "a", "tools": [{"type": "web_search"}]})", "tools[0].type"},
-      {R"({"input": "a", "include": ["file_search_call.results"]})", "include names"},
+      {R"({"input": "a", "truncation": "always"})", "one of disabled, auto"},
+      {R"({"input": "a", "include": [1]})", "include[0] is 1"},
+      {R"({"input": "a", "top_logprobs": 21})", "at most 20"},
       {R"({"input": "a", "text": {"format": {"type": "yaml"}}})", "text.format.type"},
-      {R"({"input": "a", "text": {"verbosity": "low"}})", "text.verbosity"},
+      {R"({"input": "a", "text": {"verbosity": "endless"}})", "text.verbosity"},
       {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]})",
        "text only"},
       {R"({"input": "a", "n": 2})", "one answer"},
@@ -134,6 +133,65 @@ TEST(ResponsesExchange, Refusals) {
     EXPECT_NE(error.body.find(message), std::string::npos) << body << " " << error.body;
   }
   EXPECT_EQ(refusal(kRoute, R"({"input": "a", "store": true, "previous_response_id": null})").status, 200);
+}
+
+// As Codex and others ask; what is not done is said.
+TEST(ResponsesExchange, FieldsOfClientsAreTaken) {
+  EXPECT_EQ(notes_of(kRoute, R"({"input": "a", "client_metadata": {"a": "b"}, "text": {"verbosity": "low"},
+      "reasoning": {"effort": "max", "summary": "auto"}, "store": false, "prompt_cache_key": "k",
+      "include": ["reasoning.encrypted_content", "file_search_call.results"], "max_tool_calls": 3})"),
+            "");
+  for (const char* effort : {"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+    EXPECT_EQ(
+        refusal(kRoute, R"({"input": "a", "reasoning": {"effort": ")" + std::string(effort) + "\"}}").status,
+        200)
+        << effort;
+  EXPECT_EQ(notes_of(kRoute, R"({"input": "a", "truncation": "auto"})"), "truncation=auto ");
+}
+
+TEST(ResponsesExchange, BeginsBeforeTheFirstTokenAndStaysAlive) {
+  const auto exchange = make_exchange(kRoute, R"({"input": "Hi", "stream": true})", test_model());
+  exchange->submissions();
+  const std::string begun = exchange->begin();
+  EXPECT_EQ(event_types(begun), "created\nin_progress\n");
+  EXPECT_EQ(event_types(begun + exchange->keep_alive() + exchange->keep_alive()),
+            "created\nin_progress\nin_progress\nin_progress\n");
+}
+
+TEST(ResponsesExchange, LogprobsAreOfTheTextAlone) {
+  const std::string body = std::string(R"({"input": "Hi", "top_logprobs": 1, "include":)") +
+                           R"( ["message.output_text.logprobs"], )" + kTools + "}";
+  for (const std::size_t tokens_a_step : {1, 3, 1000}) {
+    const auto answer = parsed(ask(kRoute, body, {.answer = kCall, .tokens_a_step = tokens_a_step}));
+    const auto list = at(answer, "output.1.content.0.logprobs");
+    std::string text;
+    for (const auto& token : list.sequence()->items) {
+      text += text_at(token, "token");
+      EXPECT_EQ(at(token, "logprob").number(), -0.5);
+      EXPECT_EQ(at(token, "top_logprobs").sequence()->items.size(), 1u);
+    }
+    EXPECT_EQ(text, "Wait.\n") << tokens_a_step;
+    EXPECT_EQ(at(answer, "top_logprobs").integer(), 1);
+  }
+  const std::string stream = ask(kRoute, R"({"stream": true, )" + body.substr(1), {.answer = kCall});
+  EXPECT_NE(stream.find(R"("delta":".","logprobs":[{"token":".","logprob":-0.5)"), std::string::npos)
+      << stream;
+  EXPECT_EQ(text_at(parsed(ask(kRoute, R"({"input": "Hi"})", {.answer = "a</think>b"})),
+                    "output.1.content.0.logprobs.0"),
+            "(missing)");
+}
+
+TEST(ResponsesExchange, CountsTokens) {
+  const std::string body = R"({"input": "Hi", "instructions": "Be brief."})";
+  const auto exchange = make_exchange("/v1/responses/input_tokens", body, test_model());
+  EXPECT_TRUE(exchange->submissions().empty());
+  ASSERT_TRUE(exchange->done());
+  const auto prompt = make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt;
+  EXPECT_EQ(exchange->body(),
+            fourfold::format(R"({"object":"response.input_tokens","input_tokens":{}})", prompt.size()));
+  // Longer than the context is no reason not to count.
+  EXPECT_EQ(refusal("/v1/responses/input_tokens", R"({"input": ")" + std::string(9000, 'q') + "\"}").status,
+            200);
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ using std::chrono::milliseconds;
 constexpr const char* kChat = "/v1/chat/completions";
 
 std::string request_of(const Route& route, std::string_view more) {
-  const std::string path = std::string(route.path) + (route.kind == RouteKind::model ? "made/up" : "");
+  const std::string path = std::string(route.path) + (route.kind == RouteKind::model      ? "made/up"
+                                                      : route.kind == RouteKind::response ? "resp_1"
+                                                                                          : "");
   return route.method == "GET" ? get(path, more) : post(path, R"({"prompt":"a","tokens":[1]})", more);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/form_cache.h"
+#include "server/api/response_store.h"
 #include "server/exchange.h"
 #include "text/jinja/json_value.h"
 
@@ -35,6 +36,7 @@ inline const ServedModel& test_model() {
     out.stop_ids = {*out.tokenizer.added_token("<|im_end|>"), *out.tokenizer.added_token("<|endoftext|>")};
     out.token_limit = out.tokenizer.id_limit();
     api::prepare_forms(out);
+    out.responses = std::make_shared<api::ResponseStore>(1 << 20);
     return out;
   }();
   return model;

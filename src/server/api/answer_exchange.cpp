@@ -33,6 +33,7 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
     options.guided = static_cast<bool>(plan_.make_guide);
     options.call_prefix = plan_.call_prefix;
     options.keep_logprobs = plan_.generation.logprobs;
+    options.logprobs_with_text = plan_.logprobs_with_text;
     for (std::int64_t i = 0; i < plan_.generation.answer_count; ++i)
       choices_.emplace_back(model.tokenizer, options);
   }

@@ -20,6 +20,7 @@ struct Plan {
   Generation generation;
   std::vector<Prompt> prompts;  // each is answered generation.answer_count times
   bool split_thinking = false;
+  bool logprobs_with_text = false;  // ChoiceOptions
   Tools tools;
   std::string_view call_prefix = "call_";
   MakeGuide make_guide;  // none: free text

@@ -206,7 +206,13 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
   plan.tools = read_chat_tools(fields, conversation.tools);
   read_template_fields(fields, conversation);
   out.show_thinking = fields.boolean("include_reasoning").value_or(true);
+  read_verbosity(fields, conversation);
   refuse_other_media(fields);
+  // What was there before tools.
+  if (const auto* functions = fields.list("functions"); functions != nullptr && !functions->empty())
+    refuse("functions", "functions is not served here; send the same as tools");
+  if (fields.find("web_search_options") != nullptr) notes.add(NoteKind::tool, "web_search_options");
+  fields.ignore({"function_call", "audio", "prompt_cache_options"});
   fields.only_false({"echo", "add_special_tokens"});
   plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context, notes);
   fields.finish();

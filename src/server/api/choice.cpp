@@ -53,10 +53,11 @@ std::vector<AnswerEvent> Choice::take(const engine::Delivery& delivery) {
 
 void Choice::push(const sample::Sampled& sampled) {
   ++token_count_;
-  if (options_.keep_logprobs) logprobs_.push_back(sampled);
   const bool was_thinking = text_.thinking();
   const engine::AnswerPiece piece = text_.push(sampled.token);
-  if (was_thinking || text_.thinking()) ++thinking_count_;
+  const bool thinks = was_thinking || text_.thinking();
+  if (thinks) ++thinking_count_;
+  if (options_.keep_logprobs && !(thinks && options_.logprobs_with_text)) logprobs_.push_back(sampled);
   add(piece);
   if (text_.stopped()) {
     if (calls_) add_tool_events(calls_->finish(true));
@@ -130,8 +131,17 @@ void Choice::emit(EventKind kind, std::string text, std::string call_id) {
   } else {
     events_.push_back({kind, std::move(text), std::move(call_id)});
   }
+  if (!options_.logprobs_with_text) return;
+  // What led up to text is the text's; what led up to a call is nobody's.
+  const std::vector<sample::Sampled> tokens = std::exchange(logprobs_, {});
+  if (kind != EventKind::text) return;
+  for (auto* target : {&items_.back().logprobs, &events_.back().logprobs})
+    target->insert(target->end(), tokens.begin(), tokens.end());
 }
 
-std::vector<sample::Sampled> Choice::take_logprobs() { return std::exchange(logprobs_, {}); }
+std::vector<sample::Sampled> Choice::take_logprobs() {
+  if (options_.logprobs_with_text) return {};
+  return std::exchange(logprobs_, {});
+}
 
 }  // namespace fourfold::server::api

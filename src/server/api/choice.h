@@ -20,6 +20,7 @@ struct ChoiceOptions {
   bool one_call = false;                       // the answer ends with its first call
   bool guided = false;                         // to a form that begins behind the token </think>
   bool keep_logprobs = false;
+  bool logprobs_with_text = false;         // they go with the events and items of text, and no other tokens'
   std::string_view call_prefix = "call_";  // of the ids of calls
 };
 
@@ -27,8 +28,9 @@ enum class EventKind { thinking, text, call_begin, call_arguments, call_end };
 
 struct AnswerEvent {
   EventKind kind;
-  std::string text;     // call_begin: the name
-  std::string call_id;  // call_begin
+  std::string text;                            // call_begin: the name
+  std::string call_id;                         // call_begin
+  std::vector<sample::Sampled> logprobs = {};  // text, where options.logprobs_with_text
 };
 
 // What an answer holds, in its order.
@@ -36,7 +38,8 @@ struct AnswerItem {
   EventKind kind;    // thinking, text or call_begin
   std::string text;  // of a call: its arguments
   std::string name, call_id;
-  bool complete = true;  // of a call: its arguments are a whole object
+  bool complete = true;                        // of a call: its arguments are a whole object
+  std::vector<sample::Sampled> logprobs = {};  // text, where options.logprobs_with_text
 };
 
 enum class Ending { none, stop, stop_string, length, failed };
@@ -63,7 +66,7 @@ class Choice {
   bool made_calls() const { return call_count_ > 0; }
   const std::vector<AnswerItem>& items() const { return items_; }
 
-  // Log-probabilities of the tokens since the last call of it.
+  // Log-probabilities of the tokens since the last call of it; none with options.logprobs_with_text.
   std::vector<sample::Sampled> take_logprobs();
 
  private:

@@ -222,6 +222,12 @@ std::optional<std::string> read_effort(Fields& fields, std::string_view name, Co
   return effort;
 }
 
+std::optional<std::string> read_verbosity(Fields& fields, Conversation& out) {
+  const auto verbosity = fields.one_of("verbosity", {"low", "medium", "high"});
+  if (verbosity) out.template_variables.set("verbosity", std::string_view(*verbosity));
+  return verbosity;
+}
+
 void read_template_fields(Fields& fields, Conversation& out) {
   out.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   out.continue_last = fields.boolean("continue_final_message").value_or(false);

@@ -62,6 +62,8 @@ std::string other_part(const std::string& type, const std::string& field, Notes&
 
 // "none" switches thinking off; the template sees all of them as reasoning_effort.
 std::optional<std::string> read_effort(Fields& fields, std::string_view name, Conversation& out);
+// low, medium or high; for the template, as a variable of that name.
+std::optional<std::string> read_verbosity(Fields& fields, Conversation& out);
 
 // The messages of chat completions.
 std::vector<Turn> read_messages(Fields& fields);

@@ -1,5 +1,6 @@
 #include "server/api/fields.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -12,6 +13,8 @@ namespace {
 
 constexpr std::size_t kUnknownMax = 256;    // fields of one object
 constexpr std::size_t kMeantBytesMax = 40;  // no known name is longer
+// Other servers' own fields, which are not meant to be ours however near they are.
+constexpr std::array<std::string_view, 3> kOthersNames{"models", "return_tokens", "top_a"};
 
 // Without what people spell differently: topP, top-p, top_p.
 std::string folded(std::string_view name) {
@@ -65,18 +68,26 @@ std::string shown(const Json& value) {
 }
 
 std::string_view meant_name(std::string_view unknown, const std::set<std::string, std::less<>>& known) {
-  if (unknown.size() > kMeantBytesMax) return {};
+  if (unknown.size() > kMeantBytesMax || std::ranges::find(kOthersNames, unknown) != kOthersNames.end())
+    return {};
   const std::string given = folded(unknown);
+  std::string_view nearest;
+  std::size_t least = kMeantBytesMax;
   for (const std::string& name : known) {
     if (name.size() > kMeantBytesMax) continue;
     const std::string wanted = folded(name);
-    // One letter of a short word makes another word: n, id, user.
-    const std::size_t most = wanted.size() < 4 ? 0 : wanted.size() < 8 ? 1 : 2;
+    // Every word of one letter is an edit away from n; id, is and in from one another.
+    const std::size_t most = wanted.size() < 3 ? 0 : wanted.size() < 6 ? 1 : 2;
     const std::size_t apart =
         wanted.size() > given.size() ? wanted.size() - given.size() : given.size() - wanted.size();
-    if (apart <= most && edits(given, wanted) <= most) return name;
+    if (apart > most) continue;
+    const std::size_t count = edits(given, wanted);
+    if (count <= most && count < least) {
+      nearest = name;
+      least = count;
+    }
   }
-  return {};
+  return nearest;
 }
 
 std::optional<std::int64_t> whole_number(const Json& value) {

@@ -24,7 +24,7 @@ std::string_view kind_of(const Json& value);
 std::string shown(const Json& value);
 
 // The known name that an unknown one was probably meant to be: the same but for case, '_' and '-', or one
-// edit away from a name of 4 to 7 letters, or at most two from a longer one; an edit is a letter more, less
+// edit away from a name of 3 to 5 letters, or at most two from a longer one; an edit is a letter more, less
 // or other, or two neighbours exchanged. Empty: none.
 std::string_view meant_name(std::string_view unknown, const std::set<std::string, std::less<>>& known);
 

@@ -102,9 +102,13 @@ void read_stops(Fields& fields, std::string_view name, Generation& out) {
     const std::string place = value->is_text() ? shown_name : fourfold::format("{}[{}]", shown_name, i);
     if (!stops[i].is_text()) refuse(place, "{} is {}; it must be a string", place, shown(stops[i]));
     const std::string& stop = stops[i].text();
-    if (stop.empty() || stop.size() > kStopBytesMax)
-      refuse(place, "{} has {} bytes; it must have at least 1 and at most {}", place, stop.size(),
-             kStopBytesMax);
+    if (stop.empty()) {
+      // Some clients send it for none.
+      fields.notes().add(NoteKind::field, place, "empty");
+      continue;
+    }
+    if (stop.size() > kStopBytesMax)
+      refuse(place, "{} has {} bytes; it must have at most {}", place, stop.size(), kStopBytesMax);
     out.stops.push_back(stop);
   }
 }

@@ -12,6 +12,8 @@ std::unique_ptr<Exchange> read_request(std::string_view route, const api::Json& 
   if (route == "/v1/chat/completions") return api::make_chat_exchange(json, model, context, notes);
   if (route == "/v1/completions") return api::make_completions_exchange(json, model, context, notes);
   if (route == "/v1/responses") return api::make_responses_exchange(json, model, context, notes);
+  if (route == "/v1/responses/input_tokens")
+    return api::make_input_count_exchange(json, model, context, notes);
   if (route == "/v1/messages") return api::make_messages_exchange(json, model, context, notes);
   if (route == "/v1/messages/count_tokens") return api::make_count_exchange(json, model, context, notes);
   throw api::RequestError(404, fourfold::format("{} runs no model", route), "");

@@ -1,5 +1,6 @@
 // Anthropic's /v1/messages: the answer is a list of blocks, each of which is opened, filled and closed in a
 // stream; and /v1/messages/count_tokens.
+#include "server/api/done_exchange.h"
 #include "server/api/json_value_writer.h"
 #include "server/api/messages_input.h"
 #include "server/api/request_error.h"
@@ -159,37 +160,20 @@ class MessagesExchange final : public AnswerExchange {
   int block_index_ = 0;
 };
 
-// Nothing is run: the prompt is counted.
-class CountExchange final : public Exchange {
- public:
-  explicit CountExchange(std::int64_t count) : count_(count) {}
-  std::vector<engine::Submission> submissions() override { return {}; }
-  bool streams() const override { return false; }
-  std::string take(std::size_t, const engine::Delivery&) override { return {}; }
-  bool satisfied(std::size_t) const override { return true; }
-  bool done() const override { return true; }
-  int status() const override { return 200; }
-  std::string body() override {
-    JsonWriter json;
-    json.begin_object().member("input_tokens", count_).end_object();
-    return json.finish();
-  }
-
- private:
-  std::int64_t count_;
-};
-
 }  // namespace
 
 std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
                                                  const RequestContext& context, Notes& notes) {
-  return std::make_unique<MessagesExchange>(model, read_anthropic(body, model, context, notes), notes);
+  return std::make_unique<MessagesExchange>(
+      model, read_anthropic(body, model, context, notes, PromptUse::answer), notes);
 }
 
 std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,
                                               const RequestContext& context, Notes& notes) {
-  return std::make_unique<CountExchange>(
-      std::ssize(read_anthropic(body, model, context, notes).prompts[0].ids));
+  const Plan plan = read_anthropic(body, model, context, notes, PromptUse::count);
+  JsonWriter json;
+  json.begin_object().member("input_tokens", plan.prompts[0].ids.size()).end_object();
+  return std::make_unique<DoneExchange>(json.finish());
 }
 
 }  // namespace fourfold::server::api

@@ -35,7 +35,8 @@ AnswerForm read_output(Fields& fields, Conversation& out) {
 
 }  // namespace
 
-Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes) {
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes,
+                    PromptUse use) {
   Fields fields(body, "", notes);
   require_model(fields, model);
   // Anthropic's tool runner goes on without a thread when it is told so in these words.
@@ -67,7 +68,7 @@ Plan read_anthropic(const Json& body, const ServedModel& model, const RequestCon
   fields.finish();
   plan.split_thinking = true;
   plan.call_prefix = "toolu_";
-  plan.prompts.push_back(render_prompt(conversation, model));
+  plan.prompts.push_back(render_prompt(conversation, model, use));
   return plan;
 }
 

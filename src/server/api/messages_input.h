@@ -5,6 +5,7 @@
 
 namespace fourfold::server::api {
 
-Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes);
+Plan read_anthropic(const Json& body, const ServedModel& model, const RequestContext& context, Notes& notes,
+                    PromptUse use);
 
 }  // namespace fourfold::server::api

@@ -23,6 +23,7 @@ void read_choice(Fields& fields, Tools& out) {
 
 MessageTools::MessageTools(Fields& fields) {
   const auto* items = fields.list("tools");
+  if (items != nullptr) require_count(items->size());
   for (std::size_t i = 0; items != nullptr && i < items->size(); ++i)
     add((*items)[i], fourfold::format("tools[{}]", i), fields.notes());
   std::vector<Tool> tools;

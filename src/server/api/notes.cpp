@@ -40,7 +40,9 @@ bool is_ignored(NoteKind kind) { return kind != NoteKind::content && kind != Not
 
 std::string sentence(NoteKind kind, std::string_view place, std::string_view what) {
   switch (kind) {
-    case NoteKind::field: return fourfold::format("{} is not a field this server knows", place);
+    case NoteKind::field:
+      return what.empty() ? fourfold::format("{} is not a field this server knows", place)
+                          : fourfold::format("{} is {}, which does nothing here", place, what);
     case NoteKind::tool: return fourfold::format("{} is {}, a tool this server does not run", place, what);
     case NoteKind::item:
       return fourfold::format("{} is {}, which this server cannot show the model", place, what);

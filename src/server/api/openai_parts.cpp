@@ -34,7 +34,13 @@ std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id) 
 
 void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
                          const text::Tokenizer& tokenizer) {
-  json.begin_object().key("content").begin_array();
+  write_logprob_list(json.begin_object().key("content"), tokens, top_count, tokenizer);
+  json.end_object();
+}
+
+void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
+                        const text::Tokenizer& tokenizer) {
+  json.begin_array();
   for (const sample::Sampled& token : tokens) {
     if (!token.logprobs) continue;
     json.begin_object();
@@ -47,7 +53,7 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& t
     }
     json.end_array().end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
 }
 
 std::string failure_body(const std::string& message, int status) {

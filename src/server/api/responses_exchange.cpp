@@ -1,54 +1,15 @@
 // /v1/responses: the answer is a list of items, each of which is announced, filled and closed in a stream.
+#include "server/api/done_exchange.h"
 #include "server/api/json_value_writer.h"
 #include "server/api/openai_parts.h"
+#include "server/api/response_store.h"
 #include "server/api/responses_input.h"
+#include "server/api/responses_items.h"
+#include "server/api/responses_tools.h"
 #include "server/api/routes.h"
 
 namespace fourfold::server::api {
 namespace {
-
-struct Item {
-  EventKind kind;  // thinking, text or call_begin
-  std::string id;
-  std::string text;
-  std::string name, call_id;
-  bool complete = true;
-};
-
-std::string_view id_prefix(EventKind kind) {
-  return kind == EventKind::thinking ? "rs_" : kind == EventKind::text ? "msg_" : "fc_";
-}
-
-void write_part(JsonWriter& json, const Item& item, std::string_view text) {
-  json.begin_object().member("type", item.kind == EventKind::text ? "output_text" : "reasoning_text");
-  json.member("text", text);
-  if (item.kind == EventKind::text)
-    json.key("annotations").begin_array().end_array().key("logprobs").begin_array().end_array();
-  json.end_object();
-}
-
-// begun: announced, and empty as yet.
-void write_item(JsonWriter& json, const Item& item, bool begun = false) {
-  const std::string_view status = begun ? "in_progress" : item.complete ? "completed" : "incomplete";
-  json.begin_object().member("id", item.id);
-  if (item.kind == EventKind::call_begin) {
-    json.member("type", "function_call").member("status", status);
-    json.member("call_id", item.call_id).member("name", item.name);
-    json.member("arguments", begun ? std::string_view() : std::string_view(item.text));
-  } else {
-    const bool says = item.kind == EventKind::text;
-    json.member("type", says ? "message" : "reasoning").member("status", status);
-    if (says) {
-      json.member("role", "assistant");
-    } else {
-      json.key("summary").begin_array().end_array();
-    }
-    json.key("content").begin_array();
-    if (!begun) write_part(json, item, item.text);
-    json.end_array();
-  }
-  json.end_object();
-}
 
 class ResponsesExchange final : public AnswerExchange {
  public:
@@ -59,6 +20,8 @@ class ResponsesExchange final : public AnswerExchange {
         created_(std::time(nullptr)) {}
 
  private:
+  LogprobForm logprob_form() const { return {plan().generation.top_logprobs, &model().tokenizer}; }
+
   // ---- the response object
 
   void write_optional(JsonWriter& json, std::string_view name, const std::optional<Json>& value,
@@ -85,14 +48,16 @@ class ResponsesExchange final : public AnswerExchange {
       json.value(nullptr);
     }
     json.member("model", model_name()).member("parallel_tool_calls", plan().tools.parallel);
-    json.member("previous_response_id", nullptr).key("reasoning").begin_object();
+    text_or_null("previous_response_id", request_.previous);
+    json.key("reasoning").begin_object();
     text_or_null("effort", request_.effort);
     json.member("summary", nullptr).end_object();
-    json.member("store", false).member("background", false).member("truncation", "disabled");
+    json.member("store", request_.store).member("background", false).member("truncation", "disabled");
     json.member("temperature", generation.params.temperature).member("top_p", generation.params.top_p);
     json.key("text").begin_object();
     write_optional(json, "format", request_.format, R"({"type": "text"})");
-    json.end_object();
+    if (request_.verbosity) json.member("verbosity", *request_.verbosity);
+    json.end_object().member("top_logprobs", generation.top_logprobs);
     write_optional(json, "tool_choice", request_.tool_choice, "\"auto\"");
     write_optional(json, "tools", request_.tools, "[]");
     write_optional(json, "metadata", request_.metadata, "{}");
@@ -124,7 +89,9 @@ class ResponsesExchange final : public AnswerExchange {
     }
     write_request(json);
     json.key("output").begin_array();
-    for (const Item& item : items_) write_item(json, item);
+    // As long as it grows, events tell of what there is.
+    if (status != "in_progress")
+      for (const ResponseItem& item : items_) write_item(json, item, logprob_form());
     json.end_array().key("usage");
     if (status == "in_progress") {
       json.value(nullptr);
@@ -162,26 +129,34 @@ class ResponsesExchange final : public AnswerExchange {
     return event(type, [&](JsonWriter& json) { write_response(json.key("response"), status, error); });
   }
 
+  ResponseItem new_item(EventKind kind, const std::string& name, const std::string& call_id) const {
+    ResponseItem item{.kind = kind, .id = new_id(id_prefix(kind)), .call_id = call_id};
+    std::tie(item.space, item.name) = split_name(name, plan().tools);
+    return item;
+  }
+
   std::string open_item(const AnswerEvent& from) {
     const bool calls = from.kind == EventKind::call_begin;
-    items_.push_back({.kind = from.kind,
-                      .id = new_id(id_prefix(from.kind)),
-                      .text = {},
-                      .name = calls ? from.text : std::string(),
-                      .call_id = from.call_id});
+    items_.push_back(new_item(from.kind, calls ? from.text : std::string(), from.call_id));
     open_ = true;
     std::string out = event("response.output_item.added", [&](JsonWriter& json) {
-      write_item(json.member("output_index", items_.size() - 1).key("item"), items_.back(), true);
+      write_item(json.member("output_index", items_.size() - 1).key("item"), items_.back(), logprob_form(),
+                 true);
     });
     if (!calls)
-      out += item_event("response.content_part.added",
-                        [&](JsonWriter& json) { write_part(json.key("part"), items_.back(), ""); });
+      out += item_event("response.content_part.added", [&](JsonWriter& json) {
+        write_part(json.key("part"), items_.back(), logprob_form(), true);
+      });
     return out;
+  }
+
+  void write_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens) const {
+    write_logprob_list(json.key("logprobs"), tokens, plan().generation.top_logprobs, model().tokenizer);
   }
 
   std::string close_item(bool complete) {
     if (!std::exchange(open_, false)) return {};
-    Item& item = items_.back();
+    ResponseItem& item = items_.back();
     item.complete = complete;
     std::string out;
     if (item.kind == EventKind::call_begin) {
@@ -193,13 +168,13 @@ class ResponsesExchange final : public AnswerExchange {
       out += item_event(says ? "response.output_text.done" : "response.reasoning_text.done",
                         [&](JsonWriter& json) {
                           json.member("text", item.text);
-                          if (says) json.key("logprobs").begin_array().end_array();
+                          if (says) write_logprobs(json, item.logprobs);
                         });
       out += item_event("response.content_part.done",
-                        [&](JsonWriter& json) { write_part(json.key("part"), item, item.text); });
+                        [&](JsonWriter& json) { write_part(json.key("part"), item, logprob_form()); });
     }
     return out += event("response.output_item.done", [&](JsonWriter& json) {
-             write_item(json.member("output_index", items_.size() - 1).key("item"), item);
+             write_item(json.member("output_index", items_.size() - 1).key("item"), item, logprob_form());
            });
   }
 
@@ -207,6 +182,9 @@ class ResponsesExchange final : public AnswerExchange {
     std::string out = response_event("response.created", "in_progress");
     return out += response_event("response.in_progress", "in_progress");
   }
+
+  // An event and no comment: Codex counts the time between events.
+  std::string keep_alive() override { return response_event("response.in_progress", "in_progress"); }
 
   std::string show(std::size_t, const std::vector<AnswerEvent>& events) override {
     std::string out;
@@ -219,13 +197,14 @@ class ResponsesExchange final : public AnswerExchange {
       if (from.kind == EventKind::call_end) out += close_item(true);
       if (from.kind == EventKind::call_end || from.kind == EventKind::call_begin) continue;
       items_.back().text += from.text;
+      items_.back().logprobs.insert(items_.back().logprobs.end(), from.logprobs.begin(), from.logprobs.end());
       const bool says = from.kind == EventKind::text;
       out += item_event(says                               ? "response.output_text.delta"
                         : from.kind == EventKind::thinking ? "response.reasoning_text.delta"
                                                            : "response.function_call_arguments.delta",
                         [&](JsonWriter& json) {
                           json.member("delta", from.text);
-                          if (says) json.key("logprobs").begin_array().end_array();
+                          if (says) write_logprobs(json, from.logprobs);
                         });
     }
     return out;
@@ -239,6 +218,7 @@ class ResponsesExchange final : public AnswerExchange {
 
   std::string end_stream() override {
     const std::string_view status = final_status();
+    keep();
     return response_event(status == "completed" ? "response.completed" : "response.incomplete", status);
   }
 
@@ -254,19 +234,45 @@ class ResponsesExchange final : public AnswerExchange {
   }
 
   std::string whole() override {
-    for (const AnswerItem& item : choices()[0].items())
-      items_.push_back(
-          {item.kind, new_id(id_prefix(item.kind)), item.text, item.name, item.call_id, item.complete});
+    for (const AnswerItem& from : choices()[0].items()) {
+      ResponseItem item = new_item(from.kind, from.name, from.call_id);
+      item.text = from.text;
+      item.complete = from.complete;
+      item.logprobs = from.logprobs;
+      items_.push_back(std::move(item));
+    }
     if (!items_.empty() && choices()[0].ending() == Ending::length) items_.back().complete = false;
+    keep();
+    return finished_body();
+  }
+
+  std::string finished_body() const {
     JsonWriter json;
     write_response(json, final_status());
     return json.finish();
   }
 
+  // The conversation with its answer, for requests that go on from it. What is too large is not kept, and the
+  // answer says so.
+  void keep() {
+    if (!request_.store) return;
+    std::vector<Turn> turns = std::move(request_.turns);
+    Turn answer{.role = "assistant"};
+    for (const AnswerItem& item : choices()[0].items()) {
+      if (item.kind == EventKind::thinking) answer.thinking = answer.thinking.value_or("") + item.text;
+      if (item.kind == EventKind::text) answer.content += item.text;
+      if (item.kind != EventKind::call_begin) continue;
+      const Json arguments(std::string_view(item.text));
+      add_call(answer, {.id = item.call_id, .name = item.name, .arguments = {}}, &arguments, "arguments");
+    }
+    turns.push_back(std::move(answer));
+    request_.store = model().responses->put(request_.tenant, id_, {std::move(turns), finished_body()});
+  }
+
   ResponsesRequest request_;  // without its plan
   std::string id_;
   std::int64_t created_;
-  std::vector<Item> items_;
+  std::vector<ResponseItem> items_;
   bool open_ = false;  // the last item
   std::int64_t sequence_ = 0;
 };
@@ -275,7 +281,17 @@ class ResponsesExchange final : public AnswerExchange {
 
 std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
                                                   const RequestContext& context, Notes& notes) {
-  return std::make_unique<ResponsesExchange>(model, read_responses(body, model, context, notes), notes);
+  return std::make_unique<ResponsesExchange>(
+      model, read_responses(body, model, context, notes, PromptUse::answer), notes);
+}
+
+std::unique_ptr<Exchange> make_input_count_exchange(const Json& body, const ServedModel& model,
+                                                    const RequestContext& context, Notes& notes) {
+  const ResponsesRequest request = read_responses(body, model, context, notes, PromptUse::count);
+  JsonWriter json;
+  json.begin_object().member("object", "response.input_tokens");
+  json.member("input_tokens", request.plan.prompts[0].ids.size()).end_object();
+  return std::make_unique<DoneExchange>(json.finish());
 }
 
 }  // namespace fourfold::server::api

@@ -14,6 +14,9 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
                                                     const RequestContext& context, Notes& notes);
 std::unique_ptr<Exchange> make_responses_exchange(const Json& body, const ServedModel& model,
                                                   const RequestContext& context, Notes& notes);
+// /v1/responses/input_tokens
+std::unique_ptr<Exchange> make_input_count_exchange(const Json& body, const ServedModel& model,
+                                                    const RequestContext& context, Notes& notes);
 std::unique_ptr<Exchange> make_messages_exchange(const Json& body, const ServedModel& model,
                                                  const RequestContext& context, Notes& notes);
 std::unique_ptr<Exchange> make_count_exchange(const Json& body, const ServedModel& model,

@@ -10,45 +10,68 @@ namespace {
 constexpr std::size_t kToolCountMax = 512;
 constexpr std::size_t kNameBytesMax = 256;
 
-std::vector<Tool> read_list(const std::vector<Json>& items, Notes& notes) {
-  if (items.size() > kToolCountMax)
-    refuse("tools", "tools has {} entries; at most {}", items.size(), kToolCountMax);
-  std::vector<Tool> out;
+void read_list(const std::vector<Json>& items, Notes& notes, Tools& out) {
+  require_count(items.size());
   for (std::size_t i = 0; i < items.size(); ++i) {
     Fields tool(items[i], fourfold::format("tools[{}]", i), notes);
-    if (tool.one_of("type", {"function"}).value_or("").empty())
+    const std::string type = tool.text("type").value_or("");
+    if (type.empty())
       refuse(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
+    if (type != "function") {
+      notes.add(NoteKind::tool, tool.name_of("type"), type);
+      if (auto inside = tool.object(type)) out.left_out.push_back(inside->text("name").value_or(""));
+      continue;
+    }
     auto function = tool.object("function");
     if (!function) refuse(tool.name_of("function"), "{} is missing", tool.name_of("function"));
-    out.push_back(read_tool(*function, function->find("parameters")));
+    out.list.push_back(read_tool(*function, function->find("parameters")));
     function->ignore({"strict"});
     function->finish();
     tool.ignore({"cache_control"});
     tool.finish();
   }
-  return out;
 }
 
 void read_choice(Fields& fields, Tools& out) {
   const Json* choice = fields.find("tool_choice");
   if (choice == nullptr) return;
   if (choice->is_text()) {
-    const std::string word = *fields.one_of("tool_choice", {"auto", "none", "required"});
-    out.choice = word == "none"       ? ToolChoice::none
-                 : word == "required" ? ToolChoice::required
-                                      : ToolChoice::automatic;
+    out.choice = read_choice_word(fields);
   } else {
     Fields named(*choice, "tool_choice", fields.notes());
-    named.one_of("type", {"function"});
-    auto function = named.object("function");
-    const auto name = function ? function->text("name") : std::nullopt;
-    if (!name) refuse("tool_choice.function.name", "tool_choice.function.name is missing");
-    function->finish();
+    const std::string type = named.text("type").value_or("function");
+    if (type == "allowed_tools") {
+      auto allowed = named.object("allowed_tools");
+      if (!allowed) refuse("tool_choice.allowed_tools", "tool_choice.allowed_tools is missing");
+      read_allowed(*allowed, out);
+      allowed->finish();
+    } else if (type == "function") {
+      auto function = named.object("function");
+      const auto name = function ? function->text("name") : std::nullopt;
+      if (!name) refuse("tool_choice.function.name", "tool_choice.function.name is missing");
+      function->finish();
+      out.choice = ToolChoice::named;
+      out.named = *name;
+    } else {
+      refuse_choice(type);
+    }
     named.finish();
-    out.choice = ToolChoice::named;
-    out.named = *name;
   }
   require_named(out, "tool_choice");
+}
+
+// The entries of the list as they came, of those tools that are offered.
+std::optional<Json> offered_as_given(const std::vector<Json>& items, const Tools& tools) {
+  std::set<std::string> names;
+  for (const Tool& tool : tools.list) names.insert(tool.name);
+  std::vector<Json> out;
+  for (const Json& item : items) {
+    const Json* function = item.dict()->find("function");
+    const Json* name = function != nullptr && function->is_dict() ? function->dict()->find("name") : nullptr;
+    if (name != nullptr && name->is_text() && names.contains(name->text())) out.push_back(item);
+  }
+  if (out.empty()) return {};
+  return Json::list(std::move(out));
 }
 
 }  // namespace
@@ -57,6 +80,50 @@ text::ToolSchemas Tools::schemas() const {
   text::ToolSchemas out;
   for (const Tool& tool : list) out.add(tool.name, tool.parameters);
   return out;
+}
+
+void require_count(std::size_t count) {
+  if (count > kToolCountMax) refuse("tools", "tools has {} entries; at most {}", count, kToolCountMax);
+}
+
+ToolChoice read_choice_word(Fields& fields) {
+  const std::string word = *fields.one_of("tool_choice", {"auto", "none", "required"});
+  return word == "none"       ? ToolChoice::none
+         : word == "required" ? ToolChoice::required
+                              : ToolChoice::automatic;
+}
+
+void refuse_choice(const std::string& type) {
+  refuse("tool_choice.type",
+         "tool_choice.type is {}; this server runs tools of type function, others are left out",
+         shown(Json(std::string_view(type))));
+}
+
+void read_allowed(Fields& allowed, Tools& out) {
+  const auto mode = allowed.one_of("mode", {"auto", "required"});
+  out.choice = mode == "required" ? ToolChoice::required : ToolChoice::automatic;
+  std::set<std::string> there, names;
+  for (const Tool& tool : out.list) there.insert(tool.name);
+  const auto* entries = allowed.list("tools");
+  if (entries == nullptr) refuse(allowed.name_of("tools"), "{} is missing", allowed.name_of("tools"));
+  require_count(entries->size());
+  for (std::size_t i = 0; i < entries->size(); ++i) {
+    Fields entry((*entries)[i], fourfold::format("{}[{}]", allowed.name_of("tools"), i), allowed.notes());
+    const std::string type = entry.text("type").value_or("function");
+    if (type != "function") {
+      allowed.notes().add(NoteKind::tool, entry.name_of("type"), type);
+      continue;
+    }
+    // Chat has the name inside, responses beside the type.
+    auto function = entry.object("function");
+    const std::string name = (function ? *function : entry).text("name").value_or("");
+    if (!there.contains(name))
+      refuse(entry.name_of("name"), "{} is {}, which is not among the tools", entry.name_of("name"),
+             shown(Json(std::string_view(name))));
+    names.insert(name);
+    entry.finish();
+  }
+  std::erase_if(out.list, [&](const Tool& tool) { return !names.contains(tool.name); });
 }
 
 Tool read_tool(Fields& function, const Json* parameters) {
@@ -106,14 +173,12 @@ void require_named(const Tools& tools, const std::string& field) {
 
 Tools read_chat_tools(Fields& fields, std::optional<Json>& as_given) {
   Tools out;
-  if (const auto* items = fields.list("tools")) {
-    out.list = read_list(*items, fields.notes());
-    require_distinct(out.list, "tools");
-    if (!items->empty()) as_given = *fields.find("tools");
-  }
+  const auto* items = fields.list("tools");
+  if (items != nullptr) read_list(*items, fields.notes(), out);
+  require_distinct(out.list, "tools");
   read_choice(fields, out);
   out.parallel = fields.boolean("parallel_tool_calls").value_or(true);
-  if (out.choice == ToolChoice::none) as_given.reset();
+  if (items != nullptr && out.offered()) as_given = offered_as_given(*items, out);
   return out;
 }
 

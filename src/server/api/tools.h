@@ -14,6 +14,8 @@ namespace fourfold::server::api {
 struct Tool {
   std::string name, description;
   Json parameters;  // a JSON schema
+  std::string space =
+      {};  // of responses: the namespace it stands in, with which its name begins: "space.own"
 };
 
 enum class ToolChoice { automatic, none, required, named };
@@ -32,9 +34,18 @@ struct Tools {
 
 // Refuses names that are empty, repeated, or could not stand in a tag, and parameters that are no object.
 Tool read_tool(Fields& function, const Json* parameters);
+// Not more of them than one request may have.
+void require_count(std::size_t count);
 void require_distinct(const std::vector<Tool>& tools, const std::string& name);
 // A tool of the name in tool_choice is there.
 void require_named(const Tools& tools, const std::string& field);
+
+// "auto", "none" or "required" of tool_choice.
+ToolChoice read_choice_word(Fields& fields);
+// "mode" and "tools" of OpenAI's allowed_tools: only these of the list are offered from here on.
+void read_allowed(Fields& allowed, Tools& out);
+// tool_choice demands a tool of a kind that is not run here.
+[[noreturn]] void refuse_choice(const std::string& type);
 
 // OpenAI's "tools", "tool_choice" and "parallel_tool_calls" of chat completions. `as_given` gets the list for
 // the template.

@@ -1,0 +1,19 @@
+// The tools of a request to /v1/responses.
+#pragma once
+
+#include "server/api/tools.h"
+
+namespace fourfold::server::api {
+
+// "tools", "tool_choice" and "parallel_tool_calls"; `more` are lists that items of the conversation brought.
+// Functions of a namespace are offered as "space.name"; what this server does not run is left out, with a
+// note.
+Tools read_response_tools(Fields& fields, const std::vector<const Json*>& more,
+                          std::optional<Json>& for_template);
+
+// What the model calls a function of a namespace, and back: the namespace, which is empty without one, and
+// the function's own name.
+std::string name_in_space(const std::string& space, const std::string& name);
+std::pair<std::string, std::string> split_name(const std::string& name, const Tools& tools);
+
+}  // namespace fourfold::server::api
