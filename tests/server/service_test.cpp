@@ -118,6 +118,9 @@ TEST(Service, ErrorsHaveTheirShapeAndNoInsides) {
   reply = server.ask("PUT /v1/messages HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.header("Allow"), "POST");
+  const std::string response = " /v1/responses/resp_1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  EXPECT_EQ(server.ask("PUT" + response).header("Allow"), "GET, HEAD, DELETE");
+  for (const char* method : {"GET", "DELETE"}) EXPECT_EQ(server.ask(method + response).status, 404) << method;
   EXPECT_EQ(json::parse(reply.body, "body").at("type").as_string(), "error");
 }
 
