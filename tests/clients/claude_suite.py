@@ -8,6 +8,7 @@ from served import Served, check, clean_environment
 from turns import COMMAND, Turns, run, script
 
 OWN_SERVERS = True
+CONTEXT = "65536"
 
 
 def claude_program():
@@ -19,12 +20,18 @@ def claude_environment(served):
     home = served.work / "home"
     home.mkdir(exist_ok=True)
     return clean_environment(home, ANTHROPIC_BASE_URL=served.url, ANTHROPIC_AUTH_TOKEN="unused", ANTHROPIC_MODEL="scripted",
-                             ANTHROPIC_DEFAULT_HAIKU_MODEL="scripted", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")
+                             ANTHROPIC_DEFAULT_HAIKU_MODEL="scripted", CLAUDE_CODE_MAX_CONTEXT_TOKENS=CONTEXT,
+                             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")
+
+
+def serve(program):
+    return Served(program, script("Bash", {"command": COMMAND, "description": "Write a line"}),
+                  options=("--max-context", CONTEXT))
 
 
 def claude_code(program):
     """Claude Code: `claude -p`, three turns with a Bash call each"""
-    with Served(program, script("Bash", {"command": COMMAND, "description": "Write a line"})) as served:
+    with serve(program) as served:
         turns = Turns(served)
         for turn in range(3):
             more = ["--continue"] if turn else []
@@ -41,7 +48,7 @@ def claude_sdk(program):
     import asyncio
 
     import claude_agent_sdk as sdk
-    with Served(program, script("Bash", {"command": COMMAND, "description": "Write a line"})) as served:
+    with serve(program) as served:
         turns = Turns(served)
 
         async def talk():

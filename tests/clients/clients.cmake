@@ -7,8 +7,7 @@ if(FOURFOLD_PYTHON AND TARGET fourfold)
   foreach(suite official frameworks routers replayed)
     add_test(NAME clients.${suite} COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/run.py --program $<TARGET_FILE:fourfold>
       --folder ${CMAKE_BINARY_DIR}/clients ${suite})
-    # One after another: they share the installer.
-    set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77 RESOURCE_LOCK clients)
+    set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77)
   endforeach()
   add_test(NAME clients.results COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/results.py --check)
 endif()

@@ -5,6 +5,7 @@ when they change. Ends with 1 when a row failed, with 77 (skipped) when packages
 --write puts the results into docs/agents-test.txt and the tables that are made from it (results.py).
 """
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ UV = "uv==0.13.7"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
 SUITES = ["official", "frameworks", "routers", "replayed"]
-LONG_SUITES = ["claude_suite", "aider_suite", "litellm_suite"]
+LONG_SUITES = ["claude_suite", "aider_suite", "litellm_suite", "open_webui_suite"]
 
 
 def requirements(suite):
@@ -47,6 +48,12 @@ def install(*command):
 
 def environment(folder, suite):
     """The Python that has what the suite needs; the one that runs this where it needs nothing."""
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # suites run beside each other and share the installer
+        return made_environment(folder, suite)
+
+
+def made_environment(folder, suite):
     wanted = requirements(suite)
     if not wanted:
         return sys.executable
