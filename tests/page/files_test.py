@@ -238,6 +238,24 @@ You said: <!-- fourfold: user --> is text (3 messages)
         self.until(lambda: self.text("#title") == "<b>t</b>", "its title")
         self.assertEqual(0, self.count("#messages img, #title b, #chats b"))
 
+    def test_04_all_chats_of_a_file_or_none(self):
+        chats = [{"title": f"chat {at}", "messages": [{"id": "a", "role": "user", "content": "x"}]} for at in range(3)]
+        text = json.dumps({"format": "fourfold-chats", "version": 1, "chats": chats})
+        self.browser.run("""
+            const put = IDBObjectStore.prototype.put;
+            IDBObjectStore.prototype.put = function (value) {
+              if (value.title === "chat 2") throw new DOMException("The quota is used up", "QuotaExceededError");
+              return put.call(this, value);
+            };""")
+        self.bring("three.json", text)
+        self.until_text("#notice", "three.json was not imported. The quota is used up")
+        self.assertEqual(0, self.count("#chats li"))
+        self.reload()
+        self.assertEqual(0, self.count("#chats li"))
+        self.bring("three.json", text)
+        self.until_text("#notice", "3 chats imported.")
+        self.assertEqual(3, self.count("#chats li"))
+
 
 if __name__ == "__main__":
     page_case.main()

@@ -254,7 +254,7 @@ async function importFile(file) {
   try {
     if (file.size > kMostBytes) throw new ImportError(`${file.name} is larger than ${kMostBytes >> 20} MiB.`);
     const found = readChats(file.name, await file.text());
-    for (const { record, messages } of found) await store.addChat(record, messages);
+    await store.addChats(found);
     await loadChats();
     notice(`${plural(found.length, "chat")} imported.`);
     if (found.length === 1) openChat(found[0].record.id);

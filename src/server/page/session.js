@@ -63,7 +63,7 @@ export class Session {
   async create(message) {
     this.stored = true;
     try {
-      await this.store.addChat(this.record, [message]);
+      await this.store.addChats([{ record: this.record, messages: [message] }]);
     } catch (problem) {
       this.stored = false;
       throw problem;

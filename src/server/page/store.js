@@ -121,13 +121,15 @@ export class Store {
     });
   }
 
-  // A chat with all its messages at once: a new one, or one that is imported or taken over.
-  async addChat(record, list) {
-    await this.run(["chats", "messages"], "readwrite", async ({ chats, messages }) => {
-      await chats.put({ ...record, version: 1 });
-      for (const message of list) await messages.put(message);
+  // New chats with all their messages, [{ record, messages }]: all of them are stored, or none.
+  async addChats(added) {
+    await this.run(["chats", "messages"], "readwrite", async (tables) => {
+      for (const { record, messages } of added) {
+        await tables.chats.put({ ...record, version: 1 });
+        for (const message of messages) await tables.messages.put(message);
+      }
     });
-    this.tell("chat", record.id);
+    for (const { record } of added) this.tell("chat", record.id);
   }
 
   // change(record) gets the newest record, whoever wrote it last. Returns what is stored now.
