@@ -128,6 +128,16 @@ class OpenAi:
         check(name == "weather", "the name comes once")
         check_arguments(arguments)
 
+    def tool_allowed(self):
+        """tools: only those allowed, others left out and named"""
+        allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "clock"}}]}
+        answer = self.client.chat.completions.with_raw_response.create(
+            model="default", messages=STORY, max_completion_tokens=400, extra_body=THINK_OFF, parallel_tool_calls=False,
+            tools=[*CHAT_TOOLS, {"type": "custom", "custom": {"name": "free"}}],
+            tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+        check(answer.headers["X-Fourfold-Ignored"] == "tools[].type=custom", answer.headers)
+        check(answer.parse().choices[0].message.tool_calls[0].function.name == "clock", "the one that is allowed")
+
     def json_schema(self):
         """json_schema"""
         format = {"type": "json_schema", "json_schema": {"name": "trip", "strict": True, "schema": SCHEMA}}
@@ -180,6 +190,50 @@ class OpenAi:
         format = {"type": "json_schema", "name": "trip", "schema": SCHEMA, "strict": True}
         check_arguments(self.client.responses.create(input="Trip?", text={"format": format}, **more).output_text)
 
+    def responses_kept(self):
+        """responses: previous_response_id, retrieve, delete"""
+        more = {"model": "default", "reasoning": {"effort": "none"}, "max_output_tokens": 8}
+        first = self.client.responses.create(input="My name is Ann.", **more)
+        check(first.store and self.client.responses.retrieve(first.id).output_text == first.output_text, "is kept")
+        second = self.client.responses.create(input="Who am I?", previous_response_id=first.id, **more)
+        history = [{"role": "user", "content": "My name is Ann."}, *[item.model_dump() for item in first.output],
+                   {"role": "user", "content": "Who am I?"}]
+        whole = self.client.responses.create(input=history, store=False, **more)
+        check(second.usage.input_tokens == whole.usage.input_tokens and not whole.store, "goes on as if all was sent")
+        self.client.responses.delete(first.id)
+        try:
+            self.client.responses.create(input="And?", previous_response_id=first.id, **more)
+            raise AssertionError("a deleted response was gone on from")
+        except openai.BadRequestError as error:
+            check(error.code == "previous_response_not_found", error.code)
+
+    def responses_logprobs(self):
+        """responses: logprobs"""
+        answer = self.client.responses.create(model="default", input="A story?", max_output_tokens=6, top_logprobs=2,
+                                              reasoning={"effort": "none"}, include=["message.output_text.logprobs"])
+        part = answer.output[-1].content[0]
+        check("".join(token.token for token in part.logprobs) == part.text, "they are of the text")
+        check(all(len(token.top_logprobs) == 2 for token in part.logprobs), "two of each")
+
+    def count(self):
+        """count tokens"""
+        counted = self.client.responses.input_tokens.count(model="default", input="A story?", instructions="Be kind.")
+        answer = self.client.responses.create(model="default", input="A story?", instructions="Be kind.", max_output_tokens=2)
+        check(counted.input_tokens == answer.usage.input_tokens, "as the answer says")
+
+    def unknown(self):
+        """fields nobody knows, and misspelt ones"""
+        answer = self.client.chat.completions.with_raw_response.create(
+            model="default", messages=STORY, max_completion_tokens=10 ** 7, stop="a", extra_body={"colour": "red"})
+        check(answer.headers["X-Fourfold-Ignored"] == "colour", answer.headers)
+        check(answer.headers["X-Fourfold-Changed"].startswith("max_completion_tokens="), answer.headers)
+        self.chat(stop="", max_completion_tokens=2)
+        try:
+            self.chat(extra_body={"temprature": 1})
+            raise AssertionError("a misspelt field was taken")
+        except openai.BadRequestError as error:
+            check("did you mean temperature?" in error.message, error.message)
+
     def errors(self):
         """errors"""
         try:
@@ -201,6 +255,30 @@ class Anthropic:
     def message(self, **more):
         more = {"model": "default", "max_tokens": 24, "messages": STORY, "thinking": {"type": "disabled"}, **more}
         return self.client.messages.create(**more)
+
+    def models(self):
+        """list models"""
+        models = list(self.client.models.list())
+        check(models[0].type == "model" and models[0].display_name and models[0].created_at.year >= 2026, models)
+        check(self.client.models.retrieve(models[0].id).id == models[0].id, "one of them")
+
+    def system_turns(self):
+        """system turns, and prefixes behind a line that differs"""
+        def read(number):
+            billing = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.{number}; cch={number * 7919};"}
+            turns = [*STORY, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Go on."}]
+            return self.message(system=[billing, {"type": "text", "text": "Be kind to cats. " * 40}], messages=turns).usage
+        first, second = read(1), read(2)
+        check(second.cache_read_input_tokens > 100, f"{first}, {second}")
+
+    def tool_runner(self):
+        """beta.messages.tool_runner, which goes on without threads"""
+        @anthropic.beta_tool
+        def weather(city: str) -> str:
+            """The weather."""
+            return "sunny in " + city
+        runner = self.client.beta.messages.tool_runner(model="default", max_tokens=24, messages=STORY, tools=[weather])
+        check(runner.until_done().content[0].text, "answers")
 
     def tool_choice(self, choice, **more):
         tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in CHAT_TOOLS]

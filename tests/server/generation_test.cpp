@@ -222,6 +222,25 @@ TEST(Requests, CallsThatAreNotWholeAreWords) {
               "not whole: {\"city\": \"Ro]\n\n[a call of g that is not whole: [1]]<|end|>\n<|turn|>user\n"
               "<tool_response>\nno\n</tool_response><|end|>\n<|turn|>assistant\n<think>\n");
   }
+  const std::string messages = prompt_of("/v1/messages", R"({"max_tokens": 9, "messages": [
+      {"role": "user", "content": "a"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f", "input": "{\"city\": \"Ro"}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "no"}]}]})");
+  EXPECT_NE(messages.find("[a call of f that is not whole: {\"city\": \"Ro]"), std::string::npos) << messages;
+}
+
+TEST(Requests, WhatChatHadBeforeAndBesideTools) {
+  const auto chat = [](const std::string& field) {
+    return R"({"messages": [{"role": "user", "content": "a"}], )" + field + "}";
+  };
+  EXPECT_EQ(notes_of(kRoute, chat(R"("verbosity": "low", "functions": [], "function_call": "auto")")), "");
+  expect_refused(chat(R"("verbosity": "endless")"), "verbosity", "one of low, medium, high");
+  expect_refused(chat(R"("functions": [{"name": "f"}])"), "functions", "send the same as tools");
+  EXPECT_EQ(notes_of(kRoute, chat(R"("web_search_options": {})")), "web_search_options=web_search ");
+  // Other servers' fields, near to names of ours.
+  EXPECT_EQ(notes_of(kRoute, chat(R"("top_a": 0.1, "models": ["m"], "return_tokens": false)")),
+            "top_a models return_tokens ");
+  expect_refused(chat(R"("top_pp": 0.1)"), "top_pp", "did you mean top_p?");
 }
 
 TEST(Requests, Tools) {

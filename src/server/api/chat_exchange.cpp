@@ -211,7 +211,8 @@ ChatPlan read_chat(const Json& body, const ServedModel& model, const RequestCont
   // What was there before tools.
   if (const auto* functions = fields.list("functions"); functions != nullptr && !functions->empty())
     refuse("functions", "functions is not served here; send the same as tools");
-  if (fields.find("web_search_options") != nullptr) notes.add(NoteKind::tool, "web_search_options");
+  if (fields.find("web_search_options") != nullptr)
+    notes.add(NoteKind::tool, "web_search_options", "web_search");
   fields.ignore({"function_call", "audio", "prompt_cache_options"});
   fields.only_false({"echo", "add_special_tokens"});
   plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context, notes);
