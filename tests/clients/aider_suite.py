@@ -1,4 +1,5 @@
-"""aider, which needs no tools: the model writes whole files into its answers, and aider puts them in place."""
+"""aider, which needs no tools: the model writes whole files into its answers, and aider puts them in place.
+"""
 import pathlib
 import subprocess
 import sys

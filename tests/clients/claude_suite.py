@@ -1,5 +1,5 @@
-"""Claude Code, the program itself, in which every turn is a process of its own that continues the conversation, as scripts use it;
-and the Claude Agent SDK, which keeps it running.
+"""Claude Code, the program itself, in which every turn is a process of its own that continues the
+conversation, as scripts use it; and the Claude Agent SDK, which keeps it running.
 """
 import json
 import pathlib
@@ -19,9 +19,9 @@ def claude_program():
 def claude_environment(served):
     home = served.work / "home"
     home.mkdir(exist_ok=True)
-    return clean_environment(home, ANTHROPIC_BASE_URL=served.url, ANTHROPIC_AUTH_TOKEN="unused", ANTHROPIC_MODEL="scripted",
-                             ANTHROPIC_DEFAULT_HAIKU_MODEL="scripted", CLAUDE_CODE_MAX_CONTEXT_TOKENS=CONTEXT,
-                             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")
+    return clean_environment(home, ANTHROPIC_BASE_URL=served.url, ANTHROPIC_AUTH_TOKEN="unused",
+                             ANTHROPIC_MODEL="scripted", ANTHROPIC_DEFAULT_HAIKU_MODEL="scripted",
+                             CLAUDE_CODE_MAX_CONTEXT_TOKENS=CONTEXT, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1")
 
 
 def serve(program):

@@ -1,6 +1,6 @@
-"""The scripted model itself: fixture_test.py FOURFOLD. Three turns with a tool call, its result and text, whole and streamed,
-through chat completions, responses and messages; with two templates, with drafts and without, at temperatures up to 2. No
-package is needed: requests are written as the protocols have them.
+"""The scripted model itself: fixture_test.py FOURFOLD. Three turns with a tool call, its result and text,
+whole and streamed, through chat completions, responses and messages; with two templates, with drafts and
+without, at temperatures up to 2. No package is needed: requests are written as the protocols have them.
 """
 import json
 import sys

@@ -1,5 +1,6 @@
-"""Agent frameworks against a scripted model: each runs its own loop, calls the tool, sends the result back and ends with the
-words of the script, three turns long where it keeps a conversation. One function a row: its first line says what it shows.
+"""Agent frameworks against a scripted model: each runs its own loop, calls the tool, sends the result back
+and ends with the words of the script, three turns long where it keeps a conversation. One function a row: its
+first line says what it shows.
 """
 import asyncio
 import json

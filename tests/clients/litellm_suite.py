@@ -1,4 +1,5 @@
-"""LiteLLM: the package with its vLLM, OpenAI and Anthropic providers, and the proxy in front of the server."""
+"""LiteLLM: the package with its vLLM, OpenAI and Anthropic providers, and the proxy in front of the server.
+"""
 import json
 import os
 import pathlib

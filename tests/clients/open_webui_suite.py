@@ -1,4 +1,6 @@
-"""Open WebUI, the program itself: a chat of three turns through its own API, with a tool of its own that it runs."""
+"""Open WebUI, the program itself: a chat of three turns through its own API, with a tool of its own that it
+runs.
+"""
 import pathlib
 import subprocess
 import sys

@@ -1,6 +1,7 @@
-"""Agents that cannot be had from PyPI: OpenCode and Cline. The programs are not run. Their requests are built here as their public
-source builds them (OpenCode's session/llm with @ai-sdk/openai-compatible; Cline's provider "OpenAI Compatible"), and the streams
-are held to what that code needs of them: three turns with a call, its result and words.
+"""Agents that cannot be had from PyPI: OpenCode and Cline. The programs are not run. Their requests are built
+here as their public source builds them (OpenCode's session/llm with @ai-sdk/openai-compatible; Cline's
+provider "OpenAI Compatible"), and the streams are held to what that code needs of them: three turns with a
+call, its result and words.
 """
 import json
 import urllib.request
@@ -10,14 +11,17 @@ from served import Served, check
 OWN_SERVERS = True
 COMMAND = "echo made by a tool call >> made.txt"
 SAYS = "The line stands in the file now."
-SYSTEM = "You are an agent that helps with software. Answer in a few lines, and use the tools for what is to be done. " * 60
-ENVIRONMENT = "<environment_details>\n# Visible Files\nmade.txt\n\n# Current Mode\nACT MODE\n</environment_details>"
+SYSTEM = "You are an agent that helps with software. Answer in a few lines, and use the tools for what is to do. " * 60
+ENVIRONMENT = ("<environment_details>\n# Visible Files\nmade.txt\n\n# Current Mode\nACT MODE\n"
+               "</environment_details>")
 
 
 def stream(url, body, headers):
-    """The chunks, whose form is checked: a call's first piece has its id and name, the end a reason, then usage without choices."""
-    request = urllib.request.Request(url + "/v1/chat/completions", json.dumps({**body, "stream": True, "stream_options": {
-        "include_usage": True}}).encode(), {"Content-Type": "application/json", "Authorization": "Bearer unused", **headers})
+    """Text, calls and usage of a stream whose form is checked: a call's first piece has its id and name, the end
+    has a reason, then comes the usage without choices."""
+    body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer unused", **headers}
+    request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=300) as answer:
         events = [line[6:].strip() for line in answer if line.startswith(b"data: ")]
     check(events[-1] == b"[DONE]", f"the last event is {events[-1]}")
@@ -57,10 +61,11 @@ def opencode(program):
     tools = [tool("bash", command=STRING, description=STRING, timeout={"type": "integer", "exclusiveMinimum": 0}),
              tool("edit", filePath=STRING, oldString=STRING, newString=STRING), tool("glob", pattern=STRING),
              tool("read", filePath=STRING, offset={"type": "integer", "minimum": 0, "maximum": 9007199254740991}),
-             tool("todowrite", todos={"type": "array", "items": {"type": "object", "properties": {"content": STRING, "status": {
-                 "type": "string", "enum": ["pending", "in_progress", "completed"]}}, "required": ["content", "status"]}})]
-    script = {"with_tools": [{"calls": [{"name": "bash", "arguments": {"command": COMMAND, "description": "Write a line"}}]},
-                             {"text": SAYS}], "without_tools": [{"text": "A line for a file"}]}
+             tool("todowrite", todos={"type": "array", "items": {
+                 "type": "object", "required": ["content", "status"], "properties": {
+                     "content": STRING, "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]}}}})]
+    call = {"name": "bash", "arguments": {"command": COMMAND, "description": "Write a line"}}
+    script = {"with_tools": [{"calls": [call]}, {"text": SAYS}], "without_tools": [{"text": "A line for a file"}]}
     headers = {"x-session-affinity": "ses_1", "X-Session-Id": "ses_1", "User-Agent": "opencode/1"}
     common = {"model": "scripted", "max_tokens": 32000, "temperature": 0.55, "top_p": 1}
     with Served(program, script) as served:
@@ -72,8 +77,8 @@ def opencode(program):
         for turn in range(3):
             history.append({"role": "user", "content": "Make a line in the file."})
             for calling in (True, False):
-                text, calls, usage = stream(served.url, {**common, "messages": history, "tools": tools, "tool_choice": "auto"},
-                                            headers)
+                body = {**common, "messages": history, "tools": tools, "tool_choice": "auto"}
+                text, calls, usage = stream(served.url, body, headers)
                 if calling:
                     arguments = check_call(calls, "bash")
                     # Arguments are written anew, without spaces; what was said beside a call stays.
@@ -97,8 +102,9 @@ def cline_native(program):
     """Cline (not run: requests as its source builds them): three turns with a native tool call each"""
     tools = [tool("execute_command", command=STRING, requires_approval={"type": "boolean"}),
              tool("attempt_completion", result=STRING), tool("read_file", path=STRING)]
-    script = {"with_tools": [{"calls": [{"name": "execute_command", "arguments": {
-        "command": COMMAND, "requires_approval": False}}]}, {"calls": [{"name": "attempt_completion", "arguments": {"result": SAYS}}]}]}
+    script = {"with_tools": [
+        {"calls": [{"name": "execute_command", "arguments": {"command": COMMAND, "requires_approval": False}}]},
+        {"calls": [{"name": "attempt_completion", "arguments": {"result": SAYS}}]}]}
     with Served(program, script) as served:
         history = [{"role": "system", "content": SYSTEM}, user_turn("<task>\nMake a line in the file.\n</task>")]
         for turn in range(3):
@@ -107,7 +113,8 @@ def cline_native(program):
                                                      "tools": tools}, {"User-Agent": "OpenAI/JS 4.83.0"})
                 check([call["function"]["name"] for call in calls] == [name], f"turn {turn}: {text} {calls}")
                 history += [{"role": "assistant", "content": text or None, "tool_calls": calls},
-                            {"role": "tool", "tool_call_id": calls[0]["id"], "content": "Command executed."}, user_turn("Go on.")]
+                            {"role": "tool", "tool_call_id": calls[0]["id"], "content": "Command executed."},
+                            user_turn("Go on.")]
             check(json.loads(calls[0]["function"]["arguments"]) == {"result": SAYS}, f"the result is {calls}")
 
 
@@ -121,7 +128,8 @@ def cline_tags(program):
             for wanted in (calls, done):
                 text, native, _ = stream(served.url, {"model": "scripted", "messages": history, "temperature": 0}, {})
                 check(text == wanted and not native, f"turn {turn}: {text!r} {native}")
-                history += [{"role": "assistant", "content": text}, user_turn("[execute_command] Result:\nCommand executed.")]
+                history += [{"role": "assistant", "content": text},
+                            user_turn("[execute_command] Result:\nCommand executed.")]
 
 
 ROWS = [opencode, cline_native, cline_tags]

@@ -1,5 +1,5 @@
-"""The committed results of the tests with real clients: docs/agents-test.txt, a paragraph for each suite, and the tables of
-docs/agents.md and docs/serving.md that are made from it.
+"""The committed results of the tests with real clients: docs/agents-test.txt, a paragraph for each suite, and
+the tables of docs/agents.md and docs/serving.md that are made from it.
 
     results.py --check      the tables are those of the results, and the results those of the pinned versions
 
@@ -18,14 +18,15 @@ ROOT = HERE.parents[1]
 FILE = ROOT / "docs/agents-test.txt"
 OFFICIAL = "official"  # has a table of its own, client x feature, in docs/serving.md
 BEGIN, END = "<!-- results: written by tests/clients/run.py -->\n", "<!-- /results -->\n"
-HEAD = ("Results of tests/clients/run.py --write, of which ./dev test --long runs all: a paragraph for each suite of clients, written\n"
-        "anew when the suite is run.\n")
+HEAD = ("Results of tests/clients/run.py --write, which ./dev test --long runs for all suites: a paragraph for each\n"
+        "suite of clients, written anew when the suite is run.\n")
 
 
 def pins(suite):
     """The packages of a suite, as its requirements pin them: "name version, name version"."""
     path = HERE / "requirements" / f"{suite}.txt"
-    found = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([^ ;\n]+)", path.read_text() if path.exists() else "", re.MULTILINE)
+    text = path.read_text() if path.exists() else ""
+    found = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([^ ;\n]+)", text, re.MULTILINE)
     return ", ".join(f"{name} {version}" for name, version in found) or "none"
 
 
@@ -123,8 +124,8 @@ def check():
             continue
         if suite not in found:
             wrong.append(f"{FILE.name} has no results of {suite}")
-        elif facts(found[suite])["packages"] != pins(suite):
-            wrong.append(f"{FILE.name} has results of {suite} with {facts(found[suite])['packages']}, pinned are {pins(suite)}")
+        elif (tested := facts(found[suite])["packages"]) != pins(suite):
+            wrong.append(f"{FILE.name} has results of {suite} with {tested}, pinned are {pins(suite)}")
     for page, content in PAGES.items():
         if page_with(page, content(found)) != page.read_text():
             wrong.append(f"the table of {page.name} is not the one of {FILE.name}")

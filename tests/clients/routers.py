@@ -1,4 +1,6 @@
-"""Routers in front of `fourfold serve`: each registers the server, and a client behind it chats, streams and calls a tool."""
+"""Routers in front of `fourfold serve`: each registers the server, and a client behind it chats, streams and
+calls a tool.
+"""
 import pathlib
 import subprocess
 import sys

@@ -1,8 +1,10 @@
-"""Real clients against `fourfold serve` of a scripted model: run.py --program FOURFOLD --folder DIR [--write] SUITE...|long|all
+"""Real clients against `fourfold serve` of a scripted model: run.py --program FOURFOLD --folder DIR [--write]
+SUITE...|long|all
 
-Each suite has a Python environment of its own in DIR, made from the pinned versions in requirements/SUITE.txt by uv (from PyPI)
-when they change. Ends with 1 when a row failed, with 77 (skipped) when packages are missing and PyPI cannot be reached.
---write puts the results into docs/agents-test.txt and the tables that are made from it (results.py).
+Each suite has a Python environment of its own in DIR, made from the pinned versions in requirements/SUITE.txt
+by uv (from PyPI) when they change. Ends with 1 when a row failed, with 77 (skipped) when packages are missing
+and PyPI cannot be reached. --write puts the results into docs/agents-test.txt and the tables that are made
+from it (results.py).
 """
 import argparse
 import fcntl
@@ -22,7 +24,7 @@ UV = "uv==0.13.7"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
 SUITES = ["official", "frameworks", "routers", "replayed"]
-LONG_SUITES = ["claude_suite", "aider_suite", "litellm_suite", "open_webui_suite"]
+LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "open_webui_suite"]
 
 
 def requirements(suite):

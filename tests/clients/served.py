@@ -1,4 +1,6 @@
-"""What the tests with real clients share: a model that follows a script, `fourfold serve` of it, and what its metrics say."""
+"""What the tests with real clients share: a model that follows a script, `fourfold serve` of it, and what its
+metrics say.
+"""
 import functools
 import json
 import os
@@ -121,7 +123,7 @@ class Server:
 
 
 class Served(Server):
-    """`with Served(program, script) as served`: a scripted model behind `fourfold serve`; served.work is a folder to work in."""
+    """`with Served(program, script) as served`: a scripted model is served; served.work is a folder to work in."""
 
     def __init__(self, program, script, template="qwen3", options=()):
         self.folder = tempfile.TemporaryDirectory(prefix="fourfold-clients-", ignore_cleanup_errors=True)

@@ -1,8 +1,10 @@
-"""Runs the rows of one suite against a scripted model: suite.py SUITE FOURFOLD RESULTS. Called by run.py with the suite's own
-Python. Rows are functions; what goes wrong in one does not stop the others. RESULTS gets a list of {row, result, seconds, more}.
+"""Runs the rows of one suite against a scripted model: suite.py SUITE FOURFOLD RESULTS. Called by run.py with
+the suite's own Python. Rows are functions; what goes wrong in one does not stop the others. RESULTS gets a
+list of {row, result, seconds, more}.
 
-A row gets the address of a server whose model calls `weather`, or follows the row's own script and chat template; in a suite with
-OWN_SERVERS it gets the program instead. What it returns is more to be told about it. A suite with run_suite() runs its rows itself.
+A row gets the address of a server whose model calls `weather`, or follows the row's own script and chat
+template; in a suite with OWN_SERVERS it gets the program instead. What it returns is more to be told about
+it. A suite with run_suite() runs its rows itself.
 """
 import importlib
 import inspect

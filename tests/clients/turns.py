@@ -1,6 +1,6 @@
-"""What the tests with coding agents share: three turns of a conversation, each with a tool call that makes a line in a file and with
-words. Beside the outcome: what came of the prefix cache, as an agent's prompt has ten thousand tokens and more that must not
-be read again.
+"""What the tests with coding agents share: three turns of a conversation, each with a tool call that makes a
+line in a file and with words. Beside the outcome: what came of the prefix cache, as an agent's prompt has ten
+thousand tokens and more that must not be read again.
 """
 import pathlib
 import subprocess
