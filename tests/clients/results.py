@@ -30,9 +30,9 @@ def pins(suite):
     return ", ".join(f"{name} {version}" for name, version in found) or "none"
 
 
-def commit():
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+def version(program):
+    """Of the program that was tested, with its commit."""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def read():
@@ -104,9 +104,9 @@ def page_with(page, content):
     return head + BEGIN + content + END + tail
 
 
-def write(suite, made):
+def write(suite, made, program):
     found = read()
-    found[suite] = [f"suite: {suite}", f"date: {datetime.date.today()}", f"commit: {commit()}",
+    found[suite] = [f"suite: {suite}", f"date: {datetime.date.today()}", f"program: {version(program)}",
                     f"machine: {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[2]:.1f}, "
                     f"Python {platform.python_version()}",
                     f"packages: {pins(suite)}", *map(row_line, made)]

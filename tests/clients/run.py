@@ -116,7 +116,7 @@ def main():
         print(f"clients: {suite}: {len(rows)} rows, {len(bad)} failed", flush=True)
         failed += len(bad)
         if options.write:
-            results_file.write(suite, rows)
+            results_file.write(suite, rows, options.program.resolve())
     return 1 if failed else 0
 
 
