@@ -12,6 +12,16 @@ namespace {
 
 constexpr std::chrono::seconds kLately{5};
 
+// Logits of prompt rows that are wanted for their own sake come to the host: so many bytes of them a step,
+// but at least a block's.
+constexpr std::int64_t kMeasuredBytes = 128'000'000;
+
+std::int64_t measured_rows(std::int64_t vocab_size) {
+  const std::int64_t row_bytes = vocab_size * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t blocks = kMeasuredBytes / row_bytes / schedule::kAnchorTokens;
+  return std::max<std::int64_t>(blocks, 1) * schedule::kAnchorTokens;
+}
+
 double seconds_between(Batcher::Clock::time_point begin, Batcher::Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
@@ -30,6 +40,7 @@ schedule::Limits Batcher::make_limits(const backend::Prepared& prepared, const E
   limits.page_tokens = capacity.page_tokens;
   limits.sequence_count = chosen(options.max_sequences, capacity.state_slot_count, "running sequences");
   limits.step_rows = chosen(options.step_rows, capacity.row_count, "rows of a step");
+  limits.measured_rows = measured_rows(prepared.program().vocab_size);
   // Where prompt rows have their own arithmetic, prompts are cut at multiples of 64 alone.
   if (!prepared.roles_agree() && limits.step_rows < schedule::kAnchorTokens)
     fail(Code::invalid_request, "{} rows a step: this backend needs at least {}", limits.step_rows,
@@ -81,7 +92,7 @@ void Batcher::require_valid(const Submission& submission) const {
 void Batcher::add(RequestId id, Submission submission, Clock::time_point submitted) {
   Request& request = submission.request;
   schedule::Arrival arrival{id, request.prompt, std::ssize(request.prompt) + request.max_tokens,
-                            std::move(submission.cache_salt)};
+                            std::move(submission.cache_salt), request.prompt_logprobs.has_value()};
   Live live;
   live.submitted = submitted;
   if (submission.time_limit) live.deadline = submitted + *submission.time_limit;
@@ -241,6 +252,7 @@ void Batcher::advance(const schedule::Work& work, std::vector<Delivery>& out) {
                    .tokens = {sequence.newest().begin(), sequence.newest().end()},
                    .finish = sequence.finish(),
                    .error = sequence.error(),
+                   .prompt_logprobs = sequence.take_prompt_logprobs(),
                    .usage = usage_of(live)});
   if (sequence.finished()) retire(work.id, !failed);
 }

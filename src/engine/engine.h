@@ -55,7 +55,9 @@ struct Delivery {
   std::vector<sample::Sampled> tokens;  // a stop id among them, as the last
   Finish finish = Finish::running;
   std::string error;  // Finish::failed: what happened
-  Usage usage;        // so far
+  // Of every token of the prompt but its first, with the first delivery, where they were asked for.
+  std::vector<sample::Logprobs> prompt_logprobs = {};
+  Usage usage;  // so far
 };
 
 // Called on the engine's thread; it must not block. The last delivery of a request is the one whose finish is

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/sampling_limits.h"
 
 namespace fourfold::engine {
 
@@ -29,17 +30,24 @@ void require_valid(const Request& request, const ModelLimits& limits) {
       fail(Code::invalid_request, "token {} of the prompt has id {}; the vocabulary has {}", i,
            request.prompt[i], limits.vocab_size);
   const auto prompt_count = static_cast<std::int64_t>(request.prompt.size());
-  if (prompt_count >= limits.position_limit)
+  const std::int64_t least_tokens = request.prompt_logprobs ? 0 : 1;
+  if (prompt_count + least_tokens > limits.position_limit)
     fail_with_hint(Code::invalid_request, "Shorten the prompt.",
                    "the prompt has {} tokens; the model's limit is {} for prompt and answer together",
                    prompt_count, limits.position_limit);
-  if (request.max_tokens < 1)
-    fail(Code::invalid_request, "max_tokens is {}; it must be at least 1", request.max_tokens);
+  if (request.max_tokens < least_tokens)
+    fail(Code::invalid_request, "max_tokens is {}; it must be at least {}", request.max_tokens, least_tokens);
   if (request.max_tokens > limits.position_limit - prompt_count)
     fail_with_hint(Code::invalid_request,
                    format("Ask for at most {} tokens.", limits.position_limit - prompt_count),
                    "a prompt of {} tokens and max_tokens {} exceed the model's limit of {}", prompt_count,
                    request.max_tokens, limits.position_limit);
+  if (request.min_tokens < 0 || request.min_tokens > request.max_tokens)
+    fail(Code::invalid_request, "min_tokens is {}; it must be at least 0 and at most max_tokens, which is {}",
+         request.min_tokens, request.max_tokens);
+  if (request.prompt_logprobs && (*request.prompt_logprobs < 0 || *request.prompt_logprobs > kLogprobsMax))
+    fail(Code::invalid_request, "prompt_logprobs is {}; it must be at least 0 and at most {}",
+         *request.prompt_logprobs, kLogprobsMax);
   if (request.draft_count < 0 || request.draft_count > kDraftCountMax)
     fail(Code::invalid_request, "{} drafts a step; it must be at least 0 and at most {}", request.draft_count,
          kDraftCountMax);
@@ -50,6 +58,9 @@ void require_valid(const Request& request, const ModelLimits& limits) {
   if (request.cached_count < 0 || request.cached_count >= prompt_count)
     fail(Code::invalid_request, "{} tokens of a prompt of {} are cached; at least one must be run",
          request.cached_count, prompt_count);
+  if (request.prompt_logprobs && request.cached_count > 0)
+    fail(Code::invalid_request, "{} tokens of the prompt are cached, but log-probabilities of all are wanted",
+         request.cached_count);
   sample::require_valid(request.params, limits.vocab_size);
 }
 
@@ -113,6 +124,9 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
     const std::int64_t end = cut_prompt(next_position_, prompt_count(), row_limit);
     row_tokens_.assign(tokens_.begin() + next_position_, tokens_.begin() + end);
     rows.logits_row_count = end == std::ssize(tokens_) ? 1 : 0;
+    // All rows from the first that is measured on: where that is the last piece, its last row as well.
+    if (const auto [first, last] = measured_rows(next_position_, end); first < last)
+      rows.logits_row_count = static_cast<std::int32_t>(end - first);
   } else if (behind()) {
     if (row_limit < 1) return rows;
     const std::int64_t end = std::min(next_position_ + row_limit, std::ssize(tokens_) - 1);
@@ -128,6 +142,26 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
   }
   rows.tokens = row_tokens_;
   return rows;
+}
+
+// A row tells of the token behind it, so the prompt's last one is not among them. Rows before
+// measured_count_ are run again by a sequence that was taken out of its home.
+std::pair<std::int64_t, std::int64_t> Sequence::measured_rows(std::int64_t begin, std::int64_t end) const {
+  if (!request_.prompt_logprobs) return {0, 0};
+  return {std::max(begin, measured_count_), std::min(end, prompt_count() - 1)};
+}
+
+void Sequence::measure_prompt(std::span<const float> logits) {
+  const auto [first, last] = measured_rows(pass_position_, home_end_);
+  if (first >= last) return;
+  check(first == measured_count_, "no row of the prompt is left out", first, measured_count_);
+  const auto count = static_cast<std::size_t>(last - first);
+  std::vector<sample::Logprobs> rows =
+      sample::measure_rows(logits.first(count * static_cast<std::size_t>(vocab_size_)),
+                           std::span(tokens_).subspan(static_cast<std::size_t>(first) + 1, count),
+                           *request_.prompt_logprobs, sampler_.token_limit());
+  std::ranges::move(rows, std::back_inserter(prompt_logprobs_));
+  measured_count_ = last;
 }
 
 // What it throws ends this answer, and says nothing against the caches.
@@ -148,6 +182,24 @@ void Sequence::append(const sample::Sampled& sampled) {
     finish_ = Finish::max_tokens;
 }
 
+// Which tokens may come next, to allowed_.
+void Sequence::allow_tokens() {
+  const std::size_t words = static_cast<std::size_t>(vocab_size_ + 63) / 64;
+  allowed_.clear();
+  if (guide_ != nullptr) {
+    allowed_.assign(words, 0);
+    ask_guide([&] { guide_->allowed(allowed_); });
+  }
+  if (!must_go_on()) return;
+  if (allowed_.empty()) allowed_.assign(words, ~std::uint64_t{0});
+  std::vector<std::uint64_t> without_end = allowed_;
+  for (const TokenId id : request_.stop_ids)
+    if (id >= 0 && id < vocab_size_)
+      without_end[static_cast<std::size_t>(id) / 64] &= ~(std::uint64_t{1} << (id % 64));
+  // A form that is complete and cannot go on ends all the same.
+  if (sampler_.allows_any(without_end)) allowed_ = std::move(without_end);
+}
+
 sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft) {
   if (!answers.tokens.empty()) {
     if (answers.tokens[row] < 0)
@@ -155,10 +207,7 @@ sample::Sampled Sequence::choose(const RowAnswers& answers, std::size_t row, con
                      tokens_.size());
     return sampler_.note_chosen(answers.tokens[row], draft);
   }
-  if (guide_ != nullptr) {
-    allowed_.assign(static_cast<std::size_t>(vocab_size_ + 63) / 64, 0);
-    ask_guide([&] { guide_->allowed(allowed_); });
-  }
+  allow_tokens();
   return sampler_.sample(answers.logits.subspan(row * vocab_size_, vocab_size_), std::ssize(tokens_), draft,
                          allowed_);
 }
@@ -177,15 +226,27 @@ void Sequence::verify(const RowAnswers& answers) {
   }
 }
 
+void Sequence::take_first(const RowAnswers& answers) {
+  if (request_.max_tokens == 0) {
+    finish_ = Finish::max_tokens;
+    return;
+  }
+  const std::size_t rows = answers.tokens.empty()
+                               ? answers.logits.size() / static_cast<std::size_t>(vocab_size_)
+                               : answers.tokens.size();
+  append(choose(answers, rows - 1, nullptr));
+}
+
 void Sequence::take_main(const RowAnswers& answers, std::int64_t resumable_from) {
   resumable_from_ = resumable_from;
   pass_position_ = next_position_;
   home_end_ = pass_position_ + std::ssize(row_tokens_);
   furthest_ = std::max(furthest_, home_end_);
   if (behind()) {
+    measure_prompt(answers.logits);
     kept_count_ = std::ssize(row_tokens_);
     next_position_ += kept_count_;
-    if (next_position_ == std::ssize(tokens_)) append(choose(answers, 0, nullptr));
+    if (next_position_ == std::ssize(tokens_)) take_first(answers);
   } else {
     verify(answers);
     kept_count_ = std::ssize(newest_);
@@ -232,10 +293,13 @@ backend::Choice Sequence::choice(backend::Pass pass, std::int64_t history_limit)
   // The tokens of a step are noted where they are chosen before anybody here sees them.
   if (sampler_.needs_history() && sampler_.seen_count() + kDraftCountMax + 1 > history_limit) choose_here();
   const bool drawn = request_.draw_drafts && request_.draft_count > 0;
-  const bool main_here = sampler_.wants_logits() || guide_ != nullptr;
-  if (chooses_here_ || drawn || (pass == backend::Pass::main && main_here)) return {.wants_logits = true};
+  if (pass == backend::Pass::main) {
+    const auto [first, last] = measured_rows(next_position_, next_position_ + std::ssize(row_tokens_));
+    main_is_here_ = sampler_.wants_logits() || guide_ != nullptr || must_go_on() || first < last;
+  }
+  if (chooses_here_ || drawn || (pass == backend::Pass::main && main_is_here_)) return {.wants_logits = true};
   // Nothing is noted there when the main pass gives logits.
-  if (sampler_.needs_history() && main_here) return {.wants_logits = true};
+  if (sampler_.needs_history() && main_is_here_) return {.wants_logits = true};
   backend::Choice choice;
   choice.has_history = sampler_.needs_history();
   choice.repetition_penalty = params.repetition_penalty;

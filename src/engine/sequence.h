@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,8 +32,12 @@ inline constexpr int kDraftCountMax = 5;
 struct Request {
   std::vector<TokenId> prompt;
   sample::Params params;
-  std::int64_t max_tokens = 0;
+  std::int64_t max_tokens = 0;  // 0 where the prompt's log-probabilities are all that is wanted
   std::vector<TokenId> stop_ids;
+  // Before it no stop id is chosen, unless a guide leaves nothing else.
+  std::int64_t min_tokens = 0;
+  // Log-probabilities of the prompt's tokens, each with so many alternatives.
+  std::optional<int> prompt_logprobs = {};
   int draft_count = 0;           // drafts verified a step, 0 to kDraftCountMax
   bool draw_drafts = false;      // draw drafts from the draft layer's distribution instead of taking its best
   std::int64_t token_limit = 0;  // only ids below it are chosen; 0: the whole vocabulary
@@ -49,8 +54,8 @@ struct ModelLimits {
 ModelLimits limits_of(const backend::Program& program);
 
 // Throws invalid_request: an empty prompt, ids outside the vocabulary, a prompt and max_tokens beyond the
-// model's positions, drafts asked of a model that has no layer for them, bad sampling parameters. Needs no
-// loaded model, so that a bad request does not wait for one.
+// model's positions, min_tokens beyond max_tokens, drafts asked of a model that has no layer for them, bad
+// sampling parameters. Needs no loaded model, so that a bad request does not wait for one.
 void require_valid(const Request& request, const ModelLimits& limits);
 
 // What a sequence leaves behind in its home.
@@ -118,6 +123,10 @@ class Sequence {
   // What the last step added, with log-probabilities if asked.
   std::span<const sample::Sampled> newest() const { return newest_; }
   const DraftCounts& drafts() const { return counts_; }
+  // Of every token of the prompt but its first, when the prompt has been run and they were asked for; once.
+  std::vector<sample::Logprobs> take_prompt_logprobs() {
+    return in_prompt() ? std::vector<sample::Logprobs>() : std::exchange(prompt_logprobs_, {});
+  }
   CachedTokens cached() const;
 
   // The rows of the next main pass, at most `row_limit`; none when they do not fit. Valid until take_main.
@@ -125,8 +134,8 @@ class Sequence {
   // What the rows asked for. resumable_from: what the backend says of the home's state slot now.
   void take_main(const RowAnswers& answers, std::int64_t resumable_from);
   // How the backend may choose the tokens of its rows itself, or that the logits are wanted here: with
-  // log-probabilities, with drafts that are drawn, and with penalties once the backend's room for histories
-  // is not enough. A choice with a history counts on history(), set before the first.
+  // log-probabilities, before min_tokens, with drafts that are drawn, and with penalties once the backend's
+  // room for histories is not enough. A choice with a history counts on history(), set before the first.
   backend::Choice choice(backend::Pass pass, std::int64_t history_limit);
   std::vector<backend::SeenToken> history() const;
   // Whether the history has to be set in this home; true once.
@@ -147,9 +156,16 @@ class Sequence {
  private:
   // Whether there are tokens before the newest one to be run.
   bool behind() const { return in_prompt() || next_position_ < std::ssize(tokens_) - 1; }
+  // Whether min_tokens keeps the answer from ending with its next token.
+  bool must_go_on() const { return std::ssize(answer()) < request_.min_tokens && !request_.stop_ids.empty(); }
+  // Rows of a prompt whose logits are wanted for their own sake, [first, second) by position.
+  std::pair<std::int64_t, std::int64_t> measured_rows(std::int64_t begin, std::int64_t end) const;
+  void measure_prompt(std::span<const float> logits);
+  void allow_tokens();
   template <class Work>
   void ask_guide(Work work);
   void append(const sample::Sampled& sampled);
+  void take_first(const RowAnswers& answers);
   sample::Sampled choose(const RowAnswers& answers, std::size_t row, const sample::Draft* draft);
   void verify(const RowAnswers& answers);
   void plan_drafts();
@@ -176,7 +192,10 @@ class Sequence {
   bool form_failed_ = false;
   std::int64_t furthest_ = 0;  // positions this home was asked for, rejected drafts included
   std::unique_ptr<TokenGuide> guide_;
-  std::vector<std::uint64_t> allowed_;
+  std::vector<std::uint64_t> allowed_;  // empty: all tokens
+  std::vector<sample::Logprobs> prompt_logprobs_;
+  std::int64_t measured_count_ = 0;  // rows of the prompt behind prompt_logprobs_, handed out or not
+  bool main_is_here_ = false;        // the main pass on its way gives logits
   std::vector<sample::Sampled> newest_;
   DraftCounts counts_;
   Finish finish_ = Finish::running;

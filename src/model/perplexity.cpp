@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log_softmax.h"
 
 namespace fourfold::model {
 namespace {
@@ -19,11 +20,8 @@ constexpr std::int64_t kRowsMax = 256;
 // vocabulary and is therefore computed once.
 struct Row {
   explicit Row(std::span<const float> all) : logits(all) {
-    const auto most = std::max_element(all.begin(), all.end());
-    best = most - all.begin();
-    double sum = 0;
-    for (const float logit : all) sum += std::exp(static_cast<double>(logit - *most));
-    log_total = static_cast<double>(*most) + std::log(sum);
+    best = std::max_element(all.begin(), all.end()) - all.begin();
+    log_total = log_normalizer(all);
   }
   double log_probability(std::int64_t token) const {
     return static_cast<double>(logits[static_cast<std::size_t>(token)]) - log_total;

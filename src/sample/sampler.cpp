@@ -16,16 +16,19 @@ Sampler::Sampler(Params params, std::int64_t vocab_size, std::int64_t token_limi
     fail(Code::invalid_request, "token limit {}: the vocabulary has {}", token_limit_, vocab_size);
 }
 
+bool Sampler::allows_any(std::span<const std::uint64_t> allowed) const {
+  const std::size_t whole = static_cast<std::size_t>(token_limit_) / 64;
+  for (std::size_t word = 0; word < whole; ++word)
+    if (allowed[word] != 0) return true;
+  const std::uint64_t rest = (std::uint64_t{1} << (token_limit_ % 64)) - 1;
+  return rest != 0 && (allowed[whole] & rest) != 0;
+}
+
 // Their weight is 0 at any temperature, and they rank behind all others.
 void Sampler::forbid_others(std::span<const std::uint64_t> allowed) {
-  bool any = false;
-  for (std::size_t id = 0; id < scores_.size(); ++id) {
-    if ((allowed[id / 64] >> (id % 64) & 1) != 0)
-      any = true;
-    else
-      scores_[id] = -std::numeric_limits<float>::infinity();
-  }
-  if (!any)
+  for (std::size_t id = 0; id < scores_.size(); ++id)
+    if ((allowed[id / 64] >> (id % 64) & 1) == 0) scores_[id] = -std::numeric_limits<float>::infinity();
+  if (!allows_any(allowed))
     fail(Code::internal, "none of {} tokens may come next: what guides the answer is at fault",
          scores_.size());
 }
@@ -33,8 +36,7 @@ void Sampler::forbid_others(std::span<const std::uint64_t> allowed) {
 Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, const Draft* draft,
                         std::span<const std::uint64_t> allowed) {
   const auto u = [&](Purpose purpose) { return sample::uniform(params_.seed, position, purpose); };
-  logits = choosable(logits);
-  score_tokens(logits, params_, history_, scores_);
+  score_tokens(choosable(logits), params_, history_, scores_);
   if (!allowed.empty()) forbid_others(allowed);
   const Distribution target = make_distribution(scores_, params_);
   Verdict verdict;
@@ -47,7 +49,8 @@ Sampled Sampler::sample(std::span<const float> logits, std::int64_t position, co
     verdict = verify_chosen_draft(target, draft->token, u(Purpose::token));
   history_.note(verdict.token);
   Sampled out{verdict.token, verdict.accepted, std::nullopt};
-  if (params_.logprob_count > 0) out.logprobs = measure_logprobs(logits, out.token, params_.logprob_count);
+  if (params_.logprob_count > 0)
+    out.logprobs = measure_logprobs(logits, out.token, params_.logprob_count, token_limit_);
   return out;
 }
 

@@ -44,6 +44,9 @@ class Sampler {
   Sampled sample(std::span<const float> logits, std::int64_t position, const Draft* draft = nullptr,
                  std::span<const std::uint64_t> allowed = {});
 
+  // Whether any token that can be chosen is among these.
+  bool allows_any(std::span<const std::uint64_t> allowed) const;
+
   // A token may be chosen elsewhere by the same rules (base/token_weights.h), unless its log-probability is
   // wanted, and noted here: as sample, without logits. A draft that was drawn needs logits.
   Sampled note_chosen(TokenId token, const Draft* draft = nullptr);

@@ -32,13 +32,14 @@ std::int64_t Scheduler::pages_for(std::int64_t token_count) const {
 bool Scheduler::fits(std::int64_t end_limit) const { return pages_for(end_limit) <= limits_.page_count; }
 
 void Scheduler::arrive(Arrival arrival) {
-  check(!arrival.prompt.empty() && fits(arrival.end_limit) && arrival.end_limit > std::ssize(arrival.prompt),
+  check(!arrival.prompt.empty() && fits(arrival.end_limit) && arrival.end_limit >= std::ssize(arrival.prompt),
         "a request could run alone", arrival.end_limit);
   Sequence sequence;
   sequence.prompt_count = std::ssize(arrival.prompt);
   sequence.tokens = std::move(arrival.prompt);
   sequence.end_limit = arrival.end_limit;
   sequence.salt = std::move(arrival.salt);
+  sequence.measures_prompt = arrival.measures_prompt;
   check(sequences_.emplace(arrival.id, std::move(sequence)).second, "ids are used once", arrival.id);
   waiting_.insert(arrival.id);
 }
@@ -83,6 +84,7 @@ const StepPlan& Scheduler::plan(std::int64_t draft_room) {
   served_.clear();
   ++step_;
   rows_left_ = limits_.step_rows;
+  measured_left_ = limits_.measured_rows > 0 ? limits_.measured_rows : limits_.step_rows;
   pages_short_ = false;
   if (!is_crowded || running_.empty()) admit();
   if (prompt_waited_) serve_prompts(draft_room, /*one_block=*/true);
@@ -117,7 +119,8 @@ void Scheduler::serve_prompts(std::int64_t draft_room, bool one_block) {
     if (!running_.contains(id) || served_.contains(id)) continue;
     Entry& entry = *sequences_.find(id);
     if (!entry.second.in_prompt()) continue;
-    const std::int64_t limit = one_block ? std::min(rows_left_, kAnchorTokens) : rows_left_;
+    std::int64_t limit = one_block ? std::min(rows_left_, kAnchorTokens) : rows_left_;
+    if (entry.second.measures_prompt) limit = std::min(limit, measured_left_);
     serve(entry, prompt_rows(entry.second, limit), draft_room);
     if (one_block) return;
   }
@@ -147,6 +150,7 @@ void Scheduler::serve(Entry& entry, std::int64_t row_count, std::int64_t draft_r
     return;
   }
   rows_left_ -= row_count;
+  if (sequence.measures_prompt && sequence.in_prompt()) measured_left_ -= row_count;
   sequence.last_step = step_;
   served_.insert(entry.first);
   plan_.work.push_back({entry.first, row_count});
@@ -200,8 +204,9 @@ void Scheduler::admit() {
     const Id id = *waiting_.begin();
     Sequence& sequence = sequences_.at(id);
     // Of a sequence that is computed again the answer's pages may be used too, where they are as good.
-    const std::int64_t limit =
-        (limits_.shares_answers ? std::ssize(sequence.tokens) : sequence.prompt_count) - 1;
+    std::int64_t limit = (limits_.shares_answers ? std::ssize(sequence.tokens) : sequence.prompt_count) - 1;
+    if (sequence.measures_prompt && sequence.measured < sequence.prompt_count)
+      limit = std::min(limit, sequence.measured);
     PrefixIndex::Hit hit;
     if (sharing()) hit = index_.find(sequence.salt, sequence.tokens, limit);
     if (!can_admit(sequence, hit)) return;
@@ -210,7 +215,7 @@ void Scheduler::admit() {
     sequence.slot = free_slots_.back();
     free_slots_.pop_back();
     sequence.last_step = step_;
-    if (!std::exchange(sequence.counted, true) && sharing()) {
+    if (!std::exchange(sequence.counted, true) && sharing() && !sequence.measures_prompt) {
       ++counts_.lookups;
       counts_.hits += hit.position > 0 ? 1 : 0;
       counts_.cached_tokens += hit.position;
@@ -237,6 +242,7 @@ std::optional<AnchorSave> Scheduler::advance(Id id, const Progress& progress) {
   const bool was_in_prompt = sequence.in_prompt();
   sequence.position = progress.position;
   sequence.furthest = std::max(sequence.furthest, progress.furthest);
+  sequence.measured = std::max(sequence.measured, std::min(progress.position, sequence.prompt_count));
   sequence.tokens.insert(sequence.tokens.end(), progress.appended.begin(), progress.appended.end());
   sequence.draft_count = progress.draft_count;
   if (!sharing()) return std::nullopt;

@@ -34,9 +34,10 @@ struct Limits {
   std::int64_t page_tokens = 64;
   std::int64_t sequence_count = 0;  // running at once
   std::int64_t step_rows = 0;
-  std::int64_t anchor_count = 0;  // 0: prefixes are not shared
-  bool shares_answers = false;    // pages of generated rows are as good as those of prompt rows
-  std::int64_t overlap = 0;       // tokens behind a page that its contents depend on
+  std::int64_t measured_rows = 0;  // of them prompt rows that give logits; 0: all may
+  std::int64_t anchor_count = 0;   // 0: prefixes are not shared
+  bool shares_answers = false;     // pages of generated rows are as good as those of prompt rows
+  std::int64_t overlap = 0;        // tokens behind a page that its contents depend on
 };
 
 struct Arrival {
@@ -44,6 +45,8 @@ struct Arrival {
   std::vector<std::int32_t> prompt;
   std::int64_t end_limit = 0;  // tokens of prompt and answer together, at most
   std::string salt;
+  // Every row of the prompt gives logits that are wanted: none may be left out for a prefix hit.
+  bool measures_prompt = false;
 };
 
 // A waiting request runs: with these tokens of it in the caches already, and their state at `anchor`.
@@ -127,6 +130,8 @@ class Scheduler {
     std::int64_t furthest = 0;
     std::int64_t draft_count = 0;
     std::int64_t stop = 0;  // where its prompt should be cut, so that the state there can be kept
+    bool measures_prompt = false;
+    std::int64_t measured = 0;  // rows of its prompt that have been run once
     std::int32_t slot = -1;
     std::vector<std::int32_t> pages;
     PrefixIndex::Node node = PrefixIndex::kNone;  // of its last page that is in the index
@@ -161,7 +166,7 @@ class Scheduler {
   std::vector<std::int32_t> free_slots_;
   StepPlan plan_;
   std::set<Id> served_;
-  std::int64_t rows_left_ = 0;
+  std::int64_t rows_left_ = 0, measured_left_ = 0;
   bool pages_short_ = false;  // somebody had to wait for pages in this step
   bool prompt_waited_ = false;
   std::uint64_t step_ = 0;

@@ -76,19 +76,21 @@ struct Wish {
   Request request;
   std::optional<std::uint64_t> guide_seed;
   std::vector<TokenId> alone;
+  std::vector<sample::Logprobs> prompt_logprobs;  // alone
   std::unique_ptr<TokenGuide> guide() const {
     return guide_seed ? std::make_unique<PickyGuide>(*guide_seed) : nullptr;
   }
 };
 
-std::vector<TokenId> alone(backend::Prepared& prepared, const Wish& wish) {
+void run_alone(backend::Prepared& prepared, Wish& wish) {
   Home all_pages;
   for (std::int32_t page = 0; page < prepared.capacity().page_count; ++page) all_pages.pages.push_back(page);
   Sequence sequence(prepared.program(), wish.request, std::move(all_pages), wish.guide());
   Sequence* all[] = {&sequence};
   StepLoop loop(prepared);
   while (!sequence.finished()) loop.step(all);
-  return {sequence.answer().begin(), sequence.answer().end()};
+  wish.alone.assign(sequence.answer().begin(), sequence.answer().end());
+  wish.prompt_logprobs = sequence.take_prompt_logprobs();
 }
 
 class Scenarios {
@@ -99,7 +101,7 @@ class Scenarios {
     // 250 tokens are the longest wish; those that run together need more pages than there are.
     const auto lonely = prepare({.page_count = 32, .page_tokens = 8, .state_slot_count = 1, .row_count = 64});
     for (int i = 0; i < 40; ++i) wishes_.push_back(make_wish(random));
-    for (Wish& wish : wishes_) wish.alone = alone(*lonely, wish);
+    for (Wish& wish : wishes_) run_alone(*lonely, wish);
     const auto add = [&](std::int64_t page_count, std::int64_t page_tokens, std::int64_t slot_count,
                          std::int64_t row_count, std::int64_t anchor_count) {
       machines_.push_back(prepare({.page_count = page_count,
@@ -178,6 +180,10 @@ class Scenarios {
     if (random.below(4) == 0) request.params.logprob_count = 2;
     if (random.below(3) == 0) wish.guide_seed = random.bits();
     if (random.below(3) == 0) request.stop_ids = {3, 5, 8, 13, 21, 34, 55, 89, 144, 233};
+    if (random.below(3) == 0) request.min_tokens = static_cast<std::int64_t>(random.below(12));
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+    if (random.below(6) == 0) request.prompt_logprobs = static_cast<int>(random.below(4));
+    if (request.prompt_logprobs && random.below(3) == 0) request.max_tokens = request.min_tokens = 0;
     request.token_limit = 310;
     return wish;
   }
@@ -193,9 +199,12 @@ class Scenarios {
             std::map<RequestId, std::vector<TokenId>>& answers) {
     ASSERT_TRUE(wishes.contains(delivery.id)) << "more than one end";
     std::vector<TokenId>& answer = answers[delivery.id];
+    const Wish& wish = *wishes.at(delivery.id);
+    const bool is_first = answer.empty() && delivery.finish != Finish::cancelled;
+    EXPECT_TRUE(is_first ? same_logprobs(delivery.prompt_logprobs, wish.prompt_logprobs)
+                         : delivery.prompt_logprobs.empty());
     for (const sample::Sampled& token : delivery.tokens) answer.push_back(token.token);
     if (delivery.finish == Finish::running) return;
-    const Wish& wish = *wishes.at(delivery.id);
     ASSERT_NE(delivery.finish, Finish::failed) << delivery.error;
     std::vector<TokenId> expected = wish.alone;
     if (delivery.finish == Finish::cancelled) expected.resize(std::min(expected.size(), answer.size()));
@@ -266,7 +275,7 @@ TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
   }
   wishes[1].guide_seed = 5;
   wishes[1].request.params.temperature = 0.8;
-  for (Wish& wish : wishes) wish.alone = alone(*prepared, wish);
+  for (Wish& wish : wishes) run_alone(*prepared, wish);
 
   Batcher batcher(*prepared, {.max_sequences = 1, .mtp = 2});
   std::map<RequestId, std::vector<TokenId>> answers;

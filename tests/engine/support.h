@@ -2,6 +2,7 @@
 // distribution is known exactly.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -22,6 +23,17 @@ inline Request greedy_request(std::vector<TokenId> prompt, std::int64_t max_toke
 }
 
 inline Home home(std::int32_t slot) { return {slot, backend::own_pages(slot, model::kPagesEach)}; }
+
+// To the last bit.
+inline bool same_logprobs(const std::vector<sample::Logprobs>& a, const std::vector<sample::Logprobs>& b) {
+  const auto same_token = [](const sample::TokenLogprob& x, const sample::TokenLogprob& y) {
+    return x.id == y.id && x.logprob == y.logprob;
+  };
+  return std::ranges::equal(a, b, [&](const sample::Logprobs& x, const sample::Logprobs& y) {
+    return same_token(x.chosen, y.chosen) && x.rank == y.rank &&
+           std::ranges::equal(x.best, y.best, same_token);
+  });
+}
 
 // Alone, until it ends.
 inline std::vector<TokenId> answer_of(backend::Prepared& prepared, Request request,

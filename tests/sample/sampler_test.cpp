@@ -70,6 +70,16 @@ TEST(Sampler, NothingBeyondTheTokenLimitIsChosen) {
   expect_refusal({"token limit 5", "4"}, [&] { Sampler(params, 4, 5); });
 }
 
+TEST(Sampler, KnowsWhetherAnyTokenIsAllowed) {
+  const std::vector<std::uint64_t> low{0, 1}, high{0, 8}, none{0, 0};
+  const Sampler of_64({}, 128, 64), of_67({}, 128, 67), of_128({}, 128, 128);
+  EXPECT_FALSE(of_64.allows_any(low));
+  EXPECT_TRUE(of_67.allows_any(low));
+  EXPECT_FALSE(of_67.allows_any(high));
+  EXPECT_TRUE(of_128.allows_any(high));
+  EXPECT_FALSE(of_128.allows_any(none));
+}
+
 TEST(Sampler, PenaltiesFollowTheAnswer) {
   Params params = seeded(3);
   params.temperature = 0;

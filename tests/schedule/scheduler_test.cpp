@@ -55,6 +55,8 @@ class World {
     std::int64_t prompt_count = 0, end_limit = 0, position = 0, drafts = 0, furthest = 0;
     std::int32_t slot = -1;
     Chain state = 1;  // of its tokens up to `position`
+    bool measures = false;
+    std::int64_t measured = 0;  // rows of its prompt that have been run
     std::int64_t waited = 0;
   };
 
@@ -74,7 +76,9 @@ class World {
     request.prompt_count = std::ssize(request.tokens);
     request.end_limit = request.prompt_count + 1 + static_cast<std::int64_t>(random_.below(250));
     if (!scheduler_.fits(request.end_limit)) return;
-    scheduler_.arrive({next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : ""});
+    request.measures = random_.below(5) == 0;
+    scheduler_.arrive(
+        {next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : "", request.measures});
     requests_.emplace(next_id_++, std::move(request));
   }
 
@@ -126,11 +130,20 @@ class World {
       request.position = request.furthest = one.cached_count;
       request.state = chain_of(request, one.cached_count);
       if (one.cached_count == 0) continue;
+      if (request.measures && request.measured < request.prompt_count) {
+        ASSERT_LE(one.cached_count, request.measured) << "rows that nobody has measured are left out";
+      }
       ASSERT_EQ(anchors_.at(static_cast<std::size_t>(one.anchor)), request.state) << "another's state";
     }
     std::int64_t rows = 0;
-    for (const Work& work : plan.work) rows += work.row_count;
+    std::int64_t measured = 0;
+    for (const Work& work : plan.work) {
+      rows += work.row_count;
+      const Request& request = requests_.at(work.id);
+      if (request.measures && request.position < request.prompt_count) measured += work.row_count;
+    }
     ASSERT_LE(rows, limits_.step_rows);
+    ASSERT_LE(measured, limits_.measured_rows);
     ASSERT_TRUE(requests_.empty() || !plan.work.empty()) << "nobody gets on";
     for (const Work& work : plan.work) run_work(work, draft_room);
     ASSERT_EQ(scheduler_.problem(), "");
@@ -155,6 +168,7 @@ class World {
       cell(request, pages, at) = chain;
     }
     request.furthest = std::max(request.furthest, request.position + work.row_count);
+    request.measured = std::min(std::max(request.measured, request.furthest), request.prompt_count);
     std::vector<std::int32_t> appended;
     std::int64_t kept = work.row_count;
     if (decodes) {
@@ -205,6 +219,7 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
     limits.sequence_count = 1 + static_cast<std::int64_t>(random.below(6));
     limits.step_rows = random.below(3) == 0 ? 6 + static_cast<std::int64_t>(random.below(60))
                                             : 64 + static_cast<std::int64_t>(random.below(200));
+    limits.measured_rows = 64 << random.below(2);
     limits.anchor_count = static_cast<std::int64_t>(random.below(9));
     limits.shares_answers = random.below(2) == 0;
     limits.overlap = static_cast<std::int64_t>(random.below(2));
@@ -303,6 +318,76 @@ TEST(Scheduler, PromptsAreCutAtMultiplesOf64AndGetTheirTurnBesideGeneratedRows) 
     }
   EXPECT_EQ(position, 300);
   for (Id id = 1; id <= 6; ++id) EXPECT_GT(turns[id], 2) << id;
+}
+
+// Logits of prompts have their own share of a step; other prompts take what is left of it.
+TEST(Scheduler, PromptsThatAreMeasuredShareTheirRows) {
+  Scheduler scheduler({.page_count = 64,
+                       .page_tokens = 64,
+                       .sequence_count = 4,
+                       .step_rows = 512,
+                       .measured_rows = 128,
+                       .anchor_count = 4});
+  const std::vector<std::int32_t> prompt(300, 2);
+  for (const Id id : {1, 2}) scheduler.arrive({id, prompt, 300, "", true});
+  scheduler.arrive({3, std::vector<std::int32_t>(250, 3), 300, ""});
+  std::map<Id, std::int64_t> position;
+  const auto step = [&] {
+    std::map<Id, std::int64_t> rows;
+    for (const Work& work : StepPlan(scheduler.plan(0)).work) {
+      const std::int64_t at = position[work.id] += rows[work.id] = work.row_count;
+      scheduler.advance(work.id, {at, at, at, std::vector<std::int32_t>(work.id == 3 && at >= 250, 5), 0});
+      if (work.id < 3 && at == 300) scheduler.leave(work.id, true);
+    }
+    return rows;
+  };
+  EXPECT_EQ(step(), (std::map<Id, std::int64_t>{{1, 128}, {3, 250}}));
+  EXPECT_EQ(step(), (std::map<Id, std::int64_t>{{1, 128}, {3, 1}}));
+  EXPECT_EQ(step(), (std::map<Id, std::int64_t>{{1, 44}, {2, 64}, {3, 1}}));
+  EXPECT_EQ(step(), (std::map<Id, std::int64_t>{{2, 128}, {3, 1}}));
+  // Another that measures has the same prompt, whose pages are all there.
+  scheduler.arrive({4, prompt, 300, "", true});
+  scheduler.arrive({5, prompt, 301, ""});
+  const StepPlan plan = scheduler.plan(0);
+  ASSERT_EQ(plan.admitted.size(), 2u);
+  EXPECT_EQ(plan.admitted[0].cached_count, 0);
+  EXPECT_EQ(plan.admitted[1].cached_count, 256);
+  EXPECT_EQ(scheduler.counts().lookups, 2) << "those that measure do not look";
+}
+
+// One that measures and was dropped goes on from the state that it left itself.
+TEST(Scheduler, APromptThatIsMeasuredSkipsWhatItHasMeasured) {
+  Scheduler scheduler({.page_count = 44,
+                       .page_tokens = 64,
+                       .sequence_count = 2,
+                       .step_rows = 128,
+                       .measured_rows = 64,
+                       .anchor_count = 8});
+  const std::vector<std::int32_t> prompt(2500, 2);
+  std::map<Id, std::int64_t> position;
+  scheduler.arrive({1, {1}, 2800, ""});
+  scheduler.arrive({2, prompt, 2500, "", true});
+  StepPlan plan;
+  // The older one takes ever more pages, once the state at 2,048 has been kept.
+  for (int step = 0; step < 200 && plan.dropped.empty(); ++step) {
+    plan = scheduler.plan(64);
+    ASSERT_EQ(scheduler.problem(), "");
+    for (const Work& work : plan.work) {
+      std::int64_t& at = position[work.id];
+      at += work.row_count;
+      std::vector<std::int32_t> appended;
+      if (work.id == 1) appended.assign(static_cast<std::size_t>(work.row_count), 5);
+      scheduler.advance(work.id, {at, at, at, appended, position[2] >= 2112 ? 63 : 0});
+    }
+  }
+  ASSERT_EQ(plan.dropped, std::vector<Id>{2});
+  EXPECT_GT(position[2], 2112);
+  EXPECT_LT(position[2], 2500);
+  scheduler.leave(1, false);
+  plan = scheduler.plan(0);
+  ASSERT_EQ(plan.admitted.size(), 1u);
+  EXPECT_EQ(plan.admitted[0].cached_count, kAnchorStride);
+  EXPECT_EQ(scheduler.counts().lookups, 1) << "those that measure are not counted";
 }
 
 // With rows for one block alone, prompts that wait for each other do not keep everybody else waiting.
