@@ -14,6 +14,10 @@ std::string_view without_tag(std::string_view text, std::string_view tag) {
   return text.ends_with(tag) ? text.substr(0, text.size() - tag.size()) : text;
 }
 
+sample::StopStrings::Keep keep_of(const AnswerTextOptions& options) {
+  return options.show_stop ? sample::StopStrings::Keep::shown : sample::StopStrings::Keep::hidden;
+}
+
 }  // namespace
 
 ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking,
@@ -88,15 +92,17 @@ bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokeniz
 }
 
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, AnswerTextOptions options)
-    : detokenizer_(tokenizer, {.skip_special = true}),
+    : detokenizer_(tokenizer, {.skip_special = !options.show_special}),
+      tokens_before_stops_(options.min_tokens),
       split_thinking_(options.split_thinking),
       splitter_(tokenizer, options.starts_thinking, options.calls_end_thinking,
                 options.only_token_ends_thinking),
-      thinking_stops_(options.stops),
-      content_stops_(std::move(options.stops)) {}
+      thinking_stops_(options.stops, keep_of(options)),
+      content_stops_(std::move(options.stops), keep_of(options)) {}
 
 AnswerPiece AnswerText::push(text::TokenId id) {
   std::string text = detokenizer_.push(id);
+  --tokens_before_stops_;
   return through_stops(split_thinking_ ? splitter_.push(id, text) : AnswerPiece{{}, std::move(text)});
 }
 
@@ -115,11 +121,12 @@ AnswerPiece AnswerText::finish() {
 
 AnswerPiece AnswerText::through_stops(const AnswerPiece& piece) {
   AnswerPiece out;
-  out.thinking = thinking_stops_.push(piece.thinking);
+  const bool may_end = tokens_before_stops_ < 0;
+  out.thinking = thinking_stops_.push(piece.thinking, may_end);
   if (thinking_stops_.stopped()) return out;
   // A stop string does not reach from thinking into speaking: what was held back for one is shown before it.
   if (split_thinking_ && !splitter_.thinking()) out.thinking += thinking_stops_.finish();
-  out.content = content_stops_.push(piece.content);
+  out.content = content_stops_.push(piece.content, may_end);
   return out;
 }
 

@@ -2,6 +2,7 @@
 // model thinks apart from what it says.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,9 @@ bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokeniz
 
 struct AnswerTextOptions {
   std::vector<std::string> stops;
+  std::int64_t min_tokens = 0;  // no stop string ends within the text of the first so many
+  bool show_stop = false;       // the stop string that ends the answer is part of it
+  bool show_special = false;    // control tokens as text
   bool split_thinking = false;
   bool starts_thinking = false;
   bool calls_end_thinking = false;
@@ -74,6 +78,7 @@ class AnswerText {
   AnswerPiece through_stops(const AnswerPiece& piece);
 
   text::Detokenizer detokenizer_;
+  std::int64_t tokens_before_stops_;
   bool split_thinking_;
   ThinkingSplitter splitter_;
   sample::StopStrings thinking_stops_, content_stops_;

@@ -18,7 +18,7 @@ std::size_t started_bytes(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopStrings::StopStrings(std::vector<std::string> stops, Keep keep) : stops_(std::move(stops)), keep_(keep) {
   if (stops_.size() > kStopCountMax)
     fail(Code::invalid_request, "{} stop strings; at most {}", stops_.size(), kStopCountMax);
   for (const std::string& stop : stops_)
@@ -27,13 +27,14 @@ StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stop
            stop.size(), kStopBytesMax);
 }
 
-std::string StopStrings::push(std::string_view piece) {
+std::string StopStrings::push(std::string_view piece, bool may_end) {
   if (stopped_) return {};
   held_ += piece;
+  if (!may_end) endless_ = held_.size();
   std::size_t cut = std::string::npos;
   std::size_t first_end = std::string::npos;
   for (const std::string& stop : stops_) {
-    const std::size_t at = held_.find(stop);
+    const std::size_t at = held_.find(stop, endless_ >= stop.size() ? endless_ - stop.size() + 1 : 0);
     if (at == std::string::npos) continue;
     const std::size_t end = at + stop.size();
     if (end < first_end || (end == first_end && at < cut)) {
@@ -43,6 +44,7 @@ std::string StopStrings::push(std::string_view piece) {
     }
   }
   stopped_ = cut != std::string::npos;
+  if (stopped_ && keep_ == Keep::shown) cut = first_end;
   if (!stopped_) {
     std::size_t waiting = 0;
     for (const std::string& stop : stops_) waiting = std::max(waiting, started_bytes(held_, stop));
@@ -50,6 +52,7 @@ std::string StopStrings::push(std::string_view piece) {
   }
   std::string out = held_.substr(0, cut);
   held_.erase(0, stopped_ ? std::string::npos : cut);
+  endless_ -= std::min(endless_, cut);
   return out;
 }
 

@@ -102,6 +102,28 @@ TEST(AnswerText, StopStringsEndIt) {
 }
 
 // Thought that may be the start of a stop string is shown when the thinking ends, not after the answer.
+TEST(AnswerText, StopStringsMayBeShownAndMayHaveToWait) {
+  expect_piece(show("one two three two", {.stops = {" two"}}), "", "one|");
+  expect_piece(show("one two three two", {.stops = {" two"}, .show_stop = true}), "", "one two|");
+  const std::string text = "one two three two";
+  const auto count = [](std::string_view part) { return std::ssize(tokenizer().encode(part)); };
+  const std::int64_t two = count("one two");
+  ASSERT_EQ(two + count(" three two"), count(text));
+  expect_piece(show(text, {.stops = {" two"}, .min_tokens = two - 1}), "", "one|");
+  expect_piece(show(text, {.stops = {" two"}, .min_tokens = two}), "", "one two three|");
+  expect_piece(show(text, {.stops = {" two"}, .min_tokens = count(text)}), "", text);
+  expect_piece(show(text, {.stops = {"wo th"}, .min_tokens = two}), "", "one t|");  // it ends behind them
+  AnswerTextOptions thinks = in_thought();
+  thinks.stops = {"two"};
+  thinks.min_tokens = count("one two</think>two");
+  expect_piece(show("one two</think>two two", thinks), "one two", "two |");
+}
+
+TEST(AnswerText, ControlTokensMayBeShown) {
+  expect_piece(show("a<|im_end|>b", {.stops = {}, .show_special = true}), "", "a<|im_end|>b");
+  expect_piece(show("a<|im_end|>b", {}), "", "ab");
+}
+
 TEST(AnswerText, ThoughtIsNotHeldBackBeyondItsEnd) {
   AnswerTextOptions options = in_thought();
   options.stops = {"two"};

@@ -71,6 +71,30 @@ TEST(StopStrings, TheCutsMakeNoDifference) {
   EXPECT_GT(stopped, 500);
 }
 
+TEST(StopStrings, MayBeShown) {
+  StopStrings matcher({"END"}, StopStrings::Keep::shown);
+  EXPECT_EQ(matcher.push("abc E"), "abc ");
+  EXPECT_EQ(matcher.push("ND def"), "END");
+  EXPECT_TRUE(matcher.stopped());
+  EXPECT_EQ(matcher.found(), "END");
+}
+
+TEST(StopStrings, DoNotEndWhereTheyMayNot) {
+  StopStrings matcher({"END", "E", "ENDED"});
+  EXPECT_EQ(matcher.push("a END b", false), "a END b");  // three of them, whole
+  EXPECT_EQ(matcher.push(" END", false), " ");           // may become the last one
+  EXPECT_EQ(matcher.push("x", false), "ENDx");
+  EXPECT_EQ(matcher.push("EN", false), "");
+  EXPECT_FALSE(matcher.stopped());
+  EXPECT_EQ(matcher.push("D!"), "");  // begun before, ended now
+  EXPECT_TRUE(matcher.stopped());
+  EXPECT_EQ(matcher.found(), "END");
+  StopStrings other({"E", "ENDED"});
+  EXPECT_EQ(other.push("E", false), "");
+  EXPECT_EQ(other.push("x"), "Ex");  // the E itself ended too early
+  EXPECT_FALSE(other.stopped());
+}
+
 TEST(StopStrings, BadOnesAreRefused) {
   expect_refusal({"0 bytes"}, [] { StopStrings({"a", ""}); });
   expect_refusal({"1025 bytes", "1024"}, [] { StopStrings({std::string(1025, 'a')}); });
