@@ -10,7 +10,6 @@ namespace fourfold::text {
 
 namespace {
 
-constexpr std::size_t kConfigBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kTemplateBytesMax = std::size_t{4} << 20;
 
 // Clients send a call's arguments as JSON text (OpenAI's form); templates iterate over them. Text that is no
@@ -120,8 +119,8 @@ jinja::Value parse_chat_json(std::string_view json, std::string_view what) {
 
 ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name) {
   ChatTemplate out;
-  out.parsed_ =
-      std::make_shared<const Parsed>(Parsed{std::string(name), jinja::parse_template(source, name)});
+  out.parsed_ = std::make_shared<const Parsed>(
+      Parsed{std::string(name), std::string(source), jinja::parse_template(source, name)});
   out.find_argument_form();
   out.find_system_form();
   return out;
@@ -180,7 +179,8 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& fold
   const std::filesystem::path config_file = folder / "tokenizer_config.json";
   const bool has_file = std::filesystem::exists(file), has_config = std::filesystem::exists(config_file);
   boost::json::value config;
-  if (has_config) config = fourfold::json::parse_file(config_file, {.text_bytes_max = kConfigBytesMax});
+  if (has_config)
+    config = fourfold::json::parse_file(config_file, {.text_bytes_max = kTokenizerConfigBytesMax});
   if (has_config && !config.is_object())
     fail(Code::bad_checkpoint, "{}: not an object", config_file.string());
   std::optional<ChatTemplate> out;

@@ -29,6 +29,9 @@ struct ChatRequest {
 // JSON text of a request to a value; throws invalid_request naming `what`.
 jinja::Value parse_chat_json(std::string_view json, std::string_view what);
 
+// Of tokenizer_config.json.
+inline constexpr std::size_t kTokenizerConfigBytesMax = std::size_t{64} << 20;
+
 class ChatTemplate {
  public:
   // `name` stands in messages, as in "chat_template.jinja". Throws bad_checkpoint with the line of a syntax
@@ -56,12 +59,14 @@ class ChatTemplate {
   // refuse it, some pass over it. Found out by trying, too.
   bool takes_later_system_turns() const { return later_system_turns_; }
 
+  const std::string& source() const { return parsed_->source; }
+
   // A text every rendering sees, such as bos_token; it counts as the template's own.
   void define(std::string name, std::string text);
 
  private:
   struct Parsed {
-    std::string name;
+    std::string name, source;
     jinja::Body body;
   };
   void find_argument_form();
