@@ -17,6 +17,7 @@
 #include "model/qwen35/forward.h"
 #include "server/api/form_cache.h"
 #include "server/api/response_store.h"
+#include "text/tokenizer_info.h"
 
 namespace fourfold::cli {
 namespace {
@@ -157,6 +158,9 @@ server::ServedModel served_model(const ServeOptions& options, const OpenModel& m
   out.limits.position_limit = room.context;
   out.context_most = model.config.position_limit;
   out.strict = options.backend.strict;
+  const std::string_view eos =
+      out.stop_ids.empty() ? "" : std::string_view(out.tokenizer.token_bytes(out.stop_ids.front()));
+  out.tokenizer_info = text::tokenizer_info(model.folder, out.chat_template, eos);
   server::api::prepare_forms(out);
   if (options.store_responses_mb > 0)
     out.responses = std::make_shared<server::api::ResponseStore>(

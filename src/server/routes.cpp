@@ -17,6 +17,7 @@ constexpr std::array kRoutes{
     Route{"/v1/models/", "GET", RouteKind::model},
     Route{"/tokenize", "POST", RouteKind::tokenize},
     Route{"/detokenize", "POST", RouteKind::detokenize},
+    Route{"/tokenizer_info", "GET", RouteKind::tokenizer_info},
     Route{"/v1/chat/completions", "POST", RouteKind::exchange},
     Route{"/v1/completions", "POST", RouteKind::exchange},
     Route{"/v1/responses", "POST", RouteKind::exchange},

@@ -17,6 +17,7 @@ enum class RouteKind {
   model,
   tokenize,
   detokenize,
+  tokenizer_info,
   page,
   response,
   exchange

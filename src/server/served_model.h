@@ -29,9 +29,10 @@ struct ServedModel {
   std::int64_t context_most = 0;  // positions the model has: what --max-context may be raised to
   sample::Params defaults;        // from generation_config.json
   std::vector<text::TokenId> stop_ids;
-  std::int64_t token_limit = 0;   // ids below it have text
-  std::int64_t answers_max = 16;  // choices of one request (n)
-  bool strict = false;            // a request that would not get all it asks is refused (api/notes.h)
+  std::int64_t token_limit = 0;     // ids below it have text
+  std::int64_t answers_max = 16;    // choices of one request (n)
+  bool strict = false;              // a request that would not get all it asks is refused (api/notes.h)
+  std::string tokenizer_info = {};  // of /tokenizer_info, as text::tokenizer_info gives it
   // For answers that must have a form, over this tokenizer; without it they are refused.
   std::shared_ptr<api::FormCache> forms = nullptr;
   // For previous_response_id; without it nothing is kept.

@@ -244,6 +244,7 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
         return respond(*call, json_answer(std::move(body)));
       }
       case RouteKind::response: return respond(*call, kept_response(request, route->path, model_));
+      case RouteKind::tokenizer_info: return respond(*call, json_answer(model_.tokenizer_info));
       case RouteKind::page: return respond(*call, page(request));
       case RouteKind::tokenize:
       case RouteKind::detokenize: return run_text(call, *route);

@@ -134,6 +134,10 @@ TEST_F(Faults, Fault06CountsOutOfRange) {
   refused("\"logprobs\":true,\"top_logprobs\":1000000");
   expect_refusal(server->complete(R"({"prompt":"a","max_tokens":1,"logprobs":1000000})"), 400, "logprobs");
   expect_refusal(server->complete(R"({"prompt":"a","max_tokens":1,"best_of":1000000})"), 400, "best_of");
+  expect_refusal(server->complete(R"({"prompt":"a","max_tokens":1,"min_tokens":2})"), 400, "min_tokens");
+  refused("\"min_tokens\":-1");
+  for (const char* value : {"-1", "21", "1.5", "\"4\"", "9223372036854775808"})
+    refused("\"prompt_logprobs\":" + std::string(value));
 }
 
 TEST_F(Faults, Fault07TokenIdsThatAreNone) {

@@ -175,6 +175,29 @@ TEST(ChatExchange, StopStringsEndAChoiceAtOnce) {
   EXPECT_EQ(exchange->take(0, delivery), "");
 }
 
+TEST(ChatExchange, PromptLogprobsAndIds) {
+  const auto answer = parsed(ask(kRoute, with(R"("prompt_logprobs": 2, "return_token_ids": true, "n": 2)"),
+                                 {.answer = "a</think>b"}));
+  const std::size_t count = at(answer, "prompt_token_ids").sequence()->items.size();
+  EXPECT_EQ(at(answer, "prompt_logprobs").sequence()->items.size(), count);
+  EXPECT_EQ(text_at(answer, "prompt_logprobs.0"), "(null)");
+  EXPECT_EQ(at(answer, "prompt_logprobs.3.7.logprob").real(), -0.25);
+  EXPECT_EQ(at(answer, "choices.1.token_ids").sequence()->items.size(), 4u);
+  EXPECT_EQ(text_at(parsed(ask(kRoute, with(R"("n": 1)"), {.answer = "a"})), "prompt_logprobs"), "(missing)");
+  const std::string stream =
+      ask(kRoute, with(R"("return_token_ids": true, "stream": true)"), {.answer = "a"});
+  EXPECT_NE(stream.find(R"("prompt_token_ids":[)"), std::string::npos);
+  EXPECT_NE(stream.find(R"("token_ids":[)" + std::to_string(tokens_of("a")[0]) + "]"), std::string::npos)
+      << stream;
+  EXPECT_NE(refusal(kRoute, with(R"("prompt_logprobs": 1, "stream": true)")).body.find("no stream"),
+            std::string::npos);
+  EXPECT_EQ(refusal(kRoute, with(R"("echo": true)")).status, 400);
+  // Nothing but the prompt's.
+  const auto bare = parsed(ask(kRoute, with(R"("prompt_logprobs": 0, "max_completion_tokens": 0)"),
+                               {.answer = "", .finish = engine::Finish::max_tokens}));
+  EXPECT_EQ(at(bare, "prompt_logprobs").sequence()->items.size(), count);
+}
+
 TEST(ChatExchange, Logprobs) {
   const auto answer =
       parsed(ask(kRoute, with(R"("logprobs": true, "top_logprobs": 2)"), {.answer = "a</think>b"}));

@@ -56,6 +56,149 @@ TEST(CompletionsExchange, Logprobs) {
   EXPECT_EQ(at(answer, "choices.0.logprobs.text_offset.2").integer(), 2);
 }
 
+// What lm-eval sends: the prompt's tokens and one more, four lists of equal length.
+TEST(CompletionsExchange, EchoWithLogprobs) {
+  const auto ids = tokens_of("abc");
+  ASSERT_EQ(ids.size(), 3u);
+  const std::string body =
+      R"({"model": "tiny", "prompt": [[)" + std::to_string(ids[0]) + "," + std::to_string(ids[1]) + "," +
+      std::to_string(ids[2]) +
+      R"(]], "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": true)";
+  const auto submissions = make_exchange(kRoute, body + "}", test_model())->submissions();
+  EXPECT_EQ(submissions[0].request.prompt_logprobs, 1);
+  EXPECT_EQ(submissions[0].request.max_tokens, 1);
+  const Script script{.answer = "d", .finish = engine::Finish::max_tokens};
+  const auto answer = parsed(ask(kRoute, body + "}", script));
+  EXPECT_EQ(text_at(answer, "choices.0.text"), "abcd");
+  const auto logprobs = at(answer, "choices.0.logprobs");
+  for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
+    EXPECT_EQ(at(logprobs, list).sequence()->items.size(), 4u) << list;
+  EXPECT_EQ(text_at(logprobs, "token_logprobs.0"), "(null)");
+  EXPECT_EQ(text_at(logprobs, "top_logprobs.0"), "(null)");
+  EXPECT_EQ(at(logprobs, "token_logprobs.1").real(), -2.5);
+  EXPECT_EQ(at(logprobs, "token_logprobs.3").real(), -0.5);
+  EXPECT_EQ(text_at(logprobs, "tokens.2"), "c");
+  EXPECT_EQ(at(logprobs, "text_offset.3").integer(), 3);
+  EXPECT_EQ(at(logprobs, "top_logprobs.1").dict()->items().size(), 1u);
+  // Without an answer, and as a stream: the prompt comes first, with its log-probabilities.
+  const Script nothing{.answer = "", .finish = engine::Finish::max_tokens};
+  const auto bare =
+      parsed(ask(kRoute, R"({"prompt": "abc", "max_tokens": 0, "logprobs": 0, "echo": true})", nothing));
+  EXPECT_EQ(text_at(bare, "choices.0.text"), "abc");
+  EXPECT_EQ(text_at(bare, "choices.0.finish_reason"), "length");
+  EXPECT_EQ(at(bare, "choices.0.logprobs.tokens").sequence()->items.size(), 3u);
+  EXPECT_EQ(at(bare, "usage.completion_tokens").integer(), 0);
+  const std::string stream = ask(kRoute, body + R"(, "stream": true})", script);
+  EXPECT_NE(
+      stream.find(R"("text":"abc","logprobs":{"tokens":["a","b","c"],"token_logprobs":[null,-2.5,-2.5])"),
+      std::string::npos)
+      << stream;
+  EXPECT_NE(stream.find(R"("text":"d","logprobs":{"tokens":["d"])"), std::string::npos) << stream;
+  EXPECT_NE(stream.find(R"("text_offset":[3])"), std::string::npos) << stream;
+}
+
+TEST(CompletionsExchange, PromptLogprobs) {
+  const auto ids = tokens_of("ab");
+  const std::string body = R"({"prompt": ["ab", "ba"], "n": 2, "prompt_logprobs": 1})";
+  const auto submissions = make_exchange(kRoute, body, test_model())->submissions();
+  ASSERT_EQ(submissions.size(), 4u);  // once a prompt
+  EXPECT_EQ(submissions[0].request.prompt_logprobs, 1);
+  EXPECT_FALSE(submissions[1].request.prompt_logprobs);
+  EXPECT_EQ(submissions[2].request.prompt_logprobs, 1);
+  const auto answer = parsed(ask(kRoute, body, {.answer = "x"}));
+  for (const std::string choice : {"choices.0", "choices.1"}) {
+    EXPECT_EQ(text_at(answer, choice + ".prompt_logprobs.0"), "(null)");
+    const auto second = at(answer, choice + ".prompt_logprobs.1");
+    ASSERT_EQ(second.dict()->items().size(), 2u);
+    const auto own = at(second, std::to_string(ids[1]));
+    EXPECT_EQ(at(own, "logprob").real(), -2.5);
+    EXPECT_EQ(at(own, "rank").integer(), 2);
+    EXPECT_EQ(text_at(own, "decoded_token"), "b");
+    EXPECT_EQ(at(second, "7.rank").integer(), 1);
+    EXPECT_EQ(text_at(answer, choice + ".logprobs"), "(null)");
+  }
+  EXPECT_EQ(text_at(answer, "choices.2.prompt_logprobs.1." + std::to_string(ids[0]) + ".decoded_token"), "a");
+  const auto alone = parsed(ask(kRoute, R"({"prompt": "ab", "prompt_logprobs": 0})", {.answer = "x"}));
+  EXPECT_EQ(at(alone, "choices.0.prompt_logprobs.1").dict()->items().size(), 1u);
+}
+
+TEST(CompletionsExchange, PromptLogprobsAreBounded) {
+  std::string prompts = "[";
+  for (int i = 0; i < 200; ++i) prompts += (i == 0 ? "\"" : ",\"") + std::string(400, 'a') + "\"";
+  const auto error = [&](const std::string& field) {
+    return refusal(kRoute, R"({"max_tokens": 1, "prompt": )" + prompts + "], " + field + "}");
+  };
+  EXPECT_EQ(error(R"("prompt_logprobs": 1)").status, 200);
+  EXPECT_EQ(error(R"("logprobs": 20)").status, 200);
+  for (const char* field : {R"("prompt_logprobs": 20)", R"("logprobs": 20, "echo": true)"}) {
+    EXPECT_EQ(error(field).status, 400) << field;
+    EXPECT_NE(error(field).body.find("20 alternatives to each of 80000 tokens"), std::string::npos)
+        << error(field).body;
+  }
+}
+
+TEST(CompletionsExchange, IdsOfTokens) {
+  const std::string body = R"({"prompt": "ab", "return_token_ids": true, "logprobs": 1,
+                               "return_tokens_as_token_ids": true)";
+  const auto ids = tokens_of("ab");
+  const auto answer = parsed(ask(kRoute, body + "}", {.answer = "cd"}));
+  EXPECT_EQ(at(answer, "choices.0.prompt_token_ids.1").integer(), ids[1]);
+  EXPECT_EQ(at(answer, "choices.0.token_ids.0").integer(), tokens_of("c")[0]);
+  EXPECT_EQ(at(answer, "choices.0.token_ids.2").integer(), test_model().stop_ids[0]);  // the end counts
+  EXPECT_EQ(text_at(answer, "choices.0.logprobs.tokens.1"), "token_id:" + std::to_string(tokens_of("d")[0]));
+  EXPECT_EQ(text_at(answer, "choices.0.logprobs.tokens.2"), "(missing)");
+  const std::string stream = ask(kRoute, body + R"(, "stream": true})", {.answer = "cd"});
+  const std::string first =
+      R"("token_ids":[)" + std::to_string(tokens_of("c")[0]) + R"(],"prompt_token_ids":[)";
+  EXPECT_NE(stream.find(first), std::string::npos) << stream;
+  EXPECT_EQ(stream.find("prompt_token_ids", stream.find("prompt_token_ids") + 1), std::string::npos)
+      << stream;
+}
+
+TEST(CompletionsExchange, PromptsAreTruncatedWhenAsked) {
+  const auto prompt = [](const std::string& fields) {
+    const std::string body = R"({"prompt": "abcdef", "echo": true, )" + fields + "}";
+    return text_at(parsed(ask(kRoute, body, {.answer = "!"})), "choices.0.text");
+  };
+  const auto ids = tokens_of("abcdef");
+  const auto last = [&](std::ptrdiff_t count) {
+    return test_model().tokenizer.decode(std::vector(ids.end() - count, ids.end())) + "!";
+  };
+  ASSERT_GT(ids.size(), 3u);
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens": 2)"), last(2));
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens": 60)"), "abcdef!");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens": -1, "max_tokens": 597)"), last(3));
+  EXPECT_NE(refusal(kRoute, R"({"prompt": "a", "truncate_prompt_tokens": 0})").body.find("at least 1"),
+            std::string::npos);
+}
+
+// Shown with their ends, which are hidden otherwise.
+TEST(CompletionsExchange, StopsAndControlTokensMayBeShown) {
+  const auto text = [](const std::string& fields, const std::string& answer) {
+    return text_at(parsed(ask(kRoute, R"({"prompt": "x", )" + fields + "}", {.answer = answer})),
+                   "choices.0.text");
+  };
+  EXPECT_EQ(text(R"("stop": "c")", "abcd"), "ab");
+  EXPECT_EQ(text(R"("stop": "c", "include_stop_str_in_output": true)", "abcd"), "abc");
+  EXPECT_EQ(text(R"("stop": "c", "min_tokens": 3)", "abcdc"), "abcd");
+  EXPECT_EQ(text(R"("skip_special_tokens": true)", "a<|im_start|>b"), "ab");
+  EXPECT_EQ(text(R"("skip_special_tokens": false)", "a<|im_start|>b"), "a<|im_start|>b");
+  EXPECT_EQ(text(R"("skip_special_tokens": false, "include_stop_str_in_output": true)", "ab"),
+            "ab<|im_end|>");
+  EXPECT_EQ(text(R"("spaces_between_special_tokens": false)", "ab"), "ab");
+}
+
+// What load generators send beside a prompt.
+TEST(CompletionsExchange, FieldsOfLoadGenerators) {
+  for (const char* fields :
+       {R"("ignore_eos": true, "min_tokens": 16, "max_tokens": 16, "repetition_penalty": 1.0)",
+        R"("length_penalty": 1.0, "use_beam_search": false, "best_of": 1, "early_stopping": false)",
+        R"("logprobs": null, "stop": null, "stream": true, "stream_options": {"include_usage": true})",
+        R"("top_k": -1, "min_p": 0.0, "skip_special_tokens": true, "spaces_between_special_tokens": true)"})
+    EXPECT_EQ(refusal(kRoute, R"({"model": "tiny", "prompt": "a", )" + std::string(fields) + "}").status, 200)
+        << fields;
+}
+
 TEST(CompletionsExchange, Refusals) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"{}", "prompt is missing"},
@@ -70,7 +213,9 @@ TEST(CompletionsExchange, Refusals) {
       {R"({"prompt": [true]})", "prompt[0] is true"},
       {R"({"prompt": ["a", 1]})", "prompt[1] is 1"},
       {R"({"prompt": "a", "logprobs": 1000000})", "at most 20"},
-      {R"({"prompt": "a", "echo": true, "logprobs": 1})", "echo with logprobs"},
+      {R"({"prompt": "a", "max_tokens": 0})", "max_tokens is 0; it must be an integer, at least 1"},
+      {R"({"prompt": "a", "echo": true, "max_tokens": -1})", "at least 0"},
+      {R"({"prompt": "a", "prompt_logprobs": 1, "stream": true})", "prompt_logprobs is 1, which no stream"},
       {R"({"prompt": "a", "suffix": "b"})", "suffix"},
       {R"({"prompt": "a", "best_of": 1000000})", "best_of is 1000000"},
   };

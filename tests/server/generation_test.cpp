@@ -71,6 +71,13 @@ TEST(Requests, Numbers) {
   expect_field(R"("n": 1000000)", "at least 1 and at most 16");
   expect_field(R"("n": 0)", "at least 1");
   expect_field(R"("top_k": -2)", "at least -1");
+  expect_field(R"("min_tokens": -1)", "at least 0");
+  expect_field(R"("min_tokens": 5, "max_tokens": 4)",
+               "min_tokens is 5; the answer may have at most 4 tokens");
+  expect_field(R"("min_tokens": 600)", "min_tokens is 600; the answer may have at most");
+  expect_field(R"("prompt_logprobs": 21)", "at most 20");
+  expect_field(R"("prompt_logprobs": -1)", "at least 0");
+  expect_field(R"("truncate_prompt_tokens": -2)", "at least -1");
   expect_field(R"("top_logprobs": 1000000)", "at most 20");
   expect_field(R"("top_logprobs": 2)", "but logprobs is not true");
   expect_field(R"("logprobs": 5)", "it must be true or false");

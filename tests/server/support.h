@@ -80,7 +80,11 @@ inline std::string run_script(Exchange& exchange, const Script& script) {
           token.logprobs = sample::Logprobs{{ids[i], -0.5}, {{ids[i], -0.5}, {ids[i] / 2, -1.5}}};
         delivery.tokens.push_back(token);
       }
-      delivery.usage.prompt_count = std::ssize(submissions[choice].request.prompt);
+      const std::vector<text::TokenId>& prompt = submissions[choice].request.prompt;
+      if (at == 0 && submissions[choice].request.prompt_logprobs)
+        for (std::size_t i = 1; i < prompt.size(); ++i)
+          delivery.prompt_logprobs.push_back({{prompt[i], -2.5}, {{7, -0.25}, {prompt[i], -2.5}}, 2});
+      delivery.usage.prompt_count = std::ssize(prompt);
       delivery.usage.cached_count = 3;
       if (end == ids.size()) {
         delivery.finish = script.finish;

@@ -20,10 +20,16 @@ std::string sse(std::string_view name, std::string_view data) {
 
 AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted)
     : model_(&model), plan_(std::move(plan)), schemas_(plan_.tools.schemas()) {
-  for (const Prompt& prompt : plan_.prompts) {
-    const std::int64_t room = answer_room(std::ssize(prompt.ids), model);
+  std::int64_t prompt_tokens = 0;
+  for (Prompt& prompt : plan_.prompts) {
+    const std::size_t whole = prompt.ids.size();
+    truncate_prompt(prompt.ids, plan_.generation, model);
+    if (prompt.ids.size() < whole) prompt.text = model.tokenizer.decode(prompt.ids);
+    prompt_tokens += std::ssize(prompt.ids);
+    const std::int64_t room = answer_room(std::ssize(prompt.ids), plan_.generation, model);
     if (plan_.generation.max_tokens.value_or(room) > room)
       noted.add(NoteKind::length, plan_.generation.max_tokens_field, std::to_string(room));
+    require_long_enough(std::min(plan_.generation.max_tokens.value_or(room), room), plan_.generation);
     ChoiceOptions options;
     options.stops = plan_.generation.stops;
     options.split_thinking = plan_.split_thinking;
@@ -34,10 +40,21 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
     options.call_prefix = plan_.call_prefix;
     options.keep_logprobs = plan_.generation.logprobs;
     options.logprobs_with_text = plan_.logprobs_with_text;
+    options.keep_ids = plan_.generation.token_ids;
+    options.min_tokens = plan_.generation.min_tokens;
+    options.show_stop = plan_.generation.show_stop;
+    options.show_special = plan_.generation.show_special;
     for (std::int64_t i = 0; i < plan_.generation.answer_count; ++i)
       choices_.emplace_back(model.tokenizer, options);
   }
   begun_.resize(choices_.size());
+  require_measurable(prompt_tokens, plan_.generation);
+}
+
+// A stream shows each choice as it comes; a whole answer has a prompt measured once, however often answered.
+std::size_t AnswerExchange::measured_choice(std::size_t choice) const {
+  const auto each = static_cast<std::size_t>(plan_.generation.answer_count);
+  return streams() ? choice : choice / each * each;
 }
 
 const Prompt& AnswerExchange::prompt_of(std::size_t choice) const {
@@ -56,8 +73,12 @@ std::vector<engine::Submission> AnswerExchange::submissions() {
     if (i > 0) request.params.seed = random_bits(generation.params.seed, i);
     // Zero alternatives still need the chosen token's own.
     request.params.logprob_count = generation.logprobs ? std::max(1, generation.top_logprobs) : 0;
-    const std::int64_t room = answer_room(std::ssize(prompt.ids), *model_);
+    const std::int64_t room = answer_room(std::ssize(prompt.ids), generation, *model_);
     request.max_tokens = std::min(generation.max_tokens.value_or(room), room);
+    request.min_tokens = generation.min_tokens;
+    if (measured_choice(i) == i) request.prompt_logprobs = prompt_alternatives(generation);
+    // An echo of the prompt and nothing else: the engine has no request that is for nothing.
+    if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;
     request.stop_ids = generation.stop_ids;
     request.token_limit = model_->token_limit;
     out[i].cache_salt = generation.cache_salt;

@@ -53,6 +53,10 @@ class AnswerExchange : public Exchange {
   const std::vector<Choice>& choices() const { return choices_; }
   Choice& choice(std::size_t index) { return choices_[index]; }
   const Prompt& prompt_of(std::size_t choice) const;
+  // Log-probabilities of the choice's prompt, of every token but the first.
+  const std::vector<sample::Logprobs>& prompt_logprobs(std::size_t choice) const {
+    return choices_[measured_choice(choice)].prompt_logprobs();
+  }
   TokenCounts counts() const;
   const std::string& model_name() const { return model_->names.front(); }
 
@@ -71,6 +75,7 @@ class AnswerExchange : public Exchange {
 
  private:
   HttpError failure_of(const Choice& choice) const;
+  std::size_t measured_choice(std::size_t choice) const;
 
   const ServedModel* model_;
   Plan plan_;

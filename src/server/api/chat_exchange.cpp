@@ -1,6 +1,7 @@
 // /v1/chat/completions.
 #include "base/sampling_limits.h"
 #include "server/api/guides.h"
+#include "server/api/logprobs_json.h"
 #include "server/api/openai_parts.h"
 #include "server/api/routes.h"
 
@@ -28,10 +29,10 @@ class ChatExchange final : public AnswerExchange {
     json.member("model", model_name()).key("choices").begin_array();
   }
 
-  // One chunk of one choice; `write` fills the delta.
+  // One chunk of one choice; `write` fills the delta. The first one has none of its tokens.
   template <class Write>
   std::string chunk(std::size_t index, const Write& write, std::string_view finish_reason = {},
-                    const std::vector<sample::Sampled>& logprobs = {}) {
+                    const std::vector<sample::Sampled>& logprobs = {}, bool is_first = false) {
     JsonWriter json;
     begin_chunk(json, "chat.completion.chunk");
     json.begin_object().member("index", index).key("delta").begin_object();
@@ -40,8 +41,10 @@ class ChatExchange final : public AnswerExchange {
     if (logprobs.empty()) {
       json.value(nullptr);
     } else {
-      write_chat_logprobs(json, logprobs, plan().generation.top_logprobs, model().tokenizer);
+      write_chat_logprobs(json, logprobs, plan().generation.top_logprobs, model().tokenizer,
+                          plan().generation.tokens_as_ids);
     }
+    if (plan().generation.token_ids && !is_first) write_ids(json.key("token_ids"), choice(index).take_ids());
     json.key("finish_reason");
     if (finish_reason.empty()) {
       json.value(nullptr);
@@ -54,12 +57,16 @@ class ChatExchange final : public AnswerExchange {
     } else if (plan().generation.usage_at_end) {
       json.member("usage", nullptr);
     }
+    if (plan().generation.token_ids && is_first)
+      write_ids(json.key("prompt_token_ids"), prompt_of(index).ids);
     json.end_object();
     return sse(json.finish());
   }
 
   std::string begin_choice(std::size_t index) override {
-    return chunk(index, [](JsonWriter& json) { json.member("role", "assistant").member("content", ""); });
+    return chunk(
+        index, [](JsonWriter& json) { json.member("role", "assistant").member("content", ""); }, {}, {},
+        /*is_first=*/true);
   }
 
   void write_delta(JsonWriter& json, std::size_t index, const AnswerEvent& event) {
@@ -159,14 +166,18 @@ class ChatExchange final : public AnswerExchange {
       json.key("logprobs");
       if (plan().generation.logprobs) {
         write_chat_logprobs(json, choice(i).take_logprobs(), plan().generation.top_logprobs,
-                            model().tokenizer);
+                            model().tokenizer, plan().generation.tokens_as_ids);
       } else {
         json.value(nullptr);
       }
+      if (plan().generation.token_ids) write_ids(json.key("token_ids"), choice(i).take_ids());
       json.member("finish_reason", finish_reason(choice(i))).end_object();
     }
     json.end_array();
     write_usage(json.key("usage"), counts());
+    if (const auto count = plan().generation.prompt_logprobs)
+      write_prompt_logprobs(json.key("prompt_logprobs"), prompt_logprobs(0), *count, model().tokenizer);
+    if (plan().generation.token_ids) write_ids(json.key("prompt_token_ids"), prompt_of(0).ids);
     json.end_object();
     return json.finish();
   }

@@ -8,6 +8,9 @@ namespace {
 
 engine::AnswerTextOptions text_options(const ChoiceOptions& options) {
   return {.stops = options.stops,
+          .min_tokens = options.min_tokens,
+          .show_stop = options.show_stop,
+          .show_special = options.show_special,
           .split_thinking = options.split_thinking,
           .starts_thinking = options.starts_thinking,
           .calls_end_thinking = options.schemas != nullptr,
@@ -38,10 +41,12 @@ Choice::Choice(const text::Tokenizer& tokenizer, ChoiceOptions options)
 std::vector<AnswerEvent> Choice::take(const engine::Delivery& delivery) {
   if (ended()) return {};
   usage_ = delivery.usage;
+  if (!delivery.prompt_logprobs.empty()) prompt_logprobs_ = delivery.prompt_logprobs;
   const bool stop_id = delivery.finish == engine::Finish::stop_id;
   for (std::size_t i = 0; i < delivery.tokens.size() && !ended(); ++i) {
-    // The stop id counts, but it is no part of what is said.
-    if (stop_id && i + 1 == delivery.tokens.size()) {
+    if (options_.keep_ids) ids_.push_back(delivery.tokens[i].token);
+    // The stop id counts, but it is no part of what is said unless asked for.
+    if (stop_id && i + 1 == delivery.tokens.size() && !options_.show_stop) {
       ++token_count_;
     } else {
       push(delivery.tokens[i]);
@@ -143,5 +148,7 @@ std::vector<sample::Sampled> Choice::take_logprobs() {
   if (options_.logprobs_with_text) return {};
   return std::exchange(logprobs_, {});
 }
+
+std::vector<text::TokenId> Choice::take_ids() { return std::exchange(ids_, {}); }
 
 }  // namespace fourfold::server::api

@@ -19,9 +19,11 @@ struct ChoiceOptions {
   const text::ToolSchemas* schemas = nullptr;  // calls are read when given; must outlive the choice
   bool one_call = false;                       // the answer ends with its first call
   bool guided = false;                         // to a form that begins behind the token </think>
-  bool keep_logprobs = false;
-  bool logprobs_with_text = false;         // they go with the events and items of text, and no other tokens'
-  std::string_view call_prefix = "call_";  // of the ids of calls
+  bool keep_logprobs = false, keep_ids = false;
+  bool logprobs_with_text = false;               // with the events and items of text, no others
+  std::int64_t min_tokens = 0;                   // engine::AnswerTextOptions
+  bool show_stop = false, show_special = false;  // likewise; a stop id is shown as well
+  std::string_view call_prefix = "call_";        // of the ids of calls
 };
 
 enum class EventKind { thinking, text, call_begin, call_arguments, call_end };
@@ -66,8 +68,12 @@ class Choice {
   bool made_calls() const { return call_count_ > 0; }
   const std::vector<AnswerItem>& items() const { return items_; }
 
-  // Log-probabilities of the tokens since the last call of it; none with options.logprobs_with_text.
+  // Log-probabilities of the tokens since the last call, none with options.logprobs_with_text; and their
+  // ids, where a stop id counts too.
   std::vector<sample::Sampled> take_logprobs();
+  std::vector<text::TokenId> take_ids();
+  // Of every token of the prompt but its first, where they were asked for.
+  const std::vector<sample::Logprobs>& prompt_logprobs() const { return prompt_logprobs_; }
 
  private:
   void push(const sample::Sampled& sampled);
@@ -82,6 +88,8 @@ class Choice {
   std::vector<AnswerEvent> events_;
   std::vector<AnswerItem> items_;
   std::vector<sample::Sampled> logprobs_;
+  std::vector<text::TokenId> ids_;
+  std::vector<sample::Logprobs> prompt_logprobs_;
   std::int64_t token_count_ = 0, thinking_count_ = 0;
   int call_count_ = 0;
   engine::Usage usage_;

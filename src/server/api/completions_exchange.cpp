@@ -1,69 +1,27 @@
 // /v1/completions: text that goes on, without a chat.
-#include <set>
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/sampling_limits.h"
 #include "server/api/guides.h"
+#include "server/api/logprobs_json.h"
 #include "server/api/openai_parts.h"
 #include "server/api/routes.h"
-#include "text/utf8.h"
 
 namespace fourfold::server::api {
 namespace {
 
 constexpr std::size_t kChoicesMax = 256;  // prompts times n
 
-// logprobs of completions: four lists of equal length.
-class TextLogprobs {
- public:
-  TextLogprobs(const text::Tokenizer& tokenizer, int top_count)
-      : tokenizer_(&tokenizer), top_count_(top_count) {}
-
-  void write(JsonWriter& json, const std::vector<sample::Sampled>& tokens, std::size_t& offset) const {
-    json.begin_object().key("tokens").begin_array();
-    for (const auto& token : tokens) json.value(token_text(*tokenizer_, token.token));
-    json.end_array().key("token_logprobs").begin_array();
-    for (const auto& token : tokens) {
-      if (token.logprobs) {
-        json.value(token.logprobs->chosen.logprob);
-      } else {
-        json.value(nullptr);
-      }
-    }
-    json.end_array().key("top_logprobs").begin_array();
-    for (const auto& token : tokens) write_best(json, token);
-    json.end_array().key("text_offset").begin_array();
-    for (const auto& token : tokens) {
-      json.value(offset);
-      offset += text::count_code_points(text::repaired(token_text(*tokenizer_, token.token)));
-    }
-    json.end_array().end_object();
-  }
-
- private:
-  void write_best(JsonWriter& json, const sample::Sampled& token) const {
-    json.begin_object();
-    const std::size_t most = static_cast<std::size_t>(top_count_);
-    std::set<std::string> names;  // parts of characters look alike
-    for (std::size_t i = 0; token.logprobs && i < token.logprobs->best.size() && i < most; ++i) {
-      const auto& best = token.logprobs->best[i];
-      const auto [name, is_new] = names.insert(text::repaired(token_text(*tokenizer_, best.id)));
-      if (is_new) json.member(*name, best.logprob);
-    }
-    json.end_object();
-  }
-
-  const text::Tokenizer* tokenizer_;
-  int top_count_;
-};
-
 class CompletionsExchange final : public AnswerExchange {
  public:
-  CompletionsExchange(const ServedModel& model, Plan plan, bool echo, Notes& noted)
+  CompletionsExchange(const ServedModel& model, Plan plan, Notes& noted)
       : AnswerExchange(model, std::move(plan), noted),
         id_(new_id("cmpl-")),
         created_(std::time(nullptr)),
-        echo_(echo),
-        offsets_(choices().size()) {}
+        offsets_(choices().size()),
+        prompt_shown_(choices().size()) {}
 
  private:
   void begin(JsonWriter& json) const {
@@ -71,14 +29,21 @@ class CompletionsExchange final : public AnswerExchange {
     json.member("model", model_name()).key("choices").begin_array();
   }
 
+  std::vector<sample::Sampled> prompt_tokens(std::size_t index) const {
+    return echoed_tokens(prompt_of(index).ids, prompt_logprobs(index));
+  }
+
+  // tokens, ids: those whose text this is.
   void write_choice(JsonWriter& json, std::size_t index, std::string_view text,
+                    const std::vector<sample::Sampled>& tokens, const std::vector<text::TokenId>& ids,
                     std::string_view finish_reason) {
+    const Generation& generation = plan().generation;
     json.begin_object().member("index", index).member("text", text).key("logprobs");
-    const auto tokens = choice(index).take_logprobs();
-    if (!plan().generation.logprobs || (streams() && tokens.empty())) {
+    if (!generation.logprobs || (streams() && tokens.empty())) {
       json.value(nullptr);
     } else {
-      TextLogprobs(model().tokenizer, plan().generation.top_logprobs).write(json, tokens, offsets_[index]);
+      write_text_logprobs(json, tokens, generation.top_logprobs,
+                          TokenNames(model().tokenizer, generation.tokens_as_ids), offsets_[index]);
     }
     json.key("finish_reason");
     if (finish_reason.empty()) {
@@ -86,13 +51,22 @@ class CompletionsExchange final : public AnswerExchange {
     } else {
       json.value(finish_reason);
     }
+    if (generation.prompt_logprobs)
+      write_prompt_logprobs(json.key("prompt_logprobs"), prompt_logprobs(index), *generation.prompt_logprobs,
+                            model().tokenizer);
+    if (generation.token_ids) {
+      write_ids(json.key("token_ids"), ids);
+      if (!prompt_shown_[index]) write_ids(json.key("prompt_token_ids"), prompt_of(index).ids);
+      prompt_shown_[index] = true;
+    }
     json.end_object();
   }
 
-  std::string chunk(std::size_t index, std::string_view text, std::string_view finish_reason = {}) {
+  std::string chunk(std::size_t index, std::string_view text, const std::vector<sample::Sampled>& tokens,
+                    const std::vector<text::TokenId>& ids, std::string_view finish_reason = {}) {
     JsonWriter json;
     begin(json);
-    write_choice(json, index, text, finish_reason);
+    write_choice(json, index, text, tokens, ids, finish_reason);
     json.end_array();
     if (plan().generation.usage_always) {
       write_usage(json.key("usage"), counts());
@@ -104,15 +78,18 @@ class CompletionsExchange final : public AnswerExchange {
   }
 
   std::string begin_choice(std::size_t index) override {
-    return echo_ ? chunk(index, prompt_of(index).text) : std::string();
+    if (!plan().generation.echo) return {};
+    return chunk(index, prompt_of(index).text, prompt_tokens(index), {});
   }
   std::string show(std::size_t index, const std::vector<AnswerEvent>& events) override {
     std::string out;
-    for (const AnswerEvent& event : events) out += chunk(index, event.text);
+    for (const AnswerEvent& event : events)
+      out += chunk(index, event.text, choice(index).take_logprobs(), choice(index).take_ids());
     return out;
   }
   std::string end_choice(std::size_t index) override {
-    return chunk(index, "", choice(index).ending() == Ending::length ? "length" : "stop");
+    return chunk(index, "", choice(index).take_logprobs(), choice(index).take_ids(),
+                 finish_reason(choice(index)));
   }
   std::string end_stream() override {
     std::string out;
@@ -135,9 +112,13 @@ class CompletionsExchange final : public AnswerExchange {
     JsonWriter json;
     begin(json);
     for (std::size_t i = 0; i < choices().size(); ++i) {
-      std::string text = echo_ ? prompt_of(i).text : std::string();
+      const bool echo = plan().generation.echo;
+      std::string text = echo ? prompt_of(i).text : std::string();
       for (const AnswerItem& item : choice(i).items()) text += item.text;
-      write_choice(json, i, text, choice(i).ending() == Ending::length ? "length" : "stop");
+      std::vector<sample::Sampled> tokens;
+      if (echo && plan().generation.logprobs) tokens = prompt_tokens(i);
+      std::ranges::move(choice(i).take_logprobs(), std::back_inserter(tokens));
+      write_choice(json, i, text, tokens, choice(i).take_ids(), finish_reason(choice(i)));
     }
     json.end_array();
     write_usage(json.key("usage"), counts());
@@ -145,10 +126,14 @@ class CompletionsExchange final : public AnswerExchange {
     return json.finish();
   }
 
+  static std::string_view finish_reason(const Choice& choice) {
+    return choice.ending() == Ending::length ? "length" : "stop";
+  }
+
   std::string id_;
   std::int64_t created_;
-  bool echo_;
   std::vector<std::size_t> offsets_;  // of the next token's text, for each choice
+  std::vector<bool> prompt_shown_;    // its ids
 };
 
 Prompt prompt_of_text(const std::string& text, const ServedModel& model, bool special) {
@@ -206,9 +191,6 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
     plan.generation.logprobs = true;
     plan.generation.top_logprobs = static_cast<int>(*count);
   }
-  const bool echo = fields.boolean("echo").value_or(false);
-  if (echo && plan.generation.logprobs)
-    refuse("echo", "echo with logprobs asks for those of the prompt, which this server does not keep");
   if (!fields.text("suffix").value_or("").empty())
     refuse("suffix", "suffix is not empty; this server does not fill in");
   const auto total = plan.prompts.size() * static_cast<std::size_t>(plan.generation.answer_count);
@@ -217,7 +199,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
            plan.generation.answer_count, total, kChoicesMax);
   plan.make_guide = make_guide(read_form(fields), plan.tools, plan.generation, model, context, notes);
   fields.finish();
-  return std::make_unique<CompletionsExchange>(model, std::move(plan), echo, notes);
+  return std::make_unique<CompletionsExchange>(model, std::move(plan), notes);
 }
 
 }  // namespace fourfold::server::api

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kBiasCountMax = 1024;
 constexpr std::size_t kStopIdCountMax = 256;
+// Log-probabilities of prompts that one answer may hold, alternatives included: some 100 MB of JSON.
+constexpr std::int64_t kPromptLogprobsMax = 1'000'000;
 
 void read_bias(Fields& fields, const ServedModel& model, Generation& out) {
   const Json* value = fields.find("logit_bias");
@@ -50,6 +52,24 @@ void read_stream(Fields& fields, Generation& out) {
   }
 }
 
+// What vLLM adds about tokens: when they may end, and how they are shown.
+void read_token_fields(Fields& fields, const ServedModel& model, Generation& out) {
+  out.min_tokens = fields.integer("min_tokens", 0, model.limits.position_limit).value_or(0);
+  if (const auto count = fields.integer("prompt_logprobs", 0, kLogprobsMax)) {
+    out.prompt_logprobs = static_cast<int>(*count);
+    if (out.stream) refuse("prompt_logprobs", "prompt_logprobs is {}, which no stream can carry", *count);
+  }
+  out.truncate_prompt = fields.integer("truncate_prompt_tokens", -1, model.limits.position_limit);
+  if (out.truncate_prompt == 0)
+    refuse("truncate_prompt_tokens", "truncate_prompt_tokens is 0; it must be -1, or at least 1");
+  out.show_stop = fields.boolean("include_stop_str_in_output").value_or(false);
+  out.show_special = !fields.boolean("skip_special_tokens").value_or(true);
+  out.token_ids = fields.boolean("return_token_ids").value_or(false);
+  out.tokens_as_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
+  // Tokenizers of this kind put no spaces between control tokens.
+  fields.boolean("spaces_between_special_tokens");
+}
+
 std::uint64_t random_seed() {
   thread_local std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32) | device();
@@ -78,7 +98,9 @@ void read_sampling(Fields& fields, const ServedModel& model, Generation& out) {
 }
 
 void read_max_tokens(Fields& fields, std::string_view name, Generation& out) {
-  const auto most = fields.integer(name, 1, std::numeric_limits<std::int64_t>::max());
+  // None, where the prompt itself is what is asked about.
+  const std::int64_t least = out.echo || out.prompt_logprobs ? 0 : 1;
+  const auto most = fields.integer(name, least, std::numeric_limits<std::int64_t>::max());
   if (!most) return;
   out.max_tokens = most;
   out.max_tokens_field = fields.name_of(name);
@@ -133,6 +155,8 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
   read_bias(fields, model, out);
   read_stream(fields, out);
   read_stops(fields, "stop", out);
+  read_token_fields(fields, model, out);
+  out.echo = fields.boolean("echo").value_or(false);
   read_max_tokens(fields, "max_tokens", out);
   out.answer_count = fields.integer("n", 1, model.answers_max).value_or(1);
   if (const auto best_of = fields.integer("best_of", 1, model.answers_max);
@@ -146,16 +170,12 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
     for (const text::TokenId id : read_ids(*ids, "stop_token_ids", model)) out.stop_ids.push_back(id);
   }
   out.cache_salt = fields.text("cache_salt").value_or("");
-  fields.only_false({"include_stop_str_in_output", "use_beam_search", "early_stopping", "return_token_ids",
-                     "return_tokens_as_token_ids"});
-  fields.only_true({"skip_special_tokens", "spaces_between_special_tokens"});
+  fields.only_false({"use_beam_search", "early_stopping"});
   // SGLang's, which its router and those that descend from it add to every request.
   fields.only_false({"no_stop_trim", "return_hidden_states"});
   fields.only_true({"separate_reasoning", "stream_reasoning"});
-  fields.only_number("min_tokens", 0);
   fields.only_number("length_penalty", 1);
   fields.only_number("priority", 0);
-  fields.only_number("prompt_logprobs", 0);
   fields.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                  "prompt_cache_retention", "prediction", "request_id", "cache_prompt"});
   return out;
@@ -199,9 +219,41 @@ void require_near_context(std::size_t prompt_bytes, const std::string& field, co
   refuse_length(fourfold::format("{} bytes, more than {} tokens", prompt_bytes, limit), field, model);
 }
 
-std::int64_t answer_room(std::int64_t prompt_count, const ServedModel& model) {
+std::optional<int> prompt_alternatives(const Generation& generation) {
+  std::optional<int> out = generation.prompt_logprobs;
+  if (generation.echo && generation.logprobs) out = std::max(out.value_or(0), generation.top_logprobs);
+  return out;
+}
+
+void require_measurable(std::int64_t token_count, const Generation& generation) {
+  const auto alternatives = prompt_alternatives(generation);
+  if (!alternatives || token_count * (1 + *alternatives) <= kPromptLogprobsMax) return;
+  const std::string_view field = generation.prompt_logprobs ? "prompt_logprobs" : "logprobs";
+  refuse(std::string(field),
+         "{} asks for {} alternatives to each of {} tokens of the prompt; tokens and alternatives may be {} "
+         "together",
+         field, *alternatives, token_count, kPromptLogprobsMax);
+}
+
+void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation,
+                     const ServedModel& model) {
+  if (!generation.truncate_prompt) return;
+  std::int64_t most = *generation.truncate_prompt;
+  if (most < 0)
+    most = std::max<std::int64_t>(model.limits.position_limit - generation.max_tokens.value_or(1), 1);
+  if (std::ssize(ids) > most) ids.erase(ids.begin(), ids.end() - most);
+}
+
+void require_long_enough(std::int64_t most, const Generation& generation) {
+  if (generation.min_tokens > most)
+    refuse("min_tokens", "min_tokens is {}; the answer may have at most {} tokens", generation.min_tokens,
+           most);
+}
+
+std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model) {
   const std::int64_t room = model.limits.position_limit - prompt_count;
-  if (room < 1) refuse_length(fourfold::format("{} tokens", prompt_count), "messages", model);
+  const std::int64_t least = generation.max_tokens == 0 ? 0 : 1;
+  if (room < least) refuse_length(fourfold::format("{} tokens", prompt_count), "messages", model);
   return room;
 }
 

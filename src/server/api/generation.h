@@ -24,6 +24,14 @@ struct Generation {
   bool usage_at_end = false, usage_always = false;  // in a stream
   bool logprobs = false;
   int top_logprobs = 0;
+  std::int64_t min_tokens = 0;
+  bool echo = false;                            // the prompt is part of the answer, of completions
+  std::optional<int> prompt_logprobs;           // alternatives to report with each token of the prompt
+  std::optional<std::int64_t> truncate_prompt;  // to its last so many tokens; -1: to what fits
+  bool show_stop = false;                       // the stop string that ended the answer, as part of it
+  bool show_special = false;                    // control tokens as text
+  bool token_ids = false;                       // beside the text
+  bool tokens_as_ids = false;                   // in log-probabilities: "token_id:5" in place of its text
 };
 
 // The fields OpenAI's two completion protocols have in common, with vLLM's additions.
@@ -38,8 +46,19 @@ void read_stops(Fields& fields, std::string_view name, Generation& out);
 // 404 unless `model` is absent, "default" or one of the served names.
 void require_model(Fields& fields, const ServedModel& model);
 
+// Whether the prompt's tokens are measured for this request, and with how many alternatives: asked for as
+// such, or by an echo with log-probabilities.
+std::optional<int> prompt_alternatives(const Generation& generation);
+// Refuses more of them than fit one answer; token_count: of all prompts together.
+void require_measurable(std::int64_t token_count, const Generation& generation);
+
+// As truncate_prompt says, from the left.
+void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation, const ServedModel& model);
+
 // How many tokens the answer to this prompt may have at most. Refuses a prompt that leaves no room for one.
-std::int64_t answer_room(std::int64_t prompt_count, const ServedModel& model);
+std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model);
+// Refuses min_tokens of more than the answer may have.
+void require_long_enough(std::int64_t most, const Generation& generation);
 
 // Refuses a prompt whose bytes cannot be tokens that fit the context, before it is tokenised.
 void require_near_context(std::size_t prompt_bytes, const std::string& field, const ServedModel& model);

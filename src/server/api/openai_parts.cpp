@@ -1,13 +1,18 @@
 #include "server/api/openai_parts.h"
 
+#include "server/api/logprobs_json.h"
 #include "server/http_message.h"
 
 namespace fourfold::server::api {
 namespace {
 
-void write_token(JsonWriter& json, const sample::TokenLogprob& token, const text::Tokenizer& tokenizer) {
+void write_token(JsonWriter& json, const sample::TokenLogprob& token, const text::Tokenizer& tokenizer,
+                 bool as_id) {
   const std::string_view bytes = token_text(tokenizer, token.id);
-  json.member("token", bytes).member("logprob", token.logprob).key("bytes").begin_array();
+  json.member("token", TokenNames(tokenizer, as_id)(token.id))
+      .member("logprob", token.logprob)
+      .key("bytes")
+      .begin_array();
   for (const char byte : bytes) json.value(static_cast<int>(static_cast<unsigned char>(byte)));
   json.end_array();
 }
@@ -33,22 +38,22 @@ std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id) 
 }
 
 void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
-                         const text::Tokenizer& tokenizer) {
-  write_logprob_list(json.begin_object().key("content"), tokens, top_count, tokenizer);
+                         const text::Tokenizer& tokenizer, bool tokens_as_ids) {
+  write_logprob_list(json.begin_object().key("content"), tokens, top_count, tokenizer, tokens_as_ids);
   json.end_object();
 }
 
 void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
-                        const text::Tokenizer& tokenizer) {
+                        const text::Tokenizer& tokenizer, bool tokens_as_ids) {
   json.begin_array();
   for (const sample::Sampled& token : tokens) {
     if (!token.logprobs) continue;
     json.begin_object();
-    write_token(json, token.logprobs->chosen, tokenizer);
+    write_token(json, token.logprobs->chosen, tokenizer, tokens_as_ids);
     json.key("top_logprobs").begin_array();
     for (std::size_t i = 0; i < token.logprobs->best.size() && i < static_cast<std::size_t>(top_count); ++i) {
       json.begin_object();
-      write_token(json, token.logprobs->best[i], tokenizer);
+      write_token(json, token.logprobs->best[i], tokenizer, tokens_as_ids);
       json.end_object();
     }
     json.end_array().end_object();

@@ -14,11 +14,11 @@ void write_usage(JsonWriter& json, const TokenCounts& counts);
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}]} of chat.
 void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
-                         const text::Tokenizer& tokenizer);
+                         const text::Tokenizer& tokenizer, bool tokens_as_ids = false);
 
 // The list alone, as responses have it.
 void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
-                        const text::Tokenizer& tokenizer);
+                        const text::Tokenizer& tokenizer, bool tokens_as_ids = false);
 
 // The bytes of a token as text; what is no UTF-8 by itself is repaired by the writer.
 std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id);
