@@ -188,15 +188,33 @@ TEST(CompletionsExchange, StopsAndControlTokensMayBeShown) {
   EXPECT_EQ(text(R"("spaces_between_special_tokens": false)", "ab"), "ab");
 }
 
-// What load generators send beside a prompt.
-TEST(CompletionsExchange, FieldsOfLoadGenerators) {
-  for (const char* fields :
-       {R"("ignore_eos": true, "min_tokens": 16, "max_tokens": 16, "repetition_penalty": 1.0)",
-        R"("length_penalty": 1.0, "use_beam_search": false, "best_of": 1, "early_stopping": false)",
-        R"("logprobs": null, "stop": null, "stream": true, "stream_options": {"include_usage": true})",
-        R"("top_k": -1, "min_p": 0.0, "skip_special_tokens": true, "spaces_between_special_tokens": true)"})
-    EXPECT_EQ(refusal(kRoute, R"({"model": "tiny", "prompt": "a", )" + std::string(fields) + "}").status, 200)
-        << fields;
+// What load generators send: nothing of it is refused or left out. The first two bodies are guidellm 0.8.1's,
+// the next two those of `vllm bench serve`.
+TEST(CompletionsExchange, RequestsOfLoadGenerators) {
+  const std::string plain(kRoute), chat = "/v1/chat/completions";
+  const std::string guidellm =
+      R"("stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true},)"
+      R"( "stop": null, "ignore_eos": true)";
+  const std::string vllm =
+      R"("repetition_penalty": 1.0, "stream": true, "stream_options": {"include_usage": true},)"
+      R"( "ignore_eos": true, "temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0)";
+  const std::string parts = R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}])";
+  const std::vector<std::pair<std::string, std::string>> requests = {
+      {plain, guidellm + R"(, "max_tokens": 16, "prompt": "a")"},
+      {chat, guidellm + R"(, "max_completion_tokens": 16, "messages": )" + parts},
+      {plain, vllm + R"(, "max_tokens": 16, "logprobs": null, "prompt": "a")"},
+      {chat, vllm + R"(, "max_completion_tokens": 16, "messages": )" + parts},
+      {plain, R"("ignore_eos": true, "min_tokens": 16, "max_tokens": 16, "prompt": "a")"},
+      {plain, R"("length_penalty": 1.0, "use_beam_search": false, "best_of": 1, "prompt": "a")"},
+      {plain, R"("early_stopping": false, "skip_special_tokens": true, "n": 1, "prompt": "a")"},
+  };
+  for (const auto& [route, fields] : requests) {
+    const std::string body = R"({"model": "tiny", )" + fields + "}";
+    EXPECT_EQ(refusal(route, body).body, "") << body;
+    EXPECT_EQ(notes_of(route, body), "") << body;
+    for (const std::int64_t id : make_exchange(route, body, test_model())->submissions()[0].request.stop_ids)
+      EXPECT_EQ(body.find("ignore_eos"), std::string::npos) << id << " ends " << body;
+  }
 }
 
 TEST(CompletionsExchange, Refusals) {
