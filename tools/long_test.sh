@@ -88,7 +88,6 @@ command_long_test() {
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
   long_step "soak, 10,000 requests with cancels" soak default 10000
   long_step "agents, routers and clients (docs/agents-test.txt)" real_clients
-  long_step "lm-eval, the package itself" tests/clients/lm_eval.sh build/fourfold docs/lm-eval.txt
   {
     echo "date: $(date +%F)"
     echo "verdict: $long_verdict"

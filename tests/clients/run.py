@@ -24,7 +24,7 @@ UV = "uv==0.13.7"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
 SUITES = ["official", "frameworks", "routers", "replayed"]
-LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "open_webui_suite"]
+LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "open_webui_suite", "lm_eval_suite"]
 
 
 def requirements(suite):

@@ -1,6 +1,6 @@
 // What lm-eval's local-completions asks of a server, replayed from its requests (0.4.13: the remote
 // tokenizer, then token ids with echo and logprobs), on a real server; and that it adds up to `fourfold
-// perplexity`. tests/clients/lm_eval.sh does the same with the package itself.
+// perplexity`. tests/clients/lm_eval_suite.py does the same with the package itself.
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
