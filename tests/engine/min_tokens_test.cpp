@@ -60,6 +60,7 @@ TEST(MinTokens, AFormThatLeavesNothingElseEndsTheAnswer) {
     ThreeWords words;
     Request request = greedy_request({0}, 20, drafts);
     request.stop_ids = {2};
+    request.params.logit_bias = {{2, 100}};
     request.min_tokens = least;
     Sequence sequence(words.program(), request, home(0), std::make_unique<ShortForm>());
     Sequence* all[] = {&sequence};
@@ -69,6 +70,7 @@ TEST(MinTokens, AFormThatLeavesNothingElseEndsTheAnswer) {
     return sequence.answer().size();
   };
   for (int drafts = 0; drafts <= kDraftCountMax; ++drafts) {
+    EXPECT_EQ(run(3, drafts), 4u) << drafts;
     EXPECT_EQ(run(4, drafts), 5u) << drafts;  // the end was allowed behind three, and is left out once
     EXPECT_EQ(run(9, drafts), 5u) << drafts;  // then nothing else is left
   }
@@ -107,6 +109,9 @@ TEST(MinTokens, OnAGpuTheTokensAreTheHosts) {
   const std::vector<TokenId> tokens = run(request, 0, true);
   EXPECT_FALSE(holds_any(std::span(tokens).first(4), request.stop_ids));
   for (const int drafts : {0, 2, 5}) EXPECT_EQ(run(request, drafts, false), tokens) << drafts;
+  // An end that is all but certain: the first token that the GPU chooses.
+  request.params.logit_bias = {{3, 100}};
+  for (const int drafts : {0, 2, 5}) EXPECT_EQ(run(request, drafts, false).size(), 5u) << drafts;
 }
 
 TEST(MinTokens, BeyondMaxTokensIsRefused) {
