@@ -1,4 +1,5 @@
-"""Checks what the compiler does not: who includes whom, sizes, missing tests, names in the docs, words.
+"""Checks what the compiler does not: who includes whom, sizes, missing tests, names in the docs, words, versions of
+packages.
 
     tidy.py ROOT [--strict]
 
@@ -247,6 +248,29 @@ def check_words(tree):
                     tree.find(path, number, f"'{word}' is {meaning}; the project speaks of itself alone")
 
 
+def check_packages(tree):
+    """Packages from PyPI have a version: what the tests install today they install tomorrow."""
+    install = re.compile(r"""\bpip3?["']?,?\s+["']?install\b(.*)""")
+    for path in tree.paths:
+        name = pathlib.PurePath(path)
+        if path.split("/")[0] not in ("tests", "tools", "training", "python", "dev"):
+            continue
+        if name.suffix not in (".sh", ".py", ".txt", ".cmake", ""):
+            continue
+        listed = name.name.startswith("requirements") and name.suffix == ".txt"
+        for number, line in enumerate(tree.text(path).splitlines(), 1):
+            found = install.search(line)
+            if not found and not listed:
+                continue
+            words = re.split(r"[\s,;&|)\]]+", found.group(1) if found else line.split("#")[0])
+            previous = ""
+            for word in (word.strip("'\"`") for word in words):
+                package = re.fullmatch(r"[A-Za-z][\w.-]*(\[[\w,]+\])?([<>=!~].*)?", word)
+                if package and previous not in ("-r", "--requirement", "-c") and "==" not in word:
+                    tree.find(path, number, f"'{word}' has no version; write {re.split('[<>=!~]', word)[0]}==...")
+                previous = word
+
+
 def main(arguments):
     strict = "--strict" in arguments
     arguments = [argument for argument in arguments if argument != "--strict"]
@@ -265,6 +289,7 @@ def main(arguments):
     check_sizes(tree)
     check_tests(tree)
     check_words(tree)
+    check_packages(tree)
     if strict:
         tree.findings += tree.long_lines
     print("".join(line + "\n" for line in tree.findings), end="")
