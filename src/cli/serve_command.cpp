@@ -1,7 +1,11 @@
 #include "cli/serve_command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <iostream>
 
 #include "base/error.h"
 #include "cli/build_info.h"
@@ -121,6 +125,20 @@ server::ServiceOptions service_options(const ServeOptions& options, server::LogQ
   return service;
 }
 
+// Not through the stream where it is the process's own: whoever waits in there has its lock, and a process
+// that ends waits for that.
+void write_log(std::ostream& err, std::string_view line) {
+  if (&err != &std::cerr) {
+    err << line << std::flush;
+    return;
+  }
+  while (!line.empty()) {
+    const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) line.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 }  // namespace
 
 int run_serve(const ServeOptions& options, const Console& console) {
@@ -135,7 +153,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   server::HttpServer http(http_options(options));
   require_key_or_loopback(options, http, keys);
   // Whoever reads the log may stop reading; the server's thread does not wait for that.
-  server::LogQueue log([&err = console.err](const std::string& line) { err << line << std::flush; });
+  server::LogQueue log([&err = console.err](const std::string& line) { write_log(err, line); });
   server::ServiceOptions service_settings = service_options(options, log);
   if (operator_keys.any()) service_settings.operator_keys = &operator_keys;
 

@@ -36,6 +36,8 @@ struct Submission {
   std::unique_ptr<TokenGuide> guide = nullptr;
   // Prefixes are shared between requests of equal salt only.
   std::string cache_salt = {};
+  // Any number for whoever asks: those with the fewest requests running come first.
+  std::uint64_t client = 0;
   std::optional<std::chrono::milliseconds> time_limit = {};  // from submission to last token
 };
 

@@ -1,6 +1,7 @@
 #include "schedule/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -40,8 +41,21 @@ void Scheduler::arrive(Arrival arrival) {
   sequence.end_limit = arrival.end_limit;
   sequence.salt = std::move(arrival.salt);
   sequence.measures_prompt = arrival.measures_prompt;
+  sequence.client = arrival.client;
   check(sequences_.emplace(arrival.id, std::move(sequence)).second, "ids are used once", arrival.id);
-  waiting_.insert(arrival.id);
+  begin_waiting(arrival.id);
+}
+
+void Scheduler::begin_waiting(Id id) {
+  waiting_.insert(id);
+  waiting_of_[sequences_.at(id).client].insert(id);
+}
+
+void Scheduler::end_waiting(Id id) {
+  if (waiting_.erase(id) == 0) return;
+  const auto of = waiting_of_.find(sequences_.at(id).client);
+  of->second.erase(id);
+  if (of->second.empty()) waiting_of_.erase(of);
 }
 
 std::optional<AnchorSave> Scheduler::leave(Id id, bool keeps_state) {
@@ -55,7 +69,7 @@ std::optional<AnchorSave> Scheduler::leave(Id id, bool keeps_state) {
       save = keep_state(sequence, sequence.position / kAnchorTokens * kAnchorTokens);
     give_up_home(sequence);
   }
-  waiting_.erase(id);
+  end_waiting(id);
   sequences_.erase(found);
   return save;
 }
@@ -171,7 +185,7 @@ bool Scheduler::drop_younger(Id id) {
   const Id youngest = *running_.rbegin();
   if (youngest <= id) return false;
   running_.erase(youngest);
-  waiting_.insert(youngest);
+  begin_waiting(youngest);
   give_up_home(sequences_.at(youngest));
   if (served_.erase(youngest) > 0) {
     const auto work = std::ranges::find(plan_.work, youngest, &Work::id);
@@ -199,9 +213,23 @@ bool Scheduler::can_admit(const Sequence& sequence, const PrefixIndex::Hit& hit)
   return pages_for(std::ssize(sequence.tokens) + 1) - std::ssize(hit.pages) + running_count() <= available;
 }
 
+// The oldest of the client that has the fewest running: whoever asks for much at once waits behind the
+// others.
+Id Scheduler::next_waiting() const {
+  if (waiting_of_.size() == 1) return *waiting_.begin();
+  std::map<std::uint64_t, std::int64_t> running;
+  for (const Id id : running_) ++running[sequences_.at(id).client];
+  std::pair<std::int64_t, Id> best{std::numeric_limits<std::int64_t>::max(), 0};
+  for (const auto& [client, ids] : waiting_of_) {
+    const auto found = running.find(client);
+    best = std::min(best, {found == running.end() ? 0 : found->second, *ids.begin()});
+  }
+  return best.second;
+}
+
 void Scheduler::admit() {
   while (!waiting_.empty() && !free_slots_.empty()) {
-    const Id id = *waiting_.begin();
+    const Id id = next_waiting();
     Sequence& sequence = sequences_.at(id);
     // Of a sequence that is computed again the answer's pages may be used too, where they are as good.
     std::int64_t limit = (limits_.shares_answers ? std::ssize(sequence.tokens) : sequence.prompt_count) - 1;
@@ -210,7 +238,7 @@ void Scheduler::admit() {
     PrefixIndex::Hit hit;
     if (sharing()) hit = index_.find(sequence.salt, sequence.tokens, limit);
     if (!can_admit(sequence, hit)) return;
-    waiting_.erase(waiting_.begin());
+    end_waiting(id);
     running_.insert(id);
     sequence.slot = free_slots_.back();
     free_slots_.pop_back();

@@ -47,6 +47,7 @@ struct Arrival {
   std::string salt;
   // Every row of the prompt gives logits that are wanted: none may be left out for a prefix hit.
   bool measures_prompt = false;
+  std::uint64_t client = 0;  // whoever asks: clients take turns
 };
 
 // A waiting request runs: with these tokens of it in the caches already, and their state at `anchor`.
@@ -126,6 +127,7 @@ class Scheduler {
     std::int64_t prompt_count = 0;
     std::int64_t end_limit = 0;
     std::string salt;
+    std::uint64_t client = 0;
     std::int64_t position = 0;
     std::int64_t furthest = 0;
     std::int64_t draft_count = 0;
@@ -150,7 +152,10 @@ class Scheduler {
   bool grow(Entry& entry, std::int64_t end);
   bool drop_younger(Id id);
   void give_up_home(Sequence& sequence);
+  void begin_waiting(Id id);
+  void end_waiting(Id id);
   void admit();
+  Id next_waiting() const;
   bool can_admit(const Sequence& sequence, const PrefixIndex::Hit& hit) const;
   void serve(Entry& entry, std::int64_t row_count, std::int64_t draft_room);
   void serve_prompts(std::int64_t draft_room, bool one_block);
@@ -163,6 +168,7 @@ class Scheduler {
   PrefixIndex index_;
   std::map<Id, Sequence> sequences_;
   std::set<Id> waiting_, running_;
+  std::map<std::uint64_t, std::set<Id>> waiting_of_;  // the same ones, by client
   std::vector<std::int32_t> free_slots_;
   StepPlan plan_;
   std::set<Id> served_;

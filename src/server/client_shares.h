@@ -43,6 +43,7 @@ class ClientShares {
     return found == held_.end() ? 0 : found->second;
   }
   std::size_t all() const { return all_; }
+  std::size_t most() const { return all_max_; }
   std::size_t client_count() const { return held_.size(); }
   const std::map<std::string, std::size_t, std::less<>>& held() const { return held_; }
 

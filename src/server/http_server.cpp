@@ -23,7 +23,7 @@ namespace fourfold::server {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kCrowdEvery = std::chrono::milliseconds(5);
+constexpr auto kCrowdPause = std::chrono::nanoseconds(300);  // for each connection
 constexpr int kTurnedAwayAtOnce = 64;
 constexpr std::size_t kDescriptorsKept = 16;
 constexpr std::string_view kTooMany =
@@ -128,7 +128,8 @@ struct HttpServer::Body {
     const std::size_t size = hall.crowd.of(largest);
     if (size <= 1 + hall.crowd.of(network)) return;
     const auto now = Clock::now();
-    if (now - last_crowd < kCrowdEvery) return;  // it looks at all of them
+    // It looks at all of them: among many that is not for every newcomer.
+    if (now - last_crowd < kCrowdPause * static_cast<std::int64_t>(hall.connections.size())) return;
     last_crowd = now;
     std::vector<std::shared_ptr<Connection>> idle;
     for (const auto& connection : hall.connections)

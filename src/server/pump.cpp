@@ -35,6 +35,7 @@ void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse
   const auto live = std::make_shared<Live>();
   live->call = std::move(call);
   live->exchange = std::move(prepared.exchange);
+  live->room = std::move(prepared.room);
   live->answer = std::move(answer);
   live->begun = live->last_sent = live->last_token = begun;
   try {

@@ -37,6 +37,7 @@ class Mailbox {
 struct Prepared {
   std::unique_ptr<Exchange> exchange;
   std::vector<engine::Submission> submissions;
+  std::shared_ptr<const void> room = nullptr;  // kept for as long as it runs
 };
 
 class Pump {
@@ -63,6 +64,7 @@ class Pump {
     std::shared_ptr<HttpCall> call;
     std::unique_ptr<Exchange> exchange;
     std::vector<engine::RequestId> ids;
+    std::shared_ptr<const void> room;
     Answer answer;
     std::string bytes;  // of this batch
     Clock::time_point begun, last_token, last_sent;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "server/kept_response.h"
+#include "base/seeded_hash.h"
 #include "server/page/static_files.h"
 #include "server/status_json.h"
 #include "server/text_routes.h"
@@ -16,6 +17,7 @@ namespace fourfold::server {
 namespace {
 
 constexpr std::size_t kJobsMax = 4096;
+constexpr std::size_t kSharedPlaces = 16;
 constexpr auto kWatchEvery = std::chrono::seconds(1);
 
 bool equal_ignoring_case(std::string_view text, std::string_view small) {
@@ -56,6 +58,10 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
       rate_limiter_(options_.rate_limit),
       workers_(options_.worker_count, kJobsMax, options_.waiting_bytes_max) {
   for (std::string& name : options_.allowed_hosts) name = host_name(name).value_or(name);
+  const engine::EngineStatus limits = runner_.status();
+  const auto places = static_cast<std::size_t>(limits.sequence_limit + limits.queue_limit);
+  if (limits.queue_limit > 0 && places >= kSharedPlaces) room_ = std::make_shared<ClientShares>(places);
+  answers_ = std::make_shared<ClientShares>(options_.waiting_bytes_max);
   mailbox_.connect([this] { http_.post([this] { take(mailbox_.take()); }); });
 }
 
@@ -299,9 +305,12 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
   for (engine::Submission& submission : prepared.submissions) {
     // Whoever has another key shares no prefix, whatever salt was asked for.
     submission.cache_salt = fourfold::format("{}:{}", request.tenant, submission.cache_salt);
+    submission.client = SeededHash()(request.client);
     if (options_.request_time && (!submission.time_limit || *submission.time_limit > *options_.request_time))
       submission.time_limit = options_.request_time;
   }
+  // With all places taken the engine says so itself.
+  prepared.room = take_share(room_, request.client, prepared.submissions.size(), "requests");
   const bool streams = prepared.exchange->streams();
   Headers noted;
   say(prepared.exchange->notes, request, noted);

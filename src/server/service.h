@@ -37,7 +37,8 @@ struct ServiceOptions {
   std::chrono::milliseconds stall{60'000};  // a step this long with sequences running: /health says so
   int worker_count = 2;
   std::chrono::milliseconds work_time{10'000};  // all workers on one request each for so long: not ready
-  std::size_t waiting_bytes_max = std::size_t{256} << 20;  // of bodies that wait to be read, together
+  // Of bodies that wait to be read, together; and as much again of long answers on their way.
+  std::size_t waiting_bytes_max = std::size_t{256} << 20;
   // One line, without an end; it must not wait for anybody.
   std::function<void(const std::string& line)> log = {};
   std::function<void()> flush_log = {};                           // before a sudden end
@@ -47,6 +48,8 @@ struct ServiceOptions {
                                           const RequestContext&)>
       make_exchange = server::make_exchange;
 };
+
+struct LongAnswer;
 
 class Service final : public HttpHandler {
  public:
@@ -87,9 +90,15 @@ class Service final : public HttpHandler {
   void on_worker(const std::shared_ptr<HttpCall>& call, const Route& route, Work work, Done done);
   static std::optional<HttpResponse> attempt(std::string_view route, const std::function<void()>& work);
   void run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route);
+  // A client's part of what all share, for as long as it is held; refuses one that would leave too little for
+  // others. Nothing where all is taken, or none is shared out.
+  static std::shared_ptr<const void> take_share(const std::shared_ptr<ClientShares>& shares,
+                                                const std::string& client, std::size_t count,
+                                                std::string_view what);
   void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
   // A quick answer that needs a worker, such as tokenising.
   void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
+  void keep(LongAnswer& answer, const std::string& client, HttpResponse& response);
   HttpResponse health() const;
   HttpResponse ready() const;
   HttpResponse page(const HttpRequest& request) const;
@@ -109,6 +118,8 @@ class Service final : public HttpHandler {
   Metrics metrics_;
   Pump pump_;
   RateLimiter rate_limiter_;
+  std::shared_ptr<ClientShares> room_;     // of what may run and wait; none: too little to be shared out
+  std::shared_ptr<ClientShares> answers_;  // bytes of long answers that clients have not read yet
   api::NoteLog note_log_;
   Clock::time_point last_watch_{}, last_step_{};
   std::int64_t last_step_count_ = -1;

@@ -1,7 +1,9 @@
 // The part of the service that uses its workers: requests are read there, in turns, and watched.
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
+#include "server/api/request_error.h"
 #include "server/json_guard.h"
 #include "server/service.h"
 #include "server/text_routes.h"
@@ -70,6 +72,7 @@ void Service::on_worker(const std::shared_ptr<HttpCall>& call, const Route& rout
 void Service::run_text(const std::shared_ptr<HttpCall>& call, const Route& route) {
   struct Made {
     HttpResponse response;
+    LongAnswer answer;
     api::Notes notes;
   };
   const auto made = std::make_shared<Made>();
@@ -78,15 +81,24 @@ void Service::run_text(const std::shared_ptr<HttpCall>& call, const Route& route
       call, route,
       [this, made, &route](const std::string& body, const RequestContext&) {
         if (route.kind == RouteKind::tokenize)
-          made->response.more = tokenize_answer(body, model_, made->notes);
+          made->answer = tokenize_answer(body, model_, made->notes);
         else
           made->response.body = detokenize_answer(body, model_, made->notes);
       },
-      [this, made](const std::shared_ptr<HttpCall>& back, std::optional<HttpResponse> refused) {
+      [this, made, &route](const std::shared_ptr<HttpCall>& back, std::optional<HttpResponse> refused) {
+        if (!refused && made->answer.more)
+          refused = attempt(route.path, [&] { keep(made->answer, back->request().client, made->response); });
         if (refused) return respond(*back, std::move(*refused));
         say(made->notes, back->request(), made->response.headers);
         respond(*back, std::move(made->response));
       });
+}
+
+// Until its last piece is made: a client that reads slowly has it for long.
+void Service::keep(LongAnswer& answer, const std::string& client, HttpResponse& response) {
+  auto share = take_share(answers_, client, answer.bytes, "bytes of answers");
+  if (!share) fail(Code::over_capacity, "too many long answers are on their way; try again");
+  response.more = [more = std::move(answer.more), share = std::move(share)] { return more(); };
 }
 
 void Service::run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route) {
@@ -110,6 +122,23 @@ void Service::run_exchange(const std::shared_ptr<HttpCall>& call, const Route& r
           refused = attempt(route.path, [&] { start_exchange(back, std::move(*prepared), begun); });
         if (refused) respond(*back, std::move(*refused));
       });
+}
+
+std::shared_ptr<const void> Service::take_share(const std::shared_ptr<ClientShares>& shares,
+                                                const std::string& client, std::size_t count,
+                                                std::string_view what) {
+  if (!shares) return nullptr;
+  if (shares->all() == 0) count = std::min(count, shares->most() / 2);  // alone, any size
+  const auto answer = shares->take(client, count);
+  if (answer == ClientShares::Answer::all_is_taken) return nullptr;
+  if (answer == ClientShares::Answer::client_has_its_share)
+    throw api::RequestError(
+        429,
+        fourfold::format("{} {} of this client are not done; more would leave others too little",
+                         shares->of(client), what),
+        "", "overloaded");
+  return std::shared_ptr<const void>(
+      shares.get(), [shares, client, count](const void*) { shares->give_back(client, count); });
 }
 
 // A request that is read for too long is a fault of ours, or an attack nobody thought of. While another

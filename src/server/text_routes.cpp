@@ -91,8 +91,7 @@ struct TokensInPieces {
 
 }  // namespace
 
-std::function<std::string()> tokenize_answer(std::string_view body, const ServedModel& model,
-                                             api::Notes& notes) {
+LongAnswer tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {
   const Json json_body = parsed(body);
   Fields fields(json_body, "", notes);
   api::require_model(fields, model);
@@ -102,7 +101,9 @@ std::function<std::string()> tokenize_answer(std::string_view body, const Served
   const bool with_texts = fields.boolean("return_token_strs").value_or(false);
   if (!has_prompt) fields.only_false({"add_special_tokens"});
   std::vector<text::TokenId> ids = has_prompt ? encode_prompt(fields, model) : encode_messages(fields, model);
-  return TokensInPieces{.model = &model, .ids = std::move(ids), .with_texts = with_texts};
+  ids.shrink_to_fit();
+  const std::size_t bytes = ids.size() * sizeof ids[0];
+  return {TokensInPieces{.model = &model, .ids = std::move(ids), .with_texts = with_texts}, bytes};
 }
 
 std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes) {

@@ -10,10 +10,15 @@
 
 namespace fourfold::server {
 
-// A prompt, or messages through the chat template, as token ids: the answer piece by piece, empty at its end.
-// The model must outlive it. Throws invalid_request.
-std::function<std::string()> tokenize_answer(std::string_view body, const ServedModel& model,
-                                             api::Notes& notes);
+// An answer that is made as it is read: the next piece of it, empty at its end, and what it holds until then.
+struct LongAnswer {
+  std::function<std::string()> more;
+  std::size_t bytes = 0;
+};
+
+// A prompt, or messages through the chat template, as token ids. The model must outlive the answer. Throws
+// invalid_request.
+LongAnswer tokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 std::string detokenize_answer(std::string_view body, const ServedModel& model, api::Notes& notes);
 
 // OpenAI's fields and Anthropic's, in one answer for both.

@@ -78,7 +78,7 @@ class World {
     if (!scheduler_.fits(request.end_limit)) return;
     request.measures = random_.below(5) == 0;
     scheduler_.arrive(
-        {next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : "", request.measures});
+        {next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : "", request.measures, random_.below(3)});
     requests_.emplace(next_id_++, std::move(request));
   }
 
@@ -234,6 +234,22 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
   EXPECT_GT(ended, 500);
   EXPECT_GT(dropped, 100);
   EXPECT_GT(hits, 100);  // of requests that were admitted for the first time
+}
+
+// Nine requests of one client before two of another and one of a third: slots go to whoever has the fewest.
+TEST(Scheduler, ClientsTakeTurns) {
+  Scheduler scheduler({.page_count = 100, .page_tokens = 8, .sequence_count = 3, .step_rows = 64});
+  for (Id id = 1; id <= 12; ++id)
+    scheduler.arrive({id, std::vector<std::int32_t>(4, 7), 32, "", false, id <= 9 ? 1u : id <= 11 ? 2u : 3u});
+  std::vector<Id> order;
+  while (!scheduler.idle()) {
+    const StepPlan plan = scheduler.plan(0);
+    for (const Admission& one : plan.admitted) order.push_back(one.id);
+    ASSERT_EQ(scheduler.problem(), "");
+    ASSERT_FALSE(order.empty());
+    for (const Admission& one : plan.admitted) scheduler.leave(one.id, false);
+  }
+  EXPECT_EQ(order, (std::vector<Id>{1, 10, 12, 2, 11, 3, 4, 5, 6, 7, 8, 9}));
 }
 
 TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {

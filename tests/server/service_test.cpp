@@ -161,6 +161,29 @@ TEST(Service, AFullQueueSaysWhenToComeAgain) {
   EXPECT_TRUE(eventually([&] { return server.ask(post(kChat, "2")).status == 200; }));
 }
 
+// Whoever fills the queue leaves places for others.
+TEST(Service, AClientNeverFillsTheQueue) {
+  FakeServer server({"greedy", "other"}, {}, microseconds(300), {}, 40);
+  std::vector<Client> greedy;
+  for (int i = 0; i < 40; ++i) {
+    greedy.emplace_back(server.http.port());
+    greedy.back().send(post(kChat, "stream 100000000", "X-Api-Key: greedy\r\n"));
+    if (greedy.back().receive_until("\r\n\r\n") && greedy.back().buffer().starts_with("HTTP/1.1 200"))
+      continue;
+    const Reply reply = greedy.back().reply();
+    EXPECT_EQ(reply.status, 429) << reply.body;
+    EXPECT_EQ(reply.header("Retry-After"), "1");
+    greedy.pop_back();
+    break;
+  }
+  EXPECT_EQ(greedy.size(), 30u);
+  EXPECT_EQ(server.ask(post(kChat, "3 x4", "X-Api-Key: other\r\n")).status, 200);
+  greedy.clear();
+  EXPECT_TRUE(eventually([&] { return server.runner.status().running == 0; }));
+  EXPECT_EQ(server.ask(post(kChat, "3 x20", "X-Api-Key: greedy\r\n")).status, 200)
+      << "the places are free again";
+}
+
 // What all clients do together is for operators, where there are any.
 TEST(Service, OperatorsReadMetricsAndNobodyElseDoes) {
   ApiKeys operators({"op"}, {}, "--operator-key");
@@ -220,7 +243,7 @@ TEST(Service, AClientThatDoesNotReadIsCancelledAndOthersGoOn) {
 TEST(Service, CarriesThousandsOfStreams) {
   if (raise_descriptor_limit() < 4'300) GTEST_SKIP() << "fewer than 4,300 files may be open here";
   constexpr int kStreams = 2'000, kTokens = 25;
-  FakeServer server({}, {}, milliseconds(20), {}, kStreams);
+  FakeServer server({}, {}, milliseconds(20), {}, 2 * kStreams);  // one client: no more than its share
   std::vector<Client> clients;
   for (int i = 0; i < kStreams; ++i) {
     clients.emplace_back(server.http.port());

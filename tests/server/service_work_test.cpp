@@ -152,5 +152,29 @@ TEST(ServiceWork, LongTextIsTokenizedInPieces) {
     EXPECT_EQ(json::parse(server.ask(post("/tokenize", empty)).body, "body").at("count").to_number<int>(), 0);
 }
 
+// Answers that nobody reads are held for long: of them too a client has a share.
+TEST(ServiceWork, LongAnswersNobodyReadsAreSharedOut) {
+  FakeServer server({"greedy", "other"}, {.waiting_bytes_max = 40'000'000}, microseconds(300),
+                    {.send_buffer_bytes = 65536});
+  std::string text;  // two to four MB of ids
+  for (int i = 0; i < 500'000; ++i) text += "q ";
+  const auto request = [&](const std::string& key) {
+    return post("/tokenize", "{\"prompt\":\"" + text + "\"}", "X-Api-Key: " + key + "\r\n");
+  };
+  std::vector<Client> slow;
+  bool refused = false;
+  while (!refused && slow.size() < 30) {
+    slow.emplace_back(server.http.port(), 4096);
+    slow.back().send(request("greedy"));
+    ASSERT_TRUE(slow.back().receive_until("\r\n\r\n"));
+    refused = slow.back().buffer().starts_with("HTTP/1.1 429");
+  }
+  EXPECT_TRUE(refused) << "sixty MB or more are held for one client";
+  EXPECT_GE(slow.size(), 3u);
+  EXPECT_EQ(server.ask(request("other")).status, 200);
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));
+}
+
 }  // namespace
 }  // namespace fourfold::server

@@ -72,7 +72,12 @@ void answer(server::Exchange& exchange, const server::ServedModel& model, std::s
 
 void serve(std::string_view route, std::string_view body, const server::ServedModel& model) {
   server::api::Notes notes;
-  if (route == "/tokenize") return require_json(server::tokenize_answer(body, model, notes), "tokens");
+  if (route == "/tokenize") {
+    const server::LongAnswer tokens = server::tokenize_answer(body, model, notes);
+    std::string whole;
+    for (std::string piece = tokens.more(); !piece.empty(); piece = tokens.more()) whole += piece;
+    return require_json(whole, "tokens");
+  }
   if (route == "/detokenize") return require_json(server::detokenize_answer(body, model, notes), "text");
   const auto exchange = server::make_exchange(route, body, model);
   answer(*exchange, model,
