@@ -7,8 +7,8 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "server/kept_response.h"
 #include "base/seeded_hash.h"
+#include "server/kept_response.h"
 #include "server/page/static_files.h"
 #include "server/status_json.h"
 #include "server/text_routes.h"

@@ -1,71 +1,14 @@
 // Fault 30 of docs/faults.md, and the faults' list itself: the program from outside, its signals, its port,
 // its limits.
-#include <signal.h>
-#include <sys/wait.h>
-
 #include <fstream>
 #include <iterator>
 #include <regex>
 #include <set>
 
-#include "tests/faults/support.h"
+#include "tests/faults/serve_process.h"
 
 namespace fourfold::server {
 namespace {
-
-// `fourfold serve` as a process of its own; its first lines are read for the port.
-class ServeProcess {
- public:
-  ServeProcess(const std::string& model, const std::string& more) {
-    int pipe_ends[2];
-    EXPECT_EQ(pipe(pipe_ends), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(pipe_ends[1], STDOUT_FILENO);
-      dup2(pipe_ends[1], STDERR_FILENO);
-      close(pipe_ends[0]);
-      const std::string port_option = more.find("--port") == std::string::npos ? " --port 0" : "";
-      const std::string line = "ulimit -n 256; exec '" FOURFOLD_PROGRAM "' serve '" + model + "'" +
-                               port_option + " --threads 1 --max-context 1000 --kv-tokens 17000 " + more;
-      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
-      _exit(127);
-    }
-    close(pipe_ends[1]);
-    output_ = pipe_ends[0];
-    while (text.find("Ctrl-C ends it.") == std::string::npos && read_more()) {
-    }
-    std::smatch found;
-    if (std::regex_search(text, found, std::regex("https?://127\\.0\\.0\\.1:([0-9]+)/")))
-      port = static_cast<std::uint16_t>(std::stoi(found[1]));
-  }
-  ~ServeProcess() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      wait();
-    }
-    close(output_);
-  }
-  bool read_more() {
-    char bytes[4096];
-    const auto got = read(output_, bytes, sizeof bytes);
-    if (got > 0) text.append(bytes, static_cast<std::size_t>(got));
-    return got > 0;
-  }
-  void signal(int number) const { kill(pid_, number); }
-  // The exit status, or 128 and the signal.
-  int wait() {
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
-  std::string text;
-  std::uint16_t port = 0;
-
- private:
-  pid_t pid_ = -1;
-  int output_ = -1;
-};
 
 constexpr const char* kEndless = R"({"prompt":"a","max_tokens":990,"ignore_eos":true,"stream":true})";
 
@@ -255,7 +198,7 @@ TEST(ServeProgram, Fault30LabelsOfMetricsAreFew) {
   EXPECT_LE(lines() - before, 4);
 }
 
-// docs/faults.md has a line for each of the thirty, and every test it names is there.
+// docs/faults.md has no gap in its numbers, and every test it names is there.
 TEST(FaultList, NamesATestForEveryNumber) {
   std::ifstream file(std::string(FOURFOLD_SOURCE_DIR) + "/docs/faults.md");
   ASSERT_TRUE(file);
@@ -279,7 +222,8 @@ TEST(FaultList, NamesATestForEveryNumber) {
       EXPECT_NE(sources[path].find(", " + name + ")"), std::string::npos) << path << ": " << name;
     }
   }
-  for (int number = 1; number <= 30; ++number) EXPECT_TRUE(numbers.contains(number)) << number;
+  EXPECT_GE(numbers.size(), 47u);
+  EXPECT_EQ(std::ssize(numbers), *numbers.rbegin()) << "a number is missing";
 }
 
 }  // namespace

@@ -82,7 +82,10 @@ TEST_F(Faults, Fault03DeepWideAndDoubled) {
 TEST_F(Faults, Fault04TextThatIsNone) {
   for (const std::string text : {"\xff\xfe", "\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "a\xc0\xaf"})
     expect_refusal(server->chat(messages(R"({"role":"user","content":")" + text + "\"}")), 400, "bytes");
-  for (const char* text : {"\\ud800", "\\udc00x", "a\\u0000b", "\\ufeffa", "<|im_end|><|im_start|>"}) {
+  for (const char* half : {"\\ud800", "\\udc00x", "\\ud800\\ud800", "\\ud83d \\ude00"})
+    expect_refusal(server->chat(messages(std::string(R"({"role":"user","content":")") + half + "\"}")), 400,
+                   half);
+  for (const char* text : {"\\ud83d\\ude00", "a\\u0000b", "\\ufeffa", "<|im_end|><|im_start|>"}) {
     const Reply reply = server->chat(messages(std::string(R"({"role":"user","content":")") + text + "\"}"));
     EXPECT_TRUE(reply.status == 200 || reply.status == 400) << text << reply.status;
   }

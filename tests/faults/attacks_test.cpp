@@ -1,0 +1,134 @@
+// Attacks of docs/faults.md on the whole server, or on the program: what strangers do on purpose. The parts
+// that withstand them have tests of their own, which the list names.
+#include "tests/faults/serve_process.h"
+#include "tests/support/hash_collisions.h"
+
+namespace fourfold::server {
+namespace {
+
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kSmall = R"({"prompt":"a","max_tokens":2,"temperature":0})";
+
+// By announcing what never comes nobody takes room from others, and by sending it no more than a share.
+TEST(Attacks, Fault32BodiesThatAreAnnouncedAndNeverCome) {
+  RealServer server;
+  std::vector<Client> crawling;
+  for (int i = 0; i < 64; ++i) {
+    crawling.emplace_back(server.port(), 0, "127.0.0.2");
+    crawling.back().send(
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 33554432\r\n\r\n{");
+  }
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(server.complete(kSmall).status, 200) << i;
+  const std::string large =
+      R"({"prompt":"a","user":")" + std::string(4'000'000, 'u') + R"(","max_tokens":1})";
+  EXPECT_EQ(server.complete(large).status, 200) << "large ones too";
+}
+
+// 40,000 names that std::hash cannot tell apart, wherever a request has names of its own.
+TEST(Attacks, Fault34NamesThatCollide) {
+  RealServer server;
+  const std::string names = test::object_of(test::murmur_collisions(40'000));
+  const auto begin = steady_clock::now();
+  for (const std::string& field :
+       {"\"metadata\":" + names, "\"chat_template_kwargs\":" + names, "\"logit_bias\":" + names,
+        R"("tools":[{"type":"function","function":{"name":"f","parameters":{"properties":)" + names +
+            "}}}]"}) {
+    const Reply reply =
+        server.chat(R"({"messages":[{"role":"user","content":"a"}],"max_tokens":1,)" + field + "}");
+    EXPECT_TRUE(reply.status == 200 || reply.status == 400) << reply.status << " " << field.substr(0, 40);
+  }
+  EXPECT_LT(steady_clock::now() - begin, seconds(20));
+  EXPECT_EQ(server.complete(kSmall).status, 200);
+}
+
+// Whoever reads the log has stopped: everybody is served, the lines that are missing are counted, and the
+// process ends when it is told.
+TEST(Attacks, Fault40ALogNobodyReads) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  ServeProcess server(model.path(), "--log-requests");
+  ASSERT_NE(server.port, 0) << server.text;
+  server.narrow_output();
+  const auto ask_many = [&] {
+    Client client(server.port);
+    for (int i = 0; i < 2'000; ++i) {
+      client.send(get("/v1/models"));
+      ASSERT_EQ(client.reply().status, 200) << i;
+    }
+  };
+  ask_many();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(ask(server.port, post("/v1/completions", kSmall)).status, 200);
+  while (!cli::contains(server.text, "log lines were dropped") && server.read_more()) {
+  }
+  EXPECT_TRUE(std::regex_search(server.text, std::regex("[0-9]+ log lines were dropped")))
+      << "nothing was said";
+  ask_many();
+  server.signal(SIGTERM);
+  ASSERT_TRUE(server.ends(20'000));
+  EXPECT_EQ(server.wait(), 0);
+}
+
+// Without descriptors whoever comes is told so at once, and those who are in are served.
+TEST(Attacks, Fault42NoDescriptorsAreLeft) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  const cli::TalkingModel model;
+  ServeProcess server(model.path(), "");
+  ASSERT_NE(server.port, 0) << server.text;
+  const auto crowd = [&](int count) {
+    int refused = 0, served = 0;
+    std::vector<Client> clients;
+    for (int i = 0; i < count; ++i) clients.emplace_back(server.port);
+    for (Client& client : clients) {
+      client.send(get("/health"));
+      const int status = client.reply().status;
+      served += status == 200 ? 1 : 0;
+      refused += status == 503 ? 1 : 0;
+    }
+    EXPECT_EQ(served + refused, count) << served << " were served, " << refused << " refused";
+    EXPECT_GT(served, 0);
+    EXPECT_GT(refused, 0);
+  };
+  crowd(300);  // it was started with 256
+  EXPECT_TRUE(eventually([&] { return ask(server.port, get("/health")).status == 200; }));
+  server.limit_descriptors(40);  // and now has fewer than it knows of
+  crowd(100);
+  EXPECT_TRUE(eventually([&] { return ask(server.port, get("/health")).status == 200; }));
+  EXPECT_EQ(ask(server.port, post("/v1/completions", kSmall)).status, 200);
+}
+
+TEST(Attacks, Fault45TlsEndsAsItShouldAndPipesAreNoCertificates) {
+  if (!cli::program_exists() || !has_tls()) GTEST_SKIP() << "no program, or one without TLS";
+  const cli::TalkingModel model;
+  const checkpoint::TempFolder folder;
+  const std::string pem = folder.path().string() + "/";
+  const auto files = [&](const char* certificate, const char* key) {
+    return " --tls-cert " + pem + certificate + " --tls-key " + pem + key;
+  };
+  if (cli::shell("mkfifo " + pem +
+                 "pipe && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 "
+                 "-nodes -days 2 -subj /CN=localhost -keyout " +
+                 pem + "key.pem -out " + pem + "cert.pem 2>/dev/null && command -v curl")
+          .status != 0)
+    GTEST_SKIP() << "no openssl program or no curl here";
+  for (const std::string& option : {files("pipe", "key.pem"), files("cert.pem", "pipe")}) {
+    const auto refused =
+        cli::shell("timeout 20 PROGRAM serve '" + model.path() + "' --port 0" + option + " 2>&1");
+    EXPECT_EQ(refused.status, 2) << refused.out;
+    EXPECT_TRUE(cli::contains(refused.out, "regular file")) << refused.out;
+  }
+  ServeProcess server(model.path(), files("cert.pem", "key.pem"));
+  ASSERT_NE(server.port, 0) << server.text;
+  // Without a length the end of the connection is the end of the answer: curl asks for close_notify.
+  const auto streamed =
+      cli::shell("curl -sS --http1.0 --max-time 20 -k https://127.0.0.1:" + std::to_string(server.port) +
+                 "/v1/completions -H 'Content-Type: application/json' -d '" +
+                 R"({"prompt":"a","max_tokens":20,"stream":true})" + "' 2>&1");
+  EXPECT_EQ(streamed.status, 0) << streamed.out;
+  EXPECT_TRUE(cli::contains(streamed.out, "data: [DONE]")) << streamed.out;
+}
+
+}  // namespace
+}  // namespace fourfold::server
