@@ -152,6 +152,9 @@ std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, co
   const std::string_view type = request.header("content-type");
   if (!type.empty() && !equal_ignoring_case(type.substr(0, type.find_first_of("; ")), "application/json"))
     return refusal(request.path, 415, "unsupported_media_type", "the Content-Type must be application/json");
+  if (const std::string_view coding = request.header("content-encoding");
+      !coding.empty() && !equal_ignoring_case(coding, "identity"))
+    return refusal(request.path, 415, "unsupported_encoding", "bodies are taken as they are, not compressed");
   if (const auto wait = rate_limiter_.take(request.client, Clock::now())) {
     ++metrics_.rate_limited;
     HttpResponse response = refusal(request.path, 429, "rate_limit_exceeded",

@@ -130,5 +130,41 @@ TEST(Attacks, Fault45TlsEndsAsItShouldAndPipesAreNoCertificates) {
   EXPECT_TRUE(cli::contains(streamed.out, "data: [DONE]")) << streamed.out;
 }
 
+// Values in the texts of a request are values too; and what the server would keep is short.
+TEST(Attacks, Fault48ValuesInTextsAndLongSalts) {
+  RealServer server;
+  std::string zeros;
+  for (int i = 0; i < 10'000; ++i) zeros += "0,";
+  const auto chat = [&](int count, const std::string& more) {
+    std::string calls;
+    for (int i = 0; i < count; ++i)
+      calls += (i > 0 ? "," : "") +
+               fourfold::format(
+                   R"({"id":"c{}","type":"function","function":{"name":"f","arguments":"{\"a\":[)", i) +
+               zeros + R"(0]}"}})";
+    return server.chat(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[)" +
+                       calls + R"(]},{"role":"user","content":"b"}],"max_tokens":1)" + more + "}");
+  };
+  const Reply many = chat(60, "");
+  expect_refusal(many, 400, "600,000 values");
+  EXPECT_TRUE(cli::contains(many.body, "at most 524288")) << many.body.substr(0, 300);
+  EXPECT_FALSE(cli::contains(chat(40, "").body, "at most 524288")) << "400,000 are some";
+  const auto salted = [&](std::size_t bytes) {
+    return server.complete(R"({"prompt":"a","max_tokens":1,"cache_salt":")" + std::string(bytes, 's') +
+                           "\"}");
+  };
+  EXPECT_EQ(salted(1024).status, 200);
+  expect_refusal(salted(1025), 400, "a salt that would be kept");
+}
+
+TEST(Attacks, Fault49CompressedBodies) {
+  RealServer server;
+  for (const char* coding : {"gzip", "deflate", "br", "zstd", "gzip, gzip", "x"})
+    expect_refusal(
+        server.ask(post("/v1/completions", kSmall, std::string("Content-Encoding: ") + coding + "\r\n")), 415,
+        coding);
+  EXPECT_EQ(server.ask(post("/v1/completions", kSmall, "Content-Encoding: Identity\r\n")).status, 200);
+}
+
 }  // namespace
 }  // namespace fourfold::server

@@ -6,6 +6,7 @@
 #include "server/api/generation.h"
 #include "server/api/request_error.h"
 #include "server/api/system_turns.h"
+#include "server/json_guard.h"
 #include "text/chat_prompt.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/python_text.h"
@@ -255,9 +256,24 @@ void require_countable(std::size_t bytes, const std::string& field) {
            kCountableBytesMax);
 }
 
+namespace {
+
+// Templates get arguments as values. Each text of them is bounded where it is read; here they are together.
+void require_few_values(const std::vector<Turn>& turns) {
+  std::size_t count = 0;
+  for (const Turn& turn : turns)
+    for (const Call& call : turn.calls) count += measure_json(call.arguments).value_count;
+  if (count > JsonBounds().value_count_max)
+    refuse("messages", "the arguments of all tool calls have about {} values; at most {} are allowed", count,
+           JsonBounds().value_count_max);
+}
+
+}  // namespace
+
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model, PromptUse use) {
   if (!model.chat_template)
     refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
+  require_few_values(conversation.turns);
   text::ChatRequest request;
   std::vector<Json> messages;
   const std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);

@@ -14,6 +14,7 @@ constexpr std::size_t kBiasCountMax = 1024;
 constexpr std::size_t kStopIdCountMax = 256;
 // Log-probabilities of prompts that one answer may hold, alternatives included: some 100 MB of JSON.
 constexpr std::int64_t kPromptLogprobsMax = 1'000'000;
+constexpr std::size_t kSaltBytesMax = 1024;  // the prefix cache keeps it
 
 void read_bias(Fields& fields, const ServedModel& model, Generation& out) {
   const Json* value = fields.find("logit_bias");
@@ -170,6 +171,8 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
     for (const text::TokenId id : read_ids(*ids, "stop_token_ids", model)) out.stop_ids.push_back(id);
   }
   out.cache_salt = fields.text("cache_salt").value_or("");
+  if (out.cache_salt.size() > kSaltBytesMax)
+    refuse("cache_salt", "cache_salt has {} bytes; at most {}", out.cache_salt.size(), kSaltBytesMax);
   fields.only_false({"use_beam_search", "early_stopping"});
   // SGLang's, which its router and those that descend from it add to every request.
   fields.only_false({"no_stop_trim", "return_hidden_states"});
