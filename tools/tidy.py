@@ -257,12 +257,15 @@ def check_packages(tree):
             continue
         if name.suffix not in (".sh", ".py", ".txt", ".cmake", ""):
             continue
-        listed = name.name.startswith("requirements") and name.suffix == ".txt"
+        # An override says what is not installed.
+        listed = "requirements" in f"{name.parent.name} {name.name}" and name.suffix == ".txt" and ".override" not in name.name
         for number, line in enumerate(tree.text(path).splitlines(), 1):
             found = install.search(line)
             if not found and not listed:
                 continue
-            words = re.split(r"[\s,;&|)\]]+", found.group(1) if found else line.split("#")[0])
+            text = found.group(1) if found else re.split("[#;]", line)[0]
+            # In a list of arguments only what is quoted is a word.
+            words = re.findall(r"""["']([^"']+)["']""", text[1:]) if text[:1] in ("'", '"') else re.split(r"[\s,;&|)\]]+", text)
             previous = ""
             for word in (word.strip("'\"`") for word in words):
                 package = re.fullmatch(r"[A-Za-z][\w.-]*(\[[\w,]+\])?([<>=!~].*)?", word)

@@ -111,7 +111,7 @@ class Tidy(unittest.TestCase):
     def test_packages_without_a_version(self):
         pip = "pip" + " install"
         for line, package in ((f"{pip} --quiet 'openai>=2' numpy==1.0", "openai>=2"), (f'"$venv/bin/{pip.replace(" ", chr(34) + " ")} numpy', "numpy"),
-                              (f"{pip} -r list.txt a==1 b", "b")):
+                              (f"{pip} -r list.txt a==1 b", "b"), (f'run(X, "{pip.replace(" ", chr(34) + ", " + chr(34))}", PINNED, "loose")', "loose")):
             self.finds(f"'{package}' has no version", tools__run_dot_sh=line + "\n")
         self.finds("'torch' has no version", tests__requirements_dot_txt="numpy==1.0  # not torch\ntorch\n")
         self.assertEqual(self.run_tidy(tools__run_dot_sh=f"{pip} --quiet -r list.txt 'a==1' b[c]==2.0\n")[0], 0)
