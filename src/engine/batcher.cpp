@@ -91,8 +91,12 @@ void Batcher::require_valid(const Submission& submission) const {
 
 void Batcher::add(RequestId id, Submission submission, Clock::time_point submitted) {
   Request& request = submission.request;
-  schedule::Arrival arrival{id, request.prompt, std::ssize(request.prompt) + request.max_tokens,
-                            std::move(submission.cache_salt), request.prompt_logprobs.has_value(), submission.client};
+  schedule::Arrival arrival{id,
+                            request.prompt,
+                            std::ssize(request.prompt) + request.max_tokens,
+                            std::move(submission.cache_salt),
+                            request.prompt_logprobs.has_value(),
+                            submission.client};
   Live live;
   live.submitted = submitted;
   if (submission.time_limit) live.deadline = submitted + *submission.time_limit;

@@ -252,8 +252,10 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
                          refusal(request.path, 404, "model_not_found", "this model is not served here"));
         return respond(*call, json_answer(std::move(body)));
       }
-      case RouteKind::response: return respond(*call, kept_response(request, route->path, model_));
-      case RouteKind::tokenizer_info: return respond(*call, json_answer(model_.tokenizer_info));
+      case RouteKind::response:
+        return respond(*call, shared_out(kept_response(request, route->path, model_), request));
+      case RouteKind::tokenizer_info:
+        return respond(*call, shared_out(json_answer(model_.tokenizer_info), request));
       case RouteKind::page: return respond(*call, page(request));
       case RouteKind::tokenize:
       case RouteKind::detokenize: return run_text(call, *route);

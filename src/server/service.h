@@ -99,6 +99,8 @@ class Service final : public HttpHandler {
   // A quick answer that needs a worker, such as tokenising.
   void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
   void keep(LongAnswer& answer, const std::string& client, HttpResponse& response);
+  // The same of a body that is there already, where it is long.
+  HttpResponse shared_out(HttpResponse response, const HttpRequest& request);
   HttpResponse health() const;
   HttpResponse ready() const;
   HttpResponse page(const HttpRequest& request) const;

@@ -101,6 +101,21 @@ void Service::keep(LongAnswer& answer, const std::string& client, HttpResponse& 
   response.more = [more = std::move(answer.more), share = std::move(share)] { return more(); };
 }
 
+HttpResponse Service::shared_out(HttpResponse response, const HttpRequest& request) {
+  constexpr std::size_t kShort = std::size_t{1} << 18, kPiece = std::size_t{1} << 16;
+  if (response.body.size() <= kShort) return response;
+  const auto body = std::make_shared<std::string>();
+  body->swap(response.body);
+  LongAnswer answer{[body, at = std::size_t{0}]() mutable {
+                      const std::string piece = body->substr(at, kPiece);
+                      at += piece.size();
+                      return piece;
+                    },
+                    body->size()};
+  if (auto refused = attempt(request.path, [&] { keep(answer, request.client, response); })) return *refused;
+  return response;
+}
+
 void Service::run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route) {
   const auto prepared = std::make_shared<Prepared>();
   on_worker(

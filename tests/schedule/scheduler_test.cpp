@@ -77,8 +77,8 @@ class World {
     request.end_limit = request.prompt_count + 1 + static_cast<std::int64_t>(random_.below(250));
     if (!scheduler_.fits(request.end_limit)) return;
     request.measures = random_.below(5) == 0;
-    scheduler_.arrive(
-        {next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : "", request.measures, random_.below(3)});
+    scheduler_.arrive({next_id_, request.tokens, request.end_limit, random_.below(4) == 0 ? "salt" : "",
+                       request.measures, random_.below(3)});
     requests_.emplace(next_id_++, std::move(request));
   }
 

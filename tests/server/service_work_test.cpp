@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "json/parse.h"
+#include "server/api/response_store.h"
 #include "tests/server/fakes.h"
 
 namespace fourfold::server {
@@ -174,6 +175,31 @@ TEST(ServiceWork, LongAnswersNobodyReadsAreSharedOut) {
   EXPECT_EQ(server.ask(request("other")).status, 200);
   slow.clear();
   EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));
+}
+
+// A response that is kept may be as long as the request it came from, and be asked for again and again.
+TEST(ServiceWork, LongKeptResponsesNobodyReadsAreSharedOut) {
+  FakeServer server({"greedy", "other"}, {.waiting_bytes_max = 8'000'000}, microseconds(300),
+                    {.send_buffer_bytes = 65536});
+  server.model.responses = std::make_shared<api::ResponseStore>(std::size_t{16} << 20);
+  const std::string body = "\"" + std::string(1'000'000, 'r') + "\"";
+  for (const char* key : {"greedy", "other"})
+    ASSERT_TRUE(server.model.responses->put(*server.keys.tenant(key), "resp_1", {{}, body}));
+  const auto request = [](const std::string& key) {
+    return get("/v1/responses/resp_1", "X-Api-Key: " + key + "\r\n");
+  };
+  const Reply whole = server.ask(request("greedy"));
+  EXPECT_TRUE(whole.status == 200 && whole.whole && whole.body == body);
+  std::vector<Client> slow;
+  bool refused = false;
+  while (!refused && slow.size() < 20) {
+    slow.emplace_back(server.http.port(), 4096);
+    slow.back().send(request("greedy"));
+    ASSERT_TRUE(slow.back().receive_until("\r\n\r\n"));
+    refused = slow.back().buffer().starts_with("HTTP/1.1 429");
+  }
+  EXPECT_TRUE(refused) << "twenty MB are held for one client";
+  EXPECT_EQ(server.ask(request("other")).body, body);
 }
 
 }  // namespace
