@@ -1,9 +1,9 @@
 #include "server/api/fields.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "base/closest.h"
 #include "base/format.h"
 #include "server/api/request_error.h"
 #include "text/jinja/python_text.h"
@@ -22,23 +22,6 @@ std::string folded(std::string_view name) {
   for (const char c : name)
     if (c != '_' && c != '-') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return out;
-}
-
-// Letters more, less or other, and exchanged neighbours (optimal string alignment).
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::array<std::array<std::size_t, kMeantBytesMax + 1>, kMeantBytesMax + 1> cost;
-  for (std::size_t i = 0; i <= a.size(); ++i)
-    for (std::size_t j = 0; j <= b.size(); ++j) {
-      std::size_t& here = cost[i][j];
-      if (i == 0 || j == 0) {
-        here = i + j;
-        continue;
-      }
-      here = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        here = std::min(here, cost[i - 2][j - 2] + 1);
-    }
-  return cost[a.size()][b.size()];
 }
 
 }  // namespace
