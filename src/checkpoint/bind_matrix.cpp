@@ -22,26 +22,25 @@ std::int64_t element_count(const TensorView& tensor) {
 }
 
 template <class T>
-void append_widened(const TensorView& tensor, std::vector<float>& out) {
-  for (const T value : elements<T>(tensor)) {
-    if constexpr (std::is_same_v<T, float>)
-      out.push_back(value);
-    else
-      out.push_back(to_float(value));
+std::vector<float> widened_as(const Checkpoint& checkpoint, const TensorView& tensor) {
+  const auto stored = elements<T>(tensor);
+  std::vector<T> values(stored.size());
+  checkpoint.read(std::as_bytes(stored), std::as_writable_bytes(std::span(values)));
+  if constexpr (std::is_same_v<T, float>) {
+    return values;
+  } else {
+    std::vector<float> out;
+    out.reserve(values.size());
+    for (const T value : values) out.push_back(to_float(value));
+    return out;
   }
 }
 
 // The caller has seen to it that the type is plain.
-std::vector<float> widened(const TensorView& tensor) {
-  std::vector<float> values;
-  values.reserve(static_cast<std::size_t>(element_count(tensor)));
-  if (tensor.dtype == DType::bf16)
-    append_widened<Bf16>(tensor, values);
-  else if (tensor.dtype == DType::f16)
-    append_widened<F16>(tensor, values);
-  else
-    append_widened<float>(tensor, values);
-  return values;
+std::vector<float> widened(const TensorPool& pool, const TensorView& tensor) {
+  if (tensor.dtype == DType::bf16) return widened_as<Bf16>(pool.checkpoint(), tensor);
+  if (tensor.dtype == DType::f16) return widened_as<F16>(pool.checkpoint(), tensor);
+  return widened_as<float>(pool.checkpoint(), tensor);
 }
 
 bool all_finite(const std::vector<float>& values) {
@@ -56,7 +55,7 @@ std::optional<float> scalar_of(TensorPool& pool, const TensorView* tensor) {
     pool.misshapen(*tensor, "one F32, F16 or BF16 number");
     return std::nullopt;
   }
-  return widened(*tensor).front();
+  return widened(pool, *tensor).front();
 }
 
 // base refuses bad scales with a message of its own; here it gets the tensor's name and joins the list.
@@ -140,7 +139,7 @@ void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& wei
     pool.misshapen(*scale, fourfold::format("F32 [], {} or {}", to_string(rows_column), to_string(blocks)));
     return;
   }
-  std::vector<float> scales = widened(*scale);
+  std::vector<float> scales = widened(pool, *scale);
   bool positive = all_finite(scales);
   for (const float value : scales) positive = positive && value > 0;
   if (!positive) return pool.unusable(scale->name, "a scale is not a positive number");
@@ -170,7 +169,12 @@ std::optional<float> bind_optional_scalar(TensorPool& pool, const std::string& n
 }
 
 Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shape) {
-  Matrix matrix{.name = module, .rows = shape.rows, .columns = shape.columns, .storage = {}, .gather = {}};
+  Matrix matrix{.name = module,
+                .rows = shape.rows,
+                .columns = shape.columns,
+                .storage = {},
+                .gather = {},
+                .source = &pool.checkpoint()};
   if (const TensorView* packed = pool.take_if_present(module + ".weight_packed")) {
     matrix.name = packed->name;
     bind_compressed_tensors(pool, module, packed, matrix);
@@ -194,8 +198,12 @@ Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shap
 }
 
 Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape) {
-  Matrix matrix{
-      .name = {}, .rows = count * shape.rows, .columns = shape.columns, .storage = {}, .gather = {}};
+  Matrix matrix{.name = {},
+                .rows = count * shape.rows,
+                .columns = shape.columns,
+                .storage = {},
+                .gather = {},
+                .source = &pool.checkpoint()};
   const TensorView* tensor = pool.take(name);
   if (tensor == nullptr) return matrix;
   matrix.name = tensor->name;
@@ -214,7 +222,7 @@ std::vector<float> bind_vector(TensorPool& pool, const std::string& name, const 
     pool.misshapen(*tensor, wanted("BF16, F16 or F32", shape));
     return {};
   }
-  std::vector<float> values = widened(*tensor);
+  std::vector<float> values = widened(pool, *tensor);
   if (!all_finite(values)) pool.unusable(name, "a value is NaN or infinite");
   return values;
 }

@@ -20,7 +20,7 @@ std::uint64_t add(std::uint64_t sum, const T& value) {
 }
 
 std::uint64_t headers_of(const SafetensorsFile& shard, std::uint64_t sum) {
-  sum = add(sum, static_cast<std::uint64_t>(shard.file().bytes().size()));
+  sum = add(sum, shard.file().size());
   for (const TensorEntry& entry : shard.entries()) {
     sum = checksum(std::as_bytes(std::span(entry.name)), sum);
     const std::array<std::uint64_t, 3> place{static_cast<std::uint64_t>(entry.dtype), entry.begin, entry.end};
@@ -31,7 +31,7 @@ std::uint64_t headers_of(const SafetensorsFile& shard, std::uint64_t sum) {
 }
 
 std::uint64_t samples_of(const SafetensorsFile& shard) {
-  const std::uint64_t size = shard.file().bytes().size();
+  const std::uint64_t size = shard.file().size();
   std::array<std::uint64_t, kSamples> sums{};
   parallel_for(kSamples, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::byte> page(std::min(kSampleBytes, size));

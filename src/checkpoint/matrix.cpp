@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "checkpoint/load_matrix.h"
 
 namespace fourfold::checkpoint {
 namespace {
@@ -182,13 +183,16 @@ std::string_view format_name(MatrixFormat format) {
 }
 
 void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out) {
+  check(matrix.source == nullptr, "the matrix has been loaded", matrix.name);
   check(static_cast<std::int64_t>(out.size()) == matrix.columns, "out holds one row", out.size(),
         matrix.columns);
   const std::int64_t stored = matrix.stored_row(row);
   std::visit([&](const auto& storage) { read_stored_row(matrix, storage, stored, out); }, matrix.storage);
 }
 
-std::vector<float> read_all(const Matrix& matrix) {
+std::vector<float> read_all(const Matrix& stored) {
+  const LoadedMatrix loaded = load(stored);
+  const Matrix& matrix = loaded.matrix;
   std::vector<float> values(static_cast<std::size_t>(matrix.rows * matrix.columns));
   const auto columns = static_cast<std::size_t>(matrix.columns);
   for (std::int64_t row = 0; row < matrix.rows; ++row)
@@ -200,8 +204,12 @@ Matrix slice_rows(const Matrix& matrix, RowRange range) {
   check(matrix.as_stored(), "only a matrix as stored is sliced", matrix.name);
   check(range.first >= 0 && range.count >= 0 && range.first + range.count <= matrix.rows, "the rows exist",
         range.first, range.count, matrix.rows);
-  Matrix part{
-      .name = matrix.name, .rows = range.count, .columns = matrix.columns, .storage = {}, .gather = {}};
+  Matrix part{.name = matrix.name,
+              .rows = range.count,
+              .columns = matrix.columns,
+              .storage = {},
+              .gather = {},
+              .source = matrix.source};
   std::visit([&](const auto& storage) { part.storage = slice(storage, range, matrix.columns); },
              matrix.storage);
   return part;
@@ -250,6 +258,27 @@ Matrix pick_columns(const Matrix& matrix, RowRange range) {
   return part;
 }
 
+Matrix narrowed(const Matrix& matrix) {
+  if (matrix.gather.empty()) return matrix;
+  std::int64_t first = matrix.stored_rows(), end = 0;
+  for (const RowRange& range : matrix.gather) {
+    first = std::min(first, range.first);
+    end = std::max(end, range.first + range.count);
+  }
+  const auto* fp8 = std::get_if<Fp8Storage>(&matrix.storage);
+  const auto* blocks = fp8 != nullptr ? std::get_if<Fp8BlockScales>(&fp8->scale) : nullptr;
+  if (blocks != nullptr) first = first / blocks->block_rows * blocks->block_rows;
+  first = std::min(first, end);  // a matrix without rows
+  Matrix part = matrix;
+  std::visit(
+      [&](const auto& storage) {
+        part.storage = slice(storage, {first, end - first}, matrix.stored_columns());
+      },
+      matrix.storage);
+  for (RowRange& range : part.gather) range.first -= first;
+  return part;
+}
+
 void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit) {
   std::visit(Overload{[&](const Fp8Storage& s) { visit(std::as_bytes(s.codes)); },
                       [&](const Nvfp4Storage& s) {
@@ -272,6 +301,7 @@ std::uint64_t stored_bytes(const Matrix& matrix) {
 }
 
 void validate(const Matrix& matrix) {
+  check(matrix.source == nullptr, "the matrix has been loaded", matrix.name);
   if (const auto* nvfp4 = std::get_if<Nvfp4Storage>(&matrix.storage)) {
     try {
       fourfold::validate(nvfp4->view);  // of a part, too: all of the tensor's scales

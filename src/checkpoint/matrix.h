@@ -1,6 +1,6 @@
-// A weight matrix of a checkpoint in whichever format its tensors have, still in the mapped file: what
-// packers read from. y = W x with W [rows, columns]. Formats differ by type, so that code which forgets one
-// does not compile; the two conventions for NVFP4's global scale end here, in Nvfp4View::global_scale.
+// A weight matrix of a checkpoint in whichever format its tensors have, in its files until load() brings it
+// to memory (load_matrix.h). y = W x with W [rows, columns]. Formats differ by type: code that forgets one
+// does not compile. The two conventions for NVFP4's global scale end here, in Nvfp4View::global_scale.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@
 #include "base/nvfp4.h"
 
 namespace fourfold::checkpoint {
+
+class Checkpoint;
 
 struct Bf16Storage {
   std::span<const Bf16> values;  // [rows, columns]
@@ -71,6 +73,8 @@ struct Matrix {
   // whole_columns wide in the storage. 0: all of them.
   std::int64_t first_column = 0;
   std::int64_t whole_columns = 0;
+  // Whose files the storage's elements are in: its spans are addresses, not memory. Null: they are in memory.
+  const Checkpoint* source = nullptr;
 
   bool as_stored() const { return gather.empty() && whole_columns == 0; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }
@@ -82,10 +86,10 @@ enum class MatrixFormat { bf16, f16, f32, fp8_tensor, fp8_rows, fp8_blocks, nvfp
 MatrixFormat format_of(const Matrix& matrix);
 std::string_view format_name(MatrixFormat format);
 
-// What a matrix means: row `row` in f32. out has `columns` elements.
+// What a matrix in memory means: row `row` in f32. out has `columns` elements.
 void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out);
 
-// [rows, columns] in f32, for tests and small matrices.
+// [rows, columns] in f32, for tests and small matrices, wherever it is.
 std::vector<float> read_all(const Matrix& matrix);
 
 // Rows first..first + count of a matrix that is as stored. Block-scaled FP8 is cut at whole blocks only.
@@ -96,15 +100,17 @@ Matrix slice_rows(const Matrix& matrix, RowRange range);
 Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges);
 Matrix pick_columns(const Matrix& matrix, RowRange range);
 
-// Calls visit with each piece of mapped memory the matrix reads (scalars and vectors of scales were copied
-// and are left out). A matrix that is part of a tensor visits all of it.
+// The same matrix over no more stored rows than those from its first to its last one.
+Matrix narrowed(const Matrix& matrix);
+
+// Calls visit with each piece of the storage the matrix reads (scalars and vectors of scales were copied and
+// are left out). A matrix that is part of a tensor visits all of it.
 void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit);
 // Bytes in the file that are this matrix's own.
 std::uint64_t stored_bytes(const Matrix& matrix);
 
-// Reads every scale and every 16- and 8-bit element and throws bad_checkpoint, naming the matrix and the
-// place, at the first NaN, infinity or negative block scale. Touches all pages: packers call it when they
-// touch them anyway.
+// Reads every scale and every 16- and 8-bit element of a matrix in memory and throws bad_checkpoint, naming
+// the matrix and the place, at the first NaN, infinity or negative block scale.
 void validate(const Matrix& matrix);
 
 }  // namespace fourfold::checkpoint

@@ -1,18 +1,41 @@
-// An open safetensors file: views into the mapping.
+// An open safetensors file and its views.
 #include "checkpoint/safetensors.h"
 
+#include <algorithm>
+
+#include "base/check.h"
 #include "base/error.h"
 
 namespace fourfold::checkpoint {
+namespace {
+
+// The length, and as much of the header as there can be.
+SafetensorsHeader read_header(const OpenFile& file) {
+  std::vector<std::byte> start(std::min<std::uint64_t>(file.size(), kHeaderLengthBytes));
+  file.read(0, start);
+  const std::uint64_t most = std::min(file.size(), kHeaderLengthBytes + kHeaderBytesMax);
+  const std::uint64_t said = start.size() < kHeaderLengthBytes ? 0 : header_bytes(start);
+  start.resize(said > most - start.size() ? start.size() : start.size() + said);
+  file.read(0, start);
+  return parse_safetensors_header(start, file.size(), file.path().string());
+}
+
+}  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : file_(path), header_(parse_safetensors_header(file_.bytes(), file_.bytes().size(), path.string())) {}
+    : file_(path), addresses_(file_.size(), path), header_(read_header(file_)) {}
+
+void SafetensorsFile::read(std::span<const std::byte> range, std::span<std::byte> out) const {
+  check(contains(range) && range.size() == out.size(), "a range of the file is copied", range.size(),
+        out.size());
+  file_.read(static_cast<std::uint64_t>(range.data() - addresses_.all().data()), out);
+}
 
 TensorView SafetensorsFile::view(const TensorEntry& entry) const {
   return {.name = entry.name,
           .dtype = entry.dtype,
           .shape = entry.shape,
-          .bytes = file_.bytes().subspan(header_.data_begin + entry.begin, entry.end - entry.begin)};
+          .bytes = addresses_.all().subspan(header_.data_begin + entry.begin, entry.end - entry.begin)};
 }
 
 TensorView SafetensorsFile::required(std::string_view name) const {

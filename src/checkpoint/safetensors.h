@@ -1,7 +1,7 @@
 // Reads safetensors files: eight bytes of header length, a JSON header, the tensors' bytes. Everything the
 // header claims (length, depth, names, types, shapes, offsets, overlaps, gaps) is checked against the file's
-// size before a pointer into it exists, so a view handed out by SafetensorsFile is always inside the mapping
-// and exactly as long as its shape says.
+// size before a view of it exists, so a view handed out by SafetensorsFile is always inside the file and
+// exactly as long as its shape says.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,18 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/mapped_file.h"
+#include "checkpoint/open_file.h"
 #include "checkpoint/tensor.h"
 
 namespace fourfold::checkpoint {
 
 // The format's own limit.
 inline constexpr std::uint64_t kHeaderBytesMax = 100'000'000;
+
+inline constexpr std::uint64_t kHeaderLengthBytes = 8;
+
+// What a file's first eight bytes say.
+std::uint64_t header_bytes(std::span<const std::byte> start);
 
 struct TensorEntry {
   std::string name;
@@ -43,7 +48,7 @@ class SafetensorsFile {
   // Throws io or bad_checkpoint.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const MappedFile& file() const { return file_; }
+  const OpenFile& file() const { return file_; }
   std::span<const TensorEntry> entries() const { return header_.tensors; }
   TensorView view(const TensorEntry& entry) const;
 
@@ -51,8 +56,20 @@ class SafetensorsFile {
   // is none.
   TensorView required(std::string_view name) const;
 
+  // Part of a tensor of this file. Throws io when the file has become shorter.
+  bool contains(std::span<const std::byte> range) const { return addresses_.contain(range); }
+  void read(std::span<const std::byte> range, std::span<std::byte> out) const;
+  template <class T>
+  std::vector<T> copy(const TensorView& tensor) const {
+    const auto stored = elements<T>(tensor);
+    std::vector<T> values(stored.size());
+    read(std::as_bytes(stored), std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+
  private:
-  MappedFile file_;
+  OpenFile file_;
+  FileAddresses addresses_;
   SafetensorsHeader header_;
 };
 

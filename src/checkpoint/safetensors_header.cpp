@@ -281,29 +281,34 @@ void require_tiling(const std::vector<TensorEntry>& tensors, std::uint64_t data_
 
 }  // namespace
 
+std::uint64_t header_bytes(std::span<const std::byte> start) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < kHeaderLengthBytes; ++i)
+    bytes |= static_cast<std::uint64_t>(std::to_integer<std::uint8_t>(start[i])) << (8 * i);
+  return bytes;
+}
+
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> start, std::uint64_t file_bytes,
                                            std::string_view what) {
-  constexpr std::uint64_t length_bytes = 8;
+  constexpr std::uint64_t length_bytes = kHeaderLengthBytes;
   if (file_bytes < length_bytes || start.size() < length_bytes)
     fail_with_hint(Code::bad_checkpoint, "the file is truncated; download it again",
                    "{}: {} bytes; a safetensors file starts with 8 bytes of header length", what, file_bytes);
-  std::uint64_t header_bytes = 0;
-  for (std::size_t i = 0; i < length_bytes; ++i)
-    header_bytes |= static_cast<std::uint64_t>(std::to_integer<std::uint8_t>(start[i])) << (8 * i);
-  if (header_bytes > kHeaderBytesMax)
+  const std::uint64_t bytes = header_bytes(start);
+  if (bytes > kHeaderBytesMax)
     fail_with_hint(Code::bad_checkpoint, "this is no safetensors file, or it is damaged",
-                   "{}: says that its header has {} bytes; the limit of the format is {}", what, header_bytes,
+                   "{}: says that its header has {} bytes; the limit of the format is {}", what, bytes,
                    kHeaderBytesMax);
-  if (header_bytes > file_bytes - length_bytes || header_bytes > start.size() - length_bytes)
+  if (bytes > file_bytes - length_bytes || bytes > start.size() - length_bytes)
     fail_with_hint(Code::bad_checkpoint, "the file is truncated; download it again",
-                   "{}: says that its header has {} bytes; only {} follow", what, header_bytes,
+                   "{}: says that its header has {} bytes; only {} follow", what, bytes,
                    file_bytes - length_bytes);
-  const std::string_view json(reinterpret_cast<const char*>(start.data() + length_bytes), header_bytes);
+  const std::string_view json(reinterpret_cast<const char*>(start.data() + length_bytes), bytes);
   if (json.empty() || json.front() != '{')
     fail_with_hint(Code::bad_checkpoint, "this is no safetensors file, or it is damaged",
-                   "{}: its header of {} bytes does not begin with '{'", what, header_bytes);
+                   "{}: its header of {} bytes does not begin with '{'", what, bytes);
 
-  SafetensorsHeader header{.data_begin = length_bytes + header_bytes, .tensors = read_entries(json, what)};
+  SafetensorsHeader header{.data_begin = length_bytes + bytes, .tensors = read_entries(json, what)};
   for (const TensorEntry& tensor : header.tensors) require_size(tensor, what);
   require_unique_names(header.tensors, what);
   std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {

@@ -132,17 +132,11 @@ const TensorView* Checkpoint::find(std::string_view name) const {
   return found == tensors_.end() || found->name != name ? nullptr : &*found;
 }
 
-const MappedFile& Checkpoint::file_of(std::span<const std::byte> range) const {
-  for (const SafetensorsFile& shard : shards_)
-    if (shard.file().contains(range)) return shard.file();
-  check(false, "the range belongs to a shard", range.size());
-  return shards_.front().file();
-}
-
 void Checkpoint::read(std::span<const std::byte> range, std::span<std::byte> out) const {
-  check(range.size() == out.size(), "the copy has the size of the range", range.size(), out.size());
-  const MappedFile& file = file_of(range);
-  file.read(static_cast<std::uint64_t>(range.data() - file.bytes().data()), out);
+  const auto shard =
+      std::ranges::find_if(shards_, [&](const SafetensorsFile& file) { return file.contains(range); });
+  check(shard != shards_.end(), "the range belongs to a shard", range.size());
+  shard->read(range, out);
 }
 
 }  // namespace fourfold::checkpoint

@@ -18,6 +18,9 @@ class Checkpoint {
  public:
   // Throws io or bad_checkpoint; what the index and the shards disagree on is one error.
   explicit Checkpoint(const std::filesystem::path& folder);
+  // Matrices point at it (Matrix::source).
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }
   std::span<const SafetensorsFile> shards() const { return shards_; }
@@ -25,15 +28,11 @@ class Checkpoint {
   const TensorView* find(std::string_view name) const;              // null when there is none
   std::uint64_t tensor_bytes() const { return tensor_bytes_; }
 
-  // The range must be (part of) a tensor of this checkpoint. read() copies without touching the mapping; see
-  // MappedFile.
-  void prefetch(std::span<const std::byte> range) const { file_of(range).prefetch(range); }
-  void release(std::span<const std::byte> range) const { file_of(range).release(range); }
+  // The range must be (part of) a tensor of this checkpoint. Safe to call from several threads. Throws io
+  // when its file has become shorter.
   void read(std::span<const std::byte> range, std::span<std::byte> out) const;
 
  private:
-  const MappedFile& file_of(std::span<const std::byte> range) const;
-
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> shards_;
   std::vector<TensorView> tensors_;

@@ -19,15 +19,11 @@ std::uint64_t stored_bytes(const ModelWeights& weights) {
   return bytes;
 }
 
-void prefetch(const Checkpoint& checkpoint, const Matrix& matrix) {
-  for_each_range(matrix, [&](std::span<const std::byte> range) { checkpoint.prefetch(range); });
-}
-
-void stream_matrix(const Checkpoint& checkpoint, const Matrix& matrix,
-                   const std::function<void(const Matrix&)>& pack, LoadProgress& progress) {
-  validate(matrix);
-  pack(matrix);
-  for_each_range(matrix, [&](std::span<const std::byte> range) { checkpoint.release(range); });
+void stream_matrix(const Matrix& matrix, const std::function<void(LoadedMatrix)>& pack,
+                   LoadProgress& progress) {
+  LoadedMatrix loaded = load(matrix);
+  validate(loaded.matrix);
+  pack(std::move(loaded));
   progress.add(stored_bytes(matrix));
 }
 

@@ -1,12 +1,12 @@
-// Streams matrices out of a checkpoint into whatever the caller packs them into, without holding both: a
-// matrix's pages leave this process as soon as it is packed.
+// Streams matrices out of a checkpoint into whatever the caller packs them into, without holding all of both:
+// a matrix leaves memory as soon as it is packed.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <mutex>
 
-#include "checkpoint/shard_index.h"
+#include "checkpoint/load_matrix.h"
 #include "checkpoint/weights.h"
 
 namespace fourfold::checkpoint {
@@ -33,11 +33,9 @@ class LoadProgress {
 // What for_each_matrix visits, in file bytes: the total of a LoadProgress.
 std::uint64_t stored_bytes(const ModelWeights& weights);
 
-// Asks for a matrix's pages ahead of time, to keep the disk busy while another matrix is packed.
-void prefetch(const Checkpoint& checkpoint, const Matrix& matrix);
-
-// validate, pack, release, progress. Safe to call from several threads for different matrices.
-void stream_matrix(const Checkpoint& checkpoint, const Matrix& matrix,
-                   const std::function<void(const Matrix&)>& pack, LoadProgress& progress);
+// Load, validate, pack, progress: the matrix is in memory while it is packed. Safe to call from several
+// threads for different matrices.
+void stream_matrix(const Matrix& matrix, const std::function<void(LoadedMatrix)>& pack,
+                   LoadProgress& progress);
 
 }  // namespace fourfold::checkpoint

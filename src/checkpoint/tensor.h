@@ -1,5 +1,5 @@
-// A tensor of a checkpoint as it lies on disk: name, element type, shape and bytes it does not own. The bytes
-// are a file mapping and live as long as the SafetensorsFile (or Checkpoint) that gave the view.
+// A tensor of a checkpoint as it lies on disk: name, element type, shape, and which bytes of the file. Those
+// are addresses of the SafetensorsFile (or Checkpoint) that gave the view, which reads them (open_file.h).
 #pragma once
 
 #include <array>

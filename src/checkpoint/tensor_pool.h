@@ -15,6 +15,8 @@ class TensorPool {
  public:
   explicit TensorPool(const Checkpoint& checkpoint);
 
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+
   bool has(std::string_view name) const { return checkpoint_.find(name) != nullptr; }
   bool has_prefix(std::string_view prefix) const;
   // The number after `prefix` of the highest-numbered name plus one: "mtp.layers." -> how many layers there

@@ -1,6 +1,6 @@
 // The weights of a model by role, for every family and every storage layout: fused and per-expert experts,
 // split and interleaved DeltaNet projections all bind to these structs, so the model never asks how a
-// checkpoint spells things. Matrices stay in the mapped file (valid as long as the Checkpoint); vectors are
+// checkpoint spells things. Matrices stay in their files (valid as long as the Checkpoint); vectors are
 // copied and widened to f32. H hidden, V vocabulary; matrices are [out, in].
 #pragma once
 

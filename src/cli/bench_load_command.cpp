@@ -48,8 +48,8 @@ Timed read_files(const Files& files) {
   Timed timed;
   const auto start = Clock::now();
   for (const auto& path : files) {
-    const checkpoint::MappedFile file(path);
-    const std::uint64_t size = file.bytes().size();
+    const checkpoint::OpenFile file(path);
+    const std::uint64_t size = file.size();
     timed.bytes += static_cast<double>(size);
     const auto count = static_cast<std::int64_t>((size + kReadBytes - 1) / kReadBytes);
     parallel_for(count, kReadsOfOne, [&](std::int64_t begin, std::int64_t end) {

@@ -86,10 +86,8 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
                                                PreparedModel& out) {
   if (options.backend == "reference") return std::make_unique<backend::ReferenceBackend>();
   if (!on_machine(options.backend))
-    return backend::make_cpu_backend({.threads = options.threads,
-                                      .keep_values = options.keep_values,
-                                      .checkpoint = &model.checkpoint,
-                                      .progress = &progress});
+    return backend::make_cpu_backend(
+        {.threads = options.threads, .keep_values = options.keep_values, .progress = &progress});
   if (options.rebuild_cache && options.cache.empty())
     fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
   out.machine = open_machine(options.backend, 0);
@@ -151,7 +149,7 @@ void mention_dense(const backend::LoadReport& load, const BackendOptions& option
 }
 
 // Every rank has its share of the threads.
-std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options, const OpenModel& model,
+std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options,
                                                     checkpoint::LoadProgress& progress, int rank,
                                                     const std::shared_ptr<backend::Collective>& collective) {
   if (options.backend == "reference") return std::make_shared<backend::ReferenceBackend>(collective);
@@ -160,7 +158,6 @@ std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& option
   const int each = std::max(all / options.tp, 1);
   return backend::make_cpu_backend({.threads = each,
                                     .keep_values = options.keep_values,
-                                    .checkpoint = &model.checkpoint,
                                     .progress = &progress,
                                     .collective = collective,
                                     .first_cpu = rank * each});
@@ -194,8 +191,7 @@ MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, check
   if (!on_machine(options.backend)) {
     const auto collective = backend::make_host_collective(options.tp, ranks.patience);
     ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
-    return
-        [&, collective](int rank) { return make_rank_backend(options, model, progress, rank, collective); };
+    return [&, collective](int rank) { return make_rank_backend(options, progress, rank, collective); };
   }
   const auto all = open_rank_machines(options.backend, options.tp, console, options.strict);
   ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "checkpoint/mapped_file.h"
 #include "doctor/kernel_images.h"
+#include "doctor/mapped_file.h"
 
 namespace fourfold::doctor {
 namespace {
@@ -86,7 +86,7 @@ class Scan {
     ++counts_["files"];
     std::vector<KernelImage> images;
     try {
-      const checkpoint::MappedFile file(path);
+      const MappedFile file(path);
       images = images_in(file.bytes());
     } catch (const Error&) {
       ++counts_["unreadable"];

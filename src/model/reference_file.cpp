@@ -37,7 +37,7 @@ std::vector<std::int32_t> ReferenceFile::ids(const std::string& name, std::int64
     fail(Code::bad_checkpoint, "{}: {} is {}; I64 of one dimension is needed", file_.file().path().string(),
          name, describe(tensor));
   std::vector<std::int32_t> out;
-  for (const std::int64_t id : checkpoint::elements<std::int64_t>(tensor)) {
+  for (const std::int64_t id : file_.copy<std::int64_t>(tensor)) {
     if (id < 0 || id >= vocab_size)
       fail(Code::bad_checkpoint, "{}: {} holds the token {}; the model has {}", file_.file().path().string(),
            name, id, vocab_size);
@@ -46,13 +46,13 @@ std::vector<std::int32_t> ReferenceFile::ids(const std::string& name, std::int64
   return out;
 }
 
-std::span<const float> ReferenceFile::floats(const std::string& name, const checkpoint::Shape& shape) const {
+std::span<const float> ReferenceFile::floats(const std::string& name, const checkpoint::Shape& shape) {
   const checkpoint::TensorView tensor = file_.required(name);
   if (tensor.dtype != checkpoint::DType::f32 || tensor.shape != shape)
     fail_with_hint(Code::bad_checkpoint, "was the file made from this model?",
                    "{}: {} is {}; this model and its prompt need F32 {}", file_.file().path().string(), name,
                    describe(tensor), to_string(shape));
-  const auto values = checkpoint::elements<float>(tensor);
+  const std::vector<float>& values = kept_.emplace_back(file_.copy<float>(tensor));
   for (const float x : values)
     if (!std::isfinite(x))
       fail(Code::bad_checkpoint, "{}: {} holds a number that is NaN or infinite",
@@ -60,7 +60,7 @@ std::span<const float> ReferenceFile::floats(const std::string& name, const chec
   return values;
 }
 
-PromptReference ReferenceFile::read(const std::string& name, const backend::Program& program) const {
+PromptReference ReferenceFile::read(const std::string& name, const backend::Program& program) {
   const std::int64_t vocab = program.vocab_size;
   PromptReference prompt;
   prompt.name = name;

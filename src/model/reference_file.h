@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@
 
 namespace fourfold::model {
 
-// Views into the file. Sizes agree with the program and with each other. T tokens, V vocabulary, H hidden.
+// Views of the file's numbers, in memory. Sizes agree with the program and with each other. T tokens, V
+// vocabulary, H hidden.
 struct PromptReference {
   std::string name;
   std::vector<std::int32_t> ids;         // [T]
@@ -38,12 +40,13 @@ class ReferenceFile {
   std::span<const PromptReference> prompts() const { return prompts_; }
 
  private:
-  PromptReference read(const std::string& name, const backend::Program& program) const;
+  PromptReference read(const std::string& name, const backend::Program& program);
   std::vector<std::int32_t> ids(const std::string& name, std::int64_t vocab_size) const;
-  std::span<const float> floats(const std::string& name, const checkpoint::Shape& shape) const;
+  std::span<const float> floats(const std::string& name, const checkpoint::Shape& shape);
   bool has(const std::string& name) const;
 
   checkpoint::SafetensorsFile file_;
+  std::deque<std::vector<float>> kept_;
   std::vector<PromptReference> prompts_;
 };
 

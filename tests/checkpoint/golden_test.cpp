@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "checkpoint/bind.h"
+#include "checkpoint/load_matrix.h"
 #include "tests/checkpoint/support.h"
 
 namespace fourfold::checkpoint {
@@ -95,10 +96,10 @@ TEST(Golden, QuantisedExpertsAreNearTheirSource) {
   const Golden source("bf16");
   const Golden mixed("modelopt_mixed");
   for (std::size_t index = 0; index < 8; ++index) {
-    const Matrix& quantized = mixed.expert(2, index).up;
-    const Nvfp4View& view = std::get<Nvfp4Storage>(quantized.storage).view;
+    const LoadedMatrix quantized = load(mixed.expert(2, index).up);
+    const Nvfp4View& view = std::get<Nvfp4Storage>(quantized.matrix.storage).view;
     const std::vector<float> w = read_all(source.expert(2, index).up);
-    const std::vector<float> q = read_all(quantized);
+    const std::vector<float> q = read_all(quantized.matrix);
     ASSERT_EQ(w.size(), q.size());
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(w.size()); ++i) {
       const float scale = to_float(view.scale(i / view.columns, i % view.columns / 16)) * view.global_scale;
@@ -113,11 +114,12 @@ class GoldenReference : public testing::TestWithParam<const char*> {};
 // The first hidden state is the embedding of the tokens: exact.
 TEST_P(GoldenReference, EmbeddingRowsAreTheFirstHiddenState) {
   const Golden golden(GetParam());
-  const auto ids = elements<std::int64_t>(golden.reference.required("long.input_ids"));
-  const auto hidden = elements<float>(golden.reference.required("long.hidden_f32"));
+  const auto ids = golden.reference.copy<std::int64_t>(golden.reference.required("long.input_ids"));
+  const auto hidden = golden.reference.copy<float>(golden.reference.required("long.hidden_f32"));
   std::vector<float> row(static_cast<std::size_t>(golden.config.hidden_size));
+  const LoadedMatrix embedding = load(golden.model.weights.embedding);
   for (std::size_t token = 0; token < ids.size(); ++token) {
-    read_row(golden.model.weights.embedding, ids[token], row);
+    read_row(embedding.matrix, ids[token], row);
     for (std::size_t i = 0; i < row.size(); ++i) ASSERT_EQ(row[i], hidden[token * row.size() + i]);
   }
 }
@@ -126,14 +128,15 @@ TEST_P(GoldenReference, EmbeddingRowsAreTheFirstHiddenState) {
 // is off by at most n * 2^-24 times the sum of magnitudes (twice: theirs and ours).
 TEST_P(GoldenReference, TheHeadGivesTheReferenceLogits) {
   const Golden golden(GetParam());
-  const auto states = elements<float>(golden.reference.required("long.final_norm_f32"));
-  const auto logits = elements<float>(golden.reference.required("long.logits_f32"));
+  const auto states = golden.reference.copy<float>(golden.reference.required("long.final_norm_f32"));
+  const auto logits = golden.reference.copy<float>(golden.reference.required("long.logits_f32"));
   const auto hidden = static_cast<std::size_t>(golden.config.hidden_size);
   const auto vocabulary = static_cast<std::size_t>(golden.config.vocab_size);
   std::vector<float> row(hidden);
+  const LoadedMatrix head = load(golden.model.weights.head);
   for (std::size_t token = 0; token < states.size() / hidden; token += 13) {
     for (std::size_t id = 0; id < vocabulary; ++id) {
-      read_row(golden.model.weights.head, static_cast<std::int64_t>(id), row);
+      read_row(head.matrix, static_cast<std::int64_t>(id), row);
       double sum = 0;
       double magnitude = 0;
       for (std::size_t i = 0; i < hidden; ++i) {
@@ -148,7 +151,7 @@ TEST_P(GoldenReference, TheHeadGivesTheReferenceLogits) {
 
 TEST_P(GoldenReference, EveryMatrixIsSound) {
   const Golden golden(GetParam());
-  for_each_matrix(golden.model.weights, [](const Matrix& matrix) { validate(matrix); });
+  for_each_matrix(golden.model.weights, [](const Matrix& matrix) { validate(load(matrix).matrix); });
   EXPECT_TRUE(golden.model.weights.mtp);
   EXPECT_TRUE(golden.model.skipped.empty());
 }

@@ -41,7 +41,7 @@ class TalkingModel {
 inline std::string golden_ids(const std::string& model, const std::string& name) {
   const checkpoint::SafetensorsFile file(checkpoint::golden_model(model) / "reference.safetensors");
   std::string text;
-  for (const std::int64_t id : checkpoint::elements<std::int64_t>(file.required(name)))
+  for (const std::int64_t id : file.copy<std::int64_t>(file.required(name)))
     text += (text.empty() ? "" : ",") + std::to_string(id);
   return text;
 }

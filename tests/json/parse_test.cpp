@@ -96,5 +96,18 @@ TEST(ReadTextFile, RefusesWhatIsNoRegularFile) {
   EXPECT_THROW(read_text_file("/nonexistent/file.json", 100), Error);
 }
 
+// The kernel says 4,096 bytes of this file and gives a few: as if it had been cut after it was opened.
+TEST(ReadTextFile, AFileThatShrinksIsAnError) {
+  const std::filesystem::path short_file = "/sys/devices/system/cpu/online";
+  if (!std::filesystem::exists(short_file)) GTEST_SKIP() << short_file << " is not there";
+  try {
+    read_text_file(short_file, 1 << 20);
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::io);
+    EXPECT_TRUE(says(error.what(), "while being read")) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace fourfold::json

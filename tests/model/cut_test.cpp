@@ -2,6 +2,7 @@
 // against itself.
 #include "model/cut.h"
 
+#include "checkpoint/load_matrix.h"
 #include "model/compare.h"
 #include "model/trace.h"
 #include "tests/model/support.h"
@@ -65,10 +66,11 @@ TEST(Cut, PartsTogetherAreTheWhole) {
     EXPECT_EQ(joined, read_all(all)) << all.name;
   };
   const auto columns_joined = [&](const Matrix& all, auto part_of) {
+    std::vector<checkpoint::LoadedMatrix> loaded;
+    for (const ModelPart& part : parts) loaded.push_back(checkpoint::load(part_of(part.weights)));
     std::vector<float> joined;
     for (std::int64_t row = 0; row < all.rows; ++row)
-      for (const ModelPart& part : parts) {
-        const Matrix& matrix = part_of(part.weights);
+      for (const auto& [matrix, bytes] : loaded) {
         std::vector<float> values(static_cast<std::size_t>(matrix.columns));
         read_row(matrix, row, values);
         joined.insert(joined.end(), values.begin(), values.end());

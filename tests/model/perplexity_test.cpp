@@ -21,7 +21,7 @@ TextScore expected_score(const Golden& golden, const std::vector<std::int32_t>& 
   };
   TextScore score;
   for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    const auto row = logits.subspan(i * vocab, vocab);
+    const auto row = std::span(logits).subspan(i * vocab, vocab);
     double sum = 0;
     for (const float x : row) sum += std::exp(static_cast<double>(x));
     score.surprise += std::log(sum) - static_cast<double>(row[static_cast<std::size_t>(ids[i + 1])]);

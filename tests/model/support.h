@@ -41,11 +41,11 @@ struct Golden : Loaded {
         reference(checkpoint::golden_model(name) / "reference.safetensors") {}
 
   std::vector<std::int32_t> ids(const std::string& name) const {
-    const auto wide = checkpoint::elements<std::int64_t>(reference.required(name));
+    const auto wide = reference.copy<std::int64_t>(reference.required(name));
     return {wide.begin(), wide.end()};
   }
-  std::span<const float> floats(const std::string& name) const {
-    return checkpoint::elements<float>(reference.required(name));
+  std::vector<float> floats(const std::string& name) const {
+    return reference.copy<float>(reference.required(name));
   }
 
   checkpoint::SafetensorsFile reference;

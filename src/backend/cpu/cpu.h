@@ -26,8 +26,6 @@ struct CpuOptions {
   bool tile_codes = false;
   // value() answers after a run. Costs memory: every value gets a place of its own.
   bool keep_values = false;
-  // When given, a matrix's pages leave memory as soon as it is packed, and progress counts them.
-  const checkpoint::Checkpoint* checkpoint = nullptr;
   checkpoint::LoadProgress* progress = nullptr;
   // One rank of several: what it meets the others with, and the first of the CPUs its threads are pinned to.
   std::shared_ptr<Collective> collective = {};

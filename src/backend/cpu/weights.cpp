@@ -1,6 +1,5 @@
 #include "backend/cpu/weights.h"
 
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -124,19 +123,6 @@ std::vector<Purpose> purposes(const Program& program) {  // by MatrixId
   return all;
 }
 
-Table copy_table(const checkpoint::Matrix& matrix) {
-  Table table{matrix, {}};
-  const auto own = [&]<class T>(std::span<const T>& elements) {
-    table.bytes.emplace_back(elements.size_bytes());
-    std::memcpy(table.bytes.back().data(), elements.data(), elements.size_bytes());
-    elements = {reinterpret_cast<const T*>(table.bytes.back().data()), elements.size()};
-  };
-  std::visit(Overload{[&](checkpoint::Nvfp4Storage& s) { own(s.view.codes), own(s.view.scales); },
-                      [&](checkpoint::Fp8Storage& s) { own(s.codes); }, [&](auto& s) { own(s.values); }},
-             table.matrix.storage);
-  return table;
-}
-
 // Which matrices the kernels have no form for and are held as f32.
 void note_widened(const Program& program, std::span<const Weight> weights,
                   std::vector<std::string>& notices) {
@@ -198,15 +184,11 @@ std::vector<Weight> pack_weights(const Program& program, const CpuOptions& optio
   parallel_for(static_cast<std::int64_t>(weights.size()), 1, [&](std::int64_t begin, std::int64_t) {
     const auto i = static_cast<std::size_t>(begin);
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
-    const bool is_mapped = options.checkpoint != nullptr;
-    const auto pack = [&](const checkpoint::Matrix& stored) {
-      if (purpose[i].multiplied) weights[i].matrix = pack_matrix(stored);
-      if (purpose[i].looked_up) weights[i].table = is_mapped ? copy_table(stored) : Table{stored, {}};
+    const auto pack = [&](checkpoint::LoadedMatrix stored) {
+      if (purpose[i].multiplied) weights[i].matrix = pack_matrix(stored.matrix);
+      if (purpose[i].looked_up) weights[i].table = std::move(stored);
     };
-    if (is_mapped) return stream_matrix(*options.checkpoint, matrix, pack, progress);
-    checkpoint::validate(matrix);
-    pack(matrix);
-    progress.add(checkpoint::stored_bytes(matrix));
+    checkpoint::stream_matrix(matrix, pack, progress);
   });
   note_widened(program, weights, notices);
   return weights;

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/program.h"
+#include "checkpoint/load_matrix.h"
 #include "kernels/cpu/input_rows.h"
 #include "kernels/cpu/jobs.h"
 #include "kernels/cpu/kernels.h"
@@ -24,17 +25,10 @@ struct InputNeed {
   }
 };
 
-// A matrix whose rows are looked up (embeddings), as it was stored. Out of a checkpoint it is in memory of
-// its own: the file may be rewritten while the model runs, and a mapped page that is gone ends the process.
-struct Table {
-  checkpoint::Matrix matrix;
-  std::vector<kernel::AlignedBytes> bytes;
-};
-
 struct Weight {
   kernel::PackedMatrix matrix;  // empty when nothing is multiplied with it
   InputNeed need;
-  Table table;  // empty when nothing is looked up in it
+  checkpoint::LoadedMatrix table;  // as it was stored; empty when nothing is looked up in it (embeddings)
 
   // All of the matrix; the caller adds tokens, results and the panels it wants.
   kernel::MultiplyJob job() const;

@@ -9,6 +9,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "checkpoint/load_matrix.h"
+#include "checkpoint/shard_index.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::backend::cuda {
@@ -44,9 +46,8 @@ void for_each_stored_run(const Matrix& matrix, std::int64_t first, std::int64_t 
 }
 
 // Rows of which this matrix has some columns: whole rows are read, for short pieces of each cost more.
-void copy_cut_rows(const Matrix& matrix, const checkpoint::Checkpoint* from,
-                   std::span<const std::byte> stored, std::size_t row_bytes, std::int64_t first,
-                   std::int64_t count, std::byte* to) {
+void copy_cut_rows(const Matrix& matrix, std::span<const std::byte> stored, std::size_t row_bytes,
+                   std::int64_t first, std::int64_t count, std::byte* to) {
   const auto of_whole = [&](std::int64_t columns) {
     return row_bytes * static_cast<std::size_t>(columns) / static_cast<std::size_t>(matrix.columns);
   };
@@ -55,9 +56,9 @@ void copy_cut_rows(const Matrix& matrix, const checkpoint::Checkpoint* from,
   for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
     auto part = stored.subspan(static_cast<std::size_t>(row) * whole_bytes,
                                static_cast<std::size_t>(rows) * whole_bytes);
-    if (from != nullptr) {
+    if (matrix.source != nullptr) {
       whole.resize(part.size());
-      from->read(part, whole);
+      matrix.source->read(part, whole);
       part = whole;
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i)
@@ -66,15 +67,15 @@ void copy_cut_rows(const Matrix& matrix, const checkpoint::Checkpoint* from,
   });
 }
 
-void copy_rows(const Matrix& matrix, const checkpoint::Checkpoint* from, std::span<const std::byte> stored,
-               std::size_t row_bytes, std::int64_t first, std::int64_t count, std::byte* to) {
-  if (matrix.whole_columns != 0) return copy_cut_rows(matrix, from, stored, row_bytes, first, count, to);
+void copy_rows(const Matrix& matrix, std::span<const std::byte> stored, std::size_t row_bytes,
+               std::int64_t first, std::int64_t count, std::byte* to) {
+  if (matrix.whole_columns != 0) return copy_cut_rows(matrix, stored, row_bytes, first, count, to);
   for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
     const auto part =
         stored.subspan(static_cast<std::size_t>(row) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);
     std::byte* out = to + static_cast<std::size_t>(at) * row_bytes;
-    if (from != nullptr)
-      from->read(part, {out, part.size()});
+    if (matrix.source != nullptr)
+      matrix.source->read(part, {out, part.size()});
     else
       std::memcpy(out, part.data(), part.size());
   });
@@ -104,23 +105,22 @@ void require_numbers(const Matrix& matrix, const std::byte* copied, std::size_t 
   word = 0;  // no marks
   std::memcpy(&word, copied + bytes / 8 * 8, bytes % 8);
   if ((found | Marks(word)) == 0) return;
-  checkpoint::validate(matrix);
+  checkpoint::validate(checkpoint::load(matrix).matrix);
   fail_with_hint(Code::bad_checkpoint, "the file has been changed while it was read; start again",
                  "{}: holds a weight that is no number", matrix.name);
 }
 
-void fill_as_stored(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
-                    std::int64_t count, const FillTarget& to) {
+void fill_as_stored(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to) {
   const Matrix& matrix = *held.matrix;
   const std::size_t code_bytes = code_row_bytes(held.format, matrix.columns);
   const std::size_t scale_bytes = scale_row_bytes(held.format, matrix.columns);
   const auto rows = static_cast<std::size_t>(count);
   const auto copy_codes = [&](std::span<const std::byte> stored) {
-    copy_rows(matrix, from, stored, code_bytes, first, count, to.codes);
+    copy_rows(matrix, stored, code_bytes, first, count, to.codes);
   };
   if (const auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&matrix.storage)) {
     copy_codes(std::as_bytes(nvfp4->view.codes));
-    copy_rows(matrix, from, std::as_bytes(nvfp4->view.scales), scale_bytes, first, count, to.scales);
+    copy_rows(matrix, std::as_bytes(nvfp4->view.scales), scale_bytes, first, count, to.scales);
     require_numbers<marks_scale>(matrix, to.scales, rows * scale_bytes);
   } else if (const auto* fp8 = std::get_if<checkpoint::Fp8Storage>(&matrix.storage)) {
     copy_codes(std::as_bytes(fp8->codes));
@@ -131,32 +131,20 @@ void fill_as_stored(const HeldMatrix& held, const checkpoint::Checkpoint* from, 
   }
 }
 
-// [count, columns] in f32, out of the mapping.
+// [count, columns] in f32.
 std::vector<float> read_rows(const Matrix& matrix, std::int64_t first, std::int64_t count) {
   const auto columns = static_cast<std::size_t>(matrix.columns);
   std::vector<float> values(static_cast<std::size_t>(count) * columns);
+  const checkpoint::LoadedMatrix part = checkpoint::load_rows(matrix, {first, count});
   for (std::int64_t row = 0; row < count; ++row) {
     const auto out = std::span(values).subspan(static_cast<std::size_t>(row) * columns, columns);
-    checkpoint::read_row(matrix, first + row, out);
+    checkpoint::read_row(part.matrix, row, out);
     for (std::size_t i = 0; i < columns; ++i)
       if (!std::isfinite(out[i]))
         fail_with_hint(Code::bad_checkpoint, "the file is damaged; download it again",
                        "{}: {} at row {}, column {}", matrix.name, out[i], first + row, i);
   }
   return values;
-}
-
-// The pages just read leave this process; a neighbour's come back when it touches them.
-void release_rows(const Matrix& matrix, const checkpoint::Checkpoint* from, std::int64_t first,
-                  std::int64_t count) {
-  if (from == nullptr) return;
-  checkpoint::for_each_range(matrix, [&](std::span<const std::byte> range) {
-    const std::size_t row_bytes = range.size() / static_cast<std::size_t>(matrix.stored_rows());
-    for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t) {
-      from->release(range.subspan(static_cast<std::size_t>(row) * row_bytes,
-                                  static_cast<std::size_t>(rows) * row_bytes));
-    });
-  });
 }
 
 void add_error(ErrorSums& sums, float wanted, float held) {
@@ -279,8 +267,8 @@ std::int64_t HeldMatrix::columns() const {
 namespace {
 
 // As wide as the matrix.
-void fill_own_columns(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
-                      std::int64_t count, const FillTarget& to, ErrorSums* error) {
+void fill_own_columns(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to,
+                      ErrorSums* error) {
   const Matrix& matrix = *held.matrix;
   const std::int64_t there = std::clamp<std::int64_t>(matrix.rows - first, 0, count);
   const std::size_t code_bytes = code_row_bytes(held.format, matrix.columns);
@@ -290,7 +278,7 @@ void fill_own_columns(const HeldMatrix& held, const checkpoint::Checkpoint* from
   if (scale_bytes > 0) std::memset(to.scales + skip * scale_bytes, 0, rest * scale_bytes);
   if (there == 0) return;
   const bool as_stored = !held.is_anew && !is_widened(matrix) && stored_format(matrix) == held.format;
-  if (as_stored) return fill_as_stored(held, from, first, there, to);
+  if (as_stored) return fill_as_stored(held, first, there, to);
   const std::vector<float> values = read_rows(matrix, first, there);
   ErrorSums sums;
   if (held.format == RecordFormat::fp8) {
@@ -304,19 +292,18 @@ void fill_own_columns(const HeldMatrix& held, const checkpoint::Checkpoint* from
     }
   }
   if (error != nullptr && held.is_anew) *error = sums;
-  release_rows(matrix, from, first, there);
 }
 
 }  // namespace
 
-void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
-               std::int64_t count, const FillTarget& to, ErrorSums* error) {
-  if (held.columns() == held.matrix->columns) return fill_own_columns(held, from, first, count, to, error);
+void fill_rows(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to,
+               ErrorSums* error) {
+  if (held.columns() == held.matrix->columns) return fill_own_columns(held, first, count, to, error);
   const auto rows = static_cast<std::size_t>(count);
   const std::size_t code_bytes = code_row_bytes(held.format, held.matrix->columns),
                     scale_bytes = scale_row_bytes(held.format, held.matrix->columns);
   std::vector<std::byte> codes(rows * code_bytes), scales(rows * scale_bytes);
-  fill_own_columns(held, from, first, count, {codes.data(), scales.data()}, error);
+  fill_own_columns(held, first, count, {codes.data(), scales.data()}, error);
   const auto widen = [&](const std::vector<std::byte>& own, std::size_t own_bytes, std::size_t bytes,
                          std::byte* at) {
     for (std::size_t row = 0; row < rows && bytes > 0; ++row, at += bytes) {

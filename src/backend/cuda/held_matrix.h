@@ -60,9 +60,9 @@ struct FillTarget {
   std::byte* scales = nullptr;  // [count, scale_row_bytes]
 };
 // Rows first..first + count, held.columns() wide; rows past the matrix's end are zeros. Throws
-// bad_checkpoint, naming the matrix and the place, for a weight or scale that is no number. Reads the file,
-// not its mapping, where it is stored as it is held. `from` may be null: the matrix is in memory.
-void fill_rows(const HeldMatrix& held, const checkpoint::Checkpoint* from, std::int64_t first,
-               std::int64_t count, const FillTarget& to, ErrorSums* error = nullptr);
+// bad_checkpoint, naming the matrix and the place, for a weight or scale that is no number, and io for a file
+// that has become shorter.
+void fill_rows(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to,
+               ErrorSums* error = nullptr);
 
 }  // namespace fourfold::backend::cuda

@@ -61,7 +61,7 @@ std::filesystem::path cache_file(const std::filesystem::path& cache, const std::
 }
 
 CacheReader::CacheReader(const std::filesystem::path& path, const CacheKey& key) : file_(path) {
-  const std::uint64_t size = file_.bytes().size();
+  const std::uint64_t size = file_.size();
   Header header{};
   if (size < kPageBytes) refuse(fourfold::format("it has {} bytes, fewer than its header", size));
   file_.read(0, std::as_writable_bytes(std::span(&header, 1)));

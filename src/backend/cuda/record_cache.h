@@ -17,7 +17,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "checkpoint/identity.h"
-#include "checkpoint/mapped_file.h"
+#include "checkpoint/open_file.h"
 #include "checkpoint/write/output_file.h"
 
 namespace fourfold::backend::cuda {
@@ -62,7 +62,7 @@ class CacheReader {
   void read_table(std::uint64_t entry_count, std::uint64_t sum_count, std::uint64_t table_offset,
                   std::uint64_t table_sum);
 
-  checkpoint::MappedFile file_;
+  checkpoint::OpenFile file_;
   std::vector<Entry> entries_;
   std::vector<std::uint64_t> sums_;
   std::uint64_t piece_bytes_ = 0;

@@ -141,7 +141,7 @@ void RecordStream::fill_part(const HeldMatrix& held, std::int64_t first, std::in
     report_.bytes_in_rows += bytes * static_cast<std::uint64_t>(held.matrix->stored_columns()) /
                              static_cast<std::uint64_t>(held.matrix->columns);
     conveyor_->fill([this, &held, part, error, bytes, from = first + row, rows] {
-      fill_rows(held, options_.checkpoint, from, rows, part, error);
+      fill_rows(held, from, rows, part, error);
       add_progress(bytes);
     });
   }
@@ -190,7 +190,7 @@ void RecordStream::place(const RecordRun& run) {
     kept_.push_back({name, run.to, nullptr, bytes});
   }
   // A checkpoint's gathered rows differ though their table is one; only a bench's own tables repeat.
-  const bool may_repeat = options_.checkpoint == nullptr;
+  const bool may_repeat = head.first->matrix->source == nullptr;
   unsigned char *to = run.to, *begin_to = to;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < run.parts.size(); to += part_bytes(run.parts[i]), ++i) {

@@ -1,13 +1,15 @@
 #include "backend/reference/dense.h"
 
 #include "base/error.h"
+#include "checkpoint/load_matrix.h"
 
 namespace fourfold::backend::reference {
 
 Weight expand(const MatrixUse& use) {
   Weight weight{Rows(use.matrix->rows, use.matrix->columns), use.input, {1, 1}};
+  const checkpoint::LoadedMatrix stored = checkpoint::load(*use.matrix);
   for (std::int64_t row = 0; row < use.matrix->rows; ++row)
-    checkpoint::read_row(*use.matrix, row, weight.rows.row(row));
+    checkpoint::read_row(stored.matrix, row, weight.rows.row(row));
   if (use.input != InputFormat::nvfp4) return weight;
   const auto* storage = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
   if (storage == nullptr || !storage->input_scale)

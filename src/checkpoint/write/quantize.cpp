@@ -19,8 +19,7 @@ namespace {
 constexpr std::int64_t kChunkElements = 1 << 18;
 constexpr std::size_t kConfigBytesMax = std::size_t{64} << 20;
 
-// Reads rows of a stored tensor in f32, from the file rather than its mapping, so that a file that becomes
-// shorter while we work is an error and not a crash.
+// Reads rows of a stored tensor in f32; a file that becomes shorter while we work is an error.
 class RowReader {
  public:
   RowReader(const Checkpoint& in, const QuantizedPiece& piece) : in_(in), piece_(piece) {}
@@ -207,7 +206,10 @@ std::vector<const Matrix*> matrices_of(const ModelWeights& weights) {
   return matrices;
 }
 
-MatrixError error_of(const Matrix& before, const Matrix& after) {
+MatrixError error_of(const Matrix& stored_before, const Matrix& stored_after) {
+  const LoadedMatrix loaded_before = load(stored_before), loaded_after = load(stored_after);
+  const Matrix& before = loaded_before.matrix;
+  const Matrix& after = loaded_after.matrix;
   MatrixError error{.name = std::string(after.name),
                     .role = role_of(before.name),
                     .format = format_of(after),
@@ -245,8 +247,6 @@ std::vector<MatrixError> measure(const Checkpoint& in, const std::filesystem::pa
       const Matrix& old_matrix = *old_matrices[i];
       const Matrix& new_matrix = *new_matrices[i];
       if (format_of(new_matrix) != format_of(old_matrix)) errors[i] = error_of(old_matrix, new_matrix);
-      for_each_range(old_matrix, [&](std::span<const std::byte> range) { in.release(range); });
-      for_each_range(new_matrix, [&](std::span<const std::byte> range) { written.release(range); });
       progress.add(stored_bytes(old_matrix));
     }
   });

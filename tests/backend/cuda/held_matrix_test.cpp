@@ -38,7 +38,7 @@ Filled fill(const HeldMatrix& held, std::int64_t first, std::int64_t count) {
   Filled filled{std::vector<std::byte>(rows * code_row_bytes(held.format, kColumns), std::byte{0xEE}),
                 std::vector<std::byte>(rows * scale_row_bytes(held.format, kColumns), std::byte{0xEE}),
                 {}};
-  fill_rows(held, nullptr, first, count, {filled.codes.data(), filled.scales.data()}, &filled.error);
+  fill_rows(held, first, count, {filled.codes.data(), filled.scales.data()}, &filled.error);
   return filled;
 }
 
@@ -110,7 +110,7 @@ TEST(HeldMatrix, CutFp8KeepsTheScalesOfItsStoredRows) {
     for (std::int64_t first = 0; first < cut.rows; first += 9) {
       const auto count = static_cast<std::size_t>(14);
       std::vector<std::byte> filled(count * static_cast<std::size_t>(cut.columns), std::byte{0xEE});
-      fill_rows(held, nullptr, first, 14, {filled.data(), nullptr}, nullptr);
+      fill_rows(held, first, 14, {filled.data(), nullptr}, nullptr);
       for (std::int64_t row = first; row < std::min(first + 14, cut.rows); ++row) {
         const std::int64_t stored = cut.gather.empty() ? row
                                     : row < 10         ? 20 + row

@@ -169,7 +169,7 @@ TEST(Quantize, SurvivesAFileThatShrinks) {
   const auto folder = make(temp, "tiny-qwen3-moe");
   const Opened in(folder);
   OutputFolder out(temp.path() / "out");
-  // bind_model in quantize_checkpoint reads vectors through the mapping, which lie in front.
+  // Vectors, which binding reads, lie in front.
   const auto file = folder / "model.safetensors";
   const auto size = std::filesystem::file_size(file);
   std::filesystem::resize_file(file, size - 70'000);

@@ -54,7 +54,7 @@ TEST(RandomModel, EveryFamilyInEveryFormatBinds) {
       EXPECT_EQ(read_quantization(folder).quantized(), std::string(format_name) != "bf16");
       int nvfp4 = 0;
       for_each_matrix(model.weights, [&](const Matrix& matrix) {
-        validate(matrix);
+        validate(load(matrix).matrix);
         if (format_of(matrix) == MatrixFormat::nvfp4) ++nvfp4;
       });
       // A dense model in ModelOpt's scheme has no experts to quantise.

@@ -59,6 +59,7 @@ struct Requantised {
 
   void replace(Matrix& matrix, const std::string& kind, DenseWeights dense) {
     const std::vector<float> values = checkpoint::read_all(matrix);
+    matrix.source = nullptr;
     if (dense == DenseWeights::nvfp4) {
       fp4.push_back(quantize_nvfp4_weights(values, matrix.rows, matrix.columns));
       matrix.storage = checkpoint::Nvfp4Storage{fp4.back().view(), std::nullopt};

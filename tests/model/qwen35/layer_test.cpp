@@ -66,7 +66,8 @@ struct Count {
 Count compare_layers(const Golden& golden, Activations activations, double bound, double margin) {
   Count count;
   const std::size_t hidden = golden.config.hidden_size;
-  const auto states = golden.floats("long.hidden_f32");
+  const auto stored = golden.floats("long.hidden_f32");
+  const std::span<const float> states = stored;
   const auto margins = golden.floats("long.router_margin");
   const std::size_t layer_count = golden.config.layers.size();
   const std::size_t rows = states.size() / hidden / (layer_count + 1);

@@ -1,0 +1,71 @@
+#include "checkpoint/load_matrix.h"
+
+#include "checkpoint/bind.h"
+#include "tests/checkpoint/support.h"
+#include "tests/checkpoint/tiny_model.h"
+
+namespace fourfold::checkpoint {
+namespace {
+
+std::vector<float> rows_of(const Matrix& matrix, std::int64_t first, std::int64_t count) {
+  std::vector<float> all(static_cast<std::size_t>(count * matrix.columns));
+  for (std::int64_t i = 0; i < count; ++i)
+    read_row(matrix, first + i,
+             std::span(all).subspan(static_cast<std::size_t>(i * matrix.columns),
+                                    static_cast<std::size_t>(matrix.columns)));
+  return all;
+}
+
+// Every matrix of every golden model, whole and in part, against the same matrix of a copy in memory.
+TEST(LoadMatrix, BringsTheRowsAMatrixHas) {
+  for (const char* name : {"bf16", "compressed", "modelopt_mixed"}) {
+    const auto folder = golden_model(name);
+    const Checkpoint checkpoint(folder);
+    const BoundModel model = bind_model(checkpoint, read_model_config(folder));
+    for_each_matrix(model.weights, [&](const Matrix& matrix) {
+      ASSERT_EQ(matrix.source, &checkpoint);
+      const LoadedMatrix whole = load(matrix);
+      ASSERT_EQ(whole.matrix.source, nullptr);
+      ASSERT_FALSE(whole.bytes.empty());
+      const std::int64_t first = matrix.rows / 3, count = matrix.rows - 2 * first;
+      const LoadedMatrix part = load_rows(matrix, {first, count});
+      EXPECT_EQ(rows_of(part.matrix, 0, count), rows_of(whole.matrix, first, count)) << matrix.name;
+      const std::vector<RowRange> ranges{{first, 1}, {0, 1}};
+      const LoadedMatrix two = load(pick_columns(pick_rows(matrix, ranges), {16, 16}));
+      const std::vector<float> row = rows_of(whole.matrix, 0, 1);
+      EXPECT_EQ(rows_of(two.matrix, 1, 1), std::vector<float>(row.begin() + 16, row.begin() + 32));
+    });
+  }
+}
+
+TEST(LoadMatrix, ReadsNoMoreThanTheRowsBetween) {
+  const std::vector<float> values(100 * 8, 1.5f);
+  const Matrix matrix{"m", 30, 8, F32Storage{values}, {{40, 10}, {70, 20}}};
+  const Matrix narrow = narrowed(matrix);
+  EXPECT_EQ(narrow.stored_rows(), 50);
+  EXPECT_EQ(narrow.stored_row(0), 0);
+  EXPECT_EQ(narrow.stored_row(10), 30);
+  EXPECT_EQ(narrow.stored_row(29), 49);
+}
+
+// Block scales are found by the stored row: a part begins where a block does.
+TEST(LoadMatrix, KeepsTheScalesOfItsRows) {
+  const std::vector<E4m3> codes(10 * 4, to_e4m3(1));
+  const Matrix blocks{"m", 3, 4, Fp8Storage{codes, Fp8BlockScales{4, 4, {1, 2, 3}}, {}}, {{5, 1}, {7, 2}}};
+  EXPECT_EQ(narrowed(blocks).stored_rows(), 5);
+  EXPECT_EQ(read_all(narrowed(blocks)), (std::vector<float>{2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3}));
+  const Matrix rows{
+      "m", 2, 4, Fp8Storage{codes, Fp8RowScales{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}, {}}, {{5, 2}}};
+  EXPECT_EQ(read_all(narrowed(rows)), (std::vector<float>{6, 6, 6, 6, 7, 7, 7, 7}));
+}
+
+// One that is in memory already is not copied.
+TEST(LoadMatrix, LeavesMemoryAlone) {
+  const std::vector<float> values(8, 1.5f);
+  const LoadedMatrix loaded = load({"m", 2, 4, F32Storage{values}, {}});
+  EXPECT_TRUE(loaded.bytes.empty());
+  EXPECT_EQ(std::get<F32Storage>(loaded.matrix.storage).values.data(), values.data());
+}
+
+}  // namespace
+}  // namespace fourfold::checkpoint
