@@ -136,7 +136,7 @@ TEST(ModelConfig, RefusesBadValues) {
       {"\"hidden_size\": 128", "\"hidden_size\": 128.5", Code::bad_checkpoint, "hidden_size = 128.5"},
       {"\"hidden_size\": 128", "\"hidden_size\": \"128\"", Code::bad_checkpoint,
        "hidden_size (not a whole number)"},
-      {"\"hidden_size\": 128", "\"hidden_size\": 1e400", Code::bad_checkpoint, "hidden_size = inf"},
+      {"\"hidden_size\": 128", "\"hidden_size\": 1e400", Code::bad_checkpoint, "a number beyond 1.8e308"},
       {"\"hidden_size\": 128", "\"hidden_size\": 18446744073709551615", Code::bad_checkpoint, "out of range"},
       {"\"hidden_size\": 128", "\"hidden_size\": null", Code::bad_checkpoint,
        "missing: text_config.hidden_size"},
