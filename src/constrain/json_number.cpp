@@ -223,9 +223,12 @@ int compare(const Decimal& a, const Decimal& b) {
 
 ExprId number_text(ExpressionPool& pool) {
   NumberWriter writer(pool);
-  const ExprId sign = pool.optional(pool.either({pool.text("+"), pool.text("-")}));
-  const ExprId exponent =
-      pool.sequence({pool.either({pool.text("e"), pool.text("E")}), sign, writer.digits(1, 3)});
+  // Up to 199: with 20 digits before the point, no number is beyond a double.
+  const ExprId high =
+      pool.either({writer.digits(1, 2), pool.sequence({pool.bytes('0', '1'), writer.digits(2, 2)})});
+  const ExprId power = pool.either({pool.sequence({pool.text("-"), writer.digits(1, 3)}),
+                                    pool.sequence({pool.optional(pool.text("+")), high})});
+  const ExprId exponent = pool.sequence({pool.either({pool.text("e"), pool.text("E")}), power});
   return pool.sequence({pool.optional(pool.text("-")), writer.any_integer(kNumberDigitsMax),
                         pool.optional(writer.fraction(kNumberDigitsMax)), pool.optional(exponent)});
 }

@@ -11,7 +11,7 @@
 namespace fourfold::constrain {
 
 // An answer cannot lose itself in digits: so many stand before the point and after it at most, and three in
-// the exponent.
+// the exponent, which is 199 at most: every number fits a double.
 inline constexpr int kNumberDigitsMax = 20;
 // Between bounds: doubles tell apart decimals of this many digits, and a validator that reads numbers as
 // doubles must not find an exclusive bound reached, or no multiple, by rounding.

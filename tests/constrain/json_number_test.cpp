@@ -107,6 +107,11 @@ TEST(JsonNumber, DigitsHaveAnEnd) {
   EXPECT_FALSE(accepts(*grammar, std::string(21, '1')));
   EXPECT_FALSE(accepts(*grammar, "0." + std::string(21, '1')));
   EXPECT_FALSE(accepts(*grammar, "1e1000"));
+  // Nor is any of them infinity to who reads it.
+  for (const char* fits : {"1e5", "1E+05", "1e99", "1e+199", "1e007", "1e-999"})
+    EXPECT_TRUE(accepts(*grammar, fits)) << fits;
+  for (const char* infinite : {"1e309", "1e200", "1E+999"})
+    EXPECT_FALSE(accepts(*grammar, infinite)) << infinite;
 }
 
 }  // namespace
