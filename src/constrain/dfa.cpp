@@ -148,6 +148,55 @@ void trim(Dfa& dfa) {
   dfa.states = std::move(kept);
 }
 
+// States in an order in which every edge leads onward; where a circle is left over, texts have no end.
+std::optional<std::int64_t> longest_text(const Dfa& dfa, Budget& budget) {
+  std::vector<std::uint32_t> edges_into(dfa.states.size(), 0), order;
+  std::vector<std::int64_t> longest(dfa.states.size(), 0);
+  for (const Dfa::State& state : dfa.states) {
+    budget.spend(4 + std::ssize(state.edges));
+    for (const Dfa::Edge& edge : state.edges) ++edges_into[edge.to];
+  }
+  for (std::uint32_t i = 0; i < dfa.states.size(); ++i)
+    if (edges_into[i] == 0) order.push_back(i);
+  std::int64_t out = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    out = std::max(out, longest[order[i]]);
+    budget.spend(4 + std::ssize(dfa.states[order[i]].edges));
+    for (const Dfa::Edge& edge : dfa.states[order[i]].edges) {
+      longest[edge.to] = std::max(longest[edge.to], longest[order[i]] + 1);
+      if (--edges_into[edge.to] == 0) order.push_back(edge.to);
+    }
+  }
+  if (order.size() < dfa.states.size()) return std::nullopt;
+  return out;
+}
+
+Dfa enclosed(const Dfa& dfa, char mark, Budget& budget) {
+  Dfa out;
+  if (dfa.states.empty()) return out;
+  const auto byte = static_cast<std::uint8_t>(mark);
+  const auto end = static_cast<std::uint32_t>(dfa.states.size() + 1);
+  out.states.resize(dfa.states.size() + 2);
+  out.states[0].edges = {{byte, byte, 1}};
+  out.states[end].final = true;
+  for (std::size_t i = 0; i < dfa.states.size(); ++i) {
+    std::vector<Dfa::Edge>& edges = out.states[i + 1].edges;
+    for (Dfa::Edge edge : dfa.states[i].edges) {
+      check(!dfa.states[i].final || byte < edge.low || byte > edge.high,
+            "a text does not go on with its mark");
+      if (dfa.states[i].final && byte < edge.low && (edges.empty() || edges.back().high < byte))
+        edges.push_back({byte, byte, end});
+      ++edge.to;
+      edges.push_back(edge);
+    }
+    if (dfa.states[i].final && (edges.empty() || edges.back().high < byte))
+      edges.push_back({byte, byte, end});
+    budget.spend(10 + 4 * std::ssize(edges));
+    budget.hold(static_cast<std::int64_t>(sizeof(Dfa::State) + edges.size() * sizeof(Dfa::Edge)));
+  }
+  return out;
+}
+
 Dfa intersect(const Dfa& a, const Dfa& b, Budget& budget) {
   check(a.calls_nothing() && b.calls_nothing(), "only call-free automata can be intersected");
   return Product(a, b, false, budget).run();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,12 @@ struct Dfa {
 
 // Removes states from which no text can be finished. Every call counts as one that can.
 void trim(Dfa& dfa);
+
+// Of a trimmed call-free automaton: how many bytes its longest text has; none when there is no longest.
+std::optional<std::int64_t> longest_text(const Dfa& dfa, Budget& budget);
+
+// The texts of a call-free automaton between two marks. None goes on with the mark where another ends.
+Dfa enclosed(const Dfa& dfa, char mark, Budget& budget);
 
 // Of call-free automata. Both are trimmed.
 Dfa intersect(const Dfa& a, const Dfa& b, Budget& budget);

@@ -31,7 +31,7 @@ constexpr Definition kParts[] = {
     {"label", "[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,20})?"},
     // The last label of a name; were it a number, the name would be an address.
     {"domain", "[A-Za-z]{2,20}"},
-    {"atom", "[A-Za-z0-9_+-]{1,30}"},
+    {"atom", "[A-Za-z0-9_+-]"},
     {"port", R"([1-9]\d{0,3}|[1-5]\d{4})"},
     {"path-character", "[-A-Za-z0-9._~!$&'()*+,;=:@]|%<h>{2}"},
     {"path", R"((?:/<path-character>*)*(?:\?(?:<path-character>|[/?])*)?(?:#(?:<path-character>|[/?])*)?)"},
@@ -44,7 +44,8 @@ constexpr Definition kFormats[] = {
     {"time", R"(<hour-and-minute>:[0-5]\d(?:\.\d{1,6})?(?:Z|[+-]<hour-and-minute>))"},
     {"date-time", "<date>T<time>"},
     {"duration", "P(?:<n>W|<days><hours>?|<hours>)"},
-    {"email", R"(<atom>(?:\.<atom>){0,2}@(?:<label>\.){1,5}<domain>)"},
+    // At most 64 characters before the @, and 253 in all: bounds of 254 and more let every one pass.
+    {"email", R"(<atom>{1,30}(?:\.<atom>{1,16}){0,2}@(?:<label>\.){1,4}<domain>)"},
     {"idn-email", "<email>"},
     {"hostname", R"(<label>(?:\.<label>){0,5})"},
     {"idn-hostname", "<hostname>"},

@@ -18,8 +18,8 @@ void GrammarBuilder::note(const std::string& what) {
   if (notes_.size() < notes_max && std::ranges::find(notes_, what) == notes_.end()) notes_.push_back(what);
 }
 
-void GrammarBuilder::define(RuleId rule, ExprId expression) {
-  rules_[rule] = pool_.compile(expression);
+void GrammarBuilder::define(RuleId rule, Dfa automaton) {
+  rules_[rule] = std::move(automaton);
   check(rules_[rule].states.empty() || !rules_[rule].states[0].final, "a called rule takes at least one byte",
         rule);
 }

@@ -68,7 +68,8 @@ class GrammarBuilder {
 
   // A rule may be called before it is defined; rule 0 is defined by finish.
   RuleId declare();
-  void define(RuleId rule, ExprId expression);
+  void define(RuleId rule, ExprId expression) { define(rule, pool_.compile(expression)); }
+  void define(RuleId rule, Dfa automaton);
   void mark_long_character(RuleId rule) { long_character_ = rule; }
   void note(const std::string& what);
   // Throws invalid_request when no text can ever satisfy the form.

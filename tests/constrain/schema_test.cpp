@@ -117,6 +117,27 @@ TEST(Schema, Formats) {
 
 // Formats nobody knows and annotations of all kinds change nothing, and are reported unless they are well
 // known.
+// Two counts at once multiply, so lengths are counted only where a format does not bound them itself.
+TEST(Schema, LengthsOfFormats) {
+  const auto states = [](const std::string& more) {
+    return compile_json_schema(R"({"type": "string", "format": )" + more + "}")->state_count();
+  };
+  EXPECT_EQ(states(R"("email", "minLength": 1, "maxLength": 254)"), states(R"("email")"));
+  EXPECT_EQ(states(R"("hostname", "maxLength": 253)"), states(R"("hostname")"));
+  EXPECT_GT(states(R"("email", "maxLength": 60)"), states(R"("email")"));
+  const auto small = compile_json_schema(R"({"format": "email", "minLength": 9, "maxLength": 12})");
+  EXPECT_TRUE(accepts(*small, R"("ab@cd.org")"));
+  EXPECT_FALSE(accepts(*small, R"("a@cd.org")"));
+  EXPECT_FALSE(accepts(*small, R"("abcde@cd.orgs")"));
+  // Of an HttpUrl, as pydantic bounds it; 512 characters are enough, unless more are asked for.
+  const auto link = compile_json_schema(R"({"format": "uri", "minLength": 1, "maxLength": 2083})");
+  const std::string start = R"("https://a.bc/)";
+  EXPECT_TRUE(accepts(*link, start + std::string(512 - start.size() + 1, 'p') + "\""));
+  EXPECT_FALSE(accepts(*link, start + std::string(512 - start.size() + 2, 'p') + "\""));
+  const auto longer = compile_json_schema(R"({"format": "uri", "minLength": 600, "maxLength": 700})");
+  EXPECT_TRUE(accepts(*longer, start + std::string(600 - start.size() + 1, 'p') + "\""));
+}
+
 TEST(Schema, WhatHasNoEffectIsNoted) {
   const auto notes = [](std::string_view schema) {
     std::string out;
