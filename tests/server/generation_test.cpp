@@ -244,6 +244,10 @@ TEST(Requests, WhatChatHadBeforeAndBesideTools) {
   expect_refused(chat(R"("verbosity": "endless")"), "verbosity", "one of low, medium, high");
   expect_refused(chat(R"("functions": [{"name": "f"}])"), "functions", "send the same as tools");
   EXPECT_EQ(notes_of(kRoute, chat(R"("web_search_options": {})")), "web_search_options=web_search ");
+  const std::string custom = prompt_of(kRoute, R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "tool_calls": [{"id": "x", "type": "custom", "custom": {"name": "patch", "input": "+ b"}}]},
+      {"role": "tool", "tool_call_id": "x", "content": "ok"}]})");
+  EXPECT_NE(custom.find("<function=patch>\n<parameter=input>\n+ b\n"), std::string::npos) << custom;
   // Other servers' fields, near to names of ours.
   EXPECT_EQ(notes_of(kRoute, chat(R"("top_a": 0.1, "models": ["m"], "return_tokens": false)")),
             "top_a models return_tokens ");

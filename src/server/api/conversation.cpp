@@ -73,14 +73,22 @@ void read_calls(Fields& message, Turn& out) {
   const auto* calls = message.list("tool_calls");
   for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
     Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i), message.notes());
-    call.one_of("type", {"function"});
-    auto function = call.object("function");
-    if (!function) refuse(call.name_of("function"), "{} is missing", call.name_of("function"));
+    const std::string type = call.one_of("type", {"function", "custom"}).value_or("function");
+    auto function = call.object(type);
+    if (!function) refuse(call.name_of(type), "{} is missing", call.name_of(type));
     Call one;
     one.id = call.text("id").value_or("");
     one.name = function->text("name").value_or("");
     if (one.name.empty()) refuse(function->name_of("name"), "{} is missing", function->name_of("name"));
-    add_call(out, std::move(one), function->find("arguments"), function->name_of("arguments"));
+    if (type == "function") {
+      add_call(out, std::move(one), function->find("arguments"), function->name_of("arguments"));
+    } else {
+      // Made by another server; its free text stands as one argument.
+      text::jinja::Dict arguments;
+      arguments.set("input", std::string_view(function->text("input").value_or("")));
+      const Json all(std::move(arguments));
+      add_call(out, std::move(one), &all, function->name_of("input"));
+    }
     function->finish();
     call.ignore({"index"});
     call.finish();
