@@ -2,6 +2,7 @@
 // means, what a head looks like, which hosts and origins are whose.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,7 +25,9 @@ struct HttpRequest {
   std::string client = {};
   Headers headers;  // names in lower case
   std::string body;
-  // Whoever admits it notes here who asks and what the request is called; 0: nobody in particular.
+  // Whoever admits it notes here when it came, who asks and what the request is called; 0: nobody in
+  // particular.
+  std::chrono::steady_clock::time_point begun = {};
   std::uint64_t tenant = 0;
   std::string id = {};
 

@@ -7,6 +7,18 @@ namespace {
 
 double seconds(Pump::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// Several answers to one prompt read it once.
+std::int64_t prompt_tokens(const std::vector<engine::Submission>& submissions) {
+  std::int64_t count = 0;
+  const std::vector<engine::TokenId>* before = nullptr;
+  for (const engine::Submission& submission : submissions) {
+    const std::vector<engine::TokenId>& prompt = submission.request.prompt;
+    if (before == nullptr || *before != prompt) count += std::ssize(prompt);
+    before = &prompt;
+  }
+  return count;
+}
+
 }  // namespace
 
 void Mailbox::connect(std::function<void()> wake) {
@@ -31,13 +43,14 @@ std::vector<engine::Delivery> Mailbox::take() {
 }
 
 void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head,
-                 Clock::time_point begun, Answer answer) {
+                 Clock::time_point begun, Answer answer, Ended ended) {
   const auto live = std::make_shared<Live>();
   live->call = std::move(call);
   live->exchange = std::move(prepared.exchange);
   live->room = std::move(prepared.room);
   live->answer = std::move(answer);
   live->begun = live->last_sent = live->last_token = begun;
+  live->end.prompt_tokens = prompt_tokens(prepared.submissions);
   try {
     for (engine::Submission& submission : prepared.submissions) {
       const engine::RequestId id = runner_.submit(std::move(submission));
@@ -48,9 +61,10 @@ void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse
     drop(live);
     throw;
   }
+  live->ended = std::move(ended);
   live_.insert(live);
   live->call->on_gone([this, weak = std::weak_ptr(live)] {
-    if (const auto left = weak.lock()) drop(left);
+    if (const auto left = weak.lock()) leave(left);
   });
   if (!live->exchange->streams()) return;
   live->call->begin_stream(std::move(head));
@@ -64,6 +78,12 @@ void Pump::drop(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
       metrics_.count_finish(counted_as);
     }
   live_.erase(live);
+  if (const Ended ended = std::exchange(live->ended, nullptr)) ended(live->call->request(), live->end);
+}
+
+void Pump::leave(const std::shared_ptr<Live>& live) {
+  live->end.left = true;
+  drop(live);
 }
 
 void Pump::take(std::vector<engine::Delivery> deliveries) {
@@ -82,7 +102,7 @@ void Pump::take(std::vector<engine::Delivery> deliveries) {
     if (live->exchange->done())
       drop(live, engine::Finish::stop_id);
     else if (!live->call->open())
-      drop(live);
+      leave(live);
   }
 }
 
@@ -108,6 +128,7 @@ void Pump::take_one(const engine::Delivery& delivery, Clock::time_point now) {
 // Our own fault, in one answer: it ends here, the others go on. A stream ends without its last chunk, so that
 // nobody takes it for whole.
 void Pump::spoil(const std::shared_ptr<Live>& live) {
+  live->end.status = 500;
   drop(live);
   if (live->exchange->streams())
     live->call->abort();
@@ -117,6 +138,7 @@ void Pump::spoil(const std::shared_ptr<Live>& live) {
 }
 
 void Pump::note(Live& live, const engine::Delivery& delivery, Clock::time_point now) {
+  live.end.answer_tokens += std::ssize(delivery.tokens);
   if (!delivery.tokens.empty()) {
     if (!live.any_token)
       metrics_.first_token.observe(seconds(now - live.begun));
@@ -144,8 +166,8 @@ void Pump::flush(Live& live, Clock::time_point now) {
     }
     if (live.exchange->done()) live.call->finish();
   } else if (live.exchange->done()) {
-    const int status = live.exchange->status();
-    live.answer(*live.call, {.status = status, .body = live.exchange->body()});
+    live.end.status = live.exchange->status();
+    live.answer(*live.call, {.status = live.end.status, .body = live.exchange->body()});
   }
   live.bytes.clear();
 }

@@ -45,12 +45,20 @@ class Pump {
   using Clock = std::chrono::steady_clock;
   // Called with the finished or refused call, for counting and headers.
   using Answer = std::function<void(HttpCall& call, HttpResponse response)>;
+  // What a request came to, whole or not. status: of the head that was sent, or would have been.
+  struct End {
+    int status = 200;
+    bool left = false;  // the client did not wait for it
+    std::int64_t prompt_tokens = 0, answer_tokens = 0;
+  };
+  using Ended = std::function<void(const HttpRequest& request, const End& end)>;
 
   Pump(Runner& runner, Metrics& metrics) : runner_(runner), metrics_(metrics) {}
 
-  // Throws what submit throws, and then nothing runs. head: of a streamed answer; answer: of a whole one.
+  // Throws what submit throws, and then nothing runs and nothing has ended. head: of a streamed answer;
+  // answer: of a whole one; ended: once, for either.
   void start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head, Clock::time_point begun,
-             Answer answer);
+             Answer answer, Ended ended);
   void take(std::vector<engine::Delivery> deliveries);
   // Streams that have been silent get a word (Exchange::keep_alive): proxies and clients stay, and those that
   // have gone are noticed.
@@ -66,6 +74,8 @@ class Pump {
     std::vector<engine::RequestId> ids;
     std::shared_ptr<const void> room;
     Answer answer;
+    Ended ended;
+    End end;
     std::string bytes;  // of this batch
     Clock::time_point begun, last_token, last_sent;
     bool any_token = false;
@@ -80,6 +90,7 @@ class Pump {
   void note(Live& live, const engine::Delivery& delivery, Clock::time_point now);
   void flush(Live& live, Clock::time_point now);
   void spoil(const std::shared_ptr<Live>& live);
+  void leave(const std::shared_ptr<Live>& live);
   // What still runs of it is cancelled, and counted as having ended so.
   void drop(const std::shared_ptr<Live>& live, engine::Finish counted_as = engine::Finish::cancelled);
 

@@ -10,6 +10,7 @@
 #include "base/seeded_hash.h"
 #include "server/kept_response.h"
 #include "server/page/static_files.h"
+#include "server/request_log.h"
 #include "server/status_json.h"
 #include "server/text_routes.h"
 
@@ -75,6 +76,7 @@ Service::~Service() {
 // -------------------------------------------------------------------------------------------
 
 std::optional<HttpResponse> Service::admit(HttpRequest& request) {
+  request.begun = Clock::now();
   const std::string_view id = request.header("x-request-id");
   request.id = is_plain_id(id) ? std::string(id) : fourfold::format("req-{}", next_id_++);
   auto refused = refuse(request);
@@ -199,12 +201,8 @@ HttpResponse Service::malformed(int status, std::string_view what, std::string_v
   return HttpHandler::malformed(status, what, path);
 }
 
-void Service::log_answer(const HttpRequest& request, int status) const {
-  if (!options_.log_request) return;
-  // Of the request only what cannot forge a line: the route by its own name, the id by its alphabet.
-  options_.log_request(fourfold::format("server request id={} route={} status={} tenant={} peer={}",
-                                        request.id, route_label(request), status, request.tenant,
-                                        request.peer));
+void Service::log_answer(const HttpRequest& request, int status, const Pump::End* tokens) const {
+  if (options_.log_request) options_.log_request(request_line(request, route_label(request), status, tokens));
 }
 
 void Service::say(const api::Notes& notes, const HttpRequest& request, Headers& head) {
@@ -220,10 +218,14 @@ void Service::say(const api::Notes& notes, const HttpRequest& request, Headers& 
 // -----------------------------------------------------------------------------------------------
 
 void Service::respond(HttpCall& call, HttpResponse response) {
+  log_answer(call.request(), response.status);
+  send_answer(call, std::move(response));
+}
+
+void Service::send_answer(HttpCall& call, HttpResponse response) {
   const HttpRequest& request = call.request();
   decorate(request, response);
   metrics_.count_request(route_label(request), response.status);
-  log_answer(request, response.status);
   call.answer(std::move(response));
 }
 
@@ -323,14 +325,14 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
   decorate(request, head);
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");
-  pump_.start(call, std::move(prepared), std::move(head), begun,
-              [this, noted = std::move(noted)](HttpCall& finished, HttpResponse response) {
-                response.headers.insert(response.headers.end(), noted.begin(), noted.end());
-                respond(finished, std::move(response));
-              });
-  if (!streams) return;
-  metrics_.count_request(route_label(request), 200);
-  log_answer(request, 200);
+  pump_.start(
+      call, std::move(prepared), std::move(head), begun,
+      [this, noted = std::move(noted)](HttpCall& finished, HttpResponse response) {
+        response.headers.insert(response.headers.end(), noted.begin(), noted.end());
+        send_answer(finished, std::move(response));
+      },
+      [this](const HttpRequest& asked, const Pump::End& end) { log_answer(asked, end.status, &end); });
+  if (streams) metrics_.count_request(route_label(request), 200);
 }
 
 // ---- time and signals

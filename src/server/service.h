@@ -78,7 +78,9 @@ class Service final : public HttpHandler {
   bool origin_allowed(const HttpRequest& request) const;
   void decorate(const HttpRequest& request, HttpResponse& response) const;
   void respond(HttpCall& call, HttpResponse response);
-  void log_answer(const HttpRequest& request, int status) const;
+  // Without the line of the log, which comes at the end of those that run the model.
+  void send_answer(HttpCall& call, HttpResponse response);
+  void log_answer(const HttpRequest& request, int status, const Pump::End* tokens = nullptr) const;
   // Counts them, logs what is new among them, and adds them to the answer's head.
   void say(const api::Notes& notes, const HttpRequest& request, Headers& head);
 
