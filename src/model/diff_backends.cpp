@@ -4,13 +4,16 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include "backend/reference/reference.h"
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "model/compare.h"
+#include "model/input_noise.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::model {
@@ -20,6 +23,8 @@ using backend::Pass;
 using backend::ValueId;
 
 constexpr std::int64_t kPageTokens = 64;
+// The reference backend, which finds derived bounds, is made for models of test size.
+constexpr std::int64_t kNoiseWeightsMax = 20'000'000;
 
 backend::Capacity capacity_for(std::int64_t tokens) {
   return {.page_count = (tokens + kPageTokens - 1) / kPageTokens,
@@ -150,28 +155,59 @@ std::vector<bool> undecided_rows(const Rows& router, std::int64_t chosen_count, 
 
 double larger(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
 
-LayerDifference difference(const Rows& ours, const Rows& theirs, const std::vector<bool>& undecided) {
+// Of a row: the root mean square of the difference over that of the row. Rows of zeros agree when they are
+// equal.
+double relative_difference(const Rows& ours, const Rows& theirs, std::size_t row, double& largest) {
+  double squares = 0, size = 0;
+  for (std::size_t i = row * ours.columns; i < (row + 1) * ours.columns; ++i) {
+    const double off = std::abs(static_cast<double>(ours.values[i]) - theirs.values[i]);
+    largest = larger(largest, off);
+    squares += off * off;
+    size += static_cast<double>(theirs.values[i]) * theirs.values[i];
+  }
+  return squares == 0 ? 0 : std::sqrt(squares / size);
+}
+
+// `bounds` has one for each row.
+LayerDifference difference(const Rows& ours, const Rows& theirs, const std::vector<bool>& undecided,
+                           const std::vector<double>& bounds) {
   check(ours.values.size() == theirs.values.size(), "both backends gave as many numbers", ours.values.size(),
         theirs.values.size());
   LayerDifference out;
-  const std::size_t columns = ours.columns;
-  for (std::size_t row = 0; row * columns < ours.values.size(); ++row) {
+  double worst = -1;
+  for (std::size_t row = 0; row * ours.columns < ours.values.size(); ++row) {
     if (undecided[row]) {
       ++out.undecided_count;
       continue;
     }
-    double squares = 0, size = 0;
-    for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
-      const double off = std::abs(static_cast<double>(ours.values[i]) - theirs.values[i]);
-      out.largest = larger(out.largest, off);
-      squares += off * off;
-      size += static_cast<double>(theirs.values[i]) * theirs.values[i];
+    const double relative = relative_difference(ours, theirs, row, out.largest);
+    const double share = relative / bounds[row];
+    if (worst < 0 || std::isnan(share) || share > worst) {
+      worst = share;
+      out.relative = relative;
+      out.bound = bounds[row];
     }
-    // Rows of zeros agree when they are equal.
-    out.relative = larger(out.relative, squares == 0 ? 0 : std::sqrt(squares / size));
     ++out.row_count;
   }
+  if (worst < 0) out.bound = kLayerBound;
   return out;
+}
+
+// What rounding may do to each row of one layer's results, found on the reference backend.
+struct NoiseBounds {
+  std::vector<double> layer, final_norm, logits;
+};
+
+void raise(std::vector<double>& bounds, const Rows& noisy, const Rows& clean) {
+  double ignored = 0;
+  for (std::size_t row = 0; row < bounds.size() && !clean.values.empty(); ++row)
+    bounds[row] = std::max(bounds[row], kLargestFactor * relative_difference(noisy, clean, row, ignored));
+}
+
+std::int64_t weight_count(const backend::Program& program) {
+  std::int64_t count = 0;
+  for (const backend::MatrixUse& use : program.matrices) count += use.matrix->rows * use.matrix->columns;
+  return count;
 }
 
 class Differ {
@@ -204,6 +240,7 @@ class Differ {
     for (const std::string& name : request_.backends)
       outputs.push_back(run(*backends_.prepare(name, model.program(), capacity), model.tokens(),
                             request_.generated_count, request_.by_op));
+    noise_.reset();
     const std::vector<bool> decided(request_.tokens.size());
     const std::vector<bool> undecided = undecided_of(model, outputs, capacity);
     for (std::size_t i = 1; i < outputs.size(); ++i) {
@@ -211,11 +248,42 @@ class Differ {
       const std::string& name = request_.backends[i];
       if (layer == 0) add("embedding", name, other.layers.front(), base.layers.front(), decided);
       if (request_.by_op) add_ops(layer, model.program(), name, other, base, undecided);
-      add(fourfold::format("layer {}", layer), name, other.layers.back(), base.layers.back(), undecided);
+      const auto derived = [&](std::vector<double> NoiseBounds::*which) {
+        return [this, &model, &capacity, which] { return noise_bounds(model, capacity).*which; };
+      };
+      add(fourfold::format("layer {}", layer), name, other.layers.back(), base.layers.back(), undecided,
+          derived(&NoiseBounds::layer));
       if (layer + 1 < request_.weights.layers.size()) continue;
-      add("final norm", name, other.final_norm, base.final_norm, undecided);
-      add("logits", name, other.logits, base.logits, undecided);
+      add("final norm", name, other.final_norm, base.final_norm, undecided,
+          derived(&NoiseBounds::final_norm));
+      add("logits", name, other.logits, base.logits, undecided, derived(&NoiseBounds::logits));
     }
+  }
+
+  // Of the layer at hand; found once.
+  const NoiseBounds& noise_bounds(const LayerModel& model, const backend::Capacity& capacity) {
+    if (noise_) return *noise_;
+    const std::vector<double> fixed(request_.tokens.size(), kLayerBound);
+    noise_ = {fixed, fixed, fixed};
+    if (weight_count(model.program()) > kNoiseWeightsMax) return *noise_;
+    Outputs clean;
+    for (int count = 0; count <= kNoiseRuns; ++count) {
+      backend::Program exact = model.program();
+      for (backend::MatrixUse& use : exact.matrices) use.input = backend::InputFormat::f32;
+      for (backend::KvCache& cache : exact.kv_caches) cache.format = backend::KvFormat::f32;
+      const NoisyProgram noisy(model.program(), static_cast<std::uint64_t>(count));
+      const auto prepared =
+          backend::ReferenceBackend().prepare(count == 0 ? exact : noisy.program(), capacity);
+      Outputs outputs = run(*prepared, model.tokens(), request_.generated_count);
+      if (count == 0) {
+        clean = std::move(outputs);
+        continue;
+      }
+      raise(noise_->layer, outputs.layers.back(), clean.layers.back());
+      raise(noise_->final_norm, outputs.final_norm, clean.final_norm);
+      raise(noise_->logits, outputs.logits, clean.logits);
+    }
+    return *noise_;
   }
 
   std::vector<bool> undecided_of(const LayerModel& model, const std::vector<Outputs>& outputs,
@@ -243,15 +311,20 @@ class Differ {
     }
   }
 
-  // Values that one side did not keep are not there to be compared.
+  // Values that one side did not keep are not there to be compared. `derived` gives the rows' own bounds,
+  // asked for where a row is beyond the one for all.
   void add(std::string what, const std::string& backend, const Rows& ours, const Rows& theirs,
-           const std::vector<bool>& undecided) {
+           const std::vector<bool>& undecided,
+           const std::function<std::vector<double>()>& derived = nullptr) {
     if (ours.values.empty() || theirs.values.empty()) return;
-    LayerDifference item = difference(ours, theirs, undecided);
+    const bool exact = request_.activations == Activations::f32;
+    const std::vector<double> fixed(undecided.size(), kLayerBound);
+    LayerDifference item = difference(ours, theirs, undecided, fixed);
+    if (!exact && !item.fine() && derived) item = difference(ours, theirs, undecided, derived());
     item.what = std::move(what);
     item.backend = backend;
-    item.bounds_largest = request_.activations == Activations::f32;
-    item.bound = item.bounds_largest ? kExactBound : kLayerBound;
+    item.bounds_largest = exact;
+    if (exact) item.bound = kExactBound;
     show_(item);
     found_.push_back(std::move(item));
   }
@@ -260,6 +333,7 @@ class Differ {
   const DiffBackends& backends_;
   const std::function<void(const LayerDifference&)>& show_;
   std::vector<LayerDifference> found_;
+  std::optional<NoiseBounds> noise_;
 };
 
 }  // namespace

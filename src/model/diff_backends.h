@@ -4,7 +4,9 @@
 //
 // With f32 activations every number must agree to kExactBound. With others the inputs of matrices are rounded
 // and a row may differ by kLayerBound of itself, unless its router was nearly undecided (kClearMargin): then
-// another expert is as right, and the row is only counted.
+// another expert is as right, and the row is only counted. A row that differs by more may be one that
+// rounding moves that far, where a norm follows numbers that nearly cancel: its bound is then derived by
+// experiment, as in compare.h, kLargestFactor times what errors of the format's size did to that row.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +28,9 @@ inline constexpr double kClearMargin = 0.05;  // between the logits of the last 
 struct LayerDifference {
   std::string what;  // "embedding", "layer 3", "final norm", "logits"
   std::string backend;
-  double largest = 0;   // of single numbers
-  double relative = 0;  // of the worst row
-  double bound = 0;
+  double largest = 0;                // of single numbers
+  double relative = 0;               // of the worst row, which is the one furthest beyond its bound
+  double bound = 0;                  // of that row
   bool bounds_largest = false;       // f32: the bound is for the largest difference
   std::int64_t row_count = 0;        // held against the bound
   std::int64_t undecided_count = 0;  // whose router was too close to call

@@ -1,6 +1,7 @@
 #include "model/inspect.h"
 
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "backend/cost.h"
@@ -76,8 +77,11 @@ TokenBytes token_bytes(const backend::Program& program, backend::Pass pass, doub
 
 ParameterCount count_parameters(const backend::Program& program) {
   ParameterCount count;
+  std::set<std::string_view> counted;  // a tied head is the embedding again
   for (const backend::MatrixUse& use : program.matrices)
-    count.total += static_cast<double>(use.matrix->rows) * static_cast<double>(use.matrix->columns);
+    if (counted.insert(use.matrix->name).second)
+      count.total += static_cast<double>(use.matrix->rows) * static_cast<double>(use.matrix->columns);
+  for (const backend::VectorUse& use : program.vectors) count.total += static_cast<double>(use.values.size());
   for (const backend::Op& op : program.main) {
     if (const auto* embed = std::get_if<backend::Embed>(&op))
       count.active += static_cast<double>(program.matrix(embed->table).matrix->columns);

@@ -44,7 +44,7 @@ struct TokenBytes {
 // One sequence, one token, `context` positions behind it.
 TokenBytes token_bytes(const backend::Program& program, backend::Pass pass, double context);
 
-// Weights in the whole model, and those one token multiplies with.
+// Weights in the whole model, each once however often it is used, and those one token multiplies with.
 struct ParameterCount {
   double total = 0;
   double active = 0;  // the embedding counts as one row
