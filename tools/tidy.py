@@ -274,6 +274,15 @@ def check_packages(tree):
                 previous = word
 
 
+def check_hints(tree):
+    """A hint is for whoever runs the program, who knows no names of the source."""
+    for path in tree.code("src"):
+        text = tree.text(path)
+        for call in re.finditer(r'fail_with_hint\(\s*Code::\w+,\s*(?:[\w:]+\(\s*)?((?:"(?:[^"\\]|\\.)*"\s*)+)', text):
+            if "::" in call.group(1):
+                tree.find(path, text.count("\n", 0, call.start()) + 1, "a hint names something of the source; say what to do")
+
+
 def main(arguments):
     strict = "--strict" in arguments
     arguments = [argument for argument in arguments if argument != "--strict"]
@@ -293,6 +302,7 @@ def main(arguments):
     check_tests(tree)
     check_words(tree)
     check_packages(tree)
+    check_hints(tree)
     if strict:
         tree.findings += tree.long_lines
     print("".join(line + "\n" for line in tree.findings), end="")

@@ -130,17 +130,17 @@ fs::path find_model(std::string_view model, const HubEnvironment& environment) {
   if (is_folder(folder)) {
     if (!has_config(folder))
       fail_with_hint(Code::bad_checkpoint,
-                     "give the folder that holds config.json and the *.safetensors files",
+                     "Give the folder that holds config.json and the *.safetensors files.",
                      "{}: there is no config.json in this folder", model);
     return folder;
   }
   if (fs::exists(folder, ignored))
     fail_with_hint(Code::invalid_request,
-                   "give the folder that holds config.json and the *.safetensors files",
+                   "Give the folder that holds config.json and the *.safetensors files.",
                    "{}: is a file; a model is a folder", model);
   HubName hub;
   if (!parse_hub_name(model, hub))
-    fail_with_hint(Code::invalid_request, "give a folder, or a hub name such as org/name",
+    fail_with_hint(Code::invalid_request, "Give a folder, or a hub name such as org/name.",
                    "{}: there is no such folder", model.substr(0, 500));
   return snapshot_in_cache(hub, hub_cache_folder(environment));
 }

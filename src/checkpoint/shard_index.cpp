@@ -67,7 +67,7 @@ std::string what_is_there(const fs::path& folder) {
       return "the folder holds " + entry.path().filename().string() +
              "; only Hugging Face safetensors folders are read";
   }
-  return "give the folder that holds config.json and the *.safetensors files";
+  return "Give the folder that holds config.json and the *.safetensors files.";
 }
 
 void compare_with_index(const WeightMap& index, std::span<const SafetensorsFile> shards,

@@ -22,7 +22,8 @@ void* reserve(std::size_t bytes) {
   void* const start =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED)
-    fail_with_hint(Code::out_of_memory, "give the simulated device less memory (DeviceOptions::memory_bytes)",
+    fail_with_hint(Code::out_of_memory,
+                   "A limit of this process or system is in the way: ulimit -v, vm.overcommit_memory.",
                    "cannot reserve {} bytes of addresses for the simulated device",
                    with_commas(static_cast<long long>(bytes)));
   return start;
@@ -57,10 +58,11 @@ void* GlobalMemory::allocate(std::size_t bytes, std::string_view name) {
     offset = start + round_up(std::max<std::size_t>(allocation.bytes, 1), kAlignment) + kRedZoneBytes;
   }
   if (offset + pitch > capacity_)
-    fail_with_hint(Code::out_of_memory, "give the simulated device more memory (DeviceOptions::memory_bytes)",
-                   "the simulated device has {} bytes and no room for {} more ({})",
-                   with_commas(static_cast<long long>(capacity_)), with_commas(static_cast<long long>(bytes)),
-                   name);
+    fail_with_hint(
+        Code::out_of_memory,
+        "Take a smaller model, or make room for fewer tokens: the simulated GPU is for small ones.",
+        "the simulated device has {} bytes and no room for {} more ({})",
+        with_commas(static_cast<long long>(capacity_)), with_commas(static_cast<long long>(bytes)), name);
   allocations_[offset] = {bytes, std::string(name)};
   for (std::size_t word = offset / 4; word * 4 < offset + bytes; ++word)
     state_[word] = static_cast<std::uint8_t>(bytes_in_word(word, offset, offset + bytes) << 4);

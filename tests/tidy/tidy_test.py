@@ -48,6 +48,11 @@ class Tidy(unittest.TestCase):
     def test_a_sub_room_may_more_than_its_room(self):
         self.finds("src/sim/run.h:1: sim may include base, sim; not plan", src__sim__run_dot_h='#include "plan/page.h"\n')
 
+    def test_a_hint_with_a_name_of_the_source(self):
+        self.finds("src/base/words.h:1: a hint names something of the source",
+                   src__base__words_dot_h='fail_with_hint(Code::io, "set Options::size", "no");\n')
+        self.assertEqual(self.run_tidy(src__base__words_dot_h='fail_with_hint(Code::io, "Try again.", "no");\n')[0], 0)
+
     def test_a_room_nobody_described(self):
         self.finds("room text is not in the table", src__text__a_dot_h="int a();\n")
 
