@@ -10,6 +10,7 @@ target_link_libraries(fourfold_row_table PUBLIC fourfold_options fourfold_plan)
 # The planner's command: links no machine, so it is built in seconds.
 add_library(fourfold_cli_plan STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/console.cpp
+  ${PROJECT_SOURCE_DIR}/src/cli/figures.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/parse.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/plan_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/refused_shapes.cpp

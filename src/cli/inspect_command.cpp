@@ -10,6 +10,7 @@
 #include "base/json_writer.h"
 #include "base/read_speed.h"
 #include "checkpoint/quantization.h"
+#include "cli/figures.h"
 #include "cli/load_model.h"
 #include "cli/terminal_text.h"
 #include "model/inspect.h"
@@ -50,7 +51,7 @@ Facts gather(const OpenModel& model, const InspectOptions& options) {
   facts.quantization = checkpoint::read_quantization(model.folder);
   for (const model::MatrixGroup& group : facts.groups) facts.matrix_bytes += group.bytes;
   for (const plan::Product& product : plan::kProducts) {
-    const double room = kUsableShare * 1e9 * product.memory_gb;
+    const double room = kUsableShare * (1 << 20) * product.memory_mib;
     int cards = 1;  // weights are cut in halves, quarters, eighths
     while (static_cast<double>(facts.matrix_bytes) > room * cards) cards *= 2;
     facts.machines.push_back({std::string(product.name), static_cast<double>(product.bandwidth_gb_per_s),
@@ -100,7 +101,8 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
   });
   out << fourfold::format("{}\n  {} ({}), hidden size {}, vocabulary {}, up to {} positions\n",
                           model.folder.string(), checkpoint::family_name(config.family), config.architecture,
-                          config.hidden_size, config.vocab_size, with_commas(config.position_limit));
+                          config.hidden_size, with_commas(config.vocab_size),
+                          with_commas(config.position_limit));
   out << fourfold::format("  {} layers: {} full attention ({} heads, {} for keys, of {}), {} DeltaNet\n",
                           config.layer_count(), full, config.attention.head_count,
                           config.attention.kv_head_count, config.attention.head_dim,
@@ -110,9 +112,11 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
                             config.moe->intermediate_size, config.moe->experts_per_token,
                             config.moe->shared_intermediate_size > 0 ? ", and a shared one" : "");
   out << (model.has_mtp() ? "  an MTP layer for drafts\n" : "  no MTP layer\n");
-  print_line(out, "  %.2f million weights, %.2f million active; %zu tensors in %zu files, %.3f GB\n",
-             facts.parameters.total / 1e6, facts.parameters.active / 1e6, model.checkpoint.tensors().size(),
-             model.checkpoint.shards().size(), static_cast<double>(model.checkpoint.tensor_bytes()) / 1e9);
+  out << fourfold::format("  {} weights, {} active for a token; {} in {}, {}\n",
+                          as_count(facts.parameters.total), as_count(facts.parameters.active),
+                          counted(std::ssize(model.checkpoint.tensors()), "tensor"),
+                          counted(std::ssize(model.checkpoint.shards()), "file"),
+                          as_bytes(static_cast<double>(model.checkpoint.tensor_bytes())));
   out << "  quantised: " << checkpoint::quant_method_name(facts.quantization.method)
       << (facts.quantization.quantized() ? facts.quantization.made_for_fp4_activations()
                                                ? ", for FP4 activations"
@@ -144,8 +148,9 @@ void print_speed(const Facts& facts, const InspectOptions& options, std::ostream
     print_line(out, "  %-20s %12.3f MB more\n", "each draft", facts.draft.total() / 1e6);
   out << "\nno faster than (one user, no drafts; bandwidth alone)\n";
   for (const Machine& machine : facts.machines)
-    print_line(out, "  %-36s %2d x %7.1f GB/s %12.1f tokens/s  %s\n", machine.name.c_str(), machine.cards,
-               machine.gb_per_s, tokens_per_s(facts, machine), machine.evidence.c_str());
+    print_line(out, "  %-36s %2d x %7s GB/s %12s tokens/s  %s\n", machine.name.c_str(), machine.cards,
+               rounded(machine.gb_per_s).c_str(), rounded(tokens_per_s(facts, machine)).c_str(),
+               machine.evidence.c_str());
 }
 
 std::string to_json(const OpenModel& model, const Facts& facts, const InspectOptions& options) {

@@ -14,6 +14,7 @@
 #include "base/json_writer.h"
 #include "cli/answer.h"
 #include "cli/bench_model_weights.h"
+#include "cli/figures.h"
 #include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
@@ -78,12 +79,12 @@ struct Target {
     simulated =
         kernels::make_sim_machine(device, {.arch = product->arch, .persistent_blocks = product->sm_count});
     what = std::string(product->name);
-    // As sold, in 10^9 bytes; drivers report a little more.
-    take_memory(options.memory_gb.value_or(product->memory_gb));
+    free_bytes = total_bytes = std::int64_t{product->memory_mib} << 20;
+    if (options.memory_gb) take_memory(*options.memory_gb);
   }
   void take_memory(double gb) {
     if (!(gb > 0)) fail(Code::invalid_request, "--memory-gb {}: more than 0", gb);
-    free_bytes = total_bytes = static_cast<std::int64_t>(gb * 1e9);
+    free_bytes = total_bytes = static_cast<std::int64_t>(plan::bytes_as_sold(gb));
   }
 };
 
@@ -232,7 +233,8 @@ void print(const Planned& planned, const Target& target, std::string_view kv, co
                                   planned.sequences == 1 ? "" : "s", with_commas(planned.context), kv);
   const auto line = [&](const std::string& what, std::int64_t bytes) {
     char text[80];
-    std::snprintf(text, sizeof text, "  %-28s %20s\n", what.c_str(), with_commas(bytes).c_str());
+    std::snprintf(text, sizeof text, "  %-28s %12s\n", what.c_str(),
+                  as_bytes(static_cast<double>(bytes)).c_str());
     console.out << text;
   };
   for (const backend::MemoryUse& use : planned.uses) {
@@ -246,9 +248,11 @@ void print(const Planned& planned, const Target& target, std::string_view kv, co
     return;
   }
   line("left of what may be used", planned.usable - planned.needed);
-  console.out << fourfold::format("{}: {} bytes, {} free, {} may be used: it {}\n", target.what,
-                                  with_commas(target.total_bytes), with_commas(target.free_bytes),
-                                  with_commas(planned.usable), planned.fits() ? "fits" : "DOES NOT FIT");
+  const auto size = [](std::int64_t bytes) { return as_bytes(static_cast<double>(bytes)); };
+  console.out << fourfold::format(
+      "{}: {} ({} GiB), {} free, {} may be used: it {}\n", target.what, size(target.total_bytes),
+      rounded(static_cast<double>(target.total_bytes) / (1 << 30)), size(target.free_bytes),
+      size(planned.usable), planned.fits() ? "fits" : "DOES NOT FIT");
   console.out << fourfold::format(
       "what fits: --max-context {} with {} sequence{}, or --max-sequences {} of {} tokens\n", planned.longest,
       planned.sequences, planned.sequences == 1 ? "" : "s", planned.most_sequences, planned.context);

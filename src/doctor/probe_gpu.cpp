@@ -131,7 +131,7 @@ class GpuProbe final : public Probe {
     facts.set(gpu + "gb_per_s", product->bandwidth_gb_per_s);
     // GB10 has no memory of its own, and NVML does not say how much it may use.
     if (std::holds_alternative<Unknown>(facts.get(gpu + "memory_mb")))
-      facts.set(gpu + "memory_mb", product->memory_gb * 1e9 / (1 << 20));
+      facts.set(gpu + "memory_mb", product->memory_mib);
   }
 
   // Where it sits: NUMA node and IOMMU group.

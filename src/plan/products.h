@@ -16,29 +16,32 @@ struct Product {
   const ArchFacts* arch;
   int sm_count;
   int bandwidth_gb_per_s;  // of memory, decimal gigabytes, as published
-  int memory_gb;           // as sold
+  int memory_mib;          // as the driver shows it, or as sold: cards are sold in GiB
   std::optional<int> measured_read_gb_per_s;
   std::string_view evidence;
 };
 
+// What a card sold with so many GB holds: they are GiB, of which the driver keeps up to 2 %.
+constexpr double bytes_as_sold(double gb) { return gb * (1 << 30); }
+
 inline constexpr std::string_view kPublished = "published by NVIDIA";
 
 inline constexpr std::array<Product, 14> kProducts{{
-    {"RTX PRO 6000 Blackwell Workstation", &kSm120, 188, 1'792, 96, std::nullopt, kPublished},
-    {"RTX PRO 6000 Blackwell Max-Q", &kSm120, 188, 1'792, 96, std::nullopt, kPublished},
-    {"RTX PRO 6000 Blackwell Server", &kSm120, 188, 1'597, 96, std::nullopt, kPublished},
-    {"RTX 5090", &kSm120, 170, 1'792, 32, std::nullopt, kPublished},
-    {"RTX 5080", &kSm120, 84, 960, 16, std::nullopt, kPublished},
-    {"RTX 5070 Ti", &kSm120, 70, 896, 16, std::nullopt, kPublished},
-    {"DGX Spark GB10", &kSm121, 48, 273, 128, std::nullopt, kPublished},
-    {"H100 SXM", &kSm90, 132, 3'350, 80, std::nullopt, kPublished},
-    {"H200", &kSm90, 132, 4'800, 141, 4'547, "published by NVIDIA; read speed measured by us"},
-    {"B200", &kSm100, 148, 8'000, 180, std::nullopt,
+    {"RTX PRO 6000 Blackwell Workstation", &kSm120, 188, 1'792, 97'887, std::nullopt, kPublished},
+    {"RTX PRO 6000 Blackwell Max-Q", &kSm120, 188, 1'792, 97'887, std::nullopt, kPublished},
+    {"RTX PRO 6000 Blackwell Server", &kSm120, 188, 1'597, 97'887, std::nullopt, kPublished},
+    {"RTX 5090", &kSm120, 170, 1'792, 32'607, std::nullopt, kPublished},
+    {"RTX 5080", &kSm120, 84, 960, 16 * 1024, std::nullopt, kPublished},
+    {"RTX 5070 Ti", &kSm120, 70, 896, 16 * 1024, std::nullopt, kPublished},
+    {"DGX Spark GB10", &kSm121, 48, 273, 122'559, std::nullopt, kPublished},
+    {"H100 SXM", &kSm90, 132, 3'350, 80 * 1024, std::nullopt, kPublished},
+    {"H200", &kSm90, 132, 4'800, 143'771, 4'547, "published by NVIDIA; read speed measured by us"},
+    {"B200", &kSm100, 148, 8'000, 180 * 1024, std::nullopt,
      "published by NVIDIA (HGX); SM count from device reports"},
-    {"RTX 4090", &kSm89, 128, 1'008, 24, std::nullopt, kPublished},
-    {"A100 80GB SXM", &kSm80, 108, 2'039, 80, std::nullopt, kPublished},
-    {"A100 80GB PCIe", &kSm80, 108, 1'935, 80, std::nullopt, kPublished},
-    {"A100 40GB", &kSm80, 108, 1'555, 40, std::nullopt, kPublished},
+    {"RTX 4090", &kSm89, 128, 1'008, 24 * 1024, std::nullopt, kPublished},
+    {"A100 80GB SXM", &kSm80, 108, 2'039, 80 * 1024, std::nullopt, kPublished},
+    {"A100 80GB PCIe", &kSm80, 108, 1'935, 80 * 1024, std::nullopt, kPublished},
+    {"A100 40GB", &kSm80, 108, 1'555, 40 * 1024, std::nullopt, kPublished},
 }};
 
 // Finds a product by what a user types ("5090", "rtx pro 6000", "spark") or a driver reports ("NVIDIA

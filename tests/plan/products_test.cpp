@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -64,6 +67,40 @@ TEST(Products, NumbersCarryTheirEvidence) {
   }
   EXPECT_EQ(find_product("H200")->measured_read_gb_per_s, 4'547);
   EXPECT_EQ(find_product("GB10")->arch, &kSm121);
+}
+
+// What NVML said on the machines that were recorded for the doctor.
+TEST(Products, MemoryIsWhatDriversShow) {
+  std::set<std::string_view> seen;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(FOURFOLD_SOURCE_DIR "/tests/doctor/machines")) {
+    std::ifstream file(entry.path() / "machine.txt");
+    std::map<std::string, std::string> facts;
+    for (std::string line; std::getline(file, line);)
+      if (const std::size_t at = line.find(" = "); at != std::string::npos)
+        facts[line.substr(0, at)] = line.substr(at + 3);
+    for (int i = 0; facts.contains("nvml " + std::to_string(i) + " name"); ++i) {
+      const std::string gpu = "nvml " + std::to_string(i) + " ";
+      const Product* product = find_product(facts[gpu + "name"]);
+      if (product == nullptr || facts[gpu + "memory"].empty()) continue;
+      EXPECT_EQ(product->memory_mib, std::stoi(facts[gpu + "memory"]))
+          << entry.path() << " " << product->name;
+      seen.insert(product->name);
+    }
+  }
+  for (const char* name : {"RTX PRO 6000 Blackwell Workstation", "RTX 5090", "H200"})
+    EXPECT_TRUE(seen.contains(name)) << name;
+}
+
+// "32 GB" on the box is 32 GiB on the card, of which the driver keeps a little; as 32 * 10^9 bytes it would
+// be less than what is there.
+TEST(Products, GigabytesAsSoldAreGiB) {
+  for (const auto& [name, sold] : {std::pair{"5090", 32}, {"rtx pro 6000", 96}, {"h200", 141}}) {
+    const double bytes = static_cast<double>(find_product(name)->memory_mib) * (1 << 20);
+    EXPECT_LE(bytes, bytes_as_sold(sold)) << name;
+    EXPECT_GE(bytes, 0.98 * bytes_as_sold(sold)) << name;
+    EXPECT_GT(bytes, 1e9 * sold) << name;
+  }
 }
 
 }  // namespace
