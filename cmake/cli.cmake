@@ -1,5 +1,5 @@
 # The program `fourfold`. Its commands are a library, so that tests call them without a command line; CLI11 is needed by
-# the program's own two files alone.
+# the program's own files alone.
 find_path(FOURFOLD_CLI11 CLI/CLI.hpp HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
 
 # Every row's facts, hundreds of small functions that run once: optimising them would take longer than any other file.
@@ -60,7 +60,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/bench_users.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/byte_bar.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/chat_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/default_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/chat_words.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/find_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/file_signals.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
@@ -71,9 +72,26 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/plan_step.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp)
+    ${PROJECT_SOURCE_DIR}/src/cli/transcript.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/word_wrap.cpp)
   target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_build_info fourfold_model
     fourfold_engine fourfold_server fourfold_library)
+  # The line editor of `fourfold chat`. (BSD licence; GNU readline's would not go with ours.)
+  set(FOURFOLD_EDIT "auto" CACHE STRING "auto: edit lines of chat by libedit when it is found; off: never")
+  find_path(FOURFOLD_EDIT_INCLUDE histedit.h)
+  find_library(FOURFOLD_EDIT_LIBRARY edit)
+  if(FOURFOLD_EDIT AND FOURFOLD_EDIT_INCLUDE AND FOURFOLD_EDIT_LIBRARY)
+    target_sources(fourfold_cli_model PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/kept_history.cpp
+      ${PROJECT_SOURCE_DIR}/src/cli/line_editor.cpp)
+    target_include_directories(fourfold_cli_model SYSTEM PRIVATE ${FOURFOLD_EDIT_INCLUDE})
+    target_link_libraries(fourfold_cli_model PRIVATE ${FOURFOLD_EDIT_LIBRARY})
+    message(STATUS "fourfold: lines of chat are edited by libedit")
+  else()
+    target_sources(fourfold_cli_model PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/line_editor_none.cpp)
+    message(WARNING "fourfold: libedit was not found (Debian: libedit-dev), or FOURFOLD_EDIT is off: `fourfold chat` is built "
+      "without a line editor, so no arrows, no history, and a paste of many lines is many messages")
+  endif()
   fourfold_precompile(fourfold_cli_model fourfold_base)
 else()
   add_library(fourfold_cli_model STATIC ${PROJECT_SOURCE_DIR}/src/cli/model_floor_none.cpp)
@@ -98,8 +116,10 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
 endif()
 
 if(FOURFOLD_CLI11)
-  add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/command_line_measure.cpp ${PROJECT_SOURCE_DIR}/src/cli/command_line_serve.cpp)
+  add_executable(fourfold ${PROJECT_SOURCE_DIR}/src/cli/main.cpp ${PROJECT_SOURCE_DIR}/src/cli/usage.cpp)
+  foreach(part checkpoint measure plan serve talk)
+    target_sources(fourfold PRIVATE ${PROJECT_SOURCE_DIR}/src/cli/command_line_${part}.cpp)
+  endforeach()
   target_link_libraries(fourfold PRIVATE fourfold_cli)
   # As a system header: its warnings are not ours.
   target_include_directories(fourfold SYSTEM PRIVATE ${FOURFOLD_CLI11})

@@ -89,7 +89,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h
 # Measured choices of kernels, chip by chip; the program finds them from its own place.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuned DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold)
 install(FILES ${PROJECT_SOURCE_DIR}/python/fourfold_kernels.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/python)
-# The model the program talks with when it is given none; src/cli/default_model.cpp looks for it there.
+# The model the program talks with when it is given none; src/cli/find_model.cpp looks for it there.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/models)
 if(TARGET fourfold)  # those who embed the library may build it alone
   install(TARGETS fourfold RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)

@@ -1,16 +1,19 @@
 #include "cli/answer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "cli/figures.h"
 #include "cli/parse.h"
 #include "cli/terminal_text.h"
+#include "cli/word_wrap.h"
 #include "engine/answer_text.h"
 #include "engine/step_loop.h"
 
@@ -67,15 +70,15 @@ void take_options(const GenerationOptions& options, sample::Params& params) {
 // Writes pieces where they belong.
 class AnswerWriter {
  public:
-  explicit AnswerWriter(const Console& console) : console_(console) {}
+  AnswerWriter(const Console& console, bool wrap) : console_(console), wrap_(wrap) {}
   ~AnswerWriter() { end_thinking(); }
 
   void think(std::string_view text) {
     if (text.empty()) return;
-    if (!thinking_ && console_.err_is_terminal) console_.err << "\033[2m";
+    if (!thinking_ && console_.err_is_terminal) console_.err << (console_.styled ? "\033[2m" : "[thinking] ");
     thinking_ = true;
     if (console_.err_is_terminal)
-      console_.err << terminal_safe(text) << std::flush;
+      console_.err << thoughts_.push(terminal_safe(text), columns(STDERR_FILENO)) << std::flush;
     else
       console_.err << text << std::flush;
   }
@@ -84,18 +87,23 @@ class AnswerWriter {
     end_thinking();
     last_ = text.back();
     if (console_.out_is_terminal)
-      write(terminal_safe(text));
+      write(words_.push(terminal_safe(text), columns(STDOUT_FILENO)));
     else
       write(text);
   }
   void finish() {
     end_thinking();
+    if (console_.out_is_terminal) write(words_.finish(columns(STDOUT_FILENO)));
     if (last_ != '\n') write("\n");
   }
 
  private:
+  // Asked each time: windows change.
+  int columns(int descriptor) const { return wrap_ ? terminal_columns(descriptor) : 0; }
   void end_thinking() {
-    if (thinking_) console_.err << (console_.err_is_terminal ? "\033[0m\n" : "\n") << std::flush;
+    if (!thinking_) return;
+    if (console_.err_is_terminal) console_.err << thoughts_.finish(columns(STDERR_FILENO));
+    console_.err << (console_.err_is_terminal && console_.styled ? "\033[0m\n" : "\n") << std::flush;
     thinking_ = false;
   }
   void write(std::string_view text) {
@@ -107,6 +115,8 @@ class AnswerWriter {
   }
 
   const Console& console_;
+  bool wrap_;
+  WordWrap words_, thoughts_;
   bool thinking_ = false;
   char last_ = '\n';  // an empty answer is an empty file
 };
@@ -158,7 +168,7 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
   engine::Sequence sequence(prepared.program(), std::move(request), std::move(home));
   engine::Sequence* all[] = {&sequence};
   engine::StepLoop loop(prepared);
-  AnswerWriter writer(console);
+  AnswerWriter writer(console, options.wrap);
   Answer answer;
   answer.prompt_count = sequence.prompt_count();
   answer.reused_count = sequence.cached().end;
@@ -197,16 +207,15 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
 
 std::string speed_line(const Answer& answer) {
   const auto rate = [](std::int64_t count, double seconds) {
-    char text[32] = "";
-    if (count > 0 && seconds > 0)
-      std::snprintf(text, sizeof text, ", %.1f tok/s", static_cast<double>(count) / seconds);
-    return std::string(text);
+    if (count <= 0 || seconds <= 0) return std::string();
+    return ", " + rounded(static_cast<double>(count) / seconds) + " tok/s";
   };
   const std::string reused =
       answer.reused_count > 0 ? fourfold::format(" ({} reused)", answer.reused_count) : "";
-  std::string line = fourfold::format("{} prompt tokens{}{}; {} tokens{}", answer.prompt_count, reused,
+  std::string line = fourfold::format("{}{}{}; {}{}", counted(answer.prompt_count, "prompt token"), reused,
                                       rate(answer.prompt_count - answer.reused_count, answer.prompt_seconds),
-                                      answer.token_count, rate(answer.token_count - 1, answer.token_seconds));
+                                      counted(answer.token_count, "token"),
+                                      rate(answer.token_count - 1, answer.token_seconds));
   if (answer.drafts.verified > 0)
     line += fourfold::format("; {} of {} drafts accepted", answer.drafts.accepted, answer.drafts.verified);
   if (answer.host_choices > 0) line += fourfold::format("; {} chosen by the host", answer.host_choices);

@@ -27,6 +27,7 @@ struct AnswerOptions {
   // What the answer before left in the caches; replaced by what this one leaves.
   engine::CachedTokens* cached = nullptr;
   bool fast = false;  // use it also where prompt rows and generated rows are computed differently
+  bool wrap = false;  // at a terminal break lines between words
 };
 
 struct Answer {
@@ -42,8 +43,8 @@ struct Answer {
   std::int64_t host_choices = 0;
 };
 
-// Streams content (or ids) to stdout, thinking to stderr, dimmed on a terminal. Throws io when stdout cannot
-// be written.
+// Streams content (or ids) to stdout, thinking to stderr, dimmed on a terminal that has styles. Throws io
+// when stdout cannot be written.
 Answer stream_answer(backend::Prepared& prepared, engine::Request request, const AnswerOptions& options,
                      const Console& console);
 

@@ -11,6 +11,7 @@
 #include "backend/cuda/record_cache.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "cli/figures.h"
 #include "cli/load_model.h"
 
 namespace fourfold::cli {
@@ -136,7 +137,7 @@ int run_bench_load(const BenchLoadOptions& options, const Console& console) {
     fail(Code::invalid_request, "--backend is '{}'; cuda and sim are possible", options.backend.backend);
   const auto start = Clock::now();
   const auto model = open_model(options.model, console, options.backend.strict);
-  console.out << fourfold::format("opened in {} s: {} tensors in {} files\n", seconds_since(start),
+  console.out << fourfold::format("opened in {} s: {} tensors in {} files\n", rounded(seconds_since(start)),
                                   with_commas(static_cast<long long>(model->checkpoint.tensors().size())),
                                   model->checkpoint.shards().size());
   BenchLoadOptions again = options;

@@ -146,7 +146,7 @@ class Bar {
   Bar& operator=(const Bar&) = delete;
 
   void show(const loadgen::BenchProgress& progress) {
-    if (!console_.err_is_terminal) {
+    if (!console_.err_rewrites()) {
       if (progress.stage != "load" || progress.cell_index == said_) return;
       said_ = progress.cell_index;
       console_.err << fourfold::format("{} of {}: {}\n", said_ + 1, progress.cell_count, progress.cell)

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "base/format.h"
+#include "cli/figures.h"
 
 namespace fourfold::cli {
 namespace {
@@ -20,8 +20,11 @@ std::string byte_line(const std::string& verb, std::uint64_t bytes_done, std::ui
   char text[120];
   const double rate = seconds > 0 ? done / seconds : 0;
   const double left = rate > 0 ? (total - done) / rate : 0;
-  const int length = std::snprintf(text, sizeof text, " %.1f of %.1f GB, %.2f GB/s, about %.0f s left",
-                                   done / 1e9, total / 1e9, rate / 1e9, left);
+  const bool large = total >= 1e9;
+  const double unit = large ? 1e9 : 1e6;
+  const int length =
+      std::snprintf(text, sizeof text, " %.1f of %.1f %s, %s/s, about %.0f s left", done / unit, total / unit,
+                    large ? "GB" : "MB", as_bytes(rate).c_str(), left);
   return verb + std::string(text, static_cast<std::size_t>(length));
 }
 
@@ -29,17 +32,17 @@ void ByteBar::update(std::uint64_t bytes_done, std::uint64_t bytes_total) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double since = std::chrono::duration<double>(now - last_).count();
-  const double pause = console_.err_is_terminal ? kTerminalSeconds : kLogSeconds;
+  const double pause = console_.err_rewrites() ? kTerminalSeconds : kLogSeconds;
   if (elapsed < kQuietSeconds || (shown_ && since < pause)) return;
   const std::string text = byte_line(verb_, bytes_done, bytes_total, elapsed);
-  console_.err << (console_.err_is_terminal ? "\r\033[K" : "fourfold: ") << text
-               << (console_.err_is_terminal ? "" : "\n") << std::flush;
+  console_.err << (console_.err_rewrites() ? "\r\033[K" : "fourfold: ") << text
+               << (console_.err_rewrites() ? "" : "\n") << std::flush;
   last_ = now;
   shown_ = true;
 }
 
 void ByteBar::clear() {
-  if (shown_ && console_.err_is_terminal) console_.err << "\r\033[K" << std::flush;
+  if (shown_ && console_.err_rewrites()) console_.err << "\r\033[K" << std::flush;
   shown_ = false;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "cli/bench_all_reduce_command.h"
 #include "cli/bench_load_command.h"
@@ -59,13 +60,36 @@ struct CommandLine {
   std::function<int(const Console&)> run;
 };
 
-// Where and how a MODEL runs; main.cpp.
+// What a MODEL is, where there is a default and where there is none.
+inline constexpr const char* kModelHelp =
+    "A folder, a hub name in the local cache, or storyteller, which comes with the program";
+inline constexpr const char* kModelOrDefaultHelp =
+    "A folder, or a hub name in the local cache; without one: storyteller, which comes with the program";
+
+// Where and how a MODEL runs; command_line_talk.cpp, with run and chat.
 void add_backend(CLI::App& command, BackendOptions& options);
+void add_loading(CLI::App& command, std::string& dense, std::string& cache, bool& rebuild_cache);
+void add_ranks(CLI::App& command, int& tp, std::string& experts);
+void add_run(CLI::App& app, CommandLine& line);
+void add_chat(CLI::App& app, CommandLine& line);
 // command_line_serve.cpp.
 void add_serve(CLI::App& app, CommandLine& line);
+// What can be known without a model; command_line_plan.cpp.
+void add_plan(CLI::App& app, CommandLine& line);
+void add_verify(CLI::App& app, CommandLine& line);
+
+// About checkpoints and machines; command_line_checkpoint.cpp.
+void add_compare(CLI::App& app, CommandLine& line);
+void add_perplexity(CLI::App& app, CommandLine& line);
+void add_inspect(CLI::App& app, CommandLine& line);
+void add_doctor(CLI::App& app, CommandLine& line);
+void add_env(CLI::App& app, CommandLine& line);
+void add_quantize(CLI::App& app, CommandLine& line);
+void add_make_model(CLI::App& app, CommandLine& line);
 
 // Commands that measure; command_line_measure.cpp.
 void add_bench_all_reduce(CLI::App& bench, CommandLine& line);
+void add_bench_load(CLI::App& bench, CommandLine& line);
 void add_bench_model(CLI::App& bench, CommandLine& line);
 void add_bench_moe(CLI::App& bench, CommandLine& line);
 void add_bench_pack(CLI::App& bench, CommandLine& line);

@@ -5,6 +5,23 @@
 
 namespace fourfold::cli {
 
+void add_bench_load(CLI::App& bench, CommandLine& line) {
+  CLI::App* command =
+      bench.add_subcommand("load", "Time how a MODEL gets onto a GPU, beside what disk and bus can carry");
+  BenchLoadOptions& o = line.bench_load;
+  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
+  command->add_option("--backend", o.backend.backend, "cuda or sim (the simulated GPU)")
+      ->capture_default_str();
+  add_loading(*command, o.backend.dense, o.backend.cache, o.backend.rebuild_cache);
+  command->add_flag("--cold", o.cold, "Ask the kernel to forget the files before they are read");
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.bench_load.backend.strict = line.strict;
+      return run_bench_load(line.bench_load, console);
+    };
+  });
+}
+
 void add_bench_model(CLI::App& bench, CommandLine& line) {
   CLI::App* command =
       bench.add_subcommand("model", "Time prompts and decoding at a model's layer shapes, random weights");
@@ -185,7 +202,8 @@ void add_tune(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("tune", "Which kernels of equal bits are fastest on this GPU, measured and kept");
   TuneCommandOptions& o = line.tune;
-  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache; or --shape");
+  command->add_option("MODEL", o.model,
+                      "A folder, a hub name in the local cache, or storyteller; or --shape");
   command->add_option("--shape", o.shape,
                       "Random weights: 35b, 122b, 397b-tp4 or another that make-model knows");
   command->add_option("--backend", o.backend, "cuda, or sim: bits are compared, nothing is timed")
@@ -213,7 +231,7 @@ void add_diff_backends(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("diff-backends", "A model's layers on several backends, on the same inputs");
   DiffBackendsOptions& o = line.diff_backends;
-  command->add_option("MODEL", o.model, "A folder, or a hub name in the local cache")->required();
+  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
   command->add_option("--backends", o.backends, "cpu, sim, reference, cuda; all are held against the first")
       ->capture_default_str();
   command->add_option("--prompt-ids", o.prompt_ids, "The tokens, 1,2,3; else random ones");

@@ -35,15 +35,16 @@ void add_access(CLI::App& command, ServeOptions& o) {
 }
 
 void add_room(CLI::App& command, ServeOptions& o) {
-  command.add_option("--max-context,--max-model-len", o.max_context,
-                     "Tokens of prompt and answer of one request (the model's; cpu: at most 32768)");
+  command.add_option(
+      "--max-context,--max-model-len", o.max_context,
+      "Tokens of prompt and answer of one request (the model's; cpu: at most 32768, sim: 4096)");
   command.add_option("--max-sequences,--max-num-seqs", o.max_sequences,
-                     "Requests that run at once (cpu 16, cuda 64)");
+                     "Requests that run at once (cpu 16, cuda 64, sim 2)");
   command.add_option("--kv-tokens", o.kv_tokens, "Tokens all requests have room for together (what fits)");
   command.add_option("--max-queue", o.max_queue, "Requests that may wait; one more is refused")
       ->capture_default_str();
   command.add_option("--step-rows,--max-num-batched-tokens", o.step_rows,
-                     "Tokens of one step, prompts cut to fit (cpu 256, cuda 2048)");
+                     "Tokens of one step, prompts cut to fit (cpu 256, cuda 2048, sim 64)");
   command.add_option("--prefix-cache-mb", o.prefix_cache_mb,
                      "For recurrent states of prefixes; 0: no prefix cache (chosen)");
   command.add_option("--mtp", o.mtp, "Drafts a step, 0 to 5, or auto: by load and acceptance")
@@ -67,10 +68,7 @@ void add_serve(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("serve", "A model behind HTTP: OpenAI's and Anthropic's APIs, a chat page");
   ServeOptions& o = line.serve;
-  command->add_option(
-      "MODEL", o.model,
-      "A folder, or a hub name in the local cache; without one: storyteller, which comes with "
-      "the program");
+  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
   command->add_option("--host", o.host, "The address to listen on; 0.0.0.0: all of this machine")
       ->capture_default_str();
   command->add_option("--port", o.port, "0: one that is free")->capture_default_str();
@@ -78,7 +76,7 @@ void add_serve(CLI::App& app, CommandLine& line) {
       ->add_option("--served-model-name", o.served_names,
                    "What requests call the model; may be given again (the folder's or the hub's name)")
       ->allow_extra_args(false);
-  command->add_flag("--log-requests", o.log_requests, "One line a request on stderr");
+  command->add_flag("--log-requests", o.log_requests, "One line a request on stderr: when, how long, tokens");
   add_access(*command, o);
   add_room(*command, o);
   add_backend(*command, o.backend);

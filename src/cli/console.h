@@ -23,10 +23,15 @@ struct Console {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   bool utf8 = false;
+  bool styled = true;    // a terminal shows colours and faint text: no NO_COLOR, no TERM=dumb
+  bool rewrites = true;  // a terminal can write a line anew: no TERM=dumb
+
+  // Whether one line on stderr may be kept up to date.
+  bool err_rewrites() const { return err_is_terminal && rewrites; }
 };
 
 inline plan::PictureStyle picture_style(const Console& console) {
-  return {.width = 100, .utf8 = console.utf8, .color = console.out_is_terminal};
+  return {.width = 100, .utf8 = console.utf8, .color = console.out_is_terminal && console.styled};
 }
 
 // Something slower or weaker than the best for this chip was taken. Said aloud; an error under --strict.

@@ -23,6 +23,7 @@ struct GenerationOptions {
   std::string drafts = "chosen";  // chosen or drawn
   std::string system;
   bool thinking = false, no_thinking = false;  // neither: as the template has it
+  bool no_wrap = false;                        // at a terminal: break no lines between words
   BackendOptions backend;
 };
 

@@ -14,11 +14,11 @@
 #include "backend/ranks/ranks.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
-#include "checkpoint/hub_cache.h"
 #include "checkpoint/stream.h"
 #include "cli/byte_bar.h"
 #include "cli/expert_choice.h"
 #include "cli/file_signals.h"
+#include "cli/find_model.h"
 #include "cli/gpu.h"
 #include "cli/rank_machines.h"
 #include "cli/tuned.h"
@@ -278,7 +278,8 @@ std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int g
     return {gpu, &gpu->machine()};
   }
   struct Simulated {
-    sim::Device device;
+    // Addresses alone: room for the largest model that anybody has the patience for.
+    sim::Device device{sim::DeviceOptions{.memory_bytes = std::size_t{4} << 30}};
     std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
   };
   const auto simulated = std::make_shared<Simulated>();
@@ -286,7 +287,7 @@ std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int g
 }
 
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict) {
-  auto opened = std::make_unique<OpenModel>(checkpoint::find_model(model, checkpoint::hub_environment()));
+  auto opened = std::make_unique<OpenModel>(find_model(model));
   for (const std::string& field : opened->config.unknown_fields)
     notice(console, fourfold::format("config.json: the field '{}' is not known; it was not used", field),
            strict);

@@ -26,8 +26,8 @@ using library::limits_of;
 using library::OpenModel;
 using library::require_utf8;
 
-// MODEL is a folder or a hub name in the local cache; otherwise the error's hint is the download line. Config
-// fields that are neither used nor known become a notice on stderr, and an error under --strict.
+// MODEL as find_model.h finds it. Config fields that are neither used nor known become a notice on stderr,
+// and an error under --strict.
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict = false);
 
 // Whether a backend launches kernels: cuda, or sim.

@@ -8,7 +8,9 @@
 #include "checkpoint/write/random_model.h"
 #include "checkpoint/write/scripted_model.h"
 #include "cli/byte_bar.h"
+#include "cli/figures.h"
 #include "cli/file_signals.h"
+#include "cli/find_model.h"
 #include "json/parse.h"
 #include "text/answer_script.h"
 #include "text/made_up_tokenizer.h"
@@ -45,9 +47,11 @@ std::int64_t token_of(const text::Tokenizer& tokenizer, std::string_view content
 int make_scripted_model(const MakeModelOptions& options, const Console& console) {
   if (options.text_of.empty())
     fail_with_hint(Code::invalid_request,
-                   "add --text-of MODEL, a folder with tokenizer.json and a chat template",
+                   "Add --text-of MODEL, a folder with tokenizer.json and a chat template, or storyteller.",
                    "--script needs a tokenizer and a chat template to speak through");
-  const std::filesystem::path source = options.text_of;
+  const std::filesystem::path source = std::filesystem::exists(options.text_of)
+                                           ? std::filesystem::path(options.text_of)
+                                           : find_model(options.text_of);
   const auto tokenizer = text::Tokenizer::load(source / "tokenizer.json");
   const auto chat_template = text::ChatTemplate::load(source);
   if (!chat_template) fail(Code::invalid_request, "{}: has no chat template", options.text_of);
@@ -110,11 +114,12 @@ int run_make_model(const MakeModelOptions& options, const Console& console) {
   folder.publish();
   bar.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  console.out << fourfold::format("{}: {}, {} layers, {}, seed {}: {} tensors, {} bytes{}, {} s\n",
-                                  options.out, wanted.shape.what, wanted.shape.layers, options.format,
-                                  options.seed, with_commas(static_cast<long long>(summary.tensor_count)),
-                                  with_commas(static_cast<long long>(summary.tensor_bytes)),
-                                  options.sparse ? " (matrices are holes and read as zeros)" : "", seconds);
+  console.out << fourfold::format("{}: {}, {} layers, {}, seed {}: {} tensors, {}{}, in {} s\n", options.out,
+                                  wanted.shape.what, wanted.shape.layers, options.format, options.seed,
+                                  with_commas(static_cast<long long>(summary.tensor_count)),
+                                  as_bytes(static_cast<double>(summary.tensor_bytes)),
+                                  options.sparse ? " (matrices are holes and read as zeros)" : "",
+                                  rounded(seconds));
   console.out << "Random numbers: the words of this model mean nothing.\n";
   return kFine;
 }

@@ -22,7 +22,9 @@ namespace {
 
 [[noreturn]] void refuse() {
   fail_with_hint(Code::unsupported_model,
-                 "Install the Boost 1.81 headers (Debian: libboost1.81-dev) and build again.",
+                 "Install the headers of Boost 1.81 or newer (Debian 12: libboost1.81-dev, later: "
+                 "libboost-dev) and build "
+                 "again.",
                  "this fourfold was built without the model floor");
 }
 

@@ -16,6 +16,16 @@ std::vector<std::string> split_commas(std::string_view text) {
   }
 }
 
+std::string shell_word(std::string_view text) {
+  const bool plain = text.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                         "%+,-./:=@_") == std::string_view::npos;
+  if (plain && !text.empty()) return std::string(text);
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text) {
   std::vector<const plan::ArchFacts*> archs;
   for (const std::string& name : split_commas(text)) {

@@ -85,10 +85,10 @@ int run_perplexity(const PerplexityOptions& options, const Console& console) {
   const PreparedModel prepared =
       prepare_model(*model, options.backend, model::score_capacity(options.window), console);
   const model::TextScore score = model::score_text(*prepared, tokens, options.window, [&](std::int64_t done) {
-    if (console.err_is_terminal)
+    if (console.err_rewrites())
       console.err << fourfold::format("\r\033[K{} of {} tokens", done, tokens.size() - 1) << std::flush;
   });
-  if (console.err_is_terminal) console.err << "\r\033[K" << std::flush;
+  if (console.err_rewrites()) console.err << "\r\033[K" << std::flush;
   // Every token but the first was predicted.
   const auto bytes = static_cast<double>(bytes_of(tokenizer, std::span(tokens).subspan(1)));
   const double bits_per_byte = score.surprise / std::log(2.0) / bytes;

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 #include "cli/answer.h"
-#include "cli/default_model.h"
+#include "cli/figures.h"
+#include "cli/find_model.h"
 #include "cli/parse.h"
 #include "text/chat_prompt.h"
 
@@ -29,11 +30,9 @@ std::vector<engine::TokenId> parse_ids(const std::string& text) {
   return ids;
 }
 
-void require_one_prompt(const RunOptions& options) {
-  if (options.prompt.has_value() == !options.ids.empty())
-    fail_with_hint(Code::invalid_request,
-                   "Give -p TEXT (one chat turn), -p TEXT --raw (to be continued), or --ids 1,2,3.",
-                   options.prompt ? "there are two prompts, -p and --ids" : "there is no prompt");
+void require_consistent(const RunOptions& options) {
+  if (options.prompt && !options.ids.empty())
+    fail_with_hint(Code::invalid_request, "Give one of them.", "there are two prompts, -p and --ids");
   const GenerationOptions& generation = options.generation;
   if (options.raw && (!generation.system.empty() || generation.thinking || generation.no_thinking))
     fail(Code::invalid_request,
@@ -46,10 +45,32 @@ void require_one_prompt(const RunOptions& options) {
          "--raw, --system, --thinking, --no-thinking and --stop are about text; --ids has none");
 }
 
+// `fourfold run "Hello"` is what many type first.
+void require_model(const RunOptions& options) {
+  if (options.prompt || !options.ids.empty() || is_model(options.model)) return;
+  std::string hint = fourfold::format("To ask the model that comes with the program: fourfold run -p {}",
+                                      shell_word(options.model));
+  try {
+    find_model(options.model);
+  } catch (const Error& error) {
+    if (error.hint().starts_with("Did you mean")) hint = error.hint() + "\n  " + hint;
+  }
+  fail_with_hint(Code::invalid_request, hint,
+                 "'{}' is no model: there is no such folder, and no such name in the hub cache",
+                 options.model);
+}
+
+// From -p, or from stdin.
 std::string prompt_text(const RunOptions& options) {
-  std::string text = *options.prompt;
+  std::string text = options.prompt.value_or(options.stdin_may_prompt ? "-" : "");
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
   require_utf8(text, "the prompt");
+  if (!options.prompt && text.find_first_not_of(" \t\r\n") == std::string::npos)
+    fail_with_hint(
+        Code::invalid_request,
+        "Give -p TEXT (one chat turn), -p TEXT --raw (to be continued), or --ids 1,2,3; or pipe the text "
+        "in. For a conversation: fourfold chat.",
+        "there is no prompt");
   return text;
 }
 
@@ -85,33 +106,32 @@ std::vector<std::int32_t> chat_prompt(const RunOptions& options, const OpenModel
 
 void report(const Answer& answer, const engine::Request& request, bool seed_was_drawn, double load_seconds,
             const Console& console) {
-  char load[48];
-  std::snprintf(load, sizeof load, "loaded in %.1f s", load_seconds);
-  console.err << "fourfold: " << load << "; " << speed_line(answer);
+  console.err << "fourfold: loaded in " << rounded(load_seconds) << " s; " << speed_line(answer);
   if (seed_was_drawn && !request.params.greedy()) console.err << "; --seed " << request.params.seed;
   console.err << "\n";
   if (answer.finish == engine::Finish::max_tokens)
-    console.err << "fourfold: notice: the answer was cut at " << answer.token_count
-                << " tokens (--max-tokens)"
-                << (answer.content.empty() ? "; the model was still thinking" : "") << "\n";
+    console.err << "fourfold: notice: the answer was cut at " << counted(answer.token_count, "token")
+                << " (--max-tokens)" << (answer.content.empty() ? "; the model was still thinking" : "")
+                << "\n";
 }
 
 }  // namespace
 
 int run_run(const RunOptions& options, const Console& console) {
   ignore_broken_pipes();
-  require_one_prompt(options);
+  require_consistent(options);
+  require_model(options);
+  const bool is_text = options.ids.empty();
+  const std::string asked = is_text ? prompt_text(options) : "";
   require_utf8(options.generation.system, "--system");
   for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
-  const auto model = open_model(model_or_default(options.model), console, options.generation.backend.strict);
-  const bool is_text = options.ids.empty();
+  const auto model = open_model(options.model, console, options.generation.backend.strict);
   std::optional<text::Tokenizer> tokenizer;
   if (is_text) tokenizer = load_tokenizer(model->folder);
   engine::Request request = make_request(options.generation, *model, tokenizer ? &*tokenizer : nullptr);
   if (is_text) {
-    const std::string text = prompt_text(options);
-    request.prompt = options.raw ? tokenizer->encode(text, {.add_special_tokens = true})
-                                 : chat_prompt(options, *model, *tokenizer, text);
+    request.prompt = options.raw ? tokenizer->encode(asked, {.add_special_tokens = true})
+                                 : chat_prompt(options, *model, *tokenizer, asked);
   } else {
     request.prompt = parse_ids(options.ids);
   }
@@ -134,7 +154,8 @@ int run_run(const RunOptions& options, const Console& console) {
                             .stops = options.generation.stops,
                             .split_thinking = is_text && !options.raw,
                             .watch = watch ? &*watch : nullptr,
-                            .cached = nullptr};
+                            .cached = nullptr,
+                            .wrap = !options.generation.no_wrap};
   const Answer answer = stream_answer(*prepared, request, shown, console);
   report(answer, request, !options.generation.seed, prepared.seconds, console);
   const bool stopped = watch && watch->interrupted();

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "cli/build_info.h"
-#include "cli/default_model.h"
 #include "cli/interrupt.h"
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
@@ -157,7 +156,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   server::ServiceOptions service_settings = service_options(options, log);
   if (operator_keys.any()) service_settings.operator_keys = &operator_keys;
 
-  const auto model = open_model(model_or_default(options.model), console, options.backend.strict);
+  const auto model = open_model(options.model, console, options.backend.strict);
   const int mtp = parse_mtp(options.mtp, model->has_mtp());
   const ServeRoom room = room_for_many(options, *model);
   const server::ServedModel served = served_model(options, *model, room);

@@ -26,6 +26,8 @@ namespace {
 constexpr std::int64_t kSequencesCpu = 16, kSequencesGpu = 64;
 constexpr std::int64_t kRowsCpu = 256, kRowsGpu = 2048;
 constexpr std::int64_t kContextCpu = 32768;
+// The simulated GPU takes seconds for a token: enough to see that everything works.
+constexpr std::int64_t kSequencesSim = 2, kRowsSim = 64, kContextSim = 4096;
 constexpr double kCpuMemoryShare = 0.25;  // of the machine's, for keys and values
 constexpr std::int64_t kSequencesMax = 1024;
 
@@ -81,7 +83,9 @@ std::int64_t pages_in_memory(const backend::Program& program, const backend::Cap
 std::int64_t chosen_context(const ServeOptions& options, const OpenModel& model) {
   const std::int64_t most = model.config.position_limit;
   const std::int64_t context =
-      options.max_context.value_or(on_machine(options.backend.backend) ? most : std::min(most, kContextCpu));
+      options.max_context.value_or(options.backend.backend == "cuda"  ? most
+                                   : options.backend.backend == "sim" ? std::min(most, kContextSim)
+                                                                      : std::min(most, kContextCpu));
   if (context < 2 || context > most)
     fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions", context,
          most);
@@ -100,10 +104,13 @@ std::string name_of(const ServeOptions& options, const OpenModel& model) {
 }  // namespace
 
 ServeRoom room_for_many(const ServeOptions& options, const OpenModel& model) {
-  const bool gpu = on_machine(options.backend.backend);
+  const bool gpu = on_machine(options.backend.backend), sim = options.backend.backend == "sim";
   ServeRoom room;
   room.context = chosen_context(options, model);
-  room.sequences = options.max_sequences != 0 ? options.max_sequences : gpu ? kSequencesGpu : kSequencesCpu;
+  room.sequences = options.max_sequences != 0 ? options.max_sequences
+                   : sim                      ? kSequencesSim
+                   : gpu                      ? kSequencesGpu
+                                              : kSequencesCpu;
   if (room.sequences < 1 || room.sequences > kSequencesMax)
     fail(Code::invalid_request, "--max-sequences {}: 1 to {}", room.sequences, kSequencesMax);
   backend::Capacity& capacity = room.capacity;
@@ -112,6 +119,7 @@ ServeRoom room_for_many(const ServeOptions& options, const OpenModel& model) {
   if (options.step_rows != 0 && (options.step_rows < 64 || options.step_rows > 65536))
     fail(Code::invalid_request, "--step-rows {}: 64 to 65536", options.step_rows);
   capacity.row_count = std::max(options.step_rows != 0 ? options.step_rows
+                                : sim                  ? kRowsSim
                                 : gpu                  ? kRowsGpu
                                                        : kRowsCpu,
                                 least_rows);

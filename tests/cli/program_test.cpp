@@ -54,6 +54,37 @@ TEST_F(Program, Version) {
   EXPECT_EQ(version.out.rfind("fourfold ", 0), 0u) << version.out;
 }
 
+TEST_F(Program, HelpAndVersionAreWordsToo) {
+  EXPECT_EQ(run("help").out, run("--help").out);
+  EXPECT_EQ(run("help run").out, run("run --help").out);
+  EXPECT_EQ(run("help bench moe").out, run("bench moe --help").out);
+  EXPECT_EQ(run("version").out, run("--version").out);
+  for (const char* words : {"help", "help run", "version"}) EXPECT_EQ(run(words).status, kFine) << words;
+  const Outcome wrong = run("help sevre");
+  EXPECT_EQ(wrong.status, kUsage);
+  EXPECT_NE(wrong.out.find("there is no command 'sevre'; did you mean serve?"), std::string::npos)
+      << wrong.out;
+}
+
+TEST_F(Program, MistypedWordsAreExplained) {
+  const auto says = [](const char* arguments, const char* words) {
+    const Outcome wrong = run(arguments);
+    EXPECT_EQ(wrong.status, kUsage) << arguments;
+    EXPECT_NE(wrong.out.find(words), std::string::npos) << arguments << ": " << wrong.out;
+  };
+  says("sevre --port 1", "there is no command 'sevre'; did you mean serve?");
+  says("frobnicate", "there is no command 'frobnicate'\n  fourfold help lists them.");
+  says("run --max-tokns 5", "run has no option --max-tokns; did you mean --max-tokens?");
+  says("run -max-tokens 5", "did you mean --max-tokens?");
+  says("plan --strikt", "plan has no option --strikt; did you mean --strict?");
+  says("bench modle", "there is no bench command 'modle'; did you mean model?");
+  says("bench", "bench needs to know what: model, ");
+  says("bench moe --tokns 1", "bench moe has no option --tokns; did you mean --tokens?");
+  says("run Tell me a story", "fourfold run -p 'Tell me a story'");
+  says("verify extra", "verify has no use for 'extra'");
+  says("verify --seeds many", "verify: ");
+}
+
 TEST_F(Program, WrongUsageIs64) {
   for (const char* arguments : {"--no-such-flag", "plan --no-such-flag", "bench", "bench nothing",
                                 "verify --seeds many", "plan verify", "nonsense", "verify extra"}) {

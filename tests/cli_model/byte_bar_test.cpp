@@ -7,10 +7,10 @@ namespace {
 
 TEST(ByteBar, SaysGigabytesSpeedAndTimeLeft) {
   EXPECT_EQ(byte_line("loading", 50'000'000'000, 250'000'000'000, 25),
-            "loading 50.0 of 250.0 GB, 2.00 GB/s, about 100 s left");
+            "loading 50.0 of 250.0 GB, 2 GB/s, about 100 s left");
   EXPECT_EQ(byte_line("writing", 400'000'000, 800'000'000, 4),
-            "writing 0.4 of 0.8 GB, 0.10 GB/s, about 4 s left");
-  EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 GB, 0.00 GB/s, about 0 s left");
+            "writing 400.0 of 800.0 MB, 100 MB/s, about 4 s left");
+  EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 MB, 0 bytes/s, about 0 s left");
   Captured captured;
   {
     ByteBar bar(captured.console, "loading");

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "tests/cli_model/support.h"
 
 extern char** environ;
@@ -69,7 +71,7 @@ TEST_F(CheckpointCommands, MakeModelFollowsAScript) {
        {std::pair{"--script " + at("none.json") + text, "none.json"},
         std::pair{"--script " + at("twice.json") + text, "come both"},
         std::pair{"--script " + at("script.json"), "--text-of MODEL"},
-        std::pair{"--script " + at("script.json") + " --text-of " + at("m/nothing"), "tokenizer.json"}}) {
+        std::pair{"--script " + at("script.json") + " --text-of " + at("m/nothing"), "m/nothing"}}) {
     const Outcome refused = make("n", arguments);
     EXPECT_EQ(refused.status, kFailed) << arguments;
     EXPECT_TRUE(contains(refused.out, message)) << refused.out;
@@ -207,6 +209,54 @@ TEST_F(CheckpointCommands, A250GigabyteCheckpointIsMadeAndInspectedInLittleMemor
   const Json facts = read_json(shell("PROGRAM inspect " + at("big") + " --json --no-measure").out);
   EXPECT_NEAR(facts.at("tensor_bytes").number / 1e9, 250.2, 0.1);
   EXPECT_EQ(facts.at("layers").number, 60);
+}
+
+// Random numbers have rows that rounding moves far: the default command on the default model must know them.
+TEST_F(CheckpointCommands, DiffBackendsIsFineOnWhatMakeModelMakes) {
+  ASSERT_EQ(make("m", "").status, kFine);
+  const Outcome diff = shell("PROGRAM diff-backends " + at("m") + " 2>&1");
+  EXPECT_EQ(diff.status, kFine) << diff.out;
+  EXPECT_TRUE(contains(diff.out, "fine: every layer within its bound")) << diff.out;
+}
+
+// One number for the model that comes with the program, wherever it is written.
+TEST_F(CheckpointCommands, StorytellersParameterCountIsTheSameEverywhere) {
+  const Outcome inspect = shell("PROGRAM inspect storyteller --no-measure 2>&1");
+  EXPECT_EQ(inspect.status, kFine) << inspect.out;
+  EXPECT_TRUE(contains(inspect.out, "20.7 million weights, 12 million active for a token")) << inspect.out;
+  EXPECT_EQ(shell("PROGRAM inspect --no-measure 2>&1").out, inspect.out)
+      << "without a MODEL it is the same one";
+  const auto page = [](const char* name) {
+    std::ifstream file(std::string(FOURFOLD_SOURCE_DIR "/") + name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_TRUE(contains(page("models/storyteller/README.md"), "| parameters | 20.7 M, 12.0 M of them active"));
+  for (const char* name : {"README.md", "training/README.md"})
+    EXPECT_TRUE(contains(page(name), "20.7 M parameters")) << name;
+}
+
+TEST_F(CheckpointCommands, EveryCommandThatTakesAModelKnowsTheBuiltInOne) {
+  for (const char* words :
+       {"run storyteller -p Hello --max-tokens 2", "inspect storyteller --no-measure",
+        "plan --model storyteller --gpu rtx-5090", "doctor --model storyteller --quick",
+        "perplexity storyteller " FOURFOLD_SOURCE_DIR "/tests/golden/storyteller/held_out.txt --tokens 8",
+        "chat storyteller </dev/null"}) {
+    const Outcome ran = shell(fourfold::format("PROGRAM {} 2>&1", words));
+    EXPECT_FALSE(contains(ran.out, "there is no such folder")) << words << ": " << ran.out;
+    EXPECT_LE(ran.status, kFailed) << words;
+  }
+  const Outcome wrong = shell("PROGRAM inspect Storyteler 2>&1");
+  EXPECT_EQ(wrong.status, kFailed);
+  EXPECT_TRUE(contains(wrong.out, "Did you mean storyteller?")) << wrong.out;
+}
+
+TEST_F(CheckpointCommands, NamesOfTheHubCacheAreSuggested) {
+  std::filesystem::create_directories(folder_.path() / "hub" / "models--Qwen--Qwen3.6-35B-A3B");
+  const std::string cache = "HF_HUB_CACHE='" + (folder_.path() / "hub").string() + "' ";
+  for (const char* typed : {"qwen/qwen3.6-35b-a3b", "Qwen/Qwen3.6-35B-A3", "Qwen3.6-35B-A3B"}) {
+    const Outcome wrong = shell(cache + "PROGRAM inspect " + typed + " 2>&1");
+    EXPECT_TRUE(contains(wrong.out, "Did you mean Qwen/Qwen3.6-35B-A3B?")) << typed << ": " << wrong.out;
+  }
 }
 
 TEST_F(CheckpointCommands, InspectShowsFormatsAndCeilings) {

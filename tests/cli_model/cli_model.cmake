@@ -6,3 +6,11 @@ if(TARGET fourfold)
 else()
   target_compile_definitions(test_cli_model PRIVATE FOURFOLD_PROGRAM="")
 endif()
+
+# At a pseudo-terminal, with the model that comes with the program.
+find_program(FOURFOLD_PYTHON python3)
+if(TARGET fourfold AND FOURFOLD_PYTHON AND FOURFOLD_EDIT AND FOURFOLD_EDIT_LIBRARY AND NOT FOURFOLD_SANITIZE)
+  add_test(NAME cli_model.chat_terminal COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/chat_terminal_test.py
+    $<TARGET_FILE:fourfold>)
+  set_tests_properties(cli_model.chat_terminal PROPERTIES COST 20 TIMEOUT 900)
+endif()

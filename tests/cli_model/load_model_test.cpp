@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "cli/bench_load_command.h"
-#include "cli/default_model.h"
+#include "cli/find_model.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -62,13 +62,12 @@ TEST(LoadModel, TheDefaultIsTheCheckoutsOrTheInstalledOne) {
   const std::filesystem::path bin = tree.path() / "bin";
   const std::filesystem::path checkout = tree.path() / "models" / "storyteller";
   const std::filesystem::path installed = tree.path() / "share" / "fourfold" / "models" / "storyteller";
-  expect_error(Code::invalid_request, {checkout.string(), installed.string()}, [&] { default_model(bin); });
+  expect_error(Code::invalid_request, {checkout.string(), installed.string()}, [&] { built_in_model(bin); });
   for (const std::filesystem::path& folder : {installed, checkout}) {  // the nearer one wins
     std::filesystem::create_directories(folder);
     std::ofstream(folder / "config.json") << "{}";
-    EXPECT_EQ(default_model(bin), folder.string());
+    EXPECT_EQ(built_in_model(bin), folder.string());
   }
-  EXPECT_EQ(model_or_default("named"), "named");
 }
 
 // What quantising at load costs is said, and what cannot be is refused.

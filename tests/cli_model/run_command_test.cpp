@@ -149,7 +149,7 @@ TEST(RunCommand, StopStringsAndStopIdsEndTheAnswer) {
   options.generation.logit_bias = std::to_string(end) + "=100";
   const Ran nothing = ran(options);
   EXPECT_EQ(nothing.out, "");
-  EXPECT_TRUE(contains(nothing.err, "1 tokens")) << nothing.err;
+  EXPECT_TRUE(contains(nothing.err, "; 1 token\n")) << nothing.err;
 }
 
 TEST(RunCommand, BadOptionsAreRefusedBeforeTheModelIsLoaded) {
@@ -243,6 +243,21 @@ TEST(RunCommand, BadPromptsAreRefused) {
   options = ask(letters);
   options.generation.max_tokens.reset();
   refused({"limit is 4096"}, options);
+}
+
+// `fourfold run "Hello"` is what many type first.
+TEST(RunCommand, AQuestionInTheModelsPlaceIsUnderstood) {
+  RunOptions options = ask("");
+  options.prompt.reset();
+  options.model = "Tell me a 'story'";
+  Captured captured;
+  const std::string hint = expect_error(Code::invalid_request, {"'Tell me a 'story'' is no model"},
+                                        [&] { run_run(options, captured.console); });
+  EXPECT_TRUE(contains(hint, R"(fourfold run -p 'Tell me a '\''story'\''')")) << hint;
+  options.model = "storytellr";
+  const std::string meant =
+      expect_error(Code::invalid_request, {"is no model"}, [&] { run_run(options, captured.console); });
+  EXPECT_TRUE(contains(meant, "Did you mean storyteller?")) << meant;
 }
 
 TEST(RunCommand, AModelThatIsNotThereOrHasNoTextSide) {
