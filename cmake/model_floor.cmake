@@ -1,6 +1,7 @@
 # Rooms above the silicon floor. They read JSON with Boost.JSON in its header-only form, so they need the Boost headers
 # and no Boost library; without the headers they are left out loudly and everything below still builds.
 set(FOURFOLD_BOOST_MINIMUM 1.81)
+set(boost_packages "Debian 12: libboost1.81-dev; Debian 13, Ubuntu 24.04 and later: libboost-dev")
 set(FOURFOLD_HAS_MODEL_FLOOR OFF)
 option(FOURFOLD_FUZZ "Build the fuzz targets (needs clang)" OFF)
 if(FOURFOLD_FUZZ)
@@ -18,13 +19,13 @@ if(FOURFOLD_BOOST_INCLUDE)
   set(boost_version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
   if(boost_version VERSION_LESS FOURFOLD_BOOST_MINIMUM)
     message(WARNING "fourfold: Boost ${boost_version} in ${FOURFOLD_BOOST_INCLUDE} is too old; the model floor needs "
-      "${FOURFOLD_BOOST_MINIMUM} (Debian: libboost1.81-dev). Building the silicon floor only")
+      "${FOURFOLD_BOOST_MINIMUM} or newer (${boost_packages}). Building the silicon floor only")
   else()
     set(FOURFOLD_HAS_MODEL_FLOOR ON)
   endif()
 else()
-  message(WARNING "fourfold: boost/json.hpp was not found; the model floor needs Boost ${FOURFOLD_BOOST_MINIMUM} headers "
-    "(Debian: libboost1.81-dev). Building the silicon floor only")
+  message(WARNING "fourfold: boost/json.hpp was not found; the model floor needs the headers of Boost "
+    "${FOURFOLD_BOOST_MINIMUM} or newer (${boost_packages}). Building the silicon floor only")
 endif()
 
 if(FOURFOLD_HAS_MODEL_FLOOR)

@@ -25,5 +25,6 @@ command_bundle() {
   rm "$folder/headers.txt"
   if [[ $count -eq 0 ]]; then fail 1 "no source includes a bundled dependency; nothing to copy"; fi
   echo "bundle: $count headers, $(du -sh "$folder" | cut -f 1), in $folder"
-  echo "There: cmake -S . -B build -DFOURFOLD_BUNDLE=$folder -DFOURFOLD_TESTS=OFF && cmake --build build"
+  echo "There: cmake -S . -B build -DFOURFOLD_BUNDLE=$folder && cmake --build build"
+  echo "(libedit, OpenSSL and GoogleTest are no headers alone: what is installed there is used, the rest is left out.)"
 }

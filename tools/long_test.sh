@@ -2,18 +2,22 @@
 # ./dev test --long: what takes too long for every change. Each step is run to its end even when one fails; the verdict is
 # written to docs/long-test.txt, to be committed. And ./dev test --sanitize, a part of it. Sourced by dev.
 
-long_step() {  # long_step NAME command...
-  local name=$1 start=$SECONDS status=0
+long_step() {  # long_step NAME command...; one that ends with 77 was skipped, and its last line says why
+  local name=$1 start=$SECONDS status=0 log
   shift
+  log=$(mktemp)
   echo "== $name"
-  ("$@") || status=$?
+  ("$@") 2>&1 | tee "$log" || status=$?
   local took="$(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
   if [[ $status -eq 0 ]]; then
     long_lines+=("  passed  $name ($took)")
+  elif [[ $status -eq 77 ]]; then
+    long_lines+=("  skipped $name: $(tail -n 1 "$log")")
   else
     long_lines+=("  FAILED  $name ($took, status $status)")
     long_verdict=failed
   fi
+  rm -f "$log"
 }
 
 sanitized() {  # sanitized PRESET
@@ -52,7 +56,7 @@ command_sanitize() {
 clang_build() {
   local compiler
   compiler=$(command -v clang++-19 || echo /usr/lib/llvm-19/bin/clang++)
-  cmake --preset cpu -B build-clang -DCMAKE_CXX_COMPILER="$compiler" -DFOURFOLD_PRECOMPILE=OFF >/dev/null &&
+  cmake --preset cpu -B build-clang -DFOURFOLD_WERROR=ON -DFOURFOLD_TESTS=ON -DCMAKE_CXX_COMPILER="$compiler" -DFOURFOLD_PRECOMPILE=OFF >/dev/null &&
     python3 tools/progress.py ninja build-clang "$jobs" && python3 tools/progress.py ctest build-clang "$jobs"
 }
 
@@ -72,7 +76,7 @@ command_long_test() {
   SECONDS=0
   set_up build test
   set_up page || long_lines+=("  skipped the chat page: no Chromium (apt-get install chromium chromium-driver)")
-  long_step "default build and tests" sanitized default
+  long_step "default build and tests" sanitized ci
   long_step "address and undefined-behaviour sanitizers" sanitized asan
   long_step "thread sanitizer" sanitized tsan
   long_step "soak under the address sanitizer" soak asan 5000
@@ -82,11 +86,12 @@ command_long_test() {
   else
     long_lines+=("  skipped clang 19: not installed (apt-get install clang-19)")
   fi
+  long_step "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
   long_step "verify, 20 seeds for each row and operation" many_seeds
   long_step "1,000 random scenarios of the engine" env FOURFOLD_SCENARIOS=1000 build/test_engine \
     --gtest_filter='Batcher.RandomScenarios*'
   long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
-  long_step "soak, 10,000 requests with cancels" soak default 10000
+  long_step "soak, 10,000 requests with cancels" soak ci 10000
   long_step "agents, routers and clients (docs/agents-test.txt)" real_clients
   {
     echo "date: $(date +%F)"

@@ -4,12 +4,42 @@
 set -euo pipefail
 
 missing=()
+# Where headers are looked for; tests name another folder.
+header_folders=(${FOURFOLD_HEADER_FOLDERS:-/usr/include /usr/local/include} ${CPATH:+${CPATH//:/ }})
 lacks_command() { ! command -v "$1" >/dev/null; }
 lacks_header() {
   local folder
-  for folder in /usr/include /usr/local/include ${CPATH:+${CPATH//:/ }}; do
+  for folder in "${header_folders[@]}"; do
     if [[ -e $folder/$1 ]]; then return 1; fi
   done
+}
+
+# older_than WANTED FOUND
+older_than() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
+
+# Boost has JSON since 1.75; what we need of it came with this one.
+boost_minimum=1.81
+lacks_boost() {
+  local folder version
+  for folder in "${header_folders[@]}"; do
+    if [[ ! -e $folder/boost/json.hpp ]]; then continue; fi
+    version=$(sed -n 's/^#define BOOST_LIB_VERSION "\(.*\)"/\1/p' "$folder/boost/version.hpp")
+    if ! older_than "$boost_minimum" "${version//_/.}"; then return 1; fi
+  done
+}
+
+# The package with Boost's headers: the distribution's own version where that is new enough (Debian 13, Ubuntu 24.04), else
+# the newest that stands beside it (Debian 12: libboost1.81-dev). Fails where apt offers neither.
+boost_package() {
+  local version newest
+  version=$(apt-cache policy libboost-dev 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
+  if [[ -n $version ]] && ! older_than "$boost_minimum" "$version"; then
+    echo libboost-dev
+    return
+  fi
+  newest=$(apt-cache pkgnames libboost1. 2>/dev/null | sed -n 's/^libboost\(1\.[0-9]*\)-dev$/\1/p' | sort -V | tail -n 1)
+  if [[ -z $newest ]] || older_than "$boost_minimum" "$newest"; then return 1; fi
+  echo "libboost$newest-dev"
 }
 
 for group in "$@"; do
@@ -22,9 +52,11 @@ for group in "$@"; do
       # A folder written by ./dev bundle stands in for the header-only packages.
       if [[ ${FOURFOLD_CMAKE:-} != *FOURFOLD_BUNDLE=* ]]; then
         if lacks_header CLI/CLI.hpp; then missing+=(libcli11-dev); fi
-        if lacks_header boost/json.hpp; then missing+=(libboost1.81-dev); fi
+        if lacks_boost; then missing+=(boost); fi
         # TLS of the server; without it the program is built all the same, and --tls-cert is refused.
         if lacks_header openssl/ssl.h; then missing+=(libssl-dev); fi
+        # The line editor of `fourfold chat`; without it lines are read plainly.
+        if lacks_header histedit.h; then missing+=(libedit-dev); fi
       fi
       ;;
     test)
@@ -40,9 +72,6 @@ for group in "$@"; do
       ;;
   esac
 done
-
-# older_than WANTED FOUND
-older_than() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
 check_versions() {
   local cmake_version compiler=${CXX:-} compiler_version
@@ -75,6 +104,7 @@ Install these with your distribution's tools, then start again:
   CLI11 2.1 or newer (header-only)           for the program
   Boost 1.81 or newer (headers only)         for the rooms that read JSON
   OpenSSL 3 (headers and libraries)          optional, for the server's TLS
+  libedit (headers and library)              optional, for editing lines in fourfold chat
   GoogleTest 1.12 or newer                   for the tests
   Chromium and its driver                    for the tests of the chat page
   nvcc 12.9 or newer (CUDA toolkit)          optional, for the GPU kernels
@@ -82,33 +112,62 @@ END
   exit 3
 fi
 
-# Packages already there are never removed for ours.
-install=(apt-get install -y --no-install-recommends --no-remove "${missing[@]}")
-if [[ $EUID -eq 0 ]]; then
-  echo "setup: installing ${missing[*]} (apt-get)"
-elif [[ -t 0 && -t 1 ]] && command -v sudo >/dev/null; then
-  echo "setup: missing packages. This line installs them:"
-  echo "  sudo ${install[*]}"
-  read -r -p "Run it now? [y/N] " answer
-  if [[ $answer != [yY]* ]]; then exit 3; fi
-  install=(sudo "${install[@]}")
-else
-  echo "setup: missing packages. As root, run:" >&2
-  echo "  sudo ${install[*]}" >&2
-  exit 3
-fi
-
-# A fresh machine has no package lists yet; an old one may have stale ones.
 quiet_log=$(mktemp)
 trap 'rm -f "$quiet_log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-update=(apt-get update)
-if [[ ${install[0]} == sudo ]]; then update=(sudo "${update[@]}"); fi
-if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null || ! "${install[@]}" >"$quiet_log" 2>&1; then
-  if ! "${update[@]}" >"$quiet_log" 2>&1 || ! "${install[@]}" >>"$quiet_log" 2>&1; then
-    tail -n 20 "$quiet_log" >&2
-    echo "setup: '${install[*]}' failed" >&2
-    exit 3
+as_root=()
+if [[ $EUID -ne 0 ]]; then as_root=(sudo); fi
+update=("${as_root[@]}" apt-get update)
+fresh=false  # the package lists are of today
+update_lists() {
+  fresh=true
+  if "${update[@]}" >"$quiet_log" 2>&1; then return; fi
+  tail -n 20 "$quiet_log" >&2
+  echo "setup: '${update[*]}' failed" >&2
+  exit 3
+}
+may_ask() { [[ -t 0 && -t 1 ]] && command -v sudo >/dev/null; }
+
+# Which package Boost is in, apt knows; a fresh machine has no lists yet, and an old one may have stale ones.
+if [[ $EUID -eq 0 ]] && ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update_lists; fi
+for i in "${!missing[@]}"; do
+  if [[ ${missing[i]} != boost ]]; then continue; fi
+  if ! missing[i]=$(boost_package) && [[ $EUID -eq 0 && $fresh == false ]]; then
+    update_lists
+    missing[i]=$(boost_package) || true
   fi
+  if [[ -n ${missing[i]} ]]; then continue; fi
+  echo "setup: apt offers no Boost from $boost_minimum on (libboost-dev, or a libboost1.NN-dev beside it)" >&2
+  if [[ $EUID -ne 0 ]]; then echo "  Its lists may be old: ${update[*]}" >&2; fi
+  echo "  Or take the headers from boost.org, and name their folder: CPATH=DIR ./dev ..." >&2
+  exit 3
+done
+
+# Packages already there are never removed for ours.
+install=("${as_root[@]}" apt-get install -y --no-install-recommends --no-remove "${missing[@]}")
+if [[ $EUID -eq 0 ]]; then
+  echo "setup: installing ${missing[*]} (apt-get)"
+elif may_ask; then
+  echo "setup: missing packages. This line installs them:"
+  echo "  ${install[*]}"
+  read -r -p "Run it now? [y/N] " answer
+  if [[ $answer != [yY]* ]]; then exit 3; fi
+else
+  echo "setup: missing packages. As root, run:" >&2
+  echo "  ${install[*]}" >&2
+  exit 3
+fi
+
+if ! "${install[@]}" >"$quiet_log" 2>&1; then
+  if [[ $fresh == false ]]; then
+    update_lists
+    if "${install[@]}" >"$quiet_log" 2>&1; then
+      check_versions
+      exit 0
+    fi
+  fi
+  tail -n 20 "$quiet_log" >&2
+  echo "setup: '${install[*]}' failed" >&2
+  exit 3
 fi
 check_versions

@@ -93,7 +93,7 @@ headline() { printf '\n== %s\n\n' "$*"; }
 command_try() {
   if [[ $# -gt 0 ]]; then fail 64 "try takes no arguments, not '$1'"; fi
   SECONDS=0
-  set_up build test
+  set_up build
   leave_out_cuda
   headline "The point of the project"
   build default plan_preview

@@ -135,8 +135,7 @@ void add_make_model(CLI::App& app, CommandLine& line) {
       "A file with answers: a model that says these, whatever it is asked (docs/models.md)");
   for (const char* other : {"--shape", "--format", "--seed", "--layers", "--sparse"})
     script->excludes(command->get_option(other));
-  command
-      ->add_option("--text-of", o.text_of, "With --script: the MODEL whose tokenizer and template it uses")
+  command->add_option("--text-of", o.text_of, "With --script: the MODEL whose tokenizer and template it uses")
       ->needs(script);
   command->final_callback([&line] {
     line.has_strict = false;

@@ -97,7 +97,10 @@ class Merger {
       for (const bj::value& value : list->get_array()) listed.push_back(&value);
       keep_values(listed);
     }
-    if (const bj::value* only = find(part, "const")) keep_values({only});
+    if (const bj::value* only = find(part, "const")) {
+      listed.assign(1, only);
+      keep_values(listed);
+    }
   }
 
   void keep_values(const std::vector<const bj::value*>& listed) {

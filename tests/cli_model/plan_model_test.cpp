@@ -140,7 +140,8 @@ TEST(PlanModel, RefusesWithNumbers) {
   options.json = false;
   Captured two;
   EXPECT_EQ(run_plan_model(options, two.console), kMiss);
-  EXPECT_TRUE(contains(two.out.str(), "17.2 GB (16 GiB), 17.2 GB free, 16.3 GB may be used: it DOES NOT FIT")) << two.out.str();
+  EXPECT_TRUE(contains(two.out.str(), "17.2 GB (16 GiB), 17.2 GB free, 16.3 GB may be used: it DOES NOT FIT"))
+      << two.out.str();
   EXPECT_TRUE(contains(two.out.str(), "--max-context 0 with 1 sequence")) << two.out.str();
   options = shape_on("35b", "rtx-pro-6000", 3);
   Captured captured;

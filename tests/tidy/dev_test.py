@@ -1,4 +1,5 @@
 """./dev and its parts where they must refuse or report: bad words, missing packages, failing builds and tests."""
+import json
 import os
 import pathlib
 import subprocess
@@ -44,8 +45,8 @@ class SetUp(unittest.TestCase):
             path.chmod(0o755)
         return folder
 
-    def set_up(self, folder, *groups):
-        return run("/bin/bash", ROOT / "tools" / "setup.sh", *groups, PATH=str(folder), CXX="")
+    def set_up(self, folder, *groups, **environment):
+        return run("/bin/bash", ROOT / "tools" / "setup.sh", *groups, PATH=str(folder), CXX="", **environment)
 
     def test_other_distributions_get_the_list_with_versions(self):
         status, output = self.set_up(self.machine(), "build", "test")
@@ -77,16 +78,85 @@ class SetUp(unittest.TestCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("sudo apt-get install -y --no-install-recommends --no-remove cmake", done.stderr)
 
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_boost_is_what_apt_offers_from_1_81_on(self):
+        def asked(own, beside):
+            """What is installed where libboost-dev is of this version and these stand beside it."""
+            policy = f"echo libboost-dev:; echo '  Candidate: {own}'" if own else "true"
+            names = "; ".join(f"echo libboost{version}-dev" for version in beside) or "true"
+            folder = self.machine(**{"apt-get": "exit 1", "apt-cache":
+                                     f'if [ $1 = policy ]; then {policy}; else {names}; fi'})
+            (folder / "include").mkdir()
+            return self.set_up(folder, "build", FOURFOLD_HEADER_FOLDERS=str(folder / "include"))
+
+        for own, beside, package in (("1.74.0.3", ("1.74", "1.81"), "libboost1.81-dev"),  # Debian 12
+                                     ("1.83.0.2+b2", ("1.83", "1.88"), "libboost-dev"),  # Debian 13
+                                     ("1.83.0.1ubuntu2", ("1.83",), "libboost-dev"),  # Ubuntu 24.04
+                                     ("1.90.0", (), "libboost-dev")):
+            status, output = asked(own, beside)
+            self.assertEqual(status, 3)  # the fake apt-get fails
+            self.assertIn(f"libcli11-dev {package} libssl-dev libedit-dev", output)
+        for own, beside in (("1.74.0.3", ("1.74",)), ("", ())):  # Ubuntu 22.04
+            status, output = asked(own, beside)
+            self.assertEqual(status, 3)
+            self.assertNotIn("setup: installing", output)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root")
+    def test_an_old_boost_does_not_count(self):
+        folder = self.machine(**{"apt-get": "true", "apt-cache": "true"})
+        boost = folder / "include" / "boost"
+        boost.mkdir(parents=True)
+        (boost / "json.hpp").write_text("")
+        for version, enough in (("1_80", False), ("1_81", True), ("1_100", True)):
+            (boost / "version.hpp").write_text(f'#define BOOST_LIB_VERSION "{version}"\n')
+            _, output = self.set_up(folder, "build", FOURFOLD_HEADER_FOLDERS=str(boost.parent))
+            self.assertEqual("apt offers no Boost from 1.81 on" in output, not enough, output)
+
     def test_an_old_cmake_is_named_with_both_versions(self):
         folder = self.machine(cmake="echo cmake version 3.18.4", ninja="", python3="", c_plus_plus="echo 12",
                               g_plus_plus="echo 12")
-        for header in ("CLI/CLI.hpp", "boost/json.hpp", "gtest/gtest.h"):
+        for header in ("CLI/CLI.hpp", "boost/json.hpp", "boost/version.hpp", "gtest/gtest.h", "openssl/ssl.h", "histedit.h"):
             (folder / header).parent.mkdir(exist_ok=True)
-            (folder / header).write_text("")
+            (folder / header).write_text('#define BOOST_LIB_VERSION "1_81"\n')
         status, output = run("/bin/bash", ROOT / "tools" / "setup.sh", "build", "test", PATH=str(folder), CXX="",
                              CPATH=str(folder))
         self.assertEqual(status, 3)
         self.assertIn("3.18.4; fourfold needs 3.25", output)
+
+
+class Configure(unittest.TestCase):
+    def configured(self, folder, *options):
+        return run("cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DFOURFOLD_CUDA=off", *options)
+
+    def test_without_googletest_the_tests_are_left_out_unless_asked_for(self):
+        missing = "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=TRUE"
+        with tempfile.TemporaryDirectory() as folder:
+            status, output = self.configured(folder, missing)
+            self.assertEqual(status, 0, output)
+            self.assertIn("fourfold: GoogleTest was not found (Debian: libgtest-dev), so the tests are left out", output)
+            plan = (pathlib.Path(folder) / "build.ninja").read_text()
+            self.assertNotIn("test_base", plan)
+            self.assertNotIn("-Werror", plan, "warnings are errors for those who ask for it")
+            status, output = self.configured(folder, missing, "-DFOURFOLD_TESTS=ON", "-DFOURFOLD_WERROR=ON")
+            self.assertNotEqual(status, 0)
+            self.assertIn("GoogleTest was not found", output)
+            status, output = self.configured(folder, missing, "-DFOURFOLD_TESTS=OFF")
+            self.assertEqual(status, 0, output)
+            self.assertIn("-Werror", (pathlib.Path(folder) / "build.ninja").read_text())
+
+    def test_without_libedit_chat_is_built_plainly_and_loudly(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, output = self.configured(folder, "-DFOURFOLD_TESTS=OFF", "-DFOURFOLD_EDIT=off")
+            self.assertEqual(status, 0, output)
+            self.assertIn("libedit was not found (Debian: libedit-dev), or FOURFOLD_EDIT is off", " ".join(output.split()))
+            self.assertIn("line_editor_none.cpp", (pathlib.Path(folder) / "build.ninja").read_text())
+
+    def test_the_presets_of_developers_make_errors_of_warnings(self):
+        presets = {preset["name"]: preset.get("cacheVariables", {})
+                   for preset in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]}
+        strict = {name for name, variables in presets.items() if variables.get("FOURFOLD_WERROR") == "ON"}
+        self.assertEqual(strict, {"ci", "asan", "tsan"})
+        self.assertIn("build ci", (ROOT / "dev").read_text())
 
 
 class Progress(unittest.TestCase):

@@ -35,7 +35,7 @@ struct PartialList {
 template <class Row>
 struct SplitGroup {
   float value[kGroupSplits][kLaneColumns<Row>];
-  device::F32x2 scale;  // of split lane % 8
+  device::F32x2 scale{};  // of split lane % 8
 };
 
 template <class Row, class Cta>

@@ -1,6 +1,7 @@
 #include "server/api/fields.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/closest.h"

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Builds the program in a Debian 13 made for it, with that release's own g++ and packages, and has it answer:
+# tools/debian13.sh [RESULT]. A part of ./dev test --long. Needs root and mmdebstrap or debootstrap; ends with 77 and a line
+# "skipped: ..." where a chroot is not to be had. RESULT gets a dated report. FOURFOLD_JOBS=N limits the parallel jobs;
+# FOURFOLD_CCACHE=DIR compiles through a ccache whose folder outlives the run, for whoever tries it again and again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+result=${1:-}
+release=trixie mirror=${FOURFOLD_MIRROR:-http://deb.debian.org/debian} jobs=${FOURFOLD_JOBS:-$(nproc)}
+cache=${FOURFOLD_CCACHE:-}
+if [[ -n $cache ]]; then mkdir -p "$cache"; fi
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+if [[ $EUID -ne 0 ]]; then skip "a chroot needs root"; fi
+if ! why=$(unshare --mount true 2>&1); then skip "no mounts of its own are allowed here ($why)"; fi
+if ! command -v mmdebstrap >/dev/null && ! command -v debootstrap >/dev/null; then
+  skip "neither mmdebstrap nor debootstrap is installed (apt-get install mmdebstrap)"
+fi
+
+# All mounts are made in a namespace of their own, so they are gone before the folder is removed, however this ends.
+folder=$(mktemp -d "${TMPDIR:-/var/tmp}/fourfold-debian13.XXXXXX")
+trap 'rm -rf --one-file-system "$folder"' EXIT
+system=$folder/system log=$folder/log
+
+make_system() {
+  if command -v mmdebstrap >/dev/null; then
+    mmdebstrap --variant=minbase --include=ca-certificates "$release" "$system" "$mirror"
+  else
+    debootstrap --variant=minbase "$release" "$system" "$mirror"
+  fi
+}
+echo "debian13: a fresh $release from $mirror"
+if ! make_system >"$log" 2>&1; then skip "the system could not be made: $(tail -n 1 "$log")"; fi
+
+# What git knows, as it is here; changes not committed yet among it.
+commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+mkdir "$system/fourfold" "$system/ccache"
+git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$system/fourfold"
+cp /etc/resolv.conf "$system/etc/resolv.conf"
+
+inside() {  # inside 'commands': in the repository, as its only user would
+  # shellcheck disable=SC2016  # for the shell within
+  unshare --mount bash -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" &&
+    if [[ -n $2 ]]; then mount --bind "$2" "$0/ccache"; fi &&
+    exec chroot "$0" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CCACHE_DIR=/ccache \
+      bash -euo pipefail -c "cd /fourfold; $1"' "$system" "$1" "$cache"
+}
+
+SECONDS=0
+inside 'tools/setup.sh build'
+# Its package is not there, and nobody asked for tests: the configuration must not end.
+inside '[[ ! -e /usr/include/gtest/gtest.h ]]'
+options=(-DFOURFOLD_WERROR=ON)
+if [[ -n $cache ]]; then
+  inside 'apt-get install -y --no-install-recommends ccache' >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
+  options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+fi
+inside "cmake -S . -B build -G Ninja ${options[*]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
+grep 'fourfold: ' "$log"
+inside "ninja -C build -j $jobs -k 0 fourfold" >"$log" 2>&1 || { grep -A 12 -E '(error|warning): ' "$log" || tail -n 60 "$log"; exit 1; }
+built=$SECONDS
+answer=$(inside 'echo What are you? | build/fourfold run --seed 1 2>/dev/null')
+echo "debian13: $answer"
+if [[ $answer != *"demonstration model"* ]]; then
+  echo "debian13: that is not the answer of the model that comes with the program" >&2
+  exit 1
+fi
+inside 'build/fourfold version && ldd build/fourfold | grep -q libedit'
+if [[ -n $result ]]; then
+  {
+    echo "date: $(date +%F)"
+    echo "verdict: passed"
+    echo "commit: $commit"
+    echo "machine: $(uname -m), $jobs of $(nproc) cores"
+    echo "system: Debian $(inside 'cat /etc/debian_version'), $(inside 'c++ --version | head -n 1'), Boost $(inside \
+      "sed -n 's/^#define BOOST_LIB_VERSION \"\\(.*\\)\"/\\1/p' /usr/include/boost/version.hpp"), $(inside 'cmake --version | head -n 1')"
+    echo "built in: $((built / 60)) min $((built % 60)) s with -Werror, without GoogleTest"
+    echo "command: tools/debian13.sh $result"
+    echo "fourfold run: $answer"
+  } >"$result"
+  cat "$result"
+fi
+echo "debian13: passed"
