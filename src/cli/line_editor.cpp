@@ -6,11 +6,13 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,13 +32,21 @@ constexpr const char* kPasteOff = "\033[?2004l";
 constexpr const char* kPasteBegin = "\033[200~";
 constexpr std::wstring_view kPasteEnd = L"\033[201~";
 
-// The window has another size, or the program was stopped and goes on: the line is drawn anew.
-std::atomic<bool> g_redraw{false};
-void note_redraw(int) { g_redraw = true; }
+// The window has another size, or the program was stopped and goes on: the line is drawn anew. A signal may
+// be handled by any thread, so it comes to the one that waits as something to read.
+std::atomic<int> g_redraw{-1};
+void note_redraw(int) {
+  const int before = errno;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(g_redraw, &one, sizeof one);
+  errno = before;
+}
 
 class RedrawSignals {
  public:
-  RedrawSignals() {
+  RedrawSignals() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (descriptor_ < 0) fail(Code::io, "cannot watch the terminal's size: {}", std::strerror(errno));
+    g_redraw = descriptor_;
     struct sigaction action {};
     action.sa_handler = note_redraw;
     ::sigaction(SIGWINCH, &action, &size_before_);
@@ -45,11 +55,20 @@ class RedrawSignals {
   ~RedrawSignals() {
     ::sigaction(SIGWINCH, &size_before_, nullptr);
     ::sigaction(SIGCONT, &go_on_before_, nullptr);
+    g_redraw = -1;
+    ::close(descriptor_);
   }
   RedrawSignals(const RedrawSignals&) = delete;
   RedrawSignals& operator=(const RedrawSignals&) = delete;
 
+  int descriptor() const { return descriptor_; }
+  bool take() const {
+    std::uint64_t count = 0;
+    return ::read(descriptor_, &count, sizeof count) > 0;
+  }
+
  private:
+  int descriptor_;
   struct sigaction size_before_ {
   }, go_on_before_{};
 };
@@ -87,7 +106,7 @@ class EditedLines final : public LineEditor {
 
   LineReader::Outcome read(std::string& line) override {
     const RedrawSignals signals;
-    g_redraw = false;
+    redraw_ = &signals;
     outcome_ = LineReader::Outcome::line;
     int count = 0;
     std::fputs(kPasteOn, stderr);
@@ -156,10 +175,11 @@ class EditedLines final : public LineEditor {
         outcome_ = LineReader::Outcome::interrupted;
         return -1;
       }
-      if (g_redraw.exchange(false)) redraw();
-      pollfd waits[2] = {{input_, POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}};
-      if (::poll(waits, 2, -1) < 0 || watch_.interrupted())
-        continue;  // a signal: its sake is looked for above
+      if (redraw_->take()) redraw();
+      pollfd waits[3] = {
+          {input_, POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}, {redraw_->descriptor(), POLLIN, 0}};
+      // Whatever else it was is looked for above.
+      if (::poll(waits, 3, -1) < 0 || waits[0].revents == 0 || watch_.interrupted()) continue;
       char bytes[4096];
       const ssize_t count = ::read(input_, bytes, sizeof bytes);
       if (count < 0 && errno == EINTR) continue;
@@ -180,8 +200,10 @@ class EditedLines final : public LineEditor {
     return true;
   }
 
-  // Whoever stopped the program has set the terminal to their own needs.
+  // Whoever stopped the program has set the terminal to their own needs; libedit does not know, and would not
+  // set it again without the first line.
   void redraw() {
+    ::el_set(edit_, EL_PREP_TERM, 0);
     ::el_set(edit_, EL_PREP_TERM, 1);
     ::el_resize(edit_);
     ::el_set(edit_, EL_REFRESH);
@@ -193,7 +215,8 @@ class EditedLines final : public LineEditor {
   KeptHistory history_;
   std::FILE* stream_;
   EditLine* edit_ = nullptr;
-  std::string bytes_;  // read, and not yet taken
+  const RedrawSignals* redraw_ = nullptr;  // while a line is read
+  std::string bytes_;                      // read, and not yet taken
   LineReader::Outcome outcome_ = LineReader::Outcome::line;
 };
 

@@ -301,6 +301,7 @@ class ChatAtATerminal(unittest.TestCase):
         termios.tcsetattr(chat.terminal, termios.TCSANOW, attributes)
         os.kill(chat.process, signal.SIGCONT)
         place = chat.wait_for("half a li", place)
+        self.assertFalse(termios.tcgetattr(chat.terminal)[3] & (termios.ICANON | termios.ECHO))
         chat.resize(60)
         os.kill(chat.process, signal.SIGWINCH)
         chat.say("ne", LEFT, LEFT, LEFT, "!")
