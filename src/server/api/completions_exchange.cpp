@@ -24,7 +24,7 @@ class CompletionsExchange final : public AnswerExchange {
         prompt_shown_(choices().size()) {}
 
  private:
-  void begin(JsonWriter& json) const {
+  void begin_body(JsonWriter& json) const {
     json.begin_object().member("id", id_).member("object", "text_completion").member("created", created_);
     json.member("model", model_name()).key("choices").begin_array();
   }
@@ -65,7 +65,7 @@ class CompletionsExchange final : public AnswerExchange {
   std::string chunk(std::size_t index, std::string_view text, const std::vector<sample::Sampled>& tokens,
                     const std::vector<text::TokenId>& ids, std::string_view finish_reason = {}) {
     JsonWriter json;
-    begin(json);
+    begin_body(json);
     write_choice(json, index, text, tokens, ids, finish_reason);
     json.end_array();
     if (plan().generation.usage_always) {
@@ -95,7 +95,7 @@ class CompletionsExchange final : public AnswerExchange {
     std::string out;
     if (plan().generation.usage_at_end) {
       JsonWriter json;
-      begin(json);
+      begin_body(json);
       json.end_array();
       write_usage(json.key("usage"), counts());
       json.end_object();
@@ -110,7 +110,7 @@ class CompletionsExchange final : public AnswerExchange {
 
   std::string whole() override {
     JsonWriter json;
-    begin(json);
+    begin_body(json);
     for (std::size_t i = 0; i < choices().size(); ++i) {
       const bool echo = plan().generation.echo;
       std::string text = echo ? prompt_of(i).text : std::string();
