@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -10,7 +11,9 @@
 #include "base/bf16.h"
 #include "base/e4m3.h"
 #include "base/format.h"
+#include "base/random.h"
 #include "kernels/attention/page_layout.h"
+#include "kernels/attention/splits.h"
 #include "kernels/step/step_tables.h"
 #include "kernels/verify/step_run.h"
 
@@ -20,11 +23,40 @@ namespace fourfold::verify {
 struct AttentionPart {
   int context = 0;
   int rows = 1;
-  int own_pages = 1 << 30;  // pages beyond these many are the first one again: a long context is cheap
+  // For long contexts: all weight lies on a few positions (planted_positions), so that missing a single one
+  // of them, by a wrong page number or a wrong split, is an error far beyond the bound.
+  bool planted = false;
   int last() const { return context + rows - 1; }
   int pages() const { return last() / attention::kPageTokens + 1; }
-  int drawn_pages() const { return std::min(pages(), own_pages); }
 };
+
+// Both sides of every border a kernel has to get right: pages, the page numbers a warp holds at once (32),
+// tiers and single splits of decode; then some positions without a reason.
+inline std::vector<int> planted_positions(StepRun& run, const AttentionPart& part) {
+  std::vector<int> borders{attention::kPageTokens, 32 * attention::kPageTokens, 64 * attention::kPageTokens,
+                           attention::split_begin(attention::split_of(part.context))};
+  for (const attention::SplitTier& tier : attention::kSplitTiers) {
+    borders.push_back(tier.first_position);
+    borders.push_back(attention::split_begin(tier.first_split + 1));
+  }
+  std::vector<int> out;
+  for (const int border : borders)
+    for (const int position : {border - 1, border})
+      if (position >= 0 && position < part.context) out.push_back(position);
+  for (int i = 0; i < 8; ++i) out.push_back(run.below(part.context));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Planted keys are this sign pattern; rows that look for them have it in their query vectors.
+inline float planted_sign(int dim) { return mix_bits(static_cast<std::uint64_t>(dim) + 1) & 1 ? 1.0f : -1.0f; }
+// A query has kPlantedQuery times the pattern. The planted keys' factor makes their score 12: e^12 outweighs
+// 262,144 positions of usual scores.
+inline constexpr float kPlantedQuery = 1.5f;
+inline float planted_key(int head_dim) {
+  return 12.0f / (kPlantedQuery * std::sqrt(static_cast<float>(head_dim)));
+}
 
 struct AttentionShape {
   int heads = 2;
@@ -70,7 +102,7 @@ struct AttentionBatch {
 inline AttentionBatch make_batch(StepRun& run, const AttentionShape& shape) {
   AttentionBatch batch;
   std::vector<std::int32_t> pool;
-  for (const AttentionPart& part : shape.parts) batch.page_count += part.drawn_pages();
+  for (const AttentionPart& part : shape.parts) batch.page_count += part.pages();
   batch.page_count += 2;
   for (int i = 0; i < batch.page_count; ++i) pool.push_back(i);
   for (std::size_t i = pool.size() - 1; i > 0; --i) std::swap(pool[i], pool[run.random.below(i + 1)]);
@@ -78,11 +110,8 @@ inline AttentionBatch make_batch(StepRun& run, const AttentionShape& shape) {
   for (const AttentionPart& part : shape.parts) {
     const auto index = static_cast<std::int32_t>(batch.sequences.size());
     const auto page_begin = static_cast<std::int32_t>(numbers.size());
-    // The last page, which holds the new rows, is the sequence's own.
-    batch.pages.emplace_back(pool.end() - part.drawn_pages(), pool.end());
-    pool.resize(pool.size() - static_cast<std::size_t>(part.drawn_pages()));
-    std::vector<std::int32_t>& pages = batch.pages.back();
-    pages.insert(pages.begin(), static_cast<std::size_t>(part.pages() - part.drawn_pages()), pages.front());
+    batch.pages.emplace_back(pool.end() - part.pages(), pool.end());
+    pool.resize(pool.size() - static_cast<std::size_t>(part.pages()));
     numbers.insert(numbers.end(), batch.pages.back().begin(), batch.pages.back().end());
     batch.first_row.push_back(static_cast<int>(batch.rows.size()));
     batch.sequences.push_back({batch.first_row.back(), part.rows, part.context, 0, page_begin, {}});
@@ -149,20 +178,50 @@ class PageCache {
   }
   // Every position the parts have gets a key and a value.
   void fill(StepRun& run, const AttentionBatch& batch) {
-    for (std::size_t i = 0; i < shape_.parts.size(); ++i)
-      for (int p = first_filled(shape_.parts[i]); p <= shape_.parts[i].last(); ++p)
-        for (int h = 0; h < shape_.kv_heads; ++h)
-          for (int d = 0; d < shape_.head_dim; ++d) {
-            const std::size_t at = start(batch.pages[i][p / attention::kPageTokens], h);
-            put(keys.data() + at + offsets_.key(p % attention::kPageTokens, d), run.random.normal());
-            put(values.data() + at + offsets_.value(p % attention::kPageTokens, d), run.random.normal());
-          }
+    for (std::size_t i = 0; i < shape_.parts.size(); ++i) {
+      const AttentionPart& part = shape_.parts[i];
+      for (int p = 0; p <= part.last(); ++p) {
+        // Between plants one page is as good as another: the first is drawn, the others are copies of it.
+        const bool copied = part.planted && p >= attention::kPageTokens &&
+                            p / attention::kPageTokens < part.last() / attention::kPageTokens;
+        if (!copied) {
+          put_position(run, batch.pages[i], p, part.planted ? 0.5 : 1.0);
+        } else if (p % attention::kPageTokens == 0) {
+          copy_page(batch.pages[i].front(), batch.pages[i][p / attention::kPageTokens]);
+        }
+      }
+      if (part.planted)
+        for (const int p : planted_positions(run, part)) plant(run, batch.pages[i], p);
+    }
   }
 
  private:
-  // Pages that repeat are filled once.
-  static int first_filled(const AttentionPart& part) {
-    return (part.pages() - part.drawn_pages()) * attention::kPageTokens;
+  void put_position(StepRun& run, const std::vector<std::int32_t>& pages, int p, double key_size) {
+    for (int h = 0; h < shape_.kv_heads; ++h)
+      for (int d = 0; d < shape_.head_dim; ++d) {
+        put(key_at(pages, h, p, d), key_size * run.random.normal());
+        put(value_at(pages, h, p, d), run.random.normal());
+      }
+  }
+  void plant(StepRun& run, const std::vector<std::int32_t>& pages, int p) {
+    for (int h = 0; h < shape_.kv_heads; ++h)
+      for (int d = 0; d < shape_.head_dim; ++d) {
+        put(key_at(pages, h, p, d), planted_key(shape_.head_dim) * planted_sign(d));
+        put(value_at(pages, h, p, d), 4.0 * run.random.normal());
+      }
+  }
+  void copy_page(int from, int to) {
+    const std::size_t bytes = static_cast<std::size_t>(shape_.kv_heads) * offsets_.page_bytes;
+    std::copy_n(keys.data() + start(from, 0), bytes, keys.data() + start(to, 0));
+    std::copy_n(values.data() + start(from, 0), bytes, values.data() + start(to, 0));
+  }
+  unsigned char* key_at(const std::vector<std::int32_t>& pages, int head, int p, int d) {
+    return keys.data() + start(pages[p / attention::kPageTokens], head) +
+           offsets_.key(p % attention::kPageTokens, d);
+  }
+  unsigned char* value_at(const std::vector<std::int32_t>& pages, int head, int p, int d) {
+    return values.data() + start(pages[p / attention::kPageTokens], head) +
+           offsets_.value(p % attention::kPageTokens, d);
   }
   std::size_t start(int page, int head) const {
     return (static_cast<std::size_t>(page) * static_cast<std::size_t>(shape_.kv_heads) +

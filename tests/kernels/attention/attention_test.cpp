@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/launch/sim_machine.h"
+#include "kernels/verify/step_case.h"
 #include "tests/kernels/attention/attention_case.h"
 
 namespace fourfold::attention {
@@ -299,21 +301,32 @@ TEST(Decode, GivesTheSameBitsInAnyBatchGridAndPageTable) {
   check_same_bits<Bf16Kv, 256>({.heads = 4, .kv_heads = 1, .pairs = 32}, {{62, 4, 1}});
 }
 
-// ---- the longest context ----
+// ---- long contexts ----
 
-TEST(Decode, ReachesPosition262143) {
-  // All pages but the last are one physical page: 4,096 of them cost nothing to write.
-  const Shape shape{.heads = 1, .kv_heads = 1, .spread = 3.0};
-  Layer<Bf16Kv, 64> layer(shape, 4, 0);
-  const Sequence part{262'143, 1, 1};
-  std::vector<std::int32_t> pages(4'096, 2);
-  pages.back() = 1;
-  layer.write_contexts({{64, 0, 7}}, {{2}});
-  layer.write_contexts({{63, 0, 8}}, {{1}});
-  const Decoded decoded = decode<Bf16Kv, 64, 16>(layer, {part}, {pages}, {.blocks = 132});
-  const auto batch = layer.make_batch({part}, {pages});
-  const auto* rows = layer.prepare_rows({part}, batch, layer.upload_projections<float>({part}, batch));
-  check_rows(layer, {part}, {pages}, read_bf16(layer.device(), rows, 64), floats(decoded.out), decode_sums);
+// Proofs of `verify` whose weight lies on planted positions at every border, all pages distinct: a page
+// number, a reload of page numbers or a split that is wrong loses one of them.
+void expect_proved(const plan::ArchFacts& arch, const char* row_name, int variant) {
+  SCOPED_TRACE(row_name);
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &arch});
+  const auto& rows = machine->rows(kernels::RowKind::step);
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [&](const plan::RowFacts& facts) { return facts.row == row_name; });
+  ASSERT_NE(row, rows.end()) << row_name;
+  const verify::Result result = verify::run_step_case(*machine, {*row, "", variant, 7}, true);
+  EXPECT_EQ(result.failure, "");
+  EXPECT_TRUE(result.passed()) << result.shape;
+}
+
+TEST(Decode, FindsEveryBorderUpToPosition262143) {
+  expect_proved(plan::kSm120, "attend 64 bf16 x16", 3);
+  expect_proved(plan::kSm120, "attend 64 fp8 x16", 3);
+}
+
+TEST(Prompt, FindsEveryBorderBeyond2048) {
+  expect_proved(plan::kSm120, "attend_prompt 64 bf16 mma", 3);
+  expect_proved(plan::kSm120, "attend_prompt 64 fp8 mma", 3);
+  expect_proved(plan::kSm90, "attend_prompt 64 bf16 wgmma", 3);
 }
 
 }  // namespace
