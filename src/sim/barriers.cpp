@@ -96,6 +96,7 @@ void Barriers::arrive(Thread& thread, const void* address, std::int64_t expect_b
                    format("arrive_expect of {} bytes on {}: a phase holds at most {}",
                           with_commas(expect_bytes), describe(index), with_commas(kBytesMax)));
   }
+  thread.settled = thread.clock;  // an arrive stands behind the thread's loads
   block_.release(thread, *barrier.gathering, barrier.last_arrival);
   --barrier.pending;
   settle(barrier, &thread, site);
@@ -150,8 +151,10 @@ void Barriers::complete(Barrier& barrier, const Thread* thread, SiteTable::Id si
             "{} completed a second phase while {} threads had not yet seen the first: their parity now means "
             "another phase",
             describe(index), barrier.woken));
-  // A waiter learns of this phase's copies, too.
+  // A waiter learns of this phase's copies, too; and whatever was read before the arrivals has been read,
+  // also by lanes that one of them spoke for.
   barrier.gathering->happened[barrier.party] = barrier.phase + 1;
+  block_.clocks().settle(*barrier.gathering);
   barrier.completed = barrier.gathering;
   barrier.gathering = block_.clocks().zero();
   barrier.last_arrival = {};

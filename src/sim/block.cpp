@@ -68,6 +68,7 @@ void Block::start(int index) {
     thread.known = nothing;
     thread.clock = 1;
     thread.fenced = 0;
+    thread.settled = 0;
     thread.visible = grid().visible_at_start;
     thread.started = thread.finished = false;
     thread.waiting_barrier = -1;

@@ -108,7 +108,8 @@ class Block {
 
   // ---- order (block_order.cpp) ----
   View view(const Thread& thread) const {
-    return {thread.known->happened, thread.known->fenced, thread.id, thread.fenced, thread_count_};
+    return {thread.known->happened, thread.known->fenced, thread.known->settled, thread.id,
+            thread.fenced,          thread.settled,       thread_count_};
   }
   GlobalAccessor accessor(const Thread& thread, SiteTable::Id site) const {
     return {view(thread), thread.epoch(), launch_.grid.id, static_cast<std::uint32_t>(index_), thread.visible,

@@ -34,6 +34,7 @@ void Block::release(Thread& thread, ClockVector& into, ClockRef& last) {
   }
   into.happened[thread.id] = std::max(into.happened[thread.id], thread.clock);
   into.fenced[thread.id] = std::max(into.fenced[thread.id], thread.fenced);
+  into.settled[thread.id] = std::max(into.settled[thread.id], thread.settled);
   into.visible = std::max(into.visible, thread.visible);
   tick(thread);
 }
@@ -47,6 +48,7 @@ void Block::fence(Thread& thread) {
   }
   thread.known = memo.after;
   thread.fenced = thread.clock;
+  thread.settled = thread.clock;  // its own loads only: those of other lanes may still be on their way
   tick(thread);
 }
 
@@ -69,6 +71,7 @@ void Block::join_warps(std::uint32_t warp_mask) {
       Thread& thread = warp.threads[lane];
       joined->happened[thread.id] = thread.clock;
       joined->fenced[thread.id] = thread.fenced;
+      joined->settled[thread.id] = thread.settled;
       joined->visible = std::max(joined->visible, thread.visible);
     }
   }

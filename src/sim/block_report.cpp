@@ -90,6 +90,12 @@ void Block::fault(const SharedConflict& conflict, const Thread* thread, SiteTabl
       detail = format("written by {}, with no fence_async_proxy between that write and the async proxy",
                       party_text(conflict.other, conflict.site));
       break;
+    case FaultKind::late_read:
+      detail = format(
+          "read by {}, which may not have the value yet: neither a fence_async_proxy of that thread "
+          "nor an arrive on an mbarrier stands between the read and the copy",
+          party_text(conflict.other, conflict.site));
+      break;
     default:
       detail = format("{} by {}, and nothing orders the two", conflict.other_wrote ? "written" : "read",
                       party_text(conflict.other, conflict.site));

@@ -30,18 +30,19 @@ ClockPool::ClockPool(std::uint32_t parties, std::uint32_t capacity)
 void ClockPool::use(std::uint32_t parties) {
   const std::uint32_t wanted = (parties + 3u) & ~3u;
   for (std::uint32_t i = used_; i < wanted; ++i)
-    for (const auto& vector : vectors_) vector->happened[i] = vector->fenced[i] = 0;
+    for (const auto& vector : vectors_) vector->happened[i] = vector->fenced[i] = vector->settled[i] = 0;
   used_ = wanted;
 }
 
 ClockVector* ClockPool::take() {
   if (free_.empty()) {
-    storage_.push_back(std::make_unique<std::uint32_t[]>(2 * capacity_));
+    storage_.push_back(std::make_unique<std::uint32_t[]>(3 * capacity_));
     vectors_.push_back(std::make_unique<ClockVector>());
     ClockVector* const fresh = vectors_.back().get();
     fresh->pool = this;
     fresh->happened = storage_.back().get();
     fresh->fenced = fresh->happened + capacity_;
+    fresh->settled = fresh->fenced + capacity_;
     free_.push_back(fresh);
   }
   ClockVector* const vector = free_.back();
@@ -55,6 +56,7 @@ ClockRef ClockPool::zero() {
   vector->visible = 0;
   std::memset(vector->happened, 0, used_ * sizeof(std::uint32_t));
   std::memset(vector->fenced, 0, used_ * sizeof(std::uint32_t));
+  std::memset(vector->settled, 0, used_ * sizeof(std::uint32_t));
   return ClockRef(vector);
 }
 
@@ -63,12 +65,14 @@ ClockRef ClockPool::copy(const ClockVector& from) {
   vector->visible = from.visible;
   std::memcpy(vector->happened, from.happened, used_ * sizeof(std::uint32_t));
   std::memcpy(vector->fenced, from.fenced, used_ * sizeof(std::uint32_t));
+  std::memcpy(vector->settled, from.settled, used_ * sizeof(std::uint32_t));
   return ClockRef(vector);
 }
 
 bool ClockPool::join(ClockVector& into, const ClockVector& from) const {
   bool grew = join_words(into.happened, from.happened, used_);
   grew |= join_words(into.fenced, from.fenced, used_);
+  grew |= join_words(into.settled, from.settled, used_);
   if (from.visible > into.visible) {
     into.visible = from.visible;
     grew = true;
@@ -78,6 +82,10 @@ bool ClockPool::join(ClockVector& into, const ClockVector& from) const {
 
 void ClockPool::fence(ClockVector& vector) const {
   std::memcpy(vector.fenced, vector.happened, used_ * sizeof(std::uint32_t));
+}
+
+void ClockPool::settle(ClockVector& vector) const {
+  std::memcpy(vector.settled, vector.happened, used_ * sizeof(std::uint32_t));
 }
 
 }  // namespace fourfold::sim

@@ -1,7 +1,9 @@
 // Happened-before, kept as vector clocks. Every thread of a block has a clock that ticks at each of its
 // releases; a vector says how far each party (threads, then agents: one per mbarrier for its copies, one per
 // warpgroup for its wgmmas) is known to have come. A second vector says how far each thread's ordinary writes
-// are also visible to the async proxy (a fence stands on the path).
+// are also visible to the async proxy (a fence stands on the path). A third says how far each thread's
+// ordinary reads are complete: a load may still be on its way when a warp barrier has been passed, and a bulk
+// copy is no ordinary write that would wait behind it.
 //
 // Vectors are immutable once shared. After a warp or block barrier all its threads point to one vector and
 // differ only in their own, private component; that is what makes barriers and waits cheap.
@@ -31,6 +33,7 @@ struct ClockVector {
   std::uint32_t visible;    // grids up to this one are complete (programmatic dependent launch)
   std::uint32_t* happened;  // [parties]
   std::uint32_t* fenced;    // [parties]
+  std::uint32_t* settled;   // [parties]
 };
 
 // A counted reference; copies share the vector.
@@ -79,6 +82,8 @@ class ClockPool {
   bool join(ClockVector& into, const ClockVector& from) const;
   // Everything that happened becomes visible to the async proxy.
   void fence(ClockVector& vector) const;
+  // Every read that happened is complete.
+  void settle(ClockVector& vector) const;
   void take_back(ClockVector* vector) { free_.push_back(vector); }
 
  private:
@@ -99,8 +104,10 @@ inline void ClockRef::drop() {
 struct View {
   const std::uint32_t* happened;
   const std::uint32_t* fenced;
-  std::uint32_t self;        // party of the looking thread
-  std::uint32_t own_fenced;  // its own writes up to this clock are visible to the async proxy
+  const std::uint32_t* settled;
+  std::uint32_t self;         // party of the looking thread
+  std::uint32_t own_fenced;   // its own writes up to this clock are visible to the async proxy
+  std::uint32_t own_settled;  // its own reads up to this clock are complete
   std::uint32_t threads;  // parties below this number are threads, the others are agents of the async proxy
 
   bool ordered(Epoch epoch) const {
@@ -112,6 +119,12 @@ struct View {
     const std::uint32_t party = party_of(epoch);
     if (party >= threads) return true;
     return clock_of(epoch) <= (party == self ? own_fenced : fenced[party]);
+  }
+  // Of a read that is ordered: has it its value, so that a copy may overwrite what it read?
+  bool read_is_complete(Epoch epoch) const {
+    const std::uint32_t party = party_of(epoch);
+    if (party >= threads) return true;
+    return clock_of(epoch) <= (party == self ? own_settled : settled[party]);
   }
 };
 

@@ -14,6 +14,7 @@ enum class FaultKind {
   unwritten_read,   // bytes nobody ever wrote
   race,             // two accesses, at least one of them a write, with nothing that orders them
   proxy_race,       // ordinary writes read by wgmma or overwritten by the copy engine without a proxy fence
+  late_read,        // a bulk copy overwrites what a load, which may still be on its way, has to read
   deadlock,         // nobody can run and no copy is in flight; also the step limit
   barrier_overrun,  // more arrivals than expected, or a phase completed under a waiter of the phase before
   barrier_misuse,   // not initialised, not fenced, read as data, completed with a copy in flight
@@ -35,6 +36,7 @@ constexpr std::string_view fault_name(FaultKind kind) {
     case FaultKind::unwritten_read: return "unwritten_read";
     case FaultKind::race: return "race";
     case FaultKind::proxy_race: return "proxy_race";
+    case FaultKind::late_read: return "late_read";
     case FaultKind::deadlock: return "deadlock";
     case FaultKind::barrier_overrun: return "barrier_overrun";
     case FaultKind::barrier_misuse: return "barrier_misuse";

@@ -12,9 +12,11 @@ constexpr std::byte kRedZone{0xFA};
 constexpr std::byte kNeverWritten{0xCD};
 
 // Whether a read by `reader` makes the older read redundant. What the viewing thread knows is passed on with
-// its own reads only: whoever learns of a wgmma need not know what the thread that issued it knew.
+// its own reads only: whoever learns of a wgmma need not know what the thread that issued it knew. A read
+// that may still be on its way is no other one's to speak for.
 bool covers(const View& view, Epoch reader, Epoch older) {
-  return party_of(older) == party_of(reader) || (party_of(reader) == view.self && view.ordered(older));
+  return party_of(older) == party_of(reader) ||
+         (party_of(reader) == view.self && view.ordered(older) && view.read_is_complete(older));
 }
 
 }  // namespace
@@ -225,6 +227,23 @@ bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::
   return true;
 }
 
+// Whether every read that this view is ordered behind has its value.
+bool SharedMemory::reads_complete(const View& view, const Granule& granule, std::uint32_t offset,
+                                  SharedConflict& conflict) const {
+  const auto judge = [&](const Reader& reader) {
+    if (view.read_is_complete(reader.epoch)) return true;
+    const auto word = static_cast<unsigned>(std::countr_zero(unsigned{reader.words}));
+    conflict = {FaultKind::late_read, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
+    return false;
+  };
+  for (unsigned i = 0; i < granule.readers; ++i)
+    if (!judge(granule.reader[i])) return false;
+  if (granule.spill)
+    for (const Reader& reader : spill_[granule.spill - 1].list)
+      if (!judge(reader)) return false;
+  return true;
+}
+
 bool SharedMemory::read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site,
                               SharedConflict& conflict) {
   Granule& granule = granules_[offset >> 4];
@@ -240,7 +259,8 @@ bool SharedMemory::write_async(const View& view, std::uint32_t offset, std::uint
   for (std::uint32_t at = offset; at < offset + bytes; at += 16) {
     Granule& granule = granules_[at >> 4];
     if (!writes_ordered(view, granule, 15u, false, at, conflict) ||
-        !reads_ordered(view, granule, 15u, at, conflict) || !async_reaches(view, granule, at, conflict))
+        !reads_ordered(view, granule, 15u, at, conflict) || !reads_complete(view, granule, at, conflict) ||
+        !async_reaches(view, granule, at, conflict))
       return false;
     note_write(granule, 15u, writer, site);
   }

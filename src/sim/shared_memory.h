@@ -100,6 +100,8 @@ class SharedMemory {
                      SharedConflict& conflict) const;
   bool async_reaches(const View& view, const Granule& granule, std::uint32_t offset,
                      SharedConflict& conflict) const;
+  bool reads_complete(const View& view, const Granule& granule, std::uint32_t offset,
+                      SharedConflict& conflict) const;
   void note_read(const View& view, Granule& granule, unsigned words, Epoch reader, SiteTable::Id site);
   void spill_read(const View& view, Granule& granule, Reader fresh);
   void note_write(Granule& granule, unsigned words, Epoch writer, SiteTable::Id site);

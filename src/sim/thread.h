@@ -32,6 +32,7 @@ struct Thread {
   ClockRef known;
   std::uint32_t clock = 1;
   std::uint32_t fenced = 0;
+  std::uint32_t settled = 0;
   std::uint32_t visible = 0;
 
   Fiber fiber;

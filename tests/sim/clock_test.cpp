@@ -41,13 +41,29 @@ TEST(Clock, AFenceCoversEverythingThatHappened) {
   ClockPool pool(3, 3);
   ClockRef a = pool.zero();
   a->happened[1] = 5;
-  const View before{a->happened, a->fenced, 0, 0, 2};
+  const View before{a->happened, a->fenced, a->settled, 0, 0, 0, 2};
   EXPECT_TRUE(before.ordered(make_epoch(1, 5)));
   EXPECT_FALSE(before.ordered(make_epoch(1, 6)));
   EXPECT_FALSE(before.reaches_async_proxy(make_epoch(1, 5)));
   EXPECT_TRUE(before.reaches_async_proxy(make_epoch(2, 1)));  // party 2 is an agent
   pool.fence(*a);
   EXPECT_TRUE(before.reaches_async_proxy(make_epoch(1, 5)));
+}
+
+TEST(Clock, AReadIsCompleteWhenItWasSettled) {
+  ClockPool pool(3, 3);
+  ClockRef a = pool.zero();
+  a->happened[1] = 5;
+  const View view{a->happened, a->fenced, a->settled, 0, 0, 2, 2};
+  EXPECT_FALSE(view.read_is_complete(make_epoch(1, 5)));
+  EXPECT_TRUE(view.read_is_complete(make_epoch(2, 1)));  // party 2 is an agent: its reads end with a wait
+  EXPECT_TRUE(view.read_is_complete(make_epoch(0, 2)));
+  EXPECT_FALSE(view.read_is_complete(make_epoch(0, 3)));
+  pool.fence(*a);
+  EXPECT_FALSE(view.read_is_complete(make_epoch(1, 5)));  // a fence is the fencing thread's own
+  pool.settle(*a);
+  EXPECT_TRUE(view.read_is_complete(make_epoch(1, 5)));
+  EXPECT_FALSE(view.read_is_complete(make_epoch(1, 6)));
 }
 
 TEST(Clock, NewPartiesStartAtZeroEverywhere) {

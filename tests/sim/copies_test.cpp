@@ -237,6 +237,70 @@ TEST(BulkCopy, MayNotOverwriteWhatIsStillRead) {
   }
 }
 
+// The refill of a ring by the warp that reads it: a warp barrier alone does not make the loads complete.
+TEST(BulkCopy, MayNotOvertakeALoadThatIsStillOnItsWay) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  enum class Between { nothing, fence_of_lane_0, fence_of_all };
+  const auto refill = [&](std::uint64_t seed, Between between) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      const auto fill = [&] {
+        if (cta.lane() != 0) return;
+        cta.arrive_expect(&s.barrier, 1024);
+        cta.bulk_load(s.quads, words, 1024, &s.barrier);
+      };
+      fill();
+      cta.wait(&s.barrier, 0);
+      cta.load_shared(&s.quads[cta.lane()]);
+      if (between == Between::fence_of_all || (between == Between::fence_of_lane_0 && cta.lane() == 0))
+        cta.fence_async_proxy();
+      cta.sync_warp();
+      fill();
+      cta.wait(&s.barrier, 1);
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    refill(seed, Between::fence_of_all);
+    const Fault fault = expect_fault(FaultKind::late_read, [&] { refill(seed, Between::nothing); });
+    EXPECT_TRUE(mentions(fault, "fence_async_proxy")) << fault.what();
+    // The fence of the lane that copies says nothing about the loads of the others.
+    expect_fault(FaultKind::late_read, [&] { refill(seed, Between::fence_of_lane_0); });
+  }
+}
+
+// One lane arrives for its warp, behind a warp barrier: whoever waits for that may overwrite what was read.
+TEST(BulkCopy, AnArriveStandsBehindTheLoadsOfItsWarp) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  struct Ring {
+    U32x4 quads[64];
+    Mbarrier full, empty;
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed)
+    launch(device, config_of(64, sizeof(Ring), seed), [&](SimCta cta) {
+      auto& ring = cta.shared<Ring>();
+      if (cta.thread() == 0) {
+        cta.init(&ring.full, 1);
+        cta.init(&ring.empty, 1);
+        cta.fence_barrier_init();
+      }
+      cta.sync_block();
+      const int warp = cta.warp();
+      for (std::uint32_t lap = 0; lap < 3; ++lap) {
+        if (warp == 0 && cta.lane() == 0) {
+          cta.wait(&ring.empty, (lap & 1u) ^ 1u);
+          cta.arrive_expect(&ring.full, 1024);
+          cta.bulk_load(ring.quads, words, 1024, &ring.full);
+        } else if (warp == 1) {
+          cta.wait(&ring.full, lap & 1u);
+          cta.load_shared(&ring.quads[cta.lane()]);
+          cta.sync_warp();
+          if (cta.lane() == 0) cta.arrive(&ring.empty);
+        }
+      }
+    });
+}
+
 TEST(BulkCopy, ReadsGlobalDataOfItsOwnBlockOnlyBehindAFence) {
   Device device({.memory_bytes = 1 << 20});
   auto* const words = counting_words(device, 256, "words");

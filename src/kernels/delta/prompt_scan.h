@@ -207,7 +207,8 @@ struct PromptScan {
     float delta[kRowTiles][4], answer[kRowTiles][4];
     cta.wait(&storage.first_full, phase);
     read_state(delta, answer);
-    cta.sync_block();  // both warps have read the first part
+    cta.fence_async_proxy();  // the reads come before the copy that writes here next
+    cta.sync_block();         // both warps have read the first part
     if (cta.thread() == 0 && !is_last) load_first(chunk + 1);
     subtract_known(pairs, delta);
     cta.wait(&storage.second_full, phase);
@@ -217,6 +218,7 @@ struct PromptScan {
                params.work.answers + std::int64_t{place.first_row} * params.layout.value_dim + head * D,
                params.layout.value_dim, start, end);
     if (end == kBlockRows) move_state(delta);
+    cta.fence_async_proxy();
     cta.sync_block();  // and the second
     if (cta.thread() == 0 && !is_last) load_second(chunk + 1);
     const int block = place.position / kBlockRows;
