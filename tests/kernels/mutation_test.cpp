@@ -1,24 +1,15 @@
-// Removes every wait, fence, arrive and expect-tx of the layer's kernels in turn and runs the layer again:
-// the simulator must report a fault, or the result must be wrong. What survives is listed here with the
-// reason why it is harmless; an unlisted survivor fails the test, and so does a listed one that is caught.
-//
-// ./dev test runs one row per path. FOURFOLD_LONG=1 runs every row.
+// Removes every wait, fence, arrive and expect-tx of the layer's kernels in turn and runs the layer again
+// (mutations.h). The kernels of a step are in step_mutation_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <iostream>
-#include <optional>
 #include <set>
 
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/verify/gemm_case.h"
+#include "tests/kernels/mutations.h"
 #include "tests/kernels/route_tables.h"
 #include "tests/kernels/small_layer.h"
 
@@ -28,24 +19,6 @@ namespace {
 using moe_layer::Activations;
 using moe_layer::Format;
 using moe_layer::Role;
-using sim::Mutation;
-using sim::SyncOp;
-using sim::SyncSite;
-
-constexpr std::uint64_t kSeeds[] = {1, 2, 3, 0};
-
-// A synchronisation whose absence changes nothing. Lines move, so a site is known by its operation and its
-// source text.
-struct Survivor {
-  SyncOp op;
-  const char* file;  // empty: in any
-  const char* text;  // part of the line; empty: any
-  const char* why;
-  bool (*in)(const plan::RowFacts& row) = [](const plan::RowFacts&) {
-    return true;
-  };  // rows it is harmless in
-};
-
 // Panels the weight ring and the token ring of a tiled 16-bit row hold.
 int weight_panels(const plan::RowFacts& row) { return row.stages * row.k / 64; }
 int token_panels(const plan::RowFacts& row) {
@@ -55,11 +28,7 @@ int token_panels(const plan::RowFacts& row) {
 }
 
 const Survivor kSurvivors[] = {
-    {SyncOp::release_successors, "", "",
-     "lets the next kernel start early; without it that kernel starts when this one ends"},
-    {SyncOp::fence_async_proxy, "record_ring.h", "the reads come before the copy",
-     "not harmless: without it an H200 gave wrong tiles. The simulator performs a read at once, so that it "
-     "cannot see one that is moved behind the copy (docs/decisions/0009)"},
+    kReleasesSurvive,
     {SyncOp::wait, "load_tiles.h", "cta.wait(&storage.tokens_empty",
      "both rings are equally deep and a math warp gives a stage of weights back after the panels that met "
      "it, so the wait for the stage covers them. Rows with a shallower token ring need it",
@@ -67,91 +36,6 @@ const Survivor kSurvivors[] = {
        return row.path == "w4a16-mma" && weight_panels(row) == token_panels(row);
      }},
 };
-
-// The source line of a site; sites know the last part of their file's path only.
-std::string source_line(const SyncSite& site) {
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(FOURFOLD_SOURCE_DIR "/src/kernels")) {
-    if (entry.path().filename() != site.file) continue;
-    std::ifstream file(entry.path());
-    std::string line;
-    for (int number = 0; number < site.line && std::getline(file, line);) ++number;
-    return line;
-  }
-  return {};
-}
-
-const Survivor* listed(const SyncSite& site, const plan::RowFacts& row) {
-  const std::string line = source_line(site);
-  for (const Survivor& survivor : kSurvivors)
-    if (survivor.op == site.op && (*survivor.file == 0 || site.file == survivor.file) &&
-        line.find(survivor.text) != std::string::npos && survivor.in(row))
-      return &survivor;
-  return nullptr;
-}
-
-// What is run again and again: gives its result as bytes, or throws what went wrong.
-using Run = std::function<std::vector<std::uint16_t>()>;
-
-struct Tally {
-  int mutations = 0;
-  int caught = 0;
-  int by_bits = 0;  // of those, by a wrong result and not by a fault
-  int survived = 0;
-};
-
-// How a damaged run was noticed: empty if it was not.
-std::string noticed(const Run& run, const std::vector<std::uint16_t>& expected) {
-  try {
-    return run() == expected ? "" : "wrong bits";
-  } catch (const std::exception& fault) {
-    return fault.what();
-  }
-}
-
-// Mutates every site of the named kernels' files; all when `files` is empty.
-void mutate_all(sim::Device& device, const std::string& name, const plan::RowFacts& row, const Run& run,
-                const std::set<std::string>& files) {
-  const auto start = std::chrono::steady_clock::now();
-  Tally tally;
-  std::vector<std::uint16_t> expected;
-  for (const std::uint64_t seed : kSeeds) {
-    device.set_seed(seed);
-    const auto out = run();
-    if (expected.empty()) expected = out;
-    EXPECT_EQ(out, expected) << "seed " << seed << " without any damage";
-  }
-  const std::vector<SyncSite> sites = device.executed_sites();
-  for (const SyncSite& site : sites) {
-    if (!files.empty() && !files.contains(site.file)) continue;
-    for (const Mutation& mutation : sim::mutations_of(site)) {
-      device.install(mutation);
-      std::string how;
-      for (const std::uint64_t seed : kSeeds) {
-        device.set_seed(seed);
-        how = noticed(run, expected);
-        if (!how.empty()) break;
-      }
-      device.clear_mutation();
-      const Survivor* const survivor = listed(site, row);
-      ++tally.mutations;
-      tally.caught += !how.empty();
-      tally.by_bits += how == "wrong bits";
-      tally.survived += how.empty();
-      if (how.empty()) {
-        EXPECT_NE(survivor, nullptr) << describe(mutation) << " survives and is on no list:\n  "
-                                     << source_line(site);
-      } else {
-        EXPECT_EQ(survivor, nullptr) << describe(mutation) << " is listed as harmless, but: " << how;
-      }
-    }
-  }
-  EXPECT_GT(tally.mutations, 0);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::cout << format("{}: {} mutations, {} caught ({} by wrong bits), {} survived, {} s\n", name,
-                      tally.mutations, tally.caught, tally.by_bits, tally.survived, seconds.count())
-            << std::flush;
-}
 
 struct Subject {
   std::string name;
@@ -203,8 +87,8 @@ void run_subject(const Subject& subject) {
       machine->rows(prepared.gate_up.kind)[static_cast<std::size_t>(prepared.gate_up.index)];
   expect_wrapped(row, subject);
   Batch batch(layer, prepared, first_rows(subject.tokens));
-  mutate_all(
-      device, subject.name, row, [&] { return batch.run(); }, subject.files);
+  mutate_all<std::uint16_t>(
+      device, subject.name, row, kSurvivors, [&] { return batch.run(); }, subject.files);
   for (const SyncOp op : subject.must_meet) {
     const auto& sites = device.executed_sites();
     const auto meets = [&](const SyncSite& site) {
@@ -228,11 +112,6 @@ SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activat
   options.activations = activations;
   options.format = format;
   return options;
-}
-
-bool wants_all() {
-  const char* const wanted = std::getenv("FOURFOLD_LONG");
-  return wanted && std::string(wanted) == "1";
 }
 
 TEST(Mutation, FewTokens) {
@@ -274,8 +153,8 @@ void run_route(const char* name, const RouteShape& shape, const std::set<std::st
   for (int i = 0; i < shape.tokens * shape.experts; ++i)
     logits.push_back(static_cast<float>(random.normal()));
   RouteRun route(*machine, shape, logits);
-  mutate_all(
-      device, name, {},
+  mutate_all<std::uint16_t>(
+      device, name, {}, kSurvivors,
       [&] {
         const Tables tables = route.run();
         std::vector<std::uint16_t> all;
@@ -354,13 +233,13 @@ void run_row_alone(const plan::RowFacts& row) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device, {.persistent_blocks = 1});
   const verify::GemmCase test{row, moe::Op::plain, 256, 1024, {9, 0, 12}, 5};
-  const Run run = [&]() -> std::vector<std::uint16_t> {
+  const Run<std::uint16_t> run = [&]() -> std::vector<std::uint16_t> {
     const verify::Result result = verify::run_gemm_case(*machine, test, true);
     if (!result.failure.empty()) throw std::runtime_error(result.failure);
     return {static_cast<std::uint16_t>(result.passed())};
   };
   EXPECT_EQ(run(), std::vector<std::uint16_t>{1});
-  mutate_all(device, row.row, row, run, {});
+  mutate_all<std::uint16_t>(device, row.row, row, kSurvivors, run, {});
 }
 
 TEST(Mutation, EveryFewRow) {

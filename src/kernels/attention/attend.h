@@ -107,6 +107,7 @@ FOURFOLD_DEVICE void score_page(Cta cta, typename Row::Storage& storage, PieceRi
           for (int n = 0; n < Row::key_tiles; ++n) cta.mma_bf16(sum[m][n], a, b[s][n][0], b[s][n][1]);
         }
     }
+    cta.sync_warp();  // every lane has read
     ring.give_back(cta, storage);
   };
   // Rolled: a pair of pieces is a few hundred instructions, and most steps have few pages to run them for.
@@ -241,6 +242,7 @@ FOURFOLD_DEVICE void add_values(Cta cta, typename Row::Storage& storage, PieceRi
 #pragma unroll
       for (int i = 0; i < 8; ++i) b[n][i / 2][i % 2] &= mask[i / 2][i % 2];
     }
+    cta.sync_warp();  // every lane has read
     ring.give_back(cta, storage);
 #pragma unroll
     for (int step = 0; step < 4; ++step)

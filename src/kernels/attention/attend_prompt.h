@@ -41,6 +41,7 @@ FOURFOLD_DEVICE void score_prompt_page(Cta cta, typename Row::Storage& storage, 
           for (int n = 0; n < 2; ++n) cta.mma_bf16(score[2 * pair + n], a[s], b[s][n][0], b[s][n][1]);
       }
     }
+    cta.sync_warp();  // every lane has read
     ring.give_back(cta, storage);
   }
 }
@@ -75,6 +76,7 @@ FOURFOLD_DEVICE void add_prompt_values(Cta cta, typename Row::Storage& storage, 
         cta.mma_bf16(sums[piece * tiles + n], weight[step], b[step][0], b[step][1]);
       }
     }
+    cta.sync_warp();  // every lane has read
     ring.give_back(cta, storage);
   }
 }

@@ -56,6 +56,7 @@ FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, type
       ring.fill(cta, storage, list);
     }
     if (unit.written < kPageTokens) {
+      cta.sync_warp();  // lane 0 has begun the phase that the others wait for here
       cta.wait(&storage.full[last.stage], last.phase);
       // Two tails may not be cleared before the first has been seen; a fresh barrier lets the first one pass.
       cta.wait(&storage.seen, tail ^ 1u);
@@ -150,13 +151,13 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     weigh_page(cta, score, params.scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     const unsigned char* values = ring.take(cta, storage);
-    if (last && unit.written < kPageTokens) {
-      cta.wait(&storage.cleared, tail);
-      tail ^= 1u;
-      cta.sync_warp();
-      if (cta.lane() == 0) cta.arrive(&storage.seen);
-    }
+    const bool has_tail = last && unit.written < kPageTokens;
+    if (has_tail) cta.wait(&storage.cleared, tail);
     add_prompt_values_wgmma<Row>(cta, values, weight, sums);
+    if (has_tail) {
+      tail ^= 1u;
+      if (cta.lane() == 0) cta.arrive(&storage.seen);  // for the warp: its lanes have multiplied together
+    }
     ring.give_back(cta, storage);
   }
   if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
@@ -184,6 +185,7 @@ FOURFOLD_DEVICE void attend_prompt_wgmma(Cta cta, const PromptParams& params) {
     cta.init(&storage.seen, Row::math_warps);
   }
   PieceRing<Row>::init(cta, storage);
+  cta.sync_block();  // the ring's barriers are there
   cta.wait_predecessors();
   cta.release_successors();
   if (warp >= Row::math_warps) {

@@ -44,6 +44,7 @@ struct PieceRing {
   int filled = 0;
   int numbers = 0;  // lane j of the filling warp: the number of page 32 i + j
 
+  // By one thread, which may fill at once; whoever else uses the ring must meet it at a sync_block before.
   template <class Cta>
   static FOURFOLD_DEVICE void init(Cta cta, Storage& storage) {
     if (cta.thread() == 0) {
@@ -54,7 +55,6 @@ struct PieceRing {
       }
       cta.fence_barrier_init();
     }
-    cta.sync_block();
   }
 
   FOURFOLD_DEVICE void enter() { taken = filled = 0; }
@@ -76,7 +76,6 @@ struct PieceRing {
       cta.bulk_load(storage.slot[filling.stage], from + number * list.page_stride, copy_bytes,
                     &storage.full[filling.stage]);
     }
-    cta.sync_warp();
     filling.advance();
     ++filled;
   }
@@ -100,9 +99,10 @@ struct PieceRing {
     ++taken;
     return take(cta, storage);
   }
+  // Every lane of the warp has read (a sync_warp or a wgmma_wait says so); lane 0 speaks for them (racecheck
+  // build: each for itself).
   template <class Cta>
   FOURFOLD_DEVICE void give_back(Cta cta, Storage& storage) {
-    cta.sync_warp();  // every lane has read; lane 0 speaks for them (racecheck build: each for itself)
     if (cta.lane() < Cta::kWarpArrivals) cta.arrive(&storage.empty[taking.stage]);
     taking.advance();
   }

@@ -125,8 +125,6 @@ FOURFOLD_DEVICE void dense_many(Cta cta, const ManyParams& params) {
   if (share.works) {
     fill_ring(cta, storage.ring, feed, cursor);
     feed.look_ahead(cta, Row::stages_ahead / share.active);
-  } else {
-    cta.fence_barrier_init();
   }
   cta.sync_block();  // the barriers of the tokens are there
   cta.wait_predecessors();

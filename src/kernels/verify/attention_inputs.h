@@ -50,7 +50,9 @@ inline std::vector<int> planted_positions(StepRun& run, const AttentionPart& par
 }
 
 // Planted keys are this sign pattern; rows that look for them have it in their query vectors.
-inline float planted_sign(int dim) { return mix_bits(static_cast<std::uint64_t>(dim) + 1) & 1 ? 1.0f : -1.0f; }
+inline float planted_sign(int dim) {
+  return mix_bits(static_cast<std::uint64_t>(dim) + 1) & 1 ? 1.0f : -1.0f;
+}
 // A query has kPlantedQuery times the pattern. The planted keys' factor makes their score 12: e^12 outweighs
 // 262,144 positions of usual scores.
 inline constexpr float kPlantedQuery = 1.5f;

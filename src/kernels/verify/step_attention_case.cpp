@@ -137,7 +137,8 @@ void prove_attend_prompt(StepRun& run) {
   // A tile that begins inside, a border, a last tile that is not full; a row alone.
   AttentionShape shape = shape_of(run, {{50, 40}, {70, 1}});
   shape.heads = 2 + run.test().variant % 2;
-  if (run.test().variant == 1) shape.parts = {{0, 130}, {64, 20}};
+  // Tiles of one page that is not full follow each other: the next one's tail waits for this one's.
+  if (run.test().variant == 1) shape.parts = {{0, 130}, {64, 20}, {0, 20}, {5, 7}, {0, 33}};
   if (run.test().variant == 2) shape.parts = {{run.below(130), 1 + run.below(100)}, {run.below(70), 2}};
   // More pages than a warp holds the numbers of, twice over.
   if (run.test().variant > 2)

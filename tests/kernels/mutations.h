@@ -1,0 +1,149 @@
+// Removing synchronisations one at a time: what the mutation tests share. The simulator must report a fault,
+// or the result must be wrong. What survives stands in a list with the reason why it is harmless; an unlisted
+// survivor fails the test, and so does a listed one that is caught.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/format.h"
+#include "plan/row_facts.h"
+#include "sim/device.h"
+#include "sim/site.h"
+
+namespace fourfold::test {
+
+using sim::Mutation;
+using sim::SyncOp;
+using sim::SyncSite;
+
+inline constexpr std::uint64_t kMutationSeeds[] = {1, 2, 3, 0};
+
+// A synchronisation whose absence changes nothing. Lines move, so a site is known by its operation and its
+// source text.
+struct Survivor {
+  SyncOp op;
+  const char* file;  // empty: in any
+  const char* text;  // part of the line; empty: any
+  const char* why;
+  bool (*in)(const plan::RowFacts& row) = [](const plan::RowFacts&) {
+    return true;
+  };  // rows it is harmless in
+};
+
+// Harmless in every kernel.
+inline constexpr Survivor kReleasesSurvive = {
+    SyncOp::release_successors, "", "",
+    "lets the next kernel start early; without it that kernel starts when this one ends"};
+
+// The source line of a site. Sites know the last part of their file's path only: of files with one name it is
+// the one that has the operation there.
+inline std::string source_line(const SyncSite& site) {
+  std::string found;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(FOURFOLD_SOURCE_DIR "/src/kernels")) {
+    if (entry.path().filename() != site.file) continue;
+    std::ifstream file(entry.path());
+    std::string line;
+    for (int number = 0; number < site.line && std::getline(file, line);) ++number;
+    if (line.find(name_of(site.op)) != std::string::npos) return line;
+    found = line;
+  }
+  return found;
+}
+
+inline const Survivor* listed(std::span<const Survivor> survivors, const SyncSite& site,
+                              const plan::RowFacts& row) {
+  const std::string line = source_line(site);
+  for (const Survivor& survivor : survivors)
+    if (survivor.op == site.op && (*survivor.file == 0 || site.file == survivor.file) &&
+        line.find(survivor.text) != std::string::npos && survivor.in(row))
+      return &survivor;
+  return nullptr;
+}
+
+// What is run again and again: gives its result as bits, or throws what went wrong.
+template <class Bits>
+using Run = std::function<std::vector<Bits>()>;
+
+struct Tally {
+  int mutations = 0;
+  int caught = 0;
+  int by_bits = 0;  // of those, by a wrong result and not by a fault
+  int survived = 0;
+};
+
+// How a damaged run was noticed: empty if it was not.
+template <class Bits>
+std::string noticed(const Run<Bits>& run, const std::vector<Bits>& expected) {
+  try {
+    return run() == expected ? "" : "wrong bits";
+  } catch (const std::exception& fault) {
+    return fault.what();
+  }
+}
+
+// Mutates every site of the named kernels' files; all when `files` is empty.
+template <class Bits>
+void mutate_all(sim::Device& device, const std::string& name, const plan::RowFacts& row,
+                std::span<const Survivor> survivors, const Run<Bits>& run,
+                const std::set<std::string>& files) {
+  const auto start = std::chrono::steady_clock::now();
+  Tally tally;
+  std::vector<Bits> expected;
+  for (const std::uint64_t seed : kMutationSeeds) {
+    device.set_seed(seed);
+    const auto out = run();
+    if (expected.empty()) expected = out;
+    EXPECT_EQ(out, expected) << "seed " << seed << " without any damage";
+  }
+  const std::vector<SyncSite> sites = device.executed_sites();
+  for (const SyncSite& site : sites) {
+    if (!files.empty() && !files.contains(site.file)) continue;
+    for (const Mutation& mutation : sim::mutations_of(site)) {
+      device.install(mutation);
+      std::string how;
+      for (const std::uint64_t seed : kMutationSeeds) {
+        device.set_seed(seed);
+        how = noticed(run, expected);
+        if (!how.empty()) break;
+      }
+      device.clear_mutation();
+      const Survivor* const survivor = listed(survivors, site, row);
+      ++tally.mutations;
+      tally.caught += !how.empty();
+      tally.by_bits += how == "wrong bits";
+      tally.survived += how.empty();
+      if (how.empty()) {
+        EXPECT_NE(survivor, nullptr) << describe(mutation) << " survives and is on no list:\n  "
+                                     << source_line(site);
+      } else {
+        EXPECT_EQ(survivor, nullptr) << describe(mutation) << " is listed as harmless, but: " << how;
+      }
+    }
+  }
+  EXPECT_GT(tally.mutations, 0);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::cout << format("{}: {} mutations, {} caught ({} by wrong bits), {} survived, {} s\n", name,
+                      tally.mutations, tally.caught, tally.by_bits, tally.survived, seconds.count())
+            << std::flush;
+}
+
+// ./dev test runs one row a kernel and path; FOURFOLD_LONG=1 every row.
+inline bool wants_all() {
+  const char* const wanted = std::getenv("FOURFOLD_LONG");
+  return wanted && std::string(wanted) == "1";
+}
+
+}  // namespace fourfold::test

@@ -1,0 +1,100 @@
+// Removes every synchronisation of the kernels of a step in turn (mutations.h): dense matrices, attention,
+// DeltaNet, sampling, norms. What is run are the proofs of `fourfold verify`, at shapes whose rings wrap.
+#include <map>
+
+#include "kernels/launch/sim_machine.h"
+#include "kernels/verify/step_case.h"
+#include "tests/kernels/mutations.h"
+
+namespace fourfold::test {
+namespace {
+
+const Survivor kSurvivors[] = {
+    kReleasesSurvive,
+    {SyncOp::wait_predecessors, "decode.h", "cta.wait_predecessors();",
+     "of a block without rows, which reads nothing: what it keeps in order is what kernels behind this one "
+     "may "
+     "rely on. Whole models on the simulator run such chains"},
+    {SyncOp::sync_warp, "attend_prompt.h", "if (n % 4 == 0) cta.sync_warp();",
+     "keeps the compiler from decoding more values ahead than registers hold; it orders nothing"},
+};
+
+// Of a kernel with several: every path and format, as each has code of its own.
+std::string kind_of(const plan::RowFacts& row) {
+  return format("{} {} {} {}", row.kernel, row.path, row.format, row.role);
+}
+
+// Operations differ behind the sums only: one of them, or all.
+std::vector<std::string> ops_of(const plan::RowFacts& row) {
+  std::vector<std::string> ops = verify::step_ops(row);
+  if (!wants_all()) ops.resize(1);
+  return ops;
+}
+
+void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const std::set<std::string>& files) {
+  SCOPED_TRACE(row.row);
+  for (const std::string& op : ops_of(row)) {
+    sim::Device device;
+    const auto machine =
+        kernels::make_sim_machine(device, {.arch = &arch, .persistent_blocks = 2, .dependent_launch = true});
+    const Run<std::uint8_t> run = [&] {
+      std::vector<std::uint8_t> all;
+      for (const int variant : {0, 1}) {
+        const auto bytes = verify::step_output(*machine, {row, op, variant, 5});
+        all.insert(all.end(), bytes.begin(), bytes.end());
+      }
+      return all;
+    };
+    mutate_all<std::uint8_t>(device, row.row + " " + op, row, kSurvivors, run, files);
+  }
+}
+
+enum class Heads { narrow, wide };
+
+// The row with the smallest tile and the wanted heads of each kind, or all rows. files: where kernels are
+// proved together with others.
+void mutate_kernel(const char* kernel, const std::set<std::string>& files = {}, Heads heads = Heads::narrow) {
+  for (const auto* arch : {&plan::kSm120, &plan::kSm90}) {
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device, {.arch = arch});
+    std::map<std::string, const plan::RowFacts*> smallest;
+    for (const plan::RowFacts& row : machine->rows(kernels::RowKind::step)) {
+      if (row.kernel != kernel || row.arch != machine->arch().name) continue;
+      if (wants_all()) mutate_row(*arch, row, files);
+      const plan::RowFacts*& least = smallest[kind_of(row)];
+      const auto is_smaller = [heads](const plan::RowFacts& a, const plan::RowFacts& b) {
+        return a.m != b.m ? a.m < b.m : heads == Heads::wide ? a.k > b.k : a.k < b.k;
+      };
+      if (least == nullptr || is_smaller(row, *least)) least = &row;
+    }
+    if (!wants_all())
+      for (const auto& [kind, row] : smallest) mutate_row(*arch, *row, files);
+    EXPECT_TRUE(arch == &plan::kSm90 || !smallest.empty()) << "no row of " << kernel;
+  }
+}
+
+TEST(StepMutation, DenseFew) { mutate_kernel("dense_few"); }
+TEST(StepMutation, DensePair) { mutate_kernel("dense_pair"); }
+TEST(StepMutation, DenseMany) { mutate_kernel("dense_many"); }
+TEST(StepMutation, DenseTall) { mutate_kernel("dense_tall"); }
+TEST(StepMutation, DenseSum) { mutate_kernel("dense_sum", {"dense_sum.h", "dense_epilogue.h"}); }
+TEST(StepMutation, DenseSumNorm) {
+  mutate_kernel("dense_sum_norm", {"dense_sum_norm.h", "dense_sum.h", "norm.h"});
+}
+TEST(StepMutation, NormRows) { mutate_kernel("norm_rows"); }
+TEST(StepMutation, SelectNorm) { mutate_kernel("select_norm"); }
+TEST(StepMutation, AddGated) { mutate_kernel("add_gated"); }
+TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }
+// The pages of wide heads wrap the ring inside a split.
+TEST(StepMutation, Attend) { mutate_kernel("attend", {}, Heads::wide); }
+TEST(StepMutation, Combine) { mutate_kernel("combine splits"); }
+TEST(StepMutation, AttendPrompt) { mutate_kernel("attend_prompt"); }
+// delta_mutation_test.cpp has the small rows, prompts too.
+TEST(StepMutation, DeltaDecode) {
+  if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
+  mutate_kernel("delta_decode");
+}
+TEST(StepMutation, Sampling) { mutate_kernel("sampling"); }
+
+}  // namespace
+}  // namespace fourfold::test
