@@ -91,6 +91,7 @@ void add_verify(CLI::App& app, CommandLine& line) {
   VerifyOptions& o = line.verify;
   command->add_option("--device", o.device, "sim, cuda or all")->capture_default_str();
   command->add_flag("--quick", o.quick, "One operation a row, one seed");
+  command->add_flag("--large", o.large, "The shapes of published models, 1 to 8,192 tokens (--device cuda)");
   command->add_flag("--json", o.json, "JSON instead of the table");
   command->add_option("--report", o.report, "Also write the JSON to this file");
   command->add_option("--seeds", o.seeds, "Proofs of each row and operation (4)");

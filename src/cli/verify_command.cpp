@@ -67,6 +67,7 @@ class Verification {
         static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(clock).count()));
     if (options.seeds) cases_.seeds = *options.seeds;
     cases_.quick = options.quick;
+    cases_.large = options.large;
     cases_.rows = options.rows;
     cases_.seed = report_.seed;
   }
@@ -83,7 +84,7 @@ class Verification {
       report_.results = verify::run_jobs(
           jobs_, [&](const verify::Progress& at) { line.update(at.done, at.count, at.share); });
     }
-    if (gpu_ != nullptr && gpu_->bits_exact) compare_with_simulator();
+    if (gpu_ != nullptr && gpu_->bits_exact && !options_.large) compare_with_simulator();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
   }
@@ -177,6 +178,11 @@ void require_options(const VerifyOptions& options) {
     fail(Code::invalid_request, "--seeds is {}; 1 to 1,000 are possible", *options.seeds);
   if (options.quick && options.seeds)
     fail(Code::invalid_request, "--quick proves each row once; --seeds asks for more: use one of them");
+  if (options.large && options.device != "cuda")
+    fail_with_hint(Code::invalid_request, "On a GPU: fourfold verify --device cuda --large",
+                   "--large is for a GPU; the simulator would take days at the shapes of published models");
+  if (options.large && (options.quick || options.seeds))
+    fail(Code::invalid_request, "--large has shapes of its own; --quick and --seeds do not go with it");
 }
 
 }  // namespace

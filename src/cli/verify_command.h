@@ -18,6 +18,7 @@ namespace fourfold::cli {
 struct VerifyOptions {
   std::string device = "sim";  // sim, cuda, all
   bool quick = false;
+  bool large = false;                 // shapes of published models; on a GPU only
   bool json = false;                  // the report on stdout instead of the table
   std::string report;                 // file for the JSON
   std::optional<int> seeds;           // proofs a row and operation; default 4

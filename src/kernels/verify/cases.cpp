@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/glob.h"
 #include "base/random.h"
 #include "kernels/moe/tables.h"
 #include "kernels/verify/basic_case.h"
+#include "kernels/verify/case_list.h"
 #include "kernels/verify/few_case.h"
 #include "kernels/verify/gemm_case.h"
 #include "kernels/verify/group_case.h"
@@ -21,36 +21,6 @@ using kernels::RowKind;
 using moe_layer::Activations;
 using moe_layer::Format;
 using moe_layer::Role;
-
-// Weight rows times columns times tokens: what both the simulator and the scalar reference take time for.
-double work(double rows, double columns, double tokens) { return rows * columns * tokens * 1e-6; }
-
-class CaseList {
- public:
-  CaseList(const Machine& machine, const CaseOptions& options) : machine_(machine), options_(options) {}
-
-  int variants() const { return options_.quick ? 1 : options_.seeds; }
-  bool quick() const { return options_.quick; }
-  const Machine& machine() const { return machine_; }
-
-  // A seed of its own for every case.
-  std::uint64_t next_seed() { return mix_bits(options_.seed * 1'000'003 + ++count_) >> 24; }
-
-  void add(Case item) {
-    if (!options_.rows.empty() && !glob_match(options_.rows, item.row) &&
-        !glob_match(options_.rows, item.kernel))
-      return;
-    item.arch = machine_.arch().name;
-    cases_.push_back(std::move(item));
-  }
-  std::vector<Case> take() { return std::move(cases_); }
-
- private:
-  const Machine& machine_;
-  const CaseOptions& options_;
-  std::uint64_t count_ = 0;
-  std::vector<Case> cases_;
-};
 
 // ---- rows of the grouped GEMMs ----
 
@@ -97,18 +67,7 @@ void add_gemm(CaseList& list, const plan::RowFacts& row, moe::Op op, int variant
   test.convention = convention;
   test.seed = list.next_seed();
   shape_case(test, variant, test.seed);
-  double tokens = 0.0;
-  for (const int count : test.tokens_per_expert) tokens += count;
-  Case item;
-  item.kernel = row.kernel;
-  item.row = row.row;
-  item.op = op_of(test);
-  item.seed = test.seed;
-  item.cost = work(static_cast<double>(test.rows), static_cast<double>(test.columns), tokens);
-  item.native_fp4 = row.path == "w4a4";
-  item.run = [test](Machine& machine, bool exact) { return run_gemm_case(machine, test, exact); };
-  item.output = [test](Machine& machine) { return gemm_output(machine, test); };
-  list.add(std::move(item));
+  list.add_gemm(test);
 }
 
 constexpr moe::Op kOps[] = {moe::Op::gate_up, moe::Op::down, moe::Op::plain, moe::Op::plain_f32,
@@ -170,24 +129,6 @@ void add_few_rows(CaseList& list, RowKind kind) {
 
 // ---- rows of the step kernels ----
 
-void add_step(CaseList& list, const plan::RowFacts& row, const std::string& op, int variant) {
-  StepCase test;
-  test.row = row;
-  test.op = op;
-  test.variant = variant;
-  test.seed = list.next_seed();
-  Case item;
-  item.kernel = row.kernel;
-  item.row = row.row;
-  item.op = op;
-  item.seed = test.seed;
-  item.cost = step_cost(test);
-  item.is_step = true;
-  item.run = [test](Machine& machine, bool exact) { return run_step_case(machine, test, exact); };
-  item.output = [test](Machine& machine) { return step_output(machine, test); };
-  list.add(std::move(item));
-}
-
 void add_step_rows(CaseList& list, RowSet set) {
   std::size_t index = 0;
   for (const plan::RowFacts& row : list.machine().rows(RowKind::step)) {
@@ -196,7 +137,8 @@ void add_step_rows(CaseList& list, RowSet set) {
     ++index;
     for (int variant = 0; variant < list.variants(); ++variant)
       for (std::size_t i = 0; i < ops.size(); ++i)
-        if (!list.quick() || i == index % ops.size()) add_step(list, row, ops[i], variant);
+        if (!list.quick() || i == index % ops.size())
+          list.add_step({.row = row, .op = ops[i], .variant = variant, .seed = list.next_seed()});
   }
 }
 
@@ -257,17 +199,7 @@ void add_layers(CaseList& list) {
       test.renormalise = kind.renormalise;
       test.few = kind.few;
       test.seed = list.next_seed();
-      const moe_layer::Choice choice = choice_of(list.machine().arch(), test);
-      Case item;
-      item.kernel = "moe_layer";
-      item.row = rows_of(choice);
-      item.op = op_of(test, choice);
-      item.seed = test.seed;
-      item.cost =
-          work(3.0 * kind.shape.hidden, kind.shape.intermediate, 2.0 * kind.tokens * kind.shape.top_k);
-      item.native_fp4 = kind.activations == Activations::w4a4;
-      item.run = [test](Machine& machine, bool exact) { return run_layer_case(machine, test, exact); };
-      list.add(std::move(item));
+      list.add_layer(test);
     }
 }
 
@@ -345,6 +277,10 @@ void add_basics(CaseList& list) {
 
 std::vector<Case> make_cases(const Machine& machine, RowSet set, const CaseOptions& options) {
   CaseList list(machine, options);
+  if (options.large) {
+    add_large_cases(list);
+    return list.take();
+  }
   add_gemm_rows(list, set);
   add_step_rows(list, set);
   if (set == RowSet::all) {

@@ -16,6 +16,7 @@ namespace fourfold::verify {
 struct CaseOptions {
   int seeds = 4;           // proofs of each row and operation, each with other numbers and shapes
   bool quick = false;      // one operation a row, one seed
+  bool large = false;      // shapes of published models, for silicon; a sample of the output is compared
   std::string rows;        // only rows whose name matches this glob; empty: all
   std::uint64_t seed = 1;  // of the first; the others follow
 };

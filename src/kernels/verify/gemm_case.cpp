@@ -187,14 +187,33 @@ Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::in
       sum, setup.row_scale[static_cast<std::size_t>(expert) * rows + static_cast<std::size_t>(scale_row)]);
 }
 
-int real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
-  int count = 0;
+void real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
   for (std::int64_t slot = 0; slot < setup.assignment.slots(); ++slot)
-    if (const int expert = setup.assignment.slot_expert[static_cast<std::size_t>(slot)]; expert >= 0) {
+    if (const int expert = setup.assignment.slot_expert[static_cast<std::size_t>(slot)]; expert >= 0)
       visit(slot, expert);
-      ++count;
-    }
-  return count;
+}
+
+// The first, the last and some between of a large case; all of the others.
+template <class Visit>
+void sampled(const GemmCase& test, std::int64_t count, std::int64_t most, const Visit& visit) {
+  if (!test.large || count <= most) {
+    for (std::int64_t i = 0; i < count; ++i) visit(i);
+    return;
+  }
+  Random random(test.seed + static_cast<std::uint64_t>(count));
+  visit(0);
+  for (std::int64_t i = 2; i < most; ++i)
+    visit(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(count))));
+  visit(count - 1);
+}
+void checked_slots(const GemmCase& test, const Setup& setup,
+                   const std::function<void(std::int64_t slot, int expert)>& visit) {
+  std::vector<std::int64_t> slots;
+  real_slots(setup, [&](std::int64_t slot, int) { slots.push_back(slot); });
+  sampled(test, static_cast<std::int64_t>(slots.size()), 16, [&](std::int64_t i) {
+    const std::int64_t slot = slots[static_cast<std::size_t>(i)];
+    visit(slot, setup.assignment.slot_expert[static_cast<std::size_t>(slot)]);
+  });
 }
 
 Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, int expert,
@@ -209,13 +228,13 @@ Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, in
 void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup,
                         const std::vector<std::uint16_t>& out) {
   const std::int64_t neurons = test.rows / 2;
-  real_slots(setup, [&](std::int64_t slot, int expert) {
-    for (std::int64_t neuron = 0; neuron < neurons; ++neuron) {
+  checked_slots(test, setup, [&](std::int64_t slot, int expert) {
+    sampled(test, neurons, 128, [&](std::int64_t neuron) {
       const int pair = static_cast<int>(neuron / 2);
       const std::int64_t place = setup.decode ? neuron : 2 * moe::staged_pair(pair) + neuron % 2;
       compare_bf16(result, out[static_cast<std::size_t>(slot * neurons + place)],
                    neuron_of(test, setup, slot, expert, neuron));
-    }
+    });
   });
 }
 
@@ -229,10 +248,10 @@ void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setu
   const std::int64_t neurons = test.rows / 2;
   const CheckpointMatrix actual = from_token_records(out.data(), setup.assignment.slots(), neurons);
   const reference::Weights values = reference_of(actual);
-  real_slots(setup, [&](std::int64_t slot, int expert) {
+  checked_slots(test, setup, [&](std::int64_t slot, int expert) {
     const float inverse = setup.next_inverse[static_cast<std::size_t>(expert)];
     const double input_scale = setup.next_scale[static_cast<std::size_t>(expert)];
-    for (std::int64_t block = 0; block < neurons / 16; ++block) {
+    sampled(test, neurons / 16, 8, [&](std::int64_t block) {
       Scaled neuron[16];
       float amax = 0.0f;
       for (int i = 0; i < 16; ++i) {
@@ -252,7 +271,7 @@ void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setu
         result.compare(to_float(code) * unit, neuron[i].value, step * (1.0 + 0x1p-20) + neuron[i].bound,
                        same);
       }
-    }
+    });
   });
 }
 
@@ -264,10 +283,10 @@ Scaled added(const Scaled& sum, float before) {
 
 void check_rows(Result& result, const GemmCase& test, const Setup& setup,
                 const std::vector<std::uint8_t>& out, bool f32) {
-  real_slots(setup, [&](std::int64_t slot, int expert) {
+  checked_slots(test, setup, [&](std::int64_t slot, int expert) {
     const float weight =
         test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
-    for (std::int64_t row = 0; row < test.rows; ++row) {
+    sampled(test, test.rows, 256, [&](std::int64_t row) {
       Scaled expected =
           weighted(scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot,
                               test.columns, expert, setup.scale[static_cast<std::size_t>(expert)], row),
@@ -284,7 +303,7 @@ void check_rows(Result& result, const GemmCase& test, const Setup& setup,
         std::memcpy(&actual, out.data() + 2 * at, 2);
         compare_bf16(result, actual, expected);
       }
-    }
+    });
   });
 }
 

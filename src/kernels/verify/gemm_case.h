@@ -23,6 +23,7 @@ struct GemmCase {
   std::vector<int> tokens_per_expert;
   std::uint64_t seed = 1;
   Convention convention = Convention::model_opt;
+  bool large = false;  // a sample of the output is compared
 };
 
 std::string_view op_name(moe::Op op);  // "gate_up"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -19,12 +20,16 @@ using moe_layer::Activations;
 using moe_layer::Format;
 using moe_layer::Role;
 
-struct Setup {
-  reference::LayerModel model;
+// As a checkpoint stores them.
+struct Matrices {
   std::vector<CheckpointMatrix> gate, up, down;
   std::vector<DenseMatrix> dense_gate, dense_up, dense_down;  // bf16 and fp8
-  std::vector<float> logits;
-  std::vector<Bf16> tokens;
+};
+
+// What a layer is made of: for the scalar reference, and as records.
+struct HostLayer {
+  reference::LayerModel model;
+  std::vector<std::uint8_t> gate_up, down;
 };
 
 std::vector<float> make_logits(const LayerCase& test, Random& random) {
@@ -49,8 +54,8 @@ std::vector<float> make_logits(const LayerCase& test, Random& random) {
 
 bool is_dense(Format format) { return format == Format::bf16 || format == Format::fp8; }
 
-// The three matrices of an expert; the setup keeps them as a checkpoint would.
-reference::Expert random_expert(Random& random, const moe_layer::Request& request, Setup& setup) {
+// The three matrices of an expert.
+reference::Expert random_expert(Random& random, const moe_layer::Request& request, Matrices& matrices) {
   const auto& shape = request.shape;
   const auto add = [&](auto& to, const auto& make, std::int64_t rows, std::int64_t columns) {
     to.push_back(make(rows, columns));
@@ -63,31 +68,31 @@ reference::Expert random_expert(Random& random, const moe_layer::Request& reques
     expert.down = add(down, make, shape.hidden, shape.intermediate);
   };
   if (is_dense(request.format))
-    add_all(setup.dense_gate, setup.dense_up, setup.dense_down, [&](std::int64_t rows, std::int64_t columns) {
-      return random_dense(
-          random, rows, columns,
-          request.format == Format::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
-    });
+    add_all(matrices.dense_gate, matrices.dense_up, matrices.dense_down,
+            [&](std::int64_t rows, std::int64_t columns) {
+              return random_dense(
+                  random, rows, columns,
+                  request.format == Format::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
+            });
   else
-    add_all(setup.gate, setup.up, setup.down, [&](std::int64_t rows, std::int64_t columns) {
+    add_all(matrices.gate, matrices.up, matrices.down, [&](std::int64_t rows, std::int64_t columns) {
       return random_matrix(random, rows, columns, request.format == Format::mxfp4);
     });
   return expert;
 }
 
-Setup make_setup(const LayerCase& test) {
+reference::LayerModel make_model(const LayerCase& test, Matrices& matrices) {
   Random random(test.seed);
   const auto& request = test.request;
-  const auto& shape = request.shape;
-  Setup setup;
-  setup.model.hidden = shape.hidden;
-  setup.model.intermediate = shape.intermediate;
-  setup.model.top_k = shape.top_k;
-  setup.model.renormalise = test.renormalise;
-  setup.model.w4a4 = request.activations == Activations::w4a4;
-  setup.model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
-  for (int e = 0; e < shape.experts; ++e) {
-    reference::Expert expert = random_expert(random, request, setup);
+  reference::LayerModel model;
+  model.hidden = request.shape.hidden;
+  model.intermediate = request.shape.intermediate;
+  model.top_k = request.shape.top_k;
+  model.renormalise = test.renormalise;
+  model.w4a4 = request.activations == Activations::w4a4;
+  model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
+  for (int e = 0; e < request.shape.experts; ++e) {
+    reference::Expert expert = random_expert(random, request, matrices);
     expert.gate_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.up_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
     expert.down_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
@@ -98,34 +103,31 @@ Setup make_setup(const LayerCase& test) {
     expert.gate_up_input_inverse = first.inverse;
     expert.down_input_scale = second.scale;
     expert.down_input_inverse = second.inverse;
-    setup.model.experts.push_back(std::move(expert));
+    model.experts.push_back(std::move(expert));
   }
-  setup.logits = make_logits(test, random);
-  setup.tokens = random_tokens(random, request.tokens, shape.hidden);
-  return setup;
+  return model;
 }
 
 template <class Format>
-void pack_all(const Setup& setup, record::BitOrder order, std::vector<std::uint8_t>& gate_up,
-              std::vector<std::uint8_t>& down) {
-  for (std::size_t e = 0; e < setup.gate.size(); ++e) {
-    const std::int64_t hidden = setup.model.hidden, inner = setup.model.intermediate;
-    const std::size_t first =
-        record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));
-    const std::size_t second =
-        record::packed_bytes<Format>(static_cast<std::size_t>(hidden), static_cast<std::size_t>(inner));
-    gate_up.resize(first * setup.gate.size());
-    down.resize(second * setup.gate.size());
-    record::pack_records<Format>({{setup.gate[e].codes.data(), setup.gate[e].scales.data()},
-                                  {setup.up[e].codes.data(), setup.up[e].scales.data()},
-                                  gate_up.data() + e * first,
+void pack_all(const Matrices& from, record::BitOrder order, HostLayer& to) {
+  const std::int64_t hidden = to.model.hidden, inner = to.model.intermediate;
+  const std::size_t first =
+      record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));
+  const std::size_t second =
+      record::packed_bytes<Format>(static_cast<std::size_t>(hidden), static_cast<std::size_t>(inner));
+  to.gate_up.resize(first * from.gate.size());
+  to.down.resize(second * from.gate.size());
+  for (std::size_t e = 0; e < from.gate.size(); ++e) {
+    record::pack_records<Format>({{from.gate[e].codes.data(), from.gate[e].scales.data()},
+                                  {from.up[e].codes.data(), from.up[e].scales.data()},
+                                  to.gate_up.data() + e * first,
                                   2 * inner,
                                   hidden,
                                   record::RowOrder::gate_up,
                                   order});
-    record::pack_records<Format>({{setup.down[e].codes.data(), setup.down[e].scales.data()},
+    record::pack_records<Format>({{from.down[e].codes.data(), from.down[e].scales.data()},
                                   {},
-                                  down.data() + e * second,
+                                  to.down.data() + e * second,
                                   hidden,
                                   inner,
                                   record::RowOrder::plain,
@@ -133,32 +135,38 @@ void pack_all(const Setup& setup, record::BitOrder order, std::vector<std::uint8
   }
 }
 
-void pack_all_dense(const Setup& setup, std::vector<std::uint8_t>& gate_up, std::vector<std::uint8_t>& down) {
-  for (std::size_t e = 0; e < setup.dense_gate.size(); ++e) {
-    const std::vector<std::uint8_t> first = pack_dense(setup.dense_gate[e], setup.dense_up[e]),
-                                    second = pack_dense(setup.dense_down[e]);
-    gate_up.insert(gate_up.end(), first.begin(), first.end());
-    down.insert(down.end(), second.begin(), second.end());
+void pack_all_dense(const Matrices& from, HostLayer& to) {
+  for (std::size_t e = 0; e < from.dense_gate.size(); ++e) {
+    const std::vector<std::uint8_t> first = pack_dense(from.dense_gate[e], from.dense_up[e]),
+                                    second = pack_dense(from.dense_down[e]);
+    to.gate_up.insert(to.gate_up.end(), first.begin(), first.end());
+    to.down.insert(to.down.end(), second.begin(), second.end());
   }
 }
 
-moe_layer::LayerWeights upload_weights(Arena& arena, const LayerCase& test, const Setup& setup) {
-  std::vector<std::uint8_t> gate_up, down;
-  const auto order = setup.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
+HostLayer make_layer(const LayerCase& test) {
+  HostLayer layer;
+  Matrices matrices;
+  layer.model = make_model(test, matrices);
+  const auto order = layer.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
   if (is_dense(test.request.format))
-    pack_all_dense(setup, gate_up, down);
+    pack_all_dense(matrices, layer);
   else if (test.request.format == Format::mxfp4)
-    pack_all<record::Mxfp4>(setup, order, gate_up, down);
+    pack_all<record::Mxfp4>(matrices, order, layer);
   else
-    pack_all<record::Nvfp4>(setup, order, gate_up, down);
+    pack_all<record::Nvfp4>(matrices, order, layer);
+  return layer;
+}
+
+moe_layer::LayerWeights upload_weights(Arena& arena, const HostLayer& layer) {
   const auto column = [&](float reference::Expert::*member, const char* name) {
     std::vector<float> values;
-    for (const auto& expert : setup.model.experts) values.push_back(expert.*member);
+    for (const auto& expert : layer.model.experts) values.push_back(expert.*member);
     return arena.upload(values, name);
   };
   moe_layer::LayerWeights weights;
-  weights.gate_up = arena.upload(gate_up, "gate/up records");
-  weights.down = arena.upload(down, "down records");
+  weights.gate_up = arena.upload(layer.gate_up, "gate/up records");
+  weights.down = arena.upload(layer.down, "down records");
   weights.gate_scale = column(&reference::Expert::gate_scale, "gate scales");
   weights.up_scale = column(&reference::Expert::up_scale, "up scales");
   weights.down_scale = column(&reference::Expert::down_scale, "down scales");
@@ -169,14 +177,49 @@ moe_layer::LayerWeights upload_weights(Arena& arena, const LayerCase& test, cons
   return weights;
 }
 
+// Rows of the output to compare.
+std::vector<int> checked_tokens(const LayerCase& test, Random& random) {
+  std::vector<int> tokens;
+  const int count = test.request.tokens;
+  if (test.checked_tokens == 0 || count <= test.checked_tokens) {
+    for (int token = 0; token < count; ++token) tokens.push_back(token);
+    return tokens;
+  }
+  tokens = {0, count - 1};
+  while (static_cast<int>(tokens.size()) < test.checked_tokens)
+    tokens.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(count))));
+  return tokens;
+}
+
+}  // namespace
+
+class LayerWeightsOnce {
+ public:
+  const HostLayer& get(const LayerCase& test) {
+    std::call_once(made_, [&] { layer_ = make_layer(test); });
+    return layer_;
+  }
+
+ private:
+  std::once_flag made_;
+  HostLayer layer_;
+};
+std::shared_ptr<LayerWeightsOnce> share_weights() { return std::make_shared<LayerWeightsOnce>(); }
+
+namespace {
+
 void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prepared& layer, Result& result) {
-  const Setup setup = make_setup(test);
+  const auto source = test.weights ? test.weights : share_weights();
+  const HostLayer& host = source->get(test);
+  Random random(mix_bits(test.seed));
+  const std::vector<float> logits = make_logits(test, random);
+  const std::vector<Bf16> tokens = random_tokens(random, test.request.tokens, test.request.shape.hidden);
   Arena arena(machine.memory());
-  const moe_layer::LayerWeights weights = upload_weights(arena, test, setup);
-  const std::size_t values = setup.tokens.size();
+  const moe_layer::LayerWeights weights = upload_weights(arena, host);
+  const std::size_t values = tokens.size();
   moe_layer::LayerCall call;
-  call.logits = arena.upload(setup.logits, "logits");
-  call.tokens = reinterpret_cast<const std::uint16_t*>(arena.upload(setup.tokens, "tokens"));
+  call.logits = arena.upload(logits, "logits");
+  call.tokens = reinterpret_cast<const std::uint16_t*>(arena.upload(tokens, "tokens"));
   call.out = arena.take<std::uint16_t>(values, "result");
   call.workspace = arena.take<unsigned char>(layer.layout.total, "workspace");
   call.workspace_bytes = layer.layout.total;
@@ -186,10 +229,10 @@ void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prep
   moe_layer::run(machine, layer, weights, call);
   std::vector<Bf16> out(values);
   if (values) machine.memory().read(out.data(), call.out, values * 2);
-  for (int token = 0; token < test.request.tokens; ++token) {
-    const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(setup.model.hidden);
+  for (const int token : checked_tokens(test, random)) {
+    const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(host.model.hidden);
     const reference::OutputRow row = reference::layer_row(
-        setup.model, setup.logits.data() + token * test.request.shape.experts, setup.tokens.data() + first);
+        host.model, logits.data() + token * test.request.shape.experts, tokens.data() + first);
     for (std::size_t i = 0; i < row.bits.size(); ++i)
       result.compare(to_float(out[first + i]), row.value[i], row.bound[i],
                      out[first + i].bits == row.bits[i].bits);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "kernels/launch/machine.h"
@@ -13,12 +14,18 @@ namespace fourfold::verify {
 
 enum class LogitKind { random, ties, one_expert_set, with_nan };
 
+// Weights of one shape, format and role that several large cases share; made by the first that needs them.
+class LayerWeightsOnce;
+std::shared_ptr<LayerWeightsOnce> share_weights();
+
 struct LayerCase {
   moe_layer::Request request;
   LogitKind logits = LogitKind::random;
   bool renormalise = true;
   bool few = false;  // by the two-kernel path, whatever choose() says
   std::uint64_t seed = 1;
+  std::shared_ptr<LayerWeightsOnce> weights = nullptr;  // none: of its own
+  int checked_tokens = 0;                               // how many rows of the output are compared; 0: all
 };
 moe_layer::Choice choice_of(const plan::ArchFacts& arch, const LayerCase& test);
 

@@ -67,8 +67,8 @@ template <class Sums>
 void check_attended(StepRun& run, const AttentionInputs& in, const std::uint16_t* out, const Sums& sums) {
   const AttentionShape& shape = in.shape;
   for (std::size_t i = 0; i < shape.parts.size(); ++i)
-    for (int r = 0; r < shape.parts[i].rows; ++r)
-      for (int h = 0; h < shape.heads; ++h) {
+    for (const int r : run.sample(shape.parts[i].rows, 12))
+      for (const int h : run.sample(shape.heads, 4)) {
         const int position = shape.parts[i].context + r, kv_head = h / (shape.heads / shape.kv_heads);
         const std::size_t at = in.at(i, r, h);
         const auto page = [&](int p) { return in.batch.pages[i][p / kPageTokens]; };
@@ -85,6 +85,13 @@ void check_attended(StepRun& run, const AttentionInputs& in, const std::uint16_t
 
 }  // namespace
 
+// Heads of the 35B, or of a rank of four of the 397B.
+void shape_large(StepRun& run, AttentionShape& shape, std::vector<AttentionPart> parts) {
+  shape.heads = run.test().variant == 1 ? 8 : 16;
+  shape.kv_heads = run.test().variant == 1 ? 1 : 2;
+  shape.parts = std::move(parts);
+}
+
 void prove_attend(StepRun& run) {
   // Drafts across the border of a page and split, and a row alone. 16, 32 and 64 query vectors a block: the
   // larger rows get more than one row's heads.
@@ -100,6 +107,9 @@ void prove_attend(StepRun& run) {
     shape.parts = {{.context = 262'142, .rows = 2, .planted = true}};
     shape.heads = shape.kv_heads = 1;
   }
+  if (run.test().large)
+    shape_large(run, shape,
+                {{8'191, 1}, {4'095, 4}, {2'047, 8}, {40, 1}, {6'000, 1}, {1'023, 2}, {3'333, 1}});
   const AttentionInputs in(run, shape);
   std::int64_t slots = 0, units = 0;
   for (const AttentionPart& part : shape.parts) {
@@ -118,7 +128,8 @@ void prove_attend(StepRun& run) {
   attend.kv_heads = shape.kv_heads;
   attend.heads_per_kv = shape.heads / shape.kv_heads;
   attend.scale_log2 = scale_log2(shape.head_dim);
-  run.launch(run.test().row.row, run.test().variant % 2 ? std::min<std::int64_t>(units, 3) : units, attend);
+  const bool few_blocks = run.test().variant % 2 == 1 && !run.test().large;
+  run.launch(run.test().row.row, few_blocks ? std::min<std::int64_t>(units, 3) : units, attend);
   attention::CombineParams combine{};
   combine.tables = in.batch.tables;
   combine.partial = attend.partial;
@@ -144,6 +155,8 @@ void prove_attend_prompt(StepRun& run) {
   if (run.test().variant > 2)
     shape.parts = {{.context = 2'100 + run.below(60), .rows = 20, .planted = true},
                    {.context = 4'100, .rows = 1, .planted = true}};
+  // A prompt whole, and the end of one whose beginning is cached.
+  if (run.test().large) shape_large(run, shape, {{0, 8'192}, {7'000, 1'000}, {0, 1}});
   AttentionInputs in(run, shape);
   std::vector<std::uint16_t> gates;
   for (float& gate : in.gates) {
@@ -167,7 +180,12 @@ void prove_attend_prompt(StepRun& run) {
   params.heads_per_kv = shape.heads / shape.kv_heads;
   params.scale_log2 = scale_log2(shape.head_dim);
   params.out = run.take<std::uint16_t>(in.size(), "out");
-  run.launch(run.test().row.row, run.test().variant % 2 ? std::min<std::int64_t>(units, 3) : units, params);
+  std::int64_t blocks = units;
+  if (run.test().large)
+    blocks = std::min<std::int64_t>(units, run.machine().sm_count());
+  else if (run.test().variant % 2 == 1)
+    blocks = std::min<std::int64_t>(units, 3);
+  run.launch(run.test().row.row, blocks, params);
   check_attended(run, in, params.out, attention::prompt_sums);
 }
 

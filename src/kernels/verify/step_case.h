@@ -19,6 +19,9 @@ struct StepCase {
   std::string op;
   int variant = 0;  // 0: small and ragged; the others: other shapes
   std::uint64_t seed = 1;
+  // Shapes of published models, for silicon: variant 0 is the 35B, 1 a rank of four of the 397B. Of the
+  // output a sample is compared.
+  bool large = false;
 };
 
 // What a row can be asked for; at least one, also for a row that has no proof yet: its proof fails.

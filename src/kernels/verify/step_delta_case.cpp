@@ -240,7 +240,11 @@ struct DeltaShape {
 };
 DeltaShape make_shape(StepRun& run, const Steps& steps) {
   const int dim = run.test().row.k, variant = run.test().variant;
-  const int key_heads = dim == 32 && variant > 0 ? 2 : 1, values_per_key = 2 - variant % 2;
+  int key_heads = dim == 32 && variant > 0 ? 2 : 1, values_per_key = 2 - variant % 2;
+  if (run.test().large) {  // the 35B, or a rank of four of the 397B
+    key_heads = variant == 1 ? 4 : 16;
+    values_per_key = variant == 1 ? 4 : 2;
+  }
   DeltaShape shape{delta::layout_of(key_heads, key_heads * values_per_key, dim), {}};
   shape.weights = delta::make_weights(shape.layout, run.test().seed);
   shape.weights.gate_is_sigmoid = variant % 2 == 1;
@@ -263,6 +267,7 @@ void prove_delta_decode(StepRun& run) {
     steps = {{1 + run.below(64), run.below(9), 3},
              {1 + run.below(8), 1 + run.below(64), 0},
              {run.below(9), 1 + run.below(64), 1}};
+  if (run.test().large) steps = {{62, 1, 64, 3, 17, 1, 1, 8}, {4, 8, 1, 64, 1, 2, 1, 8}};
   const DeltaShape shape = make_shape(run, steps);
   switch (run.test().row.k) {
     case 32: return follow_recurrence<32>(run, shape.layout, shape.weights, steps);
@@ -278,6 +283,8 @@ void prove_delta_prompt(StepRun& run) {
   if (run.test().variant == 1) steps = {{128, 0}, {64, 65}};
   if (run.test().variant > 1)
     steps = {{1 + run.below(130), run.below(70)}, {1 + run.below(70), 1 + run.below(130)}};
+  // The model in double precision takes every head and row: two thousand rows are minutes of it.
+  if (run.test().large) steps = {{1'000, 500, 3}, {200, 64, 130}};
   const DeltaShape shape = make_shape(run, steps);
   follow_prompt(run, shape.layout, shape.weights, steps);
 }

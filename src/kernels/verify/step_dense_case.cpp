@@ -37,7 +37,25 @@ bool norms_tokens(const StepRun& run) {
   return row.kernel == "dense_pair" || row.row.find(" norm ") != std::string::npos;
 }
 
+// Of the 35B and of a rank of four of the 397B: the projections into DeltaNet, or the shared expert beside
+// its gate; the way back into the residual stream.
+void shape_large(StepRun& run, DenseSetup& setup, int tokens) {
+  const bool is_rank = run.test().variant == 1;
+  setup.columns = is_rank ? 4'096 : 2'048;
+  setup.tokens = tokens;
+  if (run.test().op == "gate_up") {
+    setup.neurons = is_rank ? 256 : 512;
+    setup.plain = 32;
+  } else if (run.test().op == "add_f32") {
+    setup.plain = setup.columns;
+    setup.columns = is_rank ? 2'048 : 4'096;
+  } else {
+    setup.plain = is_rank ? 5'152 : 12'352;
+  }
+}
+
 void shape_dense(StepRun& run, DenseSetup& setup) {
+  if (run.test().large) return shape_large(run, setup, run.test().variant == 1 ? 1 : dense::kTokens);
   const bool gate_up = run.test().op == "gate_up";
   const bool norms = norms_tokens(run);
   const auto take = [&](int plain, int neurons, int columns, int tokens) {
@@ -163,14 +181,14 @@ Scaled added(const DenseSetup& setup, Scaled sum, int row, int token) {
 
 void check_plain(StepRun& run, const DenseSetup& setup, dense::PlainOp op, const void* out) {
   const std::size_t stride = static_cast<std::size_t>(setup.out_stride());
-  for (int token = 0; token < setup.tokens; ++token) {
+  for (const int token : run.sample(setup.tokens, 12)) {
     std::vector<float> wide;
     std::vector<std::uint16_t> half;
     if (op == dense::PlainOp::store_bf16)
       half = run.written(static_cast<const std::uint16_t*>(out) + token * stride, stride);
     else
       wide = run.written(static_cast<const float*>(out) + token * stride, stride);
-    for (int row = 0; row < setup.plain; ++row) {
+    for (const int row : run.sample(setup.plain, 256)) {
       const Scaled sum = scaled_dot(setup, 0, row, token);
       if (op == dense::PlainOp::store_bf16)
         compare_bf16(run.result(), half[row], sum);
@@ -183,9 +201,10 @@ void check_plain(StepRun& run, const DenseSetup& setup, dense::PlainOp op, const
 }
 
 void check_neurons(StepRun& run, const DenseSetup& setup, const std::uint16_t* out) {
-  for (int token = 0; token < setup.tokens; ++token) {
+  if (setup.neurons == 0) return;
+  for (const int token : run.sample(setup.tokens, 12)) {
     const auto got = run.written(out + token * setup.neurons, static_cast<std::size_t>(setup.neurons));
-    for (int neuron = 0; neuron < setup.neurons; ++neuron)
+    for (const int neuron : run.sample(setup.neurons, 128))
       compare_bf16(run.result(), got[neuron],
                    swiglu_of(scaled_dot(setup, 1, neuron, token), scaled_dot(setup, 2, neuron, token)));
   }
@@ -248,6 +267,9 @@ void check_case(StepRun& run, const DenseSetup& setup, const dense::DenseParams&
 
 // More tokens than eight: below, at and beyond what the row takes at once (n).
 void shape_many(StepRun& run, DenseSetup& setup, int n, int rows) {
+  if (run.test().large)
+    return shape_large(
+        run, setup, run.test().variant == 1 ? dense::kManyTokens : std::min(2 * n - 3, dense::kManyTokens));
   const int variant = run.test().variant;
   setup.neurons = run.test().op == "gate_up" ? rows / 64 * 32 : 0;
   setup.plain = rows - 2 * setup.neurons;
@@ -324,7 +346,8 @@ void prove_dense_pair(StepRun& run) {
   dense::PairParams params{upload_case(run, first), upload_case(run, second), 1 + run.below(2)};
   params.second.tokens = params.first.tokens;
   params.second.normed_out = nullptr;
-  run.launch(run.test().row.row, params.first_blocks + 1 + run.below(second.rows() / record::kRows), params);
+  const int more = run.test().large ? run.machine().sm_count() : second.rows() / record::kRows;
+  run.launch(run.test().row.row, params.first_blocks + 1 + run.below(more), params);
   check_case(run, first, params.first);
   check_case(run, second, params.second);
   const auto normed = run.written(params.first.normed_out, second.x.size());
@@ -350,7 +373,9 @@ void prove_dense_tall(StepRun& run) {
   dense::ManyParams params{};
   params.dense = upload_case(run, setup);
   const int parts = parts_of(setup, run.test().row);
-  run.launch(run.test().row.row, (run.test().variant % 2 == 0 ? 1 : 3) * parts, params);
+  const int shares = run.test().large ? std::max(run.machine().sm_count() / parts, 1)
+                                      : (run.test().variant % 2 == 0 ? 1 : 3);
+  run.launch(run.test().row.row, shares * parts, params);
   check_case(run, setup, params.dense);
 }
 
@@ -359,7 +384,7 @@ void prove_dense_sum(StepRun& run) {
   const plan::RowFacts& multiply = narrowest_many(run);
   DenseSetup setup;
   shape_many(run, setup, multiply.n, 96);
-  setup.columns += 512;
+  if (!run.test().large) setup.columns += 512;
   fill_setup(run, setup);
   const dense::ManyParams params = upload_many(run, setup);
   launch_many(run, setup, params, multiply);
@@ -372,7 +397,7 @@ void prove_dense_sum_norm(StepRun& run) {
   const plan::RowFacts& multiply = narrowest_many(run);
   DenseSetup setup;
   shape_many(run, setup, multiply.n, run.test().variant % 2 == 0 ? 320 : 64);
-  setup.columns += 512;
+  if (!run.test().large) setup.columns += 512;
   fill_setup(run, setup);
   std::vector<float> weight;
   for (int row = 0; row < setup.plain; ++row)
@@ -384,7 +409,7 @@ void prove_dense_sum_norm(StepRun& run) {
   launch_many(run, setup, params, multiply);
   run.launch(run.test().row.row, setup.tokens, params);
   check_case(run, setup, params.dense);
-  for (int token = 0; token < setup.tokens; ++token) {
+  for (const int token : run.sample(setup.tokens, 4)) {
     std::vector<float> sums;
     for (int row = 0; row < setup.plain; ++row)
       sums.push_back(added(setup, scaled_dot(setup, 0, row, token), row, token).bits);

@@ -25,6 +25,10 @@ NormInputs norm_inputs(StepRun& run) {
   NormInputs in;
   in.rows = 3 + run.below(3);
   in.columns = run.test().variant < 4 ? columns[run.test().variant] : 64 * (1 + run.below(64));
+  if (run.test().large) {
+    in.rows = run.test().variant == 1 ? 1'000 : 8'192;
+    in.columns = run.test().variant == 1 ? 4'096 : 2'048;
+  }
   for (int row = 0; row < in.rows; ++row) {
     const auto values = run.normals(static_cast<std::size_t>(in.columns), row % 3 == 1 ? 1e-3 : 3.0);
     in.x.insert(in.x.end(), values.begin(), values.end());
@@ -133,8 +137,12 @@ void prove_select_norm(StepRun& run) {
 // x + sigmoid(g) y: sigmoid's error for |g| below 8 (functions.h), the product's and the sum's rounding.
 void prove_add_gated(StepRun& run) {
   constexpr int columns_of[] = {200, 2048, 8};
-  const int rows = 1 + run.below(5);
-  const int columns = run.test().variant < 3 ? columns_of[run.test().variant] : 8 * (1 + run.below(300));
+  int rows = 1 + run.below(5);
+  int columns = run.test().variant < 3 ? columns_of[run.test().variant] : 8 * (1 + run.below(300));
+  if (run.test().large) {
+    rows = 8'192;
+    columns = run.test().variant == 1 ? 4'096 : 2'048;
+  }
   const std::size_t count = static_cast<std::size_t>(rows * columns);
   run.result().shape = fourfold::format("{} rows of {}", rows, columns);
   const std::vector<float> before = run.normals(count, 10.0);

@@ -2,6 +2,7 @@
 // written.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -100,6 +101,20 @@ class StepRun {
     std::vector<float> values(count);
     for (float& value : values) value = static_cast<float>(size * random.normal());
     return values;
+  }
+  // Which of `count` outputs to compare: all of them, or of a large case the first, the last and some
+  // between.
+  std::vector<int> sample(int count, int most) {
+    std::vector<int> out;
+    if (!test_.large || count <= most) {
+      for (int i = 0; i < count; ++i) out.push_back(i);
+      return out;
+    }
+    out = {0, 1, count - 2, count - 1};
+    while (static_cast<int>(out.size()) < most) out.push_back(below(count));
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
   }
   int below(int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); }
 
