@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
@@ -13,6 +15,36 @@ inline void cuda_check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   const Code code = status == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::device_lost;
   fail(code, "{}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+// For measurements: FOURFOLD_EMULATE_SM_BYTES=102400 makes every kernel ask for so much shared memory that an
+// SM of this GPU holds the blocks an SM of that size would hold. SM120 has 102,400 bytes an SM, so two
+// kernels with 97 KB a block never overlap there, where an H200 with its 233,472 lets the second one start.
+inline int padded_shared_bytes(int bytes) {
+  struct Sizes {
+    long long emulated = 0, sm = 0, block = 0, reserved = 0;
+  };
+  static const Sizes sizes = [] {
+    Sizes found;
+    const char* text = std::getenv("FOURFOLD_EMULATE_SM_BYTES");
+    if (text == nullptr) return found;
+    char* end = nullptr;
+    found.emulated = std::strtoll(text, &end, 10);
+    int device = 0;
+    cudaDeviceProp facts{};
+    cuda_check(cudaGetDevice(&device), "asking for the device");
+    cuda_check(cudaGetDeviceProperties(&facts, device), "asking for the device's facts");
+    found.sm = static_cast<long long>(facts.sharedMemPerMultiprocessor);
+    found.block = static_cast<long long>(facts.sharedMemPerBlockOptin);
+    found.reserved = static_cast<long long>(facts.reservedSharedMemPerBlock);
+    if (*end != '\0' || found.emulated < 16'384 || found.emulated > found.sm)
+      fail(Code::invalid_request, "FOURFOLD_EMULATE_SM_BYTES is '{}'; 16,384 to {} are possible", text,
+           found.sm);
+    return found;
+  }();
+  if (sizes.emulated == 0) return bytes;
+  const long long whole = (bytes + sizes.reserved) * sizes.sm / sizes.emulated - sizes.reserved;
+  return static_cast<int>(std::min(std::max<long long>(whole / 128 * 128, bytes), sizes.block));
 }
 
 struct CudaLaunch {
@@ -30,7 +62,7 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(launch.shared_bytes);
+  config.dynamicSmemBytes = static_cast<std::size_t>(padded_shared_bytes(launch.shared_bytes));
   config.stream = launch.stream;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -54,6 +86,7 @@ template <class... Params>
 KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int threads, std::size_t shared_bytes,
                            bool wants_cache = false) {
   const auto* function = reinterpret_cast<const void*>(kernel);
+  shared_bytes = static_cast<std::size_t>(padded_shared_bytes(static_cast<int>(shared_bytes)));
   cuda_check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes)),
              name);
