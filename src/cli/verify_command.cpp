@@ -110,6 +110,10 @@ class Verification {
     target.use(0, [&](kernels::Machine& machine) {
       target.description = machine.description();
       target.arch = &machine.arch();
+      for (const kernels::Machine::RefusedRow& refused : machine.refused_rows()) {
+        report_.notices.push_back(fourfold::format("{} is refused: {}", refused.row, refused.why));
+        console_.err << "fourfold: notice: " << report_.notices.back() << "\n";
+      }
       if (machine.arch().has_fp4_mma) probe(machine, target);
     });
     gpu_ = &add_target(std::move(target));

@@ -122,8 +122,7 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
                       const DenseOutput& out) {
   const moe_layer::Choice choice = forms_.prompt_matrix(matrix, row_count);
   const kernels::RowHandle row = machine_.find(kernels::RowKind::gemm, choice.gate_up_row);
-  if (!row.found())
-    fail(Code::unsupported_op, "{} has no row '{}'", machine_.description(), choice.gate_up_row);
+  if (!row.found()) fail(Code::unsupported_op, "{}", machine_.no_row(choice.gate_up_row));
   const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
   // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
   const bool by_piece = matrix.format == RecordFormat::nvfp4;

@@ -137,7 +137,7 @@ void require_for(const TuningFile& file, const kernels::Machine& machine, std::s
     for (const RowKind kind : {RowKind::step, RowKind::gemm, RowKind::few_gate_up, RowKind::few_down})
       if (machine.find(kind, row).found()) return;
     fail_with_hint(Code::invalid_request, "The file is of another version: run fourfold tune again.",
-                   "{}: {} has no row '{}'", what, machine.description(), row);
+                   "{}: {}", what, machine.no_row(row));
   };
   for (const TunedChoice& choice : file.tuning.choices()) {
     require_row(choice.form.row);

@@ -20,6 +20,7 @@ inline void cuda_check(cudaError_t status, const char* what) {
 // For measurements: FOURFOLD_EMULATE_SM_BYTES=102400 makes every kernel ask for so much shared memory that an
 // SM of this GPU holds the blocks an SM of that size would hold. SM120 has 102,400 bytes an SM, so two
 // kernels with 97 KB a block never overlap there, where an H200 with its 233,472 lets the second one start.
+inline bool emulates_sm() { return std::getenv("FOURFOLD_EMULATE_SM_BYTES") != nullptr; }
 inline int padded_shared_bytes(int bytes) {
   struct Sizes {
     long long emulated = 0, sm = 0, block = 0, reserved = 0;

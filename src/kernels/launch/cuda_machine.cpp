@@ -296,6 +296,7 @@ class CudaMachine final : public Machine {
     }
     return step_facts_;
   }
+  std::vector<RefusedRow> refused_rows() const override { return refused_; }
   const std::vector<CompiledRow>& compiled() const { return compiled_; }
   void set_stream(cudaStream_t stream) {
     stream_ = stream;
@@ -427,20 +428,27 @@ class CudaMachine final : public Machine {
     return launch(sm_count_ * row.blocks_per_sm, row.threads, row.total_bytes);
   }
   // Each compiled kernel must keep the plan: as many resident blocks as planned, registers within the cap.
+  // One that does not is refused, alone: whoever asks for it is told why.
   template <class Row>
-  void prepare(const std::vector<Row>& rows, std::vector<plan::RowFacts>& facts) {
-    for (const Row& row : rows) {
+  void prepare(std::vector<Row>& rows, std::vector<plan::RowFacts>& facts) {
+    std::erase_if(rows, [&](const Row& row) {
       const KernelFacts compiled = row.prepare();
-      if (compiled.registers > row.facts.registers)
-        fail(Code::internal, "{}: compiled to {} registers, planned at most {}", row.facts.row,
-             compiled.registers, row.facts.registers);
-      if (compiled.resident_blocks < row.facts.blocks_per_sm)
-        fail(Code::internal, "{}: {} blocks fit an SM, planned {}", row.facts.row, compiled.resident_blocks,
-             row.facts.blocks_per_sm);
+      if (const std::string why = missed_plan(row.facts, compiled); !why.empty()) {
+        refused_.push_back({row.facts.row, why});
+        return true;
+      }
       compiled_.push_back(
           {row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
       facts.push_back(row.facts);
-    }
+      return false;
+    });
+  }
+  static std::string missed_plan(const plan::RowFacts& planned, const KernelFacts& compiled) {
+    if (compiled.registers > planned.registers)
+      return format("compiled to {} registers, planned at most {}", compiled.registers, planned.registers);
+    if (compiled.resident_blocks < planned.blocks_per_sm && !emulates_sm())
+      return format("{} blocks fit an SM, planned {}", compiled.resident_blocks, planned.blocks_per_sm);
+    return {};
   }
 
   cudaStream_t stream_;
@@ -454,6 +462,7 @@ class CudaMachine final : public Machine {
   BasicKernels basic_{};
   std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_, step_facts_;
   std::vector<CompiledRow> compiled_;
+  std::vector<RefusedRow> refused_;
 };
 
 }  // namespace

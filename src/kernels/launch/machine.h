@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/format.h"
 #include "kernels/launch/memory.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_combine/combine_params.h"
@@ -60,6 +61,18 @@ class Machine {
       if (all[i].row == row) return {kind, static_cast<int>(i)};
     return {kind, -1};
   }
+  // What to say where find() found nothing.
+  std::string no_row(std::string_view row) const {
+    std::string why;
+    for (const RefusedRow& refused : refused_rows())
+      if (refused.row == row) why = ": " + refused.why;
+    return format("{} has no row '{}'{}", description(), row, why);
+  }
+  // Compiled for this chip, but not as planned: not among rows().
+  struct RefusedRow {
+    std::string row, why;
+  };
+  virtual std::vector<RefusedRow> refused_rows() const { return {}; }
 
   // Launches, in stream order; each may start before its predecessor has finished (dependent launch).
   virtual void route_table(const moe_route::RouteParams& params) = 0;

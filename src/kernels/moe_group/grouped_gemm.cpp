@@ -97,8 +97,7 @@ PreparedGemm prepare_gemm(const kernels::Machine& machine, const GemmRequest& re
     fail(Code::unsupported_op,
          "f32 results exist for w4a16 in the decode role; the tiled kernels store bf16");
   gemm.row = machine.find(kernels::RowKind::gemm, gemm.choice.gate_up_row);
-  if (!gemm.row.found())
-    fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), gemm.choice.gate_up_row);
+  if (!gemm.row.found()) fail(Code::unsupported_op, "{}", machine.no_row(gemm.choice.gate_up_row));
   // Work items are counted in 32 bits.
   const long long tiles = moe::tile_limit(request.rows, 1, request.experts, gemm.choice.tile_tokens);
   const long long items = tiles * (request.out_columns / record::kRows);

@@ -214,7 +214,7 @@ Prepared prepare_with(const Machine& machine, const Request& request, const Choi
   layer.down = machine.find(choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
   for (const auto& [handle, name] :
        {std::pair{layer.gate_up, choice.gate_up_row}, std::pair{layer.down, choice.down_row}})
-    if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), name);
+    if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(name));
   layer.layout = workspace_layout(request, choice);
   return layer;
 }

@@ -350,7 +350,7 @@ std::vector<std::uint8_t> launch_among_others(kernels::Machine& machine, Arena& 
 // Launches the row on the case's inputs; what it wrote, with zeros where a slot has no token.
 std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test, const Setup& setup) {
   const kernels::RowHandle handle = machine.find(kernels::RowKind::gemm, test.row.row);
-  if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), test.row.row);
+  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(test.row.row));
   Arena arena(machine.memory());
   moe::GemmParams params{};
   params.weights = arena.upload(pack_experts(test, setup), "weights");

@@ -55,7 +55,14 @@ void shape_large(StepRun& run, DenseSetup& setup, int tokens) {
 }
 
 void shape_dense(StepRun& run, DenseSetup& setup) {
-  if (run.test().large) return shape_large(run, setup, run.test().variant == 1 ? 1 : dense::kTokens);
+  if (run.test().large) {
+    shape_large(run, setup, run.test().variant == 1 ? 1 : dense::kTokens);
+    if (!norms_tokens(run)) return;
+    // What a row norms itself (dense/choose.h): a segment a warp, and tokens that leave enough of the ring.
+    setup.columns = std::min(setup.columns, run.test().row.threads / 32 * moe::kSegmentColumns);
+    setup.tokens = std::min(setup.tokens, setup.columns > 2'048 ? 3 : dense::kTokens);
+    return;
+  }
   const bool gate_up = run.test().op == "gate_up";
   const bool norms = norms_tokens(run);
   const auto take = [&](int plain, int neurons, int columns, int tokens) {

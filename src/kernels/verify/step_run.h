@@ -61,7 +61,7 @@ class StepRun {
   template <class Params>
   void launch(std::string_view row, std::int64_t blocks, const Params& params) {
     const kernels::RowHandle handle = machine_.find(kernels::RowKind::step, row);
-    if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine_.description(), row);
+    if (!handle.found()) fail(Code::unsupported_op, "{}", machine_.no_row(row));
     machine_.launch(handle, static_cast<int>(blocks), params);
   }
   template <class T>
