@@ -12,6 +12,9 @@ command_gpu() {
   build default fourfold
   mkdir -p bench/results
   build/fourfold verify --device all --report "bench/results/verify-$card.json"
+  build/fourfold verify --device cuda --large --report "bench/results/verify-large-$card.json"
+  python3 tools/summarise_verify.py "bench/results/verify-$card.json"
+  python3 tools/summarise_verify.py "bench/results/verify-large-$card.json"
   for shape in 35b 122b 397b-tp4 397b; do
     build/fourfold bench moe --shape "$shape" --routing all --tokens 1,2,4,8,16,32,64,256,1024,8192 \
       --csv "bench/results/moe-$card-$shape.csv"

@@ -95,6 +95,35 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
+// What a Hopper GPU is asked for at the shapes of published models: every row of a kernel, or the reason.
+TEST(VerifyCommand, TheLargeListHasEveryKernelAndChosenRow) {
+  std::set<std::string> kernels, rows;
+  verify::simulator_target(plan::kSm90).use(0, [&](kernels::Machine& machine) {
+    for (const verify::Case& item : verify::make_cases(machine, verify::RowSet::all, {.large = true})) {
+      kernels.insert(item.kernel);
+      rows.insert(item.row);
+    }
+    for (const plan::RowFacts& row : machine.rows(kernels::RowKind::gemm))
+      if (row.path != "w4a4") EXPECT_TRUE(rows.count(row.row)) << row.row;  // emulated there, never served
+    for (const plan::RowFacts& row : machine.rows(kernels::RowKind::step)) {
+      const bool has_own_sizes = row.kernel == "all_reduce" || row.kernel == "all_gather";
+      EXPECT_EQ(kernels.count(std::string(row.kernel)), has_own_sizes ? 0u : 1u) << row.kernel;
+    }
+  });
+  for (const char* kernel : {"moe_layer", "moe_route", "moe_stream", "moe_gemm"})
+    EXPECT_TRUE(kernels.count(kernel)) << kernel;
+}
+
+TEST(VerifyCommand, LargeIsForAGpuAlone) {
+  VerifyOptions options;
+  options.large = true;
+  Captured captured;
+  EXPECT_THROW(run_verify(options, captured.console), Error);
+  options.device = "cuda";
+  options.quick = true;
+  EXPECT_THROW(run_verify(options, captured.console), Error);
+}
+
 // The committed report of the H200 and the list the simulator makes for that chip: the same names, none
 // skipped.
 TEST(VerifyCommand, TheH200ReportListsTheSameRows) {

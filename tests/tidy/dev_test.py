@@ -8,6 +8,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import stale_results  # noqa: E402
 
 
 def run(*command, **environment):
@@ -157,6 +160,32 @@ class Configure(unittest.TestCase):
         strict = {name for name, variables in presets.items() if variables.get("FOURFOLD_WERROR") == "ON"}
         self.assertEqual(strict, {"ci", "asan", "tsan"})
         self.assertIn("build ci", (ROOT / "dev").read_text())
+
+
+class StaleResults(unittest.TestCase):
+    def test_a_result_before_a_changed_kernel_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+
+            def commit(path, text):
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+                stale_results.git(root, "add", "-A")
+                stale_results.git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", path)
+                return stale_results.git(root, "rev-parse", "--short", "HEAD").stdout.strip()
+
+            stale_results.git(root, "init", "-q")
+            kernels = commit("src/kernels/moe.h", "1")
+            commit("bench/results/moe-card.csv", f"# commit: {kernels}\n")
+            self.assertEqual(stale_results.notices(root), [])
+            commit("src/kernels/cpu/dot.h", "not of the GPU")
+            self.assertEqual(stale_results.notices(root), [])
+            commit("src/kernels/moe.h", "2")
+            self.assertEqual(stale_results.notices(root),
+                             [f"moe-card.csv: {kernels}, 1 commits that changed kernels are newer"])
+            commit("bench/results/verify-card.json", '{"commit": "0123456"}')
+            self.assertIn("verify-card.json: of commit 0123456, which this history does not have",
+                          stale_results.notices(root))
 
 
 class Progress(unittest.TestCase):

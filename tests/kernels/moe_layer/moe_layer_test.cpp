@@ -187,6 +187,22 @@ TEST(Layer, MatchesTheReferenceWithTiesAndNan) {
     }
 }
 
+// Large proofs share weights and compare some of the rows.
+TEST(Layer, SharedWeightsAndASampleOfTheRows) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  verify::LayerCase test;
+  test.weights = verify::share_weights();
+  test.checked_tokens = 3;
+  for (const int tokens : {2, 9}) {
+    test.request = {{128, 64, 6, 3}, Activations::w4a16, Format::nvfp4, Role::decode, tokens};
+    test.seed = static_cast<std::uint64_t>(tokens);
+    const verify::Result result = verify::run_layer_case(*machine, test, true);
+    EXPECT_TRUE(result.passed()) << result.failure;
+    EXPECT_EQ(result.compared, 128 * std::min(tokens, 3));
+  }
+}
+
 // ---- bad input ----
 
 // A layer whose output and workspace hold a pattern; a refused call must leave it.
