@@ -1,7 +1,6 @@
 #include "kernels/launch/cuda_machine.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "kernels/launch/cuda_rows.h"
+#include "kernels/launch/launch_log.h"
 
 namespace fourfold::kernels {
 namespace {
@@ -109,23 +109,6 @@ std::string refusal(const cudaDeviceProp& device) {
   return text.empty() ? text
                       : format("{} differs from what its kernels were planned for: {}", device.name, text);
 }
-
-// The newest launches of rows, for the message when the device fails: the fault lies in one of them, or in a
-// graph made of such.
-class LaunchLog {
- public:
-  void note(std::string_view row) { names_[count_++ % names_.size()] = row; }
-  std::string text() const {
-    std::string text;
-    for (std::size_t i = 0; i < std::min(count_, names_.size()); ++i)
-      text += format("{}{}", i == 0 ? "; launched last: " : ", ", names_[(count_ - 1 - i) % names_.size()]);
-    return text;
-  }
-
- private:
-  std::array<std::string_view, 6> names_;
-  std::size_t count_ = 0;
-};
 
 class CudaMemory final : public Memory {
  public:

@@ -1,6 +1,7 @@
 // The proofs of the DeltaNet kernels: generated rows against the recurrence, prompt rows against the chunk
-// form, both in double precision with derived bounds (kernels/delta/reference.h, prompt_reference.h). Steps
-// of several sequences, across the border of a block, and with a sequence that sits out.
+// form, both in double precision. The recurrence's bounds are derived (kernels/delta/reference.h); the chunk
+// form's is a rule of thumb, two bf16 roundings of the largest term (prompt_reference.h). Steps of several
+// sequences, across the border of a block, and with a sequence that sits out.
 #include <algorithm>
 #include <cmath>
 #include <vector>
