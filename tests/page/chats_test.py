@@ -272,7 +272,7 @@ class Branches(ChatsTest):
         self.assertEqual(["one", "You said: one (1 messages)"], self.conversation())
 
 
-class TwoTabs(ChatsTest):
+class InTwoTabs(ChatsTest):
     def setUp(self):
         super().setUp()
         self.first = self.browser.call("GET", "/window")
@@ -290,6 +290,8 @@ class TwoTabs(ChatsTest):
     def go(self, tab):
         self.browser.call("POST", "/window", {"handle": tab})
 
+
+class TwoTabs(InTwoTabs):
     def test_01_chats_of_both_are_kept(self):
         self.ask("from the first")
         self.go(self.second)
@@ -388,6 +390,24 @@ class TwoTabs(ChatsTest):
         self.until_text("#notice", "deleted in another tab")
         self.assertEqual("not sent yet", self.value("#input"))
         self.assertEqual("New chat", self.text("#title"))
+
+    def test_06_a_tab_that_was_thought_gone_has_the_last_word(self):
+        self.ask("slow", wait=False)
+        self.until(lambda: "writing" in [message.get("finish") for message in self.stored()["messages"]], "a first part")
+        # It does not answer when it is called, and stores nothing more before the end.
+        self.browser.run("const now = Date.now(); Date.now = () => now; BroadcastChannel.prototype.postMessage = () => {}")
+        address = self.browser.call("GET", "/url")
+        self.go(self.second)
+        self.browser.open(address)
+        self.until_text(".assistant .extra", "This answer was interrupted")
+        self.go(self.first)
+        self.until_text(".assistant .body", "word20")
+        self.browser.press("Escape")
+        self.until_idle()
+        self.go(self.second)
+        self.reload()
+        self.assertIn("word20", self.answer())
+        self.until_text(".assistant .extra", "You stopped this answer.")
 
 
 if __name__ == "__main__":

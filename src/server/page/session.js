@@ -186,12 +186,13 @@ export class Session {
     this.change({ current: this.tree.leaf().id });
   }
 
-  // Answers of tabs that are no longer there will not go on.
+  // Answers of tabs that are no longer there will not go on. Half a version: if such a tab was only slow to say that
+  // it is there, what it writes next is newer.
   endOrphans(openTabs) {
     for (const message of this.tree.messages.values()) {
       if (message.finish !== "writing" || message === this.run?.answer || openTabs.has(message.writer)) continue;
       message.finish = "interrupted";
-      ++message.version;
+      message.version += .5;
       this.save(message);
     }
   }
