@@ -29,6 +29,7 @@ class ScriptedWire final : public Wire {
     output_.append(static_cast<const char*>(from.data()), size);
     asio::post(io_, [done = std::move(done), size] { done({}, size); });
   }
+  void end_writing(std::function<void()> done) override { asio::post(io_, std::move(done)); }
   // False when nobody reads any more.
   bool give() {
     const auto done = std::exchange(reading_, nullptr);
@@ -78,9 +79,10 @@ struct Outcome {
 Outcome run(std::string_view input, std::size_t piece) {
   std::string output;
   Echo echo;
-  Hall hall;
-  hall.options.limits.header_bytes_max = kHeaderBytesMax;
-  hall.options.limits.body_bytes_max = kBodyBytesMax;
+  HttpOptions options;
+  options.limits.header_bytes_max = kHeaderBytesMax;
+  options.limits.body_bytes_max = kBodyBytesMax;
+  Hall hall(std::move(options));
   hall.handler = &echo;
   auto wire = std::make_unique<ScriptedWire>(hall.io, input, piece, output);
   ScriptedWire& script = *wire;
@@ -91,7 +93,7 @@ Outcome run(std::string_view input, std::size_t piece) {
     hall.io.restart();
     hall.io.run();
   } while (script.give());
-  if (!hall.connections.empty() || hall.bodies_bytes != 0)
+  if (!hall.connections.empty() || hall.bodies.all() != 0)
     std::abort();  // the end was told, and nothing is left
   return {std::move(output), std::move(echo.served)};
 }
