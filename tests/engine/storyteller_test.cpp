@@ -158,7 +158,10 @@ std::string spoken(const text::ChatRequest& chat, AnswerPiece& whole) {
   Request request = greedy_request(tokenizer().encode(rendered(chat)), 200, 2);
   request.stop_ids = {*tokenizer().added_token("<|im_end|>")};
   request.token_limit = tokenizer().id_limit();
-  AnswerText text(tokenizer(), {{}, true, ends_in_thinking(request.prompt, tokenizer())});
+  AnswerTextOptions options;
+  options.split_thinking = true;
+  options.starts_thinking = ends_in_thinking(request.prompt, tokenizer());
+  AnswerText text(tokenizer(), options);
   Home own{0, std::vector<std::int32_t>(static_cast<std::size_t>(prepared->capacity().page_count))};
   std::iota(own.pages.begin(), own.pages.end(), 0);
   Sequence sequence(prepared->program(), request, own);

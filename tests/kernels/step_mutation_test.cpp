@@ -12,9 +12,11 @@ namespace {
 const Survivor kSurvivors[] = {
     kReleasesSurvive,
     {SyncOp::wait_predecessors, "decode.h", "cta.wait_predecessors();",
-     "of a block without rows, which reads nothing: what it keeps in order is what kernels behind this one "
-     "may "
-     "rely on. Whole models on the simulator run such chains"},
+     "of a block without rows, which reads nothing: it keeps in order what kernels behind this one may rely "
+     "on; whole models on the simulator run such chains"},
+    {SyncOp::sync_warp, "attend_prompt_wgmma.h", "cta.sync_warp();  // every lane knows",
+     "needed where a lane falls behind by two tails; no schedule has one fall behind a product of its own "
+     "warpgroup"},
     {SyncOp::sync_warp, "attend_prompt.h", "if (n % 4 == 0) cta.sync_warp();",
      "keeps the compiler from decoding more values ahead than registers hold; it orders nothing"},
 };

@@ -31,7 +31,9 @@ def claimed(text):
 
 def main(root, program):
     page = pathlib.Path(root) / "docs/serving.md"
-    known = set(OPTION.findall(subprocess.run([program, "serve", "--help"], check=True, capture_output=True, text=True).stdout))
+    known = set()
+    for words in (["serve", "--help"], ["--help"]):  # its own, and those of every command
+        known |= set(OPTION.findall(subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout))
     options = claimed(page.read_text())
     wrong = {option: line for option, line in options.items() if option not in known}
     for option, line in wrong.items():

@@ -151,13 +151,13 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     weigh_page(cta, score, params.scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     const unsigned char* values = ring.take(cta, storage);
-    const bool has_tail = last && unit.written < kPageTokens;
-    if (has_tail) cta.wait(&storage.cleared, tail);
-    add_prompt_values_wgmma<Row>(cta, values, weight, sums);
-    if (has_tail) {
+    if (last && unit.written < kPageTokens) {
+      cta.wait(&storage.cleared, tail);
       tail ^= 1u;
-      if (cta.lane() == 0) cta.arrive(&storage.seen);  // for the warp: its lanes have multiplied together
+      cta.sync_warp();  // every lane knows
+      if (cta.lane() == 0) cta.arrive(&storage.seen);
     }
+    add_prompt_values_wgmma<Row>(cta, values, weight, sums);
     ring.give_back(cta, storage);
   }
   if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
