@@ -35,10 +35,11 @@ constexpr std::wstring_view kPasteEnd = L"\033[201~";
 // The window has another size, or the program was stopped and goes on: the line is drawn anew. A signal may
 // be handled by any thread, so it comes to the one that waits as something to read.
 std::atomic<int> g_redraw{-1};
-void note_redraw(int) {
+constexpr std::uint64_t kResized = 1, kWentOn = std::uint64_t{1} << 32;
+void note_redraw(int signal) {
   const int before = errno;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t ignored = ::write(g_redraw, &one, sizeof one);
+  const std::uint64_t what = signal == SIGCONT ? kWentOn : kResized;
+  [[maybe_unused]] const ssize_t ignored = ::write(g_redraw, &what, sizeof what);
   errno = before;
 }
 
@@ -62,9 +63,10 @@ class RedrawSignals {
   RedrawSignals& operator=(const RedrawSignals&) = delete;
 
   int descriptor() const { return descriptor_; }
-  bool take() const {
-    std::uint64_t count = 0;
-    return ::read(descriptor_, &count, sizeof count) > 0;
+  // The sum of what came; 0: nothing did.
+  std::uint64_t take() const {
+    std::uint64_t sum = 0;
+    return ::read(descriptor_, &sum, sizeof sum) > 0 ? sum : 0;
   }
 
  private:
@@ -109,6 +111,8 @@ class EditedLines final : public LineEditor {
     redraw_ = &signals;
     outcome_ = LineReader::Outcome::line;
     int count = 0;
+    // libedit would show its prompt first, and leave keys that come at once to the terminal.
+    ::el_set(edit_, EL_PREP_TERM, 1);
     std::fputs(kPasteOn, stderr);
     const char* text = ::el_gets(edit_, &count);
     std::fputs(kPasteOff, stderr);
@@ -175,7 +179,7 @@ class EditedLines final : public LineEditor {
         outcome_ = LineReader::Outcome::interrupted;
         return -1;
       }
-      if (redraw_->take()) redraw();
+      if (const std::uint64_t why = redraw_->take(); why != 0) redraw(why >= kWentOn);
       pollfd waits[3] = {
           {input_, POLLIN, 0}, {watch_.descriptor(), POLLIN, 0}, {redraw_->descriptor(), POLLIN, 0}};
       // Whatever else it was is looked for above.
@@ -200,11 +204,12 @@ class EditedLines final : public LineEditor {
     return true;
   }
 
-  // Whoever stopped the program has set the terminal to their own needs; libedit does not know, and would not
-  // set it again without the first line.
-  void redraw() {
-    ::el_set(edit_, EL_PREP_TERM, 0);
-    ::el_set(edit_, EL_PREP_TERM, 1);
+  // Whoever stopped the program has set the terminal to their own needs; libedit does not know, and sets it
+  // again only after it has left it. Not for another size: what is typed in between would be the terminal's
+  // to edit.
+  void redraw(bool went_on) {
+    if (went_on) ::el_set(edit_, EL_PREP_TERM, 0);
+    if (went_on) ::el_set(edit_, EL_PREP_TERM, 1);
     ::el_resize(edit_);
     ::el_set(edit_, EL_REFRESH);
   }

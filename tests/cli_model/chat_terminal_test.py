@@ -33,9 +33,13 @@ class Terminal:
         home = {"HOME": str(folder), "TERM": "xterm", "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
         self.process, self.terminal = pty.fork()
         if self.process == 0:
-            os.chdir(folder)
-            os.execve(PROGRAM, [PROGRAM, *words, *options], {**home, **environment})
-        self.resize(columns, rows)
+            try:
+                self.terminal = 0  # its size is there before the program is
+                self.resize(columns, rows)
+                os.chdir(folder)
+                os.execve(PROGRAM, [PROGRAM, *words, *options], {**home, **environment})
+            finally:
+                os._exit(127)
 
     def resize(self, columns, rows=24):
         fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
