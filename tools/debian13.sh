@@ -77,7 +77,7 @@ if [[ -n $result ]]; then
     echo "machine: $(uname -m), $jobs of $(nproc) cores"
     echo "system: Debian $(inside 'cat /etc/debian_version'), $(inside 'c++ --version | head -n 1'), Boost $(inside \
       "sed -n 's/^#define BOOST_LIB_VERSION \"\\(.*\\)\"/\\1/p' /usr/include/boost/version.hpp"), $(inside 'cmake --version | head -n 1')"
-    echo "built in: $((built / 60)) min $((built % 60)) s with -Werror, without GoogleTest"
+    echo "built in: $((built / 60)) min $((built % 60)) s with -Werror, without GoogleTest${cache:+, through a ccache that may have been filled before}"
     echo "command: tools/debian13.sh $result"
     echo "fourfold run: $answer"
   } >"$result"

@@ -15,9 +15,12 @@ SafetensorsHeader read_header(const OpenFile& file) {
   file.read(0, start);
   const std::uint64_t most = std::min(file.size(), kHeaderLengthBytes + kHeaderBytesMax);
   const std::uint64_t said = start.size() < kHeaderLengthBytes ? 0 : header_bytes(start);
-  start.resize(said > most - start.size() ? start.size() : start.size() + said);
-  file.read(0, start);
-  return parse_safetensors_header(start, file.size(), file.path().string());
+  const std::string name = file.path().string();
+  // One that cannot be: the parser says why.
+  if (said > most - start.size()) return parse_safetensors_header(start, file.size(), name);
+  std::vector<std::byte> whole(start.size() + said);
+  file.read(0, whole);
+  return parse_safetensors_header(whole, file.size(), name);
 }
 
 }  // namespace
