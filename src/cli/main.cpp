@@ -156,5 +156,8 @@ int main(int count, char** words) {
                         locale_is_utf8(),
                         !terminal_is_dumb() && !wants_no_color(),
                         !terminal_is_dumb()};
+  if (const char* bytes = std::getenv("FOURFOLD_EMULATE_SM_BYTES"); bytes != nullptr)
+    std::cerr << "fourfold: notice: FOURFOLD_EMULATE_SM_BYTES=" << bytes
+              << " is for measurements: kernels ask for more shared memory than they need\n";
   return finish(run({words + std::min(count, 1), words + count}, console), console);
 }

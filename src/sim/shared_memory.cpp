@@ -76,20 +76,24 @@ bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsi
   return true;
 }
 
-bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsigned words,
-                                 std::uint32_t offset, SharedConflict& conflict) const {
-  const auto judge = [&](const Reader& reader) {
-    if ((reader.words & words) == 0 || view.ordered(reader.epoch)) return true;
-    const unsigned word = static_cast<unsigned>(std::countr_zero(reader.words & words));
-    conflict = {FaultKind::race, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
-    return false;
-  };
+template <class Judge>
+bool SharedMemory::every_reader(const Granule& granule, const Judge& judge) const {
   for (unsigned i = 0; i < granule.readers; ++i)
     if (!judge(granule.reader[i])) return false;
   if (granule.spill)
     for (const Reader& reader : spill_[granule.spill - 1].list)
       if (!judge(reader)) return false;
   return true;
+}
+
+bool SharedMemory::reads_ordered(const View& view, const Granule& granule, unsigned words,
+                                 std::uint32_t offset, SharedConflict& conflict) const {
+  return every_reader(granule, [&](const Reader& reader) {
+    if ((reader.words & words) == 0 || view.ordered(reader.epoch)) return true;
+    const unsigned word = static_cast<unsigned>(std::countr_zero(reader.words & words));
+    conflict = {FaultKind::race, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
+    return false;
+  });
 }
 
 // One entry per party that read since the last write, except those whose reads this one already knows of: a
@@ -230,18 +234,12 @@ bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::
 // Whether every read that this view is ordered behind has its value.
 bool SharedMemory::reads_complete(const View& view, const Granule& granule, std::uint32_t offset,
                                   SharedConflict& conflict) const {
-  const auto judge = [&](const Reader& reader) {
+  return every_reader(granule, [&](const Reader& reader) {
     if (view.read_is_complete(reader.epoch)) return true;
     const auto word = static_cast<unsigned>(std::countr_zero(unsigned{reader.words}));
     conflict = {FaultKind::late_read, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
     return false;
-  };
-  for (unsigned i = 0; i < granule.readers; ++i)
-    if (!judge(granule.reader[i])) return false;
-  if (granule.spill)
-    for (const Reader& reader : spill_[granule.spill - 1].list)
-      if (!judge(reader)) return false;
-  return true;
+  });
 }
 
 bool SharedMemory::read_async(const View& view, std::uint32_t offset, Epoch reader, SiteTable::Id site,

@@ -96,6 +96,8 @@ class SharedMemory {
   }
   bool writes_ordered(const View& view, const Granule& granule, unsigned words, bool must_be_written,
                       std::uint32_t offset, SharedConflict& conflict) const;
+  template <class Judge>
+  bool every_reader(const Granule& granule, const Judge& judge) const;
   bool reads_ordered(const View& view, const Granule& granule, unsigned words, std::uint32_t offset,
                      SharedConflict& conflict) const;
   bool async_reaches(const View& view, const Granule& granule, std::uint32_t offset,

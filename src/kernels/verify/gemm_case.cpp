@@ -13,6 +13,7 @@
 #include "kernels/moe/epilogue.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
+#include "kernels/verify/large_shape.h"
 #include "kernels/verify/scaled.h"
 
 namespace fourfold::verify {
@@ -193,18 +194,12 @@ void real_slots(const Setup& setup, const std::function<void(std::int64_t slot, 
       visit(slot, expert);
 }
 
-// The first, the last and some between of a large case; all of the others.
+// All places, or some of a large case.
 template <class Visit>
-void sampled(const GemmCase& test, std::int64_t count, std::int64_t most, const Visit& visit) {
-  if (!test.large || count <= most) {
-    for (std::int64_t i = 0; i < count; ++i) visit(i);
-    return;
-  }
+void sampled(const GemmCase& test, std::int64_t count, int most, const Visit& visit) {
   Random random(test.seed + static_cast<std::uint64_t>(count));
-  visit(0);
-  for (std::int64_t i = 2; i < most; ++i)
-    visit(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(count))));
-  visit(count - 1);
+  for (const int place : sample_places(random, count, test.large ? most : static_cast<int>(count)))
+    visit(std::int64_t{place});
 }
 void checked_slots(const GemmCase& test, const Setup& setup,
                    const std::function<void(std::int64_t slot, int expert)>& visit) {

@@ -1,11 +1,13 @@
 // Proofs for silicon: true shapes, where the rings of 132 blocks wrap many times and every block has work.
 // The simulator would take days.
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "kernels/moe_layer/choose.h"
 #include "kernels/verify/basic_case.h"
 #include "kernels/verify/case_list.h"
+#include "kernels/verify/large_shape.h"
 
 namespace fourfold::verify {
 namespace {
@@ -71,20 +73,24 @@ void add_matrices(CaseList& list) {
       test.row = row;
       test.large = true;
       test.op = is_rank && adds ? moe::Op::add_f32 : moe::Op::plain;
-      test.rows = is_rank ? 4'096 : 12'352;
-      test.columns = 2'048;
-      test.tokens_per_expert = {row.kernel == "moe_stream" ? 3 * row.n + 1 : is_rank ? 1'000 : 8'192};
+      const LargeShape& shape = kLargeShapes[is_rank ? 1 : 0];
+      test.rows = is_rank ? shape.hidden : shape.projections;
+      test.columns = is_rank ? shape.mixed : shape.hidden;
+      test.tokens_per_expert = {row.kernel == "moe_stream" ? 3 * row.n + 1 : shape.prompt_rows};
       test.seed = list.next_seed();
       list.add_gemm(test);
     }
   }
 }
 
-// Ranks have proofs of their own, whose sizes are the messages'.
+// Of the step kernels those whose work grows with the model: the others copy or choose a few numbers, and
+// what ranks exchange has sizes of its own.
 bool has_large_shape(const plan::RowFacts& row) {
-  if (row.kernel == "all_reduce" || row.kernel == "all_gather") return false;
-  const bool is_delta = row.kernel.starts_with("delta");
-  return !is_delta || row.k == 128;
+  constexpr std::string_view others[] = {"all_reduce", "all_gather", "prepare",  "combine splits",
+                                         "accept",     "embed",      "take_rows"};
+  for (const std::string_view other : others)
+    if (row.kernel == other || row.role == other) return false;
+  return !row.kernel.starts_with("delta") || row.k == 128;
 }
 
 void add_step_rows(CaseList& list) {
@@ -110,6 +116,20 @@ void add_routes(CaseList& list) {
 }
 
 }  // namespace
+
+std::vector<int> sample_places(Random& random, std::int64_t count, int most) {
+  std::vector<int> out;
+  if (count <= most) {
+    for (int i = 0; i < count; ++i) out.push_back(i);
+    return out;
+  }
+  out = {0, static_cast<int>(count - 1)};
+  while (static_cast<int>(out.size()) < most)
+    out.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(count))));
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
 
 void add_large_cases(CaseList& list) {
   add_all_layers(list);

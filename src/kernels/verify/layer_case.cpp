@@ -11,6 +11,7 @@
 #include "kernels/record/pack.h"
 #include "kernels/reference/layer.h"
 #include "kernels/verify/inputs.h"
+#include "kernels/verify/large_shape.h"
 
 namespace fourfold::verify {
 namespace {
@@ -177,20 +178,6 @@ moe_layer::LayerWeights upload_weights(Arena& arena, const HostLayer& layer) {
   return weights;
 }
 
-// Rows of the output to compare.
-std::vector<int> checked_tokens(const LayerCase& test, Random& random) {
-  std::vector<int> tokens;
-  const int count = test.request.tokens;
-  if (test.checked_tokens == 0 || count <= test.checked_tokens) {
-    for (int token = 0; token < count; ++token) tokens.push_back(token);
-    return tokens;
-  }
-  tokens = {0, count - 1};
-  while (static_cast<int>(tokens.size()) < test.checked_tokens)
-    tokens.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(count))));
-  return tokens;
-}
-
 }  // namespace
 
 class LayerWeightsOnce {
@@ -229,7 +216,8 @@ void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prep
   moe_layer::run(machine, layer, weights, call);
   std::vector<Bf16> out(values);
   if (values) machine.memory().read(out.data(), call.out, values * 2);
-  for (const int token : checked_tokens(test, random)) {
+  const int checked = test.checked_tokens > 0 ? test.checked_tokens : test.request.tokens;
+  for (const int token : sample_places(random, test.request.tokens, checked)) {
     const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(host.model.hidden);
     const reference::OutputRow row = reference::layer_row(
         host.model, logits.data() + token * test.request.shape.experts, tokens.data() + first);

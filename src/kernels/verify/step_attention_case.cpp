@@ -83,14 +83,13 @@ void check_attended(StepRun& run, const AttentionInputs& in, const std::uint16_t
       }
 }
 
-}  // namespace
-
-// Heads of the 35B, or of a rank of four of the 397B.
 void shape_large(StepRun& run, AttentionShape& shape, std::vector<AttentionPart> parts) {
-  shape.heads = run.test().variant == 1 ? 8 : 16;
-  shape.kv_heads = run.test().variant == 1 ? 1 : 2;
+  shape.heads = run.large_shape().heads;
+  shape.kv_heads = run.large_shape().kv_heads;
   shape.parts = std::move(parts);
 }
+
+}  // namespace
 
 void prove_attend(StepRun& run) {
   // Drafts across the border of a page and split, and a row alone. 16, 32 and 64 query vectors a block: the

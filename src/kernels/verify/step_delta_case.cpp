@@ -242,9 +242,9 @@ struct DeltaShape {
 DeltaShape make_shape(StepRun& run, const Steps& steps) {
   const int dim = run.test().row.k, variant = run.test().variant;
   int key_heads = dim == 32 && variant > 0 ? 2 : 1, values_per_key = 2 - variant % 2;
-  if (run.test().large) {  // the 35B, or a rank of four of the 397B
-    key_heads = variant == 1 ? 4 : 16;
-    values_per_key = variant == 1 ? 4 : 2;
+  if (run.test().large) {
+    key_heads = run.large_shape().key_heads;
+    values_per_key = run.large_shape().values_per_key;
   }
   DeltaShape shape{delta::layout_of(key_heads, key_heads * values_per_key, dim), {}};
   shape.weights = delta::make_weights(shape.layout, run.test().seed);

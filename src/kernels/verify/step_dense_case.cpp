@@ -40,17 +40,17 @@ bool norms_tokens(const StepRun& run) {
 // Of the 35B and of a rank of four of the 397B: the projections into DeltaNet, or the shared expert beside
 // its gate; the way back into the residual stream.
 void shape_large(StepRun& run, DenseSetup& setup, int tokens) {
-  const bool is_rank = run.test().variant == 1;
-  setup.columns = is_rank ? 4'096 : 2'048;
+  const LargeShape& shape = run.large_shape();
+  setup.columns = shape.hidden;
   setup.tokens = tokens;
   if (run.test().op == "gate_up") {
-    setup.neurons = is_rank ? 256 : 512;
+    setup.neurons = shape.neurons;
     setup.plain = 32;
   } else if (run.test().op == "add_f32") {
-    setup.plain = setup.columns;
-    setup.columns = is_rank ? 2'048 : 4'096;
+    setup.plain = shape.hidden;
+    setup.columns = shape.mixed;
   } else {
-    setup.plain = is_rank ? 5'152 : 12'352;
+    setup.plain = shape.projections;
   }
 }
 

@@ -26,8 +26,8 @@ NormInputs norm_inputs(StepRun& run) {
   in.rows = 3 + run.below(3);
   in.columns = run.test().variant < 4 ? columns[run.test().variant] : 64 * (1 + run.below(64));
   if (run.test().large) {
-    in.rows = run.test().variant == 1 ? 1'000 : 8'192;
-    in.columns = run.test().variant == 1 ? 4'096 : 2'048;
+    in.rows = run.large_shape().prompt_rows;
+    in.columns = run.large_shape().hidden;
   }
   for (int row = 0; row < in.rows; ++row) {
     const auto values = run.normals(static_cast<std::size_t>(in.columns), row % 3 == 1 ? 1e-3 : 3.0);
@@ -140,8 +140,8 @@ void prove_add_gated(StepRun& run) {
   int rows = 1 + run.below(5);
   int columns = run.test().variant < 3 ? columns_of[run.test().variant] : 8 * (1 + run.below(300));
   if (run.test().large) {
-    rows = 8'192;
-    columns = run.test().variant == 1 ? 4'096 : 2'048;
+    rows = run.large_shape().prompt_rows;
+    columns = run.large_shape().hidden;
   }
   const std::size_t count = static_cast<std::size_t>(rows * columns);
   run.result().shape = fourfold::format("{} rows of {}", rows, columns);

@@ -2,7 +2,6 @@
 // written.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "kernels/launch/arena.h"
+#include "kernels/verify/large_shape.h"
 #include "kernels/verify/scaled.h"
 #include "kernels/verify/step_case.h"
 
@@ -105,17 +105,10 @@ class StepRun {
   // Which of `count` outputs to compare: all of them, or of a large case the first, the last and some
   // between.
   std::vector<int> sample(int count, int most) {
-    std::vector<int> out;
-    if (!test_.large || count <= most) {
-      for (int i = 0; i < count; ++i) out.push_back(i);
-      return out;
-    }
-    out = {0, 1, count - 2, count - 1};
-    while (static_cast<int>(out.size()) < most) out.push_back(below(count));
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-    return out;
+    return sample_places(random, count, test_.large ? most : count);
   }
+  // Of a large case.
+  const LargeShape& large_shape() const { return kLargeShapes[test_.variant]; }
   int below(int count) { return static_cast<int>(random.below(static_cast<std::uint64_t>(count))); }
 
   std::vector<std::uint8_t> take_output() { return std::move(output_); }

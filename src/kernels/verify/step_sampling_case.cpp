@@ -62,7 +62,7 @@ ChoiceSetup make_choices(StepRun& run) {
   constexpr int tokens_of[] = {2500, 65, 5003};
   ChoiceSetup setup;
   setup.tokens = run.test().variant < 3 ? tokens_of[run.test().variant] : 1 + run.below(6000);
-  if (run.test().large) setup.tokens = run.test().variant == 1 ? 62'080 : 248'320;
+  if (run.test().large) setup.tokens = run.large_shape().vocabulary;
   run.result().shape = fourfold::format("{} choices of {} tokens", kChoices, setup.tokens);
   for (int i = 0; i < 3; ++i) setup.histories.push_back(random_history(run, setup.tokens));
   for (int i = 0; i < 2 * kChoices; ++i) {
