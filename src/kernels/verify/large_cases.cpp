@@ -1,7 +1,7 @@
 // Proofs for silicon: true shapes, where the rings of 132 blocks wrap many times and every block has work.
 // The simulator would take days.
-#include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "kernels/moe_layer/choose.h"
@@ -118,17 +118,13 @@ void add_routes(CaseList& list) {
 }  // namespace
 
 std::vector<int> sample_places(Random& random, std::int64_t count, int most) {
-  std::vector<int> out;
-  if (count <= most) {
-    for (int i = 0; i < count; ++i) out.push_back(i);
-    return out;
-  }
-  out = {0, static_cast<int>(count - 1)};
-  while (static_cast<int>(out.size()) < most)
-    out.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(count))));
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
+  std::set<int> places;
+  if (count <= most)
+    for (int i = 0; i < count; ++i) places.insert(places.end(), i);
+  else
+    for (places = {0, static_cast<int>(count - 1)}; static_cast<int>(places.size()) < most;)
+      places.insert(static_cast<int>(random.below(static_cast<std::uint64_t>(count))));
+  return {places.begin(), places.end()};
 }
 
 void add_large_cases(CaseList& list) {

@@ -24,7 +24,7 @@ inline constexpr LargeShape kLargeShapes[] = {
     {4'096, 5'152, 2'048, 256, 62'080, 8, 1, 4, 4, 1'000},      // a rank of four of Qwen3.5-397B-A17B
 };
 
-// All of `count` places, or the first, the last and some between; in order, each once.
+// All of `count` places, or `most` of them with the first and the last; in order, each once.
 std::vector<int> sample_places(Random& random, std::int64_t count, int most);
 
 }  // namespace fourfold::verify
