@@ -1,20 +1,95 @@
-"""Prints the age of the committed result of ./dev test --long (docs/long-test.txt)."""
+"""The committed results of ./dev test --long, docs/long-test.txt: a line for each part, written when the part ended.
+
+long_result.py --age                                     one line for ./dev test
+long_result.py --record PART STATUS SECONDS SAYS [NOTE]  STATUS: what the command ended with; 77 is skipped
+long_result.py --done PART                               ends with 0 where PART has passed, or had to be skipped, here
+
+`here` is the newest commit that changed more than docs, so committing a result does not make it old.
+"""
 import datetime
+import os
 import pathlib
+import platform
+import subprocess
 import sys
 
-RESULT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "long-test.txt"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULT = pathlib.Path(os.environ.get("FOURFOLD_LONG_RESULT", ROOT / "docs" / "long-test.txt"))
+HEAD = """Results of ./dev test --long, which goes on with the parts that have not passed at its commit. A line is written
+when its part ends: verdict, date, commit (+: with changes on top), machine, time, part.
+"""
+SKIPPED = 77
 
 
-def age_line(today: datetime.date) -> str:
+def git(*words):
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def here():
+    code = (".", ":!docs")
+    commit = git("log", "-1", "--format=%h", "--", *code) or "unknown"
+    return commit + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", *code) else "")
+
+
+def machine():
+    return f"{platform.machine()}/{os.cpu_count()}"
+
+
+def read():
+    """{part: (verdict, date, commit, line)}, in the order of the file."""
     if not RESULT.exists():
+        return {}
+    rows = {}
+    for line in RESULT.read_text().splitlines():
+        words = line.split()
+        if words and words[0] in ("passed", "FAILED", "skipped"):
+            verdict, date, commit, _, _, _, part = words[:7]
+            rows[part.rstrip(":")] = (verdict, date, commit, line)
+    return rows
+
+
+def record(part, status, seconds, says, note=""):
+    verdict = {0: "passed", SKIPPED: "skipped"}.get(int(status), "FAILED")
+    today = datetime.date.today().isoformat()
+    line = (f"{verdict:7} {today} {here():10} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
+            + (f" ({note})" if note else ""))
+    rows = read()
+    rows[part] = (verdict, today, here(), line)
+    new = RESULT.with_suffix(".new")
+    new.write_text(HEAD + "\n" + "".join(row[3] + "\n" for row in rows.values()))
+    new.replace(RESULT)
+    print(line)
+
+
+def is_done(part):
+    row = read().get(part)
+    return row is not None and row[0] != "FAILED" and row[2] == here()
+
+
+def age_line(today):
+    rows = read()
+    if not rows:
         return "long test: no committed result; ./dev test --long writes docs/long-test.txt"
-    facts = dict(line.split(": ", 1) for line in RESULT.read_text().splitlines() if ": " in line)
-    days = (today - datetime.date.fromisoformat(facts["date"])).days
-    return f"long test: {facts['verdict']}, {days} days old (docs/long-test.txt, commit {facts['commit']})"
+    passed = sum(row[0] == "passed" for row in rows.values())
+    oldest = min(row[1] for row in rows.values())
+    days = (today - datetime.date.fromisoformat(oldest)).days
+    older = sum(row[2] != here() for row in rows.values())
+    return (f"long test: {passed} of {len(rows)} parts passed, the oldest {days} days ago; "
+            f"{older} at an older commit than this (docs/long-test.txt)")
+
+
+def main(words):
+    if words == ["--age"]:
+        print(age_line(datetime.date.today()))
+    elif words[:1] == ["--record"] and len(words) in (5, 6):
+        record(*words[1:])
+    elif words[:1] == ["--done"] and len(words) == 2:
+        return 0 if is_done(words[1]) else 1
+    else:
+        sys.exit(__doc__)
+    return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--age"]:
-        sys.exit("usage: long_result.py --age")
-    print(age_line(datetime.date.today()))
+    sys.exit(main(sys.argv[1:]))

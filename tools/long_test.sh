@@ -1,33 +1,34 @@
 # shellcheck shell=bash disable=SC2154
-# ./dev test --long: what takes too long for every change. Each step is run to its end even when one fails; the verdict is
-# written to docs/long-test.txt, to be committed. And ./dev test --sanitize, a part of it. Sourced by dev.
+# ./dev test --long: what takes too long for every change, in parts. Each is run to its end even when one before it failed,
+# and recorded in docs/long-test.txt at once, to be committed; a run that was stopped goes on with what has not passed.
+# And ./dev test --sanitize, a part of it. Sourced by dev.
 
-long_step() {  # long_step NAME command...; one that ends with 77 was skipped, and its last line says why
-  local name=$1 start=$SECONDS status=0 log
-  shift
-  log=$(mktemp)
-  echo "== $name"
-  ("$@") 2>&1 | tee "$log" || status=$?
-  local took="$(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
-  if [[ $status -eq 0 ]]; then
-    long_lines+=("  passed  $name ($took)")
-  elif [[ $status -eq 77 ]]; then
-    long_lines+=("  skipped $name: $(tail -n 1 "$log")")
-  else
-    long_lines+=("  FAILED  $name ($took, status $status)")
-    long_verdict=failed
+# long_part NAME "what it is" command...: unless it passed at this commit; one that ends with 77 was skipped, and its last
+# line says why.
+long_part() {
+  local name=$1 says=$2 start=$SECONDS status=0 log note=
+  shift 2
+  long_parts+=("$name")
+  if [[ ${#long_wanted[@]} -gt 0 ]]; then
+    [[ " ${long_wanted[*]} " == *" $name "* ]] || return 0
+  elif python3 tools/long_result.py --done "$name"; then
+    return 0
   fi
+  if [[ $long_list == yes ]]; then echo "$name: $says"; return 0; fi
+  log=$(mktemp)
+  echo "== $name: $says"
+  ("$@") 2>&1 | tee "$log" || status=$?
+  if [[ $status -eq 77 ]]; then note=$(tail -n 1 "$log"); fi
   rm -f "$log"
-}
-
-sanitized() {  # sanitized PRESET
-  build "$1" && run_tests "$1"
+  python3 tools/long_result.py --record "$name" "$status" "$((SECONDS - start))" "$says" "$note"
+  [[ $status -eq 0 || $status -eq 77 ]] || long_verdict=failed
 }
 
 # The rooms that have threads, or read what comes from outside; doors has the tests of the library, fuzz the damaged inputs.
 serving_rooms=(json schedule sample constrain text fuzz server loadgen engine faults doors)
 
 soak() {  # soak PRESET COUNT
+  build "$1" test_faults
   FOURFOLD_SOAK=$2 "$(build_folder "$1")/test_faults" --gtest_filter='Soak*'
 }
 
@@ -52,57 +53,88 @@ command_sanitize() {
   sanitize_rooms "$preset" "${@:-${serving_rooms[@]}}"
 }
 
+whole() {  # whole PRESET
+  build "$1" && run_tests "$1"
+}
+
+# The other rooms under a sanitizer, slow ones alone; `rest` is what belongs to none of them.
+sanitize_groups=("base plan checkpoint" "backend model kernels_cpu" "sim kernels" "cli cli_model doctor")
+
+sanitize_rest() {  # sanitize_rest PRESET
+  local rooms="${serving_rooms[*]} ${sanitize_groups[*]}"
+  build "$1"
+  run_tests "$1" -E "^(${rooms// /|})\\."
+}
+
 # A second compiler finds other warnings and other undefined behaviour; headers compiled each time, a missing #include.
 clang_build() {
   local compiler
   compiler=$(command -v clang++-19 || echo /usr/lib/llvm-19/bin/clang++)
+  if [[ ! -x $compiler ]]; then echo "clang 19 is not installed (apt-get install clang-19)"; return 77; fi
   cmake --preset cpu -B build-clang -DFOURFOLD_WERROR=ON -DFOURFOLD_TESTS=ON -DCMAKE_CXX_COMPILER="$compiler" -DFOURFOLD_PRECOMPILE=OFF >/dev/null &&
     python3 tools/progress.py ninja build-clang "$jobs" && python3 tools/progress.py ctest build-clang "$jobs"
 }
 
 many_seeds() {
+  build ci fourfold
   build/fourfold verify --device sim --seeds 20 >build/verify-long.txt || { cat build/verify-long.txt; return 1; }
   tail -n 1 build/verify-long.txt
 }
 
 # Claude Code, Codex and other large programs, from PyPI (a gigabyte); the dated results are in docs/agents-test.txt.
 real_clients() {
+  build ci fourfold
   python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
 }
 
+every_mutation() {  # every_mutation FILTER
+  build ci test_kernels
+  FOURFOLD_LONG=1 build/test_kernels --gtest_filter="$1"
+}
+
+scenarios() {
+  build ci test_engine
+  FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
+}
+
+all_long_parts() {
+  long_part default "default build and tests" whole ci
+  local preset group
+  for preset in asan tsan; do
+    long_part "$preset-serving" "rooms that serve, a soak of 5,000 requests" sanitize_rooms "$preset" "${serving_rooms[@]}"
+    for group in "${sanitize_groups[@]}"; do
+      # shellcheck disable=SC2086
+      long_part "$preset-${group%% *}" "$group" sanitize_rooms "$preset" $group
+    done
+    long_part "$preset-rest" "what is left" sanitize_rest "$preset"
+  done
+  long_part clang "clang 19, warnings as errors" clang_build
+  long_part debian-13 "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
+  long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
+  long_part scenarios "1,000 random scenarios of the engine" scenarios
+  long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
+  long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'
+  long_part soak "10,000 requests with cancels" soak ci 10000
+  long_part clients "agents, routers and clients (docs/agents-test.txt)" real_clients
+}
+
+# command_long_test [--list] [PART...]: those parts, or all that have not passed at this commit.
 command_long_test() {
   long_verdict=passed
-  long_lines=()
+  long_list=no
+  long_parts=()
+  if [[ ${1:-} == --list ]]; then long_list=yes; shift; fi
+  long_wanted=("$@")
   SECONDS=0
-  set_up build test
-  set_up page || long_lines+=("  skipped the chat page: no Chromium (apt-get install chromium chromium-driver)")
-  long_step "default build and tests" sanitized ci
-  long_step "address and undefined-behaviour sanitizers" sanitized asan
-  long_step "thread sanitizer" sanitized tsan
-  long_step "soak under the address sanitizer" soak asan 5000
-  long_step "soak under the thread sanitizer" soak tsan 5000
-  if command -v clang++-19 >/dev/null || [[ -x /usr/lib/llvm-19/bin/clang++ ]]; then
-    long_step "clang 19, warnings as errors" clang_build
-  else
-    long_lines+=("  skipped clang 19: not installed (apt-get install clang-19)")
+  if [[ $long_list == no ]]; then
+    set_up build test
+    set_up page || echo "dev: without Chromium the tests of the chat page are SKIPPED"
   fi
-  long_step "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
-  long_step "verify, 20 seeds for each row and operation" many_seeds
-  long_step "1,000 random scenarios of the engine" env FOURFOLD_SCENARIOS=1000 build/test_engine \
-    --gtest_filter='Batcher.RandomScenarios*'
-  long_step "every mutation" env FOURFOLD_LONG=1 build/test_kernels --gtest_filter='*Mutation*'
-  long_step "soak, 10,000 requests with cancels" soak ci 10000
-  long_step "agents, routers and clients (docs/agents-test.txt)" real_clients
-  {
-    echo "date: $(date +%F)"
-    echo "verdict: $long_verdict"
-    echo "commit: $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-    echo "machine: $(uname -m), $(nproc) cores, $(c++ --version | head -n 1)"
-    echo "took: $((SECONDS / 60)) min"
-    echo "command: ./dev test --long"
-    echo
-    printf '%s\n' "${long_lines[@]}"
-  } >docs/long-test.txt
-  cat docs/long-test.txt
+  all_long_parts
+  local name
+  for name in "${long_wanted[@]}"; do
+    [[ " ${long_parts[*]} " == *" $name "* ]] || fail 64 "test --long has no part '$name'; parts: ${long_parts[*]}"
+  done
+  [[ $long_list == yes ]] || python3 tools/long_result.py --age
   [[ $long_verdict == passed ]]
 }

@@ -33,6 +33,43 @@ class Dev(unittest.TestCase):
             self.assertIn("dev: ", output)
 
 
+class LongResult(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.file = pathlib.Path(holder.name) / "long-test.txt"
+
+    def call(self, *words):
+        return run(sys.executable, ROOT / "tools" / "long_result.py", *words, FOURFOLD_LONG_RESULT=str(self.file))
+
+    def test_a_part_is_done_when_it_passed_at_this_commit(self):
+        self.assertEqual(self.call("--done", "soak")[0], 1)
+        self.call("--record", "soak", 1, 200, "many requests")
+        self.assertEqual(self.call("--done", "soak")[0], 1)
+        self.call("--record", "soak", 0, 200, "many requests")
+        self.call("--record", "clang", 77, 0, "another compiler", "it is not there")
+        self.assertEqual(self.call("--done", "soak")[0], 0)
+        self.assertEqual(self.call("--done", "clang")[0], 0)
+        text = self.file.read_text()
+        self.assertEqual(text.count("soak"), 1)
+        self.assertIn("3 min  soak: many requests", text)
+        self.assertIn("clang: another compiler (it is not there)", text)
+        self.assertIn("1 of 2 parts passed, the oldest 0 days ago; 0 at an older", self.call("--age")[1])
+        words = text.splitlines()[-2].split()
+        self.file.write_text(text.replace(words[2], "0000000"))
+        self.assertEqual(self.call("--done", "soak")[0], 1)
+        self.assertIn("2 at an older commit", self.call("--age")[1])
+
+    def test_parts_are_listed_and_unknown_ones_refused(self):
+        status, output = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))
+        self.assertEqual(status, 0)
+        for part in ("default", "asan-serving", "tsan-rest", "mutations-step", "clients"):
+            self.assertIn(f"{part}: ", output)
+        status, output = run(ROOT / "dev", "test", "--long", "--list", "clnag")
+        self.assertEqual(status, 64)
+        self.assertIn("test --long has no part 'clnag'; parts: default", output)
+
+
 class SetUp(unittest.TestCase):
     """A machine of which only the listed programs are visible."""
 
