@@ -15,6 +15,7 @@
 #include "base/read_speed.h"
 #include "cli/bench_gpu_model.h"
 #include "cli/bench_model_weights.h"
+#include "cli/figures.h"
 #include "cli/load_model.h"
 #include "kernels/cpu/isa.h"
 #include "model/qwen35/forward.h"
@@ -208,12 +209,13 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   require_in_range("--layers", options.layers, static_cast<int>(shape.layers));
   require_in_range("--prompt", options.prompt, 65536);
   require_in_range("--tokens", options.tokens, 4096);
-  const checkpoint::ModelConfig config = config_of(shape, options.layers);
+  const std::int64_t positions = options.prompt + 2 * options.tokens;
+  checkpoint::ModelConfig config = config_of(shape, options.layers);
+  config.position_limit = std::max(config.position_limit, positions);  // a time depends on no model's limit
   const RandomWeights random(config, parse_dense(options.dense));
   require_in_range("--tp", options.tp, kRanksMax);
   const backend::StepShape one_token{1, 1, 1, static_cast<double>(options.prompt + options.tokens)};
 
-  const std::int64_t positions = options.prompt + 2 * options.tokens;
   const backend::Capacity capacity{.page_count = (positions + kPageTokens - 1) / kPageTokens,
                                    .page_tokens = kPageTokens,
                                    .state_slot_count = 1,
@@ -225,7 +227,7 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
       "{}: {} of {} layers, random weights, experts nvfp4, dense {}, {}; cpu with {}{}; made in {} s\n",
       shape.what, options.layers, shape.layers, options.dense, options.activations,
       cpu::isa_name(cpu::choose_isa(options.isa)),
-      options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : "", seconds_since(start));
+      options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : "", rounded(seconds_since(start)));
 
   const double before = measure_read_gb_per_s();
   const Times times = measure(*made.prepared, options);
@@ -233,16 +235,19 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   const double bytes = made.cost.weight_bytes + made.cost.state_bytes;
   const double rate = bytes / (times.decode + times.head) / 1e9;
   const double factor = static_cast<double>(shape.layers) / options.layers;
-  console.out << fourfold::format("  memory ceiling: {} GB/s, all cores reading, in this run\n", ceiling);
+  console.out << fourfold::format("  memory ceiling: {} GB/s, all cores reading, in this run\n",
+                                  rounded(ceiling));
   console.out << fourfold::format("                         these {} layers    extrapolated to {}\n",
                                   options.layers, shape.layers);
   console.out << row("prefill", 1 / times.prefill, 1 / (times.prefill * factor),
                      fourfold::format("   ({} tokens, no head)", options.prompt));
-  console.out << row("decode", 1 / (times.decode + times.head), 1 / (times.decode * factor + times.head),
-                     fourfold::format("   ({} GB/s, {} % of the ceiling)", rate, 100 * rate / ceiling));
+  console.out << row(
+      "decode", 1 / (times.decode + times.head), 1 / (times.decode * factor + times.head),
+      fourfold::format("   ({} GB/s, {} % of the ceiling)", rounded(rate), rounded(100 * rate / ceiling)));
   console.out << fourfold::format(
       "  a decoded token: {} ms of layers, {} ms of head; {} MB; medians of {} steps at positions {} to {}\n",
-      1e3 * times.decode, 1e3 * times.head, bytes / 1e6, options.tokens, options.prompt, positions);
+      rounded(1e3 * times.decode), rounded(1e3 * times.head), rounded(bytes / 1e6), options.tokens,
+      options.prompt, positions);
   return kFine;
 }
 

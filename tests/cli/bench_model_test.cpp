@@ -46,6 +46,16 @@ TEST(BenchModel, SaysWhatIsMeasuredAndWhatIsExtrapolated) {
   }
 }
 
+// The tiny model has 4,096 positions; what a prompt costs does not depend on it.
+TEST(BenchModel, TimesPromptsBeyondTheModelsLimit) {
+  if (!is_built()) GTEST_SKIP() << "built without the model floor";
+  Captured captured;
+  BenchModelOptions options = tiny();
+  options.prompt = 4'100, options.tokens = 1;
+  EXPECT_EQ(run_bench_model(options, captured.console), kFine);
+  EXPECT_NE(captured.out.str().find("4100 tokens, no head"), std::string::npos) << captured.out.str();
+}
+
 TEST(BenchModel, RefusesWhatItCannotRun) {
   if (!is_built()) GTEST_SKIP() << "built without the model floor";
   const auto expect_refused = [](BenchModelOptions options, const std::string& part) {
