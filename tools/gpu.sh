@@ -25,6 +25,6 @@ command_gpu() {
   # 25 GB of weights; a smaller card refuses with the numbers, and that is not an error of this command.
   build/fourfold bench model --backend cuda --shape 35b --dense bf16 --users 1,8,64 --context 0,4k --prompt 2048 \
     --csv "bench/results/model-$card-35b-bf16.csv" || echo "gpu: the 35B was not timed; see above"
-  python3 tools/readme_table.py "$root"
+  python3 tools/result_tables.py "$root"
   echo "gpu: commit bench/results/, tuned/ and README.md"
 }

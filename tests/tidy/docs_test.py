@@ -1,4 +1,4 @@
-"""The generated table of README.md and the runner of marked shell blocks, on small trees; both must be able to fail."""
+"""The generated tables and the runner of marked shell blocks, on small trees; both must be able to fail."""
 import pathlib
 import subprocess
 import sys
@@ -15,6 +15,13 @@ shape,routing,tokens,role,part,rows,microseconds,spread,gbps,share,tflops,expert
 35b,uniform,8192,prompt,layer,moe_gemm 256x160x64 w4a16 wgmma nvfp4,1500.25,0.02,900,0.2,412.4,256
 35b,zipf,64,generated,layer,moe_stream 128x8x256 w4a16 nvfp4,77.7,0.02,900,0.2,412.4,256
 """
+MODELS = """# Qwen3.5-35B-A3B: 40 of 40 layers
+# commit: abc1234
+what,users,context,tokens_per_s,ms,floor_share
+decode,1,0,516.99,1.93427,0.519767
+decode,64,0,8182.65,7.82142,0.676224
+prompt,1,2048,53275.3,38.4418,0
+"""
 
 
 def run(tool, *arguments):
@@ -30,28 +37,47 @@ class Pages(unittest.TestCase):
         (self.root / "docs").mkdir()
         (self.root / "bench" / "results").mkdir(parents=True)
         self.readme = self.root / "README.md"
-        self.readme.write_text("before\n<!-- bench:begin -->\nold\n<!-- bench:end -->\nafter\n")
+        self.readme.write_text("before\n<!-- models:begin -->\nold\n<!-- models:end -->\nafter\n")
+        self.page = self.root / "docs" / "performance.md"
+        self.page.write_text("before\n<!-- layers:begin -->\nold\n<!-- layers:end -->\nafter\n")
 
     def test_the_table_is_written_from_the_results(self):
         (self.root / "bench" / "results" / "moe-h200.csv").write_text(CSV)
-        self.assertEqual(run("readme_table.py", self.root, "--check")[0], 1)
-        self.assertEqual(run("readme_table.py", self.root)[0], 0)
-        text = self.readme.read_text()
+        self.assertEqual(run("result_tables.py", self.root, "--check")[0], 1)
+        self.assertEqual(run("result_tables.py", self.root)[0], 0)
+        text = self.page.read_text()
         self.assertIn("**NVIDIA H200** (driver 580.1, commit abc1234; `bench/results/moe-h200.csv`)", text)
         self.assertIn("| 35b | 1 | 12.5 | 1,234 | 27 % | 3 |", text)
         self.assertIn("| 35b | 8,192 | 1,500.2 | 900 | 20 % | 412 |", text)
         self.assertNotIn("8.0", text)  # parts and other routings stay in the file
         self.assertNotIn("77.7", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
-        self.assertEqual(run("readme_table.py", self.root, "--check")[0], 0)
+        self.assertEqual(run("result_tables.py", self.root, "--check")[0], 0)
+
+    def test_the_readme_shows_chosen_rows_of_whole_models(self):
+        file = self.root / "bench" / "results" / "model-h200-35b-bf16.csv"
+        file.write_text(MODELS)
+        self.assertEqual(run("result_tables.py", self.root)[0], 0)
+        text = self.readme.read_text()
+        self.assertIn("| Qwen3.5-35B-A3B, one user | 517 | 1.93 | 52 % |", text)
+        self.assertIn("a prompt of 2,048 tokens | 53,275 | 38.44 |  |", text)
+        self.assertIn("Commit abc1234;", text)
+        self.assertEqual(run("result_tables.py", self.root, "--check")[0], 0)
+        file.write_text(MODELS.replace("516.99", "517.99"))
+        self.assertEqual(run("result_tables.py", self.root, "--check")[0], 1)
+        file.write_text(MODELS.replace("decode,64", "decode,65"))
+        status, output = run("result_tables.py", self.root)
+        self.assertEqual(status, 1)
+        self.assertIn("model-h200-35b-bf16.csv has 0 rows decode,64,0", output)
 
     def test_no_result_is_said(self):
-        self.assertEqual(run("readme_table.py", self.root)[0], 0)
-        self.assertIn("No run of `./dev gpu` is committed yet", self.readme.read_text())
+        self.assertEqual(run("result_tables.py", self.root)[0], 0)
+        for page in (self.readme, self.page):
+            self.assertIn("No run of `./dev gpu` is committed yet", page.read_text())
 
     def test_lost_markers(self):
         self.readme.write_text("nothing\n")
-        self.assertEqual(run("readme_table.py", self.root)[0], 1)
+        self.assertEqual(run("result_tables.py", self.root)[0], 1)
 
     def test_marked_blocks_run_and_others_do_not(self):
         self.readme.write_text("<!-- run -->\n```sh\necho fine >file\n```\n```sh\nexit 7\n```\n")

@@ -1,0 +1,117 @@
+"""Writes the measured tables between their markers, from bench/results/: six rows of whole models in README.md
+(model-*.csv), and the MoE layer with uniform routing in docs/performance.md (moe-*.csv; parts and other routings stay in
+the files).
+
+    result_tables.py ROOT            rewrite the tables
+    result_tables.py ROOT --check    fail when a page is not what the files say
+"""
+import csv
+import pathlib
+import sys
+
+NOT_YET = "No run of `./dev gpu` is committed yet."
+# file, what, users, context, words
+MODEL_ROWS = [
+    ("model-h200-35b-bf16.csv", "decode", 1, 0, "Qwen3.5-35B-A3B, one user"),
+    ("model-h200-35b-bf16-context.csv", "decode", 1, 32768, "the same after 32,768 tokens"),
+    ("model-h200-35b-bf16.csv", "decode", 64, 0, "the same with 64 users"),
+    ("model-h200-35b-bf16.csv", "prompt", 1, 2048, "the same, a prompt of 2,048 tokens"),
+    ("model-h200-122b-bf16.csv", "decode", 1, 0, "Qwen3.5-122B-A10B, one user"),
+    ("model-h200-397b-tp4-bf16.csv", "decode", 1, 0, "Qwen3.5-397B-A17B, one user, a rank of four without the others"),
+]
+
+
+def read(path):
+    """(facts from the # lines, rows) of one result file."""
+    facts, lines = {}, []
+    for line in path.read_text().splitlines():
+        if line.startswith("#"):
+            name, _, value = line[1:].partition(":")
+            facts[name.strip()] = value.strip()
+        elif line.strip():
+            lines.append(line)
+    return facts, list(csv.DictReader(lines))
+
+
+def layer_table(path, facts, rows):
+    layers = [row for row in rows if row["part"] == "layer" and row["routing"] == "uniform"]
+    if not layers:
+        return []
+    known = ", ".join(f"{name} {facts[name]}" for name in ("driver", "commit") if name in facts)
+    lines = [f"**{facts.get('machine', 'unknown machine')}** ({known + '; ' if known else ''}`bench/results/{path.name}`)",
+             "", "| shape | tokens | us | GB/s | of the memory ceiling | TFLOPS | rows |",
+             "|---|---:|---:|---:|---:|---:|---|"]
+    for row in layers:
+        lines.append(f"| {row['shape']} | {int(row['tokens']):,} | {float(row['microseconds']):,.1f} "
+                     f"| {float(row['gbps']):,.0f} | {100 * float(row['share']):.0f} % | {float(row['tflops']):,.0f} "
+                     f"| {row['rows']} |")
+    return lines + [""]
+
+
+def layers(results):
+    lines = []
+    for path in sorted(results.glob("moe-*.csv")):
+        lines += layer_table(path, *read(path))
+    return "\n".join(lines).rstrip() or NOT_YET
+
+
+def models(results):
+    lines, commits = [], set()
+    for name, what, users, context, words in MODEL_ROWS:
+        if not (results / name).exists():
+            continue
+        facts, rows = read(results / name)
+        found = [row for row in rows if (row["what"], row["users"], row["context"]) == (what, str(users), str(context))]
+        if len(found) != 1:
+            raise ValueError(f"bench/results/{name} has {len(found)} rows {what},{users},{context}; one is shown")
+        share = float(found[0]["floor_share"])
+        lines.append(f"| {words} | {float(found[0]['tokens_per_s']):,.0f} | {float(found[0]['ms']):.2f} "
+                     f"| {f'{100 * share:.0f} %' if share else ''} |")
+        commits.add(facts.get("commit", "unknown"))
+    if not lines:
+        return NOT_YET
+    return "\n".join(["| one H200, NVFP4 experts, other weights bf16 | tokens/s | ms a step | of the floor |",
+                      "|---|---:|---:|---:|", *lines, "",
+                      f"Commit {', '.join(sorted(commits))}; `bench/results/model-h200-*.csv`."])
+
+
+# page: marker, what makes its table
+TABLES = {"README.md": ("models", models), "docs/performance.md": ("layers", layers)}
+
+
+def with_table(page, text, marker, table):
+    begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise ValueError(f"{page}: needs {begin} and {end} once each")
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+
+
+def main(arguments):
+    check = "--check" in arguments
+    folders = [argument for argument in arguments if argument != "--check"]
+    if len(folders) != 1:
+        print(__doc__, file=sys.stderr)
+        return 64
+    root = pathlib.Path(folders[0])
+    for page, (marker, make) in TABLES.items():
+        path = root / page
+        text = path.read_text()
+        try:
+            wanted = with_table(page, text, marker, make(root / "bench" / "results"))
+        except ValueError as error:
+            print(error)
+            return 1
+        if wanted == text:
+            print(f"docs: {page} is what bench/results/ says")
+        elif check:
+            print(f"docs: a table in {page} differs from bench/results/; run ./dev docs")
+            return 1
+        else:
+            path.write_text(wanted)
+            print(f"docs: {page} rewritten from bench/results/")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
