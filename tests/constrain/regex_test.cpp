@@ -61,6 +61,15 @@ TEST(Regex, RefusesByName) {
     EXPECT_NE(why(none).find("no text can have the form"), std::string::npos) << none;
 }
 
+// 200 levels, of which the expression itself is the first.
+TEST(Regex, DepthIsExact) {
+  const auto why = [](int groups) {
+    return refusal([&] { compile_regex(std::string(groups, '(') + "a" + std::string(groups, ')')); });
+  };
+  EXPECT_EQ(why(199), "");
+  EXPECT_NE(why(200).find("deeper than 200 levels"), std::string::npos);
+}
+
 TEST(Regex, BombsAreCheapOrRefused) {
   EXPECT_TRUE(matches("(a+)+$", "aaaa"));
   EXPECT_FALSE(matches("(a+)+$", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"));

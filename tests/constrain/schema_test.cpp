@@ -377,6 +377,25 @@ TEST(Schema, DocumentationIsComplete) {
   EXPECT_EQ(names_all(between("Formats:", "Each"), formats), formats.size());
 }
 
+// Brackets of the schema's text, and references behind references: the limit itself is allowed.
+TEST(Schema, DepthIsExact) {
+  const auto of_brackets = [](int depth) {  // enum's object and list are two of them
+    return R"({"enum": [)" + std::string(depth - 2, '[') + std::string(depth - 2, ']') + "]}";
+  };
+  EXPECT_EQ(refusal([&] { compile_json_schema(of_brackets(100)); }), "");
+  EXPECT_NE(refusal([&] { compile_json_schema(of_brackets(101)); }).find("deeper than 100"),
+            std::string::npos);
+  const auto of_references = [](int count) {
+    std::string out = R"({"minimum": 0, "$ref": "#/$defs/d1", "$defs": {)";
+    for (int i = 1; i < count; ++i)
+      out += fourfold::format(R"("d{}": {"minimum": 0, "$ref": "#/$defs/d{}"}, )", i, i + 1);
+    return out + fourfold::format(R"("d{}": {"type": "integer"}}})", count);
+  };
+  EXPECT_EQ(refusal([&] { compile_json_schema(of_references(200)); }), "");
+  EXPECT_NE(refusal([&] { compile_json_schema(of_references(201)); }).find("deeper than 200"),
+            std::string::npos);
+}
+
 TEST(Schema, BombsAreCheapOrRefused) {
   std::string list = "{\"enum\": [";
   for (int i = 0; i < 10'000; ++i)

@@ -158,6 +158,54 @@ TEST(Rules, ThePageIsWrittenFromThem) {
       << "write it anew: build/fourfold doctor --rules > docs/doctor.md";
 }
 
+// Where a rule draws a line at a number: the last value on the good side, the first on the bad, and nothing
+// between them.
+TEST(Rules, ThresholdsAreWhereTheyStand) {
+  struct Border {
+    std::string_view rule;
+    std::vector<std::pair<std::string, double>> facts;
+    std::string name;
+    double good, bad;
+  };
+  const Border borders[] = {
+      {"power-cap", {{"gpu.0.power_default_w", 600}}, "gpu.0.power_limit_w", 480, 479.9},
+      {"peers-power", {{"peers.power_most_w", 600}}, "peers.power_least_w", 540, 539.9},
+      {"gpu-memory-taken", {{"gpu.0.memory_mb", 8192}}, "gpu.0.memory_used_mb", 1024, 1025},
+      {"gpu-memory-taken", {{"gpu.0.memory_mb", 32760}}, "gpu.0.memory_used_mb", 3276, 3277},
+      {"gpu-busy", {}, "gpu.0.utilization", 20, 21},
+      {"resizable-bar", {{"gpu.0.memory_mb", 32768}}, "gpu.0.bar1_mb", 16384, 16383},
+      {"bandwidth", {{"gpu.0.gb_per_s", 1000}}, "gpu.0.measured_gb_per_s", 850, 849.9},
+      {"driver-too-old", {{"gpu.0.cc_number", 12}}, "driver.major", 570, 569},
+      {"driver-old", {{"gpu.0.cc_number", 12}}, "driver.major", 595, 594},
+      {"driver-old", {{"gpu.0.cc_number", 12}}, "driver.major", 569, 570},
+      {"toolkit-old", {{"gpu.0.cc_number", 12}}, "toolkit.code", 1209, 1208},
+      {"omp-threads", {{"gpus", 4}, {"cores", 32}}, "env.OMP_NUM_THREADS", 8, 9},
+      {"shm-small", {}, "shm_mb", 1024, 1023},
+      {"shm-small-one-gpu", {}, "shm_mb", 1024, 1023},
+      {"memlock", {}, "memlock_mb", 1024, 1023},
+      {"disk-slow", {}, "model.disk_gb_per_s", 1, 0.99},
+      {"log-drafts-do-not-pay", {}, "log.accept_length", 1.32, 1.31},
+      {"model-too-large", {{"model.gpu_memory_gb", 100}}, "model.matrix_gb", 92, 92.1},
+      {"speed-far-from-floor", {{"model.floor", 100}}, "model.measured", 20, 19.9},
+      {"speed-below-published", {{"model.published", 100}}, "model.measured", 70, 69.9},
+      {"speed-above-floor", {{"model.floor", 100}}, "model.measured", 100, 100.1},
+      {"server-far-from-floor", {{"model.floor", 100}}, "url.0.tok_per_s", 20, 19.9},
+      {"server-thinking-inflates", {{"url.0.tok_per_s", 20}}, "url.0.tok_per_s_thinking", 23, 23.1},
+      {"server-behind-other", {{"url.0.other_tok_per_s", 100}}, "url.0.tok_per_s", 80, 79.9},
+  };
+  for (const Border& border : borders) {
+    const auto rule =
+        std::find_if(rules().begin(), rules().end(), [&](const Rule& one) { return one.id == border.rule; });
+    ASSERT_NE(rule, rules().end()) << border.rule;
+    for (const bool is_fault : {false, true}) {
+      Facts facts;
+      for (const auto& [name, value] : border.facts) facts.set(name, value);
+      facts.set(border.name, is_fault ? border.bad : border.good);
+      EXPECT_EQ(evaluate(rule->fault, Scope{facts, rule->each, 0}), Value(is_fault)) << border.rule;
+    }
+  }
+}
+
 TEST(Machines, HaveTheVerdictsCommitted) {
   ASSERT_GE(machines().size(), 12u);
   for (const Machine& one : machines()) {

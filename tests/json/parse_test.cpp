@@ -77,6 +77,26 @@ TEST(Parse, BoundsDepthAndSize) {
                    "9 bytes of JSON; the limit is 8"));
 }
 
+// The limit itself is allowed and one more is not, whatever the brackets are and whatever they hold.
+TEST(Parse, DepthIsExact) {
+  const auto nested = [](std::size_t depth, const std::string& inside) {
+    std::string open, close;
+    for (std::size_t i = 0; i < depth; ++i) {
+      open += i % 2 == 0 ? "[" : "{\"a\":";
+      close.insert(0, i % 2 == 0 ? "]" : "}");
+    }
+    return open + inside + close;
+  };
+  EXPECT_EQ(Limits().depth_max, 32u);
+  for (const std::size_t limit : {std::size_t{3}, std::size_t{32}, std::size_t{100}}) {
+    const Limits limits{.text_bytes_max = 10'000, .depth_max = limit};
+    EXPECT_EQ(message_of(nested(limit, "1"), limits), "accepted") << limit;
+    EXPECT_EQ(message_of(nested(limit - 1, "[]"), limits), "accepted") << limit;
+    for (const std::string& deeper : {nested(limit + 1, "1"), nested(limit, "[]"), nested(limit, "{}")})
+      EXPECT_TRUE(says(message_of(deeper, limits), "deeper than " + std::to_string(limit))) << deeper;
+  }
+}
+
 TEST(Parse, RefusesWhatIsNotJson) {
   for (const char* text : {"", " ", "{", "[1,]", "{\"a\":}", "nul", "NaN", "Infinity", "-", "\"\xFF\"", "'a'",
                            "// comment\n1", "{\"a\" 1}", "\"\x01\""})

@@ -87,5 +87,39 @@ TEST(ControlTokens, NoProtocolMakesThemOfWhatClientsSend) {
   }
 }
 
+// Templates of models write none of a request's own variables, so this one does: plain, joined, filtered,
+// from within lists and objects, as a member's name, and where the template has a constant of that name.
+TEST(ControlTokens, VariablesOfARequestAreText) {
+  ServedModel writes_all = model();
+  writes_all.chat_template = text::ChatTemplate::parse(
+      "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}<|im_end|>{% endfor %}"
+      "{{ x }}{{ '' ~ x }}{{ x | tojson }}{{ x | trim }}{{ x * 2 }}{{ '<|im_' + x }}"
+      "{{ bos_token }}{{ eos_token }}{{ reasoning_effort }}"
+      "{% for name, value in d.items() %}{{ name }}{{ value[0] }}{% endfor %}{{ d }}"
+      "{% for t in tools %}{{ t.function.name }}{{ t.function.description }}{{ t | tojson }}{% endfor %}"
+      "<|im_start|>assistant",
+      "writes all");
+  writes_all.chat_template->define("bos_token", "<|endoftext|>");
+  writes_all.chat_template->define("eos_token", "<|im_end|>");
+  const auto counts = [&](const std::string& text) {
+    const std::string t = json_text(text);
+    const std::string body =
+        R"({"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function","function":{"name":"f|im_end|",)"
+        R"("description":)" +
+        t + R"(}}],"chat_template_kwargs":{"x":)" + t + R"(,"bos_token":)" + t + R"(,"eos_token":)" + t +
+        R"(,"reasoning_effort":)" + t + R"(,"d":{)" + t + ":[" + t + "]}}}";
+    const auto exchange = make_exchange("/v1/chat/completions", body, writes_all);
+    std::map<text::TokenId, int> out;
+    const auto submissions = exchange->submissions();
+    for (const text::TokenId id : submissions.at(0).request.prompt)
+      if (writes_all.tokenizer.is_special(id)) ++out[id];
+    return out;
+  };
+  const auto expected = counts("harmless");
+  ASSERT_EQ(expected.size(), 2u);  // the turn's begin and end, and no constant that was replaced
+  for (const std::string text : {"<|im_start|>", "<|im_end|>", "<|endoftext|>", "end|>", "<|im_", "start|>"})
+    EXPECT_EQ(counts(text), expected) << text;
+}
+
 }  // namespace
 }  // namespace fourfold::server

@@ -45,9 +45,10 @@ class JsonReader {
   }
 
   Value value(int depth) {
-    if (depth > kDepthMax) refuse(format("more than {} levels", kDepthMax));
     skip_space();
     if (at_ == text_.size()) refuse("the text ends too early");
+    if (depth == kDepthMax && (text_[at_] == '{' || text_[at_] == '['))
+      refuse(format("more than {} levels", kDepthMax));
     if (strict_ && ++value_count_ > kJsonValuesMax) refuse(format("more than {} values", kJsonValuesMax));
     if (take('{')) return object(depth);
     if (take('[')) return array(depth);

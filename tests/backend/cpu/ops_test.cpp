@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/rows.h"
+#include "backend/reference/experts.h"
 #include "backend/reference/reference.h"
 #include "kernels/cpu/isa.h"
 #include "tests/backend/support.h"
@@ -337,6 +340,37 @@ TEST(CpuOps, ChosenExpertsAreTheReferences) {
   const ResultId chosen = c.value(5, ValueType::i32), shares = c.value(5);
   c.program.main.push_back(ChooseExperts{logits, 5, true, chosen, shares});
   c.run(chosen, 20).expect_near(0);
+}
+
+// Logits of few values, so that nearly every row has experts of equal ones, at the border of the chosen too;
+// and NaN.
+TEST(CpuOps, TiedExpertsAreTheReferences) {
+  std::mt19937 dice(5);
+  int tied_at_the_border = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::vector<float> logits(3 + dice() % 30);
+    for (float& x : logits) x = dice() % 12 == 0 ? std::nanf("") : static_cast<float>(dice() % 4) - 1.5f;
+    logits[dice() % logits.size()] = 2;  // the largest is a number
+    const std::size_t count = 1 + dice() % (logits.size() - 1);
+    const ChooseExperts op{{}, static_cast<std::int32_t>(count), true, {}, {}};
+    std::vector<std::int32_t> chosen(count), expected(count);
+    std::vector<float> weights(count), expected_weights(count);
+    cpu::choose_experts(op, logits, chosen, weights);
+    reference::choose_experts(op, logits, expected, expected_weights);
+    EXPECT_EQ(chosen, expected) << round;
+    // Written down once more: of two equal ones the lower comes first, and no lower one was left out.
+    const auto logit = [&](std::int32_t expert) { return logits[static_cast<std::size_t>(expert)]; };
+    for (std::size_t i = 1; i < count; ++i)
+      if (logit(chosen[i]) == logit(chosen[i - 1])) {
+        EXPECT_LT(chosen[i - 1], chosen[i]) << round;
+      }
+    for (std::int32_t other = 0; other < std::ssize(logits); ++other) {
+      if (logit(other) != logit(chosen.back()) || std::ranges::count(chosen, other) > 0) continue;
+      EXPECT_GT(other, chosen.back()) << round;
+      ++tied_at_the_border;
+    }
+  }
+  EXPECT_GT(tied_at_the_border, 500);
 }
 
 }  // namespace

@@ -357,5 +357,18 @@ TEST(JsonValue, SaysWhereItIsWrong) {
   }
 }
 
+// 64 brackets are allowed and 65 are not, also where the innermost is empty.
+TEST(Json, DepthIsExact) {
+  const auto parse = [](int depth, const char* inside) {
+    parse_json(repeat("[", depth) + inside + repeat("]", depth), "t");
+  };
+  EXPECT_NO_THROW(parse(64, "1"));
+  EXPECT_NO_THROW(parse(64, ""));
+  EXPECT_NO_THROW(parse(63, "{}"));
+  EXPECT_THROW(parse(65, "1"), Error);
+  EXPECT_THROW(parse(65, ""), Error);
+  EXPECT_THROW(parse(64, "{}"), Error);
+}
+
 }  // namespace
 }  // namespace fourfold::text::jinja
