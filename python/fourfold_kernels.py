@@ -65,7 +65,7 @@ class LayerOptions(_Sized):
 
 class Choice(_Sized):
     _fields_ = _members("u32:accepted u32:emulated i32:tile_tokens char64:gate_up_row char64:down_row "
-                        "char256:refusal")
+                        "char256:refusal char256:notice")
 
 
 class PackOptions(_Sized):

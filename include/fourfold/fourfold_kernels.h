@@ -157,7 +157,8 @@ typedef enum fourfold_format {
 typedef enum fourfold_activations {
   FOURFOLD_W4A16 = 1, /* bf16 tokens */
   FOURFOLD_W4A4 = 2   /* tokens quantised to NVFP4 on the way, with input scales; native on SM120, where the
-                       * first preparation checks that the chip computes as modelled and refuses otherwise */
+                       * first preparation asks the chip: FOURFOLD_UNSUPPORTED_OP beyond the derived bound,
+                       * a notice of the layer's choice within it, nothing where every bit is as modelled */
 } fourfold_activations;
 
 /* Decides the arithmetic: generated rows (a sum in segments of 512 columns) or prompt rows. */
@@ -198,6 +199,7 @@ typedef struct fourfold_choice {
   char gate_up_row[64]; /* "moe_stream 32x8x512 w4a16-mma nvfp4" */
   char down_row[64];
   char refusal[256]; /* why there is no row */
+  char notice[256];  /* of a prepared layer: why its rows are proved by bounds, not bit for bit; else empty */
 } fourfold_choice;
 
 /* Which kernels a layer would run on an architecture ("sm120", "sm90"; no device is needed). A refusal is an
@@ -338,6 +340,8 @@ FOURFOLD_API fourfold_status fourfold_gemm_workspace_bytes(const fourfold_gemm* 
 
 /* The chosen row's name, in the handle's memory; empty for null. One thread at a time. */
 FOURFOLD_API const char* fourfold_gemm_row(const fourfold_gemm* gemm);
+/* What a layer's choice has as its notice, likewise. */
+FOURFOLD_API const char* fourfold_gemm_notice(const fourfold_gemm* gemm);
 
 typedef struct fourfold_gemm_call {
   uint32_t struct_size;

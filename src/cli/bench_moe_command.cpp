@@ -53,9 +53,10 @@ void settle_activations(const BenchMoeOptions& options, Gpu& gpu, bench::MoeBenc
                     {"w4a4 on " + std::string(machine.arch().name), "the emulated FP4 instruction",
                      "a native one", "the chip has none; these times say nothing about SM120"},
                     options.strict);
-  const std::string refusal = verify::native_refusal(verify::run_probes(machine, 1));
-  if (refusal.empty()) return;
-  announce(console, {"activations", "W4A16", "W4A4", refusal}, options.strict);
+  const auto native = verify::arithmetic_of(verify::run_probes(machine, 1), "nvfp4");
+  if (!native.notice.empty()) notice(console, native.notice, false);
+  if (native.refusal.empty()) return;
+  announce(console, {"activations", "W4A16", "W4A4", native.refusal}, options.strict);
   bench.activations = Activations::w4a16;
 }
 

@@ -10,6 +10,7 @@
 #include "plan/explain.h"
 #include "plan/products.h"
 #include "plan/text.h"
+#include "plan/w4a16_price.h"
 
 namespace fourfold::cli {
 namespace {
@@ -155,6 +156,23 @@ std::string answer_text(const Answer& answer) {
   return text + "\n";
 }
 
+// Native rows are a promise that the chip has to keep: what happens if it does not.
+std::string answers_text(const std::vector<Answer>& answers) {
+  std::string text;
+  bool native = false;
+  for (const Answer& answer : answers) {
+    text += answer_text(answer);
+    native = native || (answer.request.activations == moe_layer::Activations::w4a4 && answer.choice.ok() &&
+                        !answer.choice.emulated);
+  }
+  if (!native) return text;
+  return text + "\n" +
+         plan::paragraph(fourfold::format("W4A4 is refused on a chip whose FP4 instruction is beyond the "
+                                          "bound of its model (`fourfold verify "
+                                          "--device cuda` asks it). What remains then has a price: {}.",
+                                          plan::w4a16_price()));
+}
+
 std::string answers_json(const PlanOptions& options, const std::vector<Answer>& answers) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("shape", options.shape).key("choices").begin_array();
@@ -191,7 +209,7 @@ int print_choice(const PlanOptions& options, const std::vector<const ArchFacts*>
   if (options.json)
     console.out << answers_json(options, answers) << "\n";
   else
-    for (const Answer& answer : answers) console.out << answer_text(answer);
+    console.out << answers_text(answers);
   return std::all_of(answers.begin(), answers.end(), [](const Answer& a) { return a.choice.ok(); }) ? kFine
                                                                                                     : kMiss;
 }

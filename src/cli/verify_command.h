@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,9 @@
 
 namespace fourfold::sim {
 class Device;
+}
+namespace fourfold::verify {
+struct Target;
 }
 
 namespace fourfold::cli {
@@ -28,6 +32,8 @@ struct VerifyOptions {
   bool strict = false;
   // For tests: sees every simulated device before its proof runs.
   std::function<void(sim::Device&)> prepare_simulator;
+  // For tests: a machine that is taken for the GPU.
+  std::shared_ptr<const verify::Target> stand_in;
 };
 
 int run_verify(const VerifyOptions& options, const Console& console);

@@ -71,9 +71,9 @@ std::string table(const std::vector<Line>& lines) {
   std::string out = line_of("row", "op", "machine", "shape", "max error", "bound", "verdict");
   for (const Line& line : lines) {
     const Result& worst = line.worst;
-    out += line_of(worst.row, worst.op, worst.machine, worst.shape, scientific(worst.max_error),
-                   scientific(worst.bound),
-                   worst.passed() ? (worst.exact ? "pass, bits equal" : "pass") : worst.verdict());
+    out += line_of(
+        worst.row, worst.op, worst.machine, worst.shape, scientific(worst.max_error), scientific(worst.bound),
+        worst.passed() ? (worst.exact ? "pass, bits equal" : "pass, by its bound") : worst.verdict());
   }
   return out;
 }
@@ -101,8 +101,8 @@ std::string probes_text(const VerifyReport& report) {
     out += fourfold::format("silicon probes on {}:\n", device.machine);
     for (const verify::Probe& probe : device.probes)
       out += plan::paragraph(fourfold::format("{}: {} {}: {}", probe.name, probe.asks,
-                                              probe.passed ? "yes" : "NO", probe.detail),
-                             4, "  -");
+                                              verify::outcome_name(probe.outcome), probe.detail),
+                             4, probe.outcome == verify::Outcome::same_bits ? "  -" : "  !");
     out += "\n";
   }
   return out;
@@ -124,9 +124,9 @@ std::string comparisons_text(const VerifyReport& report) {
           4, "  !");
   }
   return plan::paragraph(fourfold::format(
-             "{} against {}: {} cases run on both, {} bytes compared{}. Every other case "
-             "is compared through the "
-             "scalar reference, whose bits both must give.",
+             "{} against {}: {} cases run on both, {} bytes compared{}. Every other case whose bits are "
+             "promised "
+             "is compared through the scalar reference, whose bits both must give.",
              report.comparisons.front().first, report.comparisons.front().second, report.comparisons.size(),
              with_commas(bytes), wrong.empty() ? ", all equal" : "; they differ:")) +
          wrong + "\n";
@@ -159,8 +159,8 @@ void write_probes(JsonWriter& json, const VerifyReport& report) {
           .member("machine", device.machine)
           .member("name", probe.name)
           .member("asks", probe.asks)
-          .member("passed", probe.passed)
-          .member("decides", probe.decides)
+          .member("form", probe.form)
+          .member("outcome", verify::outcome_name(probe.outcome))
           .member("detail", probe.detail)
           .end_object();
   json.end_array();

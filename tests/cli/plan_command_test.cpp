@@ -169,6 +169,20 @@ TEST(PlanCommand, ARefusedChoiceIsAMissWithItsReason) {
   EXPECT_NE(plan_text(options, kMiss).find("refused: no kernels are compiled for sm100"), std::string::npos);
 }
 
+TEST(PlanCommand, NativeRowsComeWithThePriceOfTheirRefusal) {
+  PlanOptions options;
+  options.choose = true;
+  options.shape = "35b";
+  options.tokens = "8";
+  options.archs = "sm120";
+  EXPECT_EQ(plan_text(options, kFine).find("price"), std::string::npos);
+  options.activations = "w4a4";
+  const std::string text = plan_text(options, kFine);
+  EXPECT_NE(text.find("What remains then has a price: W4A16 reads the same bytes of weights"),
+            std::string::npos)
+      << text;
+}
+
 TEST(PlanCommand, StrictMakesEmulationAnError) {
   PlanOptions options;
   options.choose = true;

@@ -259,7 +259,8 @@ TEST(VerifyCommand, ADamagedStepKernelIsAMiss) {
 
 TEST(VerifyCommand, RefusedRowsAreListedAndFail) {
   verify::Target target = verify::simulator_target(plan::kSm120);
-  target.native_refusal = "a probe failed";
+  target.probes = {{"accumulation", "", "nvfp4", verify::Outcome::beyond_bound, "a probe failed"},
+                   {"MXFP4", "", "mxfp4", verify::Outcome::beyond_bound, "a probe failed"}};
   std::vector<verify::Job> jobs;
   for (verify::Case& test : cases_of(plan::kSm120, verify::RowSet::all))
     if (test.row.find("moe_stream 32x8x64 w4a4") == 0 || test.row == "moe_stream 32x8x64 w4a16-mma nvfp4")

@@ -186,6 +186,22 @@ TEST(Plan, ChoosesWithoutADevice) {
   EXPECT_NE(std::string(choice.refusal).find("sm80"), std::string::npos) << choice.refusal;
 }
 
+// A program built before a choice had a notice gets what it knows, and nothing behind it is written.
+TEST(Versions, AnOlderChoiceIsWrittenAsFarAsItGoes) {
+  const SmallLayer model;
+  const auto options = model.options(FOURFOLD_DECODE, 64);
+  auto choice = FOURFOLD_INIT(fourfold_choice);
+  choice.struct_size = offsetof(fourfold_choice, notice);
+  choice.notice[0] = 'x';
+  ASSERT_TRUE(succeeds(fourfold_choose("sm120", &options, &choice)));
+  EXPECT_EQ(choice.accepted, 1u);
+  EXPECT_EQ(choice.notice[0], 'x');
+  choice.struct_size = sizeof choice;
+  ASSERT_TRUE(succeeds(fourfold_choose("sm120", &options, &choice)));
+  EXPECT_EQ(choice.notice[0], '\0');
+  EXPECT_STREQ(fourfold_gemm_notice(nullptr), "");
+}
+
 TEST(Versions, NewerAndOlderStructs) {
   EXPECT_EQ(fourfold_kernels_version(), static_cast<std::uint32_t>(FOURFOLD_KERNELS_VERSION));
   struct Newer {

@@ -4,7 +4,6 @@
 #include <new>
 
 #include "base/format.h"
-#include "kernels/verify/probes.h"
 #include "sim/fault.h"
 
 namespace fourfold::c_api {
@@ -138,7 +137,7 @@ moe_layer::Request request_of(const fourfold_layer_options& options) {
           options.tokens};
 }
 
-fourfold_choice answer_of(const moe_layer::Choice& choice) {
+fourfold_choice answer_of(const moe_layer::Choice& choice, std::string_view notice) {
   fourfold_choice answer{};
   answer.struct_size = sizeof answer;
   answer.accepted = choice.ok();
@@ -147,27 +146,30 @@ fourfold_choice answer_of(const moe_layer::Choice& choice) {
   write_text(answer.gate_up_row, choice.gate_up_row);
   write_text(answer.down_row, choice.down_row);
   write_text(answer.refusal, choice.refusal);
+  write_text(answer.notice, notice);
   return answer;
 }
 
-void require_native(fourfold_context& context, const moe_layer::Choice& choice, std::int32_t activations,
-                    std::uint32_t allow_emulated) {
-  if (!choice.ok() || activations_of(activations) != moe_layer::Activations::w4a4) return;
+std::string require_native(fourfold_context& context, const moe_layer::Choice& choice,
+                           std::int32_t activations, std::uint32_t allow_emulated) {
+  if (!choice.ok() || activations_of(activations) != moe_layer::Activations::w4a4) return {};
   const std::string_view arch = context.machine->arch().name;
   if (choice.emulated) {
     if (allow_emulated == 0)
       fail_with_hint(Code::unsupported_op, "use FOURFOLD_W4A16, or set allow_emulated for a proof",
                      "{} has no FP4 instruction: W4A4 would be emulated there", arch);
-    return;
+    return {};
   }
-  if (context.simulator) return;  // it is the model
-  if (!context.native_refusal) {
+  if (context.simulator) return {};  // it is the model
+  if (!context.native) {
     const OnDevice scope(context);
-    context.native_refusal = verify::native_refusal(verify::run_probes(*context.machine, 1));
+    // MXFP4 has no W4A4 rows to serve with (choose.cpp refuses them).
+    context.native = verify::arithmetic_of(verify::run_probes(*context.machine, 1), "nvfp4");
   }
-  if (!context.native_refusal->empty())
+  if (!context.native->refusal.empty())
     fail_with_hint(Code::unsupported_op, "use FOURFOLD_W4A16", "W4A4 is refused on this {}: {}", arch,
-                   *context.native_refusal);
+                   context.native->refusal);
+  return context.native->notice;
 }
 
 }  // namespace fourfold::c_api

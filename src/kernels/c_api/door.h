@@ -16,6 +16,7 @@
 #include "kernels/c_api/gpu.h"
 #include "kernels/launch/machine.h"
 #include "kernels/moe_layer/choose.h"
+#include "kernels/verify/probes.h"
 #include "sim/device.h"
 
 struct fourfold_context {
@@ -24,8 +25,8 @@ struct fourfold_context {
   int gpu = -1;
   void* stream = nullptr;
   std::uint64_t memory_bytes = 0;  // of the simulator
-  // Why this GPU's own FP4 instruction may not be used; asked once, by the probes, when W4A4 is first wanted.
-  std::optional<std::string> native_refusal;
+  // What this GPU's own FP4 instruction is good for; asked once, by the probes, when W4A4 is first wanted.
+  std::optional<fourfold::verify::Arithmetic> native;
   std::map<std::uintptr_t, std::size_t> allocations;  // by start: what fourfold_allocate gave out
 };
 
@@ -88,6 +89,8 @@ void write_answer(Answer* to, const Answer& from, const char* what,
   write_sized(to, &from, sizeof from, first_version_bytes, what);
 }
 
+inline constexpr std::size_t kFirstChoiceBytes = offsetof(fourfold_choice, notice);
+
 // Cuts what does not fit; always ends with a zero.
 template <std::size_t Size>
 void write_text(char (&to)[Size], std::string_view text) {
@@ -102,10 +105,10 @@ moe_layer::Activations activations_of(std::int32_t value);
 moe_layer::Role role_of(std::int32_t value);
 
 moe_layer::Request request_of(const fourfold_layer_options& options);
-fourfold_choice answer_of(const moe_layer::Choice& choice);
+fourfold_choice answer_of(const moe_layer::Choice& choice, std::string_view notice = {});
 // W4A4 on a chip without the instruction runs only for those who said so, and on one that has it only when
-// the chip has shown that it computes as modelled.
-void require_native(fourfold_context& context, const moe_layer::Choice& choice, std::int32_t activations,
-                    std::uint32_t allow_emulated);
+// the chip has shown that it computes within the bound of the model. Returns what to tell of its bits.
+std::string require_native(fourfold_context& context, const moe_layer::Choice& choice,
+                           std::int32_t activations, std::uint32_t allow_emulated);
 
 }  // namespace fourfold::c_api

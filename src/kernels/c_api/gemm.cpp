@@ -5,6 +5,7 @@
 struct fourfold_gemm {
   fourfold_context* context;
   fourfold::moe_group::PreparedGemm prepared;
+  std::string notice;
 };
 
 namespace fourfold::c_api {
@@ -50,8 +51,8 @@ fourfold_status fourfold_gemm_prepare(fourfold_context* context, const fourfold_
     fourfold_gemm*& out = c_api::required(gemm, "the place for the GEMM");
     const auto asked = c_api::read_options(options, "fourfold_gemm_options");
     auto prepared = moe_group::prepare_gemm(*own.machine, c_api::gemm_request(asked));
-    c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
-    out = new fourfold_gemm{&own, std::move(prepared)};
+    std::string notice = c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
+    out = new fourfold_gemm{&own, std::move(prepared), std::move(notice)};
   });
 }
 
@@ -66,6 +67,10 @@ fourfold_status fourfold_gemm_workspace_bytes(const fourfold_gemm* gemm, size_t*
 
 const char* fourfold_gemm_row(const fourfold_gemm* gemm) {
   return gemm == nullptr ? "" : gemm->prepared.choice.gate_up_row.c_str();
+}
+
+const char* fourfold_gemm_notice(const fourfold_gemm* gemm) {
+  return gemm == nullptr ? "" : gemm->notice.c_str();
 }
 
 fourfold_status fourfold_gemm_run(fourfold_gemm* gemm, const fourfold_gemm_call* call) {

@@ -84,8 +84,9 @@ fourfold_status fourfold_layer_prepare(fourfold_context* context, const fourfold
     fourfold_layer*& out = c_api::required(layer, "the place for the layer");
     const auto asked = c_api::read_options(options, "fourfold_layer_options");
     moe_layer::Prepared prepared = moe_layer::prepare(*own.machine, c_api::request_of(asked));
-    c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
-    const fourfold_choice choice = c_api::answer_of(prepared.choice);
+    const std::string notice =
+        c_api::require_native(own, prepared.choice, asked.activations, asked.allow_emulated);
+    const fourfold_choice choice = c_api::answer_of(prepared.choice, notice);
     prepared.choice.gate_up_row = prepared.choice.down_row = std::string();
     out = new fourfold_layer{&own, std::move(prepared), choice};
   });
@@ -101,8 +102,10 @@ fourfold_status fourfold_layer_workspace_bytes(const fourfold_layer* layer, size
 }
 
 fourfold_status fourfold_layer_choice(const fourfold_layer* layer, fourfold_choice* choice) {
-  return c_api::enter(
-      [&] { c_api::write_answer(choice, c_api::required(layer, "the layer").choice, "fourfold_choice"); });
+  return c_api::enter([&] {
+    c_api::write_answer(choice, c_api::required(layer, "the layer").choice, "fourfold_choice",
+                        c_api::kFirstChoiceBytes);
+  });
 }
 
 fourfold_status fourfold_layer_run(fourfold_layer* layer, const fourfold_layer_weights* weights,

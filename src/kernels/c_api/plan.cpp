@@ -18,7 +18,8 @@ fourfold_status fourfold_choose(const char* arch, const fourfold_layer_options* 
     if (facts == nullptr)
       fail(Code::unsupported_device, "unknown architecture '{}'; known are {}", name, plan::arch_names());
     const auto request = c_api::request_of(c_api::read_options(options, "fourfold_layer_options"));
-    c_api::write_answer(choice, c_api::answer_of(moe_layer::choose(*facts, request)), "fourfold_choice");
+    c_api::write_answer(choice, c_api::answer_of(moe_layer::choose(*facts, request)), "fourfold_choice",
+                        c_api::kFirstChoiceBytes);
   });
 }
 

@@ -26,7 +26,7 @@ void CaseList::add_gemm(const GemmCase& test) {
   item.op = op_of(test);
   item.seed = test.seed;
   item.cost = work(static_cast<double>(test.rows), static_cast<double>(test.columns), tokens);
-  item.native_fp4 = test.row.path == "w4a4";
+  if (test.row.path == "w4a4") item.native_form = test.row.format;
   item.run = [test](Machine& machine, bool exact) { return run_gemm_case(machine, test, exact); };
   item.output = [test](Machine& machine) { return gemm_output(machine, test); };
   add(std::move(item));
@@ -54,7 +54,7 @@ void CaseList::add_layer(const LayerCase& test) {
   item.op = op_of(test, choice);
   item.seed = test.seed;
   item.cost = work(3.0 * shape.hidden, shape.intermediate, 2.0 * test.request.tokens * shape.top_k);
-  item.native_fp4 = test.request.activations == moe_layer::Activations::w4a4;
+  if (test.request.activations == moe_layer::Activations::w4a4) item.native_form = "nvfp4";
   item.run = [test](Machine& machine, bool exact) { return run_layer_case(machine, test, exact); };
   add(std::move(item));
 }

@@ -231,7 +231,7 @@ void add_groups(CaseList& list) {
       item.op = op_of(test);
       item.seed = test.seed;
       item.cost = work(request.out_columns, request.columns, test.request.rows);
-      item.native_fp4 = request.activations == Activations::w4a4;
+      if (request.activations == Activations::w4a4) item.native_form = "nvfp4";
       item.run = [test](Machine& machine, bool exact) { return run_group_case(machine, test, exact); };
       list.add(std::move(item));
     }

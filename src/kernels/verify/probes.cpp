@@ -11,6 +11,7 @@
 #include "kernels/record/pack.h"
 #include "kernels/verify/gemm_case.h"
 #include "kernels/verify/inputs.h"
+#include "plan/w4a16_price.h"
 
 namespace fourfold::verify {
 namespace {
@@ -83,33 +84,52 @@ std::vector<float> outputs(Machine& machine, const plan::RowFacts& row, const Pr
 
 using ExpectNan = std::function<bool(std::int64_t token, std::int64_t row)>;
 
-// What differs from the model, in words; empty when nothing does.
-std::string differences(const ProbeInput& input, const std::vector<float>& actual,
-                        const ExpectNan& expect_nan) {
+struct Seen {
+  Outcome outcome = Outcome::same_bits;
+  std::string detail = "as the model says";
+};
+
+Seen seen_of(const Result& result, const std::string& first) {
+  if (!result.failure.empty()) return {Outcome::beyond_bound, result.failure};
+  if (result.bit_mismatches == 0 && result.worst_ratio <= 1.0) return {};
+  const bool within = result.worst_ratio <= 1.0;
+  return {within ? Outcome::within_bound : Outcome::beyond_bound,
+          fourfold::format("{} of {} results differ{}{}; the worst is {} off where {} is allowed",
+                           result.bit_mismatches, result.compared, first.empty() ? "" : ", ", first,
+                           result.max_error, result.bound)};
+}
+
+// The first value whose bits differ and the worst against the bound are named; one beyond it decides.
+Seen seen_of(const ProbeInput& input, const std::vector<float>& actual, const ExpectNan& expect_nan) {
   const reference::Weights weights = reference_of(input.weights), tokens = reference_of(input.tokens);
-  std::int64_t wrong = 0;
+  Result result;
   std::string first;
   for (std::int64_t token = 0; token < kTokens; ++token)
     for (std::int64_t row = 0; row < record::kRows; ++row) {
       const float value = actual[static_cast<std::size_t>(token * record::kRows + row)];
-      const float expected = reference::dot_w4a4(weights, row, tokens, token, reference::Order::decode).bits;
-      const bool same = expect_nan && expect_nan(token, row)
+      const reference::Dot dot = reference::dot_w4a4(weights, row, tokens, token, reference::Order::decode);
+      const bool is_nan = expect_nan && expect_nan(token, row);
+      const bool same = is_nan
                             ? std::isnan(value)
-                            : std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(expected);
-      if (!same && wrong++ == 0)
-        first = fourfold::format("row {}, token {}: got {}, the model says {}", row, token, value, expected);
+                            : std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(dot.bits);
+      if (is_nan)
+        result.compare(same ? 0.0 : 1.0, 0.0, 0.0, same);  // a number in a NaN's place is beyond any bound
+      else
+        result.compare(value, dot.value, dot.bound, same);
+      if (!same && first.empty())
+        first = fourfold::format("row {}, token {}: got {}, the model says {}", row, token, value,
+                                 is_nan ? std::nanf("") : dot.bits);
     }
-  return wrong == 0 ? std::string{}
-                    : fourfold::format("{} of {} results differ; {}", wrong, actual.size(), first);
+  return seen_of(result, first);
 }
 
-// run() says what differs.
-Probe probe(const char* name, const char* asks, const std::function<std::string()>& run) {
-  Probe result{name, asks, false, true, {}};
+// run() says what was seen.
+Probe probe(const char* name, const char* asks, const char* form, const std::function<Seen()>& run) {
+  Probe result{name, asks, form, Outcome::beyond_bound, {}};
   try {
-    result.detail = run();
-    result.passed = result.detail.empty();
-    if (result.passed) result.detail = "as the model says";
+    const Seen seen = run();
+    result.outcome = seen.outcome;
+    result.detail = seen.detail;
   } catch (const std::exception& error) {
     result.detail = error.what();
   }
@@ -139,10 +159,10 @@ void set_nan_scales(std::vector<std::uint8_t>& weights, std::vector<std::uint8_t
                                   4 * (kNanToken % record::kTokens))] = 0x7F;
 }
 
-// A whole row of the table on one full tile, bits compared.
+// A whole row of the table on one full tile.
 Probe row_probe(Machine& machine, const char* name, const char* asks, std::string_view path,
-                std::string_view format_name, std::uint64_t seed) {
-  return probe(name, asks, [&]() -> std::string {
+                const char* format_name, const char* form, std::uint64_t seed) {
+  return probe(name, asks, form, [&]() -> Seen {
     for (const plan::RowFacts& row : machine.rows(RowKind::gemm)) {
       if (row.path != path || row.format != format_name) continue;
       GemmCase test;
@@ -151,17 +171,22 @@ Probe row_probe(Machine& machine, const char* name, const char* asks, std::strin
       test.columns = row.k;
       test.tokens_per_expert = {row.n};
       test.seed = seed;
-      const Result result = run_gemm_case(machine, test, true);
-      if (result.passed()) return {};
-      return result.failure.empty() ? fourfold::format("{}: {} of {} results differ in their bits", row.row,
-                                                       result.bit_mismatches, result.compared)
-                                    : result.failure;
+      return seen_of(run_gemm_case(machine, test, true), fourfold::format("of {}", row.row));
     }
-    return fourfold::format("there is no {} {} row", path, format_name);
+    fail(Code::unsupported_op, "there is no {} {} row", path, format_name);
   });
 }
 
 }  // namespace
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::same_bits: return "bit for bit";
+    case Outcome::within_bound: return "within the bound";
+    case Outcome::beyond_bound: break;
+  }
+  return "beyond the bound";
+}
 
 std::vector<Probe> run_probes(Machine& machine, std::uint64_t seed) {
   const plan::RowFacts* row = probe_row(machine);
@@ -170,34 +195,42 @@ std::vector<Probe> run_probes(Machine& machine, std::uint64_t seed) {
     if (row == nullptr)
       fail(Code::unsupported_op, "{} has no 64-token W4A4 row to probe with", machine.description());
     const ProbeInput input = random_input(at, columns);
-    return differences(input, outputs(machine, *row, input, spoil), expect_nan);
+    return seen_of(input, outputs(machine, *row, input, spoil), expect_nan);
   };
   std::vector<Probe> probes;
   probes.push_back(probe("scale lanes",
-                         "does each selector read its own lanes, with other scales in the rest?",
+                         "does each selector read its own lanes, with other scales in the rest?", "nvfp4",
                          [&] { return run(64, seed, {}, {}); }));
   probes.push_back(probe("accumulation", "are a sum and four block products added as the model says?",
-                         [&] { return run(512, seed + 1, {}, {}); }));
-  probes.push_back(probe("sign of a scale", "is bit 7 of a scale ignored?",
+                         "nvfp4", [&] { return run(512, seed + 1, {}, {}); }));
+  probes.push_back(probe("sign of a scale", "is bit 7 of a scale ignored?", "nvfp4",
                          [&] { return run(64, seed + 2, set_scale_bit_7, {}); }));
-  probes.push_back(probe("NaN scale", "does 0x7F make its row and its column NaN, and nothing else?", [&] {
-    return run(64, seed + 3, set_nan_scales,
-               [](std::int64_t token, std::int64_t at) { return token == kNanToken || at == kNanRow; });
-  }));
+  probes.push_back(
+      probe("NaN scale", "does 0x7F make its row and its column NaN, and nothing else?", "nvfp4", [&] {
+        return run(64, seed + 3, set_nan_scales,
+                   [](std::int64_t token, std::int64_t at) { return token == kNanToken || at == kNanRow; });
+      }));
   probes.push_back(row_probe(machine, "MXFP4", "does the 32-wide form add up as the model says?", "w4a4",
-                             "mxfp4", seed + 4));
+                             "mxfp4", "mxfp4", seed + 4));
   probes.push_back(row_probe(machine, "bf16", "does the bf16 instruction add up as on Hopper?", "w4a16-mma",
-                             "nvfp4", seed + 5));
-  probes.back().decides = false;  // the bounds hold either way; only the comparison of bits depends on it
+                             "nvfp4", "bf16", seed + 5));
   return probes;
 }
 
-std::string native_refusal(const std::vector<Probe>& probes) {
-  for (const Probe& result : probes)
-    if (result.decides && !result.passed)
-      return fourfold::format("the silicon probe '{}' failed on this chip ({}); use W4A16 in its place",
-                              result.name, result.detail);
-  return {};
+Arithmetic arithmetic_of(const std::vector<Probe>& probes, std::string_view form) {
+  Arithmetic arithmetic;
+  for (const Probe& result : probes) {
+    if (result.form != form || result.outcome == Outcome::same_bits) continue;
+    // W4A16 is what remains, so bf16 refuses nothing here: a row that misses its bound fails its own proof.
+    const bool refuses = result.outcome == Outcome::beyond_bound && form != "bf16";
+    std::string& said = refuses ? arithmetic.refusal : arithmetic.notice;
+    if (!said.empty()) continue;
+    said = fourfold::format("the silicon probe '{}' is {} on this chip ({})", result.name,
+                            outcome_name(result.outcome), result.detail);
+    said += refuses ? fourfold::format("; use W4A16 in its place: {}", plan::w4a16_price())
+                    : fourfold::format("; {} rows are proved by their bounds, not bit for bit", form);
+  }
+  return arithmetic;
 }
 
 }  // namespace fourfold::verify

@@ -26,13 +26,14 @@ Result named(const Case& test, const Target& target) {
 Result run_one(const Job& job) {
   const Case& test = job.test;
   Result result = named(test, *job.target);
-  if (test.native_fp4 && !job.target->native_refusal.empty()) {
-    result.refused = job.target->native_refusal;
+  const Arithmetic arithmetic = arithmetic_of(*job.target, test);
+  if (!arithmetic.refusal.empty()) {
+    result.refused = arithmetic.refusal;
     return result;
   }
+  const bool bits_exact = arithmetic.notice.empty();
   try {
-    job.target->use(test.seed,
-                    [&](kernels::Machine& machine) { result = test.run(machine, job.target->bits_exact); });
+    job.target->use(test.seed, [&](kernels::Machine& machine) { result = test.run(machine, bits_exact); });
   } catch (const std::exception& error) {
     result.failure = error.what();
   }
@@ -40,6 +41,10 @@ Result run_one(const Job& job) {
 }
 
 }  // namespace
+
+Arithmetic arithmetic_of(const Target& target, const Case& test) {
+  return arithmetic_of(target.probes, test.native_form.empty() ? "bf16" : test.native_form);
+}
 
 Target simulator_target(const plan::ArchFacts& arch, std::function<void(sim::Device&)> prepare) {
   Target target;

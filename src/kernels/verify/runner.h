@@ -21,10 +21,12 @@ namespace fourfold::verify {
 struct Target {
   std::string description;  // "simulator, sm120"
   const plan::ArchFacts* arch = nullptr;
-  bool bits_exact = true;      // whether this machine's arithmetic is known exactly
-  std::string native_refusal;  // why FP4 rows may not run here; empty: they may
+  std::vector<Probe> probes;  // what the chip answered; none: it computes as modelled
   std::function<void(std::uint64_t seed, const std::function<void(kernels::Machine&)>& with)> use;
 };
+
+// What the target's probes say of the arithmetic a case uses.
+Arithmetic arithmetic_of(const Target& target, const Case& test);
 
 // A fresh simulated device for every proof, its schedule drawn from the proof's seed. prepare (may be empty)
 // sees each device first: tests install mutations with it.
