@@ -97,6 +97,11 @@ scenarios() {
   FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
 }
 
+# Sources broken in sixty places, one at a time, in a copy; a line for each is in docs/mutations.txt.
+source_mutations() {
+  python3 tools/mutate.py --jobs "$jobs"
+}
+
 all_long_parts() {
   long_part default "default build and tests" whole ci
   local preset group
@@ -114,6 +119,7 @@ all_long_parts() {
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'
+  long_part mutations-source "sources broken in 60 places (docs/mutations.txt)" source_mutations
   long_part soak "10,000 requests with cancels" soak ci 10000
   long_part clients "agents, routers and clients (docs/agents-test.txt)" real_clients
 }
