@@ -33,6 +33,10 @@ class Refused(Exception):
     """The list, the copy or the tests are not as they must be."""
 
 
+class Broken(Refused):
+    """A mutation that does not compile; the others are run all the same."""
+
+
 def git(folder, *words):
     return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True)
 
@@ -115,7 +119,7 @@ class Runner:
             failed = sorted(set(FAILED.findall(output)))
             if status != 0 and not (failed and all(self.passes_alone(name, test) for test in failed)):
                 raise Refused(f"test_{name} fails without a mutation: {', '.join(failed)}\n{output[-2000:]}")
-            slow = [test for test, ms in PASSED.findall(output) if int(ms) > SLOW_MS]
+            slow = {test: int(ms) / 1000 for test, ms in PASSED.findall(output) if int(ms) > SLOW_MS}
             times[name] = {"seconds": round(time.monotonic() - begin, 1), "slow": slow}
             self.known_times.write_text(json.dumps({self.commit: times}))
         return times
@@ -128,9 +132,10 @@ class Runner:
         """Which test of the program notices, twice; none when all pass, or only ones fail that pass alone."""
         wanted = name.partition(":")[2] or "*"
         quick = wanted + ((":" if "-" in wanted else "-") + ":".join(facts["slow"]) if facts["slow"] else "")
-        limit = self.slack + 4 * facts["seconds"]
-        for tests in filter(None, (quick, ":".join(facts["slow"]))):
-            for _ in range(TRIES):
+        slow_seconds = sum(facts["slow"].values())
+        for tests, seconds in ((quick, facts["seconds"] - slow_seconds), (":".join(facts["slow"]), slow_seconds)):
+            limit = self.slack + 4 * seconds
+            for _ in range(TRIES if tests else 0):
                 status, output = self.program(name, "--gtest_fail_fast", f"--gtest_filter={tests}", seconds=limit)
                 if status == 0:
                     break
@@ -170,7 +175,7 @@ class Runner:
             if result != "broken":
                 break
         else:
-            raise Refused(f"mutation {entry['id']} does not compile, nor do the {number} draws behind it")
+            raise Broken(f"mutation {entry['id']} does not compile, nor do the {number} draws behind it")
         words = [f"{entry['id']:3} {self.commit} {result:8} {entry['room']:10} {entry['by']:4} {one['file']}:{place}"]
         words.append(shown(one["old"], one["new"]))
         words.append(f"by {test}" if test else f"all of {', '.join('test_' + name for name in programs)} passed")
@@ -186,11 +191,11 @@ class Runner:
         lines = self.table.read_text().splitlines() if self.table.exists() else []
         return {int(found.group(1)): line for line in lines if (found := ROW.match(line))}
 
-    def is_current(self, line):
-        """Of this commit, or of one with the same sources, tests and list."""
+    def is_current(self, line, entry):
+        """Of this mutation, and of this commit or one with the same sources and tests."""
         commit = ROW.match(line).group(2)
-        same = git(self.copy, "diff", "--quiet", commit, "HEAD", "--", "src", "tests", "tools/mutations.json")
-        return commit == self.commit or same.returncode == 0
+        same = commit == self.commit or git(self.copy, "diff", "--quiet", commit, "HEAD", "--", "src", "tests").returncode == 0
+        return same and any(f" {one['file']}:" in line and shown(one["old"], one["new"]) in line for one in draws(entry))
 
     def write(self, rows, total):
         caught = sum(ROW.match(line).group(3) == "caught" for line in rows.values())
@@ -259,13 +264,20 @@ def run(options, root=ROOT, slack_seconds=60):
     rows = runner.rows()
     rows = {number: line for number, line in rows.items() if number in {entry["id"] for entry in entries}}
     todo = [entry for entry in entries if entry["id"] in wanted and
-            (options.again or entry["id"] not in rows or not runner.is_current(rows[entry["id"]]))]
+            (options.again or entry["id"] not in rows or not runner.is_current(rows[entry["id"]], entry))]
     times = runner.baseline({name for entry in todo for one in draws(entry) for name in tests_of(entry, prefixes, one["file"])})
+    broken = []
     for number, entry in enumerate(todo):
-        rows[entry["id"]], seconds = runner.line_of(entry, prefixes, times)
+        try:
+            rows[entry["id"]], seconds = runner.line_of(entry, prefixes, times)
+        except Broken as error:
+            broken.append(str(error))
+            continue
         print(f"[{number + 1}/{len(todo)}] {seconds:.0f} s: {rows[entry['id']]}", flush=True)
         runner.write(rows, len(entries))
     caught = runner.write(rows, len(entries))
+    if broken:
+        raise Refused("\n".join(broken))
     unexplained = [number for number, line in rows.items() if line.endswith("NO REASON GIVEN")]
     print(f"{caught} of {len(entries)} mutations were caught; survivors without a reason: {unexplained or 'none'}")
     return 1 if len(rows) == len(entries) and caught < LEAST_CAUGHT * len(entries) or unexplained else 0

@@ -130,6 +130,9 @@ TEST(PlanModel, TheLargestModelOnFourCards) {
   EXPECT_NEAR(low(line.at("tp_us")), low(four.at("step").at("us")), 1);
   EXPECT_GT(low(line.at("ep_us")), low(line.at("tp_us")));
   EXPECT_GT(line.at("ep_gb").number, line.at("tp_gb").number);
+  std::vector<double> users;
+  for (const Json& one : four.at("step").at("experts").items) users.push_back(one.at("users").number);
+  EXPECT_EQ(users, (std::vector<double>{1, 2, 4, 8, 16, 32, 64}));
   // What the backend refuses is not planned.
   options.experts = "ep";
   expect_error(Code::unsupported_op, {"128 of 512 experts", "a part of each"}, [&] { planned(options); });

@@ -112,19 +112,40 @@ TEST(EngineLibrary, TheSameFromC) {
   EXPECT_EQ(result.end, FOURFOLD_END_MAX_TOKENS);
   EXPECT_EQ(result.answer_tokens, 8);
   EXPECT_EQ(fourfold_generate(model, nullptr, &options, add, &text, &result), FOURFOLD_INVALID_REQUEST);
+  // Stop strings: the second word of the answer ends it; places without a string are refused.
+  const std::string second = wanted.text.substr(wanted.text.find(' ', 1) + 1, 3);
+  const char* const stops[] = {second.c_str(), nullptr};
+  options.stops = stops;
+  options.stop_count = 1;
+  text.clear();
+  ASSERT_EQ(fourfold_generate(model, "Once upon a time", &options, add, &text, &result), FOURFOLD_OK);
+  EXPECT_EQ(text, wanted.text.substr(0, wanted.text.find(second)));
+  EXPECT_EQ(result.end, FOURFOLD_END_STOP);
+  options.stop_count = 2;
+  EXPECT_EQ(fourfold_generate(model, "x", &options, nullptr, nullptr, nullptr), FOURFOLD_INVALID_REQUEST);
+  EXPECT_NE(std::strstr(fourfold_last_error(), "stop string 1 is null"), nullptr) << fourfold_last_error();
+  options.stops = nullptr;
+  options.stop_count = 1;
+  EXPECT_EQ(fourfold_generate(model, "x", &options, nullptr, nullptr, nullptr), FOURFOLD_INVALID_REQUEST);
+  EXPECT_NE(std::strstr(fourfold_last_error(), "stops is null"), nullptr) << fourfold_last_error();
+  options.stop_count = 0;
   options.max_tokens = -3;
   EXPECT_EQ(fourfold_generate(model, "x", &options, nullptr, nullptr, nullptr), FOURFOLD_INVALID_REQUEST);
   EXPECT_NE(std::strstr(fourfold_last_error(), "-3"), nullptr) << fourfold_last_error();
   fourfold_model_close(model);
   EXPECT_NE(fourfold_model_open("/no/such/folder", nullptr, &model), FOURFOLD_OK);
   EXPECT_EQ(model, nullptr);
-  // A newer caller's struct: what this library does not know must be zero.
+  // A newer caller's struct: what this library does not know must be zero, to the last byte.
   struct Longer {
     fourfold_model_options known = FOURFOLD_INIT(fourfold_model_options);
-    std::uint64_t unknown = 1;
+    unsigned char unknown[8] = {};
   } longer;
   longer.known.struct_size = sizeof longer;
-  EXPECT_EQ(fourfold_model_open(kFolder.c_str(), &longer.known, &model), FOURFOLD_INVALID_REQUEST);
+  for (unsigned char& byte : longer.unknown) {
+    byte = 1;
+    EXPECT_EQ(fourfold_model_open(kFolder.c_str(), &longer.known, &model), FOURFOLD_INVALID_REQUEST);
+    byte = 0;
+  }
   EXPECT_EQ(fourfold_version(), static_cast<std::uint32_t>(FOURFOLD_VERSION));
   EXPECT_EQ(version(), fourfold_version());
 }

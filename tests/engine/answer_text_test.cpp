@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "json/parse.h"
+
 namespace fourfold::engine {
 namespace {
 
@@ -71,6 +73,26 @@ TEST(AnswerText, ACallEndsThinkingWhereCallsAreRead) {
   EXPECT_EQ(answer.stop(), "");
   for (const text::TokenId id : tokenizer().encode("END")) answer.push(id);
   EXPECT_EQ(answer.stop(), "END");
+}
+
+// What is left at the end belongs to whatever is being said, also where the tokenizer has no such tokens.
+TEST(AnswerText, WithoutTheTokensNothingEndsThinking) {
+  std::string json =
+      json::read_text_file(FOURFOLD_TEXT_GOLDEN "/qwen35.tokenizer.json", std::size_t{1} << 24);
+  for (const std::string tag : {"<think>", "</think>", "<tool_call>"}) {
+    const std::string entry = "\"content\":\"" + tag + "\"";
+    ASSERT_NE(json.find(entry), std::string::npos);
+    json.replace(json.find(entry), entry.size(), "\"content\":\"<no " + tag.substr(1) + "\"");
+  }
+  const text::Tokenizer without = text::Tokenizer::parse(json, "without");
+  ASSERT_FALSE(without.added_token("<tool_call>"));
+  AnswerTextOptions options = in_thought();
+  options.calls_end_thinking = true;
+  AnswerText answer(without, options);
+  std::string thinking;
+  for (const text::TokenId id : without.encode("I call")) thinking += answer.push(id).thinking;
+  const AnswerPiece rest = answer.finish();
+  expect_piece({thinking + rest.thinking, rest.content}, "I call", "");
 }
 
 TEST(AnswerText, ThinkingIsPartedFromSpeaking) {

@@ -113,6 +113,7 @@ TEST(Summary, InterpolatesAsNumpyDoes) {
   EXPECT_NEAR(s.p99, 3.97, 1e-12);
   EXPECT_DOUBLE_EQ(s.max, 4);
   EXPECT_EQ(summarize({}).count, 0);
+  EXPECT_EQ(percentile({}, 0.5), 0);
   EXPECT_DOUBLE_EQ(summarize({7}).p99, 7);
 }
 

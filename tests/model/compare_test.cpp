@@ -159,6 +159,10 @@ TEST(Compare, RefusesFilesOfAnotherModel) {
                    checkpoint::safetensors_file({{"p.input_ids", "I64", {2}, checkpoint::bytes_of(ids)}}));
   checkpoint::expect_error(Code::bad_checkpoint, {"p.input_ids", "320"},
                            [&] { ReferenceFile(file, program); });
+  const auto empty =
+      folder.write("empty.safetensors", checkpoint::safetensors_file({{"p.input_ids", "I64", {0}, {}}}));
+  checkpoint::expect_error(Code::bad_checkpoint, {"the prompt p has no tokens"},
+                           [&] { ReferenceFile(empty, program); });
 }
 
 class FamilyShapes : public testing::TestWithParam<const char*> {};

@@ -49,6 +49,11 @@ TEST(Rope, YarnStretchesSlowFrequencies) {
     between = between || (ratio > 0.26 && ratio < 0.99);
     before = ratio;
   }
+  // 32 turns lie at index 14.24 and one at 21.12, so the ramp goes from 14 to 22.
+  for (const std::size_t j : {13, 14, 15, 18, 21, 22, 23}) {
+    const double share = j < 14 ? 0 : j > 22 ? 1 : (static_cast<double>(j) - 14) / 8;
+    EXPECT_NEAR(yarn.inverse_frequency[j] / plain.inverse_frequency[j], 1 - 0.75 * share, 1e-12) << j;
+  }
   EXPECT_TRUE(between);
   config.yarn->attention_factor = 1.5;
   EXPECT_EQ(make_rope(config).amplitude, 1.5);

@@ -81,7 +81,12 @@ TEST(Explain, TilesWithoutASuchKernelSayWhy) {
   expect_says(explain({128, 24, 128}, kSm120, {}), "128x24x128 is not among the tiles of this model");
   expect_says(explain({128, 128, 100}, kSm120, {}),
               "K = 100 is not a multiple of 64, so it has no form here.");
-  expect_says(explain({256, 128, 128}, kSm90, {}), "exist for sm120 and sm121 alone");
+  expect_says(explain({256, 128, 128}, kSm90, {}),
+              "exist for sm120 and sm121 alone. 3. The picture There is nothing to draw. 4. Scale factors");
+  RowFacts here = sample_prefill_row();
+  here.arch = "sm90";
+  const std::string drawn = explain({256, 128, 128}, kSm90, {here});
+  EXPECT_NE(drawn.find("3. The picture\n\nhere"), std::string::npos) << drawn;
 }
 
 TEST(Explain, SeveralRowsOfATileAreAllShown) {

@@ -32,6 +32,17 @@ TEST(StepTime, ManyRowsWantTwoRoundsAndFewWantOne) {
   EXPECT_EQ(all_reduce_us(SumWay::one_shot, Link::pcie4, 1, 1e6).high, 0);
 }
 
+// What goes over a link for a byte of the sum: one-shot each other rank's whole part, two-shot two shares of
+// it.
+TEST(StepTime, TwoRoundsMoveTwoSharesOfEachOther) {
+  const auto us_per_byte = [](SumWay way, int ranks) {
+    return all_reduce_us(way, Link::pcie5, ranks, 2e6).low - all_reduce_us(way, Link::pcie5, ranks, 1e6).low;
+  };
+  for (const int ranks : {2, 4, 8})
+    EXPECT_NEAR(us_per_byte(SumWay::two_shot, ranks) / us_per_byte(SumWay::one_shot, ranks), 2.0 / ranks,
+                1e-9);
+}
+
 TEST(StepTime, PartsAddUpAndSayWhereTheyComeFrom) {
   const Product& card = *find_product("rtx pro 6000");
   const StepWork work{

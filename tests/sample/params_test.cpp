@@ -23,6 +23,9 @@ TEST(Params, TheDefaultsAndTheEdgesAreGood) {
   edge.logit_bias = {{0, -100}, {9, 100}};
   edge.logprob_count = 20;
   EXPECT_NO_THROW(require_valid(edge, 10));
+  edge.presence_penalty = 2;
+  edge.frequency_penalty = -2;
+  EXPECT_NO_THROW(require_valid(edge, 10));
 }
 
 TEST(Params, EachIsRefusedByNameWithItsNumbers) {

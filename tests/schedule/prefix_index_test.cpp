@@ -98,6 +98,23 @@ TEST(PrefixIndex, TheLeastRecentlyUsedLeafGoesFirstAndNeverOneInUse) {
   EXPECT_EQ(shelf.pool.free_count(), 8);
 }
 
+// A beginning counts as used when what stood on it was.
+TEST(PrefixIndex, ABeginningIsAsYoungAsWhatStoodOnIt) {
+  Shelf shelf(8);
+  const auto a = shelf.put(tokens(0, 4));
+  const std::int32_t b_page = shelf.index.page(shelf.put(tokens(100, 4))[0]);
+  const auto page = shelf.pool.acquire();
+  shelf.index.insert("", a[0], tokens(4, 4), *page);
+  shelf.pool.release(*page);
+  shelf.pool.share(b_page);  // in use, so that the end of a goes first
+  ASSERT_TRUE(shelf.index.evict());
+  ASSERT_EQ(shelf.index.find("", tokens(0, 8), 8).matched, 4);
+  shelf.pool.release(b_page);
+  ASSERT_TRUE(shelf.index.evict());
+  EXPECT_EQ(shelf.index.find("", tokens(0, 8), 8).matched, 4) << "what stood on it was used after b";
+  EXPECT_EQ(shelf.index.find("", tokens(100, 4), 4).matched, 0);
+}
+
 TEST(PrefixIndex, AnAnchorIsTakenFromTheLeastRecentlyUsed) {
   Shelf shelf(8, 0, /*anchor_count=*/1);
   const auto a = shelf.put(tokens(0, 4));

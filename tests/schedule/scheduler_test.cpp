@@ -276,6 +276,35 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
   EXPECT_EQ(std::ranges::count(dropped, Id{1}), 0);
 }
 
+// Two rows a step for three: whoever was served and is dropped in the same step leaves its row to the third.
+TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
+  int drops = 0;
+  for (std::int64_t first = 1; first <= 12; ++first) {
+    Scheduler scheduler({.page_count = 8, .page_tokens = 8, .sequence_count = 3, .step_rows = 2});
+    std::map<Id, std::int64_t> position, size{{1, first}, {2, 2}, {3, 20}};
+    for (const auto& [id, count] : size)
+      scheduler.arrive({id, std::vector<std::int32_t>(static_cast<std::size_t>(count), 7), 60, ""});
+    for (int step = 0; step < 200; ++step) {
+      const StepPlan plan = scheduler.plan(0);
+      ASSERT_EQ(scheduler.problem(), "");
+      if (!plan.dropped.empty()) {  // its three pages are enough for the other two
+        EXPECT_EQ(plan.dropped, std::vector<Id>{3});
+        EXPECT_EQ(plan.work.size(), 2u) << first << " " << step;
+        ++drops;
+        break;
+      }
+      for (const Work& work : plan.work) {
+        std::int64_t& at = position[work.id];
+        at += work.row_count;
+        const std::vector<std::int32_t> appended(at == size[work.id] ? 1 : 0, 5);
+        size[work.id] += std::ssize(appended);
+        scheduler.advance(work.id, {at, at, at, appended, 0});
+      }
+    }
+  }
+  EXPECT_EQ(drops, 12);
+}
+
 // Its pages and its state, the answer's included, were kept by another with the same tokens: it goes on with
 // generated rows in the very step that admits it.
 TEST(Scheduler, ADroppedOneGoesOnBehindItsPromptWhereTheAnswerWasKept) {

@@ -82,5 +82,20 @@ TEST(HostCollective, GivingUpWakesThoseWhoWait) {
   });
 }
 
+// Whoever fails because of it is not to blame.
+TEST(HostCollective, TheFirstFailureIsTheOneThatIsTold) {
+  const auto collective = make_host_collective(3, std::chrono::hours(1));
+  collective->give_up(1, "its memory is full");
+  collective->give_up(2, "rank 1 is lost");
+  std::vector<float> x(4);
+  try {
+    collective->all_reduce(0, "sum", x, x);
+    ADD_FAILURE() << "a sum without two ranks";
+  } catch (const RankLost& lost) {
+    EXPECT_EQ(lost.rank(), 1);
+    EXPECT_NE(std::string(lost.what()).find("its memory is full"), std::string::npos) << lost.what();
+  }
+}
+
 }  // namespace
 }  // namespace fourfold::backend
