@@ -66,6 +66,16 @@ TEST_F(Program, HelpAndVersionAreWordsToo) {
       << wrong.out;
 }
 
+// Ranks are not GPUs alone: on a CPU they are parts of one process.
+TEST_F(Program, HelpSaysWhatRanksAre) {
+  for (const char* command : {"run", "chat", "serve", "perplexity", "compare"}) {
+    const std::string help = run((std::string("help ") + command).c_str()).out;
+    const std::size_t option = help.find("--tp,--tensor-parallel-size");
+    ASSERT_NE(option, std::string::npos) << command;
+    EXPECT_NE(help.find("a GPU each with cuda, else in this process", option), std::string::npos) << command;
+  }
+}
+
 TEST_F(Program, MistypedWordsAreExplained) {
   const auto says = [](const char* arguments, const char* words) {
     const Outcome wrong = run(arguments);
