@@ -84,6 +84,9 @@ TEST_F(Program, MistypedWordsAreExplained) {
   };
   says("sevre --port 1", "there is no command 'sevre'; did you mean serve?");
   says("frobnicate", "there is no command 'frobnicate'\n  fourfold help lists them.");
+  says("help run extra",
+       "'extra' is one word too many: run has no commands of its own\n  fourfold help run says what it "
+       "takes.");
   says("run --max-tokns 5", "run has no option --max-tokns; did you mean --max-tokens?");
   says("run -max-tokens 5", "did you mean --max-tokens?");
   says("plan --strikt", "plan has no option --strikt; did you mean --strict?");
