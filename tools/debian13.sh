@@ -33,7 +33,14 @@ make_system() {
   fi
 }
 echo "debian13: a fresh $release from $mirror"
-if ! make_system >"$log" 2>&1; then skip "the system could not be made: $(tail -n 1 "$log")"; fi
+if ! make_system >"$log" 2>&1; then
+  if grep -qiE 'could not (resolve|connect)|connection (refused|timed out)|temporary failure|cannot initiate' "$log"; then
+    skip "$mirror cannot be reached: $(tail -n 1 "$log")"
+  fi
+  tail -n 20 "$log"
+  echo "debian13: the system could not be made" >&2
+  exit 1
+fi
 
 # What git knows, as it is here; changes not committed yet among it.
 commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
@@ -68,7 +75,7 @@ if [[ $answer != *"demonstration model"* ]]; then
   echo "debian13: that is not the answer of the model that comes with the program" >&2
   exit 1
 fi
-inside 'build/fourfold version && ldd build/fourfold | grep -q libedit'
+inside 'build/fourfold version && ldd build/fourfold | grep libedit >/dev/null'
 if [[ -n $result ]]; then
   {
     echo "date: $(date +%F)"

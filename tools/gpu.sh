@@ -26,5 +26,5 @@ command_gpu() {
   build/fourfold bench model --backend cuda --shape 35b --dense bf16 --users 1,8,64 --context 0,4k --prompt 2048 \
     --csv "bench/results/model-$card-35b-bf16.csv" || echo "gpu: the 35B was not timed; see above"
   python3 tools/result_tables.py "$root"
-  echo "gpu: commit bench/results/, tuned/ and README.md"
+  echo "gpu: commit bench/results/, tuned/, README.md and docs/performance.md"
 }

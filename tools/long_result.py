@@ -1,10 +1,13 @@
 """The committed results of ./dev test --long, docs/long-test.txt: a line for each part, written when the part ended.
 
-long_result.py --age                                     one line for ./dev test
-long_result.py --record PART STATUS SECONDS SAYS [NOTE]  STATUS: what the command ended with; 77 is skipped
-long_result.py --done PART                               ends with 0 where PART has passed, or had to be skipped, here
+long_result.py --age                                          one line for ./dev test
+long_result.py --here                                         the tree as it is now
+long_result.py --record PART HERE STATUS SECONDS SAYS [NOTE]  HERE: the tree before the part began; STATUS: what the
+                                                              command ended with; 77 is skipped
+long_result.py --done PART                                    ends with 0 where PART has passed here
 
-`here` is the newest commit that changed more than docs, so committing a result does not make it old.
+`here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
+there are changes that no commit has.
 """
 import datetime
 import os
@@ -49,13 +52,15 @@ def read():
     return rows
 
 
-def record(part, status, seconds, says, note=""):
+def record(part, tree, status, seconds, says, note=""):
     verdict = {0: "passed", SKIPPED: "skipped"}.get(int(status), "FAILED")
+    if here() != tree:
+        verdict, note = "FAILED", f"the tree changed while it ran: {here()} at the end"
     today = datetime.date.today().isoformat()
-    line = (f"{verdict:7} {today} {here():10} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
+    line = (f"{verdict:7} {today} {tree:10} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
             + (f" ({note})" if note else ""))
     rows = read()
-    rows[part] = (verdict, today, here(), line)
+    rows[part] = (verdict, today, tree, line)
     new = RESULT.with_suffix(".new")
     new.write_text(HEAD + "\n" + "".join(row[3] + "\n" for row in rows.values()))
     new.replace(RESULT)
@@ -64,7 +69,7 @@ def record(part, status, seconds, says, note=""):
 
 def is_done(part):
     row = read().get(part)
-    return row is not None and row[0] != "FAILED" and row[2] == here()
+    return row is not None and row[0] == "passed" and row[2] == here() and not here().endswith("+")
 
 
 def age_line(today):
@@ -82,7 +87,9 @@ def age_line(today):
 def main(words):
     if words == ["--age"]:
         print(age_line(datetime.date.today()))
-    elif words[:1] == ["--record"] and len(words) in (5, 6):
+    elif words == ["--here"]:
+        print(here())
+    elif words[:1] == ["--record"] and len(words) in (6, 7):
         record(*words[1:])
     elif words[:1] == ["--done"] and len(words) == 2:
         return 0 if is_done(words[1]) else 1

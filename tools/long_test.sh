@@ -6,7 +6,7 @@
 # long_part NAME "what it is" command...: unless it passed at this commit; one that ends with 77 was skipped, and its last
 # line says why.
 long_part() {
-  local name=$1 says=$2 start=$SECONDS status=0 log note=
+  local name=$1 says=$2 start=$SECONDS status log note= before
   shift 2
   long_parts+=("$name")
   if [[ ${#long_wanted[@]} -gt 0 ]]; then
@@ -17,10 +17,15 @@ long_part() {
   if [[ $long_list == yes ]]; then echo "$name: $says"; return 0; fi
   log=$(mktemp)
   echo "== $name: $says"
-  ("$@") 2>&1 | tee "$log" || status=$?
+  before=$(python3 tools/long_result.py --here)
+  # Not left of ||: bash would ignore every failure inside but the last command's.
+  set +e
+  (set -e; "$@") 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  set -e
   if [[ $status -eq 77 ]]; then note=$(tail -n 1 "$log"); fi
   rm -f "$log"
-  python3 tools/long_result.py --record "$name" "$status" "$((SECONDS - start))" "$says" "$note"
+  python3 tools/long_result.py --record "$name" "$before" "$status" "$((SECONDS - start))" "$says" "$note"
   [[ $status -eq 0 || $status -eq 77 ]] || long_verdict=failed
 }
 

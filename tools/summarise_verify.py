@@ -16,6 +16,7 @@ def summary(report):
         row = rows.setdefault(key, {**dict(zip(("kernel", "row", "op", "machine"), key)), "proofs": 0, "compared": 0,
                                     "bits_exact": proof["bits_exact"], "worst_share_of_bound": 0.0, "verdict": "pass"})
         row["proofs"] += 1
+        row["bits_exact"] = row["bits_exact"] and proof["bits_exact"]
         row["compared"] += proof["compared"]
         row["worst_share_of_bound"] = round(max(row["worst_share_of_bound"], share), 3)
         if proof["verdict"] != "pass":  # as it was found: shape, seed, numbers

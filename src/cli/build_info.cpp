@@ -30,9 +30,16 @@ std::string utc_date() {
   return text;
 }
 
+std::string emulated_sm_bytes() {
+  const char* bytes = std::getenv("FOURFOLD_EMULATE_SM_BYTES");
+  return bytes == nullptr ? "" : bytes;
+}
+
 std::string csv_origin() {
   const std::string id = commit();
-  return "# commit: " + (id.empty() ? "unknown" : id) + "\n# date: " + utc_date() + "\n";
+  const std::string bytes = emulated_sm_bytes();
+  return "# commit: " + (id.empty() ? "unknown" : id) + "\n# date: " + utc_date() + "\n" +
+         (bytes.empty() ? "" : "# emulated SM bytes: " + bytes + "\n");
 }
 
 void write_file(const std::string& path, const std::string& text) {

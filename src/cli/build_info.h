@@ -8,8 +8,10 @@ namespace fourfold::cli {
 std::string version();  // "0.1.0"
 // `git describe` at build time, or FOURFOLD_COMMIT of the environment where the build had no git; else empty.
 std::string commit();
-// "# commit: ...\n# date: ...\n", for the head of a result file.
+// "# commit: ...\n# date: ...\n", and that SMs were made smaller, for the head of a result file.
 std::string csv_origin();
+// What makes the SMs of this run smaller than they are (kernels/launch/cuda_launch.h); empty: nothing.
+std::string emulated_sm_bytes();
 std::string utc_date();  // "2026-11-15T08:44:29Z"
 
 // Writes beside the file and renames, so that a reader never sees half of it. Throws io.

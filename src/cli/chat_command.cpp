@@ -19,7 +19,6 @@ namespace {
 
 // Tokens a conversation has room for, and an answer may have, when nobody says.
 constexpr std::int64_t kContext = 16384;
-constexpr std::int64_t kMaxTokens = 4096;
 
 // Where lines come from: a terminal's editor, or plainly.
 class ChatInput {

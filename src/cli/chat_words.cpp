@@ -34,14 +34,17 @@ std::string trimmed(std::string_view text) {
 
 ChatLine read_chat_line(const std::string& line, bool strict) {
   if (trimmed(line).empty()) return {Kind::nothing, {}};
-  if (!line.starts_with('/') || line.find('\n') != std::string::npos) return {Kind::message, line};
+  if (!line.starts_with('/')) return {Kind::message, line};
   const std::size_t end = line.find_first_of(" \t");
   const std::string name = line.substr(0, end);
   const std::string argument = end == std::string::npos ? "" : trimmed(std::string_view(line).substr(end));
   const auto found = std::ranges::find(kCommands, name, &Command::name);
-  if (found != kCommands.end()) return {found->kind, argument};
-  // A path or a comment is a message; /word is somebody's try at a command.
-  const bool is_word = name.size() > 1 &&
+  const bool many_lines = line.find('\n') != std::string::npos;
+  // A system message may be a paste; the others have nothing to do with one.
+  if (found != kCommands.end() && (!many_lines || found->kind == Kind::system))
+    return {found->kind, argument};
+  // A path, a comment or a text of several lines is a message; /word is somebody's try at a command.
+  const bool is_word = name.size() > 1 && !many_lines &&
                        std::all_of(name.begin() + 1, name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
   if (strict && is_word) return {Kind::unknown, name};
   return {Kind::message, line};

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/format.h"
 #include "cli/command_line.h"
 
 namespace fourfold::cli {
@@ -48,8 +49,9 @@ void add_generation(CLI::App& command, GenerationOptions& o) {
       command.add_flag("--thinking", o.thinking, "Ask the chat template for an answer with thinking");
   command.add_flag("--no-thinking", o.no_thinking, "Ask the chat template for an answer without thinking")
       ->excludes(thinking);
-  command.add_option("--max-tokens", o.max_tokens,
-                     "The answer's longest length (4096, or what there is room for)");
+  command.add_option(
+      "--max-tokens", o.max_tokens,
+      fourfold::format("The answer's longest length ({}, or what there is room for)", kMaxTokens));
   command.add_option("--temperature", o.temperature, "0: always the most probable token");
   command.add_option("--top-k", o.top_k, "Only the K most probable tokens; 0: all");
   command.add_option("--top-p", o.top_p, "Only the most probable tokens that reach P together");

@@ -11,6 +11,8 @@
 
 namespace fourfold::cli {
 
+inline constexpr std::int64_t kMaxTokens = 4096;  // of an answer, when nobody says; or what there is room for
+
 struct GenerationOptions {
   std::optional<std::int64_t> max_tokens;
   std::optional<double> temperature, top_p, min_p;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -66,9 +67,23 @@ void KeptHistory::add(const std::string& line) {
   if (file_.empty()) return enter(line);
   const File file = open();
   enter(line);
+  if (file == nullptr) return;
+  // The lines are what they were, and one more: written over themselves they survive a full disk, which a
+  // file made empty first would not.
+  const File copy(std::tmpfile());
   HistEvent event;
-  if (file != nullptr && ::ftruncate(::fileno(file.get()), 0) == 0)
-    ::history(history_, &event, H_SAVE_FP, file.get());
+  if (copy == nullptr || ::history(history_, &event, H_SAVE_FP, copy.get()) < 0) return;
+  std::rewind(copy.get());
+  std::rewind(file.get());
+  char bytes[4096];
+  std::size_t done = 0, count = 0;
+  while ((count = std::fread(bytes, 1, sizeof bytes, copy.get())) > 0 &&
+         std::fwrite(bytes, 1, count, file.get()) == count)
+    done += count;
+  if (count == 0 && std::fflush(file.get()) == 0 &&
+      ::ftruncate(::fileno(file.get()), static_cast<off_t>(done)) == 0)
+    return;
+  notice_ = fourfold::format("{}: {}, so this is not remembered", file_.string(), std::strerror(errno));
 }
 
 }  // namespace fourfold::cli

@@ -7,6 +7,7 @@
 #include <locale.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 #include "cli/kept_history.h"
@@ -24,7 +26,7 @@
 namespace fourfold::cli {
 namespace {
 
-constexpr std::size_t kPasteCharactersMax = std::size_t{4} << 20;
+constexpr std::size_t kPasteCharactersMax = std::size_t{1} << 20;
 
 // While a line is read the terminal is asked to send a paste between two marks.
 constexpr const char* kPasteOn = "\033[?2004h";
@@ -75,6 +77,38 @@ class RedrawSignals {
   }, go_on_before_{};
 };
 
+// A signal that ends the program leaves the terminal as it was before the line, not as the editor needs it.
+constexpr int kEndings[] = {SIGTERM, SIGHUP, SIGQUIT, SIGABRT};
+int g_terminal = -1;
+termios g_settings;
+void leave_terminal(int signal) {
+  ::tcsetattr(g_terminal, TCSANOW, &g_settings);
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kPasteOff, std::strlen(kPasteOff));
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);  // once this handler has returned
+}
+
+class TerminalGuard {
+ public:
+  explicit TerminalGuard(int terminal) : guards_(::tcgetattr(terminal, &g_settings) == 0) {
+    if (!guards_) return;
+    g_terminal = terminal;
+    struct sigaction action {};
+    action.sa_handler = leave_terminal;
+    for (std::size_t i = 0; i < std::size(kEndings); ++i) ::sigaction(kEndings[i], &action, &before_[i]);
+  }
+  ~TerminalGuard() {
+    if (!guards_) return;
+    for (std::size_t i = 0; i < std::size(kEndings); ++i) ::sigaction(kEndings[i], &before_[i], nullptr);
+  }
+  TerminalGuard(const TerminalGuard&) = delete;
+  TerminalGuard& operator=(const TerminalGuard&) = delete;
+
+ private:
+  bool guards_;
+  struct sigaction before_[std::size(kEndings)]{};
+};
+
 // libedit converts by the locale. Whatever the user's is, what goes to a model is UTF-8.
 bool use_utf8() {
   for (const char* name : {"", "C.UTF-8"})
@@ -108,6 +142,7 @@ class EditedLines final : public LineEditor {
 
   LineReader::Outcome read(std::string& line) override {
     const RedrawSignals signals;
+    const TerminalGuard guard(input_);
     redraw_ = &signals;
     outcome_ = LineReader::Outcome::line;
     int count = 0;
@@ -162,12 +197,23 @@ class EditedLines final : public LineEditor {
   static unsigned char paste(EditLine* edit, int) {
     std::wstring text;
     wchar_t character = 0;
+    bool cut = false;
     while (!text.ends_with(kPasteEnd)) {
       if (::el_wgetc(edit, &character) != 1) return CC_EOF;
-      if (text.size() > kPasteCharactersMax) continue;  // its end is still to come
-      if (character != 0) text += character == L'\r' ? L'\n' : character;
+      if (character == 0) continue;
+      text += character == L'\r' ? L'\n' : character;
+      // What is beyond the limit only passes through, so that the end is seen.
+      if (text.size() > 2 * kPasteCharactersMax) {
+        text.erase(kPasteCharactersMax, text.size() - kPasteCharactersMax - kPasteEnd.size());
+        cut = true;
+      }
     }
     text.resize(text.size() - kPasteEnd.size());
+    if (cut || text.size() > kPasteCharactersMax) {
+      text.resize(kPasteCharactersMax);
+      std::fprintf(stderr, "\r\nfourfold: the paste was cut after %zu characters\r\n", kPasteCharactersMax);
+      return ::el_winsertstr(edit, text.c_str()) == 0 ? CC_REDISPLAY : CC_ERROR;
+    }
     return text.empty() || ::el_winsertstr(edit, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
   }
 

@@ -64,13 +64,15 @@ double pass_bytes(const StepQuestion& question, const StepRows& step, bool by_ex
   return total;
 }
 
-plan::StepWork work_of(const StepQuestion& question, const StepRows& step, int kernels, bool by_expert,
-                       double* routed = nullptr) {
+plan::StepWork work_of(const StepQuestion& question, const StepRows& step,
+                       const backend::StepKernels& kernels, bool by_expert, double* routed = nullptr) {
   const auto& ops = question.program.ops(step.pass);
   plan::StepWork work;
   work.rows = step.sequences * step.sequence_rows;
   work.bytes = pass_bytes(question, step, by_expert, routed);
-  work.kernels = kernels;
+  work.kernels = static_cast<int>(kernels.size());
+  work.context = question.context;
+  work.apart = plan::boundaries_apart(*question.product.arch, kernels);
   work.sums = static_cast<int>(std::count_if(ops.begin(), ops.end(), [](const backend::Op& op) {
     return std::holds_alternative<backend::AllReduce>(op);
   }));
@@ -79,8 +81,9 @@ plan::StepWork work_of(const StepQuestion& question, const StepRows& step, int k
   return work;
 }
 
-std::vector<int> kernels_of(const StepQuestion& question, const std::vector<StepRows>& steps) {
-  return count_kernels(question.program, question.capacity, question.machine, steps, question.dense);
+std::vector<backend::StepKernels> kernels_of(const StepQuestion& question,
+                                             const std::vector<StepRows>& steps) {
+  return step_kernels(question.program, question.capacity, question.machine, steps, question.dense);
 }
 
 plan::SumWay best_way(const StepQuestion& question, double bytes) {
@@ -108,7 +111,7 @@ std::vector<CutLine> compare_cuts(const StepQuestion& question) {
   std::vector<CutLine> lines;
   std::vector<StepRows> steps;
   for (const int users : {1, 2, 4, 8, 16, 32, 64}) steps.push_back({Pass::main, users, 1});
-  const std::vector<int> kernels = kernels_of(question, steps);
+  const auto kernels = kernels_of(question, steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     CutLine line{steps[i].sequences, 0, 0, {}, {}};
     line.column_us =
@@ -164,7 +167,7 @@ StepAnswer predict_step(const StepQuestion& question) {
          "predicted",
          question.users, question.drafts, question.users * (question.drafts + 1), plan::kPredictedRowsMost);
   const std::vector<StepRows> passes = passes_of(question);
-  const std::vector<int> kernels = kernels_of(question, passes);
+  const auto kernels = kernels_of(question, passes);
   StepAnswer answer;
   plan::Range drafts;
   for (std::size_t i = 0; i < passes.size(); ++i) {

@@ -15,7 +15,6 @@ namespace fourfold::cli {
 namespace {
 
 // How long an answer may get when nobody says.
-constexpr std::int64_t kMaxTokens = 4096;
 
 std::vector<engine::TokenId> parse_ids(const std::string& text) {
   std::vector<engine::TokenId> ids;

@@ -1,5 +1,6 @@
 #include "cli/serve_command.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,6 +134,11 @@ void write_log(std::ostream& err, std::string_view line) {
   }
   while (!line.empty()) {
     const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {  // somebody else's non-blocking terminal
+      pollfd room{STDERR_FILENO, POLLOUT, 0};
+      ::poll(&room, 1, -1);
+      continue;
+    }
     if (written < 0 && errno != EINTR) return;
     if (written > 0) line.remove_prefix(static_cast<std::size_t>(written));
   }

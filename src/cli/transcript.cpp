@@ -49,9 +49,13 @@ std::filesystem::path save_transcript(const std::string& name, const std::string
   std::FILE* file = std::fopen(path.c_str(), "wxe");
   if (file == nullptr && errno == EEXIST)
     fail_with_hint(Code::io, "Name another file.", "{}: there is such a file already", path.string());
-  const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((file != nullptr && std::fclose(file) != 0) || !written)
-    fail(Code::io, "{}: cannot be written: {}", path.string(), std::strerror(errno));
+  if (file == nullptr) fail(Code::io, "{}: cannot be written: {}", path.string(), std::strerror(errno));
+  int error = std::fwrite(text.data(), 1, text.size(), file) == text.size() ? 0 : errno;
+  if (std::fclose(file) != 0 && error == 0) error = errno;
+  if (error != 0) {
+    std::remove(path.c_str());  // half a conversation, in the way of the next try
+    fail(Code::io, "{}: cannot be written: {}", path.string(), std::strerror(error));
+  }
   return path;
 }
 

@@ -45,6 +45,9 @@ std::string with_suggestion(std::string text, std::string_view word, const std::
 
 Usage unknown_command(const CLI::App& within, const std::string& words, const std::string& word) {
   std::vector<std::string> names = command_names(within);
+  if (names.empty())
+    return {fourfold::format("'{}' is one word too many: {} has no commands of its own", word, words),
+            fourfold::format("fourfold help {} says what it takes.", words)};
   const std::string of = words.empty() ? "command" : words + " command";
   return {with_suggestion(fourfold::format("there is no {} '{}'", of, word), word, names),
           fourfold::format("fourfold help{} lists them.", words.empty() ? "" : " " + words)};

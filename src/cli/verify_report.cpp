@@ -222,6 +222,7 @@ std::string report_json(const VerifyReport& report) {
   for (const std::string& machine : report.machines) json.value(machine);
   json.end_array();
   if (const std::string id = commit(); !id.empty()) json.member("commit", id);
+  if (const std::string bytes = emulated_sm_bytes(); !bytes.empty()) json.member("emulated_sm_bytes", bytes);
   json.member("date", utc_date()).member("seconds", report.seconds).member("seed", report.seed);
   json.member("passed", report.passed()).key("rows").begin_array();
   for (const Result& result : report.results) write_result(json, result);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "doctor/pages.h"
 
 namespace fourfold::doctor {
 namespace {
@@ -27,7 +28,7 @@ std::string rounded(double number) { return text_of(std::round(number)); }
 const std::vector<Published>& published_results() {
   static const std::vector<Published> all{
       {"397B", "RTX PRO 6000 Blackwell Workstation", 4, 108.1, "SGLang, b12x, one-shot all-reduce",
-       "https://github.com/local-inference-lab/rtx6kpro"},
+       pages::kQwen397b},
       {"122B", "RTX PRO 6000 Blackwell Workstation", 1, 86, "vLLM, FlashInfer CUTLASS 0.6.6",
        "https://github.com/flashinfer-ai/flashinfer/issues/2992"},
       {"122B", "DGX Spark GB10", 1, 26, "vLLM, FlashInfer CUTLASS",

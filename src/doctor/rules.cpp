@@ -55,6 +55,10 @@ constexpr std::array kFacts = std::to_array<std::string_view>({
 
 }  // namespace
 
+std::string markdown_link(const Rule& rule) {
+  return rule.link.empty() ? std::string{} : " ([link](" + std::string(rule.link) + "))";
+}
+
 std::string_view level_name(Level level) {
   switch (level) {
     case Level::note: return "note";

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,10 +29,11 @@ struct Rule {
   std::string_view cost;
   std::string_view advice;
   std::string_view evidence;
-  std::string_view link;
+  std::string_view link = {};  // the page that says so; empty: it is on none
 };
 
 std::string_view level_name(Level level);
+std::string markdown_link(const Rule& rule);  // " ([link](...))", or nothing
 std::string_view sure_name(Sure sure);
 std::string_view area_name(Area area);
 

@@ -1,6 +1,7 @@
 // Rules about driver, toolkit and the kernels that are installed.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
@@ -24,20 +25,20 @@ constexpr std::array kRules{
          .advice = "Install nvidia-open from NVIDIA's CUDA repository (595 or newer) and restart.",
          .evidence = "CUDA 12.8 release notes: driver 570",
          .link = "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/"},
-    Rule{
-        .id = "driver-old",
-        .area = Area::driver,
-        .applies = "gpus > 0",
-        .fault = "gpu.0.cc_number >= 12 and driver.major >= 570 and driver.major < 595",
-        .level = Level::slow,
-        .sure = Sure::reported,
-        .found = "driver {driver.version}",
-        .expected = "595 or newer",
-        .cost = "119 to 142 tok/s with 595 and iommu=pt together, in one owner's series on four RTX PRO 6000",
-        .advice = "Install nvidia-open from NVIDIA's CUDA repository (595 or newer) and restart; the "
-                  "distribution's own package is often older. Under WSL2 update the Windows driver.",
-        .evidence = "sm120-moe-bench README: WSL2 55, native 119, driver 595 with iommu=pt 142 tok/s",
-        .link = "https://github.com/brandonmmusic-max/sm120-moe-bench"},
+    Rule{.id = "driver-old",
+         .area = Area::driver,
+         .applies = "gpus > 0",
+         .fault = "gpu.0.cc_number >= 12 and driver.major >= 570 and driver.major < 595",
+         .level = Level::slow,
+         .sure = Sure::reported,
+         .found = "driver {driver.version}",
+         .expected = "595 or newer",
+         .cost = "134 to 142 tok/s (6 %) with 595, CUDA 13.2 and iommu=pt together, in one series on four "
+                 "RTX PRO 6000",
+         .advice = "Install nvidia-open from NVIDIA's CUDA repository (595 or newer) and restart; the "
+                   "distribution's own package is often older. Under WSL2 update the Windows driver.",
+         .evidence = "sm120-moe-bench, optimization journey",
+         .link = pages::kJourney},
     Rule{.id = "driver-closed",
          .area = Area::driver,
          .fault = "gpus == 0 and pci.nvidia > 0 and known(driver.open) and not driver.open and driver.error "
@@ -87,8 +88,7 @@ constexpr std::array kRules{
          .expected = "none is needed for built programs; 12.9 or newer where kernels are compiled at start",
          .cost = "FlashInfer and Triton kernels that are not prebuilt cannot be made",
          .advice = "Nothing for fourfold. For vLLM or SGLang from source: install CUDA 12.9 or newer.",
-         .evidence = "looked for /usr/local/cuda/include/cuda_runtime_api.h",
-         .link = kFamilies},
+         .evidence = "looked for /usr/local/cuda/include/cuda_runtime_api.h"},
     Rule{.id = "toolkit-newer-than-driver",
          .area = Area::driver,
          .applies = "gpus > 0 and toolkit.found",

@@ -2,6 +2,7 @@
 // fault.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
@@ -80,13 +81,14 @@ constexpr std::array kRules{
          .sure = Sure::reported,
          .found = "Marlin is forced (VLLM_MOE_FORCE_MARLIN={env.VLLM_MOE_FORCE_MARLIN}; servers: {servers})",
          .expected = "the engine's own choice, or --moe-backend flashinfer_b12x on SM120",
-         .cost = "16-bit activations: prompts and many users lose most (30 % at 256 users), one user 5 % or "
-                 "nothing",
+         .cost = "16-bit activations: prompts and many users lose most (23 % at 256 users of a model in "
+                 "MXFP4; of one in NVFP4 6 % of prompts), one user 1.5 to 5 % or nothing",
          .advice = "Take the setting away, measure prompts and 32 users again. For one user Marlin may stay: "
                    "measure.",
-         .evidence =
-             "sglang#32668: +5 % at one user, +30 % at 256 without Marlin; W4A16 often wins in decoding",
-         .link = "https://github.com/sgl-project/sglang/issues/32668"},
+         .evidence = "sglang#32668, gpt-oss-20b in MXFP4: 210 against 221 tok/s, 8,945 against 11,636 at 256 "
+                     "users; GLM-5.2 in NVFP4 on eight cards: 85.0 against 86.3, prompts 5,592 against "
+                     "5,960; W4A16 often wins in decoding",
+         .link = "https://github.com/sgl-project/sglang/pull/32668"},
     Rule{.id = "worker-fork",
          .area = Area::environment,
          .fault = "known(env.VLLM_WORKER_MULTIPROC_METHOD) and env.VLLM_WORKER_MULTIPROC_METHOD == 'fork' "
@@ -110,8 +112,8 @@ constexpr std::array kRules{
          .expected = "not set, once P2P is proved to return right values",
          .cost = "13 to 42 % of the speed on four cards",
          .advice = "unset NCCL_P2P_DISABLE after iommu=pt and a doctor run that checks the values.",
-         .evidence = "rtx6kpro wiki: P2P on against off",
-         .link = "https://github.com/local-inference-lab/rtx6kpro"},
+         .evidence = "sm120-moe-bench: P2P on against off, 1 to 8 users, 0 to 128K tokens of context",
+         .link = pages::kP2p},
     Rule{.id = "nccl-shm-disabled",
          .area = Area::environment,
          .fault = "known(env.NCCL_SHM_DISABLE) and env.NCCL_SHM_DISABLE == 1 and gpus > 1",

@@ -1,14 +1,15 @@
 // Rules about each GPU.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
 namespace {
 
-constexpr std::string_view kFieldPower = "https://github.com/brandonmmusic-max/sm120-moe-bench";
-constexpr std::string_view kWiki = "https://github.com/local-inference-lab/rtx6kpro";
-constexpr std::string_view kNvml = "https://docs.nvidia.com/deploy/nvml-api/";
+// What each reason to lower the clocks means.
+constexpr std::string_view kClocks =
+    "https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html";
 
 constexpr std::array kRules{
     Rule{
@@ -60,8 +61,7 @@ constexpr std::array kRules{
          .cost = "our kernels refuse this GPU; checks of shared memory are left out",
          .advice =
              "fourfold plan lists what is planned. On this GPU use another engine, or fourfold on the CPU.",
-         .evidence = "plan/arch.h; an architecture that is not listed has no row",
-         .link = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/"},
+         .evidence = "plan/arch.h; an architecture that is not listed has no row"},
     Rule{.id = "gpu-shared-memory",
          .area = Area::gpu,
          .each = "gpu",
@@ -103,8 +103,7 @@ constexpr std::array kRules{
          .cost = "less room for weights and caches; servers fail at start or keep fewer users",
          .advice = "nvidia-smi lists the processes; end what is left over from an earlier server, move the "
                    "desktop to another GPU.",
-         .evidence = "read from the driver now",
-         .link = kNvml},
+         .evidence = "read from the driver now"},
     Rule{.id = "gpu-busy",
          .area = Area::gpu,
          .each = "gpu",
@@ -116,8 +115,7 @@ constexpr std::array kRules{
          .expected = "0 while doctor runs",
          .cost = "measurements and servers share it",
          .advice = "Stop the other work before measuring; nvidia-smi names it.",
-         .evidence = "read from the driver now",
-         .link = kNvml},
+         .evidence = "read from the driver now"},
     Rule{.id = "gpu-ecc",
          .area = Area::gpu,
          .each = "gpu",
@@ -131,8 +129,7 @@ constexpr std::array kRules{
          .advice = "Keep it for servers that must not err. To measure its price: nvidia-smi -e 0, restart, "
                    "run doctor again.",
          .evidence =
-             "NVIDIA documents ECC on GDDR cards as taking memory; no SM120 measurement is known to us",
-         .link = kNvml},
+             "NVIDIA documents ECC on GDDR cards as taking memory; no SM120 measurement is known to us"},
     Rule{.id = "power-cap",
          .area = Area::gpu,
          .each = "gpu",
@@ -145,9 +142,8 @@ constexpr std::array kRules{
                  "memory, loses least",
          .advice = "nvidia-smi -i {gpu.index} -pl {gpu.power_default_w}; if the cap is meant (heat, power "
                    "supply), say so beside every number you publish.",
-         .evidence = "published numbers of this community differ by power limit; mixed 300 W and 600 W cards "
-                     "are a known trap",
-         .link = kFieldPower},
+         .evidence = "owners of RTX PRO 6000: 300 W against 500 W lost 4 % for one user, up to 30 % for 64",
+         .link = pages::kWatts},
     Rule{.id = "throttle-heat",
          .area = Area::gpu,
          .each = "gpu",
@@ -160,7 +156,7 @@ constexpr std::array kRules{
          .cost = "clocks fall while it lasts",
          .advice = "More air: fans, the slot beside it, the room. Stacked open-air cards heat each other.",
          .evidence = "the driver's own throttle reasons",
-         .link = kNvml},
+         .link = kClocks},
     Rule{.id = "throttle-hardware",
          .area = Area::gpu,
          .each = "gpu",
@@ -172,9 +168,8 @@ constexpr std::array kRules{
          .cost = "clocks at a half or less",
          .advice = "Check the power connector and the supply (one cable a plug, no adapters in series), then "
                    "the slot's power brake.",
-         .evidence =
-             "the driver's own throttle reasons; power supplies with two grounds drop cards off the bus",
-         .link = kWiki},
+         .evidence = "the driver's own throttle reasons",
+         .link = kClocks},
     Rule{.id = "clock-cap",
          .area = Area::gpu,
          .each = "gpu",
@@ -186,7 +181,7 @@ constexpr std::array kRules{
          .cost = "prompts slow down with the clock",
          .advice = "nvidia-smi -i {gpu.index} -rac, and -rgc for locked clocks.",
          .evidence = "the driver's own throttle reasons",
-         .link = kNvml},
+         .link = kClocks},
     Rule{
         .id = "pcie-lanes",
         .area = Area::gpu,
@@ -201,9 +196,8 @@ constexpr std::array kRules{
             "{gpu.pcie_lanes / gpu.pcie_lanes_max} of their speed, which is often the largest part of a step",
         .advice = "Reseat the card; look for a second card or an M.2 drive that shares its lanes; see the "
                   "board's manual for x16 slots and bifurcation.",
-        .evidence = "x4 links after reseating are in the field reports; the all-reduce share is 69 % of GPU "
-                    "time in one published profile",
-        .link = kFieldPower},
+        .evidence = "sm120-moe-bench: one GPU on x4 in place of x16 slows every all-reduce of the four",
+        .link = pages::kLinkWidth},
     Rule{
         .id = "pcie-generation",
         .area = Area::gpu,
@@ -217,8 +211,7 @@ constexpr std::array kRules{
         .cost = "half the transfer speed a generation: loading, P2P and offloading; not one GPU's answers",
         .advice = "Look for a BIOS setting that forces a generation, a riser cable of an older one, or "
                   "another slot.",
-        .evidence = "PCI Express doubles its rate with each generation",
-        .link = kWiki},
+        .evidence = "PCI Express doubles its rate with each generation"},
     Rule{.id = "resizable-bar",
          .area = Area::gpu,
          .each = "gpu",
@@ -231,7 +224,7 @@ constexpr std::array kRules{
          .cost = "peer-to-peer between GPUs is not possible with a small window; loading may be slower",
          .advice = "BIOS: Above 4G Decoding and Resizable BAR on, CSM off.",
          .evidence = "P2P maps the peer's memory through BAR1",
-         .link = kWiki},
+         .link = pages::kBar1},
     Rule{.id = "mig",
          .area = Area::gpu,
          .each = "gpu",
@@ -270,8 +263,7 @@ constexpr std::array kRules{
          .cost = "decoding is bound by it: the floor falls by the same factor",
          .advice = "Look at the findings about clocks, ECC, power and other processes first; then at the "
                    "memory clock in nvidia-smi -q -d CLOCK.",
-         .evidence = "our own read-only kernel; 4,547 of 4,800 GB/s on an H200",
-         .link = "https://github.com/local-inference-lab/rtx6kpro"},
+         .evidence = "our own read-only kernel; 4,547 of 4,800 GB/s on an H200"},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Rules about lines of other engines' logs. The lines themselves are in log_lines.h.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
@@ -57,11 +58,13 @@ constexpr std::array kRules{
          .sure = Sure::reported,
          .found = "Marlin ran the experts ({log.marlin} times named); the FP4 instruction was not used",
          .expected = "FLASHINFER_CUTLASS, VLLM_CUTLASS or b12x on compute capability 12.x",
-         .cost = "prompts and many users: up to 30 % (256 users); one user: about 5 %, sometimes nothing",
+         .cost = "prompts and many users: 23 % at 256 users of a model in MXFP4, 6 % of prompts of one in "
+                 "NVFP4; one user: 1.5 to 5 %, sometimes nothing",
          .advice = "vLLM: --moe-backend flashinfer_b12x (or b12x), and take --moe-backend marlin away; then "
                    "measure.",
-         .evidence = "sglang#32668; vllm#31085; b12x is never chosen by itself (vllm#54666)",
-         .link = "https://github.com/vllm-project/vllm/issues/31085"},
+         .evidence = "sglang#32668 (gpt-oss-20b, MXFP4); GLM-5.2 in NVFP4 on eight cards, W4A4 against "
+                     "W4A16; vllm#31085; b12x is never chosen by itself (vllm#54666)",
+         .link = "https://github.com/sgl-project/sglang/pull/32668"},
     Rule{.id = "log-false-fp4-warning",
          .area = Area::log,
          .applies = "log.given",
@@ -166,8 +169,9 @@ constexpr std::array kRules{
         .cost = "drafts read more bytes than they save",
         .advice =
             "Fewer drafts, or none. Low acceptance with another kernel for draft and model is a known cause.",
-        .evidence = "bytes per step against tokens per step; 66 % fell to 38-43 % where kernels differed",
-        .link = "https://github.com/brandonmmusic-max/sm120-moe-bench"},
+        .evidence = "bytes per step against tokens per step; sm120-moe-bench: 66 % fell to 38-43 % where "
+                    "kernels differed",
+        .link = pages::kAcceptance},
 };
 
 }  // namespace

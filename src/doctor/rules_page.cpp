@@ -54,7 +54,7 @@ std::string rule_text(const Rule& rule) {
   line("expected", rule.expected);
   line("costs", rule.cost);
   line("do", rule.advice);
-  out += fourfold::format("- evidence: {} ([link]({}))\n", rule.evidence, rule.link);
+  out += fourfold::format("- evidence: {}{}\n", rule.evidence, markdown_link(rule));
   return out;
 }
 

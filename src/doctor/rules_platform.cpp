@@ -1,12 +1,11 @@
 // Rules about what the GPUs stand in: operating system, container, memory, CPUs, disks.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
 namespace {
-
-constexpr std::string_view kIssues = "https://github.com/local-inference-lab/rtx6kpro";
 
 constexpr std::array kRules{
     Rule{.id = "wsl2",
@@ -20,7 +19,7 @@ constexpr std::array kRules{
          .advice =
              "Boot Linux itself. If it must be WSL2: one GPU, model files on the Linux disk (not /mnt/c).",
          .evidence = "sm120-moe-bench README; 50.5 tok/s of a 397B model under WSL2 was 16 % of the floor",
-         .link = "https://github.com/brandonmmusic-max/sm120-moe-bench"},
+         .link = pages::kJourney},
     Rule{.id = "virtual-machine",
          .area = Area::platform,
          .fault = "virtual",
@@ -130,8 +129,8 @@ constexpr std::array kRules{
          .expected = "default or performance",
          .cost = "links that fall asleep: late answers, in bad cases a card that drops off the bus",
          .advice = "pcie_aspm=off on the kernel's command line, or policy=performance.",
-         .evidence = "ASPM link drops in the field reports of RTX PRO 6000 owners",
-         .link = kIssues},
+         .evidence = "rtx6kpro, Surprise Link Down: lockups while links retrain, gone with pcie_aspm=off",
+         .link = pages::kLinkDown},
     Rule{.id = "disk-slow",
          .area = Area::platform,
          .applies = "model.given",

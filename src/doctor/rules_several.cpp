@@ -1,13 +1,11 @@
 // Rules about several GPUs in one machine.
 #include <array>
 
+#include "doctor/pages.h"
 #include "doctor/rules.h"
 
 namespace fourfold::doctor {
 namespace {
-
-constexpr std::string_view kBench = "https://github.com/brandonmmusic-max/sm120-moe-bench";
-constexpr std::string_view kWiki = "https://github.com/local-inference-lab/rtx6kpro";
 
 constexpr std::array kRules{
     Rule{.id = "p2p-wrong-values",
@@ -34,8 +32,9 @@ constexpr std::array kRules{
          .cost = "P2P is worth 13 to 42 % of the speed of a model on four cards",
          .advice = "Driver 595 or newer with nvidia-open, Resizable BAR on, IOMMU off or iommu=pt. GeForce "
                    "cards have no P2P in NVIDIA's driver.",
-         .evidence = "rtx6kpro wiki, P2P on against off; NVML's own answer for each pair",
-         .link = kWiki},
+         .evidence =
+             "sm120-moe-bench, four cards: P2P on against off, 1 to 8 users; NVML's own answer for each pair",
+         .link = pages::kP2p},
     Rule{.id = "p2p-page-faults",
          .area = Area::several,
          .applies = "gpus > 1 and peers.p2p == 'ok'",
@@ -73,8 +72,8 @@ constexpr std::array kRules{
          .cost = "all-reduce crosses the socket link",
          .advice =
              "Move the cards to slots of one CPU; otherwise split by pipeline (PP=2) across the sockets.",
-         .evidence = "NVML's topology",
-         .link = kWiki},
+         .evidence = "NVML's topology; rtx6kpro: what crosses the link between sockets",
+         .link = pages::kTopology},
     Rule{.id = "peers-power",
          .area = Area::several,
          .applies = "gpus > 1",
@@ -85,8 +84,8 @@ constexpr std::array kRules{
          .expected = "one limit",
          .cost = "with tensor parallelism every step waits for the slowest card",
          .advice = "Set one limit on all: nvidia-smi -pl WATTS.",
-         .evidence = "mixed 300 W and 600 W cards in the field reports",
-         .link = kBench},
+         .evidence = "sm120-moe-bench: 300 W and 600 W variants in one machine, 2,280 beside 2,840 MHz",
+         .link = pages::kMixedCards},
     Rule{.id = "peers-mixed",
          .area = Area::several,
          .applies = "gpus > 1",
@@ -97,8 +96,7 @@ constexpr std::array kRules{
          .expected = "equal ones, for tensor parallelism",
          .cost = "every step waits for the slowest, and the smallest memory counts for all",
          .advice = "Choose equal cards with CUDA_VISIBLE_DEVICES.",
-         .evidence = "tensor parallelism cuts every matrix into equal shares",
-         .link = kWiki},
+         .evidence = "tensor parallelism cuts every matrix into equal shares"},
     Rule{.id = "all-reduce",
          .area = Area::several,
          .applies = "gpus > 1 and not (known(peers.nvlink) and peers.nvlink)",
@@ -111,8 +109,8 @@ constexpr std::array kRules{
          .cost = "often the largest part of a step: 69 % of GPU time in one profile of four cards",
          .advice = "An engine with a one-shot all-reduce (b12x images, vLLM custom all-reduce over P2P); "
                    "fewer, larger cards where the model fits.",
-         .evidence = "sm120-moe-bench PROFILING_RESULTS.md and BUGS_FOUND.md",
-         .link = kBench},
+         .evidence = "sm120-moe-bench: 68.8 % of GPU time (eager mode); its BUGS_FOUND.md has the medians",
+         .link = pages::kProfile},
     Rule{.id = "hmm",
          .area = Area::several,
          .applies = "gpus > 1 and not wsl",
@@ -124,8 +122,8 @@ constexpr std::array kRules{
          .cost = "none by itself; owners of several cards name it among the causes of hangs",
          .advice =
              "Only if NCCL hangs: options nvidia_uvm uvm_disable_hmm=1 in /etc/modprobe.d, then restart.",
-         .evidence = "rtx6kpro wiki; single source",
-         .link = kWiki},
+         .evidence = "rtx6kpro, NCCL P2P lockups; single source",
+         .link = pages::kLockups},
 };
 
 }  // namespace

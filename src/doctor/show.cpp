@@ -51,8 +51,8 @@ std::string finding_text(const Finding& finding) {
   return plan::paragraph(title_of(finding), 8, upper(level_name(finding.rule->level))) +
          field("found", finding.found) + field("expected", finding.expected) + field("costs", finding.cost) +
          field("do", finding.advice) +
-         field("sure", fourfold::format("{}: {} {}", sure_name(finding.rule->sure), finding.rule->evidence,
-                                        finding.rule->link));
+         field("sure", fourfold::format("{}: {}{}{}", sure_name(finding.rule->sure), finding.rule->evidence,
+                                        finding.rule->link.empty() ? "" : " ", finding.rule->link));
 }
 
 }  // namespace
@@ -86,10 +86,10 @@ std::string as_markdown(const Report& report) {
     out += fourfold::format("| {}? | {} |\n", question.asks, cell(question.answer));
   out += "\n";
   for (const Finding& finding : report.findings)
-    out += fourfold::format(
-        "- **{}: {}** {}.\n  - expected: {}\n  - costs: {}\n  - do: {}\n  - {}: {} ([link]({}))\n",
-        level_name(finding.rule->level), title_of(finding), finding.found, finding.expected, finding.cost,
-        finding.advice, sure_name(finding.rule->sure), finding.rule->evidence, finding.rule->link);
+    out += fourfold::format("- **{}: {}** {}.\n  - expected: {}\n  - costs: {}\n  - do: {}\n  - {}: {}{}\n",
+                            level_name(finding.rule->level), title_of(finding), finding.found,
+                            finding.expected, finding.cost, finding.advice, sure_name(finding.rule->sure),
+                            finding.rule->evidence, markdown_link(*finding.rule));
   if (!report.about.empty()) {
     out += "\n```\n";
     for (const std::string& line : report.about) out += line + "\n";

@@ -198,10 +198,15 @@ struct NoiseBounds {
   std::vector<double> layer, final_norm, logits;
 };
 
+// Beyond this a bound would let anything pass. (A row of zeros has no relative difference at all.)
+constexpr double kLargestBound = 0.5;
+
 void raise(std::vector<double>& bounds, const Rows& noisy, const Rows& clean) {
   double ignored = 0;
-  for (std::size_t row = 0; row < bounds.size() && !clean.values.empty(); ++row)
-    bounds[row] = std::max(bounds[row], kLargestFactor * relative_difference(noisy, clean, row, ignored));
+  for (std::size_t row = 0; row < bounds.size() && !clean.values.empty(); ++row) {
+    const double derived = kLargestFactor * relative_difference(noisy, clean, row, ignored);
+    if (std::isfinite(derived)) bounds[row] = std::max(bounds[row], std::min(derived, kLargestBound));
+  }
 }
 
 std::int64_t weight_count(const backend::Program& program) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "base/random.h"
+#include "plan/budget.h"
 
 namespace fourfold::plan {
 namespace {
@@ -36,11 +37,28 @@ Range transfer_us(double bytes, double gb_per_s, double rounds, const Range& lat
   return {rounds * latency.low + carried, rounds * latency.high + carried};
 }
 
+// From nothing to all that was lost there: an SM of the H200 has to keep four times the bytes in flight that
+// one of a workstation card has to (36 GB/s of memory an SM against 10), so one block may be enough here.
+Estimate small_sm_time(const StepWork& work, double step_us) {
+  const double share = small_sm_share(work.rows, work.context);
+  return {
+      "SMs of one block",
+      {0, share * step_us},
+      Evidence::emulated,
+      format("{} of {} boundaries without overlap; measured on an H200 with SMs made small: up to {} % of a "
+             "step{}",
+             work.apart, work.kernels, static_cast<int>(1000 * share + 0.5) / 10.0,
+             work.context > kSmallSmContextMost
+                 ? format(" at {} tokens of context, more was not", with_commas(kSmallSmContextMost))
+                 : "")};
+}
+
 }  // namespace
 
 std::string_view evidence_name(Evidence evidence) {
   switch (evidence) {
     case Evidence::measured: return "measured here";
+    case Evidence::emulated: return "emulated";
     case Evidence::published: return "published";
     case Evidence::assumed: break;
   }
@@ -82,6 +100,34 @@ Range all_gather_us(Link link, int ranks, double bytes) {
   return all_reduce_us(SumWay::one_shot, link, ranks, bytes);
 }
 
+int boundaries_apart(const ArchFacts& arch, std::span<const int> shared_memory_bytes) {
+  const auto taken = [](const ArchFacts& chip, int bytes) {
+    return round_up(bytes + chip.smem_reserved_bytes_per_block, chip.smem_allocation_unit_bytes);
+  };
+  const auto fit_together = [&](const ArchFacts& chip, int first, int second) {
+    return taken(chip, first) + taken(chip, second) <= chip.smem_bytes_per_sm;
+  };
+  int apart = 0;
+  for (std::size_t i = 1; i < shared_memory_bytes.size(); ++i) {
+    const int first = shared_memory_bytes[i - 1], second = shared_memory_bytes[i];
+    apart += fit_together(kSm90, first, second) && !fit_together(arch, first, second);
+  }
+  return apart;
+}
+
+double small_sm_share(int rows, double context) {
+  // The next more that was measured; losses grow with both, but for noise.
+  int next_rows = kSmallSmLoss.back().rows, next_context = kSmallSmContextMost;
+  for (const SmallSmLoss& point : kSmallSmLoss) {
+    if (point.rows >= rows) next_rows = std::min(next_rows, point.rows);
+    if (point.context >= context) next_context = std::min(next_context, point.context);
+  }
+  double share = 0;
+  for (const SmallSmLoss& point : kSmallSmLoss)
+    if (point.rows <= next_rows && point.context <= next_context) share = std::max(share, point.share);
+  return share;
+}
+
 Range read_gb_per_s(const Product& product) {
   if (product.measured_read_gb_per_s)
     return {static_cast<double>(*product.measured_read_gb_per_s),
@@ -105,6 +151,7 @@ std::vector<Estimate> step_time(const StepWork& work, const Product& product, in
   out.push_back({"boundaries", work.kernels * kBoundaryUs, is_here ? Evidence::measured : Evidence::assumed,
                  format("{} kernels, {} to {} us each on an H200{}", work.kernels, kBoundaryUs.low,
                         kBoundaryUs.high, is_here ? "" : "; here taken to be the same")});
+  if (work.apart > 0) out.push_back(small_sm_time(work, total_us(out).high));
   if (ranks == 1) return out;
   const LinkFacts& facts = link_facts(link);
   out.push_back(

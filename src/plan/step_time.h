@@ -3,6 +3,8 @@
 // unless it says so.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +13,9 @@
 
 namespace fourfold::plan {
 
-enum class Evidence { measured, published, assumed };  // measured: by this project, files in bench/results
+// measured: by this project, files in bench/results; emulated: the same on a GPU that was made like the one
+// asked for
+enum class Evidence { measured, emulated, published, assumed };
 std::string_view evidence_name(Evidence evidence);
 
 struct Range {
@@ -34,6 +38,33 @@ struct Range {
 // test holds the range against those files. At 128 rows it is 7.8 us, so more than 64 are not predicted.
 inline constexpr Range kBoundaryUs{2.8, 5.8};
 inline constexpr int kPredictedRowsMost = 64;
+
+// ---- SMs that hold the blocks of one kernel ----
+
+// The H200's boundaries were measured where a block of the next kernel fits an SM beside one that still runs.
+// How many of these boundaries are left without that on `arch`: neighbours in a step whose shared memory fits
+// an SM of the H200 together, and not one of this.
+int boundaries_apart(const ArchFacts& arch, std::span<const int> shared_memory_bytes);
+
+// How much longer a step took on an H200 with SMs made as small as SM120's, as a share of it: the most of all
+// runs with so many rows and so many tokens of context, or the next more that were measured
+// (bench/results/small-sm-h200.txt, 35B; a test holds these against it). More than 32,768 tokens were not.
+struct SmallSmLoss {
+  int rows;
+  int context;
+  double share;
+};
+inline constexpr std::array<SmallSmLoss, 9> kSmallSmLoss{{{1, 0, 0.019},
+                                                          {1, 4'096, 0},
+                                                          {1, 32'768, 0},
+                                                          {8, 0, 0.006},
+                                                          {8, 4'096, 0.035},
+                                                          {8, 32'768, 0.238},
+                                                          {64, 0, 0.100},
+                                                          {64, 4'096, 0.168},
+                                                          {64, 32'768, 0.380}}};
+inline constexpr int kSmallSmContextMost = 32'768;
+double small_sm_share(int rows, double context);
 
 // ---- sums between GPUs ----
 
@@ -72,6 +103,8 @@ struct StepWork {
   double bytes = 0;  // that one GPU reads and writes
   int kernels = 0;
   int rows = 1;
+  double context = 0;       // tokens of each sequence before the step
+  int apart = 0;            // of its boundaries: boundaries_apart
   int sums = 0;             // between GPUs
   double sum_bytes = 0;     // of one of them
   double gather_bytes = 0;  // logits of one GPU

@@ -66,6 +66,16 @@ TEST_F(Program, HelpAndVersionAreWordsToo) {
       << wrong.out;
 }
 
+// Ranks are not GPUs alone: on a CPU they are parts of one process.
+TEST_F(Program, HelpSaysWhatRanksAre) {
+  for (const char* command : {"run", "chat", "serve", "perplexity", "compare"}) {
+    const std::string help = run((std::string("help ") + command).c_str()).out;
+    const std::size_t option = help.find("--tp,--tensor-parallel-size");
+    ASSERT_NE(option, std::string::npos) << command;
+    EXPECT_NE(help.find("a GPU each with cuda, else in this process", option), std::string::npos) << command;
+  }
+}
+
 TEST_F(Program, MistypedWordsAreExplained) {
   const auto says = [](const char* arguments, const char* words) {
     const Outcome wrong = run(arguments);
@@ -74,6 +84,9 @@ TEST_F(Program, MistypedWordsAreExplained) {
   };
   says("sevre --port 1", "there is no command 'sevre'; did you mean serve?");
   says("frobnicate", "there is no command 'frobnicate'\n  fourfold help lists them.");
+  says("help run extra",
+       "'extra' is one word too many: run has no commands of its own\n  fourfold help run says what it "
+       "takes.");
   says("run --max-tokns 5", "run has no option --max-tokns; did you mean --max-tokens?");
   says("run -max-tokens 5", "did you mean --max-tokens?");
   says("plan --strikt", "plan has no option --strikt; did you mean --strict?");

@@ -148,13 +148,22 @@ TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
   const Json json = read_json(read_file(path));
   EXPECT_TRUE(json.at("passed").truth);
   std::set<std::string> proved;
+  double proofs = 0, exact = 0;
   for (const Json& row : json.at("rows").items) {
     EXPECT_EQ(row.at("verdict").text, "pass") << row.at("row").text;
+    proofs += row.at("proofs").number;
+    exact += row.at("bits_exact").truth ? row.at("proofs").number : 0;
     if (row.at("machine").text.find("simulator") == std::string::npos)
       proved.insert(row.at("kernel").text + " | " + row.at("row").text + " | " + row.at("op").text);
   }
   const auto expected = verify::case_names(cases_of(plan::kSm90, verify::RowSet::all));
   EXPECT_EQ(proved, std::set<std::string>(expected.begin(), expected.end()));
+  // README says how many of them compare bits.
+  const std::string counts =
+      fourfold::format("{} of\n  {} proofs bit for bit", with_commas(static_cast<long long>(exact)),
+                       with_commas(static_cast<long long>(proofs)));
+  EXPECT_NE(read_file(std::string(FOURFOLD_SOURCE_DIR) + "/README.md").find(counts), std::string::npos)
+      << counts;
 }
 
 TEST(VerifyCommand, TheTableEndsWithCountsAndTheReportIsWritten) {

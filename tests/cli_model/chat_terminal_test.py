@@ -164,6 +164,36 @@ class ChatAtATerminal(unittest.TestCase):
         chat.say(b"\x1b[200~" + text.replace("\n", "\r").encode() + b"\x1b[201~")
         self.assertEqual(chat.said(), [text])
 
+    def test_a_paste_beyond_the_limit_is_cut_and_said(self):
+        chat = self.terminal()
+        chat.start()
+        text = b"\x1b[200~" + b"0123456789 \r" * 100_000 + b"\x1b[201~"
+        sent, place = 0, len(chat.output)
+        while sent < len(text):  # a terminal holds little, so what is drawn is read meanwhile
+            sent += os.write(chat.terminal, text[sent:sent + 2048])
+            while chat.read(0):
+                pass
+        place = chat.wait_for("the paste was cut after 1048576 characters", place)
+        chat.send(CTRL_C)
+        chat.send("/exit\r")
+        self.assertEqual(chat.end(), 0)
+
+    def test_a_signal_leaves_the_terminal_as_it_was(self):
+        for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            with self.subTest(ending):
+                chat = self.terminal()
+                before = None
+                while before is None or before[3] & (termios.ECHO | termios.ICANON) == 0:
+                    before = termios.tcgetattr(chat.terminal)
+                chat.start()
+                edited = termios.tcgetattr(chat.terminal)
+                self.assertEqual(edited[3] & (termios.ECHO | termios.ICANON), 0, "the editor has it")
+                place = len(chat.output)
+                os.kill(chat.process, ending)
+                self.assertEqual(chat.end(), -ending)
+                self.assertIn(b"\x1b[?2004l", chat.output[place:])
+                self.assertEqual(termios.tcgetattr(chat.terminal)[3], before[3])
+
     def test_history_is_kept_across_starts(self):
         first = self.terminal()
         first.start()

@@ -24,12 +24,16 @@ TEST(ChatWords, CommandsAndMessages) {
   EXPECT_EQ(kind("/"), Kind::message);
   EXPECT_EQ(kind("// a comment"), Kind::message);
   EXPECT_EQ(kind("/new\nand more"), Kind::message) << "a paste";
+  EXPECT_EQ(kind("/save this\nand more"), Kind::message);
+  EXPECT_EQ(kind("/word and\nmore"), Kind::message);
 }
 
 TEST(ChatWords, Arguments) {
   EXPECT_EQ(read_chat_line("/save  my story.md ", true).argument, "my story.md");
   EXPECT_EQ(read_chat_line("/system", true).argument, "");
   EXPECT_EQ(read_chat_line("/system Be brief.", true).argument, "Be brief.");
+  EXPECT_EQ(read_chat_line("/system Be brief.\nBe kind.\n", true).argument, "Be brief.\nBe kind.");
+  EXPECT_EQ(read_chat_line("/system Be brief.\nBe kind.\n", true).kind, Kind::system);
   EXPECT_EQ(read_chat_line("/sytem x", true).argument, "/sytem");
   EXPECT_EQ(read_chat_line(" said so ", true).argument, " said so ");
 }

@@ -110,6 +110,27 @@ TEST(PlanModel, PredictsDraftsItWasNotMadeFrom) {
   }
 }
 
+// What an H200 lost with SMs of 100 KB is within the range of cards that have such SMs, and no other's.
+TEST(PlanModel, SmallSmsAreInTheRange) {
+  for (const auto& [users, context, loss] :
+       {std::tuple{1, 0, 0.0}, {64, 0, 0.08}, {64, 4096, 0.14}, {64, 32'768, 0.27}}) {
+    PlanModelOptions options = shape_on("35b", "rtx-pro-6000");
+    options.users = users;
+    options.context = context;
+    const StepAnswer step = predict(options);
+    ASSERT_EQ(step.lines.size(), 3u) << users;
+    EXPECT_EQ(step.lines[2].what, "SMs of one block");
+    EXPECT_GT(step.work.apart, 0);
+    EXPECT_LT(step.work.apart, step.work.kernels);
+    plan::Range plain = step.lines[0].us;
+    plain += step.lines[1].us;
+    EXPECT_EQ(step.us.low, plain.low) << "a card may lose nothing";
+    EXPECT_LE(1 / step.us.high, (1 - loss) / plain.high) << users << " " << context;
+    options.gpu = "h200";
+    EXPECT_EQ(predict(options).lines.size(), 2u) << "measured as it is";
+  }
+}
+
 TEST(PlanModel, TheLargestModelOnFourCards) {
   PlanModelOptions options = shape_on("397b", "rtx-pro-6000", 4);
   options.max_context = 262'144;

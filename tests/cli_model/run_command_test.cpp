@@ -304,6 +304,20 @@ TEST_F(RunProgram, AnswersOnStdoutAlone) {
             answer.out);
 }
 
+// What people type first: no model, no -p; the answer is that of the same words as an option.
+TEST_F(RunProgram, APipeIsAPromptForTheBuiltInModel) {
+  const Outcome piped = shell("echo hi | PROGRAM run --max-tokens 4 --seed 1 2>/dev/null");
+  EXPECT_EQ(piped.status, kFine);
+  EXPECT_GT(piped.out.size(), 1u);
+  EXPECT_EQ(piped.out, shell("PROGRAM run -p hi --max-tokens 4 --seed 1 2>/dev/null").out);
+}
+
+// Without one option of memory or context.
+TEST_F(RunProgram, TheSimulatedGpuHoldsTheBuiltInModel) {
+  const Outcome ran = shell("PROGRAM run --backend sim --ids 1 --max-tokens 1 2>&1");
+  EXPECT_EQ(ran.status, kFine) << ran.out;
+}
+
 TEST_F(RunProgram, StopMayBeGivenAgain) {
   const Outcome answer =
       shell("PROGRAM run " + model + " -p Hello --raw --max-tokens 4 --stop a --stop b --seed 1 2>/dev/null");

@@ -1,5 +1,8 @@
 #include "cli/transcript.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <fstream>
 #include <sstream>
 
@@ -40,6 +43,23 @@ TEST(Transcript, AFileIsNeverReplaced) {
   checkpoint::expect_error(Code::io, {"nowhere", "cannot be written"}, [&] {
     save_transcript((folder.path() / "nowhere" / "x.md").string(), "tale", {});
   });
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(Transcript, WhatCouldNotBeWrittenIsNotInTheWay) {
+  const checkpoint::TempFolder folder;
+  const std::string name = (folder.path() / "talk.md").string();
+  const std::vector<ChatMessage> talk{{"user", std::string(100'000, 'x'), ""}};
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 1'000, .rlim_max = before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  checkpoint::expect_error(Code::io, {"talk.md", "File too large"},
+                           [&] { save_transcript(name, "tale", talk); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(save_transcript(name, "tale", talk), name);
 }
 
 }  // namespace

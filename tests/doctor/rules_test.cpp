@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -148,9 +149,29 @@ TEST(Rules, AreCompleteAndHaveOneNameEach) {
     for (const std::string_view text :
          {rule.fault, rule.found, rule.expected, rule.cost, rule.advice, rule.evidence})
       EXPECT_FALSE(text.empty()) << rule.id;
-    EXPECT_TRUE(rule.link.starts_with("https://")) << rule.id;
+    EXPECT_TRUE(rule.link.empty() || rule.link.starts_with("https://")) << rule.id;
     EXPECT_TRUE(rule.each.empty() || rule.each == "gpu" || rule.each == "url") << rule.id;
   }
+}
+
+// A link shows the sentence it stands for: a thread, or a file at the commit that was read. The front page of
+// a repository or a model says nothing.
+TEST(Rules, LinksPointToThePageThatSaysIt) {
+  std::vector<std::string_view> links;
+  for (const Rule& rule : rules()) links.push_back(rule.link);
+  for (const Published& result : published_results()) links.push_back(result.source);
+  int code = 0;
+  for (const std::string_view link : links) {
+    const bool is_code =
+        link.starts_with("https://github.com/") || link.starts_with("https://huggingface.co/");
+    if (!is_code) continue;
+    ++code;
+    static const std::regex thread(R"(https://[^/]+/[^/]+/[^/]+/(issues|pull|discussions)/[0-9]+)");
+    static const std::regex file(R"(https://github\.com/[^/]+/[^/]+/blob/[0-9a-f]{40}/[^/].*)");
+    const std::string text(link);
+    EXPECT_TRUE(std::regex_match(text, thread) || std::regex_match(text, file)) << text;
+  }
+  EXPECT_GT(code, 30);
 }
 
 TEST(Rules, ThePageIsWrittenFromThem) {

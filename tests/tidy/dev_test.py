@@ -42,23 +42,50 @@ class LongResult(unittest.TestCase):
     def call(self, *words):
         return run(sys.executable, ROOT / "tools" / "long_result.py", *words, FOURFOLD_LONG_RESULT=str(self.file))
 
+    def tree(self):
+        return self.call("--here")[1].strip()
+
     def test_a_part_is_done_when_it_passed_at_this_commit(self):
+        tree = self.tree()
         self.assertEqual(self.call("--done", "soak")[0], 1)
-        self.call("--record", "soak", 1, 200, "many requests")
+        self.call("--record", "soak", tree, 1, 200, "many requests")
         self.assertEqual(self.call("--done", "soak")[0], 1)
-        self.call("--record", "soak", 0, 200, "many requests")
-        self.call("--record", "clang", 77, 0, "another compiler", "it is not there")
-        self.assertEqual(self.call("--done", "soak")[0], 0)
-        self.assertEqual(self.call("--done", "clang")[0], 0)
+        self.call("--record", "soak", tree, 0, 200, "many requests")
+        self.call("--record", "clang", tree, 77, 0, "another compiler", "it is not there")
+        # What no commit has cannot be done: the next change would look the same.
+        self.assertEqual(self.call("--done", "soak")[0], 1 if tree.endswith("+") else 0)
+        self.assertEqual(self.call("--done", "clang")[0], 1)
         text = self.file.read_text()
         self.assertEqual(text.count("soak"), 1)
         self.assertIn("3 min  soak: many requests", text)
         self.assertIn("clang: another compiler (it is not there)", text)
         self.assertIn("1 of 2 parts passed, the oldest 0 days ago; 0 at an older", self.call("--age")[1])
-        words = text.splitlines()[-2].split()
-        self.file.write_text(text.replace(words[2], "0000000"))
+        self.file.write_text(text.replace(tree, "0000000"))
         self.assertEqual(self.call("--done", "soak")[0], 1)
         self.assertIn("2 at an older commit", self.call("--age")[1])
+
+    def test_a_tree_that_changed_meanwhile_has_not_passed(self):
+        self.call("--record", "soak", "0000000", 0, 200, "many requests")
+        self.assertIn("FAILED", self.file.read_text())
+        self.assertIn("the tree changed while it ran", self.file.read_text())
+
+    def test_what_fails_in_the_middle_of_a_part_is_recorded(self):
+        script = """
+            set -euo pipefail
+            cd %s
+            source tools/long_test.sh
+            build() { echo building; }
+            run_tests() { echo tests fail; return 8; }
+            build_folder() { echo none; }
+            long_wanted=(); long_list=no; long_parts=(); long_verdict=passed
+            long_part rooms "some rooms" sanitize_rooms asan base
+            long_part late "a command after a failed one" eval 'false; true'
+            echo "verdict $long_verdict"
+        """ % ROOT
+        status, output = run("/bin/bash", "-c", script, FOURFOLD_LONG_RESULT=str(self.file))
+        self.assertEqual(status, 0, output)
+        self.assertIn("verdict failed", output)
+        self.assertEqual(self.file.read_text().count("FAILED"), 2, self.file.read_text())
 
     def test_parts_are_listed_and_unknown_ones_refused(self):
         status, output = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))

@@ -55,8 +55,15 @@ class Pages(unittest.TestCase):
         self.assertEqual(run("result_tables.py", self.root, "--check")[0], 0)
 
     def test_the_readme_shows_chosen_rows_of_whole_models(self):
-        file = self.root / "bench" / "results" / "model-h200-35b-bf16.csv"
+        results = self.root / "bench" / "results"
+        file = results / "model-h200-35b-bf16.csv"
         file.write_text(MODELS)
+        status, output = run("result_tables.py", self.root)
+        self.assertEqual(status, 1)
+        self.assertIn("model-h200-35b-bf16-context.csv is shown in README.md and is not there", output)
+        (results / "model-h200-35b-bf16-context.csv").write_text(MODELS.replace("decode,1,0", "decode,1,32768"))
+        for name in ("122b", "397b-tp4"):
+            (results / f"model-h200-{name}-bf16.csv").write_text(MODELS)
         self.assertEqual(run("result_tables.py", self.root)[0], 0)
         text = self.readme.read_text()
         self.assertIn("| Qwen3.5-35B-A3B, one user | 517 | 1.93 | 52 % |", text)

@@ -108,11 +108,13 @@ struct StepRows {
   int sequences = 1;
   int sequence_rows = 1;
 };
-// How many kernels each of these steps launches, tokens chosen on the GPU included, sums between ranks not.
-// Found by launching them on a machine that only counts.
-std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
-                               const kernels::Machine& machine, std::span<const StepRows> steps,
-                               DenseWeights dense = DenseWeights::keep);
+// The kernels each of these steps launches, by the shared memory that one of their blocks asks for: tokens
+// chosen on the GPU included, sums between ranks not. Found by launching them on a machine that only counts.
+// Kernels without rows (routing, combine) ask for next to nothing and are 0.
+using StepKernels = std::vector<int>;
+std::vector<StepKernels> step_kernels(const Program& program, const Capacity& capacity,
+                                      const kernels::Machine& machine, std::span<const StepRows> steps,
+                                      DenseWeights dense = DenseWeights::keep);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,

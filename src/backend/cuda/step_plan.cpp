@@ -1,4 +1,6 @@
-// A step's kernels without a machine that runs them; see count_kernels in cuda.h.
+// A step's kernels without a machine that runs them; see step_kernels in cuda.h.
+#include <map>
+
 #include "backend/cuda/counting_machine.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runner.h"
@@ -6,9 +8,9 @@
 
 namespace fourfold::backend {
 
-std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
-                               const kernels::Machine& machine, std::span<const StepRows> steps,
-                               DenseWeights dense) {
+std::vector<StepKernels> step_kernels(const Program& program, const Capacity& capacity,
+                                      const kernels::Machine& machine, std::span<const StepRows> steps,
+                                      DenseWeights dense) {
   cuda::CountingMachine counting(machine);
   kernels::Arena arena(counting.memory());
   std::vector<std::string> notices;
@@ -33,10 +35,18 @@ std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
   places.hidden_out = buffers.hidden[1];
   const cuda::ChoiceKind greedy{.token_limit = model.head.vocab};
   places.choices = chooser.places(greedy, places.logits_rows);
-  std::vector<int> counts;
+  std::map<std::string_view, int> bytes_of;
+  for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down,
+                          kernels::RowKind::step})
+    for (const plan::RowFacts& row : machine.rows(kind)) bytes_of[row.row] = row.total_bytes;
+  std::vector<StepKernels> all;
   for (const StepRows& step : steps) {
     const int rows = step.sequences * step.sequence_rows;
-    const std::int64_t before = counting.launch_count();
+    StepKernels kernels;
+    counting.listen([&](std::string_view name) {
+      const auto row = bytes_of.find(name);
+      kernels.push_back(row == bytes_of.end() ? 0 : row->second);
+    });
     runner.run({.pass = step.pass,
                 .role = Role::generated,
                 .rows = rows,
@@ -46,9 +56,10 @@ std::vector<int> count_kernels(const Program& program, const Capacity& capacity,
                 .all_logits = true,
                 .choice = greedy},
                places, [](int) {});
-    counts.push_back(static_cast<int>(counting.launch_count() - before));
+    counting.listen({});
+    all.push_back(std::move(kernels));
   }
-  return counts;
+  return all;
 }
 
 }  // namespace fourfold::backend

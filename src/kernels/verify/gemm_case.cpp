@@ -194,10 +194,10 @@ void real_slots(const Setup& setup, const std::function<void(std::int64_t slot, 
       visit(slot, expert);
 }
 
-// All places, or some of a large case.
+// All places, or some of a large case: others for every `draw`, so that the slots of a matrix see other rows.
 template <class Visit>
-void sampled(const GemmCase& test, std::int64_t count, int most, const Visit& visit) {
-  Random random(test.seed + static_cast<std::uint64_t>(count));
+void sampled(const GemmCase& test, std::int64_t draw, std::int64_t count, int most, const Visit& visit) {
+  Random random(mix_bits(test.seed + mix_bits(static_cast<std::uint64_t>(draw))));
   for (const int place : sample_places(random, count, test.large ? most : static_cast<int>(count)))
     visit(std::int64_t{place});
 }
@@ -205,7 +205,7 @@ void checked_slots(const GemmCase& test, const Setup& setup,
                    const std::function<void(std::int64_t slot, int expert)>& visit) {
   std::vector<std::int64_t> slots;
   real_slots(setup, [&](std::int64_t slot, int) { slots.push_back(slot); });
-  sampled(test, static_cast<std::int64_t>(slots.size()), 16, [&](std::int64_t i) {
+  sampled(test, -1, static_cast<std::int64_t>(slots.size()), 16, [&](std::int64_t i) {
     const std::int64_t slot = slots[static_cast<std::size_t>(i)];
     visit(slot, setup.assignment.slot_expert[static_cast<std::size_t>(slot)]);
   });
@@ -224,7 +224,7 @@ void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup
                         const std::vector<std::uint16_t>& out) {
   const std::int64_t neurons = test.rows / 2;
   checked_slots(test, setup, [&](std::int64_t slot, int expert) {
-    sampled(test, neurons, 128, [&](std::int64_t neuron) {
+    sampled(test, slot, neurons, 128, [&](std::int64_t neuron) {
       const int pair = static_cast<int>(neuron / 2);
       const std::int64_t place = setup.decode ? neuron : 2 * moe::staged_pair(pair) + neuron % 2;
       compare_bf16(result, out[static_cast<std::size_t>(slot * neurons + place)],
@@ -246,7 +246,7 @@ void check_gate_up_nvfp4(Result& result, const GemmCase& test, const Setup& setu
   checked_slots(test, setup, [&](std::int64_t slot, int expert) {
     const float inverse = setup.next_inverse[static_cast<std::size_t>(expert)];
     const double input_scale = setup.next_scale[static_cast<std::size_t>(expert)];
-    sampled(test, neurons / 16, 8, [&](std::int64_t block) {
+    sampled(test, slot, neurons / 16, 8, [&](std::int64_t block) {
       Scaled neuron[16];
       float amax = 0.0f;
       for (int i = 0; i < 16; ++i) {
@@ -281,7 +281,7 @@ void check_rows(Result& result, const GemmCase& test, const Setup& setup,
   checked_slots(test, setup, [&](std::int64_t slot, int expert) {
     const float weight =
         test.op == moe::Op::down ? setup.assignment.slot_weight[static_cast<std::size_t>(slot)] : 1.0f;
-    sampled(test, test.rows, 256, [&](std::int64_t row) {
+    sampled(test, slot, test.rows, 256, [&](std::int64_t row) {
       Scaled expected =
           weighted(scaled_dot(setup, setup.experts[static_cast<std::size_t>(expert)].weights, row, slot,
                               test.columns, expert, setup.scale[static_cast<std::size_t>(expert)], row),

@@ -25,7 +25,7 @@ constexpr int kCheckedTokens = 12;
 // The layer with the rows it would be served with. The other formats take less of the time.
 void add_layers(CaseList& list, const moe_layer::Shape& shape, Format format, Activations activations,
                 Role role) {
-  const auto weights = share_weights();
+  const auto weights = share_weights(list.next_seed());
   const auto add = [&](int tokens, LogitKind logits) {
     LayerCase test;
     test.request = {shape, activations, format, role, tokens};

@@ -182,21 +182,26 @@ moe_layer::LayerWeights upload_weights(Arena& arena, const HostLayer& layer) {
 
 class LayerWeightsOnce {
  public:
-  const HostLayer& get(const LayerCase& test) {
+  explicit LayerWeightsOnce(std::uint64_t seed) : seed_(seed) {}
+  const HostLayer& get(LayerCase test) {
+    test.seed = seed_;
     std::call_once(made_, [&] { layer_ = make_layer(test); });
     return layer_;
   }
 
  private:
+  std::uint64_t seed_;
   std::once_flag made_;
   HostLayer layer_;
 };
-std::shared_ptr<LayerWeightsOnce> share_weights() { return std::make_shared<LayerWeightsOnce>(); }
+std::shared_ptr<LayerWeightsOnce> share_weights(std::uint64_t seed) {
+  return std::make_shared<LayerWeightsOnce>(seed);
+}
 
 namespace {
 
 void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prepared& layer, Result& result) {
-  const auto source = test.weights ? test.weights : share_weights();
+  const auto source = test.weights ? test.weights : share_weights(test.seed);
   const HostLayer& host = source->get(test);
   Random random(mix_bits(test.seed));
   const std::vector<float> logits = make_logits(test, random);

@@ -14,9 +14,10 @@ namespace fourfold::verify {
 
 enum class LogitKind { random, ties, one_expert_set, with_nan };
 
-// Weights of one shape, format and role that several large cases share; made by the first that needs them.
+// Weights of one shape, format and role that several large cases share; made by the first that needs them,
+// from a seed of their own, so that they do not depend on which one that is.
 class LayerWeightsOnce;
-std::shared_ptr<LayerWeightsOnce> share_weights();
+std::shared_ptr<LayerWeightsOnce> share_weights(std::uint64_t seed);
 
 struct LayerCase {
   moe_layer::Request request;

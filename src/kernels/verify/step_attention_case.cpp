@@ -102,8 +102,9 @@ void prove_attend(StepRun& run) {
   if (run.test().variant == 1) shape.parts = {{1'150, 3}, {1'022, 4}};  // splits of several pages
   if (run.test().variant > 1) shape.parts = {{run.below(300), 1 + run.below(8)}, {run.below(100), 1}};
   if (run.test().variant == 1) shape.heads = shape.kv_heads;
-  if (is_longest_context(run.test())) {
-    shape.parts = {{.context = 262'142, .rows = 2, .planted = true}};
+  if (is_long_context(run.test())) {
+    shape.parts = {
+        {.context = is_longest_context(run.test()) ? 262'142 : 33'000, .rows = 2, .planted = true}};
     shape.heads = shape.kv_heads = 1;
   }
   if (run.test().large)

@@ -122,8 +122,10 @@ class StepRun {
   std::vector<std::pair<void*, kernels::Memory::Place>> shared_;
 };
 
-// One variant of the narrowest decode row goes to the longest context there is.
-inline bool is_longest_context(const StepCase& test) { return test.variant == 3 && test.row.m == 16; }
+// One variant of the narrowest decode row goes to the longest context there is; of the wider ones, whose
+// tables and splits are the same, to one with splits of several pages.
+inline bool is_long_context(const StepCase& test) { return test.variant == 3; }
+inline bool is_longest_context(const StepCase& test) { return is_long_context(test) && test.row.m == 16; }
 
 // The proofs, a function a kernel.
 void prove_dense_few(StepRun& run);

@@ -192,7 +192,7 @@ TEST(Layer, SharedWeightsAndASampleOfTheRows) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   verify::LayerCase test;
-  test.weights = verify::share_weights();
+  test.weights = verify::share_weights(7);
   test.checked_tokens = 3;
   for (const int tokens : {2, 9}) {
     test.request = {{128, 64, 6, 3}, Activations::w4a16, Format::nvfp4, Role::decode, tokens};
