@@ -139,13 +139,11 @@ class Runner:
                 status, output = self.program(name, "--gtest_fail_fast", f"--gtest_filter={tests}", seconds=limit)
                 if status == 0:
                     break
-                if status is None:
-                    return f"time-out of test_{name} ({limit:.0f} s) in {(STARTED.findall(output) or ['its start'])[-1]}"
                 test = (FAILED.findall(output)[:1] or STARTED.findall(output)[-1:] or [""])[0]
                 if not test:
                     return f"test_{name}, which does not start"
                 if not self.passes_alone(name, test, limit):
-                    return f"{test} (test_{name.partition(':')[0]})"
+                    return f"{'time-out in ' if status is None else ''}{test} (test_{name.partition(':')[0]})"
         return None
 
     def try_one(self, one, programs, times):

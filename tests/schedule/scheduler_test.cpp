@@ -281,7 +281,7 @@ TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
   int drops = 0;
   for (std::int64_t first = 1; first <= 12; ++first) {
     Scheduler scheduler({.page_count = 8, .page_tokens = 8, .sequence_count = 3, .step_rows = 2});
-    std::map<Id, std::int64_t> position, size{{1, first}, {2, 2}, {3, 20}};
+    std::map<Id, std::int64_t> position, size{{1, first}, {2, 3}, {3, 20}};
     for (const auto& [id, count] : size)
       scheduler.arrive({id, std::vector<std::int32_t>(static_cast<std::size_t>(count), 7), 60, ""});
     for (int step = 0; step < 200; ++step) {
