@@ -238,6 +238,18 @@ TEST(Machines, HaveTheVerdictsCommitted) {
   }
 }
 
+// On any GPU's way to the others, the first and the last alike.
+TEST(Machines, OneBridgeThatRedirectsIsEnough) {
+  const Recording plain = read_recording(kSource / "tests/doctor/machines/four-pro-6000");
+  EXPECT_EQ(facts_of(plain).get("peers.acs"), Value(false));
+  for (const char* gpu : {"0000:11:00.0", "0000:21:00.0", "0000:31:00.0", "0000:41:00.0"}) {
+    Recording recording = plain;
+    recording.answers.at(std::string("bridges ") + gpu) = "0000:10:01.1 0000:99:00.0";
+    recording.answers["acs 0000:99:00.0"] = "0004";
+    EXPECT_EQ(facts_of(recording).get("peers.acs"), Value(true)) << gpu;
+  }
+}
+
 // Missed as a finding: to vanish from the list of the unknown would be too little.
 TEST(Machines, EveryRuleSwitchedOffIsMissed) {
   for (const Rule& rule : rules())

@@ -276,6 +276,26 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
   EXPECT_EQ(std::ranges::count(dropped, Id{1}), 0);
 }
 
+// What one tenant asked is found again by that tenant alone.
+TEST(Scheduler, SaltsShareNothing) {
+  Scheduler scheduler(
+      {.page_count = 8, .page_tokens = 64, .sequence_count = 1, .step_rows = 128, .anchor_count = 2});
+  Id id = 0;
+  const auto cached = [&](const std::string& salt) {
+    scheduler.arrive({++id, std::vector<std::int32_t>(100, 7), 120, salt});
+    const std::int64_t found = scheduler.plan(0).admitted.at(0).cached_count;
+    const std::vector<std::int32_t> answer{5};
+    scheduler.advance(id, {100, 100, 100, answer, 0});
+    scheduler.leave(id, true);
+    return found;
+  };
+  EXPECT_EQ(cached("mine"), 0);
+  EXPECT_EQ(cached("mine"), 64);
+  EXPECT_EQ(cached("yours"), 0);
+  EXPECT_EQ(cached(""), 0);
+  EXPECT_EQ(cached("mine"), 64);
+}
+
 // Two rows a step for three: whoever was served and is dropped in the same step leaves its row to the third.
 TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
   int drops = 0;
