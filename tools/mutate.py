@@ -238,6 +238,8 @@ def prepared_copy(root, given, jobs):
         return copy
     copy = root / "build-mutate"
     head = git(root, "rev-parse", "HEAD").stdout.strip()
+    if not head:
+        raise Refused(f"{root} is no git checkout with a commit, so no copy of one can be made")
     if git(root, "status", "--porcelain", "--", "src", "tests").stdout:
         print(f"changes that are not committed are left out: the copy is of {head[:7]}", flush=True)
     if not (copy / ".git").exists():

@@ -290,12 +290,14 @@ TEST(Guide, MemoryOfFormsIsCounted) {
     one.warm_up();
     EXPECT_GT(memory->used(), before);
     EXPECT_EQ(memory->used(), one.bytes());
-    ASSERT_TRUE(memory->take(memory->max() - memory->used()));
+    const std::size_t taken = memory->max() - memory->used();
+    ASSERT_TRUE(memory->take(taken));
     for (std::uint32_t state = 0; state < grammar->state_count(); ++state) {
       MaskBudget budget;
       one.local(state, budget);
     }
     EXPECT_LE(memory->used(), memory->max());
+    EXPECT_EQ(memory->used(), taken + one.bytes()) << "what was forgotten was given back";
     try {
       const Masks other(small().vocabulary, grammar, std::make_shared<FormBytes>(memory->max(), memory));
       FAIL();

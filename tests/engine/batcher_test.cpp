@@ -323,8 +323,10 @@ class SickWords final : public backend::Prepared {
   }
   std::int64_t anchor_bytes() const override { return 1; }
   void save_anchor(std::int32_t, std::int64_t, std::int32_t) override {
-    fail(Code::device_lost, "the device was lost");
+    if (!keeps_states) fail(Code::device_lost, "the device was lost");
   }
+  void restore_anchor(std::int32_t, std::int32_t, std::int64_t) override {}
+  bool keeps_states = false;
   bool is_lost = false;
   bool breaks = false;
 
@@ -365,6 +367,26 @@ TEST(Batcher, AStepThatFailsEndsThoseItRanAndTheNextOnesAreServed) {
   words.breaks = false;
   batcher.add(2, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
   EXPECT_EQ(run_all(batcher).at(2).finish, Finish::max_tokens);
+}
+
+// What a step that failed has left in pages and states is not known, so nothing from before it is used again.
+TEST(Batcher, AfterAStepThatFailedNothingIsShared) {
+  SickWords words(
+      {.page_count = 16, .page_tokens = 64, .state_slot_count = 2, .row_count = 128, .anchor_count = 4});
+  words.keeps_states = true;
+  Batcher batcher(words, {});
+  RequestId id = 0;
+  const auto ask = [&] {
+    batcher.add(++id, {.request = greedy_request(std::vector<TokenId>(100, 0), 2)}, Batcher::Clock::now());
+    return run_all(batcher).at(id);
+  };
+  EXPECT_EQ(ask().usage.cached_count, 0);
+  EXPECT_EQ(ask().usage.cached_count, 64);
+  words.breaks = true;
+  EXPECT_EQ(ask().finish, Finish::failed);
+  words.breaks = false;
+  EXPECT_EQ(ask().usage.cached_count, 0);
+  EXPECT_EQ(ask().usage.cached_count, 64);
 }
 
 // What the step before gave is not given again with the error.
