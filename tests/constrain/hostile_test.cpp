@@ -2,10 +2,10 @@
 // that none can run on unnoticed.
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <string>
 #include <vector>
 
+#include "base/thread_time.h"
 #include "tests/constrain/accepts.h"
 
 namespace fourfold::constrain {
@@ -28,11 +28,7 @@ std::string list(int count, const Item& item, std::string_view mark = ",") {
 std::string number(int value) { return std::to_string(value); }
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double cpu_seconds() { return std::chrono::duration<double>(thread_cpu_time()).count(); }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr double kSlower = 20;
@@ -48,7 +44,7 @@ void expect_bounded(Kind kind, const std::string& name, const std::string& text)
   constexpr double seconds_max = 1.5 * kSlower, step_seconds_max = 60e-9 * kSlower;
   std::int64_t looks = 0;
   Limits limits;
-  limits.time_max = std::chrono::hours(1);
+  limits.cpu_time_max = std::chrono::hours(1);
   limits.cancelled = [&] {
     ++looks;
     return false;

@@ -99,7 +99,7 @@ async function openChat(id) {
 
 async function endOrphans(opened) {
   if (![...opened.tree.messages.values()].some(({ finish }) => finish === "writing")) return;
-  opened.endOrphans(await store.openTabs());
+  opened.endOrphans(await store.tabs.open());
   if (opened === session) showSession();
 }
 
