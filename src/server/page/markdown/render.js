@@ -160,10 +160,10 @@ function settle(shown, blocks, text) {
   return blocks.slice(last);
 }
 
-// Shows text in a node. Called again with more of it, it reads from the first block that may still change, and
+// Draws text in a node. Called again with more of it, it reads from the first block that may still change, and
 // replaces only what did: an answer of any length costs what its last block costs, and what was selected stays
 // selected.
-export function renderInto(node, text) {
+function draw(node, text) {
   let shown = shownIn.get(node);
   if (!shown || !text.startsWith(shown.text)) {
     shown = new Shown();
@@ -186,4 +186,16 @@ export function renderInto(node, text) {
   shown.notes = numberNotes(node, shown.nodes, shown.notes);
   shown.open = settle(shown, blocks, text);
   shown.text = text;
+}
+
+// Shows text in a node, all of it, again and again while it grows. A text that cannot be drawn is shown as it is, with
+// the reason: one message must not take the chat away.
+export function renderInto(node, text) {
+  try {
+    draw(node, text);
+  } catch (problem) {
+    shownIn.delete(node);
+    const title = `Shown as plain text: ${problem.message}`;
+    node.replaceChildren(element("p", { className: "plain-text", textContent: text, title }));
+  }
 }
