@@ -32,6 +32,7 @@ set(page_files
   "/page/shortcuts.js|shortcuts.js|text/javascript"
   "/page/sidebar.js|sidebar.js|text/javascript"
   "/page/store.js|store.js|text/javascript"
+  "/page/tabs.js|tabs.js|text/javascript"
   "/page/takeover.js|takeover.js|text/javascript"
   "/page/tree.js|tree.js|text/javascript"
   "/page/status.js|status.js|text/javascript"

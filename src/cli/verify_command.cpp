@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/glob.h"
 #include "base/parallel.h"
 #include "cli/build_info.h"
 #include "cli/gpu.h"
@@ -84,6 +85,7 @@ class Verification {
       report_.results = verify::run_jobs(
           jobs_, [&](const verify::Progress& at) { line.update(at.done, at.count, at.share); });
     }
+    report_.results.insert(report_.results.end(), refused_.begin(), refused_.end());
     if (gpu_ != nullptr && !options_.large) compare_with_simulator();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -107,7 +109,7 @@ class Verification {
       target.description = machine.description();
       target.arch = &machine.arch();
       for (const kernels::Machine::RefusedRow& refused : machine.refused_rows())
-        say(fourfold::format("{} is refused: {}", refused.row, refused.why));
+        refuse(target.description, refused);
       if (machine.arch().has_fp4_mma) probe(machine, target);
     });
     gpu_ = &add_target(std::move(target));
@@ -121,6 +123,18 @@ class Verification {
       pool->use(with);
     };
     return target;
+  }
+
+  // A row the compiler did not make as planned has no proof, and that is no pass.
+  void refuse(const std::string& machine, const kernels::Machine::RefusedRow& row) {
+    say(fourfold::format("{} is refused: {}", row.row, row.why));
+    if (!options_.rows.empty() && !glob_match(options_.rows, row.row)) return;
+    verify::Result result;
+    result.kernel = row.row.substr(0, row.row.find(' '));
+    result.row = row.row;
+    result.machine = machine;
+    result.refused = row.why;
+    refused_.push_back(std::move(result));
   }
 
   void say(const std::string& text) {
@@ -185,6 +199,7 @@ class Verification {
   std::list<Target> targets_;  // jobs point at them
   const Target* gpu_ = nullptr;
   std::vector<Job> jobs_;
+  std::vector<verify::Result> refused_;
   VerifyReport report_;
 };
 

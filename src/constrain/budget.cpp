@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/thread_time.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -13,7 +14,7 @@ constexpr const char* kHint = "ask for less: shorter counted repeats, fewer alte
 
 }  // namespace
 
-Budget::Budget(const Limits& limits) : limits_(limits), deadline_(Clock::now() + limits.time_max) {
+Budget::Budget(const Limits& limits) : limits_(limits), deadline_(thread_cpu_time() + limits.cpu_time_max) {
   next_look_ = std::min(kLookEvery, limits_.work_max + 1);
 }
 
@@ -23,9 +24,9 @@ void Budget::look() {
                    limits_.work_max);
   if (limits_.cancelled && limits_.cancelled())
     fail(Code::cancelled, "nobody waits for the form of the answer any more");
-  if (Clock::now() > deadline_)
-    fail(Code::over_capacity, "compiling the form of the answer took more than {} ms: the machine is busy",
-         limits_.time_max.count());
+  if (thread_cpu_time() > deadline_)
+    fail(Code::over_capacity, "compiling the form of the answer took more than {} ms of CPU time",
+         limits_.cpu_time_max.count());
   next_look_ = std::min(work_ + kLookEvery, limits_.work_max + 1);
 }
 

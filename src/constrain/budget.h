@@ -1,6 +1,6 @@
 // How much work and memory a request's schema or expression may cost. Counted in steps, not in seconds, so
-// that the same schema is refused on every machine or on none; the clock only catches a machine that is far
-// too busy.
+// that the same schema is refused on every machine or on none; the thread's CPU time only catches a machine
+// that is far too slow, and not one that is busy with something else.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ struct Limits {
   std::size_t text_bytes_max = std::size_t{1} << 20;  // of the schema or the expression
   std::int64_t work_max = 40'000'000;               // steps, each some five nanoseconds: a fifth of a second
   std::int64_t bytes_max = std::int64_t{64} << 20;  // of the automata
-  std::chrono::milliseconds time_max{5'000};
+  std::chrono::milliseconds cpu_time_max{5'000};    // of the thread that compiles
   // Whether nobody waits for the form any more; asked now and then. Empty: somebody does.
   std::function<bool()> cancelled = {};
 };
@@ -23,7 +23,7 @@ class Budget {
  public:
   explicit Budget(const Limits& limits);
 
-  // Throws invalid_request when the work is spent, over_capacity when the time is up and cancelled when
+  // Throws invalid_request when the work is spent, over_capacity when the CPU time is up and cancelled when
   // nobody waits. Every loop over what a request said spends at least a step a round.
   void spend(std::int64_t steps) {
     work_ += steps;
@@ -41,7 +41,6 @@ class Budget {
   std::int64_t bytes() const { return bytes_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   void look();
   [[noreturn]] void refuse_bytes() const;
 
@@ -49,7 +48,7 @@ class Budget {
   std::int64_t work_ = 0;
   std::int64_t bytes_ = 0;
   std::int64_t next_look_ = 0;
-  Clock::time_point deadline_;
+  std::chrono::nanoseconds deadline_;  // of the thread that made the budget
 };
 
 }  // namespace fourfold::constrain

@@ -18,6 +18,7 @@
 #include "constrain/masks.h"
 #include "constrain/vocabulary.h"
 #include "engine/token_guide.h"
+#include "text/tool_format.h"
 
 namespace fourfold::constrain {
 
@@ -38,11 +39,10 @@ std::shared_ptr<const Grammar> compile_regex(std::string_view pattern, const Lim
 std::shared_ptr<const Grammar> compile_choice(std::span<const std::string> choices,
                                               const Limits& limits = {});
 
-// One or more calls in the words of Qwen3-Coder. tools_json: the request's list, [{"type": "function",
-// "function":
-// {"name", "parameters"}}, ...]; `name`: the only one that may be called. `several`: more than one call may
-// come.
+// One or more calls of tools. tools_json: the request's list, [{"type": "function", "function": {"name",
+// "parameters"}}, ...]; `name`: the only one that may be called. `several`: more than one call may come.
 struct ToolCallsOptions {
+  text::CallFormat format = text::CallFormat::tagged;  // the template's
   std::optional<std::string> name = {};
   bool several = true;
 };

@@ -77,6 +77,11 @@ ExprId SchemaCompiler::plain_value(const Schemas& schemas, const Dfa& text) {
   return expression(schemas, &text);
 }
 
+ExprId SchemaCompiler::object_value(MergedSchema merged) {
+  merged.types = kObjectType;
+  return one_way(merged, nullptr);
+}
+
 ExprId SchemaCompiler::expression(const Schemas& schemas, const Dfa* text) {
   std::vector<ExprId> ways;
   for (const Conjunction& parts : document_.alternatives(schemas))

@@ -21,6 +21,8 @@ class SchemaCompiler {
   // call; `text` is then what an unconstrained string may be.
   ExprId value(const Schemas& schemas);
   ExprId plain_value(const Schemas& schemas, const Dfa& text);
+  // An object of what schemas say together; none of the other types they may allow.
+  ExprId object_value(MergedSchema merged);
   // Rules that were met and are not defined yet; call once everything has been asked for.
   void define_rules();
 

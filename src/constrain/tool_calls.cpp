@@ -1,8 +1,8 @@
-// Answers that are calls of tools, in the words of Qwen3-Coder:
-//   <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n...</function>\n</tool_call>
-// A value is JSON of the parameter's schema, but a string stands as it is, without quotes and escapes; it
-// ends at the closing tag, so it cannot hold one.
+// Answers that are calls of tools, in the format the model's template shows (text/tool_format.h). In JSON the
+// arguments are an object of the tool's schema. Between tags a value is JSON of the parameter's schema, but a
+// string stands as it is, without quotes and escapes; it ends at the closing tag, so it cannot hold one.
 #include <map>
+#include <optional>
 
 #include "constrain/guide.h"
 #include "constrain/json_values.h"
@@ -18,27 +18,47 @@ std::string_view view(bj::string_view text) { return {text.data(), text.size()};
 // Text in which no parser can see the end of the value.
 Dfa value_text(ExpressionPool& pool) {
   const ExprId anything = pool.repeat(one_of(pool, CodeSet::all(), Writing::plain), 0, std::nullopt);
-  const ExprId tag =
-      pool.either({pool.text("</parameter>"), pool.text("<parameter="), pool.text("</function>"),
-                   pool.text("<function="), pool.text("</tool_call>"), pool.text("<tool_call>")});
+  const ExprId tag = pool.either({pool.text(text::kParameterClose), pool.text(text::kParameterOpen),
+                                  pool.text(text::kFunctionClose), pool.text(text::kFunctionOpen),
+                                  pool.text(text::kCallClose), pool.text(text::kCallOpen)});
   return subtract(pool.compile(anything), pool.compile(pool.sequence({anything, tag, anything})),
                   pool.budget());
 }
 
 class ToolCompiler {
  public:
-  ToolCompiler(GrammarBuilder& builder, JsonText& json)
-      : builder_(builder), pool_(builder.pool()), json_(json), text_(value_text(pool_)) {}
+  ToolCompiler(GrammarBuilder& builder, JsonText& json, text::CallFormat format)
+      : builder_(builder), pool_(builder.pool()), json_(json), format_(format) {
+    if (format == text::CallFormat::tagged) text_ = value_text(pool_);
+  }
 
-  // Behind "<function=". Rules of their own for arguments and for values: a request may bring a hundred
-  // tools.
+  // What all calls begin with, and what follows of one. Rules of their own for arguments and for values: a
+  // request may bring a hundred tools.
+  ExprId opening() {
+    if (format_ == text::CallFormat::tagged) return words({text::kCallOpen, "\n", text::kFunctionOpen});
+    return words({text::kCallOpen, "\n{\"", text::kCallName, "\": "});
+  }
   ExprId call_of(std::string_view name, const bj::value* parameters) {
-    const ExprId rest = rule(pool_.sequence({parameters ? arguments(name, *parameters) : pool_.empty(),
-                                             pool_.text("</function>\n</tool_call>")}));
-    return pool_.sequence({pool_.text(std::string(name) + ">\n"), rest});
+    const ExprId given = parameters ? arguments(name, *parameters) : no_arguments();
+    if (format_ == text::CallFormat::tagged) {
+      const ExprId rest =
+          rule(pool_.sequence({given, words({text::kFunctionClose, "\n", text::kCallClose})}));
+      return pool_.sequence({words({name, ">\n"}), rest});
+    }
+    const ExprId rest = rule(pool_.sequence({given, words({"}\n", text::kCallClose})}));
+    const std::string spelling = written(name, Writing::json_string);
+    return pool_.sequence({words({"\"", spelling, "\", \"", text::kCallArguments, "\": "}), rest});
   }
 
  private:
+  ExprId words(std::initializer_list<std::string_view> parts) {
+    std::string all;
+    for (const std::string_view part : parts) all += part;
+    return pool_.text(all);
+  }
+
+  ExprId no_arguments() { return format_ == text::CallFormat::tagged ? pool_.empty() : pool_.text("{}"); }
+
   ExprId arguments(std::string_view name, const bj::value& parameters) {
     SchemaDocument document(parameters, "the parameters of tool " + std::string(name), builder_.budget());
     SchemaCompiler compiler(builder_, json_, document);
@@ -48,18 +68,24 @@ class ToolCompiler {
       const MergedSchema merged = merge(document, parts, false, builder_.budget());
       if (!(merged.types & kObjectType) || merged.values)
         document.refuse(merged.place, "", "the parameters of a tool are an object");
-      if (merged.members_min > 0 || merged.members_max)
-        document.refuse(merged.place, "", "counts of parameters are not supported");
-      if (!merged.names.empty())
-        document.refuse(merged.place, "propertyNames", "is not supported for parameters of a tool");
-      ways.push_back(arguments(document, compiler, merged));
+      ways.push_back(format_ == text::CallFormat::tagged ? tagged(document, compiler, merged)
+                                                         : in_json(compiler, merged));
     }
     compiler.define_rules();
     for (const std::string& note : document.notes()) builder_.note(note);
     return pool_.either(ways);
   }
 
-  ExprId arguments(const SchemaDocument& document, SchemaCompiler& compiler, const MergedSchema& merged) {
+  // A tool that says nothing of its parameters has none.
+  ExprId in_json(SchemaCompiler& compiler, const MergedSchema& merged) {
+    return merged.is_free && !merged.is_opened ? no_arguments() : compiler.object_value(merged);
+  }
+
+  ExprId tagged(const SchemaDocument& document, SchemaCompiler& compiler, const MergedSchema& merged) {
+    if (merged.members_min > 0 || merged.members_max)
+      document.refuse(merged.place, "", "counts of parameters are not supported");
+    if (!merged.names.empty())
+      document.refuse(merged.place, "propertyNames", "is not supported for parameters of a tool");
     std::vector<ExprId> parts;
     std::vector<ExprId> taken;
     for (const MergedSchema::Property& property : merged.properties) {
@@ -90,10 +116,11 @@ class ToolCompiler {
     if (!key.empty() && known != values_.end()) {
       value = known->second;
     } else {
-      value = rule(pool_.sequence({compiler.plain_value(schemas, text_), pool_.text("\n</parameter>\n")}));
+      value = rule(pool_.sequence(
+          {compiler.plain_value(schemas, *text_), words({"\n", text::kParameterClose, "\n"})}));
       if (!key.empty()) values_.emplace(key, value);
     }
-    return pool_.sequence({pool_.text("<parameter="), name, pool_.text(">\n"), value});
+    return pool_.sequence({pool_.text(text::kParameterOpen), name, pool_.text(">\n"), value});
   }
 
   // Empty where it cannot be told without following references.
@@ -124,7 +151,8 @@ class ToolCompiler {
   GrammarBuilder& builder_;
   ExpressionPool& pool_;
   JsonText& json_;
-  Dfa text_;
+  text::CallFormat format_;
+  std::optional<Dfa> text_;  // tagged: what a string may be
   std::map<std::string, ExprId> values_;
 };
 
@@ -146,7 +174,7 @@ std::shared_ptr<const Grammar> compile_tool_calls(std::string_view tools_json,
   if (!tools.is_array()) fail(Code::invalid_request, "tools must be a list");
   GrammarBuilder builder(limits);
   JsonText json(builder);
-  ToolCompiler compiler(builder, json);
+  ToolCompiler compiler(builder, json, options.format);
   std::vector<ExprId> calls;
   for (std::size_t i = 0; i < tools.get_array().size(); ++i) {
     const bj::object* tool = tools.get_array()[i].if_object();
@@ -162,10 +190,10 @@ std::shared_ptr<const Grammar> compile_tool_calls(std::string_view tools_json,
     fail(Code::invalid_request, "tool_choice names {}, which is not among the tools", *options.name);
   if (calls.empty()) fail(Code::invalid_request, "a tool must be called, and there are no tools");
   ExpressionPool& pool = builder.pool();
-  const ExprId call = pool.sequence({pool.text("<tool_call>\n<function="), pool.either(calls)});
+  const ExprId call = pool.sequence({compiler.opening(), pool.either(calls)});
   const ExprId more = pool.repeat(pool.sequence({pool.text("\n"), call}), 0, std::nullopt);
   return builder.finish(options.several ? pool.sequence({call, more}) : call,
-                        {"<tool_call>", "</tool_call>"});
+                        {std::string(text::kCallOpen), std::string(text::kCallClose)});
 }
 
 }  // namespace fourfold::constrain

@@ -2,12 +2,13 @@
 
 #include <utility>
 
+#include "text/tool_format.h"
+
 namespace fourfold::engine {
 namespace {
 
 constexpr std::string_view kBegin = "<think>";
 constexpr std::string_view kEnd = "</think>";
-constexpr std::string_view kCall = "<tool_call>";
 
 // The text of a token without the tag it is; a broken character before it may have left a replacement.
 std::string_view without_tag(std::string_view text, std::string_view tag) {
@@ -24,7 +25,7 @@ ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts
                                    bool calls_end_thinking, bool only_token_ends)
     : begin_id_(tokenizer.added_token(kBegin).value_or(-1)),
       end_id_(tokenizer.added_token(kEnd).value_or(-1)),
-      call_id_(calls_end_thinking ? tokenizer.added_token(kCall).value_or(-1) : -1),
+      call_id_(calls_end_thinking ? tokenizer.added_token(text::kCallOpen).value_or(-1) : -1),
       thinking_(starts_thinking),
       only_token_ends_(only_token_ends) {}
 
@@ -38,10 +39,10 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
     out.thinking += std::exchange(held_, {});
     thinking_ = false;
   } else if (id == call_id_ && thinking_) {
-    think(without_tag(text, kCall), out);
+    think(without_tag(text, text::kCallOpen), out);
     out.thinking += std::exchange(held_, {});
     thinking_ = false;
-    say(kCall, out);
+    say(text::kCallOpen, out);
   } else if (id == end_id_) {
     say(without_tag(text, kEnd), out);
   } else if (thinking_) {

@@ -259,9 +259,12 @@ void Sequence::take_main(const RowAnswers& answers, std::int64_t resumable_from)
 void Sequence::plan_drafts() {
   draft_pass_ = 0;
   // A step gives one token more than drafts that stand; what lies beyond max_tokens is not drafted.
-  drafts_wanted_ =
-      std::min<std::int64_t>(request_.draft_count, request_.max_tokens - std::ssize(answer()) - 1);
-  draft_rows_wanted_ = !finished() && (drafts_wanted_ > 0 || keeps_draft_cache_);
+  drafts_wanted_ = finished() ? 0
+                              : std::min<std::int64_t>(request_.draft_count,
+                                                       request_.max_tokens - std::ssize(answer()) - 1);
+  // An answer of one token leaves its prompt behind, for requests that begin alike and draft.
+  const bool leaves_prompt = pass_position_ < prompt_count() && std::ssize(tokens_) > next_position_;
+  draft_rows_wanted_ = drafts_wanted_ > 0 || (keeps_draft_cache_ && (!finished() || leaves_prompt));
 }
 
 CachedTokens Sequence::cached() const {

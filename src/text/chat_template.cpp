@@ -121,7 +121,7 @@ ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name)
   ChatTemplate out;
   out.parsed_ = std::make_shared<const Parsed>(
       Parsed{std::string(name), std::string(source), jinja::parse_template(source, name)});
-  out.find_argument_form();
+  out.find_call_form();
   out.find_system_form();
   return out;
 }
@@ -145,20 +145,25 @@ void ChatTemplate::find_system_form() {
   }
 }
 
-void ChatTemplate::find_argument_form() {
+void ChatTemplate::find_call_form() {
   const auto works = [this](bool as_text, std::string_view content) {
     ChatTemplate trial = *this;
     trial.arguments_as_text_ = as_text;
     const std::string messages = format(
         R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "a12345678",)"
-        R"( "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]}])",
+        R"( "type": "function", "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]}])",
         content);
     ChatRequest request;
     request.messages = parse_chat_json(messages, "trial");
     request.limits.steps_max = 1'000'000;
     for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
     try {
-      trial.render(request);
+      const std::string text = trial.render(request);
+      // Behind the last one before the name: a template may also tell the model how calls are written.
+      const std::size_t open = text.rfind(kCallOpen, text.find("trial_call"));
+      const std::size_t inside =
+          open == std::string::npos ? open : text.find_first_not_of(" \n", open + kCallOpen.size());
+      if (inside != std::string::npos && text[inside] == '{') call_format_ = CallFormat::json;
       return true;
     } catch (const Error&) {
       return false;

@@ -13,6 +13,7 @@
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/value.h"
+#include "text/tool_format.h"
 
 namespace fourfold::text {
 
@@ -59,6 +60,9 @@ class ChatTemplate {
   // refuse it, some pass over it. Found out by trying, too.
   bool takes_later_system_turns() const { return later_system_turns_; }
 
+  // How it writes a call of a tool; found out by trying. Tagged where it shows calls in another way, or none.
+  CallFormat call_format() const { return call_format_; }
+
   const std::string& source() const { return parsed_->source; }
 
   // A text every rendering sees, such as bos_token; it counts as the template's own.
@@ -69,13 +73,14 @@ class ChatTemplate {
     std::string name, source;
     jinja::Body body;
   };
-  void find_argument_form();
+  void find_call_form();
   void find_system_form();
 
   std::shared_ptr<const Parsed> parsed_;
   jinja::Dict constants_;
   bool arguments_as_text_ = false;
   bool later_system_turns_ = false;
+  CallFormat call_format_ = CallFormat::tagged;
 };
 
 }  // namespace fourfold::text

@@ -1,17 +1,20 @@
 #include "text/tool_calls.h"
 
 #include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "text/jinja/json_value.h"
 #include "text/jinja/python_text.h"
+#include "text/tool_format.h"
 
 namespace fourfold::text {
 namespace {
 
 constexpr std::size_t kNameBytesMax = 512;
 constexpr std::size_t kTagSpacesMax = 8;
+constexpr int kBrokenCallsMax = 16;  // in JSON, at the end of an answer: each is read to the end
 constexpr std::string_view kSpace = " \t\r\n";
 
 enum class Found { no, perhaps, yes };
@@ -63,6 +66,40 @@ std::string escaped(std::string_view text) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
+std::optional<jinja::Value> parsed_object(std::string_view text) {
+  try {
+    jinja::Value value = jinja::parse_json(text, "call", jinja::JsonRules::answer);
+    if (value.is_dict()) return value;
+  } catch (const Error&) {
+  }
+  return std::nullopt;
+}
+
+// The text of a member of an object in sound JSON, so that no number in it is rounded; empty where the member
+// is not there, or has its name written with escapes.
+std::string_view member_text(std::string_view object, std::string_view name) {
+  std::string_view key, found;
+  std::size_t begin = std::string_view::npos;
+  int depth = 0;
+  for (std::size_t i = 0; i < object.size(); ++i) {
+    const char c = object[i];
+    if (c == '"') {
+      const std::size_t first = ++i;
+      for (; object[i] != '"'; ++i)
+        if (object[i] == '\\') ++i;
+      if (begin == std::string_view::npos) key = object.substr(first, i - first);
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c == ':' && depth == 1) begin = i + 1;
+    const bool ends = (c == ',' && depth == 1) || (c == '}' && depth == 0);
+    if (!ends || begin == std::string_view::npos) continue;
+    if (key == name) found = trimmed(object.substr(begin, i - begin));
+    begin = std::string_view::npos;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<ToolEvent> ToolCallParser::push(std::string_view text) {
@@ -73,13 +110,12 @@ std::vector<ToolEvent> ToolCallParser::push(std::string_view text) {
 }
 
 std::vector<ToolEvent> ToolCallParser::finish(bool cut_off) {
+  for (int i = 0; i < kBrokenCallsMax && state_ == State::json && !cut_off; ++i) end_json();
   switch (state_) {
     case State::content: say(held_); break;
     case State::opened: say(opening_ + held_); break;
-    case State::json:
-      if (cut_off || !json_call(held_)) say(opening_ + held_);
-      break;
-    case State::name: say("<function=" + held_); break;
+    case State::json: say(opening_ + held_); break;
+    case State::name: say(std::string(kFunctionOpen) + held_); break;
     case State::value:
       // A tag that was only beginning is part of the value.
       if (cut_off) break;
@@ -112,7 +148,7 @@ bool ToolCallParser::step() {
 
 bool ToolCallParser::step_content() {
   if (held_.empty()) return false;
-  const Tag tag = find_tag(held_, {"<tool_call>", "<function=", "</tool_call>"});
+  const Tag tag = find_tag(held_, {kCallOpen, kFunctionOpen, kCallClose});
   const std::size_t known = tag.found == Found::no ? held_.size() : tag.begin;
   say(std::string_view(held_).substr(0, known));
   if (tag.found != Found::yes) {
@@ -121,9 +157,9 @@ bool ToolCallParser::step_content() {
   }
   const std::string spelling = held_.substr(tag.begin, tag.end - tag.begin);
   held_.erase(0, tag.end);
-  if (tag.tag == "<function=") {
+  if (tag.tag == kFunctionOpen) {
     state_ = State::name;
-  } else if (tag.tag == "<tool_call>") {
+  } else if (tag.tag == kCallOpen) {
     state_ = State::opened;
     opening_ = spelling;
   } else if (!calls_seen_) {
@@ -140,9 +176,10 @@ bool ToolCallParser::step_opened() {
   if (held_.front() == '{') {
     state_ = State::json;
     searched_ = 0;
+    in_string_ = false;
     return true;
   }
-  const Tag function = match_tag(held_, "<function="), close = match_tag(held_, "</tool_call>");
+  const Tag function = match_tag(held_, kFunctionOpen), close = match_tag(held_, kCallClose);
   if (function.found == Found::yes || close.found == Found::yes) {
     held_.erase(0, function.found == Found::yes ? function.end : close.end);
     state_ = function.found == Found::yes ? State::name : State::content;
@@ -154,35 +191,60 @@ bool ToolCallParser::step_opened() {
   return true;
 }
 
+// Up to the closing tag; inside a string it is a part of the string.
 bool ToolCallParser::step_json() {
   // What was searched before is not searched again: pieces are small, and a call may be very long.
-  Tag close = find_tag(std::string_view(held_).substr(searched_), {"</tool_call>"});
-  const std::size_t from = searched_;
-  searched_ = close.found == Found::no ? held_.size() : from + close.begin;
-  if (close.found != Found::yes) return false;
-  close.begin += from;
-  close.end += from;
-  const std::string body = held_.substr(0, close.begin);
-  if (!json_call(body)) say(opening_ + held_.substr(0, close.end));
-  held_.erase(0, close.end);
+  for (; searched_ < held_.size(); ++searched_) {
+    const char c = held_[searched_];
+    if (in_string_ && c == '\\') {
+      if (searched_ + 1 == held_.size()) return false;
+      ++searched_;
+    } else if (c == '"') {
+      in_string_ = !in_string_;
+    } else if (c == '<' && !in_string_) {
+      const Tag close = match_tag(std::string_view(held_).substr(searched_), kCallClose);
+      if (close.found == Found::perhaps) return false;
+      if (close.found == Found::no) continue;
+      const std::string body = held_.substr(0, searched_);
+      if (!json_call(body)) say(opening_ + held_.substr(0, searched_ + close.end));
+      held_.erase(0, searched_ + close.end);
+      state_ = State::content;
+      return true;
+    }
+  }
+  return false;
+}
+
+// At the end of the answer: a call that lacks its closing tag, or one whose string does not end, so that a
+// tag that was meant to close it seemed to stand in the string.
+void ToolCallParser::end_json() {
   state_ = State::content;
-  return true;
+  if (json_call(held_)) {
+    held_.clear();
+    return;
+  }
+  const Tag close = find_tag(held_, {kCallClose});
+  const std::size_t end = close.found == Found::yes ? close.end : held_.size();
+  say(opening_ + held_.substr(0, end));
+  held_.erase(0, end);
+  while (step()) {
+  }
 }
 
 bool ToolCallParser::json_call(std::string_view text) {
-  jinja::Value call;
-  try {
-    call = jinja::parse_json(text, "call", jinja::JsonRules::strict);
-  } catch (const Error&) {
-    return false;
-  }
-  const jinja::Dict* dict = call.dict();
-  const jinja::Value* name = dict == nullptr ? nullptr : dict->find("name");
+  const auto call = parsed_object(text);
+  const jinja::Value* name = call ? call->dict()->find(kCallName) : nullptr;
   if (name == nullptr || !name->is_text() || name->text().empty()) return false;
-  const jinja::Value* arguments = dict->find("arguments");
+  const jinja::Value* given = call->dict()->find(kCallArguments);
+  std::string arguments = "{}";
+  if (given != nullptr && given->is_dict()) {
+    arguments = member_text(text, kCallArguments);
+    if (arguments.empty()) arguments = jinja::to_json(*given);
+  }
+  // Some models write the text of the object in its place.
+  if (given != nullptr && given->is_text() && parsed_object(given->text())) arguments = given->text();
   begin_call(name->text());
-  emit(ToolEvent::Kind::arguments,
-       arguments != nullptr && arguments->is_dict() ? jinja::to_json(*arguments) : "{}");
+  emit(ToolEvent::Kind::arguments, std::move(arguments));
   in_call_ = false;
   emit(ToolEvent::Kind::end, {});
   return true;
@@ -193,7 +255,7 @@ bool ToolCallParser::step_name() {
   if (end == std::string::npos && held_.size() <= kNameBytesMax) return false;
   const std::string name(trimmed(std::string_view(held_).substr(0, end)));
   if (end == std::string::npos || name.empty() || name.size() > kNameBytesMax) {
-    say("<function=");
+    say(kFunctionOpen);
     state_ = State::content;
     return true;
   }
@@ -204,16 +266,15 @@ bool ToolCallParser::step_name() {
 }
 
 bool ToolCallParser::step_parameters() {
-  const Tag tag =
-      find_tag(held_, {"<parameter=", "</function>", "</tool_call>", "<tool_call>", "<function="});
+  const Tag tag = find_tag(held_, {kParameterOpen, kFunctionClose, kCallClose, kCallOpen, kFunctionOpen});
   held_.erase(0, tag.found == Found::no ? held_.size() : tag.found == Found::yes ? tag.end : tag.begin);
   if (tag.found != Found::yes) return false;
-  if (tag.tag == "<parameter=") {
+  if (tag.tag == kParameterOpen) {
     state_ = State::key;
     return true;
   }
   end_call();
-  state_ = tag.tag == "<tool_call>" ? State::opened : tag.tag == "<function=" ? State::name : State::content;
+  state_ = tag.tag == kCallOpen ? State::opened : tag.tag == kFunctionOpen ? State::name : State::content;
   if (state_ == State::opened) opening_ = tag.tag;
   return true;
 }
@@ -234,7 +295,7 @@ bool ToolCallParser::step_value() {
     if (held_.front() == '\n') held_.erase(0, 1);
     value_starts_ = false;
   }
-  const Tag tag = find_tag(held_, {"</parameter>", "<parameter=", "</function>", "</tool_call>"});
+  const Tag tag = find_tag(held_, {kParameterClose, kParameterOpen, kFunctionClose, kCallClose});
   std::size_t known = tag.found == Found::no ? held_.size() : tag.begin;
   // The last line break before the tag belongs to the tag.
   if (known > 0 && held_[known - 1] == '\n') --known;
@@ -244,7 +305,7 @@ bool ToolCallParser::step_value() {
     return false;
   }
   end_value();
-  held_.erase(0, tag.tag == "</parameter>" ? tag.end : tag.begin);
+  held_.erase(0, tag.tag == kParameterClose ? tag.end : tag.begin);
   state_ = State::parameters;
   return true;
 }

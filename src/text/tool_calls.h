@@ -1,7 +1,6 @@
-// Tool calls in a model's answer, as text comes: the tagged form of Qwen3.5's template
-//   <tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>
-// and, behind the same <tool_call>, Qwen3's JSON form {"name": ..., "arguments": {...}}. What comes out is
-// OpenAI's: a name, then the text of one JSON object in pieces. Values are typed by the tool's own schema.
+// Tool calls in a model's answer, as text comes, in each of the formats of tool_format.h, whichever the
+// template shows: Qwen3.5's tags, and behind the same <tool_call> Qwen3's JSON. What comes out is OpenAI's: a
+// name, then the text of one JSON object in pieces. Tagged values are typed by the tool's own schema.
 //
 // Models are careless; what is unambiguous is accepted: closing tags that are missing, calls without
 // <tool_call>, spaces inside the tags. The answer is the same however the text is cut.
@@ -82,12 +81,14 @@ class ToolCallParser {
   void add_value(std::string_view text);
   void end_value();
   bool json_call(std::string_view text);
+  void end_json();
   void emit(ToolEvent::Kind kind, std::string text);
 
   const ToolSchemas* schemas_;
   State state_ = State::content;
   std::string held_;          // not yet understood
   std::size_t searched_ = 0;  // of it, in a call in JSON: no closing tag begins before
+  bool in_string_ = false;    // there
   std::vector<ToolEvent> events_;
 
   bool said_ = false;    // something other than space, since the beginning or the last call

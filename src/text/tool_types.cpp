@@ -78,10 +78,10 @@ bool equal_ignoring_case(std::string_view text, std::string_view word) {
   return true;
 }
 
-// The value, where the text is strict JSON.
+// The value, where the text is JSON.
 bool read_json(std::string_view text, jinja::Value& out) {
   try {
-    out = jinja::parse_json(text, "parameter", jinja::JsonRules::strict);
+    out = jinja::parse_json(text, "parameter", jinja::JsonRules::answer);
     return true;
   } catch (const Error&) {
     return false;
@@ -124,9 +124,10 @@ std::string typed_json(std::string_view text, unsigned types) {
     jinja::Value value;
     const bool is_json = read_json(word, value);
     const bool is_number = is_json && (value.is_integer() || value.is_real());
-    if ((types & kToolInteger) && is_number && is_whole(value))
-      return value.is_integer() ? std::string(word)
-                                : jinja::to_json(jinja::Value(static_cast<std::int64_t>(value.real())));
+    const bool is_digits = word.find_first_not_of("-0123456789") == std::string_view::npos;
+    if ((types & kToolInteger) && is_number && (is_digits || is_whole(value)))
+      return is_digits ? std::string(word)
+                       : jinja::to_json(jinja::Value(static_cast<std::int64_t>(value.real())));
     if ((types & kToolNumber) && is_number) return std::string(word);
     if (types & kToolBoolean) {
       if (equal_ignoring_case(word, "true") || word == "1") return "true";

@@ -284,6 +284,39 @@ TEST(VerifyCommand, RefusedRowsAreListedAndFail) {
   EXPECT_GE(passed, 3);
 }
 
+// A GPU whose compiler did not make a row as planned: the others are proved, and the verdict is no pass.
+TEST(VerifyCommand, ARowThatMissesItsPlanIsRefusedAlone) {
+  const std::string row = "dense_sum_norm fp8";
+  verify::Target target = verify::simulator_target(plan::kSm90);
+  target.use = [&](std::uint64_t seed, const std::function<void(kernels::Machine&)>& with) {
+    sim::Device device;
+    device.set_seed(seed);
+    kernels::SimMachineOptions options;
+    options.arch = &plan::kSm90;
+    options.refused = {{row, "2 blocks an SM are planned, 1 fits"}};
+    with(*kernels::make_sim_machine(device, options));
+  };
+  target.use(1, [&](kernels::Machine& machine) {
+    EXPECT_FALSE(machine.find(kernels::RowKind::step, row).found());
+    EXPECT_EQ(machine.no_row(row),
+              "simulator, sm90 has no row 'dense_sum_norm fp8': 2 blocks an SM are planned, 1 fits");
+  });
+  VerifyOptions options;
+  options.device = "cuda";
+  options.seeds = 1;
+  options.stand_in = std::make_shared<const verify::Target>(std::move(target));
+  const auto verified = [&](const char* rows, int exit) {
+    options.rows = rows;
+    Captured captured;
+    EXPECT_EQ(run_verify(options, captured.console), exit) << captured.out.str();
+    return captured.out.str();
+  };
+  const std::string page = verified("dense_sum_norm *", kMiss);
+  EXPECT_NE(page.find("2 blocks an SM are planned, 1 fits"), std::string::npos) << page;
+  EXPECT_NE(page.find("0 missed, 1 refused"), std::string::npos) << page;
+  verified("dense_sum_norm bf16", kFine);
+}
+
 TEST(VerifyCommand, TwoMachinesAreComparedByteForByte) {
   const verify::Target first = verify::simulator_target(plan::kSm120),
                        second = verify::simulator_target(plan::kSm90);

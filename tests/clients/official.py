@@ -400,27 +400,42 @@ class Curl:
 CLIENTS = {"openai": OpenAi, "anthropic": Anthropic, "curl": Curl}
 
 
-def model_folder(folder):
-    """models/storyteller under the template of the tests, which shows tools and their calls."""
+def model_folder(folder, template):
+    """models/storyteller under a template of the tests, which shows tools and their calls."""
     for file in (ROOT / "models/storyteller").iterdir():
         if file.name != "chat_template.jinja":
             (folder / file.name).symlink_to(file)
-    (folder / "chat_template.jinja").write_text(chat_template("tool_xml"))
+    (folder / "chat_template.jinja").write_text(chat_template(template))
 
 
-def rows(asked, client):
-    """Its methods as functions whose documentation says what they show."""
+def rows(asked, client, names=(), remark=""):
+    """Its methods, or those of these names, as functions whose documentation says what they show."""
     for name, value in vars(type(asked)).items():
-        if callable(value) and (value.__doc__ or "").strip():
+        if callable(value) and (value.__doc__ or "").strip() and (not names or name in names):
             def row(_, method=getattr(asked, name)):
                 method()
-            row.__doc__ = f"{client}: {value.__doc__}"
+            row.__doc__ = f"{client}: {value.__doc__}{remark}"
             yield row
 
 
+# Calls that must come, from a model whose template shows them as JSON.
+DEMANDED = {"openai": ("tool_required", "tool_named", "tool_stream"), "anthropic": ("tool_required", "tool_named")}
+
+
 def run_suite(program, run_row):
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        model_folder(folder)
-        with Server(program, folder, ("--max-context", "4096")) as server:
-            return [run_row(row, None) for client, kind in CLIENTS.items() for row in rows(kind(server.url), client)]
+    results = []
+    for template in ("tool_xml", "qwen3"):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            model_folder(folder, template)
+            with Server(program, folder, ("--max-context", "4096")) as server:
+                for client, kind in CLIENTS.items():
+                    asked = kind(server.url)
+                    if template == "tool_xml":
+                        chosen = rows(asked, client)
+                    elif client in DEMANDED:
+                        chosen = rows(asked, client, DEMANDED[client], ", calls in JSON")
+                    else:
+                        continue
+                    results += [run_row(row, None) for row in chosen]
+    return results

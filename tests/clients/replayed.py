@@ -1,7 +1,10 @@
-"""Agents that cannot be had from PyPI: OpenCode and Cline. The programs are not run. Their requests are built
-here as their public source builds them (OpenCode's session/llm with @ai-sdk/openai-compatible; Cline's
-provider "OpenAI Compatible"), and the streams are held to what that code needs of them: three turns with a
-call, its result and words.
+"""Agents that cannot be had from PyPI or Debian: OpenCode and Cline, replayed and not run. (opencode-ai on PyPI is a
+client of OpenCode's own server, cline another program of that name.) Their requests are built here as their public
+source builds them, and the streams are held to what that code needs of them: three turns with a call, its result
+and words. Where they come from:
+- OpenCode: github.com/sst/opencode at 31e22f65a23c, packages/opencode/src/session/llm/request.ts and llm.ts, sent
+  by @ai-sdk/openai-compatible
+- Cline: github.com/cline/cline at 0162b82878a6, src/core/api/providers/openai.ts ("OpenAI Compatible")
 """
 import json
 import urllib.request

@@ -180,8 +180,50 @@ TEST(Guide, ToolCalls) {
   EXPECT_TRUE(accepts(*compile_tool_calls(many + "]"),
                       "<tool_call>\n<function=f127>\n<parameter=p9>\nx\n</parameter>\n"
                       "</function>\n</tool_call>"));
+  EXPECT_TRUE(accepts(
+      *compile_tool_calls(many + "]", {.format = text::CallFormat::json}),
+      "<tool_call>\n{\"name\": \"f127\", \"arguments\": {\"p3\": \"x\", \"p9\": \"y\"}}\n</tool_call>"));
   // The wrappers are tokens of their own.
   EXPECT_EQ(model.tokenizer.encode(now)[0], *model.tokenizer.added_token("<tool_call>"));
+}
+
+TEST(Guide, ToolCallsInJson) {
+  const char* tools = R"([
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14},
+      "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}}, "free": {"type": "object"}},
+      "required": ["city"], "$defs": {"tag": {"type": "string"}}}}},
+    {"type": "function", "function": {"name": "a\\b", "parameters": {}}},
+    {"type": "function", "function": {"name": "open", "parameters": {"additionalProperties": {"type": "integer"},
+      "maxProperties": 2}}},
+    {"type": "function", "function": {"name": "now"}}])";
+  const auto json = text::CallFormat::json;
+  const auto grammar = compile_tool_calls(tools, {.format = json});
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  const std::string weather = call("weather", R"({"city": "Bern \"</tool_call>\u00e9", "days": 14,)"
+                                              R"( "tags": ["a"], "free": {"x": [1]}})");
+  for (const std::string& text :
+       {weather, call("now", "{}"), call("a\\\\b", "{}"), call("open", R"({"a": 1, "b": 2})"),
+        weather + "\n" + call("now", "{}"), call("weather", "{\n  \"city\": \"x\"\n}")})
+    EXPECT_TRUE(accepts(*grammar, text)) << text;
+  for (const std::string& text :
+       {call("weather", "{}"), call("weather", R"({"city": 1})"),
+        call("weather", R"({"city": "x", "days": 15})"), call("weather", R"({"city": "x", "town": "y"})"),
+        call("now", R"({"a": 1})"), call("a\\\\b", "1"), call("open", R"({"a": 1, "b": 2, "c": 3})"),
+        call("open", R"({"a": "1"})"), call("other", "{}"), call("now", "{}") + call("now", "{}"),
+        std::string("<tool_call>\n<function=now>\n</function>\n</tool_call>"), std::string("Hello")})
+    EXPECT_FALSE(accepts(*grammar, text)) << text;
+  EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.format = json, .name = "now"}), weather));
+  EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.format = json, .several = false}),
+                       call("now", "{}") + "\n" + call("now", "{}")));
+  EXPECT_NE(refusal([&] {
+              compile_tool_calls(R"([{"function": {"name": "f", "parameters": {"type": "string"}}}])",
+                                 {.format = json});
+            }).find("the parameters of a tool are an object"),
+            std::string::npos);
+  expect_exact_masks(small(), grammar, weather);
 }
 
 // Prints what docs/structured.md tells; the bound is far away, so that a busy machine does not reach it.

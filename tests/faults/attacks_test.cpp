@@ -99,6 +99,41 @@ TEST(Attacks, Fault42NoDescriptorsAreLeft) {
   EXPECT_EQ(ask(server.port, post("/v1/completions", kSmall)).status, 200);
 }
 
+// Forms of answers that wait or are being written take room, and one key takes no more than half of it. Who
+// finds none is told to come again, and may when those before have ended.
+TEST(Attacks, Fault50FormsInUseAreBounded) {
+  RealServer server({.keys = {"first", "second"}, .max_sequences = 1, .form_bytes = 1'000'000});
+  const auto asked = [](const std::string& key, int number) {
+    return post("/v1/completions",
+                R"({"prompt":"a","max_tokens":300,"guided_regex":"([a-z ]{)" + std::to_string(1500 + number) +
+                    "}x)+\"}",
+                "Authorization: Bearer " + key + "\r\n");
+  };
+  std::vector<Client> clients;
+  for (int i = 0; i < 24; ++i) {
+    clients.emplace_back(server.port());
+    clients.back().send(asked("first", i));
+  }
+  Client other(server.port());
+  other.send(asked("second", 0));
+  int served = 0, refused = 0;
+  for (Client& client : clients) {
+    const Reply reply = client.reply(60'000);
+    served += reply.status == 200 ? 1 : 0;
+    if (reply.status != 503) continue;
+    ++refused;
+    EXPECT_NE(reply.header("Retry-After"), "");
+    EXPECT_TRUE(cli::contains(reply.body, "forms of all answers")) << reply.body;
+  }
+  EXPECT_EQ(served + refused, 24);
+  EXPECT_GE(served, 2);
+  EXPECT_GE(refused, 1) << server.served->forms->live_bytes() << " bytes of forms are kept";
+  EXPECT_EQ(other.reply(60'000).status, 200) << "another key has its own half";
+  EXPECT_LE(server.served->forms->live_bytes(), 1'000'000u);
+  EXPECT_EQ(server.ask(asked("first", 100)).status, 200);
+  EXPECT_TRUE(server.settles(10'000));
+}
+
 TEST(Attacks, Fault45TlsEndsAsItShouldAndPipesAreNoCertificates) {
   if (!cli::program_exists() || !has_tls()) GTEST_SKIP() << "no program, or one without TLS";
   const cli::TalkingModel model;

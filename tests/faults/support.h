@@ -10,6 +10,7 @@
 #include "cli/serve_model.h"
 #include "engine/engine.h"
 #include "json/parse.h"
+#include "server/api/form_cache.h"
 #include "server/engine_runner.h"
 #include "server/service.h"
 #include "tests/cli_model/support.h"
@@ -23,6 +24,7 @@ struct RealOptions {
   ServiceOptions service = {};
   std::int64_t max_context = 512, kv_tokens = 2048, max_sequences = 8, max_queue = 64;
   std::string mtp = "auto";
+  std::size_t form_bytes = 0;  // of all forms in use; 0: as the program has it
 };
 
 class RealServer {
@@ -41,6 +43,11 @@ class RealServer {
     serve.backend.threads = 1;
     const cli::ServeRoom room = cli::room_for_many(serve, *model);
     served.emplace(cli::served_model(serve, *model, room));
+    if (options.form_bytes > 0)
+      served->forms =
+          std::make_shared<api::FormCache>(std::make_shared<const constrain::Vocabulary>(
+                                               served->tokenizer, served->stop_ids, served->token_limit),
+                                           options.form_bytes, options.form_bytes);
     prepared = cli::prepare_model(*model, serve.backend, room.capacity, console);
     engine.emplace(
         *prepared,

@@ -117,7 +117,11 @@ CASES = [
         r"\begin{tikz} a \end{tikz}",
         r"\begin{tikz} a \end{tikz} | Not shown as a formula: there is no environment tikz.",
     ),
-    ("{" * 100, "{" * 100 + " | Not shown as a formula: more than 80 levels."),
+    *[(tex, tex + " | Not shown as a formula: more than 80 levels.") for tex in (
+        "{" * 100, r"\vec" * 3000 + "x", r"\sqrt" * 3900 + "x", r"\not" * 4900 + "x", r"\hat" * 4900 + "x", r"\frac1" * 3200 + "x",
+        r"\overset1" * 2100 + "x", r"\mathop" * 2800 + "x", r"\bm" * 6000 + "x", r"a\over " * 2400 + "x")],
+    ("!" * 2001, "!" * 2001 + " | Not shown as a formula: 2001 parts in a row; at most 2000 are shown."),
+    (r"\vec" * 70 + " x", '<mover accent="true">' * 70 + "<mi>x</mi>" + '<mo stretchy="false" lspace="0" rspace="0">⃗</mo></mover>' * 70),
 ]
 
 FOUND = [

@@ -2,7 +2,7 @@
 # them. Where Chromium is missing the tests are shown as skipped; ./dev test installs it where it may.
 find_program(FOURFOLD_PYTHON python3)
 if(FOURFOLD_PYTHON)
-  set(page_tests page chats files settings everybody markdown math speed)
+  set(page_tests page chats files settings everybody markdown math hostile speed)
   if(TARGET fourfold)
     list(APPEND page_tests live)
   endif()

@@ -94,15 +94,32 @@ TEST(Requests, Context) {
       refusal(kRoute, R"({"messages": [{"role": "user", "content": ")" + std::string(5000, 'q') + "\"}]}");
   EXPECT_EQ(prompt.status, 400);
   EXPECT_EQ(text_at(parsed(prompt.body), "error.code"), "context_length_exceeded");
-  // What cannot fit by its bytes is not even tokenised.
-  const std::string huge(10'000'000, 'q');
-  for (const auto& [route, body] :
-       {std::pair(kRoute, R"({"messages": [{"role": "user", "content": ")" + huge + "\"}]}"),
-        std::pair(std::string_view("/v1/completions"), R"({"prompt": ")" + huge + "\"}")}) {
-    const HttpError bytes = refusal(route, body);
-    EXPECT_EQ(bytes.status, 400);
-    EXPECT_EQ(text_at(parsed(bytes.body), "error.code"), "context_length_exceeded");
-    EXPECT_NE(bytes.body.find("bytes, more than 600 tokens > 600 maximum"), std::string::npos) << bytes.body;
+}
+
+// Each protocol's own field is named, for what is tokenised and for what cannot fit by its bytes alone.
+TEST(Requests, APromptThatIsTooLongNamesItsField) {
+  for (const bool huge : {false, true}) {
+    const std::string words = "\"" + std::string(huge ? 10'000'000 : 5'000, 'q') + "\"";
+    const std::string messages = R"({"messages": [{"role": "user", "content": )" + words + "}]";
+    std::string ids = "1";
+    for (int i = 0; i < 600; ++i) ids += ",1";
+    const std::tuple<std::string_view, std::string, std::string> requests[] = {
+        {kRoute, messages + "}", "messages"},
+        {"/v1/completions", R"({"prompt": )" + words + "}", "prompt"},
+        {"/v1/completions", R"({"prompt": [[1], )" + (huge ? words : "[" + ids + "]") + "]}", "prompt"},
+        {"/v1/responses", R"({"input": )" + words + "}", "input"},
+        {"/v1/responses", R"({"input": [{"role": "user", "content": )" + words + "}]}", "input"}};
+    for (const auto& [route, body, field] : requests) {
+      const HttpError error = refusal(route, body);
+      EXPECT_EQ(error.status, 400) << route;
+      EXPECT_EQ(text_at(parsed(error.body), "error.code"), "context_length_exceeded") << route;
+      EXPECT_EQ(text_at(parsed(error.body), "error.param"), field) << route;
+      EXPECT_EQ(error.body.find("bytes, more than 600 tokens > 600 maximum") != std::string::npos, huge);
+    }
+    // Anthropic's errors have no field beside the message.
+    const HttpError error = refusal("/v1/messages", messages + R"(, "max_tokens": 5})");
+    EXPECT_EQ(text_at(parsed(error.body), "error.type"), "invalid_request_error");
+    EXPECT_NE(error.body.find("prompt is too long"), std::string::npos);
   }
 }
 

@@ -19,8 +19,9 @@ std::string with(const std::string& more, bool thinking = false) {
 }
 
 // The guide of a request walked along a text: "" when it may end there, otherwise what went wrong.
-std::string follow(std::string_view route, const std::string& body, std::string_view answer) {
-  const auto submissions = make_exchange(route, body, test_model())->submissions();
+std::string follow(std::string_view route, const std::string& body, std::string_view answer,
+                   const ServedModel& model = test_model()) {
+  const auto submissions = make_exchange(route, body, model)->submissions();
   if (!submissions[0].guide) return "no guide";
   engine::TokenGuide& guide = *submissions[0].guide;
   std::vector<std::uint64_t> bits((test_model().limits.vocab_size + 63) / 64);
@@ -113,6 +114,46 @@ TEST(Guides, CallsThatAreDemanded) {
   EXPECT_NE(chat(named, news), "");
   EXPECT_NE(chat(required + R"(, "parallel_tool_calls": false)", weather + "\n" + news), "");
   EXPECT_EQ(chat(std::string(kTools) + R"(, "tool_choice": "auto")", weather), "no guide");
+}
+
+// A model whose template shows calls in JSON is held to JSON, and what it then writes is read as calls.
+TEST(Guides, CallsThatAreDemandedInTheTemplatesOwnFormat) {
+  ServedModel model = test_model();
+  model.chat_template = golden_template("qwen3");
+  const std::string required = std::string(kTools) + R"(, "tool_choice": "required")";
+  const std::string named =
+      std::string(kTools) + R"(, "tool_choice": {"type": "function", "function": {"name": "weather"}})";
+  const std::string weather = R"(<tool_call>
+{"name": "weather", "arguments": {"city": "a </tool_call> b"}}
+</tool_call>)";
+  const std::string news = "<tool_call>\n{\"name\": \"news\", \"arguments\": {}}\n</tool_call>";
+  const std::string tagged = "<tool_call>\n<function=news>\n</function>\n</tool_call>";
+  const auto chat = [&](const std::string& more, const std::string& answer) {
+    return follow(kRoute, with(more), answer, model);
+  };
+  EXPECT_EQ(chat(required, weather + "\n" + news), "");
+  EXPECT_NE(chat(required, tagged), "");
+  EXPECT_NE(follow(kRoute, with(required), news), "") << "one form of a tenant is not taken for another";
+  EXPECT_EQ(chat(named, weather), "");
+  EXPECT_NE(chat(named, news), "");
+  EXPECT_NE(chat(required + R"(, "parallel_tool_calls": false)", news + "\n" + news), "");
+  EXPECT_EQ(
+      follow(
+          "/v1/messages",
+          R"({"max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "tool_choice": {"type": "any"},)"
+          R"( "thinking": {"type": "disabled"}, "tools": [{"name": "news", "input_schema": {"type": "object"}}]})",
+          news, model),
+      "");
+  for (const bool stream : {false, true}) {
+    const auto exchange =
+        make_exchange(kRoute, with(required + (stream ? R"(, "stream": true)" : "")), model);
+    const std::string out = run_script(*exchange, {.answer = weather + "\n" + news});
+    EXPECT_NE(out.find(R"("name":"weather")"), std::string::npos) << out;
+    EXPECT_NE(out.find(R"({\"city\": \"a </tool_call> b\"})"), std::string::npos) << out;
+    EXPECT_NE(out.find(R"("name":"news")"), std::string::npos) << out;
+    EXPECT_NE(out.find(R"("finish_reason":"tool_calls")"), std::string::npos) << out;
+    EXPECT_EQ(out.find(R"("content":"<)"), std::string::npos) << out;
+  }
 }
 
 TEST(Guides, FormsOfOtherProtocols) {

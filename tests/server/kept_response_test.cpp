@@ -82,6 +82,27 @@ TEST(KeptResponse, NobodyElsesKeyReadsIt) {
   const std::string id = ask(model, R"({"input": "Secret?"})", 7).id;
   EXPECT_EQ(status_of(model, next(id), 7), 200);
   EXPECT_EQ(status_of(model, next(id), 8), 400);
+  // What is said of somebody else's response is what is said of one that never was, but for its name.
+  const std::string never = "resp_" + std::string(24, '0');
+  const auto said = [&](const std::string& asked, std::uint64_t tenant) {
+    std::string out;
+    try {
+      make_exchange(kRoute, next(asked), model, {.tenant = tenant});
+    } catch (const Error& error) {
+      out = error_answer(kRoute, error).body;
+    }
+    for (const char* method : {"GET", "DELETE"}) {
+      HttpRequest request;
+      request.method = method;
+      request.path = "/v1/responses/" + asked;
+      request.tenant = tenant;
+      const HttpResponse answer = kept_response(request, "/v1/responses/", model);
+      out += std::to_string(answer.status) + answer.body;
+    }
+    return std::regex_replace(out, std::regex(asked), "ID");
+  };
+  EXPECT_EQ(said(id, 8), said(never, 8));
+  EXPECT_NE(said(id, 8).find("previous_response_not_found"), std::string::npos);
   EXPECT_EQ(status_of(model, next(id)), 400);
   HttpRequest request;
   request.method = "GET";
@@ -145,6 +166,32 @@ TEST(ResponseStore, TheOldestGoesFirst) {
   EXPECT_TRUE(store.erase(1, "f"));
   EXPECT_FALSE(store.erase(1, "f"));
   EXPECT_FALSE(store.erase(2, "f"));
+}
+
+TEST(ResponseStore, OneKeyPushesOutOnlyItsOwn) {
+  ResponseStore store(10'000);
+  const auto put = [&](std::uint64_t tenant, const std::string& id, std::size_t bytes) {
+    return store.put(tenant, id, {.turns = {}, .body = std::string(bytes, 'x')});
+  };
+  EXPECT_TRUE(put(1, "first", 2000));
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(put(2, "flood" + std::to_string(i), 1000));
+  EXPECT_NE(store.find(1, "first"), nullptr);
+  EXPECT_NE(store.find(2, "flood999"), nullptr);
+  EXPECT_EQ(store.find(2, "flood0"), nullptr);
+  // Whoever holds less gets room from whoever holds more, until both hold the same.
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(put(1, "more" + std::to_string(i), 1000));
+  EXPECT_NE(store.find(1, "first"), nullptr);
+  // A large one does not push out those who hold less either, and costs its own key nothing when it has no
+  // room.
+  EXPECT_FALSE(put(2, "large", 6000));
+  EXPECT_NE(store.find(2, "flood999"), nullptr);
+  EXPECT_NE(store.find(1, "first"), nullptr);
+  // Many keys: each keeps at least a share.
+  for (std::uint64_t tenant = 3; tenant < 8; ++tenant) EXPECT_TRUE(put(tenant, "own", 1000));
+  for (int i = 0; i < 1000; ++i) put(2, "again" + std::to_string(i), 300);
+  for (std::uint64_t tenant = 3; tenant < 8; ++tenant)
+    EXPECT_NE(store.find(tenant, "own"), nullptr) << tenant;
+  EXPECT_NE(store.find(2, "again999"), nullptr);
 }
 
 }  // namespace

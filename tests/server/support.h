@@ -16,6 +16,15 @@ namespace fourfold::server {
 
 inline constexpr std::int64_t kTestContext = 600;
 
+inline text::ChatTemplate golden_template(const std::string& name) {
+  const std::string path = FOURFOLD_SOURCE_DIR "/tests/golden/text/templates/" + name + ".jinja";
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  std::string source(1 << 16, '\0');
+  source.resize(std::fread(source.data(), 1, source.size(), file));
+  std::fclose(file);
+  return text::ChatTemplate::parse(source, "/secret/folder/chat_template.jinja");
+}
+
 inline const ServedModel& test_model() {
   static const ServedModel model = [] {
     const std::string golden = FOURFOLD_SOURCE_DIR "/tests/golden/text";
@@ -26,11 +35,7 @@ inline const ServedModel& test_model() {
                     .limits = {},
                     .defaults = {},
                     .stop_ids = {}};
-    std::FILE* file = std::fopen((golden + "/templates/tool_xml.jinja").c_str(), "rb");
-    std::string source(1 << 16, '\0');
-    source.resize(std::fread(source.data(), 1, source.size(), file));
-    std::fclose(file);
-    out.chat_template = text::ChatTemplate::parse(source, "/secret/folder/chat_template.jinja");
+    out.chat_template = golden_template("tool_xml");
     out.limits = {.vocab_size = 1024, .position_limit = kTestContext, .can_draft = false};
     out.defaults.temperature = 0.6;
     out.stop_ids = {*out.tokenizer.added_token("<|im_end|>"), *out.tokenizer.added_token("<|endoftext|>")};

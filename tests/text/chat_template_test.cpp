@@ -131,6 +131,22 @@ TEST(ChatTemplate, HandsOverToolArgumentsInTheFormTheTemplateTakes) {
   EXPECT_NE(text.render(request).find("{\"a\": 1.50, \"b\": null}"), std::string::npos);
 }
 
+TEST(ChatTemplate, KnowsHowItWritesCalls) {
+  const auto format = [](std::string_view source) {
+    return ChatTemplate::parse(source, "t.jinja").call_format();
+  };
+  EXPECT_EQ(format(read_file(kTemplates + "qwen3.jinja")), CallFormat::json);
+  EXPECT_EQ(format(read_file(kTemplates + "tool_xml.jinja")), CallFormat::tagged);
+  for (const char* other : {"blocks", "brackets", "headers", "one_line"})
+    EXPECT_EQ(format(read_file(kTemplates + other + ".jinja")), CallFormat::tagged) << "another, or none";
+  EXPECT_EQ(format(read_file(FOURFOLD_SOURCE_DIR "/models/storyteller/chat_template.jinja")),
+            CallFormat::tagged);
+  // What it tells the model of calls is no call.
+  EXPECT_EQ(format("Write <tool_call>{}</tool_call>{% for m in messages %}{% for c in m.tool_calls or [] %}"
+                   "<tool_call>\n<function={{ c.function.name }}>{% endfor %}{% endfor %}"),
+            CallFormat::tagged);
+}
+
 TEST(ChatTemplate, KnowsWhetherSystemTurnsMayStandLater) {
   const auto takes = [](std::string_view source) {
     return ChatTemplate::parse(source, "t.jinja").takes_later_system_turns();

@@ -92,6 +92,26 @@ TEST(ToolCalls, JsonForm) {
             R"([f {"i": 1, "s": "é"}])");
   EXPECT_EQ(read("<tool_call>{\"name\": \"f\"}"), "[f {}]");
   EXPECT_EQ(read("<tool_call>{\"name\": 1}</tool_call>!"), "<tool_call>{\"name\": 1}</tool_call>!");
+  EXPECT_EQ(read(R"(<tool_call>{"name": "f", "arguments": "{\"i\": 1}"}</tool_call>)"), R"([f {"i": 1}])");
+  EXPECT_EQ(read(R"(<tool_call>{"name": "f", "arguments": {"n": 12345678901234567890}}</tool_call>)"),
+            R"([f {"n": 12345678901234567890}])");
+  EXPECT_EQ(
+      read(
+          R"(<tool_call>{"arguments": {"o": {"name": "g", "arguments": [",}", 1]}, "o": 1}, "name": "f"}</tool_call>)"),
+      R"([f {"o": {"name": "g", "arguments": [",}", 1]}, "o": 1}])");
+  EXPECT_EQ(read(R"(<tool_call>{"name": "f", "\u0061rguments": {"i":1}}</tool_call>)"), R"([f {"i": 1}])");
+}
+
+// A tag inside a string of JSON is a part of the string.
+TEST(ToolCalls, TagsInStringsOfJson) {
+  const std::string f =
+      R"(<tool_call>{"name": "f", "arguments": {"s": "a</tool_call>b\"</tool_call>\\"}}</tool_call>)";
+  EXPECT_EQ(read(f + "\n" + f + "!"),
+            R"([f {"s": "a</tool_call>b\"</tool_call>\\"}][f {"s": "a</tool_call>b\"</tool_call>\\"}]!)");
+  // Unless the string never ends: then the tag was meant, and what follows is read as ever.
+  EXPECT_EQ(read(R"(<tool_call>{"name": "f</tool_call>no <tool_call>{"name": "g"}</tool_call>)"),
+            R"(<tool_call>{"name": "f</tool_call>no [g {}])");
+  EXPECT_EQ(read(R"(<tool_call>{"name": "f</tool_call>)", true), R"(<tool_call>{"name": "f</tool_call>)");
 }
 
 TEST(ToolCalls, ExactlyOneLineBreakAtEachEndBelongsToTheTags) {
@@ -108,6 +128,7 @@ TEST(ToolCalls, AnAnswerCutOffLeavesItsCallOpen) {
 
 TEST(ToolCalls, ValuesAreTypedByTheSchema) {
   EXPECT_EQ(typed_json("12", kToolInteger), "12");
+  EXPECT_EQ(typed_json("12345678901234567890", kToolInteger), "12345678901234567890");
   EXPECT_EQ(typed_json("12.0", kToolInteger), "12");
   EXPECT_EQ(typed_json("12.5", kToolInteger), "\"12.5\"");
   EXPECT_EQ(typed_json(" 1e3 ", kToolNumber), "1e3");
@@ -186,6 +207,9 @@ TEST(ToolCalls, CutsDoNotMatter) {
                                           ">",
                                           "/",
                                           "{\"name\": \"f\", \"arguments\": {}}",
+                                          "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"a",
+                                          "\"}}</tool_call>",
+                                          "\\",
                                           "é",
                                           "\"",
                                           "<function=",

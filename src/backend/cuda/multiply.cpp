@@ -17,7 +17,7 @@ kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
   if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
   if (!entry->second.found())
-    fail(Code::unsupported_op, "{} has no kernel '{}'", machine_.description(), name);
+    fail(Code::unsupported_op, "{}", machine_.no_row(name));
   forms_.only(name);
   return entry->second;
 }

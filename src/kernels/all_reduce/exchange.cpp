@@ -170,7 +170,7 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
 void Exchange::launch_piece(int rank, const std::string& row, const AllReduceParams& params) {
   kernels::Machine& machine = *members_[static_cast<std::size_t>(rank)].machine;
   const kernels::RowHandle handle = machine.find(kernels::RowKind::step, row);
-  if (!handle.found()) fail(Code::unsupported_op, "{} has no kernel '{}'", machine.description(), row);
+  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(row));
   machine.launch(handle, options_.blocks, params);
 }
 

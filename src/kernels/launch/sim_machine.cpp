@@ -126,12 +126,26 @@ class SimRecording final : public Recording {
   std::vector<std::function<void()>> launches_;
 };
 
+const SimRows& rows_of(const plan::ArchFacts& arch) { return arch.has_wgmma ? hopper_rows() : shared_rows(); }
+
+SimRows without(SimRows rows, const std::vector<Machine::RefusedRow>& refused) {
+  const auto leave_out = [&](auto& of_kind) {
+    std::erase_if(of_kind, [&](const auto& row) {
+      return std::ranges::any_of(refused, [&](const auto& each) { return each.row == row.facts.row; });
+    });
+  };
+  leave_out(rows.gemm), leave_out(rows.few_gate_up), leave_out(rows.few_down), leave_out(rows.step);
+  return rows;
+}
+
 class SimMachine final : public Machine {
  public:
   SimMachine(sim::Device& device, const SimMachineOptions& options)
       : memory_(device, options.memory_bytes),
         arch_(options.arch),
-        rows_(options.arch->has_wgmma ? hopper_rows() : shared_rows()) {
+        refused_(options.refused),
+        fewer_rows_(refused_.empty() ? SimRows{} : without(rows_of(*options.arch), refused_)),
+        rows_(refused_.empty() ? rows_of(*options.arch) : fewer_rows_) {
     queue_.device = &device;
     queue_.persistent_blocks = options.persistent_blocks;
     queue_.dependent = options.dependent_launch;
@@ -154,6 +168,8 @@ class SimMachine final : public Machine {
     }
     return step_facts_;
   }
+
+  std::vector<RefusedRow> refused_rows() const override { return refused_; }
 
   void route_table(const moe_route::RouteParams& params) override {
     run("route_table", 1, moe_route::table_threads(params.tokens, params.experts),
@@ -282,6 +298,8 @@ class SimMachine final : public Machine {
   SimMemory memory_;
   SimQueue queue_;
   const plan::ArchFacts* arch_;
+  std::vector<RefusedRow> refused_;
+  SimRows fewer_rows_;
   const SimRows& rows_;
   std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_, step_facts_;
 };

@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "kernels/launch/machine.h"
 #include "kernels/launch/sim_rows.h"
@@ -15,6 +16,7 @@ struct SimMachineOptions {
   int persistent_blocks = 3;
   bool dependent_launch = true;
   std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  // what it says it has
+  std::vector<Machine::RefusedRow> refused = {};  // rows it does not have, as a GPU that misses their plan
 };
 
 // Borrows the device: memory, seed and mutations are the caller's to set.

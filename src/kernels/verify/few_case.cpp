@@ -229,7 +229,7 @@ void run_residual(kernels::Machine& machine, const FewCase& test, const Setup& s
 
 void run(kernels::Machine& machine, const FewCase& test, Result& result) {
   const kernels::RowHandle handle = machine.find(test.kind, test.row.row);
-  if (!handle.found()) fail(Code::unsupported_op, "{} has no row '{}'", machine.description(), test.row.row);
+  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(test.row.row));
   const Setup setup = make_setup(test);
   Arena arena(machine.memory());
   const moe_few::FewParams few{arena.upload(setup.logits, "logits"), test.tokens, test.experts, test.top_k,

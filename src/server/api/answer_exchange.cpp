@@ -26,7 +26,7 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
     truncate_prompt(prompt.ids, plan_.generation, model);
     if (prompt.ids.size() < whole) prompt.text = model.tokenizer.decode(prompt.ids);
     prompt_tokens += std::ssize(prompt.ids);
-    const std::int64_t room = answer_room(std::ssize(prompt.ids), plan_.generation, model);
+    const std::int64_t room = answer_room(prompt, plan_.generation, model);
     if (plan_.generation.max_tokens.value_or(room) > room)
       noted.add(NoteKind::length, plan_.generation.max_tokens_field, std::to_string(room));
     require_long_enough(std::min(plan_.generation.max_tokens.value_or(room), room), plan_.generation);
@@ -73,7 +73,7 @@ std::vector<engine::Submission> AnswerExchange::submissions() {
     if (i > 0) request.params.seed = random_bits(generation.params.seed, i);
     // Zero alternatives still need the chosen token's own.
     request.params.logprob_count = generation.logprobs ? std::max(1, generation.top_logprobs) : 0;
-    const std::int64_t room = answer_room(std::ssize(prompt.ids), generation, *model_);
+    const std::int64_t room = answer_room(prompt, generation, *model_);
     request.max_tokens = std::min(generation.max_tokens.value_or(room), room);
     request.min_tokens = generation.min_tokens;
     if (measured_choice(i) == i) request.prompt_logprobs = prompt_alternatives(generation);

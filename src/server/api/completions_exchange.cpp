@@ -138,14 +138,14 @@ class CompletionsExchange final : public AnswerExchange {
 
 Prompt prompt_of_text(const std::string& text, const ServedModel& model, bool special) {
   require_near_context(text.size(), "prompt", model);
-  Prompt out{model.tokenizer.encode(text, {.add_special_tokens = special}), text, false};
+  Prompt out{"prompt", model.tokenizer.encode(text, {.add_special_tokens = special}), text};
   if (out.ids.empty()) refuse("prompt", "prompt is empty; it must have at least one token");
   return out;
 }
 
 Prompt prompt_of_ids(const std::vector<Json>& list, const std::string& name, const ServedModel& model) {
   if (list.empty()) refuse("prompt", "{} is empty; it must have at least one token", name);
-  Prompt out{read_ids(list, name, model), {}, false};
+  Prompt out{"prompt", read_ids(list, name, model)};
   out.text = model.tokenizer.decode(out.ids);
   return out;
 }

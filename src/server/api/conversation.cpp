@@ -62,10 +62,10 @@ Turn marked(Turn turn) {
   return turn;
 }
 
-void reopen_last(text::ChatPrompt& prompt) {
+void reopen_last(text::ChatPrompt& prompt, const std::string& field) {
   const std::size_t at = prompt.text().rfind(kGoOnHere);
   if (at == std::string::npos)
-    refuse("messages", "the last message is the assistant's, but this model's template cannot continue it");
+    refuse(field, "the last message is the assistant's, but this model's template cannot continue it");
   prompt.cut(at);
 }
 
@@ -267,21 +267,22 @@ void require_countable(std::size_t bytes, const std::string& field) {
 namespace {
 
 // Templates get arguments as values. Each text of them is bounded where it is read; here they are together.
-void require_few_values(const std::vector<Turn>& turns) {
+void require_few_values(const std::vector<Turn>& turns, const std::string& field) {
   std::size_t count = 0;
   for (const Turn& turn : turns)
     for (const Call& call : turn.calls) count += measure_json(call.arguments).value_count;
   if (count > JsonBounds().value_count_max)
-    refuse("messages", "the arguments of all tool calls have about {} values; at most {} are allowed", count,
+    refuse(field, "the arguments of all tool calls have about {} values; at most {} are allowed", count,
            JsonBounds().value_count_max);
 }
 
 }  // namespace
 
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model, PromptUse use) {
+  const std::string& field = conversation.field;
   if (!model.chat_template)
-    refuse("messages", "this model has no chat template; send a prompt to /v1/completions");
-  require_few_values(conversation.turns);
+    refuse(field, "this model has no chat template; send a prompt to /v1/completions");
+  require_few_values(conversation.turns, field);
   text::ChatRequest request;
   std::vector<Json> messages;
   const std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);
@@ -298,12 +299,12 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   try {
     prompt.emplace(*model.chat_template, model.tokenizer, std::move(request));
   } catch (const Error& error) {
-    refuse("messages", "the chat template refuses the conversation: {}", without_folder(error.what()));
+    refuse(field, "the chat template refuses the conversation: {}", without_folder(error.what()));
   }
-  if (conversation.continue_last) reopen_last(*prompt);
-  if (use == PromptUse::answer) require_near_context(prompt->text().size(), "messages", model);
-  if (use == PromptUse::count) require_countable(prompt->text().size(), "messages");
-  Prompt out{.ids = prompt->ids()};
+  if (conversation.continue_last) reopen_last(*prompt, field);
+  if (use == PromptUse::answer) require_near_context(prompt->text().size(), field, model);
+  if (use == PromptUse::count) require_countable(prompt->text().size(), field);
+  Prompt out{.field = field, .ids = prompt->ids()};
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;
 }

@@ -27,16 +27,18 @@ struct Turn {
 };
 
 struct Conversation {
-  std::vector<Turn> turns;
-  std::optional<Json> tools;  // for the template
+  std::string field = "messages";  // of the request: what an error about the whole of it names
+  std::vector<Turn> turns = {};
+  std::optional<Json> tools = {};  // for the template
   bool add_generation_prompt = true;
   // The last turn is the assistant's and the answer goes on with it.
   bool continue_last = false;
-  std::optional<bool> enable_thinking;
-  text::jinja::Dict template_variables;
+  std::optional<bool> enable_thinking = {};
+  text::jinja::Dict template_variables = {};
 };
 
 struct Prompt {
+  std::string field;  // of the request
   std::vector<text::TokenId> ids;
   std::string text = {};         // what an answer that echoes begins with
   bool starts_thinking = false;  // the prompt itself opens <think>

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/sampling_limits.h"
+#include "server/api/conversation.h"
 #include "server/api/request_error.h"
 
 namespace fourfold::server::api {
@@ -253,10 +254,10 @@ void require_long_enough(std::int64_t most, const Generation& generation) {
            most);
 }
 
-std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model) {
-  const std::int64_t room = model.limits.position_limit - prompt_count;
+std::int64_t answer_room(const Prompt& prompt, const Generation& generation, const ServedModel& model) {
+  const std::int64_t room = model.limits.position_limit - std::ssize(prompt.ids);
   const std::int64_t least = generation.max_tokens == 0 ? 0 : 1;
-  if (room < least) refuse_length(fourfold::format("{} tokens", prompt_count), "messages", model);
+  if (room < least) refuse_length(fourfold::format("{} tokens", prompt.ids.size()), prompt.field, model);
   return room;
 }
 

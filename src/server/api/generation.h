@@ -12,6 +12,8 @@
 
 namespace fourfold::server::api {
 
+struct Prompt;  // conversation.h
+
 struct Generation {
   sample::Params params;
   std::optional<std::int64_t> max_tokens;  // not given: what fits the context
@@ -56,7 +58,7 @@ void require_measurable(std::int64_t token_count, const Generation& generation);
 void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation, const ServedModel& model);
 
 // How many tokens the answer to this prompt may have at most. Refuses a prompt that leaves no room for one.
-std::int64_t answer_room(std::int64_t prompt_count, const Generation& generation, const ServedModel& model);
+std::int64_t answer_room(const Prompt& prompt, const Generation& generation, const ServedModel& model);
 // Refuses min_tokens of more than the answer may have.
 void require_long_enough(std::int64_t most, const Generation& generation);
 

@@ -116,13 +116,16 @@ std::string tools_json(const Tools& tools) {
 
 using Compiled = std::shared_ptr<const constrain::Masks>;
 
-Compiled calls_form(const Tools& tools, const FormCache::Asked& asked, FormCache& forms) {
+Compiled calls_form(const Tools& tools, const FormCache::Asked& asked, const ServedModel& model) {
   const std::string list = tools_json(tools);
   constrain::ToolCallsOptions options;
+  if (model.chat_template) options.format = model.chat_template->call_format();
   if (tools.choice == ToolChoice::named) options.name = tools.named;
   options.several = tools.parallel;
-  const std::string key = fourfold::format("calls {} {} {}", options.several, tools.named, list);
-  return forms.get(asked, key, [&] { return constrain::compile_tool_calls(list, options, asked.limits); });
+  const std::string key = fourfold::format("calls {} {} {} {}", static_cast<int>(options.format),
+                                           options.several, tools.named, list);
+  return model.forms->get(asked, key,
+                          [&] { return constrain::compile_tool_calls(list, options, asked.limits); });
 }
 
 Compiled answer_form(const AnswerForm& form, const FormCache::Asked& asked, FormCache& forms) {
@@ -164,7 +167,7 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
   try {
     FormCache::Asked asked{.tenant = context.tenant};
     asked.limits.cancelled = context.cancelled;
-    masks = tools.forced() ? calls_form(tools, asked, *model.forms) : answer_form(form, asked, *model.forms);
+    masks = tools.forced() ? calls_form(tools, asked, model) : answer_form(form, asked, *model.forms);
   } catch (const Error& error) {
     if (error.code() != Code::invalid_request) throw;
     const std::string hint = error.hint().empty() ? "" : ". " + error.hint();
@@ -175,7 +178,7 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     constrain::GuideStart start;
     if (prompt.starts_thinking) {
       start.after = model.tokenizer.added_token("</think>");
-      if (const auto call = model.tokenizer.added_token("<tool_call>")) start.not_before.push_back(*call);
+      if (const auto call = model.tokenizer.added_token(text::kCallOpen)) start.not_before.push_back(*call);
       start.newlines = true;
     }
     return constrain::make_guide(masks, std::move(start));

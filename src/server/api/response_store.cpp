@@ -1,5 +1,7 @@
 #include "server/api/response_store.h"
 
+#include <algorithm>
+
 namespace fourfold::server::api {
 namespace {
 
@@ -16,37 +18,66 @@ std::size_t bytes_of(const Turn& turn) {
 
 }  // namespace
 
+// Whether it could stay if its tenant kept nothing else and nobody else held more than it.
+bool ResponseStore::has_room(std::uint64_t tenant, std::size_t bytes) const {
+  std::size_t needed = bytes;
+  for (const auto& [other, kept] : tenants_)
+    if (other != tenant) needed += std::min(kept.bytes, bytes);
+  return needed <= bytes_max_;
+}
+
+void ResponseStore::drop_oldest_for(std::uint64_t tenant, std::size_t bytes) {
+  auto most = tenants_.begin();
+  std::size_t most_bytes = 0;
+  for (auto at = tenants_.begin(); at != tenants_.end(); ++at) {
+    const std::size_t held = at->second.bytes + (at->first == tenant ? bytes : 0);
+    if (held <= most_bytes) continue;
+    most = at;
+    most_bytes = held;
+  }
+  drop(most->first, most->second.held.begin());
+}
+
 bool ResponseStore::put(std::uint64_t tenant, const std::string& id, Entry entry) {
   std::size_t bytes = kOverhead + entry.body.size();
   for (const Turn& turn : entry.turns) bytes += bytes_of(turn);
-  if (bytes > bytes_max_) return false;
   auto kept = std::make_shared<const Entry>(std::move(entry));
   const std::lock_guard lock(mutex_);
-  while (bytes_ + bytes > bytes_max_) drop(held_.begin());
-  held_.push_back({{tenant, id}, std::move(kept), bytes});
-  by_key_[held_.back().key] = std::prev(held_.end());
+  if (!has_room(tenant, bytes)) return false;
+  while (bytes_ + bytes > bytes_max_) drop_oldest_for(tenant, bytes);
+  Tenant& own = tenants_[tenant];
+  own.held.push_back({id, std::move(kept), bytes});
+  own.by_id[id] = std::prev(own.held.end());
+  own.bytes += bytes;
   bytes_ += bytes;
   return true;
 }
 
-void ResponseStore::drop(std::list<Held>::iterator held) {
+void ResponseStore::drop(std::uint64_t tenant, std::list<Held>::iterator held) {
+  Tenant& of = tenants_.at(tenant);
   bytes_ -= held->bytes;
-  by_key_.erase(held->key);
-  held_.erase(held);
+  of.bytes -= held->bytes;
+  of.by_id.erase(held->id);
+  of.held.erase(held);
+  if (of.held.empty()) tenants_.erase(tenant);
 }
 
 std::shared_ptr<const ResponseStore::Entry> ResponseStore::find(std::uint64_t tenant,
                                                                 const std::string& id) const {
   const std::lock_guard lock(mutex_);
-  const auto found = by_key_.find({tenant, id});
-  return found == by_key_.end() ? nullptr : found->second->entry;
+  const auto of = tenants_.find(tenant);
+  if (of == tenants_.end()) return nullptr;
+  const auto found = of->second.by_id.find(id);
+  return found == of->second.by_id.end() ? nullptr : found->second->entry;
 }
 
 bool ResponseStore::erase(std::uint64_t tenant, const std::string& id) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_key_.find({tenant, id});
-  if (found == by_key_.end()) return false;
-  drop(found->second);
+  const auto of = tenants_.find(tenant);
+  if (of == tenants_.end()) return false;
+  const auto found = of->second.by_id.find(id);
+  if (found == of->second.by_id.end()) return false;
+  drop(tenant, found->second);
   return true;
 }
 

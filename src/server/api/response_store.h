@@ -1,5 +1,6 @@
 // Responses that are kept so that the next request may go on from them (previous_response_id) and that GET
-// may show them. In memory, bounded by bytes; the oldest goes first. Any thread may ask.
+// may show them. In memory, bounded by bytes. Where room is needed the oldest of whoever holds the most goes,
+// so that one key cannot push out the responses of others who hold less. Any thread may ask.
 #pragma once
 
 #include <list>
@@ -22,25 +23,31 @@ class ResponseStore {
 
   explicit ResponseStore(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // False: it is larger than all that may be kept.
+  // False: it is larger than all that may be kept, or than what others who hold less leave of it. Nothing is
+  // dropped then.
   bool put(std::uint64_t tenant, const std::string& id, Entry entry);
   // Null: there is none of this tenant's.
   std::shared_ptr<const Entry> find(std::uint64_t tenant, const std::string& id) const;
   bool erase(std::uint64_t tenant, const std::string& id);
 
  private:
-  using Key = std::pair<std::uint64_t, std::string>;
   struct Held {
-    Key key;
+    std::string id;
     std::shared_ptr<const Entry> entry;
     std::size_t bytes;
   };
-  void drop(std::list<Held>::iterator held);
+  struct Tenant {
+    std::list<Held> held;  // the oldest first
+    std::map<std::string, std::list<Held>::iterator, std::less<>> by_id;
+    std::size_t bytes = 0;
+  };
+  bool has_room(std::uint64_t tenant, std::size_t bytes) const;
+  void drop_oldest_for(std::uint64_t tenant, std::size_t bytes);
+  void drop(std::uint64_t tenant, std::list<Held>::iterator held);
 
   std::size_t bytes_max_;
   mutable std::mutex mutex_;
-  std::list<Held> held_;  // the oldest first
-  std::map<Key, std::list<Held>::iterator> by_key_;
+  std::map<std::uint64_t, Tenant> tenants_;  // those that hold something
   std::size_t bytes_ = 0;
 };
 

@@ -93,7 +93,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
   ResponseTurns input;
   read_previous(fields, model, context, out, input.turns);
   read_input_items(fields, input.turns.empty(), input);
-  Conversation conversation;
+  Conversation conversation{.field = "input"};
   out.instructions = fields.text("instructions");
   if (out.instructions) conversation.turns.push_back({.role = "system", .content = *out.instructions});
   conversation.turns.insert(conversation.turns.end(), input.turns.begin(), input.turns.end());

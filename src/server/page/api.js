@@ -17,7 +17,7 @@ function remembered(storage) {
   };
 }
 export const kept = remembered(() => localStorage);
-const tabOnly = remembered(() => sessionStorage);
+export const tabOnly = remembered(() => sessionStorage);
 
 const kKey = "fourfold.key";
 export const key = {

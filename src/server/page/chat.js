@@ -83,7 +83,18 @@ function newChat() {
   byId("input").focus();
 }
 
+// Whatever is wrong with a chat, its address must not make the page unusable.
 async function openChat(id) {
+  try {
+    await openStored(id);
+  } catch (problem) {
+    notice(`This chat cannot be opened: ${problem.message}`, { seconds: 0 });
+    sessions.delete(id);
+    open(new Session(store, hooks));
+  }
+}
+
+async function openStored(id) {
   if (session?.id === id) return;
   const known = sessions.get(id);
   const found = known ? null : await store.chat(id);
@@ -99,7 +110,7 @@ async function openChat(id) {
 
 async function endOrphans(opened) {
   if (![...opened.tree.messages.values()].some(({ finish }) => finish === "writing")) return;
-  opened.endOrphans(await store.openTabs());
+  opened.endOrphans(await store.tabs.open());
   if (opened === session) showSession();
 }
 

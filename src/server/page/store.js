@@ -1,12 +1,11 @@
 // The chats of this browser, in IndexedDB: chats, their messages (a tree by parent ids), and drafts. Tabs do not
 // overwrite each other: a message has one writer, and what several may change is read and written in one
 // transaction. Other tabs hear of every change.
-import { newId } from "/page/dom.js";
 import { memoryTables } from "/page/memory.js";
+import { Tabs } from "/page/tabs.js";
 
 const kDatabase = "fourfold";
 const kVersion = 1;
-const kPatience = 200;  // ms for other tabs to say that they are there
 const kStale = 60000;  // ms after which a deleted chat is gone for good
 
 const done = (request) => new Promise((resolve, reject) => {
@@ -68,13 +67,18 @@ export class Store {
     this.run = run;
     this.lasting = lasting;
     this.listeners = [];
-    this.tab = newId();      // of this page, until it is left
-    this.others = new Set();  // tabs that have answered
+    this.tabs = new Tabs((kind) => this.tell(kind));
     this.channel = new BroadcastChannel("fourfold.chats");
     this.channel.onmessage = ({ data }) => this.hear(data);
   }
 
   static async open() {
+    const store = await Store.make();
+    await store.tabs.enter();
+    return store;
+  }
+
+  static async make() {
     try {
       const database = await openDatabase();
       const store = new Store(overDatabase(database), true);
@@ -89,22 +93,15 @@ export class Store {
     }
   }
 
+  get tab() { return this.tabs.own; }
+
   // listener({ kind: "chat" | "message" | "removed", chat }): what another tab did.
   listen(listener) { this.listeners.push(listener); }
   tell(kind, chat) { this.channel.postMessage({ kind, chat, tab: this.tab }); }
 
   hear(data) {
-    if (data.kind === "hello") this.tell("here");
-    else if (data.kind === "here") this.others.add(data.tab);
-    else for (const listener of this.listeners) listener(data);
-  }
-
-  // The tabs that are open now, this one among them.
-  async openTabs() {
-    this.others.clear();
-    this.tell("hello");
-    await new Promise((resolve) => setTimeout(resolve, kPatience));
-    return new Set([this.tab, ...this.others]);
+    if (this.tabs.hear(data)) return;
+    for (const listener of this.listeners) listener(data);
   }
 
   // ---- chats
@@ -231,7 +228,7 @@ export class Store {
     const found = here(await this.run(["drafts"], "readonly", ({ drafts }) => drafts.all()));
     const own = found.find((draft) => draft.tab === this.tab);
     if (own || !found.length) return own ?? null;
-    const open = await this.openTabs();
+    const open = await this.tabs.open();
     const left = found.find((draft) => !open.has(draft.tab));
     if (!left) return null;
     return this.run(["drafts"], "readwrite", async ({ drafts }) => {

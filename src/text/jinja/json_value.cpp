@@ -16,7 +16,11 @@ constexpr int kDepthMax = 64;
 class JsonReader {
  public:
   JsonReader(std::string_view text, std::string_view what, JsonRules rules)
-      : text_(text), what_(what), strict_(rules != JsonRules::python), rounds_(rules == JsonRules::request) {}
+      : text_(text),
+        what_(what),
+        strict_(rules != JsonRules::python),
+        rounds_(rules == JsonRules::request || rules == JsonRules::answer),
+        repeats_(rules == JsonRules::python || rules == JsonRules::answer) {}
 
   Value document() {
     Value out = value(0);
@@ -72,7 +76,7 @@ class JsonReader {
       skip_space();
       if (!take('"')) refuse("a member name is missing");
       Value key = string();
-      if (strict_ && out.find(key) != nullptr) refuse("a second member of the same name in one object");
+      if (!repeats_ && out.find(key) != nullptr) refuse("a second member of the same name in one object");
       skip_space();
       if (!take(':')) refuse("a colon is missing");
       Value item = value(depth + 1);
@@ -205,7 +209,7 @@ class JsonReader {
 
   std::string_view text_;
   std::string_view what_;
-  bool strict_, rounds_;
+  bool strict_, rounds_, repeats_;
   int value_count_ = 0;
   std::size_t at_ = 0;
 };

@@ -13,11 +13,13 @@ enum class JsonRules {
   python,   // NaN and Infinity are numbers and the last of two equal members counts, as for Python's json
   strict,   // neither, and at most kJsonValuesMax values: for what a client or a model wrote
   request,  // as strict, and integers beyond 64 bits are doubles: schemas bound them by 18446744073709551615
+  answer,   // as request, and the last of two equal members counts: for what a model wrote and others will
+            // read
 };
 inline constexpr int kJsonValuesMax = 1 << 19;
 
 // `what` names the text in messages ("messages"). Throws invalid_request with the byte offset. Refuses
-// more than 64 levels and, but for requests, integers beyond 64 bits.
+// more than 64 levels and, but for requests and answers, integers beyond 64 bits.
 Value parse_json(std::string_view text, std::string_view what, JsonRules rules = JsonRules::python);
 
 }  // namespace fourfold::text::jinja

@@ -1,16 +1,37 @@
 // The blocks of a Markdown text: where each begins and ends, and which kind it is.
 import { takeFormulaLines } from "/page/math/find.js";
 
-export const kFence = /^( {0,3})(`{3,}|~{3,})\s*([^\s`{]*)[^`]*$/;
+// A pattern reads a line once: no two repetitions beside each other take the same characters, or a line of a hundred
+// thousand of them would be tried at every pair of places. What needs more than that is a function.
+const kFence = /^( {0,3})(`{3,}|~{3,})(.*)$/s;
 export const kItem = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/;
-export const kHeading = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const kHeading = /^ {0,3}(#{1,6})\s+(.*)$/s;
 export const kNote = /^ {0,3}\[\^([^\]\s^]{1,40})\]:\s?(.*)$/;
 const kRule = /^ {0,3}([-*_])( *\1){2,} *$/;
-const kTableRule = /^ *\|?( *:?-+:? *\|)+( *:?-+:? *)?\|? *$/;
+
+// { indent, mark, language } of a line that opens a block of code, or null.
+export function fenceOf(line) {
+  const match = kFence.exec(line);
+  if (!match || match[3].includes("`")) return null;
+  return { indent: match[1].length, mark: match[2], language: /^[^\s{]*/.exec(match[3].trimStart())[0] };
+}
+
+// { level, text } of a heading, or null. Marks at its end belong to it only behind a space: C# keeps its own.
+export function headingOf(line) {
+  const match = kHeading.exec(line);
+  return match && { level: match[1].length, text: match[2].trim().replace(/(^|\s)#+$/, "").trimEnd() };
+}
+
+// "|:--|--:|", also without the first or the last bar.
+function isTableRule(line) {
+  const cells = line.trim().split("|").map((cell) => cell.trim());
+  if (!cells[0]) cells.shift();
+  return cells.length > 1 && cells.every((cell, at) => /^:?-+:?$/.test(cell) || (!cell && at === cells.length - 1));
+}
 
 const isQuote = (line) => /^ {0,3}>/.test(line);
 const startsBlock = (line) =>
-  kFence.test(line) || kRule.test(line) || kHeading.test(line) || isQuote(line) || kNote.test(line);
+  fenceOf(line) || kRule.test(line) || kHeading.test(line) || isQuote(line) || kNote.test(line);
 export const indentOf = (line) => /^ */.exec(line)[0].length;
 
 function takeCode(lines, at, mark) {
@@ -57,11 +78,11 @@ function takeNote(lines, at) {
 // [kind, lines, first line after it] for the block that starts at `at`.
 function takeBlock(lines, at) {
   const line = lines[at];
-  const fence = kFence.exec(line);
-  if (fence) return takeCode(lines, at, fence[2]);
+  const fence = fenceOf(line);
+  if (fence) return takeCode(lines, at, fence.mark);
   if (kHeading.test(line)) return ["heading", [line], at + 1];
   if (kRule.test(line)) return ["rule", [line], at + 1];
-  if (line.includes("|") && kTableRule.test(lines[at + 1] ?? "")) {
+  if (line.includes("|") && isTableRule(lines[at + 1] ?? "")) {
     const end = while_(lines, at + 2, (next) => next.includes("|"));
     return ["table", lines.slice(at, end), end];
   }

@@ -6,7 +6,7 @@ import { dollarEnds, takeFormula } from "/page/math/find.js";
 const kDelimiters = [["**", "strong"], ["__", "strong"], ["~~", "s"], ["*", "em"], ["_", "em"]];
 const kPlain = /[^\\`*_~[!<\nh$]+/y;
 const kEscape = /\\[!-/:-@[-`{-~]/y;
-const kLink = /!?\[((?:[^[\]\\]|\\.)*)\]\(\s*<?([^\s<>()]*(?:\([^\s()]*\)[^\s<>()]*)?)>?(?:\s+"[^"]*")?\s*\)/y;
+const kLink = /!?\[((?:[^[\]\\]|\\.)*)\]\(\s*(?!\s)<?([^\s<>()]*(?:\([^\s()]*\)[^\s<>()]*)?)>?(?:\s+"[^"]*")?\s*\)/y;
 const kFootnote = /\[\^([^\]\s^]{1,40})\]/y;
 const kAddress = /<(https?:[^\s<>]+|mailto:[^\s<>]+)>/y;
 const kBareAddress = /https?:\/\/[^\s<>"'`)\]]*[^\s<>"'`)\].,;:!?*_]/y;
@@ -120,7 +120,7 @@ class Line {
       return this.formula(at) ?? (escaped && [escaped[0][1], at + 2]);
     }
     if (letter === "$") return this.formula(at);
-    if (letter === "\n") return [/ {2}$/.test(this.plain) ? element("br") : "\n", at + 1];
+    if (letter === "\n") return [at > 1 && this.text.startsWith("  ", at - 2) ? element("br") : "\n", at + 1];
     if (letter === "`") return this.code(at);
     if (letter === "[") return this.footnote(at) ?? this.linked(at);
     if (letter === "!") return this.text[at + 1] === "[" ? this.linked(at) : null;

@@ -2,13 +2,14 @@
 // ours. The part models use: headings, paragraphs, lists, tasks, quotes, tables, rules, code, footnotes, formulae,
 // emphasis, links.
 import { element, icon } from "/page/dom.js";
-import { blocksOf, indentOf, kFence, kHeading, kItem, kNote } from "/page/markdown/blocks.js";
+import { blocksOf, fenceOf, headingOf, indentOf, kItem, kNote } from "/page/markdown/blocks.js";
 import { numberNotes } from "/page/markdown/footnotes.js";
 import { Colours } from "/page/markdown/highlight.js";
 import { inlineNodes } from "/page/markdown/inline.js";
 import { formulaBlock } from "/page/math/find.js";
 
 const kDeepest = 12;
+const kAddedCells = 5000;  // in a table; a wide head above many short rows must not make the product of both
 const kLongCell = 30;  // characters: a table that scrolls does not squeeze a sentence into a column of one word
 
 // ---- code
@@ -32,8 +33,8 @@ export function codeNode(code, language) {
 }
 
 function codeOf(lines) {
-  const [, indent, , language] = kFence.exec(lines[0]);
-  const cut = (line) => line.slice(Math.min(indentOf(line), indent.length));
+  const { indent, language } = fenceOf(lines[0]);
+  const cut = (line) => line.slice(Math.min(indentOf(line), indent));
   return { code: lines.slice(1).map(cut).join("\n"), language };
 }
 
@@ -92,9 +93,10 @@ function tableNode(lines) {
     return element(name, className ? { className } : {}, ...inlineNodes(text));
   };
   // A row has as many cells as the head.
+  let left = kAddedCells;
   const row = (line, name) => {
     const cells = cellsOf(line).slice(0, width);
-    while (cells.length < width) cells.push("");
+    while (cells.length < width && left-- > 0) cells.push("");
     return element("tr", {}, ...cells.map((text, at) => cell(name, text, at)));
   };
   return element("div", { className: "table" },
@@ -119,9 +121,9 @@ function blockNode(kind, lines, depth) {
       return codeNode(code, language);
     }
     case "heading": {
-      const [, marks, text] = kHeading.exec(lines[0]);
+      const { level, text } = headingOf(lines[0]);
       // The page's own headings are h1 and h2.
-      return element("h" + Math.min(marks.length + 2, 6), {}, ...inlineNodes(text));
+      return element("h" + Math.min(level + 2, 6), {}, ...inlineNodes(text));
     }
     case "rule": return element("hr");
     case "table": return tableNode(lines);
@@ -160,10 +162,10 @@ function settle(shown, blocks, text) {
   return blocks.slice(last);
 }
 
-// Shows text in a node. Called again with more of it, it reads from the first block that may still change, and
+// Draws text in a node. Called again with more of it, it reads from the first block that may still change, and
 // replaces only what did: an answer of any length costs what its last block costs, and what was selected stays
 // selected.
-export function renderInto(node, text) {
+function draw(node, text) {
   let shown = shownIn.get(node);
   if (!shown || !text.startsWith(shown.text)) {
     shown = new Shown();
@@ -186,4 +188,16 @@ export function renderInto(node, text) {
   shown.notes = numberNotes(node, shown.nodes, shown.notes);
   shown.open = settle(shown, blocks, text);
   shown.text = text;
+}
+
+// Shows text in a node, all of it, again and again while it grows. A text that cannot be drawn is shown as it is, with
+// the reason: one message must not take the chat away.
+export function renderInto(node, text) {
+  try {
+    draw(node, text);
+  } catch (problem) {
+    shownIn.delete(node);
+    const title = `Shown as plain text: ${problem.message}`;
+    node.replaceChildren(element("p", { className: "plain-text", textContent: text, title }));
+  }
 }

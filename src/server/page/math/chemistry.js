@@ -2,13 +2,14 @@
 import { atom, math, space } from "/page/math/nodes.js";
 
 const kArrows = { "->": "→", "<-": "←", "<->": "↔", "<=>": "⇌", "=>": "⇒" };
-// arrow with text above and below it; state; bond; sub or superscript; element; number; the rest.
+// arrow with text above and below it; state; bond; sub or superscript; element; number; the rest. What is in brackets
+// is bounded: ten thousand that nothing closes would each look for their end.
 const kPart = new RegExp(
   [
-    "(?<arrow><=>|<->|->|<-|=>)(?:\\[(?<above>[^\\]]*)\\])?(?:\\[(?<below>[^\\]]*)\\])?",
+    "(?<arrow><=>|<->|->|<-|=>)(?:\\[(?<above>[^\\]]{0,200})\\])?(?:\\[(?<below>[^\\]]{0,200})\\])?",
     "(?<state>\\((?:s|l|g|aq)\\))",
-    "\\^(?:\\{(?<powers>[^}]*)\\}|(?<power>[0-9]*[+-]|[0-9.*]+))",
-    "_(?:\\{(?<indices>[^}]*)\\}|(?<index>[0-9A-Za-z]))",
+    "\\^(?:\\{(?<powers>[^}]{0,200})\\}|(?<power>[0-9]*[+-]|[0-9.*]+))",
+    "_(?:\\{(?<indices>[^}]{0,200})\\}|(?<index>[0-9A-Za-z]))",
     "(?<element>[A-Za-z]+)",
     "(?<number>\\d+(?:[./]\\d+)?)",
     "(?<gap>\\s+)",

@@ -191,7 +191,7 @@ define(Object.keys(kClasses).join(" "), (parser, name) => {
 // What has a character of its own when it is negated; the rest is struck through.
 const kNegations = new Map("∈∉ =≠ <≮ >≯ ≤≰ ≥≱ ∃∄ ⊂⊄ ⊆⊈ ≡≢ ∼≁ ≈≉ ∣∤ ∥∦ ⊃⊅ ⊇⊉ ≅≇ →↛".split(" ").map((pair) => [...pair]));
 define("not", (parser) => {
-  const negated = parser.atom();
+  const negated = parser.within(() => parser.atom());
   const target = negated.node.localName === "mrow" ? negated.node.firstChild ?? negated.node : negated.node;
   target.textContent = kNegations.get(target.textContent) ?? target.textContent + "\u0338";
   return negated;

@@ -66,7 +66,7 @@ const kOpen = /^ {0,3}(\$\$|\\\[)(?!\$)/;
 const kEnvironment =
   /^ {0,3}\\begin\{((?:align|gather|equation|multline|eqnarray|alignat|flalign|split|displaymath)\*?)\}/;
 const kMostLines = 100;
-const kCloses = { $$: /^(.*?)\$\$\s*[.,;:]?\s*$/, "\\[": /^(.*?)\\\]\s*[.,;:]?\s*$/ };
+const kCloses = { $$: /^(.*?)\$\$\s*(?:[.,;:]\s*)?$/, "\\[": /^(.*?)\\\]\s*(?:[.,;:]\s*)?$/ };
 
 // A formula that has its lines for itself: its first line after it and its TeX, or null. No blank line is within.
 export function takeFormulaLines(lines, at) {

@@ -4,7 +4,13 @@ const kNamespace = "http://www.w3.org/1998/Math/MathML";
 // A formula that cannot be shown; the message says why.
 export class MathError extends Error {}
 
+// Children of one node. A browser looks at all operators of a row again for each that is added, so that a row of
+// 16,000 would take it seconds; nobody reads one of 2,000.
+const kWidest = 2000;
+
 export function math(name, attributes = {}, ...children) {
+  if (children.length > kWidest)
+    throw new MathError(`${children.length} parts in a row; at most ${kWidest} are shown`);
   const node = document.createElementNS(kNamespace, name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.append(...children);

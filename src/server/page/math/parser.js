@@ -6,7 +6,7 @@ import { atom, math, MathError, row, rowNodes, symbolAtom } from "/page/math/nod
 import { kCharacters, kDelimiters, kSymbols } from "/page/math/symbols.js";
 
 const kLongest = 20000;  // characters of a formula
-const kDeepest = 80;     // braces within braces
+const kDeepest = 80;     // braces, and commands without braces, within each other
 
 const kRowEnds = new Set(["", "}", "&", "\\\\", "\\cr", "\\newline", "\\end", "\\right", "\\middle"]);
 const kPlainToken = /\\(?:[a-zA-Z]+\*?|[\s\S])|[\s\S]/uy;
@@ -114,7 +114,7 @@ export class Parser {
       const token = this.peek();
       if (!token || token === "}" || token === "&") throw new MathError("an argument is missing");
       // \frac12 is a half: without braces an argument is one digit.
-      return [/\d/.test(token) ? this.number(this.take()) : this.atom()];
+      return [/\d/.test(token) ? this.number(this.take()) : this.within(() => this.atom())];
     }
     const atoms = this.row();
     this.expect("}");

@@ -10,7 +10,8 @@ export function mathNode(tex, display) {
     return math(
       "math", { ...(display ? { display: "block" } : {}), alttext: tex.trim() }, math("mrow", {}, ...nodes));
   } catch (problem) {
-    if (!(problem instanceof MathError)) throw problem;
+    // The parser bounds its depth; whose stack is smaller still gets a formula that is not shown, and not a dead page.
+    if (!(problem instanceof MathError || problem instanceof RangeError)) throw problem;
     const node = document.createElement("code");
     node.className = "tex-error";
     node.textContent = tex.trim();
