@@ -279,7 +279,7 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
 // What one tenant asked is found again by that tenant alone.
 TEST(Scheduler, SaltsShareNothing) {
   Scheduler scheduler(
-      {.page_count = 8, .page_tokens = 64, .sequence_count = 1, .step_rows = 128, .anchor_count = 2});
+      {.page_count = 8, .page_tokens = 64, .sequence_count = 1, .step_rows = 128, .anchor_count = 4});
   Id id = 0;
   const auto cached = [&](const std::string& salt) {
     scheduler.arrive({++id, std::vector<std::int32_t>(100, 7), 120, salt});
