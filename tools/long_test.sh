@@ -97,6 +97,11 @@ every_mutation() {  # every_mutation FILTER
   FOURFOLD_LONG=1 build/test_kernels --gtest_filter="$1"
 }
 
+long_prompt() {
+  build ci test_model
+  FOURFOLD_LONG=1 build/test_model --gtest_filter='LongPrompt*'
+}
+
 scenarios() {
   build ci test_engine
   FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
@@ -124,6 +129,7 @@ all_long_parts() {
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'
+  long_part long-prompt "a prompt of 2,150 tokens, whole, and on Hopper's kernels" long_prompt
   long_part mutations-source "sources broken in 60 places (docs/mutations.txt)" source_mutations
   long_part soak "10,000 requests with cancels" soak ci 10000
   long_part clients "agents, routers and clients (docs/agents-test.txt)" real_clients

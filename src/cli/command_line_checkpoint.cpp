@@ -16,6 +16,8 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
   command->add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
+  command->add_option("--step-rows", o.step_rows, "Run prompts in pieces of so many tokens; 0: whole")
+      ->capture_default_str();
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   add_ranks(*command, o.tp, o.experts);
   add_loading(*command, o.dense, o.cache, o.rebuild_cache);
@@ -123,7 +125,8 @@ void add_make_model(CLI::App& app, CommandLine& line) {
   command->add_option("OUT", o.out, "A folder that does not exist yet")->required();
   command
       ->add_option("--shape", o.shape,
-                   "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, small, 35b, 122b, 397b, next-80b, qwen3-30b")
+                   "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, tiny-long, small, 35b, 122b, 397b, "
+                   "next-80b, qwen3-30b")
       ->capture_default_str();
   command->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors or nvfp4")
       ->capture_default_str();

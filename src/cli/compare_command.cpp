@@ -111,20 +111,21 @@ int run_compare(const CompareOptions& options, const Console& console) {
   if (!options.json && on_machine(options.backend) && options.activations == "all")
     show(console, "w4a16 alone: the GPU backend multiplies 16-bit activations\n");
   for (const std::string& activations : formats_of(options, *model)) {
-    const PreparedModel prepared = prepare_model(*model,
-                                                 {.backend = options.backend,
-                                                  .activations = activations,
-                                                  .kv = options.kv,
-                                                  .threads = options.threads,
-                                                  .strict = options.strict,
-                                                  .tuned = options.tuned,
-                                                  .keep_values = true,
-                                                  .dense = options.dense,
-                                                  .cache = options.cache,
-                                                  .rebuild_cache = options.rebuild_cache,
-                                                  .tp = options.tp,
-                                                  .experts = options.experts},
-                                                 model::trace_capacity(reference.prompts()), console);
+    const PreparedModel prepared =
+        prepare_model(*model,
+                      {.backend = options.backend,
+                       .activations = activations,
+                       .kv = options.kv,
+                       .threads = options.threads,
+                       .strict = options.strict,
+                       .tuned = options.tuned,
+                       .keep_values = true,
+                       .dense = options.dense,
+                       .cache = options.cache,
+                       .rebuild_cache = options.rebuild_cache,
+                       .tp = options.tp,
+                       .experts = options.experts},
+                      model::trace_capacity(reference.prompts(), options.step_rows), console);
     const model::Comparison result = options.tp > 1 ? model::compare(*prepared, prepared.whole, reference)
                                                     : model::compare(*prepared, reference);
     fine = fine && result.fine();

@@ -14,6 +14,7 @@ struct CompareOptions {
   std::string activations = "all";  // or auto, f32, w4a16, w4a4
   std::string kv = "auto";          // or bf16, fp8
   int threads = 0;
+  int step_rows = 0;           // the most rows of a step; 0: a whole prompt
   std::string dense = "keep";  // these four: see BackendOptions
   std::string cache = {};
   bool rebuild_cache = false;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <optional>
 
 #include "backend/reference/reference.h"
 #include "base/check.h"
@@ -57,8 +56,8 @@ struct Kind {
 };
 
 std::vector<Kind> kinds_of(const Trace& trace, const PromptReference& prompt) {
-  const std::size_t vocab = prompt.logits.size() / prompt.ids.size();
-  const std::size_t width = prompt.final_norm.size() / prompt.ids.size();
+  const std::size_t vocab = prompt.logits.size() / prompt.rows.size();
+  const std::size_t width = prompt.final_norm.size() / prompt.rows.size();
   std::vector<Kind> kinds{{"logits", trace.logits, prompt.logits, vocab}};
   std::size_t at = 0;
   for (std::size_t i = 0; i < trace.hidden.size(); ++i) {
@@ -68,6 +67,8 @@ std::vector<Kind> kinds_of(const Trace& trace, const PromptReference& prompt) {
     at += layer.size();
   }
   if (!trace.final_norm.empty()) kinds.push_back({"final norm", trace.final_norm, prompt.final_norm, width});
+  if (!prompt.greedy_logits.empty())
+    kinds.push_back({"greedy logits", trace.greedy, prompt.greedy_logits, vocab});
   if (!trace.drafts.empty()) {
     kinds.push_back({"mtp logits", trace.mtp, prompt.mtp_logits, vocab});
     kinds.push_back({"draft logits", trace.drafts, prompt.draft_logits, vocab});
@@ -84,17 +85,15 @@ std::vector<double> row_differences(std::span<const float> ours, std::span<const
   return rows;
 }
 
-// How far numbers may lie apart: by kind, and by row for the tokens chosen from them.
-struct Bounds {
-  std::vector<Difference> kinds;
-  std::vector<double> greedy_rows;
-  std::vector<double> draft_rows;
-};
+// What f32 leaves open, where no format rounds; numbers that no rounding reaches have it in any format.
+Bounds::Kind exact(const std::string& what) { return {what, kExactBound, kExactBound}; }
 
-Bounds exact_bounds(const Trace& trace, const PromptReference& prompt) {
-  return {std::vector<Difference>(kinds_of(trace, prompt).size(), {kExactBound, kExactBound}),
-          std::vector<double>(prompt.greedy_ids.size(), kExactBound),
-          std::vector<double>(prompt.draft_ids.size(), kExactBound)};
+Bounds::Kind bound_of(const Bounds::Prompt& bounds, const std::string& what) {
+  // By name: a backend may keep fewer kinds of numbers than the reference backend did.
+  for (const Bounds::Kind& kind : bounds.kinds)
+    if (kind.what == what) return kind;
+  check(bounds.kinds.empty(), "the noisy runs had every kind of number", std::string_view(what));
+  return exact(what);
 }
 
 void raise(std::vector<double>& to, const std::vector<double>& from) {
@@ -102,51 +101,21 @@ void raise(std::vector<double>& to, const std::vector<double>& from) {
   for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], kLargestFactor * from[i]);
 }
 
-// Bounds for the program's activation formats, found on the reference backend; see the header.
-class NoiseBounds {
- public:
-  NoiseBounds(const backend::Program& program, const ReferenceFile& reference,
-              const backend::Capacity& capacity)
-      : bounds_(reference.prompts().size()) {
-    const auto prompts = reference.prompts();
-    std::vector<Trace> clean;
-    for (int run = 0; run <= kNoiseRuns; ++run) {
-      backend::Program exact = program;
-      for (backend::MatrixUse& use : exact.matrices) use.input = backend::InputFormat::f32;
-      for (backend::KvCache& cache : exact.kv_caches) cache.format = backend::KvFormat::f32;
-      const NoisyProgram noisy(program, static_cast<std::uint64_t>(run));
-      const auto prepared = backend::ReferenceBackend().prepare(run == 0 ? exact : noisy.program(), capacity);
-      for (std::size_t i = 0; i < prompts.size(); ++i) {
-        Trace trace = run_trace(*prepared, prompts[i]);
-        if (run == 0)
-          clean.push_back(std::move(trace));
-        else
-          add(bounds_[i], trace, clean[i], prompts[i], static_cast<std::size_t>(program.vocab_size));
-      }
-    }
+// What one noisy run showed.
+void raise(Bounds::Prompt& bounds, const Trace& noisy, const Trace& clean, const PromptReference& prompt,
+           std::size_t vocab) {
+  const std::vector<Kind> with = kinds_of(noisy, prompt);
+  const std::vector<Kind> without = kinds_of(clean, prompt);
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    if (bounds.kinds.size() == i) bounds.kinds.push_back(exact(with[i].what));
+    const Difference seen = difference(with[i].ours, without[i].ours, with[i].columns);
+    Bounds::Kind& bound = bounds.kinds[i];
+    bound.largest = std::max(bound.largest, kLargestFactor * seen.largest);
+    bound.typical = std::max(bound.typical, kTypicalFactor * seen.typical);
   }
-
-  const Bounds& of(std::size_t prompt) const { return bounds_[prompt]; }
-
- private:
-  static void add(Bounds& bounds, const Trace& noisy, const Trace& clean, const PromptReference& prompt,
-                  std::size_t vocab) {
-    const std::vector<Kind> with = kinds_of(noisy, prompt);
-    const std::vector<Kind> without = kinds_of(clean, prompt);
-    bounds.kinds.resize(with.size());
-    for (std::size_t i = 0; i < with.size(); ++i) {
-      // Numbers that no rounding reaches, such as the embedding, still differ by what f32 leaves open.
-      const Difference seen = difference(with[i].ours, without[i].ours, with[i].columns);
-      Difference& bound = bounds.kinds[i];
-      bound.largest = std::max({bound.largest, kLargestFactor * seen.largest, kExactBound});
-      bound.typical = std::max({bound.typical, kTypicalFactor * seen.typical, kExactBound});
-    }
-    raise(bounds.greedy_rows, row_differences(noisy.greedy, clean.greedy, vocab));
-    raise(bounds.draft_rows, row_differences(noisy.drafts, clean.drafts, vocab));
-  }
-
-  std::vector<Bounds> bounds_;
-};
+  raise(bounds.greedy_rows, row_differences(noisy.greedy, clean.greedy, vocab));
+  raise(bounds.draft_rows, row_differences(noisy.drafts, clean.drafts, vocab));
+}
 
 TokenDifference compare_tokens(std::string what, const PromptReference& prompt, std::span<const float> logits,
                                std::span<const std::int32_t> wanted, const std::vector<double>& row_bounds,
@@ -175,16 +144,13 @@ double gap_of(std::span<const float> row) {
   return static_cast<double>(sorted[0]) - sorted[1];
 }
 
-void add_prompt(Comparison& out, const Trace& trace, const PromptReference& prompt, const Bounds& bounds,
-                std::size_t vocab) {
-  const std::vector<Kind> kinds = kinds_of(trace, prompt);
-  // A backend that keeps no values shows logits alone, the reference's bounds know all kinds.
-  const std::size_t skipped = bounds.kinds.size() - kinds.size();
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const Difference& bound = bounds.kinds[i == 0 ? 0 : i + skipped];
-    const Difference found = difference(kinds[i].ours, kinds[i].theirs, kinds[i].columns);
+void add_prompt(Comparison& out, const Trace& trace, const PromptReference& prompt,
+                const Bounds::Prompt& bounds, std::size_t vocab) {
+  for (const Kind& kind : kinds_of(trace, prompt)) {
+    const Bounds::Kind bound = bound_of(bounds, kind.what);
+    const Difference found = difference(kind.ours, kind.theirs, kind.columns);
     out.numbers.push_back(
-        {prompt.name, kinds[i].what, found.largest, found.typical, bound.largest, bound.typical});
+        {prompt.name, kind.what, found.largest, found.typical, bound.largest, bound.typical});
   }
   out.tokens.push_back(compare_tokens("greedy", prompt, trace.greedy, prompt.greedy_ids, bounds.greedy_rows,
                                       [&](std::size_t i) { return prompt.greedy_gap[i]; }));
@@ -201,29 +167,62 @@ bool Comparison::fine() const {
          std::all_of(tokens.begin(), tokens.end(), [](const auto& item) { return item.fine(); });
 }
 
+Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
+               const backend::Capacity& capacity) {
+  for (const backend::MatrixUse& use : program.matrices) {
+    if (use.input == backend::InputFormat::bf16) noise_bf16 = relative_input_noise(use.input);
+    if (use.input == backend::InputFormat::nvfp4) noise_nvfp4 = relative_input_noise(use.input);
+  }
+  for (const backend::KvCache& cache : program.kv_caches)
+    noise_kv = std::max(noise_kv, relative_kv_noise(cache.format));
+  for (const PromptReference& prompt : reference.prompts())
+    prompts_.push_back({{},
+                        std::vector<double>(prompt.greedy_ids.size(), kExactBound),
+                        std::vector<double>(prompt.draft_ids.size(), kExactBound)});
+  if (noise_bf16 > 0 || noise_nvfp4 > 0 || noise_kv > 0) derive(program, reference, capacity);
+}
+
+// On the reference backend; see the header.
+void Bounds::derive(const backend::Program& program, const ReferenceFile& reference,
+                    const backend::Capacity& capacity) {
+  const auto prompts = reference.prompts();
+  std::vector<Trace> clean;
+  for (int run = 0; run <= kNoiseRuns; ++run) {
+    backend::Program exact = program;
+    for (backend::MatrixUse& use : exact.matrices) use.input = backend::InputFormat::f32;
+    for (backend::KvCache& cache : exact.kv_caches) cache.format = backend::KvFormat::f32;
+    const NoisyProgram noisy(program, static_cast<std::uint64_t>(run));
+    const auto prepared = backend::ReferenceBackend().prepare(run == 0 ? exact : noisy.program(), capacity);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      Trace trace = run_trace(*prepared, prompts[i]);
+      if (run == 0)
+        clean.push_back(std::move(trace));
+      else
+        raise(prompts_[i], trace, clean[i], prompts[i], static_cast<std::size_t>(program.vocab_size));
+    }
+  }
+}
+
 Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference) {
   return compare(prepared, prepared.program(), reference);
 }
 
 Comparison compare(backend::Prepared& prepared, const backend::Program& program,
                    const ReferenceFile& reference) {
+  return compare(prepared, reference, Bounds(program, reference, prepared.capacity()));
+}
+
+Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference, const Bounds& bounds) {
   Comparison out;
-  for (const backend::MatrixUse& use : program.matrices) {
-    if (use.input == backend::InputFormat::bf16) out.noise_bf16 = relative_input_noise(use.input);
-    if (use.input == backend::InputFormat::nvfp4) out.noise_nvfp4 = relative_input_noise(use.input);
-  }
-  for (const backend::KvCache& cache : program.kv_caches)
-    out.noise_kv = std::max(out.noise_kv, relative_kv_noise(cache.format));
-  std::optional<NoiseBounds> noise;
-  if (out.noise_bf16 > 0 || out.noise_nvfp4 > 0 || out.noise_kv > 0)
-    noise.emplace(program, reference, prepared.capacity());
+  out.noise_bf16 = bounds.noise_bf16;
+  out.noise_nvfp4 = bounds.noise_nvfp4;
+  out.noise_kv = bounds.noise_kv;
   const auto prompts = reference.prompts();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const Trace trace = run_trace(prepared, prompts[i]);
     out.hidden_compared = !trace.hidden.empty();
     out.mtp_compared = out.mtp_compared || !trace.drafts.empty();
-    add_prompt(out, trace, prompts[i], noise ? noise->of(i) : exact_bounds(trace, prompts[i]),
-               static_cast<std::size_t>(program.vocab_size));
+    add_prompt(out, trace, prompts[i], bounds.of(i), static_cast<std::size_t>(prepared.program().vocab_size));
   }
   return out;
 }

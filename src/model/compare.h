@@ -54,8 +54,35 @@ struct Comparison {
   bool fine() const;
 };
 
-// `prepared` has run nothing yet; its program says which activation formats are in use. Limit: derived bounds
+// How far every number may lie off, by the activation formats a program has in use. Limit: derived bounds
 // come from the reference backend, which is made for models of test size.
+class Bounds {
+ public:
+  struct Kind {
+    std::string what;  // as in NumberDifference
+    double largest = 0, typical = 0;
+  };
+  struct Prompt {
+    std::vector<Kind> kinds;
+    std::vector<double> greedy_rows, draft_rows;  // the largest of each row, for the token chosen from it
+  };
+
+  // capacity: of the runs to judge, which cut their prompts alike.
+  Bounds(const backend::Program& program, const ReferenceFile& reference, const backend::Capacity& capacity);
+  const Prompt& of(std::size_t prompt) const { return prompts_[prompt]; }
+
+  double noise_bf16 = 0, noise_nvfp4 = 0, noise_kv = 0;  // as in Comparison
+
+ private:
+  void derive(const backend::Program& program, const ReferenceFile& reference,
+              const backend::Capacity& capacity);
+
+  std::vector<Prompt> prompts_;
+};
+
+// `prepared` has run nothing yet.
+Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference, const Bounds& bounds);
+// With the bounds of its own program.
 Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference);
 // Where the prepared program is one part of several: bounds come from the whole one.
 Comparison compare(backend::Prepared& prepared, const backend::Program& whole,

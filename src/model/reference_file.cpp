@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -31,18 +33,33 @@ bool ReferenceFile::has(const std::string& name) const {
   return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.name == name; });
 }
 
-std::vector<std::int32_t> ReferenceFile::ids(const std::string& name, std::int64_t vocab_size) const {
+std::vector<std::int32_t> ReferenceFile::integers(const std::string& name, std::string_view what,
+                                                  std::int64_t limit) const {
   const checkpoint::TensorView tensor = file_.required(name);
   if (tensor.dtype != checkpoint::DType::i64 || tensor.shape.rank() != 1)
     fail(Code::bad_checkpoint, "{}: {} is {}; I64 of one dimension is needed", file_.file().path().string(),
          name, describe(tensor));
   std::vector<std::int32_t> out;
-  for (const std::int64_t id : file_.copy<std::int64_t>(tensor)) {
-    if (id < 0 || id >= vocab_size)
-      fail(Code::bad_checkpoint, "{}: {} holds the token {}; the model has {}", file_.file().path().string(),
-           name, id, vocab_size);
-    out.push_back(static_cast<std::int32_t>(id));
+  for (const std::int64_t number : file_.copy<std::int64_t>(tensor)) {
+    if (number < 0 || number >= limit)
+      fail(Code::bad_checkpoint, "{}: {} holds the {} {}; there are {}", file_.file().path().string(), name,
+           what, number, limit);
+    out.push_back(static_cast<std::int32_t>(number));
   }
+  return out;
+}
+
+std::vector<std::int32_t> ReferenceFile::rows(const std::string& name, std::int64_t tokens) const {
+  if (!has(name)) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(tokens));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  std::vector<std::int32_t> out = integers(name, "row", tokens);
+  const bool ascending = std::adjacent_find(out.begin(), out.end(), std::greater_equal<>()) == out.end();
+  if (out.empty() || !ascending || out.back() != tokens - 1)
+    fail(Code::bad_checkpoint, "{}: {} must rise and end with {}, the prompt's last row",
+         file_.file().path().string(), name, tokens - 1);
   return out;
 }
 
@@ -64,21 +81,26 @@ PromptReference ReferenceFile::read(const std::string& name, const backend::Prog
   const std::int64_t vocab = program.vocab_size;
   PromptReference prompt;
   prompt.name = name;
-  prompt.ids = ids(name + std::string(kIdsSuffix), vocab);
+  prompt.ids = integers(name + std::string(kIdsSuffix), "token", vocab);
   const auto tokens = static_cast<std::int64_t>(prompt.ids.size());
   if (tokens < 1)
     fail(Code::bad_checkpoint, "{}: the prompt {} has no tokens", file_.file().path().string(), name);
-  prompt.logits = floats(name + ".logits_f32", {tokens, vocab});
-  prompt.hidden = floats(name + ".hidden_f32", {static_cast<std::int64_t>(program.layer_outputs.size()),
-                                                tokens, program.hidden_size});
-  prompt.final_norm = floats(name + ".final_norm_f32", {tokens, program.hidden_size});
-  prompt.greedy_ids = ids(name + ".greedy_ids", vocab);
-  prompt.greedy_gap = floats(name + ".greedy_gap", {static_cast<std::int64_t>(prompt.greedy_ids.size())});
+  prompt.rows = rows(name + ".rows", tokens);
+  const auto kept = static_cast<std::int64_t>(prompt.rows.size());
+  prompt.logits = floats(name + ".logits_f32", {kept, vocab});
+  prompt.hidden = floats(name + ".hidden_f32", {static_cast<std::int64_t>(program.layer_outputs.size()), kept,
+                                                program.hidden_size});
+  prompt.final_norm = floats(name + ".final_norm_f32", {kept, program.hidden_size});
+  prompt.greedy_ids = integers(name + ".greedy_ids", "token", vocab);
+  const auto continued = static_cast<std::int64_t>(prompt.greedy_ids.size());
+  prompt.greedy_gap = floats(name + ".greedy_gap", {continued});
+  if (has(name + ".greedy_logits_f32"))
+    prompt.greedy_logits = floats(name + ".greedy_logits_f32", {continued, vocab});
   if (prompt.greedy_ids.empty())
     fail(Code::bad_checkpoint, "{}: {}.greedy_ids has no tokens", file_.file().path().string(), name);
   if (!has(name + ".mtp_draft_ids")) return prompt;
-  prompt.mtp_logits = floats(name + ".mtp_logits_f32", {tokens - 1, vocab});
-  prompt.draft_ids = ids(name + ".mtp_draft_ids", vocab);
+  prompt.mtp_logits = floats(name + ".mtp_logits_f32", {kept - 1, vocab});
+  prompt.draft_ids = integers(name + ".mtp_draft_ids", "token", vocab);
   prompt.draft_logits =
       floats(name + ".mtp_draft_logits_f32", {static_cast<std::int64_t>(prompt.draft_ids.size()), vocab});
   return prompt;

@@ -1,7 +1,9 @@
 // What an independent implementation computed from a checkpoint, read from one safetensors file: for each
 // prompt p its p.input_ids, p.logits_f32, p.hidden_f32 (the embedding, then each layer's output),
 // p.final_norm_f32, p.greedy_ids and p.greedy_gap, and where there is MTP p.mtp_logits_f32, p.mtp_draft_ids
-// and p.mtp_draft_logits_f32. tests/golden/qwen35-micro/make_tiny_qwen35.py writes such files.
+// and p.mtp_draft_logits_f32. A file may keep the numbers of some rows only: p.rows says which, the last one
+// among them. It may have p.greedy_logits_f32, what the continuation was chosen from.
+// tests/golden/qwen35-micro/make_tiny_qwen35.py writes such files.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +18,19 @@
 
 namespace fourfold::model {
 
-// Views of the file's numbers, in memory. Sizes agree with the program and with each other. T tokens, V
-// vocabulary, H hidden.
+// Views of the file's numbers, in memory. Sizes agree with the program and with each other. T tokens, R rows
+// kept, V vocabulary, H hidden.
 struct PromptReference {
   std::string name;
   std::vector<std::int32_t> ids;         // [T]
-  std::span<const float> logits;         // [T, V]
-  std::span<const float> hidden;         // [layers + 1, T, H]
-  std::span<const float> final_norm;     // [T, H]
+  std::vector<std::int32_t> rows;        // [R], ascending; the last is T - 1
+  std::span<const float> logits;         // [R, V]
+  std::span<const float> hidden;         // [layers + 1, R, H]
+  std::span<const float> final_norm;     // [R, H]
   std::vector<std::int32_t> greedy_ids;  // the continuation
   std::span<const float> greedy_gap;     // best minus second logit, at each of them
-  std::span<const float> mtp_logits;     // [T - 1, V]; empty when the file has no MTP outputs
+  std::span<const float> greedy_logits;  // [continuation, V], or empty
+  std::span<const float> mtp_logits;     // [R - 1, V]; empty when the file has no MTP outputs
   std::vector<std::int32_t> draft_ids;   // recursive drafts after the prompt and its first greedy token
   std::span<const float> draft_logits;   // [drafts, V]
 };
@@ -41,7 +45,10 @@ class ReferenceFile {
 
  private:
   PromptReference read(const std::string& name, const backend::Program& program);
-  std::vector<std::int32_t> ids(const std::string& name, std::int64_t vocab_size) const;
+  std::vector<std::int32_t> rows(const std::string& name, std::int64_t tokens) const;
+  // Integers from 0 to limit - 1; `what` they are, for messages.
+  std::vector<std::int32_t> integers(const std::string& name, std::string_view what,
+                                     std::int64_t limit) const;
   std::span<const float> floats(const std::string& name, const checkpoint::Shape& shape);
   bool has(const std::string& name) const;
 

@@ -1,12 +1,20 @@
-# What the tests of the checkpoint room need beside their sources: the golden ModelOpt model, put together from the other
-# golden folders. Tests of other rooms find it by the same variable.
-set(FOURFOLD_GOLDEN_MODELOPT ${CMAKE_CURRENT_BINARY_DIR}/golden/modelopt)
+# What the tests of the checkpoint room need beside their sources: the golden models, put together from their seed, configs
+# and references. Tests of other rooms find them by the same variable.
+set(FOURFOLD_GOLDEN ${CMAKE_CURRENT_BINARY_DIR}/golden)
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
-if(NOT EXISTS ${FOURFOLD_GOLDEN_MODELOPT}/model-00002-of-00002.safetensors)
-  execute_process(COMMAND ${Python3_EXECUTABLE}
-    ${PROJECT_SOURCE_DIR}/tests/golden/qwen35-micro/assemble_modelopt.py ${FOURFOLD_GOLDEN_MODELOPT}
-    COMMAND_ERROR_IS_FATAL ANY)
+set(golden_micro ${PROJECT_SOURCE_DIR}/tests/golden/qwen35-micro)
+file(GLOB golden_sources CONFIGURE_DEPENDS ${golden_micro}/*.py ${golden_micro}/*/*)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${golden_sources})
+set(golden_stale FALSE)
+foreach(file ${golden_sources})
+  if(${file} IS_NEWER_THAN ${FOURFOLD_GOLDEN}/assembled)  # or the latter is not there
+    set(golden_stale TRUE)
+  endif()
+endforeach()
+if(golden_stale)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${golden_micro}/assemble.py ${FOURFOLD_GOLDEN} COMMAND_ERROR_IS_FATAL ANY)
+  file(TOUCH ${FOURFOLD_GOLDEN}/assembled)
 endif()
 if(TARGET test_checkpoint)
-  target_compile_definitions(test_checkpoint PRIVATE FOURFOLD_GOLDEN_MODELOPT="${FOURFOLD_GOLDEN_MODELOPT}")
+  target_compile_definitions(test_checkpoint PRIVATE FOURFOLD_GOLDEN="${FOURFOLD_GOLDEN}")
 endif()

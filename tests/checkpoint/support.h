@@ -22,14 +22,9 @@
 
 namespace fourfold::checkpoint {
 
-inline std::filesystem::path golden_folder() {
-  return std::filesystem::path(FOURFOLD_SOURCE_DIR) / "tests" / "golden" / "qwen35-micro";
-}
-
-// The folder of one golden model; modelopt is put together by the build.
-inline std::filesystem::path golden_model(const std::string& name) {
-  return name == "modelopt" ? std::filesystem::path(FOURFOLD_GOLDEN_MODELOPT) : golden_folder() / name;
-}
+// The golden models, as the build has put them together.
+inline std::filesystem::path golden_folder() { return FOURFOLD_GOLDEN; }
+inline std::filesystem::path golden_model(const std::string& name) { return golden_folder() / name; }
 
 // A folder that is removed with everything in it.
 class TempFolder {

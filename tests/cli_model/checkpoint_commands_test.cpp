@@ -16,7 +16,7 @@ extern char** environ;
 namespace fourfold::cli {
 namespace {
 
-const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe"};
+const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe", "tiny-long"};
 
 class CheckpointCommands : public testing::Test {
  protected:
@@ -343,6 +343,9 @@ TEST_F(CheckpointCommands, CompareFailsOnAnotherModelsNumbers) {
   EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " " + reference + " --activations int8 2>&1").status,
             kFailed);
   EXPECT_EQ(shell("PROGRAM compare " + golden("bf16") + " 2>&1").status, kUsage);
+  const Outcome cut = shell("PROGRAM compare " + golden("bf16") + " " + reference + " --step-rows 100 2>&1");
+  EXPECT_EQ(cut.status, kFailed) << cut.out;
+  EXPECT_TRUE(contains(cut.out, "100 rows a step; a multiple of 64")) << cut.out;
 }
 
 TEST_F(CheckpointCommands, QuantizeReportsAndTheResultRuns) {

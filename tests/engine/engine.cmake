@@ -1,5 +1,5 @@
-# The tests of the engine run the golden models; checkpoint.cmake has put the ModelOpt one together.
+# The tests of the engine run the golden models; checkpoint.cmake has put them together.
 if(TARGET test_engine)
-  target_compile_definitions(test_engine PRIVATE FOURFOLD_GOLDEN_MODELOPT="${FOURFOLD_GOLDEN_MODELOPT}"
+  target_compile_definitions(test_engine PRIVATE FOURFOLD_GOLDEN="${FOURFOLD_GOLDEN}"
     FOURFOLD_TEXT_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden/text")
 endif()

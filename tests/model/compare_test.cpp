@@ -6,28 +6,13 @@
 #include <cstring>
 #include <limits>
 
-#include "checkpoint/write/random_model.h"
 #include "model/trace.h"
-#include "tests/model/support.h"
+#include "tests/model/made_models.h"
 
 namespace fourfold::model {
 namespace {
 
 using checkpoint::TempFolder;
-
-std::filesystem::path family_reference(const std::string& shape) {
-  return std::filesystem::path(FOURFOLD_SOURCE_DIR) / "tests/golden/families" / (shape + ".safetensors");
-}
-
-void make_model(const std::filesystem::path& out, const std::string& shape, const std::string& format_name) {
-  checkpoint::OutputFolder folder(out);
-  checkpoint::RandomModelOptions options;
-  options.shape = checkpoint::find_shape(shape);
-  options.scheme = checkpoint::scheme_named(format_name);
-  options.seed = 1;
-  checkpoint::write_random_model(folder, options, {0, 1});
-  folder.publish();
-}
 
 Comparison compare_files(const Loaded& model, const std::filesystem::path& file, Activations activations) {
   const ReferenceFile reference(file, model.program(activations));
@@ -63,6 +48,27 @@ TEST_P(CompareGolden, EveryActivationFormatIsWithinItsBound) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, CompareGolden,
                          testing::Values("bf16", "compressed", "modelopt", "modelopt_mixed"));
+
+// A prompt of 150 tokens in steps of 64 rows, its MTP rows with them.
+TEST(Compare, PromptsInPiecesGiveTheSameNumbers) {
+  const Golden golden("bf16");
+  const ReferenceFile reference(checkpoint::golden_model("bf16") / "reference.safetensors",
+                                golden.program(Activations::f32));
+  const auto trace = [&](std::int64_t step_rows) {
+    const auto prepared = golden.prepare(Activations::f32, trace_capacity(reference.prompts(), step_rows));
+    const Comparison result = compare(*prepared, reference);
+    EXPECT_TRUE(result.fine()) << first_beyond(result);
+    EXPECT_EQ(result.numbers.size(), 2u * 9);
+    return run_trace(*golden.prepare(Activations::f32, prepared->capacity()), reference.prompts().front());
+  };
+  const Trace whole = trace(0), pieces = trace(64);
+  EXPECT_EQ(whole.logits, pieces.logits);
+  EXPECT_EQ(whole.hidden, pieces.hidden);
+  EXPECT_EQ(whole.final_norm, pieces.final_norm);
+  EXPECT_EQ(whole.mtp, pieces.mtp);
+  EXPECT_EQ(whole.drafts, pieces.drafts);
+  EXPECT_EQ(whole.greedy, pieces.greedy);
+}
 
 // Another model's weights are no rounding: the bounds of f32 and w4a16 notice. The two folders hold the same
 // random weights before quantisation, so this is about the difference quantising weights makes. The bound of
@@ -153,16 +159,20 @@ TEST(Compare, RefusesFilesOfAnotherModel) {
   });
   checkpoint::expect_error(Code::io, {"nothing.safetensors"},
                            [&] { ReferenceFile(folder.path() / "nothing.safetensors", program); });
-  const std::vector<std::int64_t> ids{3, 320};
-  const auto file =
-      folder.write("ids.safetensors",
-                   checkpoint::safetensors_file({{"p.input_ids", "I64", {2}, checkpoint::bytes_of(ids)}}));
-  checkpoint::expect_error(Code::bad_checkpoint, {"p.input_ids", "320"},
-                           [&] { ReferenceFile(file, program); });
-  const auto empty =
-      folder.write("empty.safetensors", checkpoint::safetensors_file({{"p.input_ids", "I64", {0}, {}}}));
-  checkpoint::expect_error(Code::bad_checkpoint, {"the prompt p has no tokens"},
-                           [&] { ReferenceFile(empty, program); });
+  using Numbers = std::vector<std::int64_t>;
+  const auto refused = [&](const Numbers& ids, const Numbers& rows, const std::vector<std::string>& words) {
+    const auto file = folder.write(
+        "ids.safetensors",
+        checkpoint::safetensors_file(
+            {{"p.input_ids", "I64", {static_cast<std::int64_t>(ids.size())}, checkpoint::bytes_of(ids)},
+             {"p.rows", "I64", {static_cast<std::int64_t>(rows.size())}, checkpoint::bytes_of(rows)}}));
+    checkpoint::expect_error(Code::bad_checkpoint, words, [&] { ReferenceFile(file, program); });
+  };
+  refused({3, 320}, {0, 1}, {"p.input_ids", "token 320", "320"});
+  refused({3, 4, 5}, {0, 3}, {"p.rows", "row 3", "there are 3"});
+  for (const Numbers& rows : {Numbers{0, 1}, Numbers{1, 1, 2}, Numbers{1, 0, 2}, Numbers{}})
+    refused({3, 4, 5}, rows, {"p.rows", "end with 2"});
+  refused({}, {}, {"the prompt p has no tokens"});
 }
 
 class FamilyShapes : public testing::TestWithParam<const char*> {};

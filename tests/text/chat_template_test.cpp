@@ -50,9 +50,9 @@ std::optional<std::string> rendered(const std::string& source, const jinja::Valu
 
 TEST(ChatTemplateGolden, TemplatesTimesConversations) {
   const jinja::Value conversations =
-      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_conversations.json"), "golden");
+      jinja::parse_json(read_file(FOURFOLD_TEXT_UNPACKED "/template_conversations.json"), "golden");
   const jinja::Value outputs =
-      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_outputs.json"), "golden");
+      jinja::parse_json(read_file(FOURFOLD_TEXT_UNPACKED "/template_outputs.json"), "golden");
   int compared = 0, failures = 0;
   for (const auto& [name, expected] : outputs.dict()->items()) {
     const std::string source = read_file(kTemplates + name.text());
@@ -75,7 +75,7 @@ TEST(ChatTemplateGolden, TemplatesTimesConversations) {
 
 TEST(ChatTemplateGolden, GeneratedTemplates) {
   const jinja::Value golden =
-      jinja::parse_json(read_file(FOURFOLD_TEXT_GOLDEN "/template_cases.json"), "golden");
+      jinja::parse_json(read_file(FOURFOLD_TEXT_UNPACKED "/template_cases.json"), "golden");
   const jinja::Value& variables = *golden.dict()->find("variables");
   int compared = 0, failures = 0;
   for (const jinja::Value& row : golden.dict()->find("cases")->sequence()->items) {

@@ -8,9 +8,12 @@ QWEN3_FOLDER holds Qwen3's qwen3.tokenizer.json (the one packed in qwen3.tokeniz
 qwen3.chat_template.jinja. Everything else is made here; running it twice gives the same files.
 """
 
+import io
 import json
+import lzma
 import pathlib
 import sys
+import tarfile
 import warnings
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -219,6 +222,18 @@ def write(name, value):
     print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
 
 
+def write_packed(name, values):
+    """Files by name, in one archive that is the same however often it is written."""
+    path = GOLDEN / name
+    with tarfile.open(path, "w:xz", preset=9 | lzma.PRESET_EXTREME, format=tarfile.USTAR_FORMAT) as archive:
+        for member, value in values.items():
+            data = (json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n").encode()
+            info = tarfile.TarInfo(member)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+
+
 def write_tokenizers(qwen3):
     pieces = fuzz_strings.load_pieces()
     hashes = {"seed": FUZZ_SEED, "block": FUZZ_BLOCK, "families": {}}
@@ -245,18 +260,22 @@ def write_templates(qwen3):
     outputs = {
         name: [jinja_oracle.render(environment, source, v) for v in draws] for name, source in sources.items()
     }
-    write("template_conversations.json", draws)
-    write(
-        "template_outputs.json",
-        {name: [text if good else None for good, text in made] for name, made in outputs.items()},
-    )
     cases = []
     for i in range(4_000):
         source, variables = template_expressions.case(9, i)
         good, text = jinja_oracle.render(environment, source, variables)
         if not (good and " object at 0x" in text.lower()):
             cases.append([source, text if good else None])
-    write("template_cases.json", {"variables": template_expressions.VARIABLES, "cases": cases})
+    write_packed(
+        "templates.tar.xz",
+        {
+            "template_conversations.json": draws,
+            "template_outputs.json": {
+                name: [text if good else None for good, text in made] for name, made in outputs.items()
+            },
+            "template_cases.json": {"variables": template_expressions.VARIABLES, "cases": cases},
+        },
+    )
 
 
 def main():

@@ -72,6 +72,26 @@ constexpr ModelShape kShapes[] = {
      .positions = 4096,
      .theta = 1e6,
      .mtp = false},
+    // Two layers, so that thousands of tokens take a simulator seconds, and scores of deviation 5, so that a
+    // row attends to a few positions anywhere in its past instead of to the mean of them all.
+    {.name = "tiny-long",
+     .what = "Qwen3.5 dense with peaked attention, for tests of long prompts",
+     .vocab = 320,
+     .hidden = 128,
+     .layers = 2,
+     .full_interval = 2,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .key_heads = 2,
+     .value_heads = 4,
+     .delta_dim = 32,
+     .intermediate = 64,
+     .positions = 4096,
+     .theta = 1e7,
+     .mtp = false,
+     .head_norm = 2.25,
+     .attention_gain = 4},
     {.name = "small",
      .what = "Qwen3.5 MoE with the heads of the published sizes",
      .vocab = 4096,
@@ -201,17 +221,17 @@ class Planner {
     add(module + ".weight", {rows, columns}, Fill::linear, gain, 0);
   }
   // Stored as w, used as 1 + w; Qwen3-MoE uses w itself.
-  void norm(const std::string& name, std::int64_t size) {
-    add(name, {size}, Fill::normal, 0.2, s_.family == Family::qwen3_moe ? 1 : 0);
+  void norm(const std::string& name, std::int64_t size, double mean = 1) {
+    add(name, {size}, Fill::normal, 0.2, s_.family == Family::qwen3_moe ? mean : mean - 1);
   }
   void attention(const std::string& prefix) {
     const bool gate = s_.family != Family::qwen3_moe;
     linear(prefix + "q_proj", s_.heads * s_.head_dim * (gate ? 2 : 1), s_.hidden);
     linear(prefix + "k_proj", s_.kv_heads * s_.head_dim, s_.hidden);
     linear(prefix + "v_proj", s_.kv_heads * s_.head_dim, s_.hidden);
-    linear(prefix + "o_proj", s_.hidden, s_.heads * s_.head_dim);
-    norm(prefix + "q_norm.weight", s_.head_dim);
-    norm(prefix + "k_norm.weight", s_.head_dim);
+    linear(prefix + "o_proj", s_.hidden, s_.heads * s_.head_dim, s_.attention_gain);
+    norm(prefix + "q_norm.weight", s_.head_dim, s_.head_norm);
+    norm(prefix + "k_norm.weight", s_.head_dim, s_.head_norm);
   }
   void delta(const std::string& prefix) {
     const std::int64_t key_dim = s_.key_heads * s_.delta_dim;

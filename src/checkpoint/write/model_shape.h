@@ -34,6 +34,8 @@ struct ModelShape {
   std::int64_t positions = 0;
   double theta = 0;
   bool mtp = true;
+  double head_norm = 1;       // mean of the factors on normed queries and keys; scores grow with its square
+  double attention_gain = 1;  // of the output projection
 
   bool is_full(std::int64_t layer) const { return (layer + 1) % full_interval == 0; }
   bool is_nested() const { return family == Family::qwen35; }

@@ -47,15 +47,16 @@ def main():
     hook.remove()
     hidden = torch.stack([state[0] for state in out.hidden_states[:-1]] + [caught["before"]])
 
-    greedy, gaps, sequence = [], [], ids
+    greedy, gaps, chosen_from, sequence = [], [], [], ids
     for _ in range(options.greedy):  # without a cache: nothing to get wrong
-        best = torch.topk(model(sequence[None], use_cache=False).logits[0, -1], 2)
+        chosen_from.append(model(sequence[None], use_cache=False).logits[0, -1])
+        best = torch.topk(chosen_from[-1], 2)
         greedy.append(int(best.indices[0]))
         gaps.append(float(best.values[0] - best.values[1]))
         sequence = torch.cat((sequence, best.indices[:1]))
     save_file({"p.input_ids": ids, "p.logits_f32": logits.contiguous(), "p.hidden_f32": hidden.contiguous(),
                "p.final_norm_f32": caught["after"].contiguous(), "p.greedy_ids": torch.tensor(greedy),
-               "p.greedy_gap": torch.tensor(gaps)}, options.out)
+               "p.greedy_gap": torch.tensor(gaps), "p.greedy_logits_f32": torch.stack(chosen_from)}, options.out)
     print(f"{options.out}: logits deviation {float(logits.std()):.2f}, greedy {greedy}, least gap {min(gaps):.3f}")
 
 
