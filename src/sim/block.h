@@ -112,7 +112,12 @@ class Block {
             thread.fenced,          thread.settled,       thread_count_};
   }
   GlobalAccessor accessor(const Thread& thread, SiteTable::Id site) const {
-    return {view(thread), thread.epoch(), launch_.grid.id, static_cast<std::uint32_t>(index_), thread.visible,
+    return {view(thread),
+            thread.epoch(),
+            launch_.grid.id,
+            static_cast<std::uint32_t>(index_),
+            thread.visible,
+            launch_.grid.visible_at_start,
             site};
   }
   void tick(Thread& thread);

@@ -116,6 +116,15 @@ void Block::fault(const GlobalConflict& conflict, const Thread* thread, SiteTabl
           did, conflict.other_grid, site_text(conflict.site), grid().id,
           thread ? thread->visible : grid().visible_at_start);
       break;
+    case FaultKind::stale_read:
+      detail = format("written by grid {} at {}, which need not be complete when this one, grid {}, starts, ",
+                      conflict.other_grid, site_text(conflict.site), grid().id);
+      detail +=
+          conflict.constant
+              ? "and the read-only path is not held back by the wait"
+              : format("and this grid fetched the line before its wait, last at {}: L1 may still have it",
+                       site_text(conflict.early_site));
+      break;
     case FaultKind::proxy_race:
       detail = format("written by {}, with no fence_async_proxy between that write and the copy engine",
                       party_text(conflict.other, conflict.site));

@@ -133,6 +133,7 @@ void Lane::load_from(const void* from, void* value, int bytes, Site at, bool con
     return;
   }
   block_.check_global(thread_, from, size, size, site, action);
+  reader.cached = true;
   reader.constant = constant;
   GlobalConflict conflict;
   if (!block_.memory().read(reader, from, size, conflict)) [[unlikely]]
