@@ -72,6 +72,7 @@ void Block::start(int index) {
     thread.visible = grid().visible_at_start;
     thread.started = thread.finished = false;
     thread.waiting_barrier = -1;
+    thread.gave_way = false;
     thread.access_index = 0;
     thread.copies.clear();
     thread.copy_groups.clear();
@@ -90,11 +91,6 @@ void Block::start(int index) {
     warp.wgmma_fenced = false;
     warp.wgmma_committed = warp.wgmma_target = 0;
   }
-}
-
-void Block::run(int index) {
-  start(index);
-  while (!go_on()) peers().give_way(rank());
 }
 
 bool Block::go_on() {
@@ -119,9 +115,11 @@ void Block::abandon() {
 
 void Block::give_way(Thread& thread) {
   parked_ = &thread;
+  thread.gave_way = true;
   Fiber::transfer(thread.fiber, host_);
   if (cancelling_) throw Cancelled{};
   suspend(thread);  // the block's other threads have their turns, too
+  thread.gave_way = false;
 }
 
 // Every started thread that is still suspended is resumed once and unwinds.
@@ -157,7 +155,7 @@ void Block::thread_main(void* argument) {
   thread.started = true;
   try {
     Lane lane(block, thread);
-    block.launch_.kernel.call(block.launch_.kernel.self, lane);
+    block.launch_.kernel.call(block.launch_.kernel.self.get(), lane);
     block.leave(thread);
   } catch (const Cancelled&) {
   } catch (Fault& fault) {

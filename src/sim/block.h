@@ -32,6 +32,7 @@ struct Grid {
   std::uint32_t visible_at_start;        // grids up to this one are complete when it starts
   bool waited = false;                   // some thread waited for the predecessors
   std::uint32_t released = 0xFFFFFFFFu;  // what is complete once every block has released its successors
+  bool complete = false;                 // every block has ended
 };
 
 // What the blocks of one launch share.
@@ -45,6 +46,8 @@ struct LaunchContext {
   Grid& grid;
   LaunchStats& stats;
   std::vector<BankTraffic>& traffic;  // by site
+  const Grid* predecessor = nullptr;  // the grid before it, where that one still runs
+  bool reads_clock = false;           // so that it gives up by itself what nobody brings
   // The one damaged synchronisation, if any.
   bool mutated = false;
   SiteTable::Id mutated_site = 0;
@@ -60,9 +63,8 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  // Runs block number `index` to its end; throws the first Fault.
-  void run(int index);
-  // The same in steps, for blocks side by side: go_on() returns false when a thread gave way.
+  // Runs block number `index`; throws the first Fault. go_on() returns true when the block has ended, false
+  // when a thread gave way.
   void start(int index);
   bool go_on();
   void abandon();
@@ -103,6 +105,9 @@ class Block {
   void release_block(std::uint32_t visible);
   // The thread looked for something that only another block or rank can bring.
   void give_way(Thread& thread);
+  bool predecessor_runs() const { return launch_.predecessor != nullptr && !launch_.predecessor->complete; }
+  bool has_released() const { return released_; }
+  void note_clock() { launch_.reads_clock = true; }
   PeerMemory& peers() { return launch_.peers; }
   int rank() const { return launch_.rank; }
 
@@ -112,7 +117,12 @@ class Block {
             thread.fenced,          thread.settled,       thread_count_};
   }
   GlobalAccessor accessor(const Thread& thread, SiteTable::Id site) const {
-    return {view(thread), thread.epoch(), launch_.grid.id, static_cast<std::uint32_t>(index_), thread.visible,
+    return {view(thread),
+            thread.epoch(),
+            launch_.grid.id,
+            static_cast<std::uint32_t>(index_),
+            thread.visible,
+            launch_.grid.visible_at_start,
             site};
   }
   void tick(Thread& thread);
@@ -147,6 +157,8 @@ class Block {
   std::string party_text(Epoch epoch, SiteTable::Id site) const;
   std::string site_text(SiteTable::Id site) const { return launch_.sites.text(site); }
   std::string thread_text(std::uint32_t thread) const;
+  // What each warp waits for, a line each.
+  std::string waits_text() const;
 
  private:
   // How this seed likes to schedule: swarm testing, some seeds are eager where others are lazy.
@@ -169,6 +181,7 @@ class Block {
   [[noreturn]] void deadlock();
   [[noreturn]] void too_many_steps(const Thread* thread, SiteTable::Id site);
   std::string waiting_text(const Warp& warp) const;
+  std::string looking_text(const Warp& warp) const;
 
   LaunchContext& launch_;
   StackPool& stacks_;

@@ -116,6 +116,15 @@ void Block::fault(const GlobalConflict& conflict, const Thread* thread, SiteTabl
           did, conflict.other_grid, site_text(conflict.site), grid().id,
           thread ? thread->visible : grid().visible_at_start);
       break;
+    case FaultKind::stale_read:
+      detail = format("written by grid {} at {}, which need not be complete when this one, grid {}, starts, ",
+                      conflict.other_grid, site_text(conflict.site), grid().id);
+      detail +=
+          conflict.constant
+              ? "and the read-only path is not held back by the wait"
+              : format("and this grid fetched the line before its wait, last at {}: L1 may still have it",
+                       site_text(conflict.early_site));
+      break;
     case FaultKind::proxy_race:
       detail = format("written by {}, with no fence_async_proxy between that write and the copy engine",
                       party_text(conflict.other, conflict.site));
@@ -191,13 +200,38 @@ std::string Block::waiting_text(const Warp& warp) const {
                       barriers_.describe(first.waiting_barrier)));
   }
   if (warp.finished) line(warp.finished, "returned from the kernel");
+  return text + looking_text(warp);
+}
+
+// The flags that lanes look at again and again, one line per flag.
+std::string Block::looking_text(const Warp& warp) const {
+  std::string text;
+  std::uint32_t left = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) left |= (warp.threads[lane].gave_way ? 1u : 0u) << lane;
+  while (left) {
+    const Thread& first = warp.threads[std::countr_zero(left)];
+    std::uint32_t same = 0;
+    for (unsigned lane = 0; lane < 32; ++lane)
+      if ((left >> lane & 1u) && warp.threads[lane].looked_site == first.looked_site &&
+          warp.threads[lane].looked_at == first.looked_at)
+        same |= 1u << lane;
+    left &= ~same;
+    text += format("\n  warp {} lanes {}: looks at {}, at {}", warp.index, lanes_text(same),
+                   first.looked_at != nullptr ? launch_.peers.describe(first.looked_at)
+                                              : "its predecessors, which have not ended",
+                   site_text(first.looked_site));
+  }
+  return text;
+}
+
+std::string Block::waits_text() const {
+  std::string text;
+  for (const Warp& warp : warps_) text += waiting_text(warp);
   return text;
 }
 
 void Block::deadlock() {
-  std::string text = "nobody can run and no copy is in flight";
-  for (const Warp& warp : warps_) text += waiting_text(warp);
-  fault(FaultKind::deadlock, nullptr, 0, std::move(text));
+  fault(FaultKind::deadlock, nullptr, 0, "nobody can run and no copy is in flight" + waits_text());
 }
 
 void Block::too_many_steps(const Thread* thread, SiteTable::Id site) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "sim/block.h"
+#include "sim/residents.h"
 
 namespace fourfold::sim {
 namespace {
@@ -28,6 +29,8 @@ Device::Device(DeviceOptions options)
       rank_(options.rank),
       stacks_(scaled_stack(options.stack_bytes)) {}
 
+Device::~Device() = default;
+
 void Device::write_from_host(void* to, const void* from, std::size_t bytes) {
   if (peers_->contains(to, bytes)) return peers_->write_from_host(to, from, bytes);
   memory_.mark_written(to, bytes);
@@ -35,6 +38,8 @@ void Device::write_from_host(void* to, const void* from, std::size_t bytes) {
 }
 
 void Device::read_to_host(void* to, const void* from, std::size_t bytes) const {
+  if (residents_ != nullptr)
+    residents_->deadlock("the host reads, and a grid still waits for one to be launched behind it");
   if (peers_->contains(from, bytes)) return peers_->read_to_host(to, from, bytes);
   if (!memory_.contains(from, bytes))
     throw Fault(FaultKind::out_of_bounds, {},
@@ -62,96 +67,86 @@ void Device::check_config(const LaunchConfig& config) const {
         FaultKind::register_rule, place_of(config),
         format("asks for {} registers a thread with {} threads; a block has 65,536, a thread at most 255",
                config.registers_per_thread, config.threads));
+  if (config.together) require_all_resident(config);
 }
 
 LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
   LaunchConfig config = asked;
   if (config.seed == 0) config.seed = seed_;
   check_config(config);
-  LaunchStats stats;
-  std::vector<BankTraffic> traffic;
-  Grid grid{.id = last_grid_ + 1,
-            .visible_at_start = config.pdl ? std::max(released_, complete_) : last_grid_};
-  LaunchContext context{.config = config,
-                        .kernel = kernel,
-                        .memory = memory_,
-                        .peers = *peers_,
-                        .rank = rank_,
-                        .sites = sites_,
-                        .grid = grid,
-                        .stats = stats,
-                        .traffic = traffic};
+  const Grid grid{.id = last_grid_ + 1,
+                  .visible_at_start = config.pdl ? std::max(released_, complete_) : last_grid_};
+  auto launched =
+      std::make_unique<Launched>(config, std::move(kernel), memory_, *peers_, rank_, sites_, grid);
   if (mutation_) {
-    context.mutated = true;
-    context.mutated_site = sites_.find_or_add(mutation_->site.file, mutation_->site.line);
-    context.mutated_op = mutation_->site.op;
-    context.mutation = mutation_->kind;
+    launched->context.mutated = true;
+    launched->context.mutated_site = sites_.find_or_add(mutation_->site.file, mutation_->site.line);
+    launched->context.mutated_op = mutation_->site.op;
+    launched->context.mutation = mutation_->kind;
   }
   sites_.forget_executed();
   last_grid_ = grid.id;
 
-  std::vector<int> order(static_cast<std::size_t>(config.blocks));
-  std::iota(order.begin(), order.end(), 0);
+  launched->order.resize(static_cast<std::size_t>(config.blocks));
+  std::iota(launched->order.begin(), launched->order.end(), 0);
   if (config.seed != 0) {
     Dice dice(config.seed, std::uint64_t{grid.id} << 32);
-    for (std::size_t i = order.size(); i > 1; --i)
-      std::swap(order[i - 1], order[dice.below(static_cast<std::uint32_t>(i))]);
+    for (std::size_t i = launched->order.size(); i > 1; --i)
+      std::swap(launched->order[i - 1], launched->order[dice.below(static_cast<std::uint32_t>(i))]);
   }
   try {
-    if (config.together) {
-      run_together(context, order);
-    } else {
-      Block block(context, stacks_);
-      for (const int index : order) block.run(index);
-    }
-    // The chain of dependent launches holds only while every link waits for the one before it.
-    if (config.pdl && !grid.waited)
-      throw Fault(
-          FaultKind::predecessor_race, place_of(config),
-          format("grid {} was launched as a dependent but never waited: grid {} could overtake grid {}",
-                 grid.id, grid.id + 1, grid.id - 1));
+    if (residents_ != nullptr && !config.pdl)
+      residents_->deadlock(format("{}, launched behind it, starts when it has ended", config.name));
+    if (residents_ == nullptr)
+      residents_ = std::make_unique<Residents>(stacks_, *peers_, rank_, config.chip, config.sms);
+    residents_->add(std::move(launched));
+    run_residents();
   } catch (...) {
+    LaunchStats stats;
     remember_sites(stats);
     released_ = complete_ = last_grid_;  // whoever goes on after a fault starts a new chain
+    residents_.reset();
     throw;
   }
-  released_ = grid.released;
+  return end_of_launch();
+}
+
+void Device::run_residents() {
+  if (!residents_->run()) {
+    if (residents_->may_wait_for_successor()) return;
+    residents_->deadlock("every block looks for something that nobody brings");
+  }
+  // The chain of dependent launches holds only while every link waits for the one before it.
+  for (const auto& launched : residents_->launches())
+    if (launched->config.pdl && !launched->grid.waited)
+      throw Fault(
+          FaultKind::predecessor_race, place_of(launched->config),
+          format("grid {} was launched as a dependent but never waited: grid {} could overtake grid {}",
+                 launched->grid.id, launched->grid.id + 1, launched->grid.id - 1));
+}
+
+LaunchStats Device::end_of_launch() {
+  Launched& newest = *residents_->launches().back();
+  LaunchStats stats = std::move(newest.stats);
+  released_ = newest.grid.released;
   remember_sites(stats);
-  for (std::size_t site = 0; site < traffic.size(); ++site)
-    if (traffic[site].accesses)
+  for (std::size_t site = 0; site < newest.traffic.size(); ++site) {
+    const BankTraffic& traffic = newest.traffic[site];
+    if (traffic.accesses)
       stats.traffic.push_back({std::string(sites_.file(static_cast<SiteTable::Id>(site))),
-                               sites_.line(static_cast<SiteTable::Id>(site)), traffic[site].accesses,
-                               traffic[site].wavefronts, traffic[site].ideal});
+                               sites_.line(static_cast<SiteTable::Id>(site)), traffic.accesses,
+                               traffic.wavefronts, traffic.ideal});
+  }
+  if (newest.grid.complete) residents_.reset();
   return stats;
 }
 
-// Whoever can go on does, in an order of the seed's; when all look for what others bring, the other ranks
-// run.
-void Device::run_together(LaunchContext& context, const std::vector<int>& order) {
-  std::vector<std::unique_ptr<Block>> blocks;
-  for (const int index : order) {
-    const std::size_t first_stack = blocks.size() * static_cast<std::size_t>(context.config.threads);
-    blocks.push_back(std::make_unique<Block>(context, stacks_, first_stack));
-    blocks.back()->start(index);
+void Device::synchronize() {
+  if (residents_ != nullptr) {
+    const std::unique_ptr<Residents> stuck = std::move(residents_);
+    stuck->deadlock("the host waits, and nothing was launched behind a grid that waits for its successor");
   }
-  Dice dice(context.config.seed, (std::uint64_t{context.grid.id} << 32) + 0xFFFFFFFFu);
-  std::size_t at = 0, without_end = 0;
-  while (!blocks.empty()) {
-    at =
-        context.config.seed != 0 ? dice.below(static_cast<std::uint32_t>(blocks.size())) : at % blocks.size();
-    try {
-      if (blocks[at]->go_on()) {
-        blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(at));
-        continue;
-      }
-    } catch (...) {
-      blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(at));
-      for (const auto& block : blocks) block->abandon();
-      throw;
-    }
-    ++at;
-    if (++without_end % (blocks.size() + 1) == 0) peers_->give_way(rank_);
-  }
+  complete_ = last_grid_;
 }
 
 void Device::remember_sites(LaunchStats& stats) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "sim/fault.h"
@@ -26,7 +27,7 @@
 
 namespace fourfold::sim {
 
-struct LaunchContext;
+class Residents;
 
 struct DeviceOptions {
   std::size_t memory_bytes = std::size_t{1} << 30;  // addresses only; pages appear when touched
@@ -39,6 +40,7 @@ struct DeviceOptions {
 class Device {
  public:
   explicit Device(DeviceOptions options = {});
+  ~Device();
 
   // ---- memory ---- pointers are real; what the host writes through them is announced with mark_written
   void* allocate(std::size_t bytes, std::string_view name) { return memory_.allocate(bytes, name); }
@@ -59,15 +61,16 @@ class Device {
   int rank() const { return rank_; }
 
   // ---- launches ----
-  // Calls kernel(lane) once per thread of the grid; throws the first Fault.
+  // Calls kernel(lane) once per thread of the grid; throws the first Fault. Runs to its end here, unless its
+  // blocks have let the next grid start and wait for it: then it goes on beside that one.
   template <class F>
   LaunchStats launch(const LaunchConfig& config, F&& kernel) {
-    using Function = std::remove_reference_t<F>;
+    using Function = std::decay_t<F>;
     return run(config, {[](void* self, Lane& lane) { (*static_cast<Function*>(self))(lane); },
-                        const_cast<void*>(static_cast<const void*>(&kernel))});
+                        std::make_shared<Function>(std::forward<F>(kernel))});
   }
   // The host waits for everything launched so far.
-  void synchronize() { complete_ = last_grid_; }
+  void synchronize();
 
   // For launches whose config has seed 0: lets a test vary schedules below a layer that knows no seeds.
   void set_seed(std::uint64_t seed) { seed_ = seed; }
@@ -82,7 +85,8 @@ class Device {
   void check_config(const LaunchConfig& config) const;
   void remember_sites(LaunchStats& stats);
 
-  void run_together(LaunchContext& context, const std::vector<int>& order);
+  void run_residents();
+  LaunchStats end_of_launch();
 
   GlobalMemory memory_;
   std::shared_ptr<PeerMemory> peers_;
@@ -92,6 +96,7 @@ class Device {
   std::uint64_t seed_ = 0;
   std::optional<Mutation> mutation_;
   std::vector<SyncSite> executed_;
+  std::unique_ptr<Residents> residents_;  // between launches: a grid that waits for the next one
 
   // The chain of launches. released_: what is complete when a dependent grid may start.
   std::uint32_t last_grid_ = 0;

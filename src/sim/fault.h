@@ -21,6 +21,7 @@ enum class FaultKind {
   misaligned,       // an address or a size that is not a multiple of what the instruction needs
   divergent_collective,  // lanes of a warp (warps of a warpgroup) at different collectives
   predecessor_race,      // data of a grid that need not be complete yet (programmatic dependent launch)
+  stale_read,            // complete by now, but an L1 may still have what was there before
   early_accumulator,     // an accumulator of wgmma touched, overlapped or left before a wait covered it
   changed_operand,       // a register operand of wgmma changed before a wait covered it
   leftover_copy,         // the block ended with copies in flight or bytes still expected
@@ -43,6 +44,7 @@ constexpr std::string_view fault_name(FaultKind kind) {
     case FaultKind::misaligned: return "misaligned";
     case FaultKind::divergent_collective: return "divergent_collective";
     case FaultKind::predecessor_race: return "predecessor_race";
+    case FaultKind::stale_read: return "stale_read";
     case FaultKind::early_accumulator: return "early_accumulator";
     case FaultKind::changed_operand: return "changed_operand";
     case FaultKind::leftover_copy: return "leftover_copy";

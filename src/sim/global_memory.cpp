@@ -42,12 +42,14 @@ GlobalMemory::GlobalMemory(std::size_t capacity_bytes) : capacity_(round_up(capa
   data_ = static_cast<std::byte*>(reserve(capacity_));
   state_ = static_cast<std::uint8_t*>(reserve(capacity_ / 4));
   records_ = static_cast<Record*>(reserve(capacity_ / 4 * sizeof(Record)));
+  early_ = static_cast<EarlyLine*>(reserve(capacity_ / kLineBytes * sizeof(EarlyLine)));
 }
 
 GlobalMemory::~GlobalMemory() {
   munmap(data_, capacity_);
   munmap(state_, capacity_ / 4);
   munmap(records_, capacity_ / 4 * sizeof(Record));
+  munmap(early_, capacity_ / kLineBytes * sizeof(EarlyLine));
 }
 
 void* GlobalMemory::allocate(std::size_t bytes, std::string_view name) {
@@ -144,6 +146,20 @@ bool GlobalMemory::contains(const void* start, std::size_t bytes) const {
   return true;
 }
 
+// Of a word that a grid before this one wrote, and that was not complete when this one could start. Nothing
+// says when a load through the read-only path is made: the wait does not hold it back, nor does it empty that
+// path. A plain load comes behind the wait, but the line may have been in L1 since before it.
+bool GlobalMemory::may_be_stale(const GlobalAccessor& who, std::size_t word, GlobalConflict& conflict) const {
+  const EarlyLine& early = early_[word * 4 / kLineBytes];
+  if (!who.constant && early.grid != who.grid) return false;
+  const Record& record = records_[word];
+  conflict = {FaultKind::stale_read, data_ + word * 4, record.write_grid, record.write_block, 0,
+              record.write_site};
+  conflict.constant = who.constant;
+  conflict.early_site = early.site;
+  return true;
+}
+
 bool GlobalMemory::read_word(const GlobalAccessor& who, std::size_t word, unsigned bytes_mask,
                              GlobalConflict& conflict) {
   const void* const address = data_ + word * 4;
@@ -170,6 +186,8 @@ bool GlobalMemory::read_word(const GlobalAccessor& who, std::size_t word, unsign
   } else if (record.write_grid > who.visible) [[unlikely]] {
     conflict = {FaultKind::predecessor_race, address, record.write_grid,
                 record.write_block,          0,       record.write_site};
+    return false;
+  } else if (record.write_grid > who.start && who.cached && may_be_stale(who, word, conflict)) [[unlikely]] {
     return false;
   }
   if (record.read_grid != who.grid) {
@@ -242,6 +260,7 @@ bool GlobalMemory::read(const GlobalAccessor& who, const void* start, std::uint3
   const std::size_t from = offset_of(start), to = from + bytes;
   for (std::size_t word = from / 4; word * 4 < to; ++word)
     if (!read_word(who, word, bytes_in_word(word, from, to), conflict)) return false;
+  if (who.cached && who.visible + 1 < who.grid) early_[from / kLineBytes] = {who.grid, who.site};
   return true;
 }
 

@@ -24,8 +24,10 @@ struct GlobalAccessor {
   std::uint32_t grid;
   std::uint32_t block;
   std::uint32_t visible;  // grids up to this one are complete
+  std::uint32_t start;    // and these were already when its grid could first start
   SiteTable::Id site;
   bool async = false;     // the copy engine reads on the thread's behalf
+  bool cached = false;    // a load through L1: copies of either kind go around it
   bool constant = false;  // through the read-only path, which does not see writes of its own grid
 };
 
@@ -37,7 +39,8 @@ struct GlobalConflict {
   Epoch other = 0;  // when the other party is a thread of the same block
   SiteTable::Id site = 0;
   bool other_wrote = true;
-  bool constant = false;  // ordered, but read through the read-only path
+  bool constant = false;         // ordered, but read through the read-only path
+  SiteTable::Id early_site = 0;  // of a stale_read: who fetched the line before the wait
 };
 
 class GlobalMemory {
@@ -86,6 +89,13 @@ class GlobalMemory {
   static_assert(sizeof(Record) == 32);
   static constexpr std::uint16_t kManyBlocks = 0xFFFF;
 
+  // The last grid that fetched a line into an L1 before it had waited for its predecessors.
+  struct EarlyLine {
+    std::uint32_t grid;
+    SiteTable::Id site;
+  };
+  static constexpr std::size_t kLineBytes = 128;
+
   struct Allocation {
     std::size_t bytes;
     std::string name;
@@ -102,11 +112,13 @@ class GlobalMemory {
   void clear_records(std::size_t first_word, std::size_t count);
   bool read_word(const GlobalAccessor& who, std::size_t word, unsigned bytes_mask, GlobalConflict& conflict);
   bool write_word(const GlobalAccessor& who, std::size_t word, unsigned bytes_mask, GlobalConflict& conflict);
+  bool may_be_stale(const GlobalAccessor& who, std::size_t word, GlobalConflict& conflict) const;
 
   std::size_t capacity_;
   std::byte* data_ = nullptr;
   std::uint8_t* state_ = nullptr;                  // per 4 bytes: low half written, high half allocated
   Record* records_ = nullptr;                      // per 4 bytes; pages appear when a kernel touches them
+  EarlyLine* early_ = nullptr;                     // per line, likewise
   std::map<std::size_t, Allocation> allocations_;  // by offset
 };
 

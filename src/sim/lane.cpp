@@ -102,7 +102,13 @@ void Lane::fence_async_proxy(Site at) const {
 }
 
 void Lane::wait_predecessors(Site at) const {
-  if (block_.skips(block_.sites().intern(at), SyncOp::wait_predecessors)) return;
+  const SiteTable::Id site = block_.sites().intern(at);
+  if (block_.skips(site, SyncOp::wait_predecessors)) return;
+  while (block_.predecessor_runs()) [[unlikely]] {
+      thread_.looked_at = nullptr;
+      thread_.looked_site = site;
+      block_.give_way(thread_);
+    }
   block_.grid().waited = true;
   thread_.visible = block_.grid().id - 1;
 }

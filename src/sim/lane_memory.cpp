@@ -133,6 +133,7 @@ void Lane::load_from(const void* from, void* value, int bytes, Site at, bool con
     return;
   }
   block_.check_global(thread_, from, size, size, site, action);
+  reader.cached = true;
   reader.constant = constant;
   GlobalConflict conflict;
   if (!block_.memory().read(reader, from, size, conflict)) [[unlikely]]
@@ -190,6 +191,8 @@ std::uint32_t Lane::load_acquire(const void* from, Site at) const {
   const SiteTable::Id site = block_.sites().intern(at);
   block_.count_step(&thread_, site);
   const bool hears = !block_.skips(site, SyncOp::load_acquire);
+  thread_.looked_at = from;
+  thread_.looked_site = site;
   const GlobalAccessor who = peer_accessor(block_, block_.accessor(thread_, site));
   std::uint32_t value = 0;
   answered(block_, thread_, site, "load_acquire",
@@ -199,7 +202,10 @@ std::uint32_t Lane::load_acquire(const void* from, Site at) const {
 
 void Lane::give_way() const { block_.give_way(thread_); }
 
-std::uint64_t Lane::nanoseconds() const { return block_.peers().nanoseconds(); }
+std::uint64_t Lane::nanoseconds() const {
+  block_.note_clock();
+  return block_.peers().nanoseconds();
+}
 
 void Lane::bulk_load(void* to, const void* from, int bytes, void* barrier, Site at) const {
   const SiteTable::Id site = block_.sites().intern(at);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "plan/arch.h"
 #include "sim/site.h"
 
 namespace fourfold::sim {
@@ -21,6 +23,10 @@ struct LaunchConfig {
   // Blocks run side by side, because they wait for each other or for those of other ranks. Without it one
   // runs after the other.
   bool together = false;
+  // Whose SMs run it, and how many there are: decides which blocks are there at the same time. Null: all that
+  // are asked for.
+  const plan::ArchFacts* chip = nullptr;
+  int sms = 0;
   std::uint64_t seed = 0;  // 0: plain order; every other number is another schedule
   const char* name = "kernel";
   std::uint64_t step_limit = 1'000'000'000;  // scheduler turns and memory accesses; more is a livelock
@@ -54,7 +60,7 @@ struct LaunchStats {
 // A kernel as the scheduler calls it: once per thread, without the cost of std::function.
 struct Kernel {
   void (*call)(void* self, Lane& lane);
-  void* self;
+  std::shared_ptr<void> self;
 };
 
 }  // namespace fourfold::sim

@@ -189,6 +189,7 @@ PeerMemory::Answer PeerMemory::write(int rank, const GlobalAccessor& who, void* 
     return {};
   });
   if (answer.ok) std::memcpy(to, value, bytes);
+  news_.fetch_add(1, std::memory_order_relaxed);
   return answer;
 }
 
@@ -202,6 +203,7 @@ PeerMemory::Answer PeerMemory::store_release(int rank, const GlobalAccessor& who
   });
   if (!answer.ok) return answer;
   std::memcpy(to, &value, 4);
+  news_.fetch_add(1, std::memory_order_relaxed);
   if (!speaks) {
     spoken_.erase(to);
     return answer;
@@ -267,7 +269,7 @@ void PeerMemory::pass_turn(int rank) {
 
 void PeerMemory::give_way(int rank) {
   if (!seeded_) {
-    std::this_thread::yield();
+    if (ranks_ > 1) std::this_thread::yield();
     return;
   }
   std::unique_lock lock(mutex_);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -58,6 +59,9 @@ class PeerMemory {
 
   // ---- time and turns ----
   std::uint64_t nanoseconds() const;
+  // How often anything was written, and whether one rank alone does so.
+  std::uint64_t news() const { return news_.load(std::memory_order_relaxed); }
+  bool is_alone() const { return ranks_ == 1; }
   // A thread of this rank has nothing to do but to look again.
   void give_way(int rank);
   // With a seed: a rank's host thread begins (and waits until every rank has), and ends.
@@ -110,6 +114,7 @@ class PeerMemory {
   std::unordered_map<const void*, std::pair<int, std::shared_ptr<const Message>>> spoken_;  // by flag
   std::array<std::array<std::deque<Heard>, kRanksMost>, kRanksMost> heard_;                 // [who][from]
 
+  std::atomic<std::uint64_t> news_ = 0;
   bool seeded_ = false;
   Dice dice_;
   std::condition_variable turn_changed_;

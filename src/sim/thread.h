@@ -44,6 +44,11 @@ struct Thread {
   std::uint32_t waiting_parity = 0;
   SiteTable::Id waiting_site = 0;
 
+  // In give_way, after its last look at a flag (null: at its predecessors).
+  bool gave_way = false;
+  const void* looked_at = nullptr;
+  SiteTable::Id looked_site = 0;
+
   std::uint32_t access_index = 0;  // guess of BankCounter
 
   std::vector<PendingCopy> copies;       // oldest first

@@ -10,6 +10,7 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "cli/verify_command.h"
+#include "kernels/moe_layer/choose.h"
 #include "kernels/verify/runner.h"
 #include "plan/w4a16_price.h"
 #include "tests/cli/support.h"
@@ -250,6 +251,17 @@ TEST(Probes, VerifyRefusesTheRowsOfAChipBeyondTheBound) {
   EXPECT_EQ(verdicts(far.out, kNvfp4), Words{"refused"}) << far.out;
   for (const char* row : {kHalfMxfp4, kHalf}) EXPECT_EQ(verdicts(far.out, row), Words{"pass, bits equal"});
   EXPECT_THROW(verify_on(target, true), Error);
+  // What remains: every layer that had native rows has W4A16 ones.
+  moe_layer::Request request{.shape = moe_layer::parse_shape("35b")};
+  for (const int tokens : {1, 64, 8192})
+    for (const auto role : {moe_layer::Role::decode, moe_layer::Role::prefill}) {
+      request.tokens = tokens;
+      request.role = role;
+      request.activations = moe_layer::Activations::w4a4;
+      EXPECT_TRUE(has(moe_layer::choose(plan::kSm120, request).gate_up_row, "w4a4"));
+      request.activations = moe_layer::Activations::w4a16;
+      EXPECT_TRUE(has(moe_layer::choose(plan::kSm120, request).gate_up_row, "w4a16-mma"));
+    }
 }
 
 }  // namespace

@@ -245,13 +245,19 @@ void run_row_alone(const plan::RowFacts& row) {
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
   // One segment and several in either GEMM, the last of them short.
-  for (const Format format : {Format::nvfp4, Format::mxfp4})
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down))
     for (const moe_layer::Shape shape :
-         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}})
-      run_subject({.name = fourfold::format("few {}x{}", shape.hidden, shape.intermediate),
+         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
+      const Format format = down.format == "mxfp4" ? Format::mxfp4 : Format::nvfp4;
+      moe_layer::Choice choice = moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3});
+      choice.down_row = down.row;  // small shapes choose the narrow one by themselves
+      run_subject({.name = fourfold::format("{}, {}x{}", down.row, shape.hidden, shape.intermediate),
                    .layer = layer_of(shape, 3, Activations::w4a16, format),
                    .tokens = 3,
-                   .choice = moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3})});
+                   .choice = choice});
+    }
 }
 
 // The row of this width whose unrolled loop divides any K.

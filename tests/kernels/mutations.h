@@ -94,11 +94,11 @@ std::string noticed(const Run<Bits>& run, const std::vector<Bits>& expected) {
   }
 }
 
-// Mutates every site of the named kernels' files; all when `files` is empty.
+// Mutates every site of the named kernels' files, or of these operations alone; all where a set is empty.
 template <class Bits>
 void mutate_all(sim::Device& device, const std::string& name, const plan::RowFacts& row,
-                std::span<const Survivor> survivors, const Run<Bits>& run,
-                const std::set<std::string>& files) {
+                std::span<const Survivor> survivors, const Run<Bits>& run, const std::set<std::string>& files,
+                const std::set<SyncOp>& ops = {}) {
   const auto start = std::chrono::steady_clock::now();
   Tally tally;
   std::vector<Bits> expected;
@@ -111,6 +111,7 @@ void mutate_all(sim::Device& device, const std::string& name, const plan::RowFac
   const std::vector<SyncSite> sites = device.executed_sites();
   for (const SyncSite& site : sites) {
     if (!files.empty() && !files.contains(site.file)) continue;
+    if (!ops.empty() && !ops.contains(site.op)) continue;
     for (const Mutation& mutation : sim::mutations_of(site)) {
       device.install(mutation);
       std::string how;

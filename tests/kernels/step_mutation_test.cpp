@@ -1,6 +1,7 @@
 // Removes every synchronisation of the kernels of a step in turn (mutations.h): dense matrices, attention,
 // DeltaNet, sampling, norms. What is run are the proofs of `fourfold verify`, at shapes whose rings wrap.
 #include <map>
+#include <sstream>
 
 #include "kernels/launch/sim_machine.h"
 #include "kernels/verify/step_case.h"
@@ -17,13 +18,23 @@ const Survivor kSurvivors[] = {
     {SyncOp::sync_warp, "attend_prompt_wgmma.h", "cta.sync_warp();  // every lane knows",
      "needed where a lane falls behind by two tails; no schedule has one fall behind a product of its own "
      "warpgroup"},
+    {SyncOp::wgmma_wait, "attend_prompt_wgmma.h", "wgmma_wait<1>",
+     "with two panels each has a set of operands of its own: nothing is overwritten before the wait for both",
+     [](const plan::RowFacts& row) { return row.k == 128; }},
     {SyncOp::sync_warp, "attend_prompt.h", "if (n % 4 == 0) cta.sync_warp();",
      "keeps the compiler from decoding more values ahead than registers hold; it orders nothing"},
 };
 
-// Of a kernel with several: every path and format, as each has code of its own.
+// Of a kernel with several: every path and format, as each has code of its own. That is the row's name
+// without its sizes: "dense_few norm bf16" of "dense_few 16x8x512 norm bf16 w8".
 std::string kind_of(const plan::RowFacts& row) {
-  return format("{} {} {} {}", row.kernel, row.path, row.format, row.role);
+  std::istringstream words(row.row);
+  std::string kind;
+  for (std::string word; words >> word;) {
+    const bool is_size = word.find_first_not_of("0123456789wx") == std::string::npos;
+    if (!is_size) kind += word + " ";
+  }
+  return kind;
 }
 
 // Operations differ behind the sums only: one of them, or all.
@@ -33,7 +44,8 @@ std::vector<std::string> ops_of(const plan::RowFacts& row) {
   return ops;
 }
 
-void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const std::set<std::string>& files) {
+void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const std::set<std::string>& files,
+                const std::set<SyncOp>& only = {}) {
   SCOPED_TRACE(row.row);
   for (const std::string& op : ops_of(row)) {
     sim::Device device;
@@ -47,7 +59,7 @@ void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const st
       }
       return all;
     };
-    mutate_all<std::uint8_t>(device, row.row + " " + op, row, kSurvivors, run, files);
+    mutate_all<std::uint8_t>(device, row.row + " " + op, row, kSurvivors, run, files, only);
   }
 }
 
@@ -91,10 +103,27 @@ TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }
 TEST(StepMutation, Attend) { mutate_kernel("attend", {}, Heads::wide); }
 TEST(StepMutation, Combine) { mutate_kernel("combine splits"); }
 TEST(StepMutation, AttendPrompt) { mutate_kernel("attend_prompt"); }
+// Heads of 64 are one panel and those of 128 two: between panels is a wait that only more of them need.
+TEST(StepMutation, AttendPromptOfSeveralPanels) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+  int rows = 0;
+  for (const plan::RowFacts& row : machine->rows(kernels::RowKind::step)) {
+    if (row.row != "attend_prompt 256 bf16 wgmma") continue;
+    mutate_row(plan::kSm90, row, {"attend_prompt_wgmma.h"}, {SyncOp::wgmma_wait});
+    ++rows;
+  }
+  EXPECT_EQ(rows, 1);
+}
 // delta_mutation_test.cpp has the small rows, prompts too.
 TEST(StepMutation, DeltaDecode) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
   mutate_kernel("delta_decode");
+}
+// Its three kernels are proved together, whichever row is asked for.
+TEST(StepMutation, DeltaPrompt) {
+  if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
+  mutate_kernel("delta_scan");
 }
 TEST(StepMutation, Sampling) { mutate_kernel("sampling"); }
 

@@ -34,7 +34,7 @@ inline LaunchConfig config_of(int threads, int shared_bytes = 0, std::uint64_t s
 // Kernels of tests take a SimCta, as real ones do.
 template <class F>
 LaunchStats launch(Device& device, const LaunchConfig& config, F kernel) {
-  return device.launch(config, [&](Lane& lane) { kernel(SimCta(lane)); });
+  return device.launch(config, [kernel](Lane& lane) { kernel(SimCta(lane)); });
 }
 
 // The fault an action raises; none is a failure of the test.

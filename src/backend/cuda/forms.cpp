@@ -72,8 +72,7 @@ std::string attend_prefix(int head_dim, std::string_view kv) {
 
 std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& form, std::string_view prefix) {
   if (!form.row.starts_with(prefix)) return fourfold::format("no row named '{}...'", prefix);
-  if (!machine.find(kernels::RowKind::step, form.row).found())
-    return machine.no_row(form.row);
+  if (!machine.find(kernels::RowKind::step, form.row).found()) return machine.no_row(form.row);
   return {};
 }
 

@@ -16,8 +16,7 @@ Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, con
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
   if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
-  if (!entry->second.found())
-    fail(Code::unsupported_op, "{}", machine_.no_row(name));
+  if (!entry->second.found()) fail(Code::unsupported_op, "{}", machine_.no_row(name));
   forms_.only(name);
   return entry->second;
 }

@@ -149,6 +149,8 @@ class SimMachine final : public Machine {
     queue_.device = &device;
     queue_.persistent_blocks = options.persistent_blocks;
     queue_.dependent = options.dependent_launch;
+    queue_.chip = options.arch;
+    queue_.sms = options.sms;
     gemm_facts_ = facts_of(rows_.gemm);
     gate_up_facts_ = facts_of(rows_.few_gate_up);
     down_facts_ = facts_of(rows_.few_down);
@@ -289,7 +291,7 @@ class SimMachine final : public Machine {
     start(name, [this, name, blocks, threads, shared_bytes, body] {
       queue_.last = queue_.device->launch(
           config_of(queue_, name, blocks, threads, shared_bytes, arch_->smem_bytes_per_block, 0),
-          [&](sim::Lane& lane) { body(device::SimCta(lane)); });
+          [body](sim::Lane& lane) { body(device::SimCta(lane)); });
     });
   }
 

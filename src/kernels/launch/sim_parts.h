@@ -21,6 +21,8 @@ inline sim::LaunchConfig config_of(const SimQueue& queue, const char* name, int 
   config.shared_limit_bytes = limit_bytes;
   config.registers_per_thread = registers;
   config.pdl = queue.dependent;
+  config.chip = queue.chip;
+  config.sms = queue.sms;
   config.name = name;
   return config;
 }
@@ -31,7 +33,7 @@ SimGemmRow sim_stream_row() {
             queue.last = queue.device->launch(
                 config_of(queue, "moe_stream", blocks, Row::threads, sizeof(typename Row::Storage),
                           Row::Arch::smem_bytes_per_block, 0),
-                [&](sim::Lane& lane) { moe_stream::stream_gemm<Row>(device::SimCta(lane), params); });
+                [params](sim::Lane& lane) { moe_stream::stream_gemm<Row>(device::SimCta(lane), params); });
           }};
 }
 
@@ -41,30 +43,32 @@ SimGemmRow sim_tile_row() {
             queue.last = queue.device->launch(
                 config_of(queue, "moe_gemm", blocks, Row::threads, sizeof(typename Row::Storage),
                           Row::smem_limit, Row::launch_registers),
-                [&](sim::Lane& lane) { moe_gemm::tile_gemm<Row>(device::SimCta(lane), params); });
+                [params](sim::Lane& lane) { moe_gemm::tile_gemm<Row>(device::SimCta(lane), params); });
           }};
 }
 
 template <class Row>
 SimFewRow sim_gate_up_row() {
-  return {moe_few::gate_up_facts<Row>(),
-          [](SimQueue& queue, int blocks, const moe_few::FewParams& few, const moe::GemmParams& params) {
-            queue.last = queue.device->launch(
-                config_of(queue, "moe_few_gate_up", blocks, Row::threads, sizeof(moe_few::GateUpStorage<Row>),
-                          Row::Arch::smem_bytes_per_block, 0),
-                [&](sim::Lane& lane) { moe_few::few_gate_up<Row>(device::SimCta(lane), few, params); });
-          }};
+  return {
+      moe_few::gate_up_facts<Row>(),
+      [](SimQueue& queue, int blocks, const moe_few::FewParams& few, const moe::GemmParams& params) {
+        queue.last = queue.device->launch(
+            config_of(queue, "moe_few_gate_up", blocks, Row::threads, sizeof(moe_few::GateUpStorage<Row>),
+                      Row::Arch::smem_bytes_per_block, 0),
+            [few, params](sim::Lane& lane) { moe_few::few_gate_up<Row>(device::SimCta(lane), few, params); });
+      }};
 }
 
 template <class Row>
 SimFewRow sim_down_row() {
-  return {moe_few::down_facts<Row>(),
-          [](SimQueue& queue, int blocks, const moe_few::FewParams& few, const moe::GemmParams& params) {
-            queue.last = queue.device->launch(
-                config_of(queue, "moe_few_down", blocks, Row::threads, sizeof(moe_few::DownStorage<Row>),
-                          Row::Arch::smem_bytes_per_block, 0),
-                [&](sim::Lane& lane) { moe_few::few_down<Row>(device::SimCta(lane), few, params); });
-          }};
+  return {
+      moe_few::down_facts<Row>(),
+      [](SimQueue& queue, int blocks, const moe_few::FewParams& few, const moe::GemmParams& params) {
+        queue.last = queue.device->launch(
+            config_of(queue, "moe_few_down", blocks, Row::threads, sizeof(moe_few::DownStorage<Row>),
+                      Row::Arch::smem_bytes_per_block, 0),
+            [few, params](sim::Lane& lane) { moe_few::few_down<Row>(device::SimCta(lane), few, params); });
+      }};
 }
 
 template <class List>

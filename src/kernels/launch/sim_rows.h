@@ -15,6 +15,8 @@ struct SimQueue {
   sim::Device* device = nullptr;
   int persistent_blocks = 3;  // grid of the kernels that walk a work list
   bool dependent = true;
+  const plan::ArchFacts* chip = nullptr;  // whose SMs they are; null: every block has room
+  int sms = 0;
   sim::LaunchStats last;  // of the newest launch
 };
 

@@ -23,10 +23,13 @@ constexpr int kColumns = 72;
 constexpr int kRows = 4;
 constexpr std::uint64_t kPatience = 5'000'000;  // turns * 1,000
 
+enum class Kind { sum, norm, gather };
+
 struct Ranks {
   std::shared_ptr<sim::PeerMemory> peers;
   std::vector<std::unique_ptr<sim::Device>> devices;
-  AllReduceParams params{};  // first_rank is each rank's own
+  AllReduceParams params{};               // first_rank is each rank's own
+  std::vector<const float*> norm_weight;  // by rank
   std::vector<std::string> failures;
 
   template <class T>
@@ -49,6 +52,8 @@ struct Ranks {
     params.ranks = ranks;
     params.blocks = blocks;
     params.columns = kColumns;
+    params.gather_columns = kColumns;
+    params.out_stride = ranks * kColumns;
     params.capacity = kRows * kColumns / 4;
     if (way == Way::two_shot) params.capacity = (params.capacity + ranks - 1) / ranks;
     params.wait_nanoseconds = kPatience;
@@ -62,7 +67,9 @@ struct Ranks {
           sim::DeviceOptions{.memory_bytes = 1 << 22, .peers = peers, .rank = r}));
       devices.back()->set_seed(seed == 0 ? 0 : seed + static_cast<std::uint64_t>(r));
       RankPlaces& places = params.rank[r];
-      places.x = own(r, std::vector<float>(kRows * kColumns), "x");
+      places.x = own(r, std::vector<float>(wide * kRows * kColumns), "x");
+      places.normed = own(r, std::vector<std::uint16_t>(kRows * kColumns), "normed");
+      norm_weight.push_back(own(r, std::vector<float>(kColumns, 1.0f), "norm weight"));
       places.part = own(r, std::vector<float>(kRows * kColumns), "part");
       places.receive = way == Way::host ? box : shared<F32x4>(buffer, "received", false);
       places.sums = shared<F32x4>(buffer, "sums", false);
@@ -79,14 +86,14 @@ struct Ranks {
   }
 
   // Every rank makes `calls` calls; one of them stops before its call number `until`.
-  void run(Way way, int calls, std::optional<int> stopping = {}, int until = 0) {
+  void run(Way way, int calls, std::optional<int> stopping = {}, int until = 0, Kind kind = Kind::sum) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < params.ranks; ++rank)
       threads.emplace_back([=, this] {
         peers->enter(rank);
         try {
           for (int call = 0; call < calls && !(stopping == rank && call >= until); ++call)
-            run_call(way, rank, call);
+            run_call(way, kind, rank, call);
         } catch (const std::exception& error) {
           failures[static_cast<std::size_t>(rank)] = error.what();
         }
@@ -95,10 +102,11 @@ struct Ranks {
     for (std::thread& thread : threads) thread.join();
   }
 
-  void run_call(Way way, int rank, int call) {
+  void run_call(Way way, Kind kind, int rank, int call) {
     sim::Device& device = *devices[static_cast<std::size_t>(rank)];
     AllReduceParams mine = params;
     mine.first_rank = rank;
+    mine.norm_weight = norm_weight[static_cast<std::size_t>(rank)];
     mine.rows = 1 + (3 * call + 1) % kRows;
     std::vector<float> part;
     for (std::size_t i = 0; i < static_cast<std::size_t>(mine.rows * kColumns); ++i)
@@ -106,7 +114,11 @@ struct Ranks {
     device.synchronize();
     device.write_from_host(mine.rank[rank].part, part.data(), part.size() * 4);
     const auto launch = [&]<Way W>() {
-      kernels::run_on_sim<AllReduceRow<Sm120, W>>(device, mine.blocks, mine);
+      if constexpr (W != Way::two_shot) {
+        if (kind == Kind::norm) kernels::run_on_sim<AllReduceNormRow<Sm120, W>>(device, mine.blocks, mine);
+        if (kind == Kind::gather) kernels::run_on_sim<AllGatherRow<Sm120, W>>(device, mine.blocks, mine);
+      }
+      if (kind == Kind::sum) kernels::run_on_sim<AllReduceRow<Sm120, W>>(device, mine.blocks, mine);
     };
     if (way == Way::one_shot) launch.template operator()<Way::one_shot>();
     if (way == Way::two_shot) launch.template operator()<Way::two_shot>();
@@ -152,28 +164,36 @@ TEST_P(AllReduceWays, SumsOnSeveralDevicesWhateverTheOrder) {
 }
 
 // Every synchronisation is needed: without it a run is a fault, or somebody waits in vain.
-TEST_P(AllReduceWays, EveryFlagAndBarrierIsNeeded) {
-  Ranks whole(2, GetParam(), 3);
-  whole.run(GetParam(), 4);
-  const std::vector<sim::SyncSite> sites = whole.devices[0]->executed_sites();
-  int flags = 0;
-  for (const sim::SyncSite& site : sites) {
-    // A launch in plain order cannot tell whether the end of a grid is waited for: device_test can.
-    if (site.op == sim::SyncOp::wait_predecessors) continue;
+void expect_every_one_needed(Way way, Kind kind) {
+  Ranks whole(2, way, 3);
+  whole.params.overlaps = 1;
+  whole.run(way, 4, {}, 0, kind);
+  EXPECT_EQ(whole.failures, std::vector<std::string>(2));
+  int flags = 0, barriers = 0;
+  for (const sim::SyncSite& site : whole.devices[0]->executed_sites()) {
     flags += site.op == sim::SyncOp::store_release || site.op == sim::SyncOp::load_acquire;
-    // The last look at a lost rank, and the report of it.
-    if (site.op == sim::SyncOp::load_acquire && site.file != "exchange_flags.h") continue;
+    barriers += site.op == sim::SyncOp::sync_block;
     bool found = false;
     for (std::uint64_t seed = 1; seed <= 8 && !found; ++seed) {
-      Ranks ranks(2, GetParam(), seed);
+      Ranks ranks(2, way, seed);
+      ranks.params.overlaps = 1;
       for (auto& device : ranks.devices) device->install({site});
-      ranks.run(GetParam(), 4);
+      ranks.run(way, 4, {}, 0, kind);
       found = !ranks.failures[0].empty() || !ranks.failures[1].empty() || ranks.gave_up(0, 1) ||
               ranks.gave_up(1, 0);
     }
-    EXPECT_TRUE(found) << sim::describe({site});
+    // Without it the next kernel starts when this one has ended: no more than that.
+    EXPECT_EQ(found, site.op != sim::SyncOp::release_successors) << sim::describe({site});
   }
   EXPECT_GE(flags, 2);
+  EXPECT_GE(barriers, kind == Kind::norm ? 3 : 2);
+}
+
+TEST_P(AllReduceWays, EveryFlagAndBarrierIsNeeded) { expect_every_one_needed(GetParam(), Kind::sum); }
+
+TEST(AllReduceMutations, EveryFlagAndBarrierOfNormAndGatherIsNeeded) {
+  for (const Way way : {Way::one_shot, Way::host})
+    for (const Kind kind : {Kind::norm, Kind::gather}) expect_every_one_needed(way, kind);
 }
 
 TEST_P(AllReduceWays, ARankThatStopsIsGivenUpByAllOthers) {
