@@ -104,7 +104,7 @@ class Runner:
         return run_limited([self.build / f"test_{name.partition(':')[0]}", *arguments], seconds, self.build)
 
     def baseline(self, programs):
-        """Of each test program, without a mutation: its seconds and its slow tests. It must pass, or nothing could be said."""
+        """Seconds and slow tests of each program without a mutation. It must pass, or nothing could be said of one."""
         known = json.loads(self.known_times.read_text()) if self.known_times.exists() else {}
         times = known.get(self.commit, {})
         missing = sorted(set(programs) - set(times))
@@ -154,8 +154,9 @@ class Runner:
             path.write_text(before.replace(one["old"], one["new"]))
             status, output = self.make(programs)
             if status != 0:
-                is_compiler = " error: " in output
-                return ("broken", "") if is_compiler else ("caught", "the build, which runs the test program to list it")
+                if " error: " in output:
+                    return "broken", ""
+                return "caught", "the build, which runs the test program to list it"
             for name in programs:
                 test = self.noticed_by(name, times[name])
                 if test:
@@ -167,7 +168,8 @@ class Runner:
     def line_of(self, entry, prefixes, times):
         begin = time.monotonic()
         for number, one in enumerate(draws(entry)):
-            place = (self.copy / one["file"]).read_text().split(one["old"])[0].count("\n") + one["old"].rstrip("\n").count("\n") + 1
+            before = (self.copy / one["file"]).read_text().split(one["old"])[0]
+            place = (before + one["old"].rstrip("\n")).count("\n") + 1
             programs = tests_of(entry, prefixes, one["file"])
             result, test = self.try_one(one, programs, times)
             if result != "broken":
@@ -192,8 +194,9 @@ class Runner:
     def is_current(self, line, entry):
         """Of this mutation, and of this commit or one with the same sources and tests."""
         commit = ROW.match(line).group(2)
-        same = commit == self.commit or git(self.copy, "diff", "--quiet", commit, "HEAD", "--", "src", "tests").returncode == 0
-        return same and any(f" {one['file']}:" in line and shown(one["old"], one["new"]) in line for one in draws(entry))
+        if commit != self.commit and git(self.copy, "diff", "--quiet", commit, "HEAD", "--", "src", "tests").returncode:
+            return False
+        return any(f" {one['file']}:" in line and shown(one["old"], one["new"]) in line for one in draws(entry))
 
     def write(self, rows, total):
         caught = sum(ROW.match(line).group(3) == "caught" for line in rows.values())
@@ -201,7 +204,8 @@ class Runner:
         head = [f"date: {datetime.date.today()}", f"commit: {self.commit}",
                 f"machine: {platform.machine()}, {os.cpu_count()} cores, {compiler}", "command: tools/mutate.py",
                 f"caught: {caught} of {total}, {len(rows)} run; at least {round(LEAST_CAUGHT * total)} are wanted", "",
-                "A line: id, commit, result, room, chosen by hand or drawn by the seed, place | what | who noticed | remarks", ""]
+                "A line: id, commit, result, room, chosen by hand or drawn by the seed, place | what | who noticed | remarks",
+                ""]
         self.table.write_text("\n".join(head + [rows[number] for number in sorted(rows)]) + "\n")
         return caught
 
@@ -265,7 +269,8 @@ def run(options, root=ROOT, slack_seconds=60):
     rows = {number: line for number, line in rows.items() if number in {entry["id"] for entry in entries}}
     todo = [entry for entry in entries if entry["id"] in wanted and
             (options.again or entry["id"] not in rows or not runner.is_current(rows[entry["id"]], entry))]
-    times = runner.baseline({name for entry in todo for one in draws(entry) for name in tests_of(entry, prefixes, one["file"])})
+    needed = [tests_of(entry, prefixes, one["file"]) for entry in todo for one in draws(entry)]
+    times = runner.baseline({name for programs in needed for name in programs})
     broken = []
     for number, entry in enumerate(todo):
         try:

@@ -23,7 +23,8 @@ COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==
 TEXT = re.compile(r'R"\(.*?\)"|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])+\'|//.*')
 NUMBER = re.compile(r"(?<![\w.'])(?:0|[1-9][0-9]*)(?![\w.'])")
 # A call or an assignment that is all of its line; what begins with a type is a declaration.
-STATEMENT = re.compile(r"^\s+(?!return|break|continue|using|case|throw|delete|fail)[\w.:\[\]>*()-]+(?: [-+*/|&]?= .*|\(.*\));$")
+STATEMENT = re.compile(r"^\s+(?!return|break|continue|using|case|throw|delete|fail)[\w.:\[\]>*()-]+"
+                       r"(?: [-+*/|&]?= .*|\(.*\));$")
 
 
 def masked(line):
