@@ -81,12 +81,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     out_ += response_head(
         head, {.length = {}, .keep_alive = streams_alive_, .chunked = chunked_, .date = hall_.date});
     state_ = State::streaming;
+    largest_piece_ = 0;
     flush();
   }
 
   void send(std::string_view bytes) {
     if (state_ != State::streaming || bytes.empty()) return;
-    if (pending() + bytes.size() > limits().pending_bytes_max) return cut_off();
+    // Beside the largest piece: it may be longer than all a client may leave unread (the whole of a response
+    // at the end of its stream), which says nothing about the client.
+    largest_piece_ = std::max(largest_piece_, bytes.size());
+    if (pending() + bytes.size() > limits().pending_bytes_max + largest_piece_) return cut_off();
     if (chunked_)
       append_chunk(out_, bytes);
     else
@@ -284,6 +288,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         lower(request_.header("host")) != lower(target->authority))
       return "the target names another host than the Host header";
     if (request_.count("content-length") > 1) return "there are two Content-Length headers";
+    if (request_.count("authorization") > 1) return "there are two Authorization headers";
     if (const std::size_t codings = request_.count("transfer-encoding"); codings > 0)
       if (codings > 1 || version_ != 11 || lower(request_.header("transfer-encoding")) != "chunked" ||
           request_.count("content-length") > 0)
@@ -460,6 +465,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   int version_ = 11;
   bool keep_alive_ = false, is_head_ = false, chunked_ = false;
   bool streams_alive_ = false, answer_keeps_alive_ = false;
+  std::size_t largest_piece_ = 0;  // of the stream
   std::shared_ptr<Call> call_;
   // An answer on its way: what is being written, what is next, and the rest of a long one.
   std::string writing_, out_, body_;

@@ -16,8 +16,9 @@ namespace fourfold::server {
 struct HttpLimits {
   std::size_t header_bytes_max = std::size_t{32} << 10;
   std::size_t body_bytes_max = std::size_t{32} << 20;
-  std::size_t bodies_bytes_max = std::size_t{1} << 30;   // of all requests being read, together
-  std::size_t pending_bytes_max = std::size_t{1} << 20;  // of a stream whose client does not read
+  std::size_t bodies_bytes_max = std::size_t{1} << 30;  // of all requests being read, together
+  std::size_t pending_bytes_max = std::size_t{1}
+                                  << 20;  // of a stream whose client does not read, beside its largest piece
   // The kernel's, for each connection: left to itself it would keep megabytes for a client that does not
   // read.
   int send_buffer_bytes = 256 << 10;

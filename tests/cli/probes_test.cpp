@@ -225,7 +225,8 @@ using Words = std::set<std::string>;
 TEST(Probes, VerifyProvesAnExactChipBitForBit) {
   const Verified exact = verify_on(chip({}, {}));
   EXPECT_EQ(exact.exit, cli::kFine) << exact.out;
-  EXPECT_EQ(exact.err, "");
+  for (const char* word : {"notice", "warning"})  // progress may be there: a busy machine takes longer
+    EXPECT_FALSE(has(exact.err, word)) << exact.err;
   EXPECT_TRUE(has(exact.out, "bytes compared, all equal")) << exact.out;
   for (const char* row : {kNvfp4, kHalfMxfp4, kHalf})
     EXPECT_EQ(verdicts(exact.out, row), Words{"pass, bits equal"});

@@ -1,9 +1,9 @@
 """Real clients against `fourfold serve` of a scripted model: run.py --program FOURFOLD --folder DIR [--write]
 SUITE...|long|all
 
-Each suite has a Python environment of its own in DIR, made from the pinned versions in requirements/SUITE.txt
-by uv (from PyPI) when they change. Ends with 1 when a row failed, with 77 (skipped) when packages are missing
-and PyPI cannot be reached. --write puts the results into docs/agents-test.txt and the tables that are made
+Each suite has a Python environment of its own in DIR, made by uv (from PyPI) from the pinned versions in
+requirements/SUITE.txt and, of what these ask for, from what there was on NEWEST, when either changes. Ends with 1
+when a row failed, else with 77 (skipped) when a suite's packages are missing and PyPI cannot be reached. --write puts the results into docs/agents-test.txt and the tables that are made
 from it (results.py).
 """
 import argparse
@@ -21,21 +21,26 @@ import results as results_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 UV = "uv==0.13.7"
+# Packages that others ask for are taken as they were then, so that a result can be had again. With a newer version in
+# requirements/, a newer date.
+NEWEST = "2026-11-16T00:00:00Z"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
 SUITES = ["official", "frameworks", "routers", "replayed"]
 LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "open_webui_suite", "lm_eval_suite"]
 
 
-def requirements(suite):
-    path = HERE / "requirements" / f"{suite}.txt"
-    return path.read_text() if path.exists() else ""
+def requirement_files(suite):
+    """What uv gets as requirements, and as requirements that replace those of packages, where a suite has them."""
+    names = {"--requirement": f"{suite}.txt", "--override": f"{suite}.override.txt"}
+    paths = {option: HERE / "requirements" / name for option, name in names.items()}
+    return {option: path for option, path in paths.items() if path.exists()}
 
 
-def override(suite):
-    """A file of requirements that replace those of packages, where a suite has one."""
-    path = HERE / "requirements" / f"{suite}.override.txt"
-    return ["--override", path] if path.exists() else []
+def made_from(suite):
+    """Changes with everything that decides which packages a suite gets."""
+    texts = [path.read_text() for path in requirement_files(suite).values()]
+    return hashlib.sha256("\0".join([UV, NEWEST, sys.version, *texts]).encode()).hexdigest()
 
 
 class NoPackages(Exception):
@@ -56,12 +61,12 @@ def environment(folder, suite):
 
 
 def made_environment(folder, suite):
-    wanted = requirements(suite)
-    if not wanted:
+    files = requirement_files(suite)
+    if not files:
         return sys.executable
     place = folder / suite
     stamp = place / "made-from"
-    content = hashlib.sha256(f"{UV} {sys.version} {wanted}".encode()).hexdigest()
+    content = made_from(suite)
     python = place / "bin/python"
     if stamp.exists() and stamp.read_text() == content:
         return python
@@ -73,8 +78,8 @@ def made_environment(folder, suite):
             raise NoPackages(f"python3 -m venv: {error}") from error
         install(folder / "uv/bin/pip", "install", "--quiet", "--disable-pip-version-check", UV)
     install(uv, "venv", "--quiet", "--clear", "--python", sys.executable, place)
-    install(uv, "pip", "install", "--quiet", "--python", python, *override(suite), "--requirement",
-            HERE / "requirements" / f"{suite}.txt")
+    install(uv, "pip", "install", "--quiet", "--python", python, "--exclude-newer", NEWEST,
+            *[word for option, path in files.items() for word in (option, path)])
     stamp.write_text(content)
     return python
 
@@ -93,6 +98,25 @@ def run_suite(suite, program, folder):
     return json.loads(out.read_text())
 
 
+def run_all(suites, run, write):
+    """What the program ends with: every suite has its turn, and a suite that is skipped hides no failure."""
+    failed, skipped = 0, False
+    for suite in suites:
+        try:
+            rows = run(suite)
+        except NoPackages as error:
+            print(f"clients: {suite} SKIPPED, packages are missing: {error}", flush=True)
+            skipped = True
+            continue
+        bad = [row for row in rows if row["result"] != "yes"]
+        for row in bad:
+            print(f"FAILED {row['row']}: {row['result']}")
+        print(f"clients: {suite}: {len(rows)} rows, {len(bad)} failed", flush=True)
+        failed += len(bad)
+        write(suite, rows)
+    return 1 if failed else SKIPPED if skipped else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, required=True)
@@ -103,21 +127,9 @@ def main():
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     suites = {"long": LONG_SUITES, "all": SUITES + LONG_SUITES}.get(options.suites[0], options.suites)
-    failed = 0
-    for suite in suites:
-        try:
-            rows = run_suite(suite, options.program.resolve(), folder)
-        except NoPackages as error:
-            print(f"clients: {suite} SKIPPED, packages are missing: {error}")
-            return SKIPPED
-        bad = [row for row in rows if row["result"] != "yes"]
-        for row in bad:
-            print(f"FAILED {row['row']}: {row['result']}")
-        print(f"clients: {suite}: {len(rows)} rows, {len(bad)} failed", flush=True)
-        failed += len(bad)
-        if options.write:
-            results_file.write(suite, rows, options.program.resolve())
-    return 1 if failed else 0
+    program = options.program.resolve()
+    write = results_file.write if options.write else lambda *_: None
+    return run_all(suites, lambda suite: run_suite(suite, program, folder), lambda suite, rows: write(suite, rows, program))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import tempfile
 
-from mock_server import CONTEXT
+from mock_server import CONTEXT, TOKENIZED
 import page_case
 from page_case import PageTest
 
@@ -80,14 +80,10 @@ class Attached(PageTest):
             ("empty.txt", " \n", "empty.txt is empty."),
             (
                 "long.txt",
-                "x" * (8 * CONTEXT + 1),
-                "long.txt has 32,769 characters; the model's context of 4,096 tokens cannot hold it.",
+                "x " * (CONTEXT + 1),
+                "long.txt has 4,098 tokens; the model's context of 4,096 tokens cannot hold it.",
             ),
-            (
-                "huge.txt",
-                "x" * (33 * CONTEXT),
-                "huge.txt has 135,168 bytes; the model's context of 4,096 tokens cannot hold it.",
-            ),
+            ("huge.txt", 33 << 20, "huge.txt has 34,603,008 bytes; at most 32 MiB."),
         ):
             self.put_files("#files", [(name, content)])
             self.until_text("#file-problem", wanted)
@@ -95,6 +91,45 @@ class Attached(PageTest):
         self.put_files("#files", [(f"{at}.txt", "x") for at in range(21)])
         self.until_text("#file-problem", "At most 20 files go with a message; 20.txt was left out.")
         self.assertEqual(20, len(self.chips()))
+
+    def test_04_only_the_server_knows_how_long_a_file_is(self):
+        """Blanks are few tokens, and what the server does not count it will refuse when it is sent."""
+        self.until_text("#model", "mock-model")
+        self.put_files("#files", [("blanks.txt", "a" + " " * (20 * CONTEXT) + "b")])
+        self.until(lambda: self.chips() == ["blanks.txt"], "the file of blanks")
+        self.put_files("#files", [("uncounted.txt", "x " * TOKENIZED)])
+        self.until(lambda: self.chips() == ["blanks.txt", "uncounted.txt"], "the file that is not counted")
+        self.assertEqual("", self.text("#file-problem"))
+
+    def test_05_files_stay_with_the_chat_they_were_given_to(self):
+        self.ask("one")
+        self.browser.run("""
+            const read = Blob.prototype.arrayBuffer;
+            window.hold = () => { window.gate = new Promise((resolve) => { window.readNow = resolve; }); };
+            Blob.prototype.arrayBuffer = async function () { await window.gate; return read.call(this); };
+            window.hold();""")
+        self.browser.fill("#input", "about this file")
+        self.put_files("#files", [("a.txt", "first")])
+        self.browser.click("#new-chat")
+        self.browser.fill("#input", "something else")
+        self.put_files("#files", [("b.txt", "second")])
+        self.browser.run("window.readNow()")
+        self.until(lambda: self.chips() == ["b.txt"], "the file of the new chat")
+        self.browser.click(".open-chat")
+        self.until(lambda: self.chips() == ["a.txt"], "the file of the first chat")
+        self.assertEqual("about this file", self.value("#input"))
+        self.ask("go")
+        self.assertIn("first", self.sent()[-1])
+        self.browser.click("#new-chat")
+        self.until(lambda: self.chips() == ["b.txt"], "the draft of the new chat")
+        self.assertEqual("something else", self.value("#input"))
+        # Sent before the file was read: it is for the next message of the chat that has begun with this one.
+        self.browser.run("window.hold()")
+        self.put_files("#files", [("c.txt", "third")])
+        self.ask("two")
+        self.browser.run("window.readNow()")
+        self.until(lambda: self.chips() == ["c.txt"], "the file that came late")
+        self.assertEqual("two", self.text("#title"))
 
 
 class Exchanged(PageTest):

@@ -15,6 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "src/server/page"
 CONTEXT = 4096
+TOKENIZED = 100_000  # characters that are counted at most
 
 CODE_ANSWER = """## A short program
 
@@ -199,7 +200,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def tokenize(self, body):
-        count = sum(len(pieces(message["content"] or "")) for message in body["messages"])
+        texts = [body["prompt"]] if "prompt" in body else [message["content"] or "" for message in body["messages"]]
+        if sum(map(len, texts)) > TOKENIZED:
+            self.refuse(400, f"the text has {sum(map(len, texts))} bytes; at most {TOKENIZED}")
+            return
+        count = sum(len(pieces(text)) for text in texts)
         on = self.server.thinks and body.get("chat_template_kwargs", {}).get("enable_thinking")
         tokens = list(range(count + (2 if on else 0)))
         self.answer(

@@ -125,10 +125,12 @@ class PageTest(unittest.TestCase):
         self.addCleanup(self.browser.devtools, "Emulation.clearDeviceMetricsOverride", {})
 
     def put_files(self, selector, files):
-        """Files as the browser would get them from its dialog, a drop or the clipboard: [(name, text or list of bytes)]."""
+        """Files as the browser would get them from its dialog, a drop or the clipboard: [(name, text, list of bytes, or
+        how many of them)]."""
         self.browser.run("""
-            const files = arguments[1].map(([name, content]) =>
-              new File([typeof content === "string" ? content : new Uint8Array(content)], name));
+            const contentOf = (given) => typeof given === "string" ? given :
+              typeof given === "number" ? "x".repeat(given) : new Uint8Array(given);
+            const files = arguments[1].map(([name, content]) => new File([contentOf(content)], name));
             const box = new DataTransfer();
             for (const file of files) box.items.add(file);
             const field = document.querySelector(arguments[0]);

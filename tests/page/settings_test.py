@@ -2,6 +2,9 @@
 
     settings_test.py [unittest arguments]
 """
+import re
+
+import mock_server
 import page_case
 from page_case import PageTest
 
@@ -114,6 +117,17 @@ class Settings(SettingsTest):
         self.browser.press("Escape")
         self.ask("hello")
         self.assertEqual({}, self.own_fields())
+
+    def test_7_the_bounds_are_the_servers(self):
+        """The page says at once what the server would refuse: the same numbers as in base/sampling_limits.h."""
+        header = (mock_server.ROOT / "src/base/sampling_limits.h").read_text()
+        limits = {name: float(value) for name, value in re.findall(r"\b(k\w+) = ([\d.]+)", header)}
+        shown = self.browser.run("""
+            return import("/page/fields.js").then(({ kMostStops, kNumbers }) =>
+              ({ stops: kMostStops, ...Object.fromEntries(kNumbers.map(({ field, min, max }) => [field, [min, max]])) }));""")
+        self.assertEqual([0, limits["kTemperatureMost"]], shown["temperature"])
+        self.assertEqual([limits["kRepetitionPenaltyLeast"], limits["kRepetitionPenaltyMost"]], shown["repetition_penalty"])
+        self.assertEqual(limits["kStopCountMax"], shown["stops"])
 
     def test_4_arrows_go_by_steps(self):
         self.browser.click("#open-settings")

@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 
 // "/echo": method, path, query and body. "/wait": no answer until the test gives one. "/flood": a stream as
 // fast as it goes. "/refused": refused by its head. "/pieces": 200 pieces of 64 KB, as they are read.
+// "/large": a stream with a piece of 3 MB.
 class EchoHandler final : public HttpHandler {
  public:
   explicit EchoHandler(HttpServer& http) : http_(http) {}
@@ -45,6 +46,12 @@ class EchoHandler final : public HttpHandler {
         return std::string(65536, static_cast<char>('a' + left-- % 26));
       };
       return call->answer(std::move(response));
+    }
+    if (r.path == "/large") {
+      call->begin_stream({.content_type = "text/event-stream"});
+      for (const std::string& piece : {std::string("begin"), std::string(3'000'000, 'x'), std::string("end")})
+        call->send(piece);
+      return call->finish();
     }
     if (r.path == "/long")
       return call->answer({.content_type = "text/plain", .body = std::string(20'000'000, 'l')});
@@ -182,6 +189,7 @@ TEST(HttpServer, RefusesWhatTwoReadersCouldReadDifferently) {
       "POST /echo HTTP/1.1\nHost: a\n\n",
       "GET /echo HTTP/1.1\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+      "GET /echo HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost: a b\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost: a/v1\r\n\r\n",
       "GET http://b/echo HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -274,6 +282,14 @@ TEST(HttpServer, CutsOffAClientThatDoesNotRead) {
   EXPECT_TRUE(eventually([&] { return server.handler.gone == 1; }, 20'000));
   EXPECT_EQ(server.ask(get("/echo")).status, 200);
   EXPECT_TRUE(eventually([&] { return server.handler.slow_readers == 1; }));
+}
+
+TEST(HttpServer, ALargePieceOfAStreamReachesWhoReads) {
+  Running server({.pending_bytes_max = 1 << 16});
+  const Reply reply = server.ask(get("/large"));
+  EXPECT_TRUE(reply.whole);
+  EXPECT_EQ(reply.body.size(), 3'000'008u);
+  EXPECT_EQ(server.handler.slow_readers, 0);
 }
 
 std::string head_of_body(std::size_t length) {

@@ -126,6 +126,8 @@ TEST(ResponsesExchange, Refusals) {
       {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]})",
        "text only"},
       {R"({"input": "a", "n": 2})", "one answer"},
+      {R"({"input": "a", "metadata": {"a": ")" + std::string(20'000, 'x') + "\"}}",
+       "metadata has 20009 bytes of JSON"},
   };
   for (const auto& [body, message] : cases) {
     const HttpError error = refusal(kRoute, body);

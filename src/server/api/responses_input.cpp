@@ -6,6 +6,7 @@
 #include "server/api/response_store.h"
 #include "server/api/responses_tools.h"
 #include "server/api/responses_turns.h"
+#include "text/jinja/python_text.h"
 
 namespace fourfold::server::api {
 namespace {
@@ -51,6 +52,20 @@ void read_include(Fields& fields, Generation& out) {
   }
 }
 
+void copy(Fields& fields, std::string_view name, std::optional<Json>& out) {
+  if (const Json* value = fields.find(name)) out = *value;
+}
+
+// It is sent back with every event that shows the response, and kept with it. OpenAI takes 16 names of 64
+// characters with texts of 512.
+void read_metadata(Fields& fields, ResponsesRequest& out) {
+  constexpr std::size_t bytes_max = std::size_t{16} << 10;
+  copy(fields, "metadata", out.metadata);
+  if (!out.metadata) return;
+  const std::size_t bytes = text::jinja::to_json(*out.metadata).size();
+  if (bytes > bytes_max) refuse("metadata", "metadata has {} bytes of JSON; at most {}", bytes, bytes_max);
+}
+
 AnswerForm read_text(Fields& fields, ResponsesRequest& out, Conversation& conversation) {
   AnswerForm form;
   auto text = fields.object("text");
@@ -71,10 +86,6 @@ void read_reasoning(Fields& fields, ResponsesRequest& out, Conversation& convers
   out.effort = read_effort(*reasoning, "effort", conversation);
   reasoning->ignore({"summary", "generate_summary"});
   reasoning->finish();
-}
-
-void copy(Fields& fields, std::string_view name, std::optional<Json>& out) {
-  if (const Json* value = fields.find(name)) out = *value;
 }
 
 }  // namespace
@@ -101,7 +112,7 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
   plan.tools = read_response_tools(fields, input.tools, conversation.tools);
   copy(fields, "tools", out.tools);
   copy(fields, "tool_choice", out.tool_choice);
-  copy(fields, "metadata", out.metadata);
+  read_metadata(fields, out);
   read_template_fields(fields, conversation);
   read_reasoning(fields, out, conversation);
   const AnswerForm form = read_text(fields, out, conversation);

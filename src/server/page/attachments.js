@@ -1,8 +1,8 @@
 // Text files that go with a message: read, checked, shown as chips, and folded into what is sent.
+import { postJson } from "/page/api.js";
 import { element, icon, iconButton, number, plural } from "/page/dom.js";
 
-// No tokenizer makes fewer tokens of a text than one for so many characters, so that a longer file can never fit.
-const kCharactersOfToken = 8;
+const kMostBytes = 32 << 20;  // as long as a request may be, unless the server was told otherwise
 const kMost = 20;
 
 const kLanguages = { py: "python", js: "javascript", ts: "typescript", rs: "rust", sh: "bash", yml: "yaml", h: "c",
@@ -15,12 +15,13 @@ const languageOf = (name) => {
 const thousands = (count) => number.format(Math.round(count / 100) / 10);
 const sizeText = ({ length }) => (length < 1000 ? plural(length, "character") : `${thousands(length)} k characters`);
 
+// How many tokens a text has only the server knows; where it does not say, it will when the message is sent.
+async function tokensOf(text) {
+  try { return (await postJson("/tokenize", { prompt: text })).count; } catch { return 0; }
+}
+
 async function readFile(file, contextTokens) {
-  const most = contextTokens * kCharactersOfToken;
-  const tooLong = (length) => {
-    throw new Error(`${file.name} has ${length}; the model's context of ${plural(contextTokens, "token")} cannot hold it.`);
-  };
-  if (contextTokens && file.size > 4 * most) tooLong(plural(file.size, "byte"));
+  if (file.size > kMostBytes) throw new Error(`${file.name} has ${plural(file.size, "byte")}; at most ${kMostBytes >> 20} MiB.`);
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
@@ -29,7 +30,12 @@ async function readFile(file, contextTokens) {
   }
   if (text.includes("\0")) throw new Error(`${file.name} is not a text file; only text files can be attached.`);
   if (!text.trim()) throw new Error(`${file.name} is empty.`);
-  if (contextTokens && text.length > most) tooLong(plural(text.length, "character"));
+  // A byte is a token at most.
+  const tokens = contextTokens && file.size > contextTokens ? await tokensOf(text) : 0;
+  if (tokens > contextTokens) {
+    const limit = plural(contextTokens, "token");
+    throw new Error(`${file.name} has ${plural(tokens, "token")}; the model's context of ${limit} cannot hold it.`);
+  }
   return { name: file.name, text: text.replace(/\r\n?/g, "\n") };
 }
 

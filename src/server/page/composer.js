@@ -1,6 +1,7 @@
 // What is typed: the field, its files, and a draft for each chat, so that nothing typed is lost.
 import { chip, readFiles } from "/page/attachments.js";
 import { byId, show } from "/page/dom.js";
+import { notice } from "/page/notice.js";
 
 const kSaveAfter = 250;  // ms without a letter
 
@@ -9,7 +10,9 @@ const hasFiles = (event) => [...event.dataTransfer?.types ?? []].includes("Files
 export class Composer {
   // send(text, attachments), contextTokens(): how long the model's context is, 0 if not known.
   constructor(store, { send, contextTokens, editLast }) {
-    Object.assign(this, { store, contextTokens, editLast, attachments: [], place: "new", timer: 0 });
+    Object.assign(this, { store, contextTokens, editLast, attachments: [], timer: 0 });
+    this.opened = { place: "new" };  // where what is typed belongs; a chat that is begun takes its place along
+    this.filled = Promise.resolve();
     this.input = byId("input");
     byId("composer").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -29,6 +32,7 @@ export class Composer {
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.flush(); });
   }
 
+  get place() { return this.opened.place; }
   text() { return this.input.value.trim(); }
 
   pressed(event) {
@@ -73,10 +77,14 @@ export class Composer {
   }
 
   // Goes to another chat: what is typed here stays with this one.
-  async open(place) {
+  open(place) {
     this.flush();
-    this.place = place;
+    this.opened = { place };
     this.fill("", []);
+    this.filled = this.fillFrom(place);
+  }
+
+  async fillFrom(place) {
     const draft = await this.store.draft(place).catch(() => null);
     // Who has typed meanwhile, or has gone on, is not disturbed.
     if (draft && this.place === place && !this.input.value && !this.attachments.length)
@@ -96,7 +104,7 @@ export class Composer {
     clearTimeout(this.timer);
     this.timer = 0;
     this.store.removeDraft(this.place).catch(() => {});
-    this.place = place;
+    this.opened.place = place;
     this.fill("", []);
   }
 
@@ -132,8 +140,19 @@ export class Composer {
     });
   }
 
+  // Reading takes its time: files stay with the chat they were given to, whichever is open when they are there.
   async take(files) {
+    const { opened } = this;
     const { added, problems } = await readFiles(files, this.attachments.length, this.contextTokens());
+    await this.filled;
+    if (this.place !== opened.place) {
+      const draft = await this.store.draft(opened.place).catch(() => null) ?? { text: "", attachments: [] };
+      const attachments = [...draft.attachments, ...added];
+      await this.store.putDraft(opened.place, { text: draft.text, attachments })
+        .catch((problem) => problems.push(problem.message));
+      if (problems.length) notice(problems.join(" "));
+      return;
+    }
     this.attachments.push(...added);
     this.showFiles();
     show(byId("file-problem"), problems.join(" "));

@@ -1,6 +1,7 @@
 // The settings of an answer: which there are, what they may be, and what of them is sent. Empty ones are not sent:
 // then the server's defaults hold, which are the model's own. [id and, with underscores, the API's name; title;
-// least; most; step; what it does; what an empty one says]
+// least; most; step; what it does; what an empty one says]. Bounds are the server's (base/sampling_limits.h), which
+// settings_test.py compares.
 const kWhole = 2147483647;
 export const kNumbers = [
   ["temperature", "Temperature", 0, 100, .05, "0 always takes the most probable token"],
@@ -20,7 +21,7 @@ export const kThinking = "thinking";
 // All that a chat may have of its own.
 export const kAnswerFields = [...kNumbers.map(({ id }) => id), ...kTexts, kThinking];
 
-const kMostStops = 64;
+export const kMostStops = 64;
 const kLongestText = 1 << 20;
 
 // One stop string a line; \n, \t and \\ as in most languages.
