@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "text/nfc.h"
 #include "text/utf8.h"
@@ -130,8 +131,13 @@ void Tokenizer::encode_pieces(std::string_view text, std::vector<TokenId>& out) 
   std::vector<std::size_t> ends;
   pre_tokenizer_.split(text, ends);
   PieceCache& cache = cache_of(serial_);
-  std::size_t start = 0;
+  std::size_t start = 0, looked = 0;
+  constexpr std::size_t kLookEvery = std::size_t{1} << 16;  // bytes: some milliseconds
   for (const std::size_t end : ends) {
+    if (end - looked >= kLookEvery) {
+      CancelScope::look();
+      looked = end;
+    }
     encode_piece(bpe_, text.substr(start, end - start), cache, out);
     start = end;
   }

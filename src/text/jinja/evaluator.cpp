@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "text/jinja/python_text.h"
 
@@ -111,6 +112,8 @@ TracedText Evaluator::render(const Body& body, const Dict& variables) {
 }
 
 void Evaluator::charge(std::int64_t steps) {
+  constexpr std::int64_t kLookEvery = 1 << 16;  // some milliseconds
+  if ((steps_ + steps) / kLookEvery != steps_ / kLookEvery) CancelScope::look();
   steps_ += steps;
   if (steps_ > limits_.steps_max)
     throw TemplateFault(format("more than {} steps", with_commas(limits_.steps_max)));
