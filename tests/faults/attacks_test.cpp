@@ -207,5 +207,28 @@ TEST(Attacks, Fault49CompressedBodies) {
   EXPECT_EQ(server.ask(post("/v1/completions", kSmall, "Content-Encoding: Identity\r\n")).status, 200);
 }
 
+// The list of tools is bounded; so is what a conversation adds to it, and what it costs to look there.
+TEST(Attacks, Fault51ToolsThatComeInTheConversation) {
+  RealServer server;
+  const auto count = [&](int tools, const auto& name) {
+    std::string blocks;
+    for (int i = 0; i < tools; ++i)
+      blocks +=
+          (i > 0 ? "," : "") +
+          fourfold::format(
+              R"({"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"{}"}}})",
+              name(i));
+    return server.ask(
+        post("/v1/messages/count_tokens",
+             R"({"messages":[{"role":"user","content":"a"},{"role":"system","content":[)" + blocks + "]}]}"));
+  };
+  const auto begin = steady_clock::now();
+  const Reply many = count(60'000, [](int i) { return "tool" + std::to_string(i); });
+  expect_refusal(many, 400, "60,000 tools");
+  EXPECT_TRUE(cli::contains(many.body, "513 entries; at most 512")) << many.body.substr(0, 300);
+  EXPECT_EQ(count(60'000, [](int i) { return "tool" + std::to_string(i % 9); }).status, 200) << "nine tools";
+  EXPECT_LT(steady_clock::now() - begin, seconds(20));
+}
+
 }  // namespace
 }  // namespace fourfold::server

@@ -125,6 +125,22 @@ TEST(MessagesTools, ComeAndGoInTheConversation) {
   EXPECT_EQ(again.find(R"("name": "f")"), again.rfind(R"("name": "f")"));
 }
 
+TEST(MessagesTools, ThatComeInTheConversationAreCounted) {
+  const auto with = [](int count, int names) {
+    std::string blocks;
+    for (int i = 0; i < count; ++i)
+      blocks += (i > 0 ? "," : "") +
+                fourfold::format(
+                    R"({"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"t{}"}}})",
+                    i % names);
+    return refusal("/v1/messages/count_tokens",
+                   R"({"messages":[{"role":"user","content":"a"},{"role":"system","content":[)" + blocks + "]}]}");
+  };
+  EXPECT_EQ(with(512, 512).status, 200);
+  EXPECT_TRUE(contains(with(20'000, 20'000).body, "513 entries; at most 512"));
+  EXPECT_EQ(with(20'000, 9).status, 200);
+}
+
 TEST(MessagesFields, OfBetasAreTaken) {
   const std::string body = user(R"({"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}})",
                                 R"("thinking": {"type": "adaptive", "display": "omitted"},
@@ -134,6 +150,15 @@ TEST(MessagesFields, OfBetasAreTaken) {
   EXPECT_EQ(notes_of(kRoute, body), "");
   // Adaptive: as the template does when nobody says anything.
   EXPECT_TRUE(prompt_of(kRoute, body).ends_with("<think>\n"));
+}
+
+TEST(MessagesFields, OneAnswerHasOneForm) {
+  const std::string format = R"({"type": "json_schema", "schema": {"type": "object"}})";
+  const HttpError refused =
+      refusal(kRoute, user(R"({"type": "text", "text": "Hi"})",
+                           R"("output_config": {"format": )" + format + R"(}, "output_format": )" + format));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_TRUE(contains(refused.body, "output_format and output_config.format")) << refused.body;
 }
 
 // What Anthropic's tool runner looks for before it goes on without a thread.

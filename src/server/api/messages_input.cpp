@@ -29,7 +29,11 @@ AnswerForm read_output(Fields& fields, Conversation& out) {
     if (auto format = config->object("format")) form = read_format(*format);
     config->finish();
   }
-  if (auto format = fields.object("output_format")) form = read_format(*format);
+  if (auto format = fields.object("output_format")) {
+    if (form.kind != AnswerForm::Kind::free)
+      refuse("output_format", "output_format and output_config.format both say what form the answer has");
+    form = read_format(*format);
+  }
   return form;
 }
 

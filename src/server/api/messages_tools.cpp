@@ -25,32 +25,38 @@ MessageTools::MessageTools(Fields& fields) {
   const auto* items = fields.list("tools");
   if (items != nullptr) require_count(items->size());
   for (std::size_t i = 0; items != nullptr && i < items->size(); ++i)
-    add((*items)[i], fourfold::format("tools[{}]", i), fields.notes());
+    if (auto entry = read((*items)[i], fourfold::format("tools[{}]", i), fields.notes()))
+      entries_.push_back(std::move(*entry));
   std::vector<Tool> tools;
-  for (const Entry& entry : entries_) tools.push_back(entry.tool);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    tools.push_back(entries_[i].tool);
+    places_.emplace(entries_[i].tool.name, i);
+  }
   require_distinct(tools, "tools");
   const auto* servers = fields.list("mcp_servers");
   for (std::size_t i = 0; servers != nullptr && i < servers->size(); ++i)
     fields.notes().add(NoteKind::tool, fourfold::format("mcp_servers[{}]", i), "mcp");
 }
 
-void MessageTools::add(const Json& value, const std::string& place, Notes& notes) {
+std::optional<MessageTools::Entry> MessageTools::read(const Json& value, const std::string& place,
+                                                      Notes& notes) {
   Fields tool(value, place, notes);
   const std::string type = tool.text("type").value_or("custom");
   if (type != "custom") {
     notes.add(NoteKind::tool, tool.name_of("type"), type);
-    left_out_.push_back(tool.text("name").value_or(""));
-    return;
+    left_out_.insert(tool.text("name").value_or(""));
+    require_count(left_out_.size());
+    return {};
   }
   Entry entry{read_tool(tool, tool.find("input_schema")), !tool.boolean("defer_loading").value_or(false)};
   tool.ignore({"cache_control", "strict", "input_examples", "eager_input_streaming", "allowed_callers"});
   tool.finish();
-  entries_.push_back(std::move(entry));
+  return entry;
 }
 
 void MessageTools::set(const std::string& name, bool offered) {
-  for (Entry& entry : entries_)
-    if (entry.tool.name == name) entry.offered = offered;
+  if (const auto found = places_.find(name); found != places_.end())
+    entries_[found->second].offered = offered;
 }
 
 void MessageTools::load(const std::string& name) { set(name, true); }
@@ -63,16 +69,16 @@ void MessageTools::change(Fields& block, bool added) {
   if (type == "tool_reference") {
     set(tool->text("name").value_or(""), added);
   } else if (added && type == "tool_definition" && definition != nullptr) {
-    const std::size_t before = entries_.size();
-    add(*definition, tool->name_of("definition"), block.notes());
-    if (entries_.size() == before) return;
-    entries_.back().offered = true;
+    auto entry = read(*definition, tool->name_of("definition"), block.notes());
+    if (!entry) return;
+    entry->offered = true;
     // A definition of the same name takes the earlier one's place.
-    for (std::size_t i = 0; i < before; ++i) {
-      if (entries_[i].tool.name != entries_.back().tool.name) continue;
-      entries_[i] = std::move(entries_.back());
-      entries_.pop_back();
-      return;
+    const auto [found, is_new] = places_.emplace(entry->tool.name, entries_.size());
+    if (is_new) {
+      require_count(entries_.size() + 1);
+      entries_.push_back(std::move(*entry));
+    } else {
+      entries_[found->second] = std::move(*entry);
     }
   } else {
     block.notes().add(NoteKind::tool, tool->name_of("type"), type);
@@ -89,7 +95,7 @@ Tools MessageTools::finish(Fields& fields, std::optional<Json>& for_template) {
     out.list.push_back(entry.tool);
     shown_tools.push_back(template_tool(entry.tool));
   }
-  out.left_out = left_out_;
+  out.left_out.assign(left_out_.begin(), left_out_.end());
   require_named(out, "tool_choice");
   if (out.offered()) for_template = Json::list(std::move(shown_tools));
   return out;

@@ -3,7 +3,9 @@
 // template shows what is there at the end, at its head.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,11 +31,13 @@ class MessageTools {
     Tool tool;
     bool offered;
   };
-  void add(const Json& value, const std::string& place, Notes& notes);
+  // Nothing for a tool of a kind this server does not run.
+  std::optional<Entry> read(const Json& value, const std::string& place, Notes& notes);
   void set(const std::string& name, bool offered);
 
   std::vector<Entry> entries_;
-  std::vector<std::string> left_out_;
+  std::map<std::string, std::size_t> places_;  // of names, among the entries
+  std::set<std::string> left_out_;
 };
 
 }  // namespace fourfold::server::api
