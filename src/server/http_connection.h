@@ -10,19 +10,6 @@
 
 namespace fourfold::server {
 
-inline constexpr auto kNever = Clock::time_point::max();
-inline constexpr std::size_t kIdleReadBytes = 4096, kBodyReadBytes = 65536;
-inline constexpr std::size_t kReadAheadBytes = 65536;  // of pipelined requests, while one is being served
-inline constexpr std::size_t kWriteProgress = 16384;   // what a reader takes in its time, or is cut off
-inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-
-inline std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return out;
-}
-
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Hall& hall, std::unique_ptr<Wire> wire) : hall_(hall), wire_(std::move(wire)) {
@@ -47,8 +34,14 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   bool idle() const { return state_ == State::idle || state_ == State::handshake; }
   const std::string& network() const { return network_; }
-  // Without a whole request: closing it loses nobody's work.
-  bool can_yield() const { return idle() || state_ == State::head; }
+  // What a full house closes first: connections without a request; then requests that are still being sent,
+  // and answers nobody takes. Nothing: work is being done for it.
+  std::optional<int> yields(Clock::time_point now) const {
+    if (idle() || state_ == State::head || state_ == State::linger) return 0;
+    const bool stuck = state_ == State::answered && write_deadline_ - now < limits().write_time * 3 / 4;
+    if (state_ == State::body || stuck) return 1;
+    return {};
+  }
   Clock::time_point since() const { return since_; }
 
   void check_time(Clock::time_point now) {
@@ -87,16 +80,19 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void send(std::string_view bytes) {
     if (state_ != State::streaming || bytes.empty()) return;
-    // Beside the largest piece: it may be longer than all a client may leave unread (the whole of a response
-    // at the end of its stream), which says nothing about the client.
+    // Beside the largest pieces: one may be longer than all a client may leave unread (the whole of a response
+    // at the ends of its stream), which says nothing about the client.
     largest_piece_ = std::max(largest_piece_, bytes.size());
-    if (pending() + bytes.size() > limits().pending_bytes_max + largest_piece_) return cut_off();
+    if (pending() > limits().pending_bytes_max + 2 * largest_piece_) return cut_off();
     if (chunked_)
       append_chunk(out_, bytes);
     else
       out_ += bytes;
     flush();
   }
+
+  void hold(std::shared_ptr<const void> share) { held_ = std::move(share); }
+  bool holds() const { return held_ != nullptr; }
 
   void finish_stream() {
     if (state_ != State::streaming) return;
@@ -112,6 +108,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     state_ = State::closed;
     release_body();
     more_ = nullptr;
+    held_ = nullptr;
     hall_.crowd.leave(network_);
     error_code ignored;
     socket().close(ignored);
@@ -245,7 +242,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     parser_->body_limit(limits().body_bytes_max);
     parser_->eager(false);
     state_ = State::head;
-    read_deadline_ = Clock::now() + limits().header_time;
+    since_ = Clock::now();
+    read_deadline_ = since_ + limits().header_time;
     keep_alive_ = false;
     is_head_ = false;
     version_ = 11;
@@ -433,6 +431,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (!writing_.empty()) return;
     write_deadline_ = kNever;
     if (state_ != State::answered) return;
+    held_ = nullptr;
     if (answer_keeps_alive_ && !hall_.draining) return next_request();
     linger();
   }
@@ -451,7 +450,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Hall& hall_;
   std::unique_ptr<Wire> wire_;
   std::string peer_, network_;
-  Clock::time_point since_ = Clock::now();  // it has been without a request
+  Clock::time_point since_ = Clock::now();  // it has waited for a request, or been receiving one
   State state_ = State::handshake;
   Clock::time_point read_deadline_ = kNever, write_deadline_ = kNever;
   std::vector<char> input_;
@@ -471,6 +470,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::string writing_, out_, body_;
   std::function<std::string()> more_;
   std::size_t written_ = 0, progress_ = 0;
+  std::shared_ptr<const void> held_;  // by the answer, until it is written
 };
 
 inline void Call::answer(HttpResponse response) {
@@ -481,6 +481,13 @@ inline void Call::begin_stream(HttpResponse head) {
 }
 inline void Call::send(std::string_view bytes) {
   if (const auto connection = connection_.lock()) connection->send(bytes);
+}
+inline void Call::hold(std::shared_ptr<const void> share) {
+  if (const auto connection = connection_.lock()) connection->hold(std::move(share));
+}
+inline bool Call::holds() const {
+  const auto connection = connection_.lock();
+  return connection && connection->holds();
 }
 inline void Call::finish() {
   if (const auto connection = connection_.lock()) connection->finish_stream();

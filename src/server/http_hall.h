@@ -1,6 +1,7 @@
 // What connections share, and a call as its handler sees it. For http_server.cpp alone.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/beast/http/message.hpp>
 #include <map>
@@ -15,6 +16,19 @@ namespace fourfold::server {
 
 namespace http = boost::beast::http;
 using Clock = std::chrono::steady_clock;
+
+inline constexpr auto kNever = Clock::time_point::max();
+inline constexpr std::size_t kIdleReadBytes = 4096, kBodyReadBytes = 65536;
+inline constexpr std::size_t kReadAheadBytes = 65536;  // of pipelined requests, while one is being served
+inline constexpr std::size_t kWriteProgress = 16384;   // what a reader takes in its time, or is cut off
+inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+inline std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return out;
+}
 
 class Connection;
 
@@ -110,6 +124,8 @@ class Call final : public HttpCall {
   void answer(HttpResponse response) override;
   void begin_stream(HttpResponse head) override;
   void send(std::string_view bytes) override;
+  void hold(std::shared_ptr<const void> share) override;
+  bool holds() const override;
   void finish() override;
   void abort() override;
   void on_gone(std::function<void()> gone) override { gone_ = std::move(gone); }

@@ -122,7 +122,7 @@ struct HttpServer::Body {
     }
   }
 
-  // Closes connections without a request of whoever has the most, unless that is who asks.
+  // Closes connections of whoever has the most for which no work is done, unless that is who asks.
   void make_room(const std::string& network) {
     const std::string largest = hall.crowd.largest();
     const std::size_t size = hall.crowd.of(largest);
@@ -131,13 +131,20 @@ struct HttpServer::Body {
     // It looks at all of them: among many that is not for every newcomer.
     if (now - last_crowd < kCrowdPause * static_cast<std::int64_t>(hall.connections.size())) return;
     last_crowd = now;
-    std::vector<std::shared_ptr<Connection>> idle;
+    struct Yielding {
+      int rank;
+      Clock::time_point since;
+      std::shared_ptr<Connection> connection;
+    };
+    std::vector<Yielding> yielding;
     for (const auto& connection : hall.connections)
-      if (connection->can_yield() && connection->network() == largest) idle.push_back(connection);
-    const std::size_t count = std::min(idle.size(), std::max<std::size_t>(1, size / 16));
-    std::ranges::partial_sort(idle, idle.begin() + static_cast<std::ptrdiff_t>(count), {},
-                              [](const auto& connection) { return connection->since(); });
-    for (std::size_t i = 0; i < count; ++i) idle[i]->close();
+      if (connection->network() == largest)
+        if (const auto rank = connection->yields(now))
+          yielding.push_back({*rank, connection->since(), connection});
+    const std::size_t count = std::min(yielding.size(), std::max<std::size_t>(1, size / 16));
+    std::ranges::partial_sort(yielding, yielding.begin() + static_cast<std::ptrdiff_t>(count), {},
+                              [](const Yielding& one) { return std::pair(one.rank, one.since); });
+    for (std::size_t i = 0; i < count; ++i) yielding[i].connection->close();
     hall.counts.connections_crowded_out += static_cast<std::int64_t>(count);
   }
 

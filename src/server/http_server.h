@@ -17,8 +17,8 @@ struct HttpLimits {
   std::size_t header_bytes_max = std::size_t{32} << 10;
   std::size_t body_bytes_max = std::size_t{32} << 20;
   std::size_t bodies_bytes_max = std::size_t{1} << 30;  // of all requests being read, together
-  std::size_t pending_bytes_max = std::size_t{1}
-                                  << 20;  // of a stream whose client does not read, beside its largest piece
+  // Of a stream whose client does not read, beside its largest pieces.
+  std::size_t pending_bytes_max = std::size_t{1} << 20;
   // The kernel's, for each connection: left to itself it would keep megabytes for a client that does not
   // read.
   int send_buffer_bytes = 256 << 10;
@@ -45,7 +45,7 @@ struct HttpCounts {
   std::int64_t connections_open = 0;
   std::int64_t connections = 0;
   std::int64_t connections_refused = 0;
-  std::int64_t connections_crowded_out = 0;  // closed, without a request, for clients that had fewer
+  std::int64_t connections_crowded_out = 0;  // closed, with no work done for them, for clients that had fewer
   std::int64_t slow_readers = 0;  // cut off with more pending than is allowed, or by the write time-out
   std::int64_t timed_out = 0;     // heads and bodies that did not come in time
   std::int64_t malformed = 0;     // requests that are no HTTP
@@ -65,6 +65,9 @@ class HttpCall {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void send(std::string_view bytes) = 0;
   virtual void finish() = 0;
+  // A share of something that the answer takes, given back once it is written or its client has gone.
+  virtual void hold(std::shared_ptr<const void> share) = 0;
+  virtual bool holds() const = 0;
   // The connection ends here, in the middle of what was being sent.
   virtual void abort() = 0;
   // Called at most once, when the client leaves or is cut off before its answer is complete.
