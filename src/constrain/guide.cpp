@@ -12,6 +12,7 @@ namespace fourfold::constrain {
 namespace {
 
 constexpr std::size_t kRememberedBytesMax = std::size_t{2} << 20;  // of steps, an answer
+constexpr std::size_t kChargedBytes = std::size_t{64} << 10;       // of them at once
 
 void allow(std::span<std::uint64_t> bits, TokenId token) {
   const auto word = static_cast<std::size_t>(token) / 64;
@@ -23,6 +24,9 @@ class GrammarGuide final : public engine::TokenGuide {
   GrammarGuide(std::shared_ptr<const Masks> masks, GuideStart start)
       : masks_(std::move(masks)), start_(std::move(start)), runner_(masks_->grammar(), &budget_) {
     if (!start_.after) begin();
+  }
+  ~GrammarGuide() override {
+    if (masks_->memory() != nullptr) masks_->memory()->give(charged_);
   }
 
   void allowed(std::span<std::uint64_t> bits) override {
@@ -36,6 +40,10 @@ class GrammarGuide final : public engine::TokenGuide {
       if (runner_.bytes() > kRememberedBytesMax + 2 * needed_bytes_) {
         set_ = runner_.keep_only(set_);
         needed_bytes_ = runner_.bytes();  // a text deep in brackets needs much, and forgets less often
+      }
+      if (!charge()) {
+        set_ = runner_.keep_only(set_);
+        charge();
       }
       for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
       for (const TokenId tag : masks_->tags())
@@ -68,6 +76,18 @@ class GrammarGuide final : public engine::TokenGuide {
   [[noreturn]] static void lose() {
     fail_with_hint(Code::internal, "Make its alternatives differ earlier.",
                    "the answer's form can be read in too many ways at once");
+  }
+
+  // What the runner remembers, as part of what all forms take. False where there is no room: then it
+  // remembers what it needs, and the answer goes on.
+  bool charge() {
+    FormBytes* memory = masks_->memory();
+    const std::size_t now = runner_.bytes() / kChargedBytes * kChargedBytes;
+    if (memory == nullptr || now == charged_) return true;
+    if (now > charged_ && !memory->take(now - charged_)) return false;
+    if (now < charged_) memory->give(charged_ - now);
+    charged_ = now;
+    return true;
   }
 
   void begin() {
@@ -114,7 +134,7 @@ class GrammarGuide final : public engine::TokenGuide {
   MaskBudget budget_;
   Runner runner_;
   Runner::SetId set_ = 0;
-  std::size_t needed_bytes_ = 0;
+  std::size_t needed_bytes_ = 0, charged_ = 0;
   Phase phase_ = Phase::before;
 };
 

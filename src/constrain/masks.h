@@ -60,6 +60,9 @@ class Masks {
   // How many plain characters a state of free text takes before the count of its string is up.
   std::uint32_t plain_run(std::uint32_t state) const { return plain_run_[state]; }
 
+  // What its answers remember of their way counts with it; null: there is no limit.
+  FormBytes* memory() const { return memory_.get(); }
+
   // Added tokens the grammar names.
   std::span<const TokenId> tags() const { return tags_; }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
-#include <utility>
-#include <vector>
+#include <string>
+
+#include "base/closest.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -85,21 +85,10 @@ bool is_among(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-char small(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
-// Letters to insert, remove or replace, whatever their case.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t corner = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = corner + (small(a[i]) == small(b[j]) ? 0 : 1);
-      corner = row[j + 1];
-      row[j + 1] = std::min({replaced, corner + 1, row[j] + 1});
-    }
-  }
-  return row.back();
+std::string small(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
 }
 
 }  // namespace
@@ -120,7 +109,7 @@ std::string_view meant_keyword(std::string_view name) {
       // One letter of a short word makes another word: "note" is not "not".
       const std::size_t most = keyword.size() < 4 ? 0 : keyword.size() < 8 ? 1 : 2;
       const bool near = name.size() + most >= keyword.size() && name.size() <= keyword.size() + most;
-      if (near && edits_between(name, keyword) <= most) return keyword;
+      if (near && edits(small(name), small(keyword)) <= most) return keyword;
     }
   return {};
 }

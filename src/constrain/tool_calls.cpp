@@ -1,11 +1,11 @@
 // Answers that are calls of tools, in the format the model's template shows (text/tool_format.h). In JSON the
 // arguments are an object of the tool's schema. Between tags a value is JSON of the parameter's schema, but a
 // string stands as it is, without quotes and escapes; it ends at the closing tag, so it cannot hold one.
+#include <boost/json/serialize.hpp>
 #include <map>
 #include <optional>
 
 #include "constrain/guide.h"
-#include "constrain/json_values.h"
 #include "constrain/schema_compiler.h"
 #include "constrain/schema_text.h"
 #include "text/utf8.h"
@@ -123,7 +123,8 @@ class ToolCompiler {
     return pool_.sequence({pool_.text(text::kParameterOpen), name, pool_.text(">\n"), value});
   }
 
-  // Empty where it cannot be told without following references.
+  // As it is written, with the order of its members, in which they are written in the answer. Empty where it
+  // cannot be told without following references.
   std::string key_of(const Schemas& schemas) {
     std::string key;
     for (const bj::value* schema : schemas) {
@@ -131,7 +132,7 @@ class ToolCompiler {
       if (bj::object* object = said.if_object())
         for (const std::string_view keyword : {"title", "description", "default", "examples"})
           object->erase({keyword.data(), keyword.size()});
-      key += meaning_of(said, builder_.budget());
+      key += bj::serialize(said);
     }
     builder_.budget().hold(std::ssize(key));
     return key.find("$ref") == std::string::npos ? key + ";" : "";

@@ -116,6 +116,29 @@ TEST(Guides, CallsThatAreDemanded) {
   EXPECT_EQ(chat(std::string(kTools) + R"(, "tool_choice": "auto")", weather), "no guide");
 }
 
+// Members are written in the order of their own tool's schema, also where another's differs by that alone.
+TEST(Guides, SchemasThatDifferInTheOrderOfMembersAreTwo) {
+  const auto tool = [](const char* name, const char* members) {
+    return std::string(R"({"type": "function", "function": {"name": ")") + name +
+           R"(", "parameters": {"type": "object", "required": ["at"], "properties": {"at": {"type": "object",)"
+           R"( "required": ["x", "y"], "additionalProperties": false, "properties": {)" +
+           members + "}}}}}}";
+  };
+  const std::string required = R"("tools": [)" +
+                               tool("first", R"("x": {"type": "integer"}, "y": {"type": "integer"})") + ", " +
+                               tool("second", R"("y": {"type": "integer"}, "x": {"type": "integer"})") +
+                               R"(], "tool_choice": "required")";
+  const auto call = [](const char* name, const char* value) {
+    return std::string("<tool_call>\n<function=") + name + ">\n<parameter=at>\n" + value +
+           "\n</parameter>\n</function>\n</tool_call>";
+  };
+  const char *xy = R"({"x": 1, "y": 2})", *yx = R"({"y": 2, "x": 1})";
+  EXPECT_EQ(chat(required, call("first", xy)), "");
+  EXPECT_NE(chat(required, call("first", yx)), "");
+  EXPECT_EQ(chat(required, call("second", yx)), "");
+  EXPECT_NE(chat(required, call("second", xy)), "");
+}
+
 // A model whose template shows calls in JSON is held to JSON, and what it then writes is read as calls.
 TEST(Guides, CallsThatAreDemandedInTheTemplatesOwnFormat) {
   ServedModel model = test_model();
@@ -214,8 +237,8 @@ TEST(FormCache, KeepsWhatWasAskedForLastWithinItsBytes) {
 TEST(FormCache, FormsInUseAreBoundedByBytes) {
   const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
       test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
-  const auto ask = [&](api::FormCache& forms, int number, std::uint64_t tenant = 0) {
-    return forms.get({.tenant = tenant}, std::to_string(number),
+  const auto ask = [&](api::FormCache& forms, int number) {
+    return forms.get({}, std::to_string(number),
                      [&] { return constrain::compile_regex("[ab]{900}" + std::to_string(number)); });
   };
   api::FormCache large(vocabulary);
@@ -236,11 +259,63 @@ TEST(FormCache, FormsInUseAreBoundedByBytes) {
   EXPECT_GE(used.size(), 3u);
   used.clear();
   EXPECT_NO_THROW(ask(small, 300));
-  // A key has half of it, and leaves the rest to others.
-  api::FormCache shared(vocabulary, 1, 4 * bytes + bytes / 2);
-  EXPECT_THROW(for (int i = 0; i < 4; ++i) used.push_back(ask(shared, i, 7)), Error);
+}
+
+// A key or an address has half of it, and leaves the rest to others; what they keep is not given up for it.
+TEST(FormCache, AClientHasHalfOfIt) {
+  const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
+      test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
+  int compiled = 0;
+  const auto ask = [&](api::FormCache& forms, int number, const std::string& client) {
+    return forms.get({.client = client}, client + std::to_string(number), [&] {
+      ++compiled;
+      return constrain::compile_regex("[ab]{900}" + std::to_string(number));
+    });
+  };
+  api::FormCache large(vocabulary);
+  const std::size_t bytes = ask(large, 0, "127.0.0.2")->bytes();
+  api::FormCache shared(vocabulary, 100 * bytes, 4 * bytes + bytes / 2);
+  ask(shared, 0, "127.0.0.3");  // kept, and not in use
+  std::vector<std::shared_ptr<const constrain::Masks>> used;
+  EXPECT_THROW(for (int i = 0; i < 4; ++i) used.push_back(ask(shared, i, "127.0.0.2")), Error);
   EXPECT_EQ(used.size(), 2u);
-  EXPECT_NO_THROW(used.push_back(ask(shared, 0, 8)));
+  compiled = 0;
+  EXPECT_NO_THROW(ask(shared, 0, "127.0.0.3"));
+  EXPECT_EQ(compiled, 0) << "forgotten for a client that is at its own limit";
+  EXPECT_NO_THROW(used.push_back(ask(shared, 1, "127.0.0.3")));
+  // Where the room of all is short, what others only keep makes room.
+  used.pop_back();
+  EXPECT_NO_THROW(used.push_back(ask(shared, 2, "127.0.0.4")));
+  EXPECT_NO_THROW(used.push_back(ask(shared, 3, "127.0.0.4")));
+  EXPECT_EQ(used.size(), 4u);
+}
+
+// What an answer remembers of its way counts, too, until the answer has ended.
+TEST(FormCache, CountsWhatAnswersRemember) {
+  const auto vocabulary = std::make_shared<const constrain::Vocabulary>(
+      test_model().tokenizer, test_model().stop_ids, test_model().token_limit);
+  api::FormCache forms(vocabulary);
+  const auto masks = forms.get({}, "object", [] { return constrain::compile_json_object(); });
+  auto guide = constrain::make_guide(masks);
+  std::vector<std::uint64_t> bits((test_model().limits.vocab_size + 63) / 64);
+  std::string text = R"({"a": [)";
+  for (int i = 0; i < 300; ++i) text += "[";
+  for (const text::TokenId id : tokens_of(text)) {
+    guide->allowed(bits);
+    guide->accept(id);
+  }
+  EXPECT_GT(forms.live_bytes(), masks->bytes() + 200'000);
+  guide.reset();
+  EXPECT_EQ(forms.live_bytes(), masks->bytes());
+  // Without room it remembers what it needs, and goes on.
+  api::FormCache full(vocabulary, 1, masks->bytes() + (100 << 10));
+  const auto tight = full.get({}, "object", [] { return constrain::compile_json_object(); });
+  guide = constrain::make_guide(tight);
+  for (const text::TokenId id : tokens_of(text)) {
+    guide->allowed(bits);
+    guide->accept(id);
+    EXPECT_LE(full.live_bytes(), masks->bytes() + (100 << 10));
+  }
 }
 
 TEST(FormCache, TenantsDoNotShareForms) {

@@ -9,10 +9,11 @@ std::shared_ptr<const constrain::Masks> FormCache::get(const Asked& asked, const
   const std::string key = fourfold::format("{}:{}", asked.tenant, form);
   if (auto known = find(key)) return known;
   // Compiling takes long enough that nobody else should wait; two who ask at once both do it.
-  auto masks = make(asked.tenant, compile);
+  const std::shared_ptr<constrain::FormBytes> share = share_of(asked.client);
+  auto masks = make(share, compile);
   masks->warm_up();
   const std::lock_guard lock(mutex_);
-  forms_.emplace_front(key, masks);
+  forms_.push_front({key, masks, share});
   forget_oldest();
   return masks;
 }
@@ -20,40 +21,44 @@ std::shared_ptr<const constrain::Masks> FormCache::get(const Asked& asked, const
 std::shared_ptr<const constrain::Masks> FormCache::find(const std::string& key) {
   const std::lock_guard lock(mutex_);
   for (auto at = forms_.begin(); at != forms_.end(); ++at) {
-    if (at->first != key) continue;
+    if (at->key != key) continue;
     forms_.splice(forms_.begin(), forms_, at);
     forget_oldest();
-    return at->second;
+    return forms_.front().masks;
   }
   return nullptr;
 }
 
-// Forms that are only kept make room for one that is asked for now.
-std::shared_ptr<const constrain::Masks> FormCache::make(std::uint64_t tenant, const Compile& compile) {
+// Forms that are only kept make room for one that is asked for now: the client's own, and those of others
+// only where it is the room of all that is short.
+std::shared_ptr<const constrain::Masks> FormCache::make(const std::shared_ptr<constrain::FormBytes>& share,
+                                                        const Compile& compile) {
   const std::shared_ptr<const constrain::Grammar> grammar = compile();
-  const std::shared_ptr<constrain::FormBytes> memory = share_of(tenant);
   while (true) {
     try {
-      return std::make_shared<const constrain::Masks>(vocabulary_, grammar, memory);
+      return std::make_shared<const constrain::Masks>(vocabulary_, grammar, share);
     } catch (const Error& error) {
-      if (error.code() != Code::over_capacity || !forget_unused()) throw;
+      if (error.code() != Code::over_capacity) throw;
+      const bool own_is_short = share->max() - share->used() <= memory_->max() - memory_->used();
+      if (!forget_unused(share.get()) && (own_is_short || !forget_unused(nullptr))) throw;
     }
   }
 }
 
-// Without keys everybody is tenant 0, who has everything.
-std::shared_ptr<constrain::FormBytes> FormCache::share_of(std::uint64_t tenant) {
-  if (tenant == 0) return memory_;
+std::shared_ptr<constrain::FormBytes> FormCache::share_of(const std::string& client) {
+  if (client.empty()) return memory_;
   const std::lock_guard lock(mutex_);
-  auto& share = shares_[tenant];
+  if (shares_.size() >= kSharesMax)
+    std::erase_if(shares_, [](const auto& share) { return share.second.use_count() == 1; });
+  auto& share = shares_[client];
   if (!share) share = std::make_shared<constrain::FormBytes>(memory_->max() / 2, memory_);
   return share;
 }
 
-bool FormCache::forget_unused() {
+bool FormCache::forget_unused(const constrain::FormBytes* share) {
   const std::lock_guard lock(mutex_);
   for (auto at = forms_.end(); at != forms_.begin();)
-    if ((--at)->second.use_count() == 1) {
+    if ((--at)->masks.use_count() == 1 && (share == nullptr || at->share.get() == share)) {
       forms_.erase(at);
       return true;
     }
@@ -63,9 +68,9 @@ bool FormCache::forget_unused() {
 // Forms grow while answers are written by them, so all are counted anew.
 void FormCache::forget_oldest() {
   std::size_t bytes = 0;
-  for (const auto& [key, masks] : forms_) bytes += key.size() + masks->bytes();
+  for (const Form& form : forms_) bytes += form.key.size() + form.masks->bytes();
   while (forms_.size() > kFormsMax || (forms_.size() > 1 && bytes > kept_max_)) {
-    bytes -= forms_.back().first.size() + forms_.back().second->bytes();
+    bytes -= forms_.back().key.size() + forms_.back().masks->bytes();
     forms_.pop_back();
   }
 }

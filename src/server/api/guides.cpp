@@ -165,7 +165,7 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     refuse(field, "{} asks for a form, which goes with neither ignore_eos nor stop_token_ids", field);
   std::shared_ptr<const constrain::Masks> masks;
   try {
-    FormCache::Asked asked{.tenant = context.tenant};
+    FormCache::Asked asked{.tenant = context.tenant, .client = context.client};
     asked.limits.cancelled = context.cancelled;
     masks = tools.forced() ? calls_form(tools, asked, model) : answer_form(form, asked, *model.forms);
   } catch (const Error& error) {
