@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/utc_time.h"
 #include "commit.h"
 
 namespace fourfold::cli {
@@ -21,14 +22,7 @@ std::string commit() {
   return given ? given : "";
 }
 
-std::string utc_date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string utc_date() { return utc_time(std::time(nullptr)); }
 
 std::string emulated_sm_bytes() {
   const char* bytes = std::getenv("FOURFOLD_EMULATE_SM_BYTES");

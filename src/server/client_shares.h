@@ -45,7 +45,6 @@ class ClientShares {
   std::size_t all() const { return all_; }
   std::size_t most() const { return all_max_; }
   std::size_t client_count() const { return held_.size(); }
-  const std::map<std::string, std::size_t, std::less<>>& held() const { return held_; }
 
  private:
   static constexpr std::size_t kTimesTheRest = 3;

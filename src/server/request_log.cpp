@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 
 #include "base/format.h"
+#include "base/utc_time.h"
 
 namespace fourfold::server {
 namespace {
@@ -13,13 +13,11 @@ namespace {
 // "2026-11-16T18:57:20.123Z"
 std::string utc_now() {
   const auto now = std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char day[32], text[40];
-  std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(now.time_since_epoch().count() % 1000));
-  return text;
+  std::string text = utc_time(std::chrono::system_clock::to_time_t(now));
+  text.pop_back();
+  char part[8];
+  std::snprintf(part, sizeof part, ".%03dZ", static_cast<int>(now.time_since_epoch().count() % 1000));
+  return text + part;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "server/text_routes.h"
 
 #include <algorithm>
-#include <ctime>
 #include <vector>
 
 #include "base/json_writer.h"
+#include "base/utc_time.h"
 #include "server/api/conversation.h"
 #include "server/api/generation.h"
 #include "server/api/request_error.h"
@@ -38,20 +38,12 @@ std::vector<text::TokenId> encode_prompt(Fields& fields, const ServedModel& mode
   return model.tokenizer.encode(prompt, {.add_special_tokens = special});
 }
 
-std::string iso_time(std::int64_t unix_seconds) {
-  const auto seconds = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 void write_model(JsonWriter& json, const std::string& name, const ServedModel& model) {
   json.begin_object().member("id", name).member("object", "model").member("created", model.created);
   json.member("owned_by", "fourfold").member("root", model.names.front()).member("parent", nullptr);
   json.member("max_model_len", model.limits.position_limit);
   // Anthropic's names for it.
-  json.member("type", "model").member("display_name", name).member("created_at", iso_time(model.created));
+  json.member("type", "model").member("display_name", name).member("created_at", utc_time(model.created));
   json.member("lifecycle", "active").member("max_input_tokens", model.limits.position_limit);
   json.member("max_tokens", model.limits.position_limit).end_object();
 }

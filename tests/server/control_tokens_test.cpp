@@ -1,4 +1,4 @@
-// Fault 32 of docs/faults.md in every protocol: what clients send becomes no control token, wherever it
+// Fault 33 of docs/faults.md in every protocol: what clients send becomes no control token, wherever it
 // stands.
 #include <algorithm>
 #include <map>

@@ -8,7 +8,7 @@ namespace {
 
 void write_token(JsonWriter& json, const sample::TokenLogprob& token, const text::Tokenizer& tokenizer,
                  bool as_id) {
-  const std::string_view bytes = token_text(tokenizer, token.id);
+  const std::string_view bytes = tokenizer.token_bytes(token.id);
   json.member("token", TokenNames(tokenizer, as_id)(token.id))
       .member("logprob", token.logprob)
       .key("bytes")
@@ -31,10 +31,6 @@ void write_usage(JsonWriter& json, const TokenCounts& counts) {
         .member("rejected_prediction_tokens", counts.drafts_verified - counts.drafts_accepted);
   json.end_object();
   json.end_object();
-}
-
-std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id) {
-  return tokenizer.token_bytes(id);
 }
 
 void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,

@@ -20,9 +20,6 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& t
 void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
                         const text::Tokenizer& tokenizer, bool tokens_as_ids = false);
 
-// The bytes of a token as text; what is no UTF-8 by itself is repaired by the writer.
-std::string_view token_text(const text::Tokenizer& tokenizer, text::TokenId id);
-
 // Type of an error that ended an answer that had begun.
 std::string failure_body(const std::string& message, int status);
 
