@@ -41,6 +41,9 @@ class Exchange {
   // Answers that are not streamed, once done: status and body.
   virtual int status() const = 0;
   virtual std::string body() = 0;
+  // About how many bytes the answer has beside its text; most have none. Long ones have a share of what all
+  // answers on their way may hold, and body() is called on a worker.
+  virtual std::size_t long_bytes() const { return 0; }
 
   // What the request asked and does not get; known before its first token.
   api::Notes notes;

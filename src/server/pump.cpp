@@ -5,6 +5,8 @@
 namespace fourfold::server {
 namespace {
 
+constexpr std::size_t kLongBytes = std::size_t{1} << 20;
+
 double seconds(Pump::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 // Several answers to one prompt read it once.
@@ -71,14 +73,22 @@ void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse
   if (const std::string first = live->exchange->begin(); !first.empty()) live->call->send(first);
 }
 
-void Pump::drop(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
+void Pump::release(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
   for (const engine::RequestId id : live->ids)
     if (choices_.erase(id) > 0) {
       runner_.cancel(id);
       metrics_.count_finish(counted_as);
     }
   live_.erase(live);
-  if (const Ended ended = std::exchange(live->ended, nullptr)) ended(live->call->request(), live->end);
+}
+
+void Pump::end(Live& live) {
+  if (const Ended ended = std::exchange(live.ended, nullptr)) ended(live.call->request(), live.end);
+}
+
+void Pump::drop(const std::shared_ptr<Live>& live, engine::Finish counted_as) {
+  release(live, counted_as);
+  end(*live);
 }
 
 void Pump::leave(const std::shared_ptr<Live>& live) {
@@ -92,6 +102,10 @@ void Pump::take(std::vector<engine::Delivery> deliveries) {
   for (const auto& live : std::exchange(touched_, {})) {
     live->touched = false;
     if (!live_.contains(live)) continue;
+    if (!live->exchange->streams() && live->exchange->done() && live->exchange->long_bytes() > kLongBytes) {
+      write_elsewhere(live);
+      continue;
+    }
     try {
       flush(*live, now);
     } catch (const std::exception&) {
@@ -166,10 +180,24 @@ void Pump::flush(Live& live, Clock::time_point now) {
     }
     if (live.exchange->done()) live.call->finish();
   } else if (live.exchange->done()) {
-    live.end.status = live.exchange->status();
-    live.answer(*live.call, {.status = live.end.status, .body = live.exchange->body()});
+    live.end.status =
+        live.answer(*live.call, {.status = live.exchange->status(), .body = live.exchange->body()});
   }
   live.bytes.clear();
+}
+
+void Pump::write_elsewhere(const std::shared_ptr<Live>& live) {
+  release(live, engine::Finish::stop_id);
+  const auto body = std::make_shared<std::string>();
+  elsewhere_(
+      live->call->request(), [live, body] { *body = live->exchange->body(); },
+      [this, live, body](bool worked) {
+        if (!live->call->open()) return;
+        if (!worked) return spoil(live);
+        live->end.status =
+            live->answer(*live->call, {.status = live->exchange->status(), .body = std::move(*body)});
+        end(*live);
+      });
 }
 
 void Pump::give_up(const std::string& why) {

@@ -43,8 +43,11 @@ struct Prepared {
 class Pump {
  public:
   using Clock = std::chrono::steady_clock;
-  // Called with the finished or refused call, for counting and headers.
-  using Answer = std::function<void(HttpCall& call, HttpResponse response)>;
+  // Called with the finished or refused call, for counting and headers; gives the status that was sent.
+  using Answer = std::function<int(HttpCall& call, HttpResponse response)>;
+  // Does the work on another thread, then `done` on this one; whether it was done. Never: false at once.
+  using Elsewhere = std::function<void(const HttpRequest& request, std::function<void()> work,
+                                       std::function<void(bool worked)> done)>;
   // What a request came to, whole or not. status: of the head that was sent, or would have been.
   struct End {
     int status = 200;
@@ -53,7 +56,8 @@ class Pump {
   };
   using Ended = std::function<void(const HttpRequest& request, const End& end)>;
 
-  Pump(Runner& runner, Metrics& metrics) : runner_(runner), metrics_(metrics) {}
+  Pump(Runner& runner, Metrics& metrics, Elsewhere elsewhere)
+      : runner_(runner), metrics_(metrics), elsewhere_(std::move(elsewhere)) {}
 
   // Throws what submit throws, and then nothing runs and nothing has ended. head: of a streamed answer;
   // answer: of a whole one; ended: once, for either.
@@ -89,13 +93,18 @@ class Pump {
   void take_one(const engine::Delivery& delivery, Clock::time_point now);
   void note(Live& live, const engine::Delivery& delivery, Clock::time_point now);
   void flush(Live& live, Clock::time_point now);
+  // A long answer takes long to write, and everybody would wait for it.
+  void write_elsewhere(const std::shared_ptr<Live>& live);
   void spoil(const std::shared_ptr<Live>& live);
   void leave(const std::shared_ptr<Live>& live);
   // What still runs of it is cancelled, and counted as having ended so.
+  void release(const std::shared_ptr<Live>& live, engine::Finish counted_as);
+  void end(Live& live);
   void drop(const std::shared_ptr<Live>& live, engine::Finish counted_as = engine::Finish::cancelled);
 
   Runner& runner_;
   Metrics& metrics_;
+  Elsewhere elsewhere_;
   std::unordered_map<engine::RequestId, Choice> choices_;
   std::unordered_set<std::shared_ptr<Live>> live_;
   std::vector<std::shared_ptr<Live>> touched_;

@@ -55,7 +55,10 @@ Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const Serve
       keys_(keys),
       facts_(std::move(facts)),
       options_(std::move(options)),
-      pump_(runner, metrics_),
+      pump_(runner, metrics_,
+            [this](const HttpRequest& request, std::function<void()> work, std::function<void(bool)> done) {
+              write_elsewhere(request, std::move(work), std::move(done));
+            }),
       rate_limiter_(options_.rate_limit),
       workers_(options_.worker_count, kJobsMax, options_.waiting_bytes_max) {
   for (std::string& name : options_.allowed_hosts) name = host_name(name).value_or(name);
@@ -73,7 +76,6 @@ Service::~Service() {
 }
 
 // ---- who may ask
-// -------------------------------------------------------------------------------------------
 
 std::optional<HttpResponse> Service::admit(HttpRequest& request) {
   request.begun = Clock::now();
@@ -103,10 +105,13 @@ std::optional<HttpResponse> Service::refuse(HttpRequest& request) {
   return refuse_route(request, route);
 }
 
-// Operators read what there is to read, and ask the model nothing.
+// Operators see how the server is, and nothing of those who ask.
 std::optional<HttpResponse> Service::refuse_operator(const HttpRequest& request, const Route* route) const {
-  if (route != nullptr && route->method == "GET") return std::nullopt;
-  return refusal(request.path, 403, "operator_key", "an operator's key reads /metrics and /status.json only");
+  const bool allowed = route != nullptr && (route->for_operators || route->kind == RouteKind::ready ||
+                                            route->kind == RouteKind::version);
+  if (allowed) return std::nullopt;
+  return refusal(request.path, 403, "operator_key",
+                 "an operator's key reads /metrics, /status.json, /ready and /version only");
 }
 
 std::optional<HttpResponse> Service::refuse_stranger(HttpRequest& request, const Route* route) {
@@ -184,6 +189,8 @@ void Service::decorate(const HttpRequest& request, HttpResponse& response) const
   // Keys travel in a header, never in cookies: credentials need not be allowed, and are not.
   response.headers.emplace_back("Access-Control-Allow-Origin", request.header("origin"));
   response.headers.emplace_back("Vary", "Origin");
+  response.headers.emplace_back("Access-Control-Expose-Headers",
+                                "X-Fourfold-Ignored, X-Fourfold-Changed, X-Request-Id, Retry-After");
   if (request.method != "OPTIONS") return;
   response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE");
   // Clients send headers of their own (x-stainless-os, anthropic-beta ...); none of them means anything here.
@@ -215,18 +222,20 @@ void Service::say(const api::Notes& notes, const HttpRequest& request, Headers& 
 }
 
 // ---- answers
-// -----------------------------------------------------------------------------------------------
 
 void Service::respond(HttpCall& call, HttpResponse response) {
-  log_answer(call.request(), response.status);
-  send_answer(call, std::move(response));
+  log_answer(call.request(), send_answer(call, std::move(response)));
 }
 
-void Service::send_answer(HttpCall& call, HttpResponse response) {
+int Service::send_answer(HttpCall& call, HttpResponse response) {
   const HttpRequest& request = call.request();
+  if (auto refused = attempt(request.path, [&] { hold_share(call, response.body.size()); }))
+    response = std::move(*refused);
+  const int status = response.status;
   decorate(request, response);
-  metrics_.count_request(route_label(request), response.status);
+  metrics_.count_request(route_label(request), status);
   call.answer(std::move(response));
+  return status;
 }
 
 void Service::serve(std::shared_ptr<HttpCall> call) {
@@ -254,10 +263,8 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
                          refusal(request.path, 404, "model_not_found", "this model is not served here"));
         return respond(*call, json_answer(std::move(body)));
       }
-      case RouteKind::response:
-        return respond(*call, shared_out(kept_response(request, route->path, model_), request));
-      case RouteKind::tokenizer_info:
-        return respond(*call, shared_out(json_answer(model_.tokenizer_info), request));
+      case RouteKind::response: return respond(*call, kept_response(request, route->path, model_));
+      case RouteKind::tokenizer_info: return respond(*call, json_answer(model_.tokenizer_info));
       case RouteKind::page: return respond(*call, page(request));
       case RouteKind::tokenize:
       case RouteKind::detokenize: return run_text(call, *route);
@@ -302,7 +309,6 @@ HttpResponse Service::page(const HttpRequest& request) const {
 }
 
 // ---- answers of the model
-// ----------------------------------------------------------------------------------
 
 void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared,
                              Clock::time_point begun) {
@@ -317,6 +323,7 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
       submission.time_limit = options_.request_time;
   }
   // With all places taken the engine says so itself.
+  hold_share(*call, prepared.exchange->long_bytes());
   prepared.room = take_share(room_, request.client, prepared.submissions.size(), "requests");
   const bool streams = prepared.exchange->streams();
   Headers noted;
@@ -329,14 +336,13 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared pre
       call, std::move(prepared), std::move(head), begun,
       [this, noted = std::move(noted)](HttpCall& finished, HttpResponse response) {
         response.headers.insert(response.headers.end(), noted.begin(), noted.end());
-        send_answer(finished, std::move(response));
+        return send_answer(finished, std::move(response));
       },
       [this](const HttpRequest& asked, const Pump::End& end) { log_answer(asked, end.status, &end); });
   if (streams) metrics_.count_request(route_label(request), 200);
 }
 
 // ---- time and signals
-// --------------------------------------------------------------------------------------
 
 void Service::tick() {
   const Clock::time_point now = Clock::now();
@@ -347,6 +353,10 @@ void Service::tick() {
   last_watch_ = now;
   watch_engine(now);
   watch_workers(now);
+  reload_keys();
+}
+
+void Service::reload_keys() {
   for (ApiKeys* keys : {&keys_, options_.operator_keys})
     if (const std::string said = keys == nullptr ? "" : keys->reload_changed(); !said.empty() && options_.log)
       options_.log("warning server " + said);
@@ -391,10 +401,13 @@ void Service::take(std::vector<engine::Delivery> deliveries) {
 
 void Service::signal(int number) {
   if (number == SIGHUP) {
-    const std::string problem = keys_.reload_changed();
-    if (options_.log)
-      options_.log(problem.empty() ? fourfold::format("info server {} keys are known", keys_.count())
-                                   : "warning server " + problem);
+    reload_keys();
+    if (!options_.log) return;
+    const ApiKeys* operators = options_.operator_keys;
+    options_.log(fourfold::format("info server {} keys are known{}", keys_.count(),
+                                  operators == nullptr
+                                      ? std::string()
+                                      : fourfold::format(", and {} of operators", operators->count())));
     return;
   }
   if (draining_) {

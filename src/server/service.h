@@ -49,8 +49,6 @@ struct ServiceOptions {
       make_exchange = server::make_exchange;
 };
 
-struct LongAnswer;
-
 class Service final : public HttpHandler {
  public:
   // All of them must outlive it; the mailbox is the one the runner delivers to.
@@ -78,8 +76,8 @@ class Service final : public HttpHandler {
   bool origin_allowed(const HttpRequest& request) const;
   void decorate(const HttpRequest& request, HttpResponse& response) const;
   void respond(HttpCall& call, HttpResponse response);
-  // Without the line of the log, which comes at the end of those that run the model.
-  void send_answer(HttpCall& call, HttpResponse response);
+  // Without the line of the log, which comes at the end of those that run the model. Gives the status.
+  int send_answer(HttpCall& call, HttpResponse response);
   void log_answer(const HttpRequest& request, int status, const Pump::End* tokens = nullptr) const;
   // Counts them, logs what is new among them, and adds them to the answer's head.
   void say(const api::Notes& notes, const HttpRequest& request, Headers& head);
@@ -100,15 +98,18 @@ class Service final : public HttpHandler {
   void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
   // A quick answer that needs a worker, such as tokenising.
   void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
-  void keep(LongAnswer& answer, const std::string& client, HttpResponse& response);
-  // The same of a body that is there already, where it is long.
-  HttpResponse shared_out(HttpResponse response, const HttpRequest& request);
+  // Long answers, until they are written: a client that reads slowly has them for long. Throws over_capacity
+  // or the client's refusal when there is no room.
+  void hold_share(HttpCall& call, std::size_t bytes);
+  void write_elsewhere(const HttpRequest& request, std::function<void()> work,
+                       std::function<void(bool worked)> done);
   HttpResponse health() const;
   HttpResponse ready() const;
   HttpResponse page(const HttpRequest& request) const;
   void take(std::vector<engine::Delivery> deliveries);
   void watch_engine(Clock::time_point now);
   void watch_workers(Clock::time_point now);
+  void reload_keys();
   void end_when_told(Clock::time_point now);
   [[noreturn]] void abandon(std::string_view what);
 

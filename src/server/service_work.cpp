@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "server/api/request_error.h"
 #include "server/json_guard.h"
@@ -40,7 +41,9 @@ void Service::on_worker(const std::shared_ptr<HttpCall>& call, const Route& rout
   const auto gone = std::make_shared<std::atomic<bool>>(false);
   call->on_gone([gone] { *gone = true; });
   const HttpRequest& request = call->request();
-  job->context = {.tenant = request.tenant, .cancelled = [this, gone] { return *gone || ending_; }};
+  job->context = {.tenant = request.tenant, .client = request.client, .cancelled = [this, gone] {
+                    return *gone || ending_;
+                  }};
   job->body = std::move(call->request().body);
   job->call = call;
   job->work = std::move(work);
@@ -48,6 +51,7 @@ void Service::on_worker(const std::shared_ptr<HttpCall>& call, const Route& rout
   const auto run = [this, job, &route](bool wanted) {
     if (wanted)
       job->refused = attempt(route.path, [&] {
+        const CancelScope scope(job->context.cancelled);
         require_bounded(job->body);
         job->work(job->body, job->context);
       });
@@ -86,34 +90,40 @@ void Service::run_text(const std::shared_ptr<HttpCall>& call, const Route& route
           made->response.body = detokenize_answer(body, model_, made->notes);
       },
       [this, made, &route](const std::shared_ptr<HttpCall>& back, std::optional<HttpResponse> refused) {
-        if (!refused && made->answer.more)
-          refused = attempt(route.path, [&] { keep(made->answer, back->request().client, made->response); });
+        if (!refused) refused = attempt(route.path, [&] { hold_share(*back, made->answer.bytes); });
+        made->response.more = std::move(made->answer.more);
         if (refused) return respond(*back, std::move(*refused));
         say(made->notes, back->request(), made->response.headers);
         respond(*back, std::move(made->response));
       });
 }
 
-// Until its last piece is made: a client that reads slowly has it for long.
-void Service::keep(LongAnswer& answer, const std::string& client, HttpResponse& response) {
-  auto share = take_share(answers_, client, answer.bytes, "bytes of answers");
+void Service::hold_share(HttpCall& call, std::size_t bytes) {
+  constexpr std::size_t kShort = std::size_t{1} << 16;
+  if (bytes <= kShort || call.holds()) return;
+  auto share = take_share(answers_, call.request().client, bytes, "bytes of answers");
   if (!share) fail(Code::over_capacity, "too many long answers are on their way; try again");
-  response.more = [more = std::move(answer.more), share = std::move(share)] { return more(); };
+  call.hold(std::move(share));
 }
 
-HttpResponse Service::shared_out(HttpResponse response, const HttpRequest& request) {
-  constexpr std::size_t kShort = std::size_t{1} << 18, kPiece = std::size_t{1} << 16;
-  if (response.body.size() <= kShort) return response;
-  const auto body = std::make_shared<std::string>();
-  body->swap(response.body);
-  LongAnswer answer{[body, at = std::size_t{0}]() mutable {
-                      const std::string piece = body->substr(at, kPiece);
-                      at += piece.size();
-                      return piece;
-                    },
-                    body->size()};
-  if (auto refused = attempt(request.path, [&] { keep(answer, request.client, response); })) return *refused;
-  return response;
+void Service::write_elsewhere(const HttpRequest& request, std::function<void()> work,
+                              std::function<void(bool worked)> done) {
+  // It goes back as a whole: what `done` holds is the server's thread's.
+  struct Job {
+    std::function<void()> work;
+    std::function<void(bool)> done;
+  };
+  const auto job = std::make_shared<Job>(Job{std::move(work), std::move(done)});
+  const auto finish = [this, job](bool worked) {
+    http_.post([done = std::exchange(job->done, nullptr), worked] { done(worked); });
+  };
+  const auto answer =
+      workers_.add({.client = request.client, .bytes = 0, .wanted = {}, .work = [job, finish](bool) {
+                      const bool worked = !attempt({}, job->work);
+                      job->work = nullptr;
+                      finish(worked);
+                    }});
+  if (answer != Workers::Answer::taken) finish(false);
 }
 
 void Service::run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route) {

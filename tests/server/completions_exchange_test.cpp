@@ -130,6 +130,14 @@ TEST(CompletionsExchange, PromptLogprobsAreBounded) {
   };
   EXPECT_EQ(error(R"("prompt_logprobs": 1)").status, 200);
   EXPECT_EQ(error(R"("logprobs": 20)").status, 200);
+  EXPECT_EQ(error(R"("logprobs": 0, "echo": true, "stream": true)").status, 200);
+  EXPECT_NE(error(R"("logprobs": 1, "echo": true, "stream": true)").body.find("100000 together in a stream"),
+            std::string::npos);
+  const std::string alike =
+      R"({"prompt": ")" + std::string(500, 'a') + R"(", "logprobs": 20, "echo": true, "stream": true, "n": )";
+  EXPECT_EQ(refusal(kRoute, alike + "9}").status, 200);
+  EXPECT_NE(refusal(kRoute, alike + "10}").body.find("in 10 answers"), std::string::npos)
+      << "each shows them";
   for (const char* field : {R"("prompt_logprobs": 20)", R"("logprobs": 20, "echo": true)"}) {
     EXPECT_EQ(error(field).status, 400) << field;
     EXPECT_NE(error(field).body.find("20 alternatives to each of 80000 tokens"), std::string::npos)
@@ -168,6 +176,17 @@ TEST(CompletionsExchange, PromptsAreTruncatedWhenAsked) {
   EXPECT_EQ(prompt(R"("truncate_prompt_tokens": 2)"), last(2));
   EXPECT_EQ(prompt(R"("truncate_prompt_tokens": 60)"), "abcdef!");
   EXPECT_EQ(prompt(R"("truncate_prompt_tokens": -1, "max_tokens": 597)"), last(3));
+  // An answer longer than the context leaves the prompt all but one of its tokens.
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens": -1, "max_tokens": 600)"), "abcdef!");
+  EXPECT_EQ(prompt(R"("truncate_prompt_tokens": -1, "max_tokens": 100000)"), "abcdef!");
+  const std::string cut = R"({"prompt": "abcdef", "truncate_prompt_tokens": 2, "max_tokens": 1})";
+  EXPECT_EQ(notes_of(kRoute, cut), fourfold::format("truncate_prompt_tokens={} ", ids.size() - 2));
+  EXPECT_EQ(make_exchange(kRoute, cut, test_model())->notes.headers()[0].first, "X-Fourfold-Changed");
+  ServedModel strict = test_model();
+  strict.strict = true;
+  EXPECT_EQ(make_exchange(kRoute, cut, strict)->submissions()[0].request.prompt.size(), 2u)
+      << "asked for, and done";
+  EXPECT_EQ(notes_of(kRoute, R"({"prompt": "abcdef", "truncate_prompt_tokens": 60})"), "");
   EXPECT_NE(refusal(kRoute, R"({"prompt": "a", "truncate_prompt_tokens": 0})").body.find("at least 1"),
             std::string::npos);
 }
@@ -215,6 +234,16 @@ TEST(CompletionsExchange, RequestsOfLoadGenerators) {
     for (const std::int64_t id : make_exchange(route, body, test_model())->submissions()[0].request.stop_ids)
       EXPECT_EQ(body.find("ignore_eos"), std::string::npos) << id << " ends " << body;
   }
+}
+
+// Each as it is read, so that one that is too long ends the work on a list of them.
+TEST(CompletionsExchange, PromptsOfAListAreMeasuredOneByOne) {
+  const std::string list = "[\"" + std::string(1500, 'a') + "\", 5]";
+  const HttpError refused = refusal(kRoute, R"({"prompt": )" + list + "}");
+  EXPECT_NE(refused.body.find("prompt is too long: 1500 tokens"), std::string::npos) << refused.body;
+  EXPECT_NE(
+      refusal(kRoute, R"({"truncate_prompt_tokens": 9, "prompt": )" + list + "}").body.find("prompt[1] is 5"),
+      std::string::npos);
 }
 
 TEST(CompletionsExchange, Refusals) {

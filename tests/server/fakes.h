@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cancel.h"
 #include "server/service.h"
 #include "tests/server/client.h"
 #include "text/made_up_tokenizer.h"
@@ -114,7 +115,8 @@ class FakeRunner final : public Runner {
 
 // The body is "N" or "stream N" or "N xM": N tokens, in pieces, in M choices. "bad" is refused, "crash" is
 // our own fault, "odd N" has a field nobody knows, "stop N" is satisfied after three tokens of N, "wait" is
-// read once the gate is open, "work" once nobody waits for it.
+// read once the gate is open, "work" and "look" (base/cancel.h) once nobody waits for it. "long N": an answer
+// of N bytes, of which it is known before; it begins with the name of the thread that wrote it.
 class FakeExchange final : public Exchange {
  public:
   explicit FakeExchange(std::string body) {
@@ -126,6 +128,10 @@ class FakeExchange final : public Exchange {
     }
     if ((streams_ = body.starts_with("stream "))) body.erase(0, 7);
     if ((stops_ = body.starts_with("stop "))) body.erase(0, 5);
+    if (body.starts_with("long ")) {
+      long_ = std::strtoul(body.c_str() + 5, nullptr, 10);
+      body = "1";
+    }
     if ((spoiled_ = body.starts_with("spoil "))) body.erase(0, 6);
     if (const std::size_t times = body.find(" x"); times != std::string::npos)
       choices_.resize(std::strtoul(body.c_str() + times + 2, nullptr, 10));
@@ -159,8 +165,16 @@ class FakeExchange final : public Exchange {
     return std::all_of(choices_.begin(), choices_.end(), [](const Choice& c) { return c.ended; });
   }
   int status() const override { return 200; }
+  std::size_t long_bytes() const override { return long_; }
   std::string body() override {
     if (spoiled_) throw std::runtime_error("at 0x7fff in /home/secret");
+    if (long_ > 0) {
+      char name[16] = "";
+      pthread_getname_np(pthread_self(), name, sizeof name);
+      std::string text = name;
+      text.resize(long_, 'L');
+      return text;
+    }
     std::string out;
     for (const Choice& choice : choices_) out += choice.text + "|";
     return out;
@@ -174,6 +188,7 @@ class FakeExchange final : public Exchange {
   };
   bool streams_ = false, stops_ = false, spoiled_ = false;
   std::int64_t tokens_ = 0;
+  std::size_t long_ = 0;
   std::vector<Choice> choices_{1};
 };
 
@@ -208,6 +223,15 @@ struct FakeServer {
         while (!context.cancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         --working;
         fail(Code::cancelled, "nobody waits");
+      }
+      if (body == "look") {
+        ++working;
+        try {
+          while (true) CancelScope::look();
+        } catch (const Error&) {
+          --working;
+          throw;
+        }
       }
       return std::make_unique<FakeExchange>(std::string(body));
     };

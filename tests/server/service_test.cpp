@@ -1,9 +1,11 @@
 #include "server/service.h"
 
+#include <csignal>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "json/parse.h"
+#include "tests/checkpoint/support.h"
 #include "tests/server/fakes.h"
 
 namespace fourfold::server {
@@ -79,6 +81,8 @@ TEST(Service, OtherPeoplesPagesMayNotAsk) {
   Reply reply = server.ask(post(kChat, "1", "Origin: https://good.example\r\n"));
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.header("Access-Control-Allow-Origin"), "https://good.example");
+  EXPECT_EQ(reply.header("Access-Control-Expose-Headers"),
+            "X-Fourfold-Ignored, X-Fourfold-Changed, X-Request-Id, Retry-After");
   const std::string preflight =
       " /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAccess-Control-Request-Method: POST\r\nOrigin: ";
   const std::string asked = "authorization, content-type, x-stainless-os, anthropic-beta";
@@ -197,11 +201,34 @@ TEST(Service, OperatorsReadMetricsAndNobodyElseDoes) {
   }
   EXPECT_EQ(status(post(kChat, "2", "X-Api-Key: op\r\n")), 403);
   EXPECT_EQ(status(post(kChat, "2", "X-Api-Key: key\r\n")), 200);
-  EXPECT_EQ(status(get("/v1/models", "X-Api-Key: op\r\n")), 200);
-  EXPECT_EQ(status(get("/nothing", "X-Api-Key: op\r\n")), 403);
+  for (const char* path : {"/ready", "/version", "/health"})
+    EXPECT_EQ(status(get(path, "X-Api-Key: op\r\n")), 200) << path;
+  for (const char* path :
+       {"/v1/models", "/v1/models/made%2Fup", "/v1/responses/resp_1", "/tokenizer_info", "/nothing"})
+    EXPECT_EQ(status(get(path, "X-Api-Key: op\r\n")), 403) << path;
+  EXPECT_EQ(status("DELETE /v1/responses/resp_1 HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: op\r\n\r\n"), 403);
   FakeServer open({}, {.operator_keys = &operators});
   EXPECT_EQ(open.ask(get("/metrics")).status, 401);
   EXPECT_EQ(open.ask(post(kChat, "2")).status, 200);
+}
+
+TEST(Service, AHangUpReadsTheKeysOfOperatorsToo) {
+  const checkpoint::TempFolder folder;
+  folder.write("operators", "op\n");
+  ApiKeys operators({}, {folder.path() / "operators"}, "--operator-key");
+  std::mutex mutex;
+  std::string logged;
+  FakeServer server({"key"}, {.operator_keys = &operators, .log = [&](const std::string& line) {
+                                const std::lock_guard lock(mutex);
+                                logged += line + "\n";
+                              }});
+  folder.write("operators", "op\nanother\n");
+  server.http.post([&] { server.service->signal(SIGHUP); });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return logged.find("1 keys are known, and 2 of operators") != std::string::npos;
+  }));
+  EXPECT_EQ(server.ask(get("/metrics", "X-Api-Key: another\r\n")).status, 200);
 }
 
 TEST(Service, RequestsBeyondTheRateAreRefusedPerKey) {

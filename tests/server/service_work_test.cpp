@@ -5,6 +5,7 @@
 
 #include "json/parse.h"
 #include "server/api/response_store.h"
+#include "server/text_routes.h"
 #include "tests/server/fakes.h"
 
 namespace fourfold::server {
@@ -41,16 +42,42 @@ TEST(ServiceWork, LargeBodiesThatWaitAreRefusedBeforeTheyAreMany) {
 // Reading a request can take long (a schema is compiled): it ends when nobody waits for the answer.
 TEST(ServiceWork, WorkEndsWhenItsClientLeavesAndWhenTheServerDoes) {
   FakeServer server({}, {.worker_count = 1});
-  Client leaving(server.http.port());
-  leaving.send(post(kChat, "work"));
-  ASSERT_TRUE(eventually([&] { return server.working == 1; }));
-  leaving.close();
-  EXPECT_TRUE(eventually([&] { return server.working == 0; }));
+  for (const char* body : {"work", "look"}) {
+    Client leaving(server.http.port());
+    leaving.send(post(kChat, body));
+    ASSERT_TRUE(eventually([&] { return server.working == 1; })) << body;
+    leaving.close();
+    EXPECT_TRUE(eventually([&] { return server.working == 0; })) << body;
+  }
   EXPECT_EQ(server.ask(post(kChat, "2")).status, 200);
   Client staying(server.http.port());
   staying.send(post(kChat, "work"));
   ASSERT_TRUE(eventually([&] { return server.working == 1; }));
   // Its end, with a worker in the middle of it, is the end of the test.
+}
+
+// Templates over many messages and texts of megabytes take long, too, and know nothing of requests.
+TEST(ServiceWork, TemplatesAndTokenizingEndWhenNobodyWaits) {
+  const ServedModel model = made_up_model();
+  std::string turns;
+  for (int i = 0; i < 20'000; ++i)
+    turns += R"({"role":"user","content":"a"},{"role":"assistant","content":"b"},)";
+  std::string words;
+  for (int i = 0; i < 100'000; ++i) words += "word ";
+  for (const std::string& body : {R"({"messages":[)" + turns + R"({"role":"user","content":"c"}]})",
+                                  R"({"prompt":")" + words + R"("})"}) {
+    int asked = 0;
+    const std::function<bool()> cancelled = [&] { return ++asked > 1; };
+    const CancelScope scope(cancelled);
+    api::Notes notes;
+    try {
+      tokenize_answer(body, model, notes);
+      ADD_FAILURE() << body.substr(0, 40);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::cancelled) << error.what();
+      EXPECT_EQ(asked, 2);
+    }
+  }
 }
 
 // One worker: a key that sent twenty requests and one that sent one take turns, and what nobody waits for any
@@ -181,6 +208,62 @@ TEST(ServiceWork, LongAnswersNobodyReadsAreSharedOut) {
   }
   EXPECT_TRUE(refused) << "sixty MB or more are held for one client";
   EXPECT_GE(slow.size(), 3u);
+  EXPECT_EQ(server.ask(request("other")).status, 200);
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));
+}
+
+// The same of a text that comes from ids, whose answer is there at once.
+TEST(ServiceWork, LongDetokenizedTextsNobodyReadsAreSharedOut) {
+  FakeServer server({"greedy", "other"}, {.waiting_bytes_max = 3'000'000}, microseconds(300),
+                    {.send_buffer_bytes = 65536});
+  std::string ids = "100";
+  for (int i = 1; i < 400'000; ++i) ids += ",100";
+  const auto request = [&](const std::string& key) {
+    return post("/detokenize", "{\"tokens\":[" + ids + "]}", "X-Api-Key: " + key + "\r\n");
+  };
+  const Reply whole = server.ask(request("other"));
+  EXPECT_TRUE(whole.status == 200 && whole.whole);
+  EXPECT_GE(whole.body.size(), 400'000u);
+  std::vector<Client> slow;
+  bool refused = false;
+  while (!refused && slow.size() < 12) {
+    slow.emplace_back(server.http.port(), 4096);
+    slow.back().send(request("greedy"));
+    ASSERT_TRUE(slow.back().receive_until("\r\n\r\n"));
+    refused = slow.back().buffer().starts_with("HTTP/1.1 429");
+  }
+  EXPECT_TRUE(refused) << "twelve answers are held for one client";
+  EXPECT_EQ(server.ask(request("other")).status, 200);
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));
+}
+
+// Answers of the model that are known to be long: a worker writes them, the client's share is taken before
+// the model runs, and it is given back with the last byte, or with the client.
+TEST(ServiceWork, LongAnswersOfTheModelAreSharedOutBeforeItRuns) {
+  FakeServer server({"greedy", "other"}, {.waiting_bytes_max = 20'000'000}, microseconds(300),
+                    {.send_buffer_bytes = 65536});
+  const auto request = [](const std::string& key) {
+    return post(kChat, "long 3000000", "X-Api-Key: " + key + "\r\n");
+  };
+  for (int i = 0; i < 8; ++i) {
+    const Reply whole = server.ask(request("greedy"));
+    ASSERT_TRUE(whole.status == 200 && whole.whole && whole.body.size() == 3'000'000u) << i;
+    EXPECT_TRUE(whole.body.starts_with("ff-requests")) << whole.body.substr(0, 20);
+  }
+  const std::size_t ran = server.runner.salts.size();
+  EXPECT_EQ(ran, 8u);
+  std::vector<Client> slow;
+  bool refused = false;
+  while (!refused && slow.size() < 12) {
+    slow.emplace_back(server.http.port(), 4096);
+    slow.back().send(request("greedy"));
+    ASSERT_TRUE(slow.back().receive_until("\r\n\r\n"));
+    refused = slow.back().buffer().starts_with("HTTP/1.1 429");
+  }
+  EXPECT_TRUE(refused) << "36 MB are held for one client";
+  EXPECT_EQ(server.runner.salts.size(), ran + slow.size() - 1) << "the refused one did not run";
   EXPECT_EQ(server.ask(request("other")).status, 200);
   slow.clear();
   EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));

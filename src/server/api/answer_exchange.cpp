@@ -23,7 +23,7 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
   std::int64_t prompt_tokens = 0;
   for (Prompt& prompt : plan_.prompts) {
     const std::size_t whole = prompt.ids.size();
-    truncate_prompt(prompt.ids, plan_.generation, model);
+    truncate_prompt(prompt.ids, plan_.generation, model, noted);
     if (prompt.ids.size() < whole) prompt.text = model.tokenizer.decode(prompt.ids);
     prompt_tokens += std::ssize(prompt.ids);
     const std::int64_t room = answer_room(prompt, plan_.generation, model);
@@ -48,7 +48,7 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
       choices_.emplace_back(model.tokenizer, options);
   }
   begun_.resize(choices_.size());
-  require_measurable(prompt_tokens, plan_.generation);
+  long_bytes_ = require_measurable(prompt_tokens, plan_.generation);
 }
 
 // A stream shows each choice as it comes; a whole answer has a prompt measured once, however often answered.

@@ -46,8 +46,10 @@ class AnswerExchange : public Exchange {
   bool done() const final;
   int status() const final;
   std::string body() final;
+  std::size_t long_bytes() const final { return long_bytes_; }
 
  protected:
+  void add_long_bytes(std::size_t bytes) { long_bytes_ += bytes; }
   const ServedModel& model() const { return *model_; }
   const Plan& plan() const { return plan_; }
   const std::vector<Choice>& choices() const { return choices_; }
@@ -84,6 +86,7 @@ class AnswerExchange : public Exchange {
   std::vector<bool> begun_;
   bool stream_begun_ = false;
   HttpError failure_{0, {}};  // status 0: none
+  std::size_t long_bytes_ = 0;
 };
 
 // One server-sent event; OpenAI's have no name.

@@ -136,6 +136,12 @@ class CompletionsExchange final : public AnswerExchange {
   std::vector<bool> prompt_shown_;    // its ids
 };
 
+// Each as it is read: of a list of prompts that are all too long, one is tokenised.
+Prompt checked(Prompt prompt, const Generation& generation, const ServedModel& model) {
+  if (!generation.truncate_prompt) answer_room(prompt, generation, model);
+  return prompt;
+}
+
 Prompt prompt_of_text(const std::string& text, const ServedModel& model, bool special) {
   require_near_context(text.size(), "prompt", model);
   Prompt out{"prompt", model.tokenizer.encode(text, {.add_special_tokens = special}), text};
@@ -151,7 +157,7 @@ Prompt prompt_of_ids(const std::vector<Json>& list, const std::string& name, con
 }
 
 // A text, ids, or a list of either.
-std::vector<Prompt> read_prompts(Fields& fields, const ServedModel& model) {
+std::vector<Prompt> read_prompts(Fields& fields, const Generation& generation, const ServedModel& model) {
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr)
@@ -168,9 +174,9 @@ std::vector<Prompt> read_prompts(Fields& fields, const ServedModel& model) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::string place = fourfold::format("prompt[{}]", i);
     if (items[i].is_text()) {
-      out.push_back(prompt_of_text(items[i].text(), model, special));
+      out.push_back(checked(prompt_of_text(items[i].text(), model, special), generation, model));
     } else if (items[i].is_sequence()) {
-      out.push_back(prompt_of_ids(items[i].sequence()->items, place, model));
+      out.push_back(checked(prompt_of_ids(items[i].sequence()->items, place, model), generation, model));
     } else {
       refuse("prompt", "{} is {}; it must be a string or token ids", place, shown(items[i]));
     }
@@ -186,7 +192,7 @@ std::unique_ptr<Exchange> make_completions_exchange(const Json& body, const Serv
   require_model(fields, model);
   Plan plan;
   plan.generation = read_generation(fields, model);
-  plan.prompts = read_prompts(fields, model);
+  plan.prompts = read_prompts(fields, plan.generation, model);
   if (const auto count = fields.integer("logprobs", 0, kLogprobsMax)) {
     plan.generation.logprobs = true;
     plan.generation.top_logprobs = static_cast<int>(*count);

@@ -299,6 +299,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   try {
     prompt.emplace(*model.chat_template, model.tokenizer, std::move(request));
   } catch (const Error& error) {
+    if (error.code() == Code::cancelled) throw;
     refuse(field, "the chat template refuses the conversation: {}", without_folder(error.what()));
   }
   if (conversation.continue_last) reopen_last(*prompt, field);

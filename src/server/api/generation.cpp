@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::size_t kBiasCountMax = 1024;
 constexpr std::size_t kStopIdCountMax = 256;
-// Log-probabilities of prompts that one answer may hold, alternatives included: some 100 MB of JSON.
-constexpr std::int64_t kPromptLogprobsMax = 1'000'000;
+// Log-probabilities of prompts that one answer may hold, alternatives included: some 100 MB of JSON, which a
+// worker writes. Those of a stream are one event, which the server's thread writes.
+constexpr std::int64_t kPromptLogprobsMax = 1'000'000, kStreamedLogprobsMax = 100'000;
+constexpr std::size_t kLogprobBytes = 100;   // of one of them, about
 constexpr std::size_t kSaltBytesMax = 1024;  // the prefix cache keeps it
 
 void read_bias(Fields& fields, const ServedModel& model, Generation& out) {
@@ -104,6 +106,9 @@ void read_max_tokens(Fields& fields, std::string_view name, Generation& out) {
   const std::int64_t least = out.echo || out.prompt_logprobs ? 0 : 1;
   const auto most = fields.integer(name, least, std::numeric_limits<std::int64_t>::max());
   if (!most) return;
+  if (out.max_tokens && out.max_tokens != most)
+    refuse(fields.name_of(name), "{} is {} and {} is {}; one answer has one limit", out.max_tokens_field,
+           *out.max_tokens, fields.name_of(name), *most);
   out.max_tokens = most;
   out.max_tokens_field = fields.name_of(name);
 }
@@ -229,23 +234,32 @@ std::optional<int> prompt_alternatives(const Generation& generation) {
   return out;
 }
 
-void require_measurable(std::int64_t token_count, const Generation& generation) {
+std::size_t require_measurable(std::int64_t token_count, const Generation& generation) {
   const auto alternatives = prompt_alternatives(generation);
-  if (!alternatives || token_count * (1 + *alternatives) <= kPromptLogprobsMax) return;
+  if (!alternatives) return 0;
+  // Each answer to a prompt shows it again.
+  const std::int64_t count = token_count * (1 + *alternatives) * generation.answer_count;
+  const std::int64_t most = generation.stream ? kStreamedLogprobsMax : kPromptLogprobsMax;
+  if (count <= most) return static_cast<std::size_t>(count) * kLogprobBytes;
   const std::string_view field = generation.prompt_logprobs ? "prompt_logprobs" : "logprobs";
   refuse(std::string(field),
-         "{} asks for {} alternatives to each of {} tokens of the prompt; tokens and alternatives may be {} "
-         "together",
-         field, *alternatives, token_count, kPromptLogprobsMax);
+         "{} asks for {} alternatives to each of {} tokens of the prompt, in {} answers; tokens and "
+         "alternatives may be {} together{}",
+         field, *alternatives, token_count, generation.answer_count, most,
+         generation.stream ? " in a stream" : "");
 }
 
-void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation,
-                     const ServedModel& model) {
+void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation, const ServedModel& model,
+                     Notes& notes) {
   if (!generation.truncate_prompt) return;
   std::int64_t most = *generation.truncate_prompt;
-  if (most < 0)
-    most = std::max<std::int64_t>(model.limits.position_limit - generation.max_tokens.value_or(1), 1);
-  if (std::ssize(ids) > most) ids.erase(ids.begin(), ids.end() - most);
+  const std::int64_t limit = model.limits.position_limit, answer = generation.max_tokens.value_or(1);
+  // An answer that no prompt leaves room for gets what is left, as ever.
+  if (most < 0) most = answer < limit ? limit - answer : std::max<std::int64_t>(limit - 1, 1);
+  const std::int64_t dropped = std::ssize(ids) - most;
+  if (dropped <= 0) return;
+  ids.erase(ids.begin(), ids.begin() + dropped);
+  notes.add(NoteKind::cut, "truncate_prompt_tokens", std::to_string(dropped));
 }
 
 void require_long_enough(std::int64_t most, const Generation& generation) {

@@ -51,11 +51,13 @@ void require_model(Fields& fields, const ServedModel& model);
 // Whether the prompt's tokens are measured for this request, and with how many alternatives: asked for as
 // such, or by an echo with log-probabilities.
 std::optional<int> prompt_alternatives(const Generation& generation);
-// Refuses more of them than fit one answer; token_count: of all prompts together.
-void require_measurable(std::int64_t token_count, const Generation& generation);
+// Refuses more of them than fit one answer, or one event of a stream; gives about how many bytes they are.
+// token_count: of all prompts together.
+std::size_t require_measurable(std::int64_t token_count, const Generation& generation);
 
-// As truncate_prompt says, from the left.
-void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation, const ServedModel& model);
+// As truncate_prompt says, from the left; what it drops is noted.
+void truncate_prompt(std::vector<text::TokenId>& ids, const Generation& generation, const ServedModel& model,
+                     Notes& notes);
 
 // How many tokens the answer to this prompt may have at most. Refuses a prompt that leaves no room for one.
 std::int64_t answer_room(const Prompt& prompt, const Generation& generation, const ServedModel& model);

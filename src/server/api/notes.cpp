@@ -36,7 +36,10 @@ std::string plain_name(std::string_view place, std::string_view what) {
   return out;
 }
 
-bool is_ignored(NoteKind kind) { return kind != NoteKind::content && kind != NoteKind::length; }
+bool is_ignored(NoteKind kind) {
+  return kind != NoteKind::content && kind != NoteKind::length && kind != NoteKind::cut;
+}
+bool is_number(NoteKind kind) { return kind == NoteKind::length || kind == NoteKind::cut; }
 
 std::string sentence(NoteKind kind, std::string_view place, std::string_view what) {
   switch (kind) {
@@ -49,6 +52,7 @@ std::string sentence(NoteKind kind, std::string_view place, std::string_view wha
     case NoteKind::content: return fourfold::format("{} is {}; this model reads text only", place, what);
     case NoteKind::length:
       return fourfold::format("{} asks for more than the {} tokens the context has left", place, what);
+    case NoteKind::cut: return fourfold::format("{} drops {} tokens of the prompt", place, what);
     case NoteKind::schema: return fourfold::format("{} says {}, which has no effect", place, what);
   }
   return {};
@@ -63,13 +67,14 @@ std::string_view label_of(NoteKind kind) {
     case NoteKind::item: return "item";
     case NoteKind::content: return "content";
     case NoteKind::length: return "length";
+    case NoteKind::cut: return "cut";
     case NoteKind::schema: return "schema";
   }
   return {};
 }
 
 void Notes::add(NoteKind kind, std::string_view place, std::string_view what) {
-  if (strict_)
+  if (strict_ && kind != NoteKind::cut)
     refuse(std::string(place), "{}, and --strict refuses such requests", sentence(kind, place, what));
   Note note{kind, plain_name(place, what)};
   if (std::ranges::find(notes_, note) != notes_.end()) return;
@@ -103,7 +108,7 @@ std::string NoteLog::line(const Note& note, std::string_view route) {
   if (said_.size() >= kSaidMax) return {};
   // A number is another one each time.
   const Note key =
-      note.kind == NoteKind::length ? Note{note.kind, std::string(note.name, 0, note.name.find('='))} : note;
+      is_number(note.kind) ? Note{note.kind, std::string(note.name, 0, note.name.find('='))} : note;
   if (!said_.insert(key).second) return {};
   const std::string_view last = said_.size() == kSaidMax ? "; further names are not written" : "";
   return fourfold::format("info server {} {}={} route={}; said once{}",

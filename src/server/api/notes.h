@@ -18,10 +18,12 @@ enum class NoteKind {
   item,     // of the conversation, left out
   content,  // something stands in its place: a word for an image
   length,   // fewer tokens than asked for
+  cut,      // tokens of the prompt, where the request asks for it
   schema    // a keyword or a format of a schema that has no effect
 };
 inline constexpr NoteKind kNoteKinds[] = {NoteKind::field,   NoteKind::tool,   NoteKind::item,
-                                          NoteKind::content, NoteKind::length, NoteKind::schema};
+                                          NoteKind::content, NoteKind::length, NoteKind::cut,
+                                          NoteKind::schema};
 // For /metrics and the log.
 std::string_view label_of(NoteKind kind);
 
@@ -36,7 +38,7 @@ class Notes {
   explicit Notes(bool strict = false) : strict_(strict) {}
 
   // place: "tools[2].type"; what: the value where it is a word of a protocol or a number of ours, never a
-  // text of the conversation. Refuses the request instead when the server is strict.
+  // text of the conversation. Refuses the request instead when the server is strict, unless it was asked for.
   void add(NoteKind kind, std::string_view place, std::string_view what = {});
 
   const std::vector<Note>& all() const { return notes_; }

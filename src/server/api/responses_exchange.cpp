@@ -17,7 +17,12 @@ class ResponsesExchange final : public AnswerExchange {
       : AnswerExchange(model, std::move(request.plan), noted),
         request_(std::move(request)),
         id_(new_id("resp_")),
-        created_(std::time(nullptr)) {}
+        created_(std::time(nullptr)) {
+    // A stream has it in its first two events and in its last.
+    JsonWriter json;
+    write_request(json.begin_object(), false);
+    add_long_bytes(3 * json.end_object().finish().size());
+  }
 
  private:
   LogprobForm logprob_form() const { return {plan().generation.top_logprobs, &model().tokenizer}; }
@@ -30,7 +35,8 @@ class ResponsesExchange final : public AnswerExchange {
     write_value(json, value ? *value : text::jinja::parse_json(otherwise, "default"));
   }
 
-  void write_request(JsonWriter& json) const {
+  // brief: without what may be as long as the request.
+  void write_request(JsonWriter& json, bool brief) const {
     const Generation& generation = plan().generation;
     const auto text_or_null = [&](std::string_view name, const std::optional<std::string>& text) {
       json.key(name);
@@ -40,7 +46,7 @@ class ResponsesExchange final : public AnswerExchange {
         json.value(nullptr);
       }
     };
-    text_or_null("instructions", request_.instructions);
+    text_or_null("instructions", brief ? std::nullopt : request_.instructions);
     json.key("max_output_tokens");
     if (generation.max_tokens) {
       json.value(*generation.max_tokens);
@@ -55,12 +61,12 @@ class ResponsesExchange final : public AnswerExchange {
     json.member("store", request_.store).member("background", false).member("truncation", "disabled");
     json.member("temperature", generation.params.temperature).member("top_p", generation.params.top_p);
     json.key("text").begin_object();
-    write_optional(json, "format", request_.format, R"({"type": "text"})");
+    write_optional(json, "format", brief ? std::nullopt : request_.format, R"({"type": "text"})");
     if (request_.verbosity) json.member("verbosity", *request_.verbosity);
     json.end_object().member("top_logprobs", generation.top_logprobs);
-    write_optional(json, "tool_choice", request_.tool_choice, "\"auto\"");
-    write_optional(json, "tools", request_.tools, "[]");
-    write_optional(json, "metadata", request_.metadata, "{}");
+    write_optional(json, "tool_choice", brief ? std::nullopt : request_.tool_choice, "\"auto\"");
+    write_optional(json, "tools", brief ? std::nullopt : request_.tools, "[]");
+    write_optional(json, "metadata", brief ? std::nullopt : request_.metadata, "{}");
     json.member("user", nullptr);
   }
 
@@ -73,7 +79,8 @@ class ResponsesExchange final : public AnswerExchange {
     json.member("total_tokens", tokens.prompt + tokens.answer).end_object();
   }
 
-  void write_response(JsonWriter& json, std::string_view status, std::string_view error = {}) const {
+  void write_response(JsonWriter& json, std::string_view status, std::string_view error = {},
+                      bool brief = false) const {
     json.begin_object().member("id", id_).member("object", "response").member("created_at", created_);
     json.member("status", status).key("error");
     if (error.empty()) {
@@ -87,7 +94,7 @@ class ResponsesExchange final : public AnswerExchange {
     } else {
       json.value(nullptr);
     }
-    write_request(json);
+    write_request(json, brief);
     json.key("output").begin_array();
     // As long as it grows, events tell of what there is.
     if (status != "in_progress")
@@ -183,8 +190,12 @@ class ResponsesExchange final : public AnswerExchange {
     return out += response_event("response.in_progress", "in_progress");
   }
 
-  // An event and no comment: Codex counts the time between events.
-  std::string keep_alive() override { return response_event("response.in_progress", "in_progress"); }
+  // An event and no comment: Codex counts the time between events. Its first of this kind has told of tools
+  // and instructions; they are not sent again every few seconds.
+  std::string keep_alive() override {
+    return event("response.in_progress",
+                 [&](JsonWriter& json) { write_response(json.key("response"), "in_progress", {}, true); });
+  }
 
   std::string show(std::size_t, const std::vector<AnswerEvent>& events) override {
     std::string out;
