@@ -208,7 +208,7 @@ TEST(Attacks, Fault49CompressedBodies) {
 }
 
 // The list of tools is bounded; so is what a conversation adds to it, and what it costs to look there.
-TEST(Attacks, Fault51ToolsThatComeInTheConversation) {
+TEST(Attacks, Fault52ToolsThatComeInTheConversation) {
   RealServer server;
   const auto count = [&](int tools, const auto& name) {
     std::string blocks;

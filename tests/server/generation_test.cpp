@@ -172,6 +172,17 @@ TEST(Requests, MoreTokensThanFitAreCutAndSaid) {
   EXPECT_EQ(fits->submissions()[0].request.max_tokens, 50);
 }
 
+TEST(Requests, OneAnswerHasOneLimit) {
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}], )";
+  const HttpError refused = refusal(kRoute, chat + R"("max_tokens": 5, "max_completion_tokens": 6})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("max_tokens is 5 and max_completion_tokens is 6"), std::string::npos)
+      << refused.body;
+  EXPECT_EQ(refusal(kRoute, chat + R"("max_tokens": 5, "max_completion_tokens": 5})").status, 200);
+  EXPECT_EQ(refusal("/v1/responses", R"({"input": "a", "max_tokens": 5, "max_output_tokens": 6})").status,
+            400);
+}
+
 TEST(Requests, BiasAndStops) {
   expect_field(R"("logit_bias": {"-1": 1})", "at least 0 and below 1024");
   expect_field(R"("logit_bias": {"1024": 1})", "logit_bias names token \"1024\"");

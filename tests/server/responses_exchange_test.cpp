@@ -158,6 +158,37 @@ TEST(ResponsesExchange, BeginsBeforeTheFirstTokenAndStaysAlive) {
   EXPECT_EQ(event_types(begun), "created\nin_progress\n");
   EXPECT_EQ(event_types(begun + exchange->keep_alive() + exchange->keep_alive()),
             "created\nin_progress\nin_progress\nin_progress\n");
+  // What may be as long as the request is said once.
+  const auto large = make_exchange(kRoute,
+                                   R"({"input": "Hi", "stream": true, "instructions": "Be brief.", "metadata":
+      {"key": "value"}, "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]})",
+                                   test_model());
+  large->submissions();
+  const std::string first = large->begin(), later = large->keep_alive();
+  for (const char* part : {"Be brief.", R"({"key":"value"})", R"("name":"f")"}) {
+    EXPECT_NE(first.find(part), std::string::npos) << part;
+    EXPECT_EQ(later.find(part), std::string::npos) << later;
+  }
+}
+
+// An answer repeats what its request brought: that is part of what it holds.
+TEST(ResponsesExchange, KnowsHowLongItIs) {
+  const auto bytes = [](const std::string& words) {
+    const std::string body = R"({"input": "Hi", "tool_choice": "none", "tools": [{"type": "function", "name": "f",)"
+                             R"( "description": ")" + words + R"("}]})";
+    return make_exchange(kRoute, body, test_model())->long_bytes();
+  };
+  EXPECT_LT(bytes("a"), 10'000u);
+  EXPECT_GT(bytes(std::string(600'000, 'a')), 1'800'000u);
+}
+
+TEST(ResponsesExchange, FieldsAResponseHasNoPlaceForAreRefused) {
+  for (const char* field :
+       {R"("echo": true)", R"("prompt_logprobs": 0)", R"("return_token_ids": true)",
+        R"("return_tokens_as_token_ids": true)", R"("echo": true, "max_output_tokens": 0)"})
+    EXPECT_EQ(refusal(kRoute, std::string(R"({"input": "a", )") + field + "}").status, 400) << field;
+  for (const char* field : {R"("echo": false)", R"("prompt_logprobs": null)"})
+    EXPECT_EQ(refusal(kRoute, std::string(R"({"input": "a", )") + field + "}").status, 200) << field;
 }
 
 TEST(ResponsesExchange, LogprobsAreOfTheTextAlone) {

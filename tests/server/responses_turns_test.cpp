@@ -78,6 +78,13 @@ TEST(ResponsesTools, OtherKindsAreLeftOutAndSaid) {
   EXPECT_TRUE(contains(choose(R"({"type": "function", "name": "patch"})").body, "it was left out"));
   EXPECT_TRUE(contains(choose(R"({"type": "custom", "name": "patch"})").body, "others are left out"));
   EXPECT_TRUE(contains(choose(R"({"type": "function", "name": "g"})").body, "not among the tools"));
+  const auto allow = [&](const std::string& tool) {
+    return choose(R"({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", )" + tool +
+                  "}]}");
+  };
+  EXPECT_EQ(allow(R"("name": "close", "namespace": "agents")").status, 200);
+  EXPECT_TRUE(contains(allow(R"("name": "close")").body, "not among the tools"));
+  EXPECT_TRUE(contains(allow(R"("name": "f", "namespace": "agents")").body, "agents.f"));
 }
 
 // Codex takes a call of such a function with its namespace beside the name, and in no other form.

@@ -96,6 +96,8 @@ ResponsesRequest read_responses(const Json& body, const ServedModel& model, cons
   require_model(fields, model);
   ResponsesRequest out;
   Plan& plan = out.plan;
+  // A response has no place for them.
+  fields.refuse_any({"echo", "prompt_logprobs", "return_token_ids", "return_tokens_as_token_ids"});
   plan.generation = read_generation(fields, model);
   if (plan.generation.answer_count != 1)
     refuse("n", "n is {}; a response has one answer", plan.generation.answer_count);

@@ -73,10 +73,6 @@ void read_choice(Fields& fields, Tools& out) {
 
 }  // namespace
 
-std::string name_in_space(const std::string& space, const std::string& name) {
-  return space.empty() ? name : space + "." + name;
-}
-
 std::pair<std::string, std::string> split_name(const std::string& name, const Tools& tools) {
   for (const Tool& tool : tools.list)
     if (tool.name == name && !tool.space.empty()) return {tool.space, name.substr(tool.space.size() + 1)};

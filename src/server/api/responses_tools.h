@@ -11,9 +11,7 @@ namespace fourfold::server::api {
 Tools read_response_tools(Fields& fields, const std::vector<const Json*>& more,
                           std::optional<Json>& for_template);
 
-// What the model calls a function of a namespace, and back: the namespace, which is empty without one, and
-// the function's own name.
-std::string name_in_space(const std::string& space, const std::string& name);
+// The namespace of what the model calls, which is empty without one, and the function's own name.
 std::pair<std::string, std::string> split_name(const std::string& name, const Tools& tools);
 
 }  // namespace fourfold::server::api

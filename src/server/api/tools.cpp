@@ -82,6 +82,10 @@ text::ToolSchemas Tools::schemas() const {
   return out;
 }
 
+std::string name_in_space(const std::string& space, const std::string& name) {
+  return space.empty() ? name : space + "." + name;
+}
+
 void require_count(std::size_t count) {
   if (count > kToolCountMax) refuse("tools", "tools has {} entries; at most {}", count, kToolCountMax);
 }
@@ -114,9 +118,10 @@ void read_allowed(Fields& allowed, Tools& out) {
       allowed.notes().add(NoteKind::tool, entry.name_of("type"), type);
       continue;
     }
-    // Chat has the name inside, responses beside the type.
+    // Chat has the name inside, responses beside the type and perhaps in a namespace.
     auto function = entry.object("function");
-    const std::string name = (function ? *function : entry).text("name").value_or("");
+    const std::string own = (function ? *function : entry).text("name").value_or("");
+    const std::string name = name_in_space(entry.text("namespace").value_or(""), own);
     if (!there.contains(name))
       refuse(entry.name_of("name"), "{} is {}, which is not among the tools", entry.name_of("name"),
              shown(Json(std::string_view(name))));

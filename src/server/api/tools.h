@@ -34,6 +34,8 @@ struct Tools {
 
 // Refuses names that are empty, repeated, or could not stand in a tag, and parameters that are no object.
 Tool read_tool(Fields& function, const Json* parameters);
+// What the model calls a function of a namespace.
+std::string name_in_space(const std::string& space, const std::string& name);
 // Not more of them than one request may have.
 void require_count(std::size_t count);
 void require_distinct(const std::vector<Tool>& tools, const std::string& name);
