@@ -129,12 +129,14 @@ TEST(MessagesTools, ThatComeInTheConversationAreCounted) {
   const auto with = [](int count, int names) {
     std::string blocks;
     for (int i = 0; i < count; ++i)
-      blocks += (i > 0 ? "," : "") +
-                fourfold::format(
-                    R"({"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"t{}"}}})",
-                    i % names);
-    return refusal("/v1/messages/count_tokens",
-                   R"({"messages":[{"role":"user","content":"a"},{"role":"system","content":[)" + blocks + "]}]}");
+      blocks +=
+          (i > 0 ? "," : "") +
+          fourfold::format(
+              R"({"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"t{}"}}})",
+              i % names);
+    return refusal(
+        "/v1/messages/count_tokens",
+        R"({"messages":[{"role":"user","content":"a"},{"role":"system","content":[)" + blocks + "]}]}");
   };
   EXPECT_EQ(with(512, 512).status, 200);
   EXPECT_TRUE(contains(with(20'000, 20'000).body, "513 entries; at most 512"));
