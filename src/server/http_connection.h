@@ -80,8 +80,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void send(std::string_view bytes) {
     if (state_ != State::streaming || bytes.empty()) return;
-    // Beside the largest pieces: one may be longer than all a client may leave unread (the whole of a response
-    // at the ends of its stream), which says nothing about the client.
+    // Beside the largest pieces: one may be longer than all a client may leave unread (the whole of a
+    // response at the ends of its stream), which says nothing about the client.
     largest_piece_ = std::max(largest_piece_, bytes.size());
     if (pending() > limits().pending_bytes_max + 2 * largest_piece_) return cut_off();
     if (chunked_)

@@ -49,7 +49,8 @@ class EchoHandler final : public HttpHandler {
     }
     if (r.path == "/large") {
       call->begin_stream({.content_type = "text/event-stream"});
-      for (const std::string& piece : {std::string("begin"), std::string(3'000'000, 'x'), std::string(3'000'000, 'y'), std::string("end")})
+      for (const std::string& piece : {std::string("begin"), std::string(3'000'000, 'x'),
+                                       std::string(3'000'000, 'y'), std::string("end")})
         call->send(piece);
       return call->finish();
     }

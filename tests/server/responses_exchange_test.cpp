@@ -174,8 +174,10 @@ TEST(ResponsesExchange, BeginsBeforeTheFirstTokenAndStaysAlive) {
 // An answer repeats what its request brought: that is part of what it holds.
 TEST(ResponsesExchange, KnowsHowLongItIs) {
   const auto bytes = [](const std::string& words) {
-    const std::string body = R"({"input": "Hi", "tool_choice": "none", "tools": [{"type": "function", "name": "f",)"
-                             R"( "description": ")" + words + R"("}]})";
+    const std::string body =
+        R"({"input": "Hi", "tool_choice": "none", "tools": [{"type": "function", "name": "f",)"
+        R"( "description": ")" +
+        words + R"("}]})";
     return make_exchange(kRoute, body, test_model())->long_bytes();
   };
   EXPECT_LT(bytes("a"), 10'000u);
