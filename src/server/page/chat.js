@@ -317,8 +317,11 @@ function listen() {
   }
   document.addEventListener("copy", copyFormulae);
   addEventListener("popstate", () => followAddress());
+  // The page's only listener to this: behind the first one promises go on, and by then the browser has cut off the
+  // answer, which would look as if it had ended by itself.
   addEventListener("pagehide", () => {
     leaveBehind(store, [...sessions.values()].flatMap((other) => other.leaving()), composer.leaving());
+    store.tabs.leave();
   });
 }
 

@@ -17,8 +17,10 @@ export class Tabs {
     this.locked = false;
     // The page that was here before this one: its lock may be let go a moment after this page has begun.
     this.before = tabOnly.get(kGone);
-    addEventListener("pagehide", () => tabOnly.set(kGone, this.own));
   }
+
+  // The page goes away.
+  leave() { tabOnly.set(kGone, this.own); }
 
   // Others can know of this page from here on.
   enter() {
