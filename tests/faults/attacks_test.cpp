@@ -224,7 +224,7 @@ TEST(Attacks, Fault52ToolsThatComeInTheConversation) {
   };
   const auto begin = steady_clock::now();
   const Reply many = count(60'000, [](int i) { return "tool" + std::to_string(i); });
-  expect_refusal(many, 400, "60,000 tools");
+  EXPECT_EQ(many.status, 400);
   EXPECT_TRUE(cli::contains(many.body, "513 entries; at most 512")) << many.body.substr(0, 300);
   EXPECT_EQ(count(60'000, [](int i) { return "tool" + std::to_string(i % 9); }).status, 200) << "nine tools";
   EXPECT_LT(steady_clock::now() - begin, seconds(20));

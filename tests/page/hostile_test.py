@@ -103,10 +103,11 @@ class Opened(PageTest):
     """A chat is opened by its address, as a reload does it: whatever is in it, the page goes on."""
 
     def bring(self, content):
+        title = f"odd {len(content)} {content[2:6]}"  # the one before is still shown while this one is read
         messages = [{"id": "1", "role": "user", "content": "q"}, {"id": "2", "parent": "1", "role": "assistant", "content": content}]
-        file = {"format": "fourfold-chats", "version": 1, "chats": [{"title": "odd", "messages": messages}]}
+        file = {"format": "fourfold-chats", "version": 1, "chats": [{"title": title, "messages": messages}]}
         self.put_files("#import-file", [("odd.json", json.dumps(file))])
-        self.until(lambda: self.text("#title") == "odd", "the chat")
+        self.until(lambda: self.text("#title") == title, "the chat")
 
     def goes_on(self):
         self.assertEqual("yes", self.browser.run("return document.body.dataset.ready"))

@@ -234,7 +234,8 @@ TEST(ServiceWork, LongDetokenizedTextsNobodyReadsAreSharedOut) {
     refused = slow.back().buffer().starts_with("HTTP/1.1 429");
   }
   EXPECT_TRUE(refused) << "twelve answers are held for one client";
-  EXPECT_EQ(server.ask(request("other")).status, 200);
+  // A worker may still have the body it refused last, and there is room for one.
+  EXPECT_TRUE(eventually([&] { return server.ask(request("other")).status == 200; }));
   slow.clear();
   EXPECT_TRUE(eventually([&] { return server.ask(request("greedy")).status == 200; }));
 }

@@ -10,7 +10,7 @@ add_test(NAME tidy.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}
 add_test(NAME docs.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_test.py)
 add_test(NAME dev.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/dev_test.py)
 add_test(NAME mutate.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/mutate_test.py)
-add_test(NAME docs.result_tables COMMAND ${FOURFOLD_PYTHON} ${tools}/readme_table.py ${PROJECT_SOURCE_DIR} --check)
+add_test(NAME docs.result_tables COMMAND ${FOURFOLD_PYTHON} ${tools}/result_tables.py ${PROJECT_SOURCE_DIR} --check)
 if(TARGET fourfold)
   add_test(NAME docs.blocks COMMAND ${FOURFOLD_PYTHON} ${tools}/readme_blocks.py ${PROJECT_SOURCE_DIR}
     ${CMAKE_BINARY_DIR})
