@@ -256,13 +256,22 @@ TEST_F(Faults, Fault12ToolsAndSchemasThatExplode) {
   }
   const std::string unknown = R"({"type":"object","patternProperties":{"a":{"contains":{}}}})";
   expect_refusal(server->chat(as_format(unknown)), 400, "keywords nobody enforces");
-  // Expressions that held a worker for good, or long: each worker gets them, and goes on.
+  // Expressions that held a worker for good, or long: all at once, so that each worker gets some, and goes
+  // on.
   std::string groups;
   for (int i = 0; i < 16'000; ++i) groups += "(?<[>a)|";
-  for (int round = 0; round < 2; ++round)
-    for (const std::string& regex :
-         {std::string("a((((){9999}){9999}){9999}){9999}"), groups, std::string(".*a.{30}")})
-      answered(start + R"("guided_regex":")" + regex + "\"}");
+  std::vector<Client> clients;
+  for (const std::string& regex :
+       {std::string("a((((){9999}){9999}){9999}){9999}"), groups, std::string(".*a.{30}")}) {
+    for (int i = 0; i < 2 * ServiceOptions{}.worker_count; ++i) {
+      clients.emplace_back(server->port());
+      clients.back().send(post("/v1/chat/completions", start + R"("guided_regex":")" + regex + "\"}"));
+    }
+  }
+  for (Client& client : clients) {
+    const Reply reply = client.reply(60'000);
+    EXPECT_TRUE(reply.status == 200 || reply.status == 400) << reply.status << " " << reply.body;
+  }
   answered(start + R"("stream":false})");
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr std::chrono::seconds most{300};  // sanitizers take some ten times as long
