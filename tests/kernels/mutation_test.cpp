@@ -227,11 +227,11 @@ TEST(Mutation, TiledWgmmaLongStagesAndManyTokens) {
                .files = tile_files()});
 }
 
-// A row whose operands no layer makes (MXFP4 tokens) is run alone.
-void run_row_alone(const plan::RowFacts& row) {
+// A row whose operands these small layers do not have (MXFP4 tokens, bf16 and fp8 weights) is run alone.
+void run_row_alone(const plan::RowFacts& row, const plan::ArchFacts* arch) {
   SCOPED_TRACE(row.row);
   sim::Device device;
-  const auto machine = kernels::make_sim_machine(device, {.persistent_blocks = 1});
+  const auto machine = kernels::make_sim_machine(device, {.arch = arch, .persistent_blocks = 1});
   const verify::GemmCase test{row, moe::Op::plain, 256, 1024, {9, 0, 12}, 5};
   const Run<std::uint16_t> run = [&]() -> std::vector<std::uint16_t> {
     const verify::Result result = verify::run_gemm_case(*machine, test, true);
@@ -291,9 +291,10 @@ TEST(Mutation, EveryRow) {
     sim::Device device;
     const auto machine = kernels::make_sim_machine(device, {.arch = arch});
     for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm)) {
-      if (arch == &plan::kSm90 && row.path != "w4a16-wgmma") continue;  // the others are the same rows
-      if (row.path == "w4a4" && row.format == "mxfp4")
-        run_row_alone(row);
+      if (arch == &plan::kSm90 && row.path.find("wgmma") == std::string_view::npos)
+        continue;  // the others are the same rows
+      if ((row.path == "w4a4" && row.format == "mxfp4") || row.format == "bf16" || row.format == "fp8")
+        run_row_alone(row, arch);
       else
         run_subject(subject_of(row, arch));
     }
