@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "backend/cuda/record_cache.h"
+#include "backend/cuda/load/record_cache.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cli/figures.h"

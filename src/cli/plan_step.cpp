@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/cost.h"
-#include "backend/cuda/held_matrix.h"
+#include "backend/cuda/load/held_matrix.h"
 #include "base/error.h"
 #include "cli/bench_mtp.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/tune.h"
-#include "backend/cuda/tuning_file.h"
+#include "backend/cuda/tune/tune.h"
+#include "backend/cuda/tune/tuning_file.h"
 #include "base/error.h"
 #include "cli/bench_model_weights.h"
 #include "cli/bench_users.h"

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "backend/cuda/tuning_file.h"
+#include "backend/cuda/tune/tuning_file.h"
 #include "base/format.h"
 
 namespace fourfold::cli {

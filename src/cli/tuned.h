@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/tuning.h"
+#include "backend/cuda/tune/tuning.h"
 #include "cli/console.h"
 #include "kernels/launch/machine.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/tuning.h"
+#include "backend/cuda/tune/tuning.h"
 #include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 

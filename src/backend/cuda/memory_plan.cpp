@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "backend/cuda/anchors.h"
-#include "backend/cuda/buffers.h"
 #include "backend/cuda/counting_machine.h"
-#include "backend/cuda/device_layers.h"
-#include "backend/cuda/draft_chain.h"
-#include "backend/cuda/step_buffers.h"
-#include "backend/cuda/weights.h"
+#include "backend/cuda/load/device_layers.h"
+#include "backend/cuda/load/weights.h"
+#include "backend/cuda/step/anchors.h"
+#include "backend/cuda/step/buffers.h"
+#include "backend/cuda/step/draft_chain.h"
+#include "backend/cuda/step/step_buffers.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/all_reduce/exchange.h"

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "backend/collective.h"
-#include "backend/cuda/decision.h"
 #include "backend/cuda/memory_plan.h"
-#include "backend/cuda/step_buffers.h"
+#include "backend/cuda/step/decision.h"
+#include "backend/cuda/step/step_buffers.h"
 #include "base/check.h"
 #include "base/error.h"
 

@@ -5,12 +5,12 @@
 #include <memory>
 #include <set>
 
-#include "backend/cuda/anchors.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/draft_chain.h"
-#include "backend/cuda/forms.h"
-#include "backend/cuda/runner.h"
-#include "backend/cuda/tune.h"
+#include "backend/cuda/step/anchors.h"
+#include "backend/cuda/step/draft_chain.h"
+#include "backend/cuda/step/runner.h"
+#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/tune.h"
 
 namespace fourfold::backend::cuda {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "backend/cuda/prepared.h"
-#include "backend/cuda/step_buffers.h"
+#include "backend/cuda/step/step_buffers.h"
 
 namespace fourfold::backend::cuda {
 

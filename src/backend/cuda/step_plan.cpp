@@ -3,8 +3,8 @@
 
 #include "backend/cuda/counting_machine.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/runner.h"
-#include "backend/cuda/step_buffers.h"
+#include "backend/cuda/step/runner.h"
+#include "backend/cuda/step/step_buffers.h"
 
 namespace fourfold::backend {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/record_cache.h"
+#include "backend/cuda/load/record_cache.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/model/support.h"
 

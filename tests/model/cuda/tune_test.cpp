@@ -1,5 +1,5 @@
 // Every row that tuning would accept for a model gives the default's bits, on Hopper's rows as on SM120's.
-#include "backend/cuda/tune.h"
+#include "backend/cuda/tune/tune.h"
 
 #include <numeric>
 

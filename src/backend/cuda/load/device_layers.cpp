@@ -1,0 +1,245 @@
+#include "backend/cuda/load/device_layers.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/parallel.h"
+#include "kernels/step/step_tables.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+class ModelLoader {
+ public:
+  ModelLoader(const Program& program, const Capacity& capacity, WeightLoader& loader, kernels::Arena& arena,
+              kernels::Memory& memory, const LoadWatch& watch)
+      : program_(program),
+        capacity_(capacity),
+        loader_(loader),
+        arena_(arena),
+        memory_(memory),
+        watch_(watch) {}
+
+  DeviceModel load(const Layers& layers) {
+    DeviceModel model;
+    model.part = program_.part;
+    model.hidden = static_cast<int>(program_.hidden_size);
+    if (model.hidden % record::kColumns != 0)
+      fail(Code::unsupported_op, "rows of {} columns; the GPU backend needs a multiple of {}", model.hidden,
+           record::kColumns);
+    model.embedding = loader_.table(layers.main.embedding);
+    loaded("embedding");
+    for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
+    model.head = head(layers.main.final_norm, layers.main.head);
+    loaded("head");
+    model.keeps_hidden = layers.main.keeps_hidden;
+    if (!layers.draft) return model;
+    const DraftPass& pass = *layers.draft;
+    DeviceDraft& draft = model.draft.emplace();
+    in_draft_ = true;
+    draft.embedding = loader_.table(pass.embedding);
+    draft.embedding_norm = norm(pass.embedding_norm);
+    draft.hidden_norm = norm(pass.hidden_norm);
+    draft.combine = loader_.dense(std::array{Piece{pass.combine}});
+    draft.layer = load(pass.layer);
+    draft.head = model.head;
+    draft.head.norm = norm(pass.final_norm);
+    if (!(pass.head == layers.main.head)) draft.head = head(pass.final_norm, pass.head);
+    loaded("head");
+    return model;
+  }
+
+ private:
+  void loaded(std::string_view kind) const {
+    if (watch_) watch_(in_draft_ ? "MTP layer" : kind);
+  }
+  static void require_head(const std::string& name, std::int64_t head_dim,
+                           std::initializer_list<std::int64_t> known) {
+    if (std::find(known.begin(), known.end(), head_dim) != known.end()) return;
+    std::string list;
+    for (const std::int64_t width : known) list += format("{}{}", list.empty() ? "" : ", ", width);
+    fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                   "{}: heads of {} columns; the GPU backend has kernels for heads of {}", name, head_dim,
+                   list);
+  }
+  // As held: with zeros up to a whole record.
+  int neurons(MatrixId gate) const {
+    return static_cast<int>((program_.matrix(gate).matrix->rows + record::kColumns - 1) / record::kColumns *
+                            record::kColumns);
+  }
+  DeviceNorm norm(const Norm& from) {
+    return {loader_.norm(from), static_cast<float>(from.epsilon),
+            static_cast<int>(program_.vector(from.weight).values.size())};
+  }
+  DeviceHead head(const Norm& from, MatrixId matrix) {
+    DeviceHead out{.norm = norm(from),
+                   .matrix = loader_.dense(std::array{Piece{matrix}}),
+                   .vocab = static_cast<int>(program_.vocab_size),
+                   .columns = static_cast<int>(program_.matrix(matrix).matrix->rows)};
+    out.logits_stride = program_.part.count == 1 ? out.matrix.width : (out.vocab + 31) / 32 * 32;
+    return out;
+  }
+
+  DeviceLayer load(const Layer& layer) {
+    DeviceLayer out;
+    std::visit([&](const auto& mixer) { out.mixer = load(mixer); }, layer.mixer);
+    std::visit([&](const auto& mlp) { out.mlp = load(mlp); }, layer.mlp);
+    return out;
+  }
+
+  DeviceDelta load(const DeltaMixer& mixer) {
+    const DeltaState& state = program_.delta_state(mixer.state);
+    if (state.key_head_dim != state.value_head_dim || state.conv_taps != delta::kTaps)
+      fail(Code::unsupported_op,
+           "{}: heads of {} and {} columns, {} taps; the GPU backend needs equal heads and {} taps",
+           state.name, state.key_head_dim, state.value_head_dim, state.conv_taps, delta::kTaps);
+    require_head(state.name, state.key_head_dim, {32, 64, 128});
+    DeviceDelta out;
+    out.norm = norm(mixer.norm);
+    out.in =
+        loader_.dense(std::array{Piece{mixer.qkv}, Piece{mixer.gate}, Piece{mixer.beta}, Piece{mixer.decay}});
+    out.weights = {.taps = loader_.vector(mixer.taps),
+                   .a_log = loader_.vector(mixer.a_log),
+                   .dt_bias = loader_.vector(mixer.dt_bias),
+                   .norm_weight = loader_.norm(mixer.head_norm),
+                   .epsilon = static_cast<float>(mixer.head_norm.epsilon),
+                   .gate_is_sigmoid = mixer.gate_kind == GateKind::sigmoid};
+    out.layout =
+        delta::layout_of(static_cast<int>(state.key_head_count), static_cast<int>(state.value_head_count),
+                         static_cast<int>(state.key_head_dim));
+    out.state = reinterpret_cast<float*>(arena_.take<unsigned char>(
+        static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count), "delta state"));
+    memory_.clear(out.state, static_cast<std::size_t>(out.layout.slot_bytes() * capacity_.state_slot_count));
+    out.out = loader_.dense(std::array{Piece{mixer.output}});
+    out.out_columns = out.out.matrices.front().columns();
+    loaded("DeltaNet");
+    return out;
+  }
+
+  DeviceAttention load(const AttentionMixer& mixer) {
+    const KvCache& cache = program_.kv_cache(mixer.cache);
+    require_head(cache.name, cache.head_dim, {64, 128, 256});
+    DeviceAttention out;
+    out.norm = norm(mixer.norm);
+    out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});
+    out.query_weight = loader_.norm(mixer.query_norm);
+    out.key_weight = loader_.norm(mixer.key_norm);
+    out.epsilon = static_cast<float>(mixer.query_norm.epsilon);
+    out.rotary = rotary(mixer.rope);
+    out.rotary_pairs = static_cast<int>(program_.rope(mixer.rope).inverse_frequency.size());
+    out.kv = cache.format;
+    if (out.kv == KvFormat::f32)
+      fail_with_hint(Code::unsupported_op, "Run it with --kv bf16 or fp8.",
+                     "{}: keys and values in f32; the GPU backend has pages of bf16 and fp8", cache.name);
+    const auto bytes = static_cast<std::size_t>(capacity_.page_count * step::kPageTokens * cache.columns() *
+                                                element_bytes(cache.format));
+    out.keys = arena_.take<unsigned char>(bytes, "KV pages");
+    out.values = arena_.take<unsigned char>(bytes, "KV pages");
+    for (unsigned char* pages : {out.keys, out.values}) memory_.clear(pages, bytes);
+    out.heads = static_cast<int>(mixer.head_count);
+    out.kv_heads = static_cast<int>(cache.kv_head_count);
+    out.head_dim = static_cast<int>(mixer.head_dim);
+    out.is_gated = mixer.is_gated;
+    out.scale = static_cast<float>(mixer.scale);
+    out.out = loader_.dense(std::array{Piece{mixer.output}});
+    loaded("attention");
+    return out;
+  }
+
+  DeviceMoe load(const MoeMlp& mlp) {
+    DeviceMoe out;
+    out.norm = norm(mlp.norm);
+    std::vector<Piece> pieces{{mlp.router}};
+    if (mlp.shared_gate) pieces.push_back({*mlp.shared_gate});
+    if (mlp.shared) pieces.push_back({mlp.shared->gate, mlp.shared->up});
+    out.in = loader_.dense(pieces);
+    out.has_shared = mlp.shared.has_value();
+    out.has_shared_gate = mlp.shared_gate.has_value();
+    if (mlp.shared) {
+      out.shared_columns = neurons(mlp.shared->gate);
+      out.shared_down = loader_.dense(std::array{Piece{mlp.shared->down}});
+    }
+    loaded("routers, shared experts");
+    if (const ExpertSet& set = program_.expert_set(mlp.set); set.count() != std::ssize(set.experts))
+      fail_with_hint(Code::unsupported_op,
+                     "Run it with --experts tp; where an expert's columns do not divide, with fewer ranks.",
+                     "{}: {} of {} experts are here; the GPU backend needs a part of each", set.name,
+                     set.experts.size(), set.count());
+    out.experts = loader_.experts(mlp.set);
+    loaded("routed experts");
+    out.top_k = static_cast<int>(mlp.experts_per_token);
+    out.renormalises = mlp.normalizes;
+    return out;
+  }
+
+  DeviceMlp load(const DenseMlp& mlp) {
+    DeviceMlp out;
+    out.norm = norm(mlp.norm);
+    out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up}});
+    out.inner = neurons(mlp.mlp.gate);
+    out.down = loader_.dense(std::array{Piece{mlp.mlp.down}});
+    loaded("dense MLPs");
+    return out;
+  }
+
+  // cos and sin of every position that can be reached, in double and rounded once.
+  const float* rotary(RopeId id) {
+    const auto index = static_cast<std::size_t>(id.index);
+    if (rotary_.size() <= index) rotary_.resize(index + 1);
+    if (rotary_[index] != nullptr) return rotary_[index];
+    const Rope& rope = program_.rope(id);
+    const std::int64_t positions =
+        std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+    const std::size_t pairs = rope.inverse_frequency.size();
+    const std::size_t count = static_cast<std::size_t>(positions) * pairs * 2;
+    auto* to = arena_.take<float>(count, "rotary table");
+    rotary_[index] = to;
+    if (loader_.sizes_alone()) return to;
+    std::vector<float> table(count);
+    // On all cores: a quarter of a million positions would hold up the loading of the weights.
+    parallel_for(positions, 1024, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t position = begin; position < end; ++position)
+        for (std::size_t i = 0; i < pairs; ++i) {
+          const double angle = static_cast<double>(position) * rope.inverse_frequency[i];
+          float* out = table.data() + 2 * (static_cast<std::size_t>(position) * pairs + i);
+          out[0] = static_cast<float>(std::cos(angle) * rope.amplitude);
+          out[1] = static_cast<float>(std::sin(angle) * rope.amplitude);
+        }
+    });
+    memory_.write(to, table.data(), count * sizeof(float));
+    return to;
+  }
+
+  const Program& program_;
+  const Capacity& capacity_;
+  WeightLoader& loader_;
+  kernels::Arena& arena_;
+  kernels::Memory& memory_;
+  const LoadWatch& watch_;
+  bool in_draft_ = false;
+  std::vector<const float*> rotary_;  // by RopeId
+};
+
+}  // namespace
+
+moe_layer::LayerWeights DeviceMoe::layer_weights() const {
+  moe_layer::LayerWeights out;
+  out.gate_up = experts.gate_up;
+  out.down = experts.down;
+  out.gate_scale = experts.gate_scale;
+  out.up_scale = experts.up_scale;
+  out.down_scale = experts.down_scale;
+  return out;
+}
+
+DeviceModel load_model(const Layers& layers, const Program& program, const Capacity& capacity,
+                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory,
+                       const LoadWatch& watch) {
+  return ModelLoader(program, capacity, loader, arena, memory, watch).load(layers);
+}
+
+}  // namespace fourfold::backend::cuda

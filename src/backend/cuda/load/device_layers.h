@@ -1,0 +1,119 @@
+// The layers of a program with their weights and states on the machine, ready to be launched.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "backend/batch.h"
+#include "backend/cuda/load/layers.h"
+#include "backend/cuda/load/weights.h"
+#include "kernels/delta/delta_params.h"
+#include "kernels/moe_layer/moe_layer.h"
+
+namespace fourfold::backend::cuda {
+
+struct DeviceNorm {
+  const float* weight = nullptr;
+  float epsilon = 0;
+  int columns = 0;
+};
+
+struct DeviceDelta {
+  DeviceNorm norm;
+  DenseGroup in;  // qkv, gate, beta, decay
+  const DenseGroup& behind_norm() const { return in; }
+  delta::LayerWeights weights{};
+  float* state = nullptr;  // from slot 0 on
+  delta::Layout layout{};
+  int out_columns = 0;  // of its result's rows: value_dim, padded as the matrix behind it is
+  DenseGroup out;
+};
+
+struct DeviceAttention {
+  DeviceNorm norm;
+  DenseGroup in;  // query (and gate), key, value
+  const DenseGroup& behind_norm() const { return in; }
+  const float* query_weight = nullptr;
+  const float* key_weight = nullptr;
+  float epsilon = 0;
+  const float* rotary = nullptr;  // [positions, pairs, 2]
+  int rotary_pairs = 0;
+  KvFormat kv = KvFormat::bf16;
+  unsigned char* keys = nullptr;
+  unsigned char* values = nullptr;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  bool is_gated = false;
+  float scale = 0;
+  DenseGroup out;
+};
+
+struct DeviceMoe {
+  DeviceNorm norm;
+  DenseGroup in;  // router, the shared expert's gate, its gate and up
+  const DenseGroup& behind_norm() const { return in; }
+  bool has_shared = false;
+  bool has_shared_gate = false;
+  int shared_columns = 0;
+  DenseGroup shared_down;
+  ExpertRecords experts;
+  int top_k = 0;
+  bool renormalises = true;
+  moe_layer::LayerWeights layer_weights() const;
+  moe_layer::Shape shape() const { return {experts.hidden, experts.intermediate, experts.experts, top_k}; }
+};
+
+struct DeviceMlp {
+  DeviceNorm norm;
+  DenseGroup gate_up;
+  const DenseGroup& behind_norm() const { return gate_up; }
+  int inner = 0;
+  DenseGroup down;
+};
+
+struct DeviceLayer {
+  std::variant<DeviceDelta, DeviceAttention> mixer;
+  std::variant<DeviceMoe, DeviceMlp> mlp;
+};
+
+struct DeviceHead {
+  DeviceNorm norm;
+  DenseGroup matrix;
+  int vocab = 0;
+  int columns = 0;        // of the vocabulary, here: all of them with one rank
+  int logits_stride = 0;  // of a row of all logits
+};
+
+// The MTP layer with what it takes its input from.
+struct DeviceDraft {
+  const std::uint16_t* embedding = nullptr;
+  DeviceNorm embedding_norm, hidden_norm;
+  DenseGroup combine;
+  DeviceLayer layer;
+  DeviceHead head;
+};
+
+struct DeviceModel {
+  PartOf part;
+  int hidden = 0;
+  const std::uint16_t* embedding = nullptr;
+  std::vector<DeviceLayer> layers;
+  DeviceHead head;
+  bool keeps_hidden = false;
+
+  std::optional<DeviceDraft> draft;
+};
+
+// Loads every weight; states and caches are allocated for the capacity, and zero: a padded page is read
+// whole, and what is not a number would spoil what its weight 0 multiplies.
+// watch: told after each part which kind of weights it was ("attention"); for plans.
+using LoadWatch = std::function<void(std::string_view kind)>;
+DeviceModel load_model(const Layers& layers, const Program& program, const Capacity& capacity,
+                       WeightLoader& loader, kernels::Arena& arena, kernels::Memory& memory,
+                       const LoadWatch& watch = {});
+
+}  // namespace fourfold::backend::cuda

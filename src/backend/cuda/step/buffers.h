@@ -1,0 +1,96 @@
+// What a step writes: tables that describe its batch, activations, workspaces. One allocation each, made when
+// a program is prepared; nothing is allocated in a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/cuda/load/device_layers.h"
+#include "backend/cuda/step/row_group.h"
+#include "kernels/delta/delta_params.h"
+#include "kernels/launch/arena.h"
+#include "kernels/moe/tables.h"
+
+namespace fourfold::backend::cuda {
+
+// The batch's tables, filled on the host and sent in one copy.
+class BatchTables {
+ public:
+  BatchTables(kernels::Memory& memory, kernels::Arena& arena, const Capacity& capacity);
+  ~BatchTables();
+  BatchTables(const BatchTables&) = delete;
+  BatchTables& operator=(const BatchTables&) = delete;
+
+  // Rows [begin, begin + count) of the group, and their sequences' parts in them.
+  void send(const RowGroup& group, int begin, int count);
+
+  step::Tables tables() const;
+  int sequence_count() const { return sequence_count_; }
+  int row_count() const { return row_count_; }
+  int sequence_rows() const { return sequence_rows_; }  // of the sequence that has most
+  const std::int32_t* tokens() const { return device<std::int32_t>(tokens_at_); }
+  const std::int32_t* batch_rows() const { return device<std::int32_t>(batch_rows_at_); }
+  const std::int32_t* hidden_rows() const { return device<std::int32_t>(hidden_rows_at_); }
+  const std::int32_t* logits_rows() const { return device<std::int32_t>(logits_rows_at_); }
+  // Prompts: the rows' blocks of 64 positions.
+  const delta::ChunkPlace* chunks() const { return device<delta::ChunkPlace>(chunks_at_); }
+  const delta::PromptPlace* prompts() const { return device<delta::PromptPlace>(prompts_at_); }
+  int chunk_count() const { return chunk_count_; }
+  // Prompts: the rows as tokens of one expert, `width` (a power of two from 8 to 256) a tile.
+  struct Tiles {
+    const moe::TokenTile* tiles;
+    const std::int32_t* count;
+  };
+  Tiles tiles(int width) const;
+  // Logits asked among the rows sent: their places in the batch's list.
+  std::span<const std::int32_t> logits_places() const { return logits_places_; }
+
+ private:
+  static constexpr int kTileWidths = 6;  // 8 to 256
+  void fill_prompts(const step::SequencePlace* sequences);
+  template <class T>
+  T* device(std::size_t at) const {
+    return reinterpret_cast<T*>(device_ + at);
+  }
+  template <class T>
+  T* host(std::size_t at) const {
+    return reinterpret_cast<T*>(host_ + at);
+  }
+
+  kernels::Memory& memory_;
+  std::size_t rows_at_ = 0, sequences_at_ = 0, tokens_at_ = 0, batch_rows_at_ = 0, hidden_rows_at_ = 0,
+              logits_rows_at_ = 0, chunks_at_ = 0, prompts_at_ = 0, tiles_at_[kTileWidths] = {},
+              tile_counts_at_ = 0, pages_at_ = 0, bytes_ = 0;
+  unsigned char* host_ = nullptr;
+  unsigned char* device_ = nullptr;
+  int row_count_ = 0;
+  int sequence_count_ = 0;
+  int sequence_rows_ = 0;
+  int chunk_count_ = 0;
+  std::vector<std::int32_t> logits_places_;
+};
+
+struct Buffers {
+  float* x = nullptr;               // [rows, hidden] the residual stream
+  std::uint16_t* normed = nullptr;  // [rows, widest input]
+  std::uint16_t* staged = nullptr;  // [rows, widest input] as the tiled kernels read it
+  void* projection = nullptr;       // [rows, widest projection] f32 or bf16
+  std::uint16_t* query = nullptr;   // [rows, heads * head_dim]
+  std::uint16_t* mixed = nullptr;   // [rows, widest mixer output]
+  int mixed_columns = 0;
+  std::uint16_t* inner = nullptr;  // [rows, widest MLP]
+  void* added = nullptr;           // [rows, hidden] what is added to x next
+  float* part = nullptr;           // [rows, hidden] of several ranks: what this one adds to x
+  float* logits_part = nullptr;    // [kLogitsRows, its columns, padded] likewise
+  float* logits = nullptr;         // [kLogitsRows, vocab, padded]
+  float* hidden[2] = {nullptr,
+                      nullptr};  // [rows, hidden] what a pass leaves for the next; which one: in turn
+  void* workspace = nullptr;     // of one kernel at a time
+  std::size_t workspace_bytes = 0;
+};
+
+// Logits of so many rows are there at a time: those of all rows that generated rows are run together, so that
+// a verification reads the head once.
+inline constexpr int kLogitsRows = 128;
+
+}  // namespace fourfold::backend::cuda

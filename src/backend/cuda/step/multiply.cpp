@@ -1,0 +1,222 @@
+#include "backend/cuda/step/multiply.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/format.h"
+
+namespace fourfold::backend::cuda {
+
+Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
+                       Forms& forms)
+    : machine_(machine), tables_(tables), buffers_(buffers), forms_(forms) {}
+
+kernels::RowHandle Multiplier::step_row(const std::string& name) {
+  const auto [entry, is_new] = step_rows_.try_emplace(name);
+  if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
+  if (!entry->second.found()) fail(Code::unsupported_op, "{}", machine_.no_row(name));
+  forms_.only(name);
+  return entry->second;
+}
+
+void Multiplier::norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
+                           std::uint16_t* out) {
+  machine_.launch(step_row("norm_rows"), row_count,
+                  dense::NormParams{x, y, norm.weight, out, norm.epsilon, add, norm.columns});
+}
+
+void Multiplier::stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged) {
+  machine_.stage_tokens({rows, staged, static_cast<std::int64_t>(row_count) * columns / 32});
+}
+
+// What both decode kernels take.
+dense::DenseParams Multiplier::params_of(const DenseMatrix& matrix, int row_count, const DenseOutput& out) {
+  dense::DenseParams params{};
+  params.weights = matrix.records;
+  params.row_scale = matrix.row_scale;
+  params.scale = params.scale_gate = params.scale_up = 1.0f;
+  const bool is_f32 = out.op != dense::PlainOp::store_bf16;
+  if (out.out != nullptr)
+    params.out = static_cast<unsigned char*>(out.out) + (is_f32 ? 4 : 2) * matrix.first_column;
+  params.gate_up_out = out.inner;
+  params.op = out.op;
+  params.strips = matrix.strips;
+  params.plain_strips = matrix.plain_strips;
+  params.records = matrix.column_records;
+  params.token_count = row_count;
+  params.token_stride = matrix.columns();
+  params.out_stride = out.stride;
+  params.gate_up_stride = out.inner_stride;
+  params.token_gate = out.token_gate;
+  params.token_gate_stride = out.token_gate_stride;
+  return params;
+}
+
+dense::DenseParams Multiplier::normed_params(const DenseMatrix& matrix, int row_count, const DenseInput& in,
+                                             const DenseOutput& out, std::uint16_t* normed) {
+  dense::DenseParams params = params_of(matrix, row_count, out);
+  params.tokens = in.x;
+  params.norm_weight = in.norm->weight;
+  params.epsilon = in.norm->epsilon;
+  params.normed_out = normed;
+  return params;
+}
+
+bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+                      std::uint16_t* normed) {
+  if (group.matrices.size() != 2 || group.matrices[0].format != RecordFormat::bf16) return false;
+  const DenseMatrix &first = group.matrices[0], &second = group.matrices[1];
+  const dense::PairChoice choice =
+      dense::choose_pair(first.rows(), second.rows(), first.columns(), dense_format(second.format), row_count,
+                         machine_.sm_count());
+  if (choice.row.empty()) return false;
+  // A choice of its own for one of them parts them.
+  for (const DenseMatrix& matrix : group.matrices)
+    if (forms_.is_tuned(matrix, dense::TokenSource::norm, row_count)) return false;
+  for (const DenseMatrix& matrix : group.matrices)
+    forms_.together(matrix, dense::TokenSource::norm, row_count, choice.row);
+  machine_.launch(step_row(choice.row), choice.blocks,
+                  dense::PairParams{normed_params(first, row_count, in, out, normed),
+                                    normed_params(second, row_count, in, out, nullptr), choice.first_blocks});
+  return true;
+}
+
+void Multiplier::few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                     const DenseInput& in, const DenseOutput& out, std::uint16_t* normed) {
+  if (form.norms)
+    return machine_.launch(step_row(form.row), form.blocks,
+                           normed_params(matrix, row_count, in, out, normed));
+  dense::DenseParams params = params_of(matrix, row_count, out);
+  params.tokens = in.rows;
+  machine_.launch(step_row(form.row), form.blocks, params);
+}
+
+std::size_t Multiplier::workspace_bytes(Forms& forms, const DenseGroup& group, int row_count) {
+  std::size_t most = 0;
+  // Fewer rows may choose another form.
+  for (const DenseMatrix& matrix : group.matrices)
+    for (int rows = 1; rows <= row_count; ++rows)
+      for (const dense::TokenSource source : {dense::TokenSource::rows, dense::TokenSource::norm})
+        most = std::max(most, forms.matrix(matrix, source, rows).workspace_bytes);
+  return most;
+}
+
+// Segments of K over blocks, then their sum.
+void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                      const std::uint16_t* rows, const DenseOutput& out) {
+  check(form.workspace_bytes <= buffers_.workspace_bytes,
+        "the workspace has room for the sums of the segments", form.workspace_bytes);
+  dense::ManyParams params{};
+  params.dense = params_of(matrix, row_count, out);
+  params.dense.tokens = rows;
+  params.partial = static_cast<device::F32x4*>(buffers_.workspace);
+  machine_.launch(step_row(form.row), form.blocks, params);
+  if (form.sum_blocks > 0) machine_.launch(step_row(form.sum), form.sum_blocks, params);
+}
+
+// Prompt rows: the rows are tokens of the one expert.
+void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged,
+                      const DenseOutput& out) {
+  const moe_layer::Choice choice = forms_.prompt_matrix(matrix, row_count);
+  const kernels::RowHandle row = machine_.find(kernels::RowKind::gemm, choice.gate_up_row);
+  if (!row.found()) fail(Code::unsupported_op, "{}", machine_.no_row(choice.gate_up_row));
+  const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
+  // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
+  const bool by_piece = matrix.format == RecordFormat::nvfp4;
+  for (std::size_t i = 0; i < matrix.pieces.size(); ++i) {
+    PieceStrips piece = matrix.pieces[i];
+    if (!by_piece && !piece.is_gate_up) {
+      piece.strips = matrix.plain_strips;
+      while (i + 1 < matrix.pieces.size() && !matrix.pieces[i + 1].is_gate_up) ++i;
+    }
+    moe::GemmParams params{};
+    params.weights = matrix.records +
+                     std::int64_t{piece.first_strip} * matrix.column_records * record_bytes(matrix.format);
+    params.tokens = reinterpret_cast<const unsigned char*>(staged);
+    params.tiles = table.tiles;
+    params.tile_count = table.count;
+    params.scale = piece.scale;
+    params.scale_up = piece.scale_up;
+    params.row_scale =
+        matrix.row_scale != nullptr && !by_piece ? matrix.row_scale + 32 * piece.first_strip : nullptr;
+    params.strips = piece.strips;
+    params.records = matrix.column_records;
+    if (piece.is_gate_up) {
+      params.op = moe::Op::gate_up;
+      params.out = out.inner;
+      params.out_columns = out.inner_stride;
+    } else {
+      const bool is_f32 = out.op != dense::PlainOp::store_bf16;
+      check(!is_f32 || matrix.format != RecordFormat::nvfp4, "the tiled FP4 kernels store bf16 rows");
+      params.op = out.op == dense::PlainOp::store_f32 ? moe::Op::plain_f32
+                  : out.op == dense::PlainOp::add_f32 ? moe::Op::add_f32
+                                                      : moe::Op::plain;
+      params.out = static_cast<unsigned char*>(out.out) +
+                   (is_f32 ? 4 : 2) * (matrix.first_column + 32 * piece.first_strip);
+      params.out_columns = out.stride;
+    }
+    machine_.gemm(row, params);
+  }
+}
+
+void Multiplier::generated(const DenseGroup& group, int row_count, const DenseInput& in,
+                           const DenseOutput& out, std::uint16_t* normed) {
+  for (int first = 0; first < row_count; first += dense::kManyTokens) {
+    const int count = std::min(dense::kManyTokens, row_count - first);
+    const int columns = group.matrices.front().columns();
+    DenseInput piece = in;
+    if (in.rows != nullptr) piece.rows += std::int64_t{first} * columns;
+    if (in.x != nullptr) piece.x += std::int64_t{first} * columns;
+    DenseOutput to = out;
+    const int element = out.op == dense::PlainOp::store_bf16 ? 2 : 4;
+    if (out.out != nullptr)
+      to.out = static_cast<unsigned char*>(out.out) + std::int64_t{first} * out.stride * element;
+    if (out.inner != nullptr) to.inner += std::int64_t{first} * out.inner_stride;
+    if (out.token_gate != nullptr) to.token_gate += std::int64_t{first} * out.token_gate_stride;
+    generated_piece(group, count, piece, to,
+                    normed != nullptr ? normed + std::int64_t{first} * columns : nullptr);
+  }
+}
+
+bool Multiplier::norms_apart(const DenseGroup& group, int row_count) {
+  const int count = std::min(row_count, dense::kManyTokens);
+  return std::ranges::any_of(group.matrices, [&](const DenseMatrix& matrix) {
+    return !forms_.matrix(matrix, dense::TokenSource::norm, count).norms;
+  });
+}
+
+// Where one of the kernels does not norm its input itself, all of them read normed rows.
+void Multiplier::generated_piece(const DenseGroup& group, int row_count, const DenseInput& in,
+                                 const DenseOutput& out, std::uint16_t* normed) {
+  using dense::TokenSource;
+  std::vector<dense::DenseForm> forms;
+  for (const DenseMatrix& matrix : group.matrices)
+    forms.push_back(
+        forms_.matrix(matrix, in.norm != nullptr ? TokenSource::norm : TokenSource::rows, row_count));
+  const bool norms = std::all_of(forms.begin(), forms.end(), [](const auto& form) { return form.norms; });
+  DenseInput given = in;
+  if (in.norm != nullptr && !norms) {
+    norm_rows(*in.norm, row_count, const_cast<float*>(in.x), nullptr, dense::NormAdd::none, normed);
+    given = {.rows = normed};
+  }
+  if (in.norm != nullptr && norms && pair(group, row_count, in, out, normed)) return;
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const DenseMatrix& matrix = group.matrices[i];
+    if (forms[i].norms && !norms) forms[i] = forms_.matrix(matrix, TokenSource::rows, row_count);
+    if (forms[i].many) {
+      many(forms[i], matrix, row_count, given.rows, out);
+    } else {
+      few(forms[i], matrix, row_count, given, out, normed);
+      normed = nullptr;  // one of them writes it
+    }
+  }
+}
+
+void Multiplier::prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged,
+                        const DenseOutput& out) {
+  for (const DenseMatrix& matrix : group.matrices) gemm(matrix, row_count, staged, out);
+}
+
+}  // namespace fourfold::backend::cuda

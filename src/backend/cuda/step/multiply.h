@@ -1,0 +1,79 @@
+// Dense matrices on the machine. Role decides arithmetic: generated rows take dense_few, dense_many or
+// dense_tall, the same sums in the same order; prompt rows the tiled kernels. forms.h says which row.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "backend/cuda/load/weights.h"
+#include "backend/cuda/step/buffers.h"
+#include "backend/cuda/tune/forms.h"
+#include "kernels/dense/dense_params.h"
+#include "kernels/launch/machine.h"
+#include "kernels/moe/gemm_params.h"
+
+namespace fourfold::backend::cuda {
+
+// What is multiplied: bf16 rows, or rows of the residual stream still to be normed.
+struct DenseInput {
+  const std::uint16_t* rows = nullptr;
+  const float* x = nullptr;
+  const DeviceNorm* norm = nullptr;
+};
+
+// Where results go. Gate and up strips become silu(gate) * up in `inner`.
+struct DenseOutput {
+  void* out = nullptr;
+  int stride = 0;
+  dense::PlainOp op = dense::PlainOp::store_f32;
+  std::uint16_t* inner = nullptr;
+  int inner_stride = 0;
+  const float* token_gate = nullptr;  // add_f32 only: a row's product times sigmoid of its gate
+  int token_gate_stride = 0;
+};
+
+class Multiplier {
+ public:
+  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers, Forms& forms);
+
+  // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
+  void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+                 std::uint16_t* normed);
+  // Whether generated() would launch a norm of its own in front of this group.
+  bool norms_apart(const DenseGroup& group, int row_count);
+  // Prompt rows: bf16 rows in, staged; bf16 rows out, `inner` staged for the next matrix.
+  void prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged, const DenseOutput& out);
+  // x = x + y where there is a y, then normed.
+  void norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
+                 std::uint16_t* out);
+  void stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged);
+
+  kernels::RowHandle step_row(const std::string& name);
+  Forms& forms() { return forms_; }
+
+  // What the widest generated batch needs of Buffers::workspace.
+  static std::size_t workspace_bytes(Forms& forms, const DenseGroup& group, int row_count);
+
+ private:
+  void generated_piece(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+                       std::uint16_t* normed);
+  static dense::DenseParams params_of(const DenseMatrix& matrix, int row_count, const DenseOutput& out);
+  static dense::DenseParams normed_params(const DenseMatrix& matrix, int row_count, const DenseInput& in,
+                                          const DenseOutput& out, std::uint16_t* normed);
+  // Two matrices of different formats in one launch, where there is a row for them.
+  bool pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
+            std::uint16_t* normed);
+  void few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const DenseInput& in,
+           const DenseOutput& out, std::uint16_t* normed);
+  void many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
+            const DenseOutput& out);
+  void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);
+
+  kernels::Machine& machine_;
+  std::unordered_map<std::string, kernels::RowHandle> step_rows_;
+  const BatchTables& tables_;
+  const Buffers& buffers_;
+  Forms& forms_;
+};
+
+}  // namespace fourfold::backend::cuda

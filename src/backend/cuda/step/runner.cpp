@@ -1,0 +1,378 @@
+#include "backend/cuda/step/runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/format.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/delta/delta_params.h"
+#include "kernels/step/step_params.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+constexpr float kLog2E = 1.44269504088896341f;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
+  moe_layer::Request request;
+  request.shape = mlp.shape();
+  request.format =
+      mlp.experts.format == RecordFormat::nvfp4 ? moe_layer::Format::nvfp4 : moe_layer::Format::bf16;
+  request.role = role == Role::prompt ? moe_layer::Role::prefill : moe_layer::Role::decode;
+  request.tokens = tokens;
+  return request;
+}
+
+moe_few::SharedFormat shared_format(RecordFormat format) {
+  switch (format) {
+    case RecordFormat::bf16: return moe_few::SharedFormat::bf16;
+    case RecordFormat::fp8: return moe_few::SharedFormat::fp8;
+    case RecordFormat::nvfp4: break;
+  }
+  return moe_few::SharedFormat::nvfp4;
+}
+
+// Any choice of rows: tiles of eight tokens have the longest tables.
+std::size_t experts_bytes(Forms& forms, const moe_layer::Request& request) {
+  moe_layer::Choice choice = forms.experts(request);
+  const std::size_t chosen = moe_layer::workspace_layout(request, choice).total;
+  choice.few = false;
+  choice.tile_tokens = moe::kSlotGroup;
+  return std::max(chosen, moe_layer::workspace_layout(request, choice).total);
+}
+
+}  // namespace
+
+Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
+               const BatchTables& tables, Multiplier& multiplier, Chooser& chooser,
+               all_reduce::Exchange* exchange)
+    : machine_(machine),
+      model_(model),
+      buffers_(buffers),
+      tables_(tables),
+      multiplier_(multiplier),
+      chooser_(chooser),
+      exchange_(exchange) {}
+
+void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
+  shape_ = shape;
+  places_ = places;
+  place_ = first_place();
+  normed_ = false;
+  if (shape.pass == Pass::draft) {
+    const DeviceDraft& draft = *model_.draft;
+    draft_input(draft, places_.hidden);
+    layer(draft.layer, {});
+    leave_hidden(draft.head, places_.hidden_out);
+    head(draft.head, 0);
+    return;
+  }
+  embed(model_.embedding);
+  watch(0);
+  for (std::size_t i = 0; i < model_.layers.size(); ++i) {
+    const DeviceLayer* next = i + 1 < model_.layers.size() ? &model_.layers[i + 1] : nullptr;
+    layer(model_.layers[i], next != nullptr ? next_of(next->mixer) : Next{});
+    watch(static_cast<int>(i) + 1);
+  }
+  if (model_.keeps_hidden) leave_hidden(model_.head, places_.hidden_out);
+  head(model_.head, 0);
+}
+
+void Runner::more_logits(const PassShape& shape, const PassPlaces& places, int begin, int count, bool last) {
+  shape_ = shape;
+  places_ = places;
+  shape_.logits_rows = count;
+  shape_.all_logits = false;
+  shape_.more_logits = !last;
+  head(shape.pass == Pass::main ? model_.head : model_.draft->head, begin);
+}
+
+void Runner::layer(const DeviceLayer& layer, const Next& next) {
+  const bool prompt = shape_.role == Role::prompt;
+  std::visit([&](const auto& mixer) { prompt ? prompt_mix(mixer) : mix(mixer); }, layer.mixer);
+  reduce(next_of(layer.mlp));
+  std::visit([&](const auto& mlp) { prompt ? prompt_apply(mlp) : apply(mlp); }, layer.mlp);
+  reduce(next);
+}
+
+int Runner::first_place() const {
+  return shape_.pass == Pass::main ? 0 : 2 * static_cast<int>(model_.layers.size()) + 1;
+}
+
+int Runner::logits_place() const {
+  const std::size_t layers = shape_.pass == Pass::main ? model_.layers.size() : 1;
+  return first_place() + 2 * static_cast<int>(layers);
+}
+
+void Runner::reduce(const Next& next) {
+  if (exchange_ == nullptr || !wants(Stage::all_reduce)) return;
+  // Few generated rows are mostly normed by the matrix's own kernel, prompt rows staged behind their norm.
+  normed_ = next.norm != nullptr && shape_.role != Role::prompt && exchange_->norm_pays(shape_.rows) &&
+            multiplier_.norms_apart(*next.group, shape_.rows);
+  if (normed_)
+    exchange_->launch_norm(model_.part.rank, buffers_.x, buffers_.part, shape_.rows,
+                           {next.norm->weight, next.norm->epsilon, buffers_.normed}, place_++);
+  else
+    exchange_->launch(model_.part.rank, buffers_.x, buffers_.part, shape_.rows, place_++);
+}
+
+DenseInput Runner::normed_input(const DeviceNorm& norm) {
+  if (std::exchange(normed_, false)) return {.rows = buffers_.normed};
+  return {.x = buffers_.x, .norm = &norm};
+}
+
+void Runner::embed(const std::uint16_t* table) {
+  if (!wants(Stage::embed)) return;
+  const sampling::EmbedParams params{table, places_.tokens, buffers_.x, shape_.rows, model_.hidden};
+  machine_.launch(multiplier_.step_row("embed bf16"), sampling::embed_blocks(params), params);
+}
+
+void Runner::mix(const DeviceDelta& mixer) {
+  if (wants(Stage::delta_in))
+    multiplier_.generated(mixer.in, shape_.rows, normed_input(mixer.norm),
+                          {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
+  delta::DecodeParams params{};
+  params.sequences = places_.tables.sequences;
+  params.sequence_limit = shape_.sequences;
+  params.mixed = {buffers_.projection,      mixer.in.width,           mixer.in.first_column[0],
+                  mixer.in.first_column[1], mixer.in.first_column[2], mixer.in.first_column[3]};
+  params.weights = mixer.weights;
+  params.state = mixer.state;
+  params.layout = mixer.layout;
+  params.out = buffers_.mixed;
+  params.out_stride = mixer.out_columns;
+  if (wants(Stage::delta))
+    machine_.launch(multiplier_.step_row(format("delta_decode {} f32", mixer.layout.head_dim)),
+                    delta::decode_blocks(shape_.sequences, mixer.layout), params);
+  if (wants(Stage::delta_out))
+    multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
+                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
+                          buffers_.normed);
+}
+
+void Runner::mix(const DeviceAttention& mixer) {
+  if (wants(Stage::attention_in))
+    multiplier_.generated(mixer.in, shape_.rows, normed_input(mixer.norm),
+                          {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
+  if (wants(Stage::attention)) attend(mixer);
+  if (wants(Stage::attention_out))
+    multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
+                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
+                          buffers_.normed);
+}
+
+void Runner::prepare_heads(const DeviceAttention& mixer) {
+  attention::PrepareParams prepare{};
+  prepare.tables = places_.tables;
+  prepare.projection = buffers_.projection;
+  prepare.projection_stride = mixer.in.width;
+  prepare.query_column = mixer.in.first_column[0];
+  prepare.head_stride = mixer.head_dim * (mixer.is_gated ? 2 : 1);
+  prepare.key_column = mixer.in.first_column[1];
+  prepare.value_column = mixer.in.first_column[2];
+  prepare.heads = mixer.heads;
+  prepare.kv_heads = mixer.kv_heads;
+  prepare.query_weight = mixer.query_weight;
+  prepare.key_weight = mixer.key_weight;
+  prepare.epsilon = mixer.epsilon;
+  prepare.rotary_pairs = mixer.rotary_pairs;
+  prepare.rotary = mixer.rotary;
+  prepare.query = buffers_.query;
+  prepare.keys = mixer.keys;
+  prepare.values = mixer.values;
+  const char* element = shape_.role == Role::prompt ? "bf16" : "f32";
+  machine_.launch(
+      multiplier_.step_row(format("prepare {} {} from {}", mixer.head_dim, format_name(mixer.kv), element)),
+      static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
+}
+
+void Runner::attend(const DeviceAttention& mixer) {
+  prepare_heads(mixer);
+  const step::Tables tables = places_.tables;
+  // Two numbers for every head_dim of them: the workspace is divided so, whatever its size.
+  auto* partial = static_cast<float*>(buffers_.workspace);
+  const std::size_t partial_room =
+      buffers_.workspace_bytes - buffers_.workspace_bytes / static_cast<std::size_t>(mixer.head_dim + 2) * 2;
+  auto* partial_scale =
+      reinterpret_cast<float*>(static_cast<unsigned char*>(buffers_.workspace) + partial_room / 256 * 256);
+  attention::AttendParams attend{};
+  attend.tables = tables;
+  attend.query = buffers_.query;
+  attend.keys = mixer.keys;
+  attend.values = mixer.values;
+  attend.partial = partial;
+  attend.partial_scale = partial_scale;
+  attend.heads = mixer.heads;
+  attend.kv_heads = mixer.kv_heads;
+  attend.heads_per_kv = mixer.heads / mixer.kv_heads;
+  attend.scale_log2 = mixer.scale * kLog2E;
+  const AttendForm form =
+      multiplier_.forms().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
+                                  std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
+  machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
+
+  attention::CombineParams combine{};
+  combine.tables = tables;
+  combine.partial = partial;
+  combine.partial_scale = partial_scale;
+  if (mixer.is_gated)
+    combine.gate = static_cast<const float*>(buffers_.projection) + mixer.in.first_column[0] + mixer.head_dim;
+  combine.gate_stride = mixer.in.width;
+  combine.gate_head_stride = mixer.head_dim * (mixer.is_gated ? 2 : 1);
+  combine.heads = mixer.heads;
+  combine.out = buffers_.mixed;
+  machine_.launch(multiplier_.step_row(format("combine splits {}", mixer.head_dim)),
+                  static_cast<int>(attention::combine_blocks(shape_.rows, mixer.heads)), combine);
+}
+
+// Router, shared expert, routed experts. The experts read the normed rows, so they are written once.
+void Runner::apply(const DeviceMoe& mlp) {
+  auto* logits = static_cast<float*>(buffers_.projection);
+  DenseOutput out{
+      .out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns};
+  if (wants(Stage::router))
+    multiplier_.generated(mlp.in, shape_.rows, normed_input(mlp.norm), out, buffers_.normed);
+  const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few;
+  if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
+  if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
+}
+
+const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
+  const moe_layer::Request request = request_of(mlp, shape_.rows, shape_.role);
+  const std::array key{static_cast<int>(request.format), request.shape.intermediate, request.shape.experts,
+                       request.tokens, static_cast<int>(request.role)};
+  auto found = layers_.find(key);
+  if (found == layers_.end())
+    found =
+        layers_.emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.forms().experts(request)))
+            .first;
+  return found->second;
+}
+
+void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared) {
+  moe_layer::LayerCall call;
+  call.logits = logits + mlp.in.first_column[0];
+  call.logits_stride = mlp.in.width;
+  call.tokens = buffers_.normed;
+  call.residual = sum();
+  call.workspace = buffers_.workspace;
+  call.workspace_bytes = buffers_.workspace_bytes;
+  call.renormalise = mlp.renormalises;
+  if (with_shared) {
+    const DenseMatrix& down = mlp.shared_down.matrices.front();
+    call.shared = {down.records,
+                   buffers_.inner,
+                   mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
+                   down.column_records,
+                   mlp.in.width,
+                   down.row_scale,
+                   shared_format(down.format)};
+  }
+  moe_layer::run(machine_, prepared_experts(mlp), mlp.layer_weights(), call);
+}
+
+void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
+  multiplier_.generated(mlp.shared_down, shape_.rows, {.rows = buffers_.inner},
+                        {.out = sum(),
+                         .stride = model_.hidden,
+                         .op = dense::PlainOp::add_f32,
+                         .token_gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
+                         .token_gate_stride = mlp.in.width},
+                        nullptr);
+}
+
+void Runner::apply(const DeviceMlp& mlp) {
+  if (!wants(Stage::mlp)) return;
+  multiplier_.generated(mlp.gate_up, shape_.rows, normed_input(mlp.norm),
+                        {.inner = buffers_.inner, .inner_stride = mlp.inner}, buffers_.normed);
+  multiplier_.generated(mlp.down, shape_.rows, {.rows = buffers_.inner},
+                        {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32}, nullptr);
+}
+
+void Runner::select_norm(const DeviceNorm& norm, int count, const float* x, const std::int32_t* in_rows,
+                         std::uint16_t* out, std::int64_t out_stride, float* out_f32,
+                         const std::int32_t* out_rows) {
+  const step::SelectNormParams params{x,   in_rows,    norm.weight, norm.epsilon, norm.columns,
+                                      out, out_stride, out_f32,     out_rows};
+  machine_.launch(multiplier_.step_row("select_norm"), count, params);
+}
+
+void Runner::draft_input(const DeviceDraft& draft, const float* hidden) {
+  embed(draft.embedding);
+  const int width = 2 * model_.hidden;
+  select_norm(draft.embedding_norm, shape_.rows, buffers_.x, nullptr, buffers_.mixed, width, nullptr,
+              nullptr);
+  select_norm(draft.hidden_norm, shape_.rows, hidden, places_.hidden_rows, buffers_.mixed + model_.hidden,
+              width, nullptr, nullptr);
+  multiplier_.generated(draft.combine, shape_.rows, {.rows = buffers_.mixed},
+                        {.out = buffers_.x, .stride = model_.hidden}, nullptr);
+}
+
+void Runner::leave_hidden(const DeviceHead& head, float* to) {
+  select_norm(head.norm, shape_.rows, buffers_.x, nullptr, nullptr, 0, to, places_.batch_rows);
+}
+
+// The head's arithmetic is that of generated rows for every role: few rows ask for logits.
+void Runner::head(const DeviceHead& head, int begin) {
+  if (shape_.logits_rows == 0) return;
+  float* logits = exchange_ != nullptr ? buffers_.logits_part : buffers_.logits;
+  const DenseOutput out{.out = logits, .stride = head.matrix.width};
+  if (!wants(Stage::head)) {
+  } else if (shape_.all_logits && shape_.logits_rows <= dense::kTokens) {
+    multiplier_.generated(head.matrix, shape_.logits_rows, {.x = buffers_.x, .norm = &head.norm}, out,
+                          buffers_.normed);
+  } else {
+    select_norm(head.norm, shape_.logits_rows, buffers_.x, places_.logits_rows + begin, buffers_.normed,
+                model_.hidden, nullptr, nullptr);
+    multiplier_.generated(head.matrix, shape_.logits_rows, {.rows = buffers_.normed}, out, nullptr);
+  }
+  if (exchange_ != nullptr && wants(Stage::all_reduce))
+    exchange_->gather(model_.part.rank, shape_.logits_rows,
+                      {logits, head.matrix.width, head.columns, buffers_.logits, head.logits_stride},
+                      logits_place());
+  if (shape_.choice.token_limit == 0 || !wants(Stage::choice)) return;
+  chooser_.launch(shape_.choice, places_.choices,
+                  {buffers_.logits, head.logits_stride, begin, shape_.logits_rows, !shape_.more_logits,
+                   places_.tables.rows, places_.tokens},
+                  multiplier_);
+}
+
+std::size_t Runner::workspace_bytes(Forms& forms, const DeviceModel& model, const Capacity& capacity) {
+  std::size_t most = 0;
+  const int rows = std::min(static_cast<int>(capacity.row_count), kGeneratedRows);
+  const auto prompt_rows = static_cast<int>(capacity.row_count);
+  const auto last = static_cast<int>(capacity.page_count * step::kPageTokens) - 1;
+  const auto see_dense = [&](const DenseGroup& group) {
+    most = std::max(most, Multiplier::workspace_bytes(forms, group, rows));
+  };
+  see_dense(model.head.matrix);
+  const auto see = [&](const DeviceLayer& layer) {
+    std::visit([&](const auto& mixer) { see_dense(mixer.in), see_dense(mixer.out); }, layer.mixer);
+    if (const auto* mlp = std::get_if<DeviceMlp>(&layer.mlp)) see_dense(mlp->gate_up), see_dense(mlp->down);
+    if (const auto* mlp = std::get_if<DeviceMoe>(&layer.mlp)) {
+      see_dense(mlp->in), see_dense(mlp->shared_down);
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, rows, Role::generated)));
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, prompt_rows, Role::prompt)));
+      most = std::max(most, experts_bytes(forms, request_of(*mlp, 1, Role::generated)));
+    }
+    if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
+      const std::int64_t chunks = prompt_rows / step::kPageTokens + 2 * capacity.state_slot_count;
+      most = std::max(
+          most, static_cast<std::size_t>(delta::PromptSizes{chunks, prompt_rows, mixer->layout}.bytes()));
+    }
+    if (const auto* mixer = std::get_if<DeviceAttention>(&layer.mixer)) {
+      // Rows of one sequence at its longest, or of many that share the pages: the first needs more.
+      const std::int64_t slots = attention::slots_of(last, rows);
+      most =
+          std::max(most, rounded(attention::partial_bytes(slots, mixer->heads, mixer->head_dim + 2)) + 1024);
+    }
+  };
+  for (const DeviceLayer& layer : model.layers) see(layer);
+  if (model.draft) see(model.draft->layer), see_dense(model.draft->combine);
+  return rounded(most);
+}
+
+}  // namespace fourfold::backend::cuda

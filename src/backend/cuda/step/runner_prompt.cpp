@@ -1,0 +1,130 @@
+// The launches for prompt rows: tiled matrices, chunked DeltaNet, flash attention. Results of a mixer wait as
+// bf16 rows and join the residual stream in the next norm.
+#include "backend/cuda/step/runner.h"
+
+#include "base/format.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/step/step_params.h"
+
+namespace fourfold::backend::cuda {
+
+namespace {
+constexpr float kLog2E = 1.44269504088896341f;
+}
+
+// Normed rows, plain in `normed` and staged in `staged`.
+void Runner::prompt_input(const DeviceNorm& norm, bool adds) {
+  multiplier_.norm_rows(norm, shape_.rows, buffers_.x, adds ? buffers_.added : nullptr,
+                        adds ? dense::NormAdd::bf16 : dense::NormAdd::none, buffers_.normed);
+  multiplier_.stage(buffers_.normed, shape_.rows, norm.columns, buffers_.staged);
+}
+
+void Runner::prompt_output(const DenseGroup& out, int columns) {
+  multiplier_.stage(buffers_.mixed, shape_.rows, columns, buffers_.staged);
+  multiplier_.prompt(out, shape_.rows, buffers_.staged,
+                     {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
+  if (exchange_ != nullptr) prompt_add(nullptr, 0);
+}
+
+// What waits as bf16 rows is added to this half's sum, times the sigmoid of a row's gate where there is one.
+void Runner::prompt_add(const float* gate, int gate_stride) {
+  const step::AddGatedParams add{sum(), buffers_.added, gate, gate_stride, shape_.rows, model_.hidden, 0};
+  machine_.launch(multiplier_.step_row("add_gated"), step::add_blocks(shape_.rows, model_.hidden), add);
+}
+
+void Runner::prompt_mix(const DeviceDelta& mixer) {
+  if (wants(Stage::delta_in)) {
+    prompt_input(mixer.norm, false);
+    multiplier_.prompt(
+        mixer.in, shape_.rows, buffers_.staged,
+        {.out = buffers_.projection, .stride = mixer.in.width, .op = dense::PlainOp::store_bf16});
+  }
+  if (wants(Stage::delta)) {
+    delta::PromptParams params{};
+    params.chunks = tables_.chunks();
+    params.prompts = tables_.prompts();
+    params.chunk_limit = tables_.chunk_count();
+    params.prompt_limit = shape_.sequences;
+    params.mixed = {buffers_.projection,      mixer.in.width,           mixer.in.first_column[0],
+                    mixer.in.first_column[1], mixer.in.first_column[2], mixer.in.first_column[3]};
+    params.weights = mixer.weights;
+    params.state = mixer.state;
+    params.layout = mixer.layout;
+    params.work = delta::workspace_at(buffers_.workspace, {params.chunk_limit, shape_.rows, mixer.layout});
+    params.out = buffers_.mixed;
+    params.out_stride = mixer.out_columns;
+    const auto launch = [&](const char* kernel, int blocks) {
+      machine_.launch(multiplier_.step_row(format("{} {} bf16", kernel, mixer.layout.head_dim)), blocks,
+                      params);
+    };
+    launch("delta_prepare", delta::prepare_blocks(params.chunk_limit, mixer.layout));
+    launch("delta_scan", delta::scan_blocks(params.prompt_limit, mixer.layout));
+    launch("delta_finish", delta::finish_blocks(params.chunk_limit, mixer.layout));
+  }
+  if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.out_columns);
+}
+
+void Runner::prompt_mix(const DeviceAttention& mixer) {
+  if (wants(Stage::attention_in)) {
+    prompt_input(mixer.norm, false);
+    multiplier_.prompt(
+        mixer.in, shape_.rows, buffers_.staged,
+        {.out = buffers_.projection, .stride = mixer.in.width, .op = dense::PlainOp::store_bf16});
+  }
+  if (wants(Stage::attention)) {
+    prepare_heads(mixer);
+    attention::PromptParams params{};
+    params.tables = places_.tables;
+    params.query = buffers_.query;
+    params.keys = mixer.keys;
+    params.values = mixer.values;
+    if (mixer.is_gated)
+      params.gate =
+          static_cast<const std::uint16_t*>(buffers_.projection) + mixer.in.first_column[0] + mixer.head_dim;
+    params.gate_stride = mixer.in.width;
+    params.gate_head_stride = mixer.head_dim * (mixer.is_gated ? 2 : 1);
+    params.heads = mixer.heads;
+    params.kv_heads = mixer.kv_heads;
+    params.heads_per_kv = mixer.heads / mixer.kv_heads;
+    params.scale_log2 = mixer.scale * kLog2E;
+    params.out = buffers_.mixed;
+    const kernels::RowHandle row = multiplier_.step_row(
+        multiplier_.forms().attend_prompt({mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows}));
+    machine_.launch(row, attention_units(mixer), params);
+  }
+  if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);
+}
+
+// A block a tile of 64 positions and a head; rows that take two heads at once leave blocks without work.
+int Runner::attention_units(const DeviceAttention& mixer) const {
+  return tables_.chunk_count() * mixer.heads;
+}
+
+void Runner::prompt_apply(const DeviceMoe& mlp) {
+  auto* logits = static_cast<float*>(buffers_.projection);
+  if (wants(Stage::router)) {
+    prompt_input(mlp.norm, exchange_ == nullptr);
+    multiplier_.prompt(
+        mlp.in, shape_.rows, buffers_.staged,
+        {.out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns});
+  }
+  if (mlp.has_shared && wants(Stage::shared_down)) {
+    multiplier_.prompt(mlp.shared_down, shape_.rows, buffers_.inner,
+                       {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
+    const float* gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr;
+    prompt_add(gate, mlp.in.width);
+  }
+  if (wants(Stage::experts)) run_experts(mlp, logits, false);
+}
+
+void Runner::prompt_apply(const DeviceMlp& mlp) {
+  if (!wants(Stage::mlp)) return;
+  prompt_input(mlp.norm, exchange_ == nullptr);
+  multiplier_.prompt(mlp.gate_up, shape_.rows, buffers_.staged,
+                     {.inner = buffers_.inner, .inner_stride = mlp.inner});
+  multiplier_.prompt(mlp.down, shape_.rows, buffers_.inner,
+                     {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
+  prompt_add(nullptr, 0);
+}
+
+}  // namespace fourfold::backend::cuda

@@ -1,0 +1,107 @@
+#include "backend/cuda/step/step_buffers.h"
+
+#include <algorithm>
+
+#include "backend/cuda/step/runner.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+// The widest of each kind of row, over all layers.
+struct Widths {
+  int input = 0;       // of a matrix
+  int projection = 0;  // of a mixer or a router
+  int query = 0;
+  int mixed = 0;
+  int inner = 64;
+};
+
+void see(Widths& widths, const DeviceLayer& layer) {
+  const auto take = [&](const DenseGroup& group) {
+    for (const DenseMatrix& matrix : group.matrices) widths.input = std::max(widths.input, matrix.columns());
+    widths.projection = std::max(widths.projection, group.width);
+  };
+  if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
+    take(mixer->in), take(mixer->out);
+    widths.mixed = std::max(widths.mixed, mixer->out_columns);
+  } else {
+    const auto& full = std::get<DeviceAttention>(layer.mixer);
+    take(full.in), take(full.out);
+    widths.query = std::max(widths.query, full.heads * full.head_dim);
+    widths.mixed = std::max(widths.mixed, full.heads * full.head_dim);
+  }
+  if (const auto* moe = std::get_if<DeviceMoe>(&layer.mlp)) {
+    take(moe->in), take(moe->shared_down);
+    widths.inner = std::max(widths.inner, moe->shared_columns);
+  } else {
+    const auto& mlp = std::get<DeviceMlp>(layer.mlp);
+    take(mlp.gate_up), take(mlp.down);
+    widths.inner = std::max(widths.inner, mlp.inner);
+  }
+}
+
+Widths widths_of(const DeviceModel& model) {
+  Widths widths;
+  for (const DeviceLayer& layer : model.layers) see(widths, layer);
+  if (model.draft) {
+    see(widths, model.draft->layer);
+    widths.mixed = std::max(widths.mixed, 2 * model.hidden);
+  }
+  widths.input = std::max(widths.input, model.hidden);
+  return widths;
+}
+
+}  // namespace
+
+Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& arena,
+                     const Capacity& capacity) {
+  const Widths widths = widths_of(model);
+  const auto rows = static_cast<std::size_t>(capacity.row_count);
+  const auto hidden = static_cast<std::size_t>(model.hidden);
+  const auto bf16 = [&](int width, const char* name) {
+    return arena.take<std::uint16_t>(rows * static_cast<std::size_t>(width), name);
+  };
+  Buffers buffers;
+  buffers.x = arena.take<float>(rows * hidden, "residual stream");
+  buffers.normed = bf16(widths.input, "normed rows");
+  buffers.staged = bf16(widths.input, "staged rows");
+  buffers.projection = arena.take<float>(rows * static_cast<std::size_t>(widths.projection), "projections");
+  buffers.query = bf16(widths.query, "queries");
+  buffers.mixed = bf16(widths.mixed, "mixed rows");
+  buffers.mixed_columns = widths.mixed;
+  buffers.inner = bf16(widths.inner, "inner rows");
+  buffers.added = arena.take<float>(rows * hidden, "added rows");
+  buffers.logits =
+      arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.logits_stride), "logits");
+  if (model.part.count > 1) {
+    buffers.part = arena.take<float>(rows * hidden, "this rank's part");
+    buffers.logits_part =
+        arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
+  }
+  for (float*& rows_kept : buffers.hidden) rows_kept = arena.take<float>(rows * hidden, "hidden rows");
+  buffers.workspace_bytes = Runner::workspace_bytes(forms, model, capacity);
+  buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
+  return buffers;
+}
+
+void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capacity& capacity,
+                    kernels::Memory& memory) {
+  const Widths widths = widths_of(model);
+  const auto forget = [&](void* start, std::int64_t count, std::int64_t width, std::int64_t bytes) {
+    if (width > 0) memory.forget(start, static_cast<std::size_t>(count * width * bytes));
+  };
+  const std::int64_t rows = capacity.row_count;
+  forget(buffers.x, rows, model.hidden, 4);
+  forget(buffers.normed, rows, widths.input, 2);
+  forget(buffers.staged, rows, widths.input, 2);
+  forget(buffers.projection, rows, widths.projection, 4);
+  forget(buffers.query, rows, widths.query, 2);
+  forget(buffers.mixed, rows, widths.mixed, 2);
+  forget(buffers.inner, rows, widths.inner, 2);
+  forget(buffers.added, rows, model.hidden, 4);
+  forget(buffers.logits, kLogitsRows, model.head.logits_stride, 4);
+  if (buffers.logits_part != nullptr) forget(buffers.logits_part, kLogitsRows, model.head.matrix.width, 4);
+  forget(buffers.workspace, static_cast<std::int64_t>(buffers.workspace_bytes), 1, 1);
+}
+
+}  // namespace fourfold::backend::cuda

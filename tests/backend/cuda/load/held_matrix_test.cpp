@@ -1,0 +1,242 @@
+#include "backend/cuda/load/held_matrix.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/random.h"
+#include "tests/checkpoint/support.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+using checkpoint::expect_error;
+using checkpoint::Matrix;
+
+constexpr std::int64_t kRows = 37, kColumns = 128;
+constexpr std::string_view kName = "model.layers.0.self_attn.o_proj.weight";
+
+std::vector<float> random_values(std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(static_cast<std::size_t>(kRows * kColumns));
+  for (float& value : values) value = to_float(to_bf16(static_cast<float>(random.normal())));
+  return values;
+}
+
+std::vector<Bf16> to_bf16_all(const std::vector<float>& values) {
+  std::vector<Bf16> out;
+  for (const float value : values) out.push_back(to_bf16(value));
+  return out;
+}
+
+struct Filled {
+  std::vector<std::byte> codes, scales;
+  ErrorSums error;
+};
+Filled fill(const HeldMatrix& held, std::int64_t first, std::int64_t count) {
+  const auto rows = static_cast<std::size_t>(count);
+  Filled filled{std::vector<std::byte>(rows * code_row_bytes(held.format, kColumns), std::byte{0xEE}),
+                std::vector<std::byte>(rows * scale_row_bytes(held.format, kColumns), std::byte{0xEE}),
+                {}};
+  fill_rows(held, first, count, {filled.codes.data(), filled.scales.data()}, &filled.error);
+  return filled;
+}
+
+TEST(HeldMatrix, WhatDenseMeans) {
+  const auto values = random_values(1);
+  const auto bf16 = to_bf16_all(values);
+  const auto named = [&](std::string_view name) {
+    return Matrix{name, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  };
+  for (const char* name :
+       {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.linear_attn.in_proj_qkv.weight",
+        "model.language_model.layers.3.mlp.shared_expert.up_proj.weight", "lm_head.weight"}) {
+    EXPECT_EQ(record_format(named(name), DenseWeights::keep), RecordFormat::bf16) << name;
+    EXPECT_EQ(record_format(named(name), DenseWeights::fp8), RecordFormat::fp8) << name;
+    EXPECT_EQ(record_format(named(name), DenseWeights::nvfp4), RecordFormat::nvfp4) << name;
+  }
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.mlp.gate.weight",
+        "model.layers.0.mlp.shared_expert_gate.weight", "model.layers.0.linear_attn.in_proj_b.weight",
+        "model.layers.0.mlp.experts.5.up_proj.weight", "mtp.layers.0.self_attn.q_proj.weight"})
+    EXPECT_EQ(record_format(named(name), DenseWeights::nvfp4), RecordFormat::bf16) << name;
+  // What is quantised stays.
+  const std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
+  const Matrix fp8{
+      kName, kRows, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
+  EXPECT_EQ(record_format(fp8, DenseWeights::nvfp4), RecordFormat::fp8);
+}
+
+// Rows in a row, gathered rows, and zeros behind the last.
+TEST(HeldMatrix, FillsRowsAsTheyAreStored) {
+  const auto values = random_values(2);
+  const auto bf16 = to_bf16_all(values);
+  Matrix matrix{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  for (const bool gathered : {false, true}) {
+    if (gathered) matrix = {kName, 30, kColumns, checkpoint::Bf16Storage{bf16}, {{20, 15}, {3, 10}, {0, 5}}};
+    const HeldMatrix held = hold(matrix, RecordFormat::bf16);
+    EXPECT_FALSE(held.is_anew);
+    for (std::int64_t first = 0; first < matrix.rows; first += 9) {
+      const Filled filled = fill(held, first, 14);
+      for (std::int64_t row = first; row < first + 14; ++row)
+        for (std::int64_t c = 0; c < kColumns; ++c) {
+          Bf16 got;
+          std::memcpy(&got, filled.codes.data() + 2 * ((row - first) * kColumns + c), 2);
+          const Bf16 wanted = row < matrix.rows
+                                  ? bf16[static_cast<std::size_t>(matrix.stored_row(row) * kColumns + c)]
+                                  : Bf16{0};
+          ASSERT_EQ(got.bits, wanted.bits) << gathered << " row " << row << " column " << c;
+        }
+    }
+  }
+}
+
+// A rank's rows and columns of a matrix in FP8 with a scale a row: codes and scales are those of the stored
+// rows.
+TEST(HeldMatrix, CutFp8KeepsTheScalesOfItsStoredRows) {
+  std::vector<E4m3> codes;
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i)
+    codes.push_back({static_cast<std::uint8_t>(i * 7 % 0x7F)});
+  checkpoint::Fp8RowScales scales;
+  for (std::int64_t row = 0; row < kRows; ++row) scales.scales.push_back(0.5f + static_cast<float>(row));
+  const Matrix whole{kName, kRows, kColumns, checkpoint::Fp8Storage{codes, scales, std::nullopt}, {}};
+  const checkpoint::RowRange rows[] = {{20, 10}, {4, 6}, {31, 6}};
+  const Matrix cuts[] = {pick_rows(whole, rows), pick_columns(whole, {64, 64}),
+                         pick_columns(pick_rows(whole, rows), {64, 64})};
+  for (const Matrix& cut : cuts) {
+    EXPECT_EQ(record_format(cut, DenseWeights::keep), RecordFormat::fp8);
+    const HeldMatrix held = hold(cut, RecordFormat::fp8);
+    EXPECT_FALSE(held.is_anew);
+    for (std::int64_t first = 0; first < cut.rows; first += 9) {
+      const auto count = static_cast<std::size_t>(14);
+      std::vector<std::byte> filled(count * static_cast<std::size_t>(cut.columns), std::byte{0xEE});
+      fill_rows(held, first, 14, {filled.data(), nullptr}, nullptr);
+      for (std::int64_t row = first; row < std::min(first + 14, cut.rows); ++row) {
+        const std::int64_t stored = cut.gather.empty() ? row
+                                    : row < 10         ? 20 + row
+                                    : row < 16         ? row - 6
+                                                       : 15 + row;
+        ASSERT_EQ(held.factor(row), 0.5f + static_cast<float>(stored)) << row;
+        for (std::int64_t c = 0; c < cut.columns; ++c)
+          ASSERT_EQ(
+              static_cast<std::uint8_t>(filled[static_cast<std::size_t>((row - first) * cut.columns + c)]),
+              codes[static_cast<std::size_t>(stored * kColumns + cut.first_column + c)].bits)
+              << "row " << row << " column " << c << " of " << cut.columns;
+      }
+    }
+  }
+}
+
+// FP8 with a scale a row; NVFP4 in one piece or in several, with the bits of base's quantiser; the error as
+// it is defined, computed here from the values alone.
+TEST(HeldMatrix, QuantisesAnewAndMeasuresTheError) {
+  const auto values = random_values(3);
+  const auto bf16 = to_bf16_all(values);
+  const Matrix matrix{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  const auto square = [](double x) { return x * x; };
+  double squares = 0;
+  for (const float value : values) squares += square(value);
+
+  const HeldMatrix fp8 = hold(matrix, RecordFormat::fp8);
+  const Filled rows = fill(fp8, 0, kRows);
+  double off = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / kColumns;
+    float amax = 0;
+    for (std::size_t c = 0; c < kColumns; ++c) amax = std::max(amax, std::abs(values[row * kColumns + c]));
+    EXPECT_EQ(fp8.factor(static_cast<std::int64_t>(row)), amax / 448.0f);
+    const E4m3 code{static_cast<std::uint8_t>(rows.codes[i])};
+    off += square(static_cast<double>(to_float(code) * (amax / 448.0f)) - static_cast<double>(values[i]));
+  }
+  EXPECT_NEAR(rows.error.squares, squares, 1e-9 * squares);
+  EXPECT_NEAR(rows.error.off_squares, off, 1e-9 * off);
+  EXPECT_NEAR(std::sqrt(off / squares), 0.026, 0.004) << "E4M3 keeps four significant bits";
+
+  const HeldMatrix nvfp4 = hold(matrix, RecordFormat::nvfp4);
+  const Nvfp4Matrix whole = quantize_nvfp4_weights(values, kRows, kColumns);
+  EXPECT_EQ(nvfp4.factor(5), whole.global_scale);
+  const std::vector<float> back = dequantize(whole.view());
+  off = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    off += square(static_cast<double>(back[i]) - static_cast<double>(values[i]));
+  ErrorSums sums;
+  for (const std::int64_t first : {0, 16, 32}) {
+    const Filled part = fill(nvfp4, first, 16);
+    sums.squares += part.error.squares, sums.off_squares += part.error.off_squares;
+    const std::size_t there = static_cast<std::size_t>(std::min<std::int64_t>(16, kRows - first));
+    EXPECT_EQ(std::memcmp(part.codes.data(), whole.codes.data() + first * kColumns / 2, there * kColumns / 2),
+              0);
+    EXPECT_EQ(
+        std::memcmp(part.scales.data(), whole.scales.data() + first * kColumns / 16, there * kColumns / 16),
+        0);
+  }
+  EXPECT_NEAR(sums.squares, squares, 1e-9 * squares);
+  EXPECT_NEAR(sums.off_squares, off, 1e-9 * off);
+}
+
+TEST(HeldMatrix, NamesTheMatrixWhoseWeightIsNoNumber) {
+  auto values = random_values(4);
+  auto bf16 = to_bf16_all(values);
+  bf16[5 * kColumns + 7] = to_bf16(std::numeric_limits<float>::infinity());
+  const Matrix matrix{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  expect_error(Code::bad_checkpoint, {std::string(kName), "row 5, column 7"},
+               [&] { fill(hold(matrix, RecordFormat::bf16), 0, kRows); });
+  EXPECT_NO_THROW(fill(hold(matrix, RecordFormat::bf16), 6, 10));
+  for (const RecordFormat format : {RecordFormat::fp8, RecordFormat::nvfp4})
+    expect_error(Code::bad_checkpoint, {std::string(kName), "row 5, column 7"},
+                 [&] { hold(matrix, format); });
+  std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
+  codes[3 * kColumns + 1] = {0xFF};
+  const Matrix fp8{
+      kName, kRows, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
+  expect_error(Code::bad_checkpoint, {std::string(kName), "row 3, column 1"},
+               [&] { fill(hold(fp8, RecordFormat::fp8), 0, kRows); });
+  Nvfp4Matrix fp4 = quantize_nvfp4_weights(values, kRows, kColumns);
+  fp4.scales[9] = {0x80};
+  const Matrix nvfp4{kName, kRows, kColumns, checkpoint::Nvfp4Storage{fp4.view(), std::nullopt}, {}};
+  expect_error(Code::bad_checkpoint, {std::string(kName), "row 1, block 1"},
+               [&] { fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows); });
+}
+
+// The check by words takes every finite number and refuses each of the others at every place of a word.
+TEST(HeldMatrix, TellsNumbersFromTheRest) {
+  std::vector<Bf16> bf16;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits)
+    if ((bits & 0x7F80) != 0x7F80) bf16.push_back({static_cast<std::uint16_t>(bits)});
+  const auto rows = static_cast<std::int64_t>(bf16.size()) / kColumns;
+  ASSERT_EQ(rows * kColumns, static_cast<std::int64_t>(bf16.size()));
+  const Matrix plain{kName, rows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  EXPECT_NO_THROW(fill(hold(plain, RecordFormat::bf16), 0, rows));
+  for (const Bf16 bad : {Bf16{0x7F80}, Bf16{0xFF80}, Bf16{0x7F81}, Bf16{0xFFFF}})
+    for (std::size_t at = 1000; at < 1005; ++at) {
+      const Bf16 before = std::exchange(bf16[at], bad);
+      EXPECT_THROW(fill(hold(plain, RecordFormat::bf16), 0, rows), Error) << bad.bits << " at " << at;
+      bf16[at] = before;
+    }
+  std::vector<E4m3> codes;
+  for (int i = 0; i < kColumns * 4; ++i) codes.push_back({static_cast<std::uint8_t>(i)});
+  for (E4m3& code : codes)
+    if (is_nan(code)) code = {0x7E};
+  const Matrix fp8{
+      kName, 4, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
+  EXPECT_NO_THROW(fill(hold(fp8, RecordFormat::fp8), 0, 4));
+  Nvfp4Matrix fp4 = quantize_nvfp4_weights(random_values(5), kRows, kColumns);
+  for (std::size_t i = 0; i < fp4.scales.size(); ++i) fp4.scales[i] = {static_cast<std::uint8_t>(i % 0x7F)};
+  const Matrix nvfp4{kName, kRows, kColumns, checkpoint::Nvfp4Storage{fp4.view(), std::nullopt}, {}};
+  EXPECT_NO_THROW(fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows));
+  for (std::size_t at = 100; at < 109; ++at) {
+    for (const E4m3 bad : {E4m3{0x7F}, E4m3{0xFF}}) {
+      const E4m3 code = std::exchange(codes[at], bad);
+      EXPECT_THROW(fill(hold(fp8, RecordFormat::fp8), 0, 4), Error) << at;
+      codes[at] = code;
+    }
+    for (const E4m3 bad : {E4m3{0x7F}, E4m3{0xFF}, E4m3{0x80}, E4m3{0x81}}) {
+      const E4m3 scale = std::exchange(fp4.scales[at], bad);
+      EXPECT_THROW(fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows), Error) << at;
+      fp4.scales[at] = scale;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::backend::cuda
