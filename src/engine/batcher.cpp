@@ -298,7 +298,7 @@ EngineStatus Batcher::status() const {
   status.anchor_byte_limit = limits_.anchor_count * prepared_.anchor_bytes();
   status.prefix_lookups = scheduler_.counts().lookups;
   status.prefix_hits = scheduler_.counts().hits;
-  status.preempted = scheduler_.counts().dropped;
+  status.preempted = scheduler_.counts().preempted;
   status.mtp = draft_count_;
   for (const auto& [id, live] : live_) {
     status.drafts.verified += live.sequence->drafts().verified;

@@ -90,9 +90,9 @@ void Scheduler::give_up_home(Sequence& sequence) {
 }
 
 const StepPlan& Scheduler::plan(std::int64_t draft_room) {
-  // Whoever was dropped would take back what it was dropped for.
-  const bool is_crowded = !plan_.dropped.empty() || pages_short_;
-  plan_.dropped.clear();
+  // Whoever was preempted would take back what it was preempted for.
+  const bool is_crowded = !plan_.preempted.empty() || pages_short_;
+  plan_.preempted.clear();
   plan_.admitted.clear();
   plan_.work.clear();
   served_.clear();
@@ -119,7 +119,7 @@ void Scheduler::serve_generated(std::int64_t draft_room) {
       order.emplace_back(sequence.last_step, id);
   std::ranges::sort(order);
   for (const auto& [last_step, id] : order) {
-    if (!running_.contains(id)) continue;  // dropped for one before it
+    if (!running_.contains(id)) continue;  // preempted for one before it
     Entry& entry = *sequences_.find(id);
     std::int64_t rows = entry.second.generated_rows();
     if (entry.second.behind() > 0) rows = std::min(rows, rows_left_);
@@ -194,8 +194,8 @@ bool Scheduler::drop_younger(Id id) {
   }
   if (std::erase_if(plan_.admitted, [&](const Admission& one) { return one.id == youngest; }) > 0)
     return true;
-  plan_.dropped.push_back(youngest);
-  ++counts_.dropped;
+  plan_.preempted.push_back(youngest);
+  ++counts_.preempted;
   return true;
 }
 

@@ -1,8 +1,8 @@
 // Who runs next, in integers alone: it knows neither models nor time.
 //
 // A request waits, runs and leaves. Running it has a state slot and pages for its tokens; both may be taken
-// away from the youngest when an older one needs pages (it is dropped and waits again, at its old place in
-// the queue, and is computed again). Older requests are never dropped for younger ones, so the oldest always
+// away from the youngest when an older one needs pages (it is preempted and waits again, at its old place in
+// the queue, and is computed again). Older requests are never preempted for younger ones, so the oldest always
 // gets on and everybody becomes the oldest.
 //
 // A step's rows go to generated tokens first, the least recently served before the others, and what is left
@@ -64,7 +64,7 @@ struct Work {
 };
 
 struct StepPlan {
-  std::vector<Id> dropped;  // before the others are admitted
+  std::vector<Id> preempted;  // before the others are admitted
   std::vector<Admission> admitted;
   std::vector<Work> work;
 };
@@ -87,7 +87,7 @@ struct AnchorSave {
 
 // Lookups and hits are those of requests when they are admitted first, not when they are computed again.
 struct Counts {
-  std::int64_t lookups = 0, hits = 0, cached_tokens = 0, dropped = 0;
+  std::int64_t lookups = 0, hits = 0, cached_tokens = 0, preempted = 0;
 };
 
 class Scheduler {

@@ -120,7 +120,7 @@ class World {
     const auto draft_room = static_cast<std::int64_t>(random_.below(4));
     const StepPlan plan = scheduler_.plan(draft_room);
     ASSERT_EQ(scheduler_.problem(), "");
-    for (const Id id : plan.dropped) {
+    for (const Id id : plan.preempted) {
       Request& request = requests_.at(id);
       request.slot = -1, request.position = request.furthest = request.drafts = 0, request.state = 1;
     }
@@ -209,7 +209,7 @@ class World {
 };
 
 TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
-  std::int64_t ended = 0, dropped = 0, hits = 0;
+  std::int64_t ended = 0, preempted = 0, hits = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random random(seed);
@@ -227,12 +227,12 @@ TEST(Scheduler, KeepsItsBooksUnderRandomEvents) {
     world.run(400);
     if (HasFailure()) return;
     ended += world.ended();
-    dropped += world.scheduler().counts().dropped;
+    preempted += world.scheduler().counts().preempted;
     hits += world.scheduler().counts().hits;
   }
   // What was not met was not tested.
   EXPECT_GT(ended, 500);
-  EXPECT_GT(dropped, 100);
+  EXPECT_GT(preempted, 100);
   EXPECT_GT(hits, 100);  // of requests that were admitted for the first time
 }
 
@@ -256,11 +256,11 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
   Scheduler scheduler({.page_count = 6, .page_tokens = 8, .sequence_count = 3, .step_rows = 64});
   for (Id id = 1; id <= 3; ++id) scheduler.arrive({id, std::vector<std::int32_t>(6, 7), 32, ""});
   std::map<Id, std::int64_t> position, size;
-  std::vector<Id> dropped;
+  std::vector<Id> preempted;
   for (int step = 0; step < 300 && !scheduler.idle(); ++step) {
     const StepPlan plan = scheduler.plan(0);
     ASSERT_EQ(scheduler.problem(), "");
-    for (const Id id : plan.dropped) position[id] = 0, dropped.push_back(id);
+    for (const Id id : plan.preempted) position[id] = 0, preempted.push_back(id);
     for (const Work& work : plan.work) {
       position[work.id] += work.row_count;
       std::int64_t& count = size.try_emplace(work.id, 6).first->second;
@@ -271,9 +271,9 @@ TEST(Scheduler, TheOldestIsNeverDroppedAndTheYoungestFirst) {
     }
   }
   EXPECT_TRUE(scheduler.idle());
-  ASSERT_FALSE(dropped.empty());
-  EXPECT_EQ(dropped.front(), 3u);
-  EXPECT_EQ(std::ranges::count(dropped, Id{1}), 0);
+  ASSERT_FALSE(preempted.empty());
+  EXPECT_EQ(preempted.front(), 3u);
+  EXPECT_EQ(std::ranges::count(preempted, Id{1}), 0);
 }
 
 // What one tenant asked is found again by that tenant alone.
@@ -296,7 +296,7 @@ TEST(Scheduler, SaltsShareNothing) {
   EXPECT_EQ(cached("mine"), 64);
 }
 
-// Two rows a step for three: whoever was served and is dropped in the same step leaves its row to the third.
+// Two rows a step for three: whoever was served and is preempted in the same step leaves its row to the third.
 TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
   int drops = 0;
   for (std::int64_t first = 1; first <= 12; ++first) {
@@ -307,8 +307,8 @@ TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
     for (int step = 0; step < 200; ++step) {
       const StepPlan plan = scheduler.plan(0);
       ASSERT_EQ(scheduler.problem(), "");
-      if (!plan.dropped.empty()) {  // its three pages are enough for the other two
-        EXPECT_EQ(plan.dropped, std::vector<Id>{3});
+      if (!plan.preempted.empty()) {  // its three pages are enough for the other two
+        EXPECT_EQ(plan.preempted, std::vector<Id>{3});
         EXPECT_EQ(plan.work.size(), 2u) << first << " " << step;
         ++drops;
         break;
@@ -337,11 +337,11 @@ TEST(Scheduler, ADroppedOneGoesOnBehindItsPromptWhereTheAnswerWasKept) {
   std::map<Id, std::int64_t> position, size{{1, 60}, {2, 10}, {3, 10}};
   scheduler.arrive({1, std::vector<std::int32_t>(60, 9), 448, ""});
   for (const Id id : {2, 3}) scheduler.arrive({id, std::vector<std::int32_t>(10, 7), 400, ""});
-  std::vector<Id> dropped;
-  for (int step = 0; step < 400 && dropped.empty(); ++step) {
+  std::vector<Id> preempted;
+  for (int step = 0; step < 400 && preempted.empty(); ++step) {
     const StepPlan plan = scheduler.plan(0);
     ASSERT_EQ(scheduler.problem(), "");
-    dropped = plan.dropped;
+    preempted = plan.preempted;
     for (const Work& work : plan.work) {
       std::int64_t& at = position[work.id];
       at += work.row_count;
@@ -352,7 +352,7 @@ TEST(Scheduler, ADroppedOneGoesOnBehindItsPromptWhereTheAnswerWasKept) {
       EXPECT_TRUE(scheduler.leave(3, true)) << "the state at 128 is kept";
     }
   }
-  ASSERT_EQ(dropped, std::vector<Id>{2});
+  ASSERT_EQ(preempted, std::vector<Id>{2});
   scheduler.leave(1, false);
   const StepPlan plan = scheduler.plan(0);
   ASSERT_EQ(plan.admitted.size(), 1u);
@@ -420,7 +420,7 @@ TEST(Scheduler, PromptsThatAreMeasuredShareTheirRows) {
   EXPECT_EQ(scheduler.counts().lookups, 2) << "those that measure do not look";
 }
 
-// One that measures and was dropped goes on from the state that it left itself.
+// One that measures and was preempted goes on from the state that it left itself.
 TEST(Scheduler, APromptThatIsMeasuredSkipsWhatItHasMeasured) {
   Scheduler scheduler({.page_count = 44,
                        .page_tokens = 64,
@@ -434,7 +434,7 @@ TEST(Scheduler, APromptThatIsMeasuredSkipsWhatItHasMeasured) {
   scheduler.arrive({2, prompt, 2500, "", true});
   StepPlan plan;
   // The older one takes ever more pages, once the state at 2,048 has been kept.
-  for (int step = 0; step < 200 && plan.dropped.empty(); ++step) {
+  for (int step = 0; step < 200 && plan.preempted.empty(); ++step) {
     plan = scheduler.plan(64);
     ASSERT_EQ(scheduler.problem(), "");
     for (const Work& work : plan.work) {
@@ -445,7 +445,7 @@ TEST(Scheduler, APromptThatIsMeasuredSkipsWhatItHasMeasured) {
       scheduler.advance(work.id, {at, at, at, appended, position[2] >= 2112 ? 63 : 0});
     }
   }
-  ASSERT_EQ(plan.dropped, std::vector<Id>{2});
+  ASSERT_EQ(plan.preempted, std::vector<Id>{2});
   EXPECT_GT(position[2], 2112);
   EXPECT_LT(position[2], 2500);
   scheduler.leave(1, false);
