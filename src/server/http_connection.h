@@ -6,13 +6,13 @@
 #include <boost/beast/http/parser.hpp>
 #include <vector>
 
-#include "server/http_hall.h"
+#include "server/server_state.h"
 
 namespace fourfold::server {
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Hall& hall, std::unique_ptr<Wire> wire) : hall_(hall), wire_(std::move(wire)) {
+  Connection(ServerState& shared, std::unique_ptr<Wire> wire) : shared_(shared), wire_(std::move(wire)) {
     error_code ignored;
     socket().set_option(tcp::no_delay(true), ignored);
     socket().set_option(asio::socket_base::keep_alive(true), ignored);
@@ -49,7 +49,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (now < read_deadline_) return;
     if (state_ == State::idle) return end();
     if (state_ != State::head && state_ != State::body) return close();
-    ++hall_.counts.timed_out;
+    ++shared_.counts.timed_out;
     reject(malformed(408, fourfold::format("the request's {} did not come in time",
                                            state_ == State::head ? "head" : "body")));
   }
@@ -60,7 +60,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     const bool keep_alive = keeps_alive() && !response.close && (!in_pieces || chunked_);
     const auto length = in_pieces ? std::nullopt : std::optional(response.body.size());
     out_ += response_head(
-        response, {.length = length, .keep_alive = keep_alive, .chunked = chunked_, .date = hall_.date});
+        response, {.length = length, .keep_alive = keep_alive, .chunked = chunked_, .date = shared_.date});
     if (!is_head_ && response.status != 204 && response.status != 304) {
       body_ = std::move(response.body);
       more_ = std::move(response.more);
@@ -72,7 +72,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     chunked_ = version_ == 11;
     streams_alive_ = keeps_alive() && !head.close && chunked_;
     out_ += response_head(
-        head, {.length = {}, .keep_alive = streams_alive_, .chunked = chunked_, .date = hall_.date});
+        head, {.length = {}, .keep_alive = streams_alive_, .chunked = chunked_, .date = shared_.date});
     state_ = State::streaming;
     largest_piece_ = 0;
     flush();
@@ -109,17 +109,17 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     release_body();
     more_ = nullptr;
     held_ = nullptr;
-    hall_.crowd.leave(network_);
+    shared_.crowd.leave(network_);
     error_code ignored;
     socket().close(ignored);
     const auto self = shared_from_this();
-    hall_.connections.erase(self);
+    shared_.connections.erase(self);
     if (const auto call = std::exchange(call_, nullptr)) call->leave();
   }
 
   // A client that does not read gets no farewell: its buffers go at once.
   void cut_off() {
-    ++hall_.counts.slow_readers;
+    ++shared_.counts.slow_readers;
     error_code ignored;
     socket().set_option(asio::socket_base::linger(true, 0), ignored);
     close();
@@ -129,15 +129,15 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   enum class State { handshake, idle, head, body, serving, streaming, answered, linger, closed };
 
   tcp::socket& socket() { return wire_->socket(); }
-  const HttpLimits& limits() const { return hall_.options.limits; }
+  const HttpLimits& limits() const { return shared_.options.limits; }
   std::size_t pending() const { return writing_.size() - written_ + out_.size(); }
   bool is_busy() const {
     return state_ == State::serving || state_ == State::streaming || state_ == State::answered;
   }
-  bool keeps_alive() const { return keep_alive_ && !hall_.draining; }
+  bool keeps_alive() const { return keep_alive_ && !shared_.draining; }
 
   void next_request() {
-    if (hall_.draining) return close();
+    if (shared_.draining) return close();
     state_ = State::idle;
     since_ = Clock::now();
     read_deadline_ = since_ + limits().idle_time;
@@ -171,7 +171,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       }
       return close();
     }
-    hall_.counts.bytes_in += static_cast<std::int64_t>(size);
+    shared_.counts.bytes_in += static_cast<std::int64_t>(size);
     if (is_busy() && in_.size() + size > kReadAheadBytes) overrun();
     if (state_ != State::linger && !overrun_) {
       in_.append(input_.data(), size);
@@ -201,7 +201,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     // A head that is refused while it is parsed has a target all the same.
     if (request_.path.empty() && parser_)
       if (auto target = parse_target(parser_->get().target())) request_.path = std::move(target->path);
-    return hall_.handler->malformed(status, what, request_.path);
+    return shared_.handler->malformed(status, what, request_.path);
   }
 
   // False when more bytes are needed.
@@ -259,7 +259,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                               fourfold::format("the {} larger than the {} bytes that are allowed",
                                                in_body ? "line before a chunk is" : "request's head is",
                                                limits().header_bytes_max)));
-    ++hall_.counts.malformed;
+    ++shared_.counts.malformed;
     reject(malformed(problem == http::error::bad_version ? 505 : 400,
                      "this is not HTTP/1.1: " + problem.message()));
   }
@@ -296,13 +296,13 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   bool take_head() {
     if (const auto problem = fill_request()) {
-      ++hall_.counts.malformed;
+      ++shared_.counts.malformed;
       HttpResponse response = malformed(400, *problem);
       response.close = true;
       reject(std::move(response));
       return false;
     }
-    if (auto refused = hall_.handler->admit(request_)) {
+    if (auto refused = shared_.handler->admit(request_)) {
       // Without a body the connection is still in step.
       refused->close = refused->close || !parser_->is_done();
       reject(std::move(*refused));
@@ -334,7 +334,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // By what has come, not by what is announced.
   bool charge_body(std::size_t bytes) {
     if (bytes <= body_bytes_) return true;
-    const auto answer = hall_.bodies.take(request_.client, bytes - body_bytes_);
+    const auto answer = shared_.bodies.take(request_.client, bytes - body_bytes_);
     if (answer != ClientShares::Answer::taken) {
       const bool own = answer == ClientShares::Answer::client_has_its_share;
       reject(refusal(request_.path, own ? 429 : 503, "overloaded",
@@ -346,7 +346,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     return true;
   }
 
-  void release_body() { hall_.bodies.give_back(request_.client, std::exchange(body_bytes_, 0)); }
+  void release_body() { shared_.bodies.give_back(request_.client, std::exchange(body_bytes_, 0)); }
 
   void serve() {
     request_.body = std::move(parser_->get().body());
@@ -355,7 +355,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     state_ = State::serving;
     read_deadline_ = kNever;
     call_ = std::make_shared<Call>(weak_from_this(), std::move(request_));
-    hall_.handler->serve(call_);
+    shared_.handler->serve(call_);
   }
 
   void reject(HttpResponse response) {
@@ -420,7 +420,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void on_written(error_code problem, std::size_t size) {
     if (state_ == State::closed) return;
     if (problem) return close();
-    hall_.counts.bytes_out += static_cast<std::int64_t>(size);
+    shared_.counts.bytes_out += static_cast<std::int64_t>(size);
     written_ += size;
     progress_ += size;
     if (written_ < writing_.size()) return write_some();
@@ -432,7 +432,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     write_deadline_ = kNever;
     if (state_ != State::answered) return;
     held_ = nullptr;
-    if (answer_keeps_alive_ && !hall_.draining) return next_request();
+    if (answer_keeps_alive_ && !shared_.draining) return next_request();
     linger();
   }
 
@@ -447,7 +447,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     read();
   }
 
-  Hall& hall_;
+  ServerState& shared_;
   std::unique_ptr<Wire> wire_;
   std::string peer_, network_;
   Clock::time_point since_ = Clock::now();  // it has waited for a request, or been receiving one

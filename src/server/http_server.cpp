@@ -46,8 +46,8 @@ tcp::endpoint resolve(asio::io_context& io, const HttpOptions& options) {
 
 struct HttpServer::Body {
   explicit Body(HttpOptions options)
-      : hall(std::move(options)), acceptor(hall.io), timer(hall.io), signals(hall.io) {
-    const HttpOptions& o = hall.options;
+      : shared(std::move(options)), acceptor(shared.io), timer(shared.io), signals(shared.io) {
+    const HttpOptions& o = shared.options;
     if (o.tls_certificate.empty() != o.tls_key.empty())
       fail(Code::invalid_request, "TLS needs both --tls-cert and --tls-key");
     is_tls = !o.tls_certificate.empty();
@@ -64,7 +64,7 @@ struct HttpServer::Body {
   }
 
   void bind() {
-    endpoint = resolve(hall.io, hall.options);
+    endpoint = resolve(shared.io, shared.options);
     error_code problem;
     acceptor.open(endpoint.protocol(), problem);
     if (!problem) acceptor.set_option(asio::socket_base::reuse_address(true), problem);
@@ -74,12 +74,12 @@ struct HttpServer::Body {
     if (problem == asio::error::address_in_use)
       fail_with_hint(Code::io,
                      "Choose another with --port N, or stop the program that has it (ss -ltnp shows it).",
-                     "port {} of {} is in use", hall.options.port, hall.options.host);
+                     "port {} of {} is in use", shared.options.port, shared.options.host);
     if (problem == asio::error::access_denied)
       fail_with_hint(Code::io, "Choose a port above 1023 with --port N.",
-                     "port {} of {} is not allowed to this user", hall.options.port, hall.options.host);
+                     "port {} of {} is not allowed to this user", shared.options.port, shared.options.host);
     if (problem)
-      fail(Code::io, "cannot listen on {} port {}: {}", hall.options.host, hall.options.port,
+      fail(Code::io, "cannot listen on {} port {}: {}", shared.options.host, shared.options.port,
            problem.message());
     endpoint = acceptor.local_endpoint();
   }
@@ -98,7 +98,7 @@ struct HttpServer::Body {
 
   // A connection nobody has room for is told so, as far as that can be done without waiting.
   void refuse(int socket) {
-    ++hall.counts.connections_refused;
+    ++shared.counts.connections_refused;
     if (!is_tls) (void)!::send(socket, kTooMany.data(), kTooMany.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(socket, SHUT_WR);
     // Closing with bytes unread would reset the connection under the answer.
@@ -113,7 +113,7 @@ struct HttpServer::Body {
       ::close(std::exchange(spare, -1));
       const int socket = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (socket >= 0) {
-        ++hall.counts.connections;
+        ++shared.counts.connections;
         refuse(socket);
         ::close(socket);
       }
@@ -124,12 +124,12 @@ struct HttpServer::Body {
 
   // Closes connections of whoever has the most for which no work is done, unless that is who asks.
   void make_room(const std::string& network) {
-    const std::string largest = hall.crowd.largest();
-    const std::size_t size = hall.crowd.of(largest);
-    if (size <= 1 + hall.crowd.of(network)) return;
+    const std::string largest = shared.crowd.largest();
+    const std::size_t size = shared.crowd.of(largest);
+    if (size <= 1 + shared.crowd.of(network)) return;
     const auto now = Clock::now();
     // It looks at all of them: among many that is not for every newcomer.
-    if (now - last_crowd < kCrowdPause * static_cast<std::int64_t>(hall.connections.size())) return;
+    if (now - last_crowd < kCrowdPause * static_cast<std::int64_t>(shared.connections.size())) return;
     last_crowd = now;
     struct Yielding {
       int rank;
@@ -137,7 +137,7 @@ struct HttpServer::Body {
       std::shared_ptr<Connection> connection;
     };
     std::vector<Yielding> yielding;
-    for (const auto& connection : hall.connections)
+    for (const auto& connection : shared.connections)
       if (connection->network() == largest)
         if (const auto rank = connection->yields(now))
           yielding.push_back({*rank, connection->since(), connection});
@@ -145,32 +145,32 @@ struct HttpServer::Body {
     std::ranges::partial_sort(yielding, yielding.begin() + static_cast<std::ptrdiff_t>(count), {},
                               [](const Yielding& one) { return std::pair(one.rank, one.since); });
     for (std::size_t i = 0; i < count; ++i) yielding[i].connection->close();
-    hall.counts.connections_crowded_out += static_cast<std::int64_t>(count);
+    shared.counts.connections_crowded_out += static_cast<std::int64_t>(count);
   }
 
   void take(tcp::socket socket) {
-    ++hall.counts.connections;
-    if (hall.connections.size() >= connections_max) {
+    ++shared.counts.connections;
+    if (shared.connections.size() >= connections_max) {
       error_code unknown;
       const tcp::endpoint peer = socket.remote_endpoint(unknown);
       if (!unknown) make_room(network_of(peer.address()));
     }
-    if (hall.connections.size() >= connections_max) return refuse(socket.native_handle());
+    if (shared.connections.size() >= connections_max) return refuse(socket.native_handle());
     std::unique_ptr<Wire> wire;
 #if defined(FOURFOLD_HAS_OPENSSL)
     if (tls) wire = std::make_unique<TlsWire>(std::move(socket), *tls);
 #endif
     if (!wire) wire = std::make_unique<PlainWire>(std::move(socket));
-    const auto connection = std::make_shared<Connection>(hall, std::move(wire));
-    hall.connections.insert(connection);
-    hall.crowd.enter(connection->network());
+    const auto connection = std::make_shared<Connection>(shared, std::move(wire));
+    shared.connections.insert(connection);
+    shared.crowd.enter(connection->network());
     connection->start();
   }
 
   // Files, libraries and pipes of the process have descriptors too, and more while it runs.
   void count_descriptors() {
     spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    connections_max = hall.options.limits.connections_max;
+    connections_max = shared.options.limits.connections_max;
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
     const auto used = static_cast<std::size_t>(open_descriptors()) + kDescriptorsKept;
@@ -182,15 +182,15 @@ struct HttpServer::Body {
     timer.expires_after(kTick);
     timer.async_wait([this](error_code problem) {
       if (problem) return;
-      hall.date = http_date(std::time(nullptr));
+      shared.date = http_date(std::time(nullptr));
       const auto now = Clock::now();
-      const std::vector<std::shared_ptr<Connection>> all(hall.connections.begin(), hall.connections.end());
+      const std::vector<std::shared_ptr<Connection>> all(shared.connections.begin(), shared.connections.end());
       for (const auto& connection : all) connection->check_time(now);
       if (!accepting && acceptor.is_open()) {
         accepting = true;
         accept();
       }
-      hall.handler->tick();
+      shared.handler->tick();
       tick();
     });
   }
@@ -198,19 +198,19 @@ struct HttpServer::Body {
   void await_signal() {
     signals.async_wait([this](error_code problem, int number) {
       if (problem) return;
-      hall.handler->signal(number);
+      shared.handler->signal(number);
       await_signal();
     });
   }
 
   // Connections hold sockets of the context: they go first.
   ~Body() {
-    const std::vector<std::shared_ptr<Connection>> all(hall.connections.begin(), hall.connections.end());
+    const std::vector<std::shared_ptr<Connection>> all(shared.connections.begin(), shared.connections.end());
     for (const auto& connection : all) connection->close();
     if (spare >= 0) ::close(spare);
   }
 
-  Hall hall;
+  ServerState shared;
 #if defined(FOURFOLD_HAS_OPENSSL)
   std::unique_ptr<asio::ssl::context> tls;
 #endif
@@ -232,45 +232,45 @@ std::uint16_t HttpServer::port() const { return body_->endpoint.port(); }
 bool HttpServer::is_loopback() const { return body_->endpoint.address().is_loopback(); }
 bool HttpServer::is_tls() const { return body_->is_tls; }
 const HttpCounts& HttpServer::counts() const {
-  body_->hall.counts.connections_open = static_cast<std::int64_t>(body_->hall.connections.size());
-  return body_->hall.counts;
+  body_->shared.counts.connections_open = static_cast<std::int64_t>(body_->shared.connections.size());
+  return body_->shared.counts;
 }
 
 void HttpServer::listen() {
   error_code problem;
   body_->acceptor.listen(asio::socket_base::max_listen_connections, problem);
   if (problem)
-    fail(Code::io, "cannot listen on {} port {}: {}", body_->hall.options.host, port(), problem.message());
+    fail(Code::io, "cannot listen on {} port {}: {}", body_->shared.options.host, port(), problem.message());
 }
 
 void HttpServer::run(HttpHandler& handler) {
   Body& body = *body_;
-  body.hall.handler = &handler;
-  body.hall.date = http_date(std::time(nullptr));
-  if (body.hall.options.take_signals) {
+  body.shared.handler = &handler;
+  body.shared.date = http_date(std::time(nullptr));
+  if (body.shared.options.take_signals) {
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) body.signals.add(number);
     body.await_signal();
   }
   body.count_descriptors();
   body.accept();
   body.tick();
-  body.hall.io.run();
+  body.shared.io.run();
 }
 
-void HttpServer::post(std::function<void()> job) { asio::post(body_->hall.io, std::move(job)); }
+void HttpServer::post(std::function<void()> job) { asio::post(body_->shared.io, std::move(job)); }
 
 void HttpServer::drain() {
-  Hall& hall = body_->hall;
-  hall.draining = true;
+  ServerState& shared = body_->shared;
+  shared.draining = true;
   error_code ignored;
   body_->acceptor.close(ignored);
-  const std::vector<std::shared_ptr<Connection>> all(hall.connections.begin(), hall.connections.end());
+  const std::vector<std::shared_ptr<Connection>> all(shared.connections.begin(), shared.connections.end());
   for (const auto& connection : all)
     if (connection->idle()) connection->end();
 }
 
-bool HttpServer::idle() const { return body_->hall.connections.empty(); }
-void HttpServer::stop() { body_->hall.io.stop(); }
+bool HttpServer::idle() const { return body_->shared.connections.empty(); }
+void HttpServer::stop() { body_->shared.io.stop(); }
 
 bool has_tls() {
 #if defined(FOURFOLD_HAS_OPENSSL)

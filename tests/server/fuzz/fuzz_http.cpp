@@ -82,18 +82,18 @@ Outcome run(std::string_view input, std::size_t piece) {
   HttpOptions options;
   options.limits.header_bytes_max = kHeaderBytesMax;
   options.limits.body_bytes_max = kBodyBytesMax;
-  Hall hall(std::move(options));
-  hall.handler = &echo;
-  auto wire = std::make_unique<ScriptedWire>(hall.io, input, piece, output);
+  ServerState shared(std::move(options));
+  shared.handler = &echo;
+  auto wire = std::make_unique<ScriptedWire>(shared.io, input, piece, output);
   ScriptedWire& script = *wire;
-  const auto connection = std::make_shared<Connection>(hall, std::move(wire));
-  hall.connections.insert(connection);
+  const auto connection = std::make_shared<Connection>(shared, std::move(wire));
+  shared.connections.insert(connection);
   connection->start();
   do {
-    hall.io.restart();
-    hall.io.run();
+    shared.io.restart();
+    shared.io.run();
   } while (script.give());
-  if (!hall.connections.empty() || hall.bodies.all() != 0)
+  if (!shared.connections.empty() || shared.bodies.all() != 0)
     std::abort();  // the end was told, and nothing is left
   return {std::move(output), std::move(echo.served)};
 }

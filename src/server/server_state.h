@@ -65,8 +65,8 @@ class Crowd {
   std::map<std::size_t, std::set<std::string>> by_count_;
 };
 
-struct Hall {
-  explicit Hall(HttpOptions given)
+struct ServerState {
+  explicit ServerState(HttpOptions given)
       : options(std::move(given)), bodies(options.limits.bodies_bytes_max, options.limits.body_bytes_max) {}
 
   asio::io_context io{1};
