@@ -1,11 +1,11 @@
 // The engine as a server's runner.
 #pragma once
 
-#include "server/runner.h"
+#include "server/engine_client.h"
 
 namespace fourfold::server {
 
-class EngineRunner final : public Runner {
+class EngineRunner final : public EngineClient {
  public:
   explicit EngineRunner(engine::Engine& engine) : engine_(engine) {}
   engine::RequestId submit(engine::Submission submission) override {

@@ -44,7 +44,7 @@ std::vector<engine::Delivery> Mailbox::take() {
   return std::exchange(waiting_, {});
 }
 
-void Pump::start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head,
+void Pump::start(std::shared_ptr<HttpCall> call, PreparedRequest prepared, HttpResponse head,
                  Clock::time_point begun, Answer answer, Ended ended) {
   const auto live = std::make_shared<Live>();
   live->call = std::move(call);

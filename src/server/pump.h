@@ -14,7 +14,7 @@
 #include "server/exchange.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
-#include "server/runner.h"
+#include "server/engine_client.h"
 
 namespace fourfold::server {
 
@@ -34,7 +34,7 @@ class Mailbox {
 };
 
 // A request that has been read and understood.
-struct Prepared {
+struct PreparedRequest {
   std::unique_ptr<Exchange> exchange;
   std::vector<engine::Submission> submissions;
   std::shared_ptr<const void> room = nullptr;  // kept for as long as it runs
@@ -56,12 +56,12 @@ class Pump {
   };
   using Ended = std::function<void(const HttpRequest& request, const End& end)>;
 
-  Pump(Runner& runner, Metrics& metrics, Elsewhere elsewhere)
+  Pump(EngineClient& runner, Metrics& metrics, Elsewhere elsewhere)
       : runner_(runner), metrics_(metrics), elsewhere_(std::move(elsewhere)) {}
 
   // Throws what submit throws, and then nothing runs and nothing has ended. head: of a streamed answer;
   // answer: of a whole one; ended: once, for either.
-  void start(std::shared_ptr<HttpCall> call, Prepared prepared, HttpResponse head, Clock::time_point begun,
+  void start(std::shared_ptr<HttpCall> call, PreparedRequest prepared, HttpResponse head, Clock::time_point begun,
              Answer answer, Ended ended);
   void take(std::vector<engine::Delivery> deliveries);
   // Streams that have been silent get a word (Exchange::keep_alive): proxies and clients stay, and those that
@@ -102,7 +102,7 @@ class Pump {
   void end(Live& live);
   void drop(const std::shared_ptr<Live>& live, engine::Finish counted_as = engine::Finish::cancelled);
 
-  Runner& runner_;
+  EngineClient& runner_;
   Metrics& metrics_;
   Elsewhere elsewhere_;
   std::unordered_map<engine::RequestId, Choice> choices_;

@@ -46,7 +46,7 @@ HttpResponse json_answer(std::string body) { return {.body = std::move(body)}; }
 
 }  // namespace
 
-Service::Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
+Service::Service(HttpServer& http, EngineClient& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
                  ServerFacts facts, ServiceOptions options)
     : http_(http),
       runner_(runner),
@@ -310,7 +310,7 @@ HttpResponse Service::page(const HttpRequest& request) const {
 
 // ---- answers of the model
 
-void Service::start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared,
+void Service::start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequest prepared,
                              Clock::time_point begun) {
   const HttpRequest& request = call->request();
   if (draining_) fail(Code::over_capacity, "the server is shutting down");

@@ -17,7 +17,7 @@
 #include "server/pump.h"
 #include "server/rate_limiter.h"
 #include "server/routes.h"
-#include "server/runner.h"
+#include "server/engine_client.h"
 #include "server/served_model.h"
 #include "server/workers.h"
 
@@ -52,7 +52,7 @@ struct ServiceOptions {
 class Service final : public HttpHandler {
  public:
   // All of them must outlive it; the mailbox is the one the runner delivers to.
-  Service(HttpServer& http, Runner& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
+  Service(HttpServer& http, EngineClient& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
           ServerFacts facts, ServiceOptions options);
   ~Service() override;
 
@@ -95,7 +95,7 @@ class Service final : public HttpHandler {
   static std::shared_ptr<const void> take_share(const std::shared_ptr<ClientShares>& shares,
                                                 const std::string& client, std::size_t count,
                                                 std::string_view what);
-  void start_exchange(const std::shared_ptr<HttpCall>& call, Prepared prepared, Clock::time_point begun);
+  void start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequest prepared, Clock::time_point begun);
   // A quick answer that needs a worker, such as tokenising.
   void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
   // Long answers, until they are written: a client that reads slowly has them for long. Throws over_capacity
@@ -114,7 +114,7 @@ class Service final : public HttpHandler {
   [[noreturn]] void abandon(std::string_view what);
 
   HttpServer& http_;
-  Runner& runner_;
+  EngineClient& runner_;
   Mailbox& mailbox_;
   const ServedModel& model_;
   ApiKeys& keys_;

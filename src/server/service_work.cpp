@@ -127,7 +127,7 @@ void Service::write_elsewhere(const HttpRequest& request, std::function<void()> 
 }
 
 void Service::run_exchange(const std::shared_ptr<HttpCall>& call, const Route& route) {
-  const auto prepared = std::make_shared<Prepared>();
+  const auto prepared = std::make_shared<PreparedRequest>();
   on_worker(
       call, route,
       [this, prepared, &route](const std::string& body, const RequestContext& context) {

@@ -15,11 +15,11 @@
 namespace fourfold::server {
 
 // Gives every request its max_tokens tokens, one a step.
-class FakeRunner final : public Runner {
+class FakeEngine final : public EngineClient {
  public:
-  FakeRunner(Mailbox& mailbox, std::chrono::microseconds step, std::int64_t queue_max = 1000)
+  FakeEngine(Mailbox& mailbox, std::chrono::microseconds step, std::int64_t queue_max = 1000)
       : mailbox_(mailbox), step_(step), queue_max_(queue_max), thread_([this] { run(); }) {}
-  ~FakeRunner() override {
+  ~FakeEngine() override {
     stop(std::chrono::milliseconds(0));
     thread_.join();
   }
@@ -266,7 +266,7 @@ struct FakeServer {
   ServedModel model = made_up_model();
   ApiKeys keys;
   Mailbox mailbox;
-  FakeRunner runner;
+  FakeEngine runner;
   std::optional<Service> service;
   std::thread thread;
 };

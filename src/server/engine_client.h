@@ -6,9 +6,9 @@
 
 namespace fourfold::server {
 
-class Runner {
+class EngineClient {
  public:
-  virtual ~Runner() = default;
+  virtual ~EngineClient() = default;
   virtual engine::RequestId submit(engine::Submission submission) = 0;
   virtual void cancel(engine::RequestId id) = 0;
   virtual engine::EngineStatus status() const = 0;
