@@ -22,7 +22,7 @@ void allow(std::span<std::uint64_t> bits, TokenId token) {
 class GrammarGuide final : public engine::TokenGuide {
  public:
   GrammarGuide(std::shared_ptr<const Masks> masks, GuideStart start)
-      : masks_(std::move(masks)), start_(std::move(start)), runner_(masks_->grammar(), &budget_) {
+      : masks_(std::move(masks)), start_(std::move(start)), matcher_(masks_->grammar(), &budget_) {
     if (!start_.after) begin();
   }
   ~GrammarGuide() override {
@@ -37,19 +37,19 @@ class GrammarGuide final : public engine::TokenGuide {
     if (phase_ == Phase::before) return allow_anything(bits);
     if (phase_ == Phase::inside) {
       budget_.begin_token();
-      if (runner_.bytes() > kRememberedBytesMax + 2 * needed_bytes_) {
-        set_ = runner_.keep_only(set_);
-        needed_bytes_ = runner_.bytes();  // a text deep in brackets needs much, and forgets less often
+      if (matcher_.bytes() > kRememberedBytesMax + 2 * needed_bytes_) {
+        set_ = matcher_.keep_only(set_);
+        needed_bytes_ = matcher_.bytes();  // a text deep in brackets needs much, and forgets less often
       }
       if (!charge()) {
-        set_ = runner_.keep_only(set_);
+        set_ = matcher_.keep_only(set_);
         charge();
       }
-      for (std::size_t i = 0; i < runner_.kernel(set_).size(); ++i) allow_from(runner_.kernel(set_)[i], bits);
+      for (std::size_t i = 0; i < matcher_.kernel(set_).size(); ++i) allow_from(matcher_.kernel(set_)[i], bits);
       for (const TokenId tag : masks_->tags())
-        if (after(vocabulary.bytes(tag)) != Runner::kDead) allow(bits, tag);
+        if (after(vocabulary.bytes(tag)) != Matcher::kDead) allow(bits, tag);
     }
-    if (phase_ == Phase::done || runner_.may_end(set_))
+    if (phase_ == Phase::done || matcher_.may_end(set_))
       for (const TokenId stop : vocabulary.stop_ids()) allow(bits, stop);
   }
 
@@ -60,29 +60,29 @@ class GrammarGuide final : public engine::TokenGuide {
       return;
     }
     if (masks_->vocabulary().is_stop(token)) {
-      if (!runner_.may_end(set_)) lose();
+      if (!matcher_.may_end(set_)) lose();
       phase_ = Phase::done;
       return;
     }
     set_ = after(masks_->vocabulary().bytes(token));
-    if (set_ == Runner::kDead) lose();
+    if (set_ == Matcher::kDead) lose();
   }
 
  private:
   enum class Phase { before, inside, done };
 
-  // Of very many readings at once some are let go (runner.cpp), and the token may have belonged to one of
+  // Of very many readings at once some are let go (matcher.cpp), and the token may have belonged to one of
   // them.
   [[noreturn]] static void lose() {
     fail_with_hint(Code::internal, "Make its alternatives differ earlier.",
                    "the answer's form can be read in too many ways at once");
   }
 
-  // What the runner remembers, as part of what all forms take. False where there is no room: then it
+  // What the matcher remembers, as part of what all forms take. False where there is no room: then it
   // remembers what it needs, and the answer goes on.
   bool charge() {
     FormBytes* memory = masks_->memory();
-    const std::size_t now = runner_.bytes() / kChargedBytes * kChargedBytes;
+    const std::size_t now = matcher_.bytes() / kChargedBytes * kChargedBytes;
     if (memory == nullptr || now == charged_) return true;
     if (now > charged_ && !memory->take(now - charged_)) return false;
     if (now < charged_) memory->give(charged_ - now);
@@ -93,15 +93,15 @@ class GrammarGuide final : public engine::TokenGuide {
   void begin() {
     phase_ = Phase::inside;
     const Grammar& grammar = masks_->grammar();
-    set_ = runner_.start_at(start_.newlines ? grammar.start_after_newlines() : grammar.start());
+    set_ = matcher_.start_at(start_.newlines ? grammar.start_after_newlines() : grammar.start());
   }
 
-  Runner::SetId after(std::string_view text) {
-    if (text.empty()) return Runner::kDead;
-    Runner::SetId set = set_;
+  Matcher::SetId after(std::string_view text) {
+    if (text.empty()) return Matcher::kDead;
+    Matcher::SetId set = set_;
     for (const char c : text) {
-      set = runner_.step(set, static_cast<std::uint8_t>(c));
-      if (set == Runner::kDead) break;
+      set = matcher_.step(set, static_cast<std::uint8_t>(c));
+      if (set == Matcher::kDead) break;
     }
     return set;
   }
@@ -117,23 +117,23 @@ class GrammarGuide final : public engine::TokenGuide {
 
   // What may follow one reading: the tokens that stay inside its rule are known for its state; those that
   // leave it go on where the rule was called.
-  void allow_from(Runner::Reading reading, std::span<std::uint64_t> bits) {
+  void allow_from(Matcher::Reading reading, std::span<std::uint64_t> bits) {
     const auto local = masks_->local(reading.state, budget_);
     budget_.spend(std::ssize(local->bits) / 4 + std::ssize(local->tokens) + std::ssize(local->leavings));
     for (std::size_t i = 0; i < local->bits.size(); ++i) bits[i] |= local->bits[i];
     for (const TokenId token : local->tokens) allow(bits, token);
     if (local->leavings.empty()) return;
-    const Runner::SetId back = runner_.after_return(reading.stack);
-    if (back == Runner::kDead) return;
+    const Matcher::SetId back = matcher_.after_return(reading.stack);
+    if (back == Matcher::kDead) return;
     for (const std::uint32_t node : local->leavings)
-      walk_trie(*masks_, runner_, back, node, bits, nullptr, budget_);
+      walk_trie(*masks_, matcher_, back, node, bits, nullptr, budget_);
   }
 
   std::shared_ptr<const Masks> masks_;
   GuideStart start_;
   MaskBudget budget_;
-  Runner runner_;
-  Runner::SetId set_ = 0;
+  Matcher matcher_;
+  Matcher::SetId set_ = 0;
   std::size_t needed_bytes_ = 0, charged_ = 0;
   Phase phase_ = Phase::before;
 };

@@ -34,20 +34,20 @@ std::optional<std::uint32_t> next_of_free_text(const Grammar& grammar, std::uint
   return taken == 0x60 - 2 ? next : std::nullopt;
 }
 
-bool takes_plain_text(const Masks& masks, const Runner& runner, Runner::SetId set, std::uint32_t characters) {
-  const auto kernel = runner.kernel(set);
-  return std::any_of(kernel.begin(), kernel.end(), [&](const Runner::Reading& reading) {
+bool takes_plain_text(const Masks& masks, const Matcher& matcher, Matcher::SetId set, std::uint32_t characters) {
+  const auto kernel = matcher.kernel(set);
+  return std::any_of(kernel.begin(), kernel.end(), [&](const Matcher::Reading& reading) {
     return masks.plain_run(reading.state) >= std::max<std::uint32_t>(characters, 1);
   });
 }
 
 }  // namespace
 
-void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint32_t from,
+void walk_trie(const Masks& masks, Matcher& matcher, Matcher::SetId set, std::uint32_t from,
                std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings, MaskBudget& budget) {
   const Vocabulary& vocabulary = masks.vocabulary();
   const Vocabulary::Node& top = vocabulary.node(from);
-  std::vector<Runner::SetId> path(static_cast<std::size_t>(vocabulary.depth_max()) + 1);
+  std::vector<Matcher::SetId> path(static_cast<std::size_t>(vocabulary.depth_max()) + 1);
   path[top.depth] = set;
   const auto allow = [&](std::span<const TokenId> tokens) {
     for (const TokenId token : tokens)
@@ -56,19 +56,19 @@ void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint3
   for (std::uint32_t at = from + 1; at < top.skip;) {
     const Vocabulary::Node& node = vocabulary.node(at);
     budget.spend(1);
-    const Runner::SetId now = runner.step(path[node.depth - 1u], node.byte);
-    if (now == Runner::kDead) {
+    const Matcher::SetId now = matcher.step(path[node.depth - 1u], node.byte);
+    if (now == Matcher::kDead) {
       at = node.skip;
       continue;
     }
-    if (node.plain_characters < 255 && takes_plain_text(masks, runner, now, node.plain_characters)) {
+    if (node.plain_characters < 255 && takes_plain_text(masks, matcher, now, node.plain_characters)) {
       allow(vocabulary.tokens(at, node.skip));
       at = node.skip;
       continue;
     }
     path[node.depth] = now;
     allow(vocabulary.tokens(at, at + 1));
-    if (leavings && node.skip > at + 1 && runner.may_end(now)) leavings->push_back(at);
+    if (leavings && node.skip > at + 1 && matcher.may_end(now)) leavings->push_back(at);
     ++at;
   }
 }
@@ -169,9 +169,9 @@ void Masks::keep(std::uint32_t key, const std::shared_ptr<const Local>& made) co
 
 std::shared_ptr<const Masks::Local> Masks::compute(std::uint32_t state, MaskBudget& budget) const {
   auto local = std::make_shared<Local>();
-  Runner runner(*grammar_, &budget);
+  Matcher matcher(*grammar_, &budget);
   local->bits.assign(vocabulary_->word_count(), 0);
-  walk_trie(*this, runner, runner.start_at(state), 0, local->bits, &local->leavings, budget);
+  walk_trie(*this, matcher, matcher.start_at(state), 0, local->bits, &local->leavings, budget);
   std::size_t count = 0;
   for (const std::uint64_t word : local->bits) count += static_cast<std::size_t>(std::popcount(word));
   if (count > local->bits.size()) return local;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "constrain/grammar.h"
-#include "constrain/runner.h"
+#include "constrain/matcher.h"
 #include "constrain/vocabulary.h"
 
 namespace fourfold::constrain {
@@ -85,7 +85,7 @@ class Masks {
 
 // Adds the tokens that read on from `set` below node `from` of the trie to `bits`. `leavings` (or null) gets
 // the nodes at which the lowest rule may have ended.
-void walk_trie(const Masks& masks, Runner& runner, Runner::SetId set, std::uint32_t from,
+void walk_trie(const Masks& masks, Matcher& matcher, Matcher::SetId set, std::uint32_t from,
                std::span<std::uint64_t> bits, std::vector<std::uint32_t>* leavings, MaskBudget& budget);
 
 }  // namespace fourfold::constrain

@@ -5,20 +5,20 @@
 
 #include "base/error.h"
 #include "constrain/guide.h"
-#include "constrain/runner.h"
+#include "constrain/matcher.h"
 
 namespace fourfold::constrain {
 
 enum class Verdict { refused, started, accepted };  // started: can still become a text of the form
 
 inline Verdict verdict(const Grammar& grammar, std::string_view text) {
-  Runner runner(grammar);
-  Runner::SetId set = runner.start_at(grammar.start());
+  Matcher matcher(grammar);
+  Matcher::SetId set = matcher.start_at(grammar.start());
   for (const char c : text) {
-    set = runner.step(set, static_cast<std::uint8_t>(c));
-    if (set == Runner::kDead) return Verdict::refused;
+    set = matcher.step(set, static_cast<std::uint8_t>(c));
+    if (set == Matcher::kDead) return Verdict::refused;
   }
-  return runner.may_end(set) ? Verdict::accepted : Verdict::started;
+  return matcher.may_end(set) ? Verdict::accepted : Verdict::started;
 }
 
 inline bool accepts(const Grammar& grammar, std::string_view text) {

@@ -52,21 +52,21 @@ std::vector<TokenId> allowed(engine::TokenGuide& guide, const Vocabulary& vocabu
 // of free text and the walks above are compared with plain reading.
 std::vector<TokenId> tried_one_by_one(const Model& model, const Grammar& grammar, std::string_view read) {
   const Vocabulary& vocabulary = *model.vocabulary;
-  Runner runner(grammar);
-  const auto reads = [&](Runner::SetId set, std::string_view text) {
+  Matcher matcher(grammar);
+  const auto reads = [&](Matcher::SetId set, std::string_view text) {
     for (const char c : text)
-      if (set != Runner::kDead) set = runner.step(set, static_cast<std::uint8_t>(c));
+      if (set != Matcher::kDead) set = matcher.step(set, static_cast<std::uint8_t>(c));
     return set;
   };
-  const Runner::SetId here = reads(runner.start_at(grammar.start()), read);
+  const Matcher::SetId here = reads(matcher.start_at(grammar.start()), read);
   std::vector<TokenId> wanted;
   for (TokenId next = 0; next < vocabulary.token_limit(); ++next) {
     const std::string_view bytes = vocabulary.bytes(next);
     const bool is_other_tag =
         vocabulary.tag(bytes) == next && std::ranges::find(grammar.tags(), bytes) == grammar.tags().end();
     const bool fits = next == model.stop
-                          ? runner.may_end(here)
-                          : !bytes.empty() && !is_other_tag && reads(here, bytes) != Runner::kDead;
+                          ? matcher.may_end(here)
+                          : !bytes.empty() && !is_other_tag && reads(here, bytes) != Matcher::kDead;
     if (fits) wanted.push_back(next);
   }
   return wanted;

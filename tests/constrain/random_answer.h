@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "constrain/guide.h"
-#include "constrain/runner.h"
+#include "constrain/matcher.h"
 #include "tests/constrain/random_schema.h"
 #include "text/tokenizer.h"
 
@@ -48,20 +48,20 @@ class Completer {
     }
   }
 
-  std::int64_t needed(const Runner& runner, Runner::SetId set) {
-    if (runner.may_end(set)) return 0;
+  std::int64_t needed(const Matcher& matcher, Matcher::SetId set) {
+    if (matcher.may_end(set)) return 0;
     std::int64_t best = kFar;
-    for (const auto& reading : runner.kernel(set))
-      best = std::min(best, to_end_[reading.state] + below(runner, reading.stack));
+    for (const auto& reading : matcher.kernel(set))
+      best = std::min(best, to_end_[reading.state] + below(matcher, reading.stack));
     return best;
   }
 
   // A byte on the shortest way to the end.
-  std::uint8_t next_byte(Runner& runner, Runner::SetId set) {
-    const std::int64_t now = needed(runner, set);
+  std::uint8_t next_byte(Matcher& matcher, Matcher::SetId set) {
+    const std::int64_t now = needed(matcher, set);
     for (int byte = 0; byte < 256; ++byte) {
-      const Runner::SetId next = runner.step(set, static_cast<std::uint8_t>(byte));
-      if (next != Runner::kDead && needed(runner, next) < now) return static_cast<std::uint8_t>(byte);
+      const Matcher::SetId next = matcher.step(set, static_cast<std::uint8_t>(byte));
+      if (next != Matcher::kDead && needed(matcher, next) < now) return static_cast<std::uint8_t>(byte);
     }
     ADD_FAILURE() << "no way to the end";
     return 0;
@@ -70,11 +70,11 @@ class Completer {
   static constexpr std::int64_t kFar = std::numeric_limits<std::int32_t>::max();
 
  private:
-  std::int64_t below(const Runner& runner, Runner::StackId stack) {
-    if (runner.is_lowest(stack)) return 0;
+  std::int64_t below(const Matcher& matcher, Matcher::StackId stack) {
+    if (matcher.is_lowest(stack)) return 0;
     std::int64_t best = kFar;
-    for (const auto& back : runner.returns(stack))
-      best = std::min(best, to_end_[back.state] + below(runner, back.stack));
+    for (const auto& back : matcher.returns(stack))
+      best = std::min(best, to_end_[back.state] + below(matcher, back.stack));
     return best;
   }
 
@@ -104,19 +104,19 @@ inline std::string random_answer(const std::shared_ptr<const Masks>& masks, Rand
                                  std::uint64_t tokens = 40, std::uint64_t haste = 0) {
   const Vocabulary& vocabulary = masks->vocabulary();
   auto guide = make_guide(masks);
-  Runner runner(masks->grammar());
-  Runner::SetId set = runner.start_at(masks->grammar().start());
+  Matcher matcher(masks->grammar());
+  Matcher::SetId set = matcher.start_at(masks->grammar().start());
   Completer completer(masks->grammar());
   std::string text;
   std::uint64_t left = random.below(tokens);
-  while (left > 0 || !runner.may_end(set)) {
+  while (left > 0 || !matcher.may_end(set)) {
     const auto choices = allowed(*guide);
     EXPECT_FALSE(choices.empty()) << text;
     if (choices.empty()) return text;
     TokenId token = choices[random.below(choices.size())];
     const bool shortest = left == 0 || random.below(10) < haste;
-    if (shortest && !runner.may_end(set)) {
-      const char byte = static_cast<char>(completer.next_byte(runner, set));
+    if (shortest && !matcher.may_end(set)) {
+      const char byte = static_cast<char>(completer.next_byte(matcher, set));
       const auto own = std::find_if(choices.begin(), choices.end(), [&](TokenId one) {
         return vocabulary.bytes(one) == std::string_view(&byte, 1);
       });
@@ -126,9 +126,9 @@ inline std::string random_answer(const std::shared_ptr<const Masks>& masks, Rand
     }
     if (token == model().stop) return text;
     guide->accept(token);
-    for (const char c : vocabulary.bytes(token)) set = runner.step(set, static_cast<std::uint8_t>(c));
+    for (const char c : vocabulary.bytes(token)) set = matcher.step(set, static_cast<std::uint8_t>(c));
     text += vocabulary.bytes(token);
-    EXPECT_LT(completer.needed(runner, set), Completer::kFar) << text;
+    EXPECT_LT(completer.needed(matcher, set), Completer::kFar) << text;
     if (left > 0) --left;
   }
   EXPECT_TRUE(is_allowed(*guide, model().stop)) << text;

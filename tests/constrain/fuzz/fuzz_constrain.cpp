@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "constrain/guide.h"
-#include "constrain/runner.h"
+#include "constrain/matcher.h"
 
 namespace {
 
@@ -20,19 +20,19 @@ const Limits kSmall{.text_bytes_max = 1 << 16, .work_max = 400'000, .bytes_max =
 // Random allowed bytes, from several starts: there is always a next one, or the text may end.
 void wander(const Grammar& grammar) {
   Random random(1);
-  Runner runner(grammar);
+  Matcher matcher(grammar);
   for (const std::uint32_t start : {grammar.start(), grammar.start_after_newlines()}) {
-    Runner::SetId set = runner.start_at(start);
+    Matcher::SetId set = matcher.start_at(start);
     for (int step = 0; step < 60; ++step) {
       std::uint8_t ways[256];
       std::size_t count = 0;
       for (int byte = 0; byte < 256; ++byte)
-        if (runner.step(set, static_cast<std::uint8_t>(byte)) != Runner::kDead)
+        if (matcher.step(set, static_cast<std::uint8_t>(byte)) != Matcher::kDead)
           ways[count++] = static_cast<std::uint8_t>(byte);
-      check(count > 0 || runner.may_end(set), "no reading is stuck");
+      check(count > 0 || matcher.may_end(set), "no reading is stuck");
       if (count == 0) break;
-      set = runner.step(set, ways[random.below(count)]);
-      if (step % 16 == 15) set = runner.keep_only(set);
+      set = matcher.step(set, ways[random.below(count)]);
+      if (step % 16 == 15) set = matcher.keep_only(set);
     }
   }
 }

@@ -1,5 +1,5 @@
 // Reading bytes with a grammar.
-#include "constrain/runner.h"
+#include "constrain/matcher.h"
 
 #include <algorithm>
 
@@ -22,18 +22,18 @@ void MaskBudget::refuse() const {
                  of_token ? token_max_ : kAnswerMax, of_token ? "token" : "answer");
 }
 
-Runner::Runner(const Grammar& grammar, MaskBudget* budget) : grammar_(&grammar), budget_(budget) {
+Matcher::Matcher(const Grammar& grammar, MaskBudget* budget) : grammar_(&grammar), budget_(budget) {
   stack_of({.bottom = true, .returns = {}});
 }
 
-void Runner::hold(std::size_t bytes) {
+void Matcher::hold(std::size_t bytes) {
   bytes_ += bytes;
   if (budget_ != nullptr && bytes_ > kBytesMax)
     fail_with_hint(Code::invalid_request, "Make its alternatives differ earlier.",
                    "to follow the form of the answer takes more than {} MiB", kBytesMax >> 20);
 }
 
-Runner::StackId Runner::stack_of(Stack stack) {
+Matcher::StackId Matcher::stack_of(Stack stack) {
   const auto next = static_cast<StackId>(stacks_.size());
   spend(50 + std::ssize(stack.returns));
   const auto [place, is_new] = stack_ids_.try_emplace(stack, next);
@@ -44,7 +44,7 @@ Runner::StackId Runner::stack_of(Stack stack) {
   return place->second;
 }
 
-Runner::SetId Runner::start_at(std::uint32_t state) {
+Matcher::SetId Matcher::start_at(std::uint32_t state) {
   // Not through make_set: a start that may end has not left its rule, nothing has been read.
   const SetId set = static_cast<SetId>(sets_.size());
   hold(sizeof(Set));
@@ -57,7 +57,7 @@ Runner::SetId Runner::start_at(std::uint32_t state) {
   return set;
 }
 
-Runner::SetId Runner::step_new(SetId set, std::uint8_t byte) {
+Matcher::SetId Matcher::step_new(SetId set, std::uint8_t byte) {
   std::vector<Reading> moved;
   spend(4 * std::ssize(sets_[set]->readings));
   for (const Reading& reading : sets_[set]->readings) {
@@ -71,11 +71,11 @@ Runner::SetId Runner::step_new(SetId set, std::uint8_t byte) {
   return to;
 }
 
-Runner::SetId Runner::after_return(StackId stack) {
+Matcher::SetId Matcher::after_return(StackId stack) {
   return stacks_[stack].returns.empty() ? kDead : make_set(stacks_[stack].returns);
 }
 
-Runner::SetId Runner::make_set(std::vector<Reading> readings, bool may_end) {
+Matcher::SetId Matcher::make_set(std::vector<Reading> readings, bool may_end) {
   if (readings.empty()) return kDead;
   // Readings whose rule is finished also stand where the rule was called.
   std::sort(readings.begin(), readings.end());
@@ -110,7 +110,7 @@ Runner::SetId Runner::make_set(std::vector<Reading> readings, bool may_end) {
   return next;
 }
 
-void Runner::enter_calls(std::vector<Reading>& readings) {
+void Matcher::enter_calls(std::vector<Reading>& readings) {
   std::map<std::uint32_t, std::pair<RuleId, Stack>> waiting;  // by rank: all callers of a rule come before it
   const auto add_calls = [&](const Reading& reading) {
     for (const Grammar::Call& call : grammar_->calls(reading.state)) {
@@ -140,7 +140,7 @@ void Runner::enter_calls(std::vector<Reading>& readings) {
   }
 }
 
-Runner::StackId Runner::copy_stack(const Runner& from, StackId stack, std::vector<StackId>& copied) {
+Matcher::StackId Matcher::copy_stack(const Matcher& from, StackId stack, std::vector<StackId>& copied) {
   // Stacks only point to stacks made before them, so a loop in order of their numbers would do; a text deep
   // in brackets keeps few of many, though, and the walk from the top meets just those.
   std::vector<StackId> todo{stack};
@@ -164,8 +164,8 @@ Runner::StackId Runner::copy_stack(const Runner& from, StackId stack, std::vecto
   return copied[stack];
 }
 
-Runner::SetId Runner::keep_only(SetId set) {
-  Runner fresh(*grammar_, budget_);
+Matcher::SetId Matcher::keep_only(SetId set) {
+  Matcher fresh(*grammar_, budget_);
   std::vector<StackId> copied(stacks_.size(), kDead);
   std::vector<Reading> kept;
   for (const Reading& reading : kernel(set))

@@ -44,7 +44,7 @@ class MaskBudget {
   std::int64_t token_max_, token_left_, answer_left_;
 };
 
-class Runner {
+class Matcher {
  public:
   using SetId = std::uint32_t;
   using StackId = std::uint32_t;
@@ -58,8 +58,8 @@ class Runner {
   };
 
   // budget: pays for new sets; null: they are free, and any number of them is remembered. Must outlive the
-  // runner.
-  explicit Runner(const Grammar& grammar, MaskBudget* budget = nullptr);
+  // matcher.
+  explicit Matcher(const Grammar& grammar, MaskBudget* budget = nullptr);
 
   // The set that stands on a state with nothing below it.
   SetId start_at(std::uint32_t state);
@@ -103,7 +103,7 @@ class Runner {
   SetId make_set(std::vector<Reading> readings, bool may_end = false);
   void enter_calls(std::vector<Reading>& readings);
   StackId stack_of(Stack stack);
-  StackId copy_stack(const Runner& from, StackId stack, std::vector<StackId>& copied);
+  StackId copy_stack(const Matcher& from, StackId stack, std::vector<StackId>& copied);
 
   void spend(std::int64_t steps) {
     if (budget_ != nullptr) budget_->spend(steps);
