@@ -45,7 +45,8 @@ class GrammarGuide final : public engine::TokenGuide {
         set_ = matcher_.keep_only(set_);
         charge();
       }
-      for (std::size_t i = 0; i < matcher_.kernel(set_).size(); ++i) allow_from(matcher_.kernel(set_)[i], bits);
+      for (std::size_t i = 0; i < matcher_.kernel(set_).size(); ++i)
+        allow_from(matcher_.kernel(set_)[i], bits);
       for (const TokenId tag : masks_->tags())
         if (after(vocabulary.bytes(tag)) != Matcher::kDead) allow(bits, tag);
     }

@@ -34,7 +34,8 @@ std::optional<std::uint32_t> next_of_free_text(const Grammar& grammar, std::uint
   return taken == 0x60 - 2 ? next : std::nullopt;
 }
 
-bool takes_plain_text(const Masks& masks, const Matcher& matcher, Matcher::SetId set, std::uint32_t characters) {
+bool takes_plain_text(const Masks& masks, const Matcher& matcher, Matcher::SetId set,
+                      std::uint32_t characters) {
   const auto kernel = matcher.kernel(set);
   return std::any_of(kernel.begin(), kernel.end(), [&](const Matcher::Reading& reading) {
     return masks.plain_run(reading.state) >= std::max<std::uint32_t>(characters, 1);

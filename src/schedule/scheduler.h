@@ -2,8 +2,8 @@
 //
 // A request waits, runs and leaves. Running it has a state slot and pages for its tokens; both may be taken
 // away from the youngest when an older one needs pages (it is preempted and waits again, at its old place in
-// the queue, and is computed again). Older requests are never preempted for younger ones, so the oldest always
-// gets on and everybody becomes the oldest.
+// the queue, and is computed again). Older requests are never preempted for younger ones, so the oldest
+// always gets on and everybody becomes the oldest.
 //
 // A step's rows go to generated tokens first, the least recently served before the others, and what is left
 // to prompts, the oldest first, cut at multiples of 64. Where no prompt got anything, one comes first in the

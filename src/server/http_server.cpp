@@ -184,7 +184,8 @@ struct HttpServer::Body {
       if (problem) return;
       shared.date = http_date(std::time(nullptr));
       const auto now = Clock::now();
-      const std::vector<std::shared_ptr<Connection>> all(shared.connections.begin(), shared.connections.end());
+      const std::vector<std::shared_ptr<Connection>> all(shared.connections.begin(),
+                                                         shared.connections.end());
       for (const auto& connection : all) connection->check_time(now);
       if (!accepting && acceptor.is_open()) {
         accepting = true;

@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "server/engine_client.h"
 #include "server/exchange.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
-#include "server/engine_client.h"
 
 namespace fourfold::server {
 
@@ -61,8 +61,8 @@ class Pump {
 
   // Throws what submit throws, and then nothing runs and nothing has ended. head: of a streamed answer;
   // answer: of a whole one; ended: once, for either.
-  void start(std::shared_ptr<HttpCall> call, PreparedRequest prepared, HttpResponse head, Clock::time_point begun,
-             Answer answer, Ended ended);
+  void start(std::shared_ptr<HttpCall> call, PreparedRequest prepared, HttpResponse head,
+             Clock::time_point begun, Answer answer, Ended ended);
   void take(std::vector<engine::Delivery> deliveries);
   // Streams that have been silent get a word (Exchange::keep_alive): proxies and clients stay, and those that
   // have gone are noticed.

@@ -46,8 +46,8 @@ HttpResponse json_answer(std::string body) { return {.body = std::move(body)}; }
 
 }  // namespace
 
-Service::Service(HttpServer& http, EngineClient& runner, Mailbox& mailbox, const ServedModel& model, ApiKeys& keys,
-                 ServerFacts facts, ServiceOptions options)
+Service::Service(HttpServer& http, EngineClient& runner, Mailbox& mailbox, const ServedModel& model,
+                 ApiKeys& keys, ServerFacts facts, ServiceOptions options)
     : http_(http),
       runner_(runner),
       mailbox_(mailbox),

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "server/api_keys.h"
+#include "server/engine_client.h"
 #include "server/exchange.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/pump.h"
 #include "server/rate_limiter.h"
 #include "server/routes.h"
-#include "server/engine_client.h"
 #include "server/served_model.h"
 #include "server/workers.h"
 
@@ -95,7 +95,8 @@ class Service final : public HttpHandler {
   static std::shared_ptr<const void> take_share(const std::shared_ptr<ClientShares>& shares,
                                                 const std::string& client, std::size_t count,
                                                 std::string_view what);
-  void start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequest prepared, Clock::time_point begun);
+  void start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequest prepared,
+                      Clock::time_point begun);
   // A quick answer that needs a worker, such as tokenising.
   void run_text(const std::shared_ptr<HttpCall>& call, const Route& route);
   // Long answers, until they are written: a client that reads slowly has them for long. Throws over_capacity

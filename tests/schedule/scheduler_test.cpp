@@ -296,7 +296,8 @@ TEST(Scheduler, SaltsShareNothing) {
   EXPECT_EQ(cached("mine"), 64);
 }
 
-// Two rows a step for three: whoever was served and is preempted in the same step leaves its row to the third.
+// Two rows a step for three: whoever was served and is preempted in the same step leaves its row to the
+// third.
 TEST(Scheduler, RowsOfADroppedOneGoToTheOthers) {
   int drops = 0;
   for (std::int64_t first = 1; first <= 12; ++first) {
