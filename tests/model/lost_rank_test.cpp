@@ -99,7 +99,7 @@ TEST(LostRank, StalledAnywhere) {
         const std::string where = calls[static_cast<std::size_t>(call)];
         cases.push_back(std::async(std::launch::async, [=] {
           expect_lost(*prepared, rank,
-                      format("rank {} of {} has not come to {} within 1500 ms", rank, kRanks, where));
+                      fourfold::format("rank {} of {} has not come to {} within 1500 ms", rank, kRanks, where));
         }));
       }
   }
