@@ -24,15 +24,6 @@ add_custom_target(fourfold_commit
   BYPRODUCTS ${CMAKE_BINARY_DIR}/generated/commit.h
   COMMENT "")
 
-if(FOURFOLD_HAS_CUDA)
-  set(gpu_source gpu_cuda.cpp)
-  set(gpu_kernels fourfold_kernels_cuda)
-else()
-  set(gpu_source gpu_none.cpp)
-  set(gpu_kernels fourfold_kernels_room)
-endif()
-add_library(fourfold_cli_gpu STATIC ${PROJECT_SOURCE_DIR}/src/cli/${gpu_source})
-target_link_libraries(fourfold_cli_gpu PUBLIC fourfold_options ${gpu_kernels})
 # What the program is, for every command that writes a report.
 add_library(fourfold_build_info STATIC ${PROJECT_SOURCE_DIR}/src/cli/build_info.cpp)
 target_include_directories(fourfold_build_info PRIVATE ${CMAKE_BINARY_DIR}/generated)
@@ -45,7 +36,7 @@ add_library(fourfold_cli STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/progress.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/verify_command.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/verify_report.cpp)
-target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_build_info)
+target_link_libraries(fourfold_cli PUBLIC fourfold_cli_plan fourfold_gpu fourfold_build_info)
 fourfold_precompile(fourfold_cli fourfold_base)
 
 # Commands that take a MODEL. Without the model floor they are known, and say why they cannot run.
@@ -66,16 +57,13 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/expert_choice.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/rank_machines.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_step.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/transcript.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/tuned.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/word_wrap.cpp)
-  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_cli_gpu fourfold_build_info fourfold_model
+  target_link_libraries(fourfold_cli_model PUBLIC fourfold_cli_plan fourfold_gpu fourfold_build_info fourfold_model
     fourfold_engine fourfold_server fourfold_library)
   # The line editor of `fourfold chat`. (BSD licence; GNU readline's would not go with ours.)
   set(FOURFOLD_EDIT "auto" CACHE STRING "auto: edit lines of chat by libedit when it is found; off: never")

@@ -1,7 +1,7 @@
 # The kernels room: host code and simulator launches always; with nvcc, the rows of each chip as generated translation
 # units (one per part), compiled for that chip alone.
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cpp)
-list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench)\\.cpp$|/c_api/|/kernels/cpu/")
+list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench|gpu_cuda|gpu_none)\\.cpp$|/c_api/|/kernels/cpu/")
 foreach(FOURFOLD_PART stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4 tile_wgmma_nvfp4
     tile_wgmma_mxfp4 stream_bf16 stream_fp8 tile_mma_bf16 tile_mma_fp8 tile_wgmma_bf16 tile_wgmma_fp8)
   set(source ${CMAKE_BINARY_DIR}/rows/sim_${FOURFOLD_PART}.cpp)
@@ -63,4 +63,13 @@ if(FOURFOLD_HAS_CUDA)
       $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${gencode_${chip}}>)
     target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_rows_${chip})
   endforeach()
+endif()
+
+# GPUs by number, or why there are none.
+if(FOURFOLD_HAS_CUDA)
+  add_library(fourfold_gpu STATIC ${PROJECT_SOURCE_DIR}/src/kernels/gpu/gpu_cuda.cpp)
+  target_link_libraries(fourfold_gpu PUBLIC fourfold_options fourfold_kernels_cuda)
+else()
+  add_library(fourfold_gpu STATIC ${PROJECT_SOURCE_DIR}/src/kernels/gpu/gpu_none.cpp)
+  target_link_libraries(fourfold_gpu PUBLIC fourfold_options fourfold_kernels_room)
 endif()

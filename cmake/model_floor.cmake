@@ -47,9 +47,12 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   fourfold_room(schedule LINK fourfold_base)
   fourfold_room(engine LINK fourfold_base fourfold_backend fourfold_sample fourfold_text fourfold_schedule)
   # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
-  add_library(fourfold_library STATIC ${PROJECT_SOURCE_DIR}/src/library/open_model.cpp)
-  target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_checkpoint fourfold_text
-    fourfold_sample fourfold_engine)
+  set(library_sources open_model prepare_model open_engine rank_machines tuned expert_choice)
+  list(TRANSFORM library_sources REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/library/\\1.cpp")
+  add_library(fourfold_library STATIC ${library_sources})
+  target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_checkpoint fourfold_text
+    fourfold_sample fourfold_engine fourfold_model fourfold_gpu ${CMAKE_DL_LIBS})
+  fourfold_precompile(fourfold_library fourfold_base)
   fourfold_room(constrain LINK fourfold_base fourfold_json fourfold_text fourfold_sample fourfold_engine)
   fourfold_room(server LINK fourfold_base fourfold_json fourfold_text fourfold_sample fourfold_engine fourfold_constrain)
   include(cmake/page.cmake)

@@ -38,15 +38,31 @@ class FOURFOLD_LIBRARY Failure : public std::runtime_error {
   std::string code_, hint_;
 };
 
+// The words are those of `fourfold serve`; docs/serving.md has more about each.
 struct ModelOptions {
-  std::string backend = "cpu";  // cpu, cuda (a build with CUDA, on a GPU), sim, reference
-  int threads = 0;              // cpu: 0 is one for each core
+  std::string backend = "cpu";       // cpu, cuda (a build with CUDA, on a GPU), sim, reference
+  int threads = 0;                   // cpu: 0 is one for each core
+  int tp = 1;                        // ranks that hold a part of the model each: GPUs, or parts of a CPU
+  std::string experts = "auto";      // of several ranks: tp (a part of each expert), ep (some of the experts)
+  std::string activations = "auto";  // f32, w4a16, w4a4, or what the checkpoint was made for
+  std::string kv = "auto";           // keys and values: bf16, fp8, or as the activations are
+  // cuda and sim.
+  std::string dense = "keep";             // fp8, nvfp4: quantise 16-bit matrices at load
+  std::string cache;                      // a folder for packed copies, for the next start; empty: none
+  std::string tuned;                      // a tuning file; none; empty: those of the library and of the user
+  std::optional<double> memory_fraction;  // of the GPU's memory, what may be used
+  bool strict = false;                    // what would be a notice is an error
   // Tokens of prompt and answer together; 0: the model's limit, but at most 8,192.
   std::int64_t max_context = 0;
-  std::int64_t max_sequences = 4;        // run at once; others wait
-  std::int64_t max_queue = 1024;         // waiting; one more is refused with over_capacity
-  int mtp = -1;                          // drafts a step: 0 to 5, or -1: as many as pay
-  std::int64_t prefix_cache_bytes = -1;  // of recurrent states; 0: no prefix cache; -1: chosen
+  std::int64_t max_sequences = 4;         // run at once; others wait
+  std::int64_t max_queue = 1024;          // waiting; one more is refused with over_capacity
+  std::int64_t step_rows = 0;             // rows of one step, prompt and generated together; 0: chosen
+  std::optional<std::int64_t> kv_tokens;  // that all sequences have room for, together; absent: what fits
+  int mtp = -1;                           // drafts a step: 0 to 5, or -1: as many as pay
+  std::int64_t prefix_cache_bytes = -1;   // of recurrent states; 0: no prefix cache; -1: chosen
+  // What opening says: facts, and notices of what is slower or weaker than asked for; and how far it is.
+  std::function<void(const std::string& text)> on_text;
+  std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_progress;
 };
 
 // What is absent comes from the model's generation_config.json; a seed is drawn.

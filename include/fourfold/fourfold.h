@@ -42,6 +42,19 @@ typedef struct fourfold_model_options {
   int64_t max_sequences;   /* run at once; 0: 4 */
   int32_t mtp_plus_one;    /* 0: as many drafts as pay; n + 1: n drafts a step, 0 to 5 */
   int32_t no_prefix_cache; /* 1: prefixes are not shared */
+  /* Words and meanings of `fourfold serve`; null and 0 are its defaults. */
+  const char* experts;     /* of several ranks: "tp", "ep" or "auto" */
+  const char* activations; /* "f32", "w4a16", "w4a4" or "auto" */
+  const char* kv;          /* keys and values: "bf16", "fp8" or "auto" */
+  const char* dense;       /* cuda, sim: "fp8", "nvfp4" quantise 16-bit matrices at load; "keep" */
+  const char* cache;       /* cuda, sim: a folder for packed copies, for the next start */
+  const char* tuned;       /* cuda, sim: a tuning file, or "none" */
+  double memory_fraction;  /* cuda: of the GPU's memory, what may be used */
+  int64_t kv_tokens;       /* that all sequences have room for, together */
+  int64_t step_rows;       /* rows of one step, prompt and generated together */
+  int64_t max_queue;       /* waiting; one more is refused */
+  int32_t tp;              /* ranks that hold a part of the model each: GPUs, or parts of a CPU */
+  int32_t strict;          /* 1: what would be a notice is an error */
 } fourfold_model_options;
 
 /* Loads a model; options may be null. Any thread. */

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "cli/build_info.h"
-#include "cli/gpu.h"
 #include "kernels/all_reduce/all_reduce_params.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/bench/all_reduce_bench.h"
 #include "kernels/bench/nccl_bench.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::cli {
@@ -22,7 +22,7 @@ using plan::Link;
 
 // The machines of the ranks and what they stand on.
 struct RankMachines {
-  std::vector<std::unique_ptr<Gpu>> gpus;
+  std::vector<std::unique_ptr<kernels::Gpu>> gpus;
   std::vector<std::unique_ptr<sim::Device>> devices;
   std::vector<std::unique_ptr<kernels::Machine>> simulated;
   std::vector<kernels::Machine*> machines;
@@ -47,14 +47,14 @@ RankMachines open_ranks(const BenchAllReduceOptions& options) {
     return ranks;
   }
   if (options.each_gpu) {
-    const PeerCheck check = check_peers();
+    const kernels::PeerCheck check = kernels::check_peers();
     if (!check.wrong.empty()) fail(Code::device_lost, "copies {} arrive with other values", check.wrong);
     if (!check.all)
       fail(Code::unsupported_op, "the driver does not let every GPU reach every other: --each-gpu needs it");
   }
   for (int rank = 0; rank < options.ranks; ++rank) {
     ranks.numbers.push_back(options.gpu + (options.each_gpu ? rank : 0));
-    ranks.gpus.push_back(open_gpu(ranks.numbers.back()));
+    ranks.gpus.push_back(kernels::open_gpu(ranks.numbers.back()));
     ranks.machines.push_back(&ranks.gpus.back()->machine());
     ranks.streams.push_back(ranks.gpus.back()->stream());
   }

@@ -14,10 +14,10 @@
 #include "cli/bench_mtp.h"
 #include "cli/bench_users.h"
 #include "cli/build_info.h"
-#include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
-#include "cli/tuned.h"
+#include "kernels/gpu/gpu.h"
+#include "library/tuned.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
@@ -170,24 +170,25 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   const Plan plan(options, shape.positions);
   if (plan.has_drafts() && !shape.mtp)
     fail(Code::invalid_request, "--mtp {}: the shape {} has no MTP layer", options.mtp, shape.name);
-  const auto gpu = open_gpu(options.gpu);
+  const auto gpu = kernels::open_gpu(options.gpu);
   const checkpoint::ModelConfig config = config_of(shape, layers);
   const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
+  const library::Listener listener{.on_fact = [&](const std::string& text) { console.err << "fourfold: " << text << "\n"; }};
   backend::GpuOptions how{.graphs = options.graphs,
-                          .tuning = find_tuning(gpu->machine(), options.tuned, console)};
-  if (options.memory_fraction) how.memory_fraction = parse_memory_fraction(*options.memory_fraction);
+                          .tuning = library::find_tuning(gpu->machine(), options.tuned, listener)};
+  if (options.memory_fraction) how.memory_fraction = library::parse_memory_fraction(*options.memory_fraction);
   std::string kernels;  // of the newest shape
   how.on_new_shape = [&](const backend::StepDecision& decision) {
     kernels = kernel_line(decision);
     if (options.explain) console.out << "  step of " << decision.text() << std::flush;
   };
   backend::Program program = model::build_program(config, random.weights(), model::Activations::w4a16);
-  store_kv(program, options.kv);
+  library::store_kv(program, options.kv);
   const auto prepared = backend::make_gpu_backend(gpu->machine(), std::move(how))
                             ->prepare(std::move(program), plan.capacity(options.chunk));
-  const GpuState state = gpu->state();
+  const kernels::GpuState state = gpu->state();
   const std::string comment = fourfold::format(
       "{}: {} of {} layers, random weights, experts nvfp4, dense {}, keys and values {}{}; {}, {}; memory "
       "ceiling in this run {} "

@@ -109,7 +109,7 @@ bool bench_once(const OpenModel& model, const BenchLoadOptions& options, const C
     evict(files);
     if (!options.backend.cache.empty())
       evict({backend::cuda::cache_file(options.backend.cache, model.folder,
-                                       parse_dense_weights(options.backend.dense))});
+                                       library::parse_dense_weights(options.backend.dense))});
   }
   const PreparedModel prepared = prepare_model(model, options.backend, capacity, console);
   const backend::LoadReport& load = prepared.load;

@@ -4,15 +4,15 @@
 
 #include <string>
 
-#include "cli/backend_options.h"
 #include "cli/console.h"
+#include "library/backend_options.h"
 
 namespace fourfold::cli {
 
 struct BenchLoadOptions {
   std::string model;
-  BackendOptions backend{.backend = "cuda"};  // or sim
-  bool cold = false;                          // files leave the page cache before they are read
+  library::BackendOptions backend{.backend = "cuda"};  // or sim
+  bool cold = false;                                   // files leave the page cache before they are read
 };
 
 int run_bench_load(const BenchLoadOptions& options, const Console& console);

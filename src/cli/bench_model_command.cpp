@@ -182,7 +182,7 @@ Made make_ranks(const BenchModelOptions& options, const checkpoint::ModelConfig&
   std::vector<backend::Rank> ranks;
   for (int rank = 0; rank < options.tp; ++rank) {
     auto part = std::make_shared<const model::ModelPart>(
-        model::cut_model(config, weights, {rank, options.tp}, parse_expert_cut(options.experts)));
+        model::cut_model(config, weights, {rank, options.tp}, library::parse_expert_cut(options.experts)));
     backend::Program program = model::build_program(*part, parse_formats(options.activations));
     made.cost += cost_of(program, backend::Pass::main, one_token);
     ranks.push_back({backend::make_cpu_backend({.threads = each,
@@ -213,7 +213,7 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   checkpoint::ModelConfig config = config_of(shape, options.layers);
   config.position_limit = std::max(config.position_limit, positions);  // a time depends on no model's limit
   const RandomWeights random(config, parse_dense(options.dense));
-  require_in_range("--tp", options.tp, kRanksMax);
+  require_in_range("--tp", options.tp, library::kRanksMax);
   const backend::StepShape one_token{1, 1, 1, static_cast<double>(options.prompt + options.tokens)};
 
   const backend::Capacity capacity{.page_count = (positions + kPageTokens - 1) / kPageTokens,

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "cli/build_info.h"
-#include "cli/gpu.h"
 #include "cli/parse.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/verify/probes.h"
 #include "plan/text.h"
 
@@ -44,7 +44,7 @@ bench::MoeBenchOptions bench_options(const BenchMoeOptions& options) {
 }
 
 // W4A4 needs the instruction, and on a chip that has it, the proof that it works as modelled.
-void settle_activations(const BenchMoeOptions& options, Gpu& gpu, bench::MoeBenchOptions& bench,
+void settle_activations(const BenchMoeOptions& options, kernels::Gpu& gpu, bench::MoeBenchOptions& bench,
                         const Console& console) {
   if (bench.activations != Activations::w4a4) return;
   kernels::Machine& machine = gpu.machine();
@@ -83,8 +83,8 @@ std::string table_line(const MoeBenchLine& line) {
       line.rows);
 }
 
-std::string csv_header(const BenchMoeOptions& options, Gpu& gpu, double ceiling_gbps) {
-  const GpuState state = gpu.state();
+std::string csv_header(const BenchMoeOptions& options, kernels::Gpu& gpu, double ceiling_gbps) {
+  const kernels::GpuState state = gpu.state();
   std::string out =
       fourfold::format("# machine: {}, {} SMs\n", gpu.machine().description(), gpu.machine().sm_count());
   out += fourfold::format("# driver: {}\n# clocks: SM {} MHz, memory {} MHz (the most the driver allows)\n",
@@ -107,7 +107,7 @@ std::string csv_line(const BenchMoeOptions& options, const MoeBenchLine& line) {
 int run_bench_moe(const BenchMoeOptions& options, const Console& console) {
   bench::MoeBenchOptions bench = bench_options(options);
   const std::vector<Routing> routings = routings_of(options.routing);
-  const std::unique_ptr<Gpu> gpu = open_gpu(options.gpu);
+  const std::unique_ptr<kernels::Gpu> gpu = kernels::open_gpu(options.gpu);
   settle_activations(options, *gpu, bench, console);
   std::string csv;
   for (const Routing routing : routings) {

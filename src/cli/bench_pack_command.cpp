@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "cli/gpu.h"
 #include "cli/parse.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/arena.h"
 #include "kernels/record/pack.h"
 
@@ -92,7 +92,7 @@ double best_host_seconds(const Checkpoint& checkpoint, int rounds) {
   return best;
 }
 
-double gpu_seconds(Gpu& gpu, const Checkpoint& checkpoint, int rounds) {
+double gpu_seconds(kernels::Gpu& gpu, const Checkpoint& checkpoint, int rounds) {
   kernels::Machine& machine = gpu.machine();
   kernels::Arena arena(machine.memory());
   const auto* codes = arena.upload(checkpoint.codes, "codes");
@@ -121,11 +121,11 @@ int run_bench_pack(const BenchPackOptions& options, const Console& console) {
   const std::string threads =
       fourfold::format("host, {} threads: ", std::max(1u, std::thread::hardware_concurrency()));
   console.out << line(threads, best_host_seconds(checkpoint, options.rounds), checkpoint);
-  if (const std::string why = why_no_gpu(); !why.empty()) {
+  if (const std::string why = kernels::why_no_gpu(); !why.empty()) {
     console.err << "fourfold: notice: the GPU's packing was not timed: " << why << "\n";
     return kFine;
   }
-  const std::unique_ptr<Gpu> gpu = open_gpu(options.gpu);
+  const std::unique_ptr<kernels::Gpu> gpu = kernels::open_gpu(options.gpu);
   console.out << line(gpu->machine().description() + ": ", gpu_seconds(*gpu, checkpoint, options.rounds),
                       checkpoint);
   return kFine;

@@ -67,7 +67,7 @@ inline constexpr const char* kModelOrDefaultHelp =
     "A folder, or a hub name in the local cache; without one: storyteller, which comes with the program";
 
 // Where and how a MODEL runs; command_line_talk.cpp, with run and chat.
-void add_backend(CLI::App& command, BackendOptions& options);
+void add_backend(CLI::App& command, library::BackendOptions& options);
 void add_loading(CLI::App& command, std::string& dense, std::string& cache, bool& rebuild_cache);
 void add_ranks(CLI::App& command, int& tp, std::string& experts);
 void add_run(CLI::App& app, CommandLine& line);

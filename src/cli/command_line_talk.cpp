@@ -25,7 +25,7 @@ void add_ranks(CLI::App& command, int& tp, std::string& experts) {
       ->capture_default_str();
 }
 
-void add_backend(CLI::App& command, BackendOptions& o) {
+void add_backend(CLI::App& command, library::BackendOptions& o) {
   command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
   command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")

@@ -15,7 +15,7 @@ struct CompareOptions {
   std::string kv = "auto";          // or bf16, fp8
   int threads = 0;
   int step_rows = 0;           // the most rows of a step; 0: a whole prompt
-  std::string dense = "keep";  // these four: see BackendOptions
+  std::string dense = "keep";  // these four: see library::BackendOptions
   std::string cache = {};
   bool rebuild_cache = false;
   std::string tuned = {};

@@ -45,7 +45,7 @@ class Opened {
     } else if (name == "cpu") {
       opened = backend::make_cpu_backend({.threads = options_.threads, .keep_values = true});
     } else if (on_machine(name)) {
-      machine = open_machine(name, 0);
+      machine = library::open_machine(name, 0);
       opened = backend::make_gpu_backend(*machine, {.keep_values = true});
     } else {
       fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
@@ -98,7 +98,7 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
   const auto model = open_model(options.model, console, options.strict);
   const model::DiffRequest request{.config = model->config,
                                    .weights = model->bound.weights,
-                                   .activations = parse_model_activations(options.activations),
+                                   .activations = library::parse_model_activations(options.activations),
                                    .tokens = tokens_of(options, model->config.vocab_size),
                                    .generated_count = options.generated,
                                    .backends = names,

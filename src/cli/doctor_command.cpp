@@ -8,7 +8,6 @@
 #include "base/read_speed.h"
 #include "cli/build_info.h"
 #include "cli/doctor_model.h"
-#include "cli/gpu.h"
 #include "cli/terminal_text.h"
 #include "doctor/env_advice.h"
 #include "doctor/judge.h"
@@ -18,6 +17,7 @@
 #include "doctor/probes.h"
 #include "doctor/recording.h"
 #include "doctor/show.h"
+#include "kernels/gpu/gpu.h"
 
 namespace fourfold::cli {
 namespace {
@@ -60,7 +60,7 @@ void read_inputs(const DoctorOptions& options, Examination& examination, const C
 }
 
 void examine_here(const DoctorOptions& options, Examination& examination) {
-  examination.facts.set("ours.cuda", has_cuda_kernels());
+  examination.facts.set("ours.cuda", kernels::has_cuda_kernels());
   if (options.quick) return;
   const auto lines = measure_gpus(examination.facts);
   examination.about.insert(examination.about.end(), lines.begin(), lines.end());

@@ -12,8 +12,8 @@
 #include "backend/cost.h"
 #include "base/error.h"
 #include "checkpoint/matrix.h"
-#include "cli/gpu.h"
 #include "cli/load_model.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/moe_layer/choose.h"
 #include "model/inspect.h"
 #include "model/qwen35/forward.h"
@@ -173,9 +173,9 @@ std::vector<std::string> measure_gpus(doctor::Facts& facts) {
   if (count > 0 && (busy || renumbered))
     lines.push_back(busy ? "GPUs were not measured: a server runs"
                          : "GPUs were not measured: CUDA_VISIBLE_DEVICES gives them other numbers");
-  for (int i = 0; i < count && !busy && !renumbered && why_no_gpu().empty(); ++i) {
+  for (int i = 0; i < count && !busy && !renumbered && kernels::why_no_gpu().empty(); ++i) {
     try {
-      const auto gpu = open_gpu(i);
+      const auto gpu = kernels::open_gpu(i);
       bench::MoeBenchOptions bench;
       bench.shape_name = "35b";
       bench.shape = moe_layer::parse_shape(bench.shape_name);
@@ -194,7 +194,7 @@ std::vector<std::string> measure_gpus(doctor::Facts& facts) {
   }
   if (count < 2 || busy) return lines;
   try {
-    const PeerCheck peers = check_peers();
+    const kernels::PeerCheck peers = kernels::check_peers();
     if (peers.tested) {
       facts.set("peers.values", peers.wrong.empty() ? "right" : "wrong");
       facts.set("peers.values_detail", peers.wrong.empty() ? "all pairs" : peers.wrong);

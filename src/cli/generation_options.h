@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/backend_options.h"
+#include "library/backend_options.h"
 
 namespace fourfold::cli {
 
@@ -26,7 +26,7 @@ struct GenerationOptions {
   std::string system;
   bool thinking = false, no_thinking = false;  // neither: as the template has it
   bool no_wrap = false;                        // at a terminal: break no lines between words
-  BackendOptions backend;
+  library::BackendOptions backend;
 };
 
 }  // namespace fourfold::cli

@@ -1,89 +1,52 @@
-// From the word MODEL on the command line to something that runs: the folder, what is in it, its text side,
-// and the program prepared on a backend. Shared by every command that takes a MODEL.
+// From the word MODEL on the command line to something that runs, with progress and notices on stderr. Shared
+// by every command that takes a MODEL; library/prepare_model.h does the work.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "backend/backend.h"
-#include "backend/cuda/cuda.h"
-#include "cli/backend_options.h"
+#include "cli/byte_bar.h"
 #include "cli/console.h"
-#include "kernels/launch/machine.h"
-#include "library/open_model.h"
-#include "model/builder.h"
-#include "model/cut.h"
+#include "cli/file_signals.h"
+#include "library/prepare_model.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace fourfold::cli {
 
+using library::BackendOptions;
 using library::limits_of;
+using library::on_machine;
 using library::OpenModel;
+using library::PreparedModel;
 using library::require_utf8;
 
 // MODEL as find_model.h finds it. Config fields that are neither used nor known become a notice on stderr,
 // and an error under --strict.
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict = false);
 
-// Whether a backend launches kernels: cuda, or sim.
-bool on_machine(std::string_view backend);
+// Shows on stderr what loading a model says, and how far it is, with GB/s and time left. Notices are errors
+// under --strict.
+class LoadDisplay {
+ public:
+  LoadDisplay(const BackendOptions& options, const Console& console);
+  // Refers to the display.
+  library::Listener listener();
 
-// keep, fp8 or nvfp4.
-backend::DenseWeights parse_dense_weights(std::string_view text);
-
-// cuda: a GPU. sim: the simulated one, the same launches a million times slower, for models of a few thousand
-// weights.
-std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index);
-
-// auto, f32, w4a16 or w4a4.
-model::Activations parse_model_activations(std::string_view text);
-// What the backend multiplies: the GPU's takes 16-bit activations, also where a checkpoint asks for FP4 ones
-// and the user did not.
-model::Activations chosen_activations(const BackendOptions& options);
-
-// --kv: auto leaves the program as it was built, with the activations' format.
-void store_kv(backend::Program& program, std::string_view kv);
-
-// Throws invalid_request unless it is more than 0 and at most 1.
-double parse_memory_fraction(double fraction);
-
-// --experts: auto, tp or ep.
-model::ExpertCut parse_expert_cut(std::string_view text);
-
-// Ranks of --tp that are possible at all.
-inline constexpr int kRanksMax = 16;
-
-// The program of one rank, and what it points into. With one rank the part is the model.
-struct RankProgram {
-  std::shared_ptr<const model::ModelPart> part;  // null: the program points into the OpenModel itself
-  backend::Program program;
-};
-RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,
-                         model::Activations activations);
-
-// What a prepared program stands on, in the order it must be torn down.
-struct PreparedModel {
-  std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
-  std::unique_ptr<backend::Backend> backend;
-  std::unique_ptr<backend::Prepared> prepared;
-  double seconds = 0;        // it took to load
-  backend::LoadReport load;  // cuda and sim: how the weights came there
-  backend::Program whole;    // of several ranks: what they compute together
-  // Of ranks on GPUs, by rank: its GPU, and what it may plan for there.
-  std::vector<int> devices;
-  std::vector<backend::MemoryRoom> rooms;
-
-  backend::Prepared& operator*() const { return *prepared; }
-  backend::Prepared* operator->() const { return prepared.get(); }
+ private:
+  const Console& console_;
+  bool strict_;
+  ByteBar bar_;
+  // While a packed copy is written an interrupt must be able to take it away again.
+  std::optional<FileSignals> signals_;
 };
 
-// Builds the program, chooses the kernels, packs the weights; shows on stderr how far it is, with GB/s and
-// time left. The model must outlive what comes back.
+// With --explain the kernels of each new step are shown on stderr. The console must outlive the backend.
+BackendOptions with_explain(const BackendOptions& options, const Console& console);
+
+// library::prepare_model with both. The model must outlive what comes back.
 PreparedModel prepare_model(const OpenModel& model, const BackendOptions& options,
                             const backend::Capacity& capacity, const Console& console);
 

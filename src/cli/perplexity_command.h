@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/backend_options.h"
 #include "cli/console.h"
+#include "library/backend_options.h"
 
 namespace fourfold::cli {
 
@@ -14,7 +14,7 @@ struct PerplexityOptions {
   std::string file;  // UTF-8 text
   std::int64_t window = 1024;
   std::int64_t tokens_max = 0;  // 0: the whole text
-  BackendOptions backend;
+  library::BackendOptions backend;
   bool json = false;
 };
 

@@ -15,11 +15,11 @@
 #include "cli/answer.h"
 #include "cli/bench_model_weights.h"
 #include "cli/figures.h"
-#include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
 #include "engine/anchor_room.h"
 #include "engine/sequence.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
 #include "model/cut.h"
 #include "model/qwen35/forward.h"
@@ -34,7 +34,7 @@ constexpr std::int64_t kSequencesMax = 1024;
 
 // The GPU that is there, or kernels for one that is not.
 struct Target {
-  std::unique_ptr<Gpu> gpu;
+  std::unique_ptr<kernels::Gpu> gpu;
   sim::Device device;
   std::unique_ptr<kernels::Machine> simulated;
   const plan::Product* product = nullptr;  // of --gpu
@@ -46,8 +46,8 @@ struct Target {
       take_product(options);
       return;
     }
-    if (options.arch.empty() && !options.memory_gb && why_no_gpu().empty()) {
-      gpu = open_gpu(0);
+    if (options.arch.empty() && !options.memory_gb && kernels::why_no_gpu().empty()) {
+      gpu = kernels::open_gpu(0);
       what = gpu->machine().description();
       free_bytes = gpu->machine().memory().free_bytes();
       total_bytes = gpu->machine().memory().total_bytes();
@@ -92,9 +92,9 @@ struct Target {
 class PlannedModel {
  public:
   PlannedModel(const PlanModelOptions& options, const Console& console)
-      : dense_(parse_dense_weights(options.dense)) {
-    if (options.ranks < 1 || options.ranks > kRanksMax)
-      fail(Code::invalid_request, "--tp {}: 1 to {}", options.ranks, kRanksMax);
+      : dense_(library::parse_dense_weights(options.dense)) {
+    if (options.ranks < 1 || options.ranks > library::kRanksMax)
+      fail(Code::invalid_request, "--tp {}: 1 to {}", options.ranks, library::kRanksMax);
     const auto shapes = checkpoint::known_shapes();
     const bool is_shape = std::any_of(shapes.begin(), shapes.end(), [&](const checkpoint::ModelShape& shape) {
       return shape.name == options.model;
@@ -112,9 +112,9 @@ class PlannedModel {
       config_ = opened_->config;
     }
     rank_ = model::cut_model(config_, random_ ? random_->weights() : opened_->bound.weights,
-                             {.rank = 0, .count = options.ranks}, parse_expert_cut(options.experts));
+                             {.rank = 0, .count = options.ranks}, library::parse_expert_cut(options.experts));
     program = model::build_program(rank_, model::Activations::w4a16);
-    store_kv(program, options.kv);
+    library::store_kv(program, options.kv);
   }
   backend::DenseWeights dense() const { return dense_; }
   // Some of the experts are there, not a part of each.
@@ -203,7 +203,7 @@ Planned MemoryPlanner::plan() const {
   out.weights = plan_weights(program, capacity(), target_.machine(), model_.dense());
   out.needed = total(out.uses);
   if (target_.total_bytes == 0) return out;
-  const double fraction = options_.memory_fraction ? parse_memory_fraction(*options_.memory_fraction)
+  const double fraction = options_.memory_fraction ? library::parse_memory_fraction(*options_.memory_fraction)
                                                    : backend::GpuOptions{}.memory_fraction;
   out.usable = backend::memory_room(target_.free_bytes, target_.total_bytes, fraction).usable;
   const auto most = [&](std::int64_t high, const auto& fits) {

@@ -71,8 +71,8 @@ std::string url_of(const ServeOptions& options, const server::HttpServer& http) 
 }
 
 void show_banner(const ServeOptions& options, const server::HttpServer& http, const server::ApiKeys& keys,
-                 const server::ServedModel& model, const server::ServerFacts& facts, const ServeRoom& room,
-                 const Console& console) {
+                 const server::ServedModel& model, const server::ServerFacts& facts,
+                 const library::EngineRoom& room, const Console& console) {
   const std::string url = url_of(options, http);
   std::string names;
   for (const std::string& name : model.names) names += (names.empty() ? "" : ", ") + terminal_safe(name);
@@ -163,16 +163,24 @@ int run_serve(const ServeOptions& options, const Console& console) {
   if (operator_keys.any()) service_settings.operator_keys = &operator_keys;
 
   const auto model = open_model(options.model, console, options.backend.strict);
-  const int mtp = parse_mtp(options.mtp, model->has_mtp());
-  const ServeRoom room = room_for_many(options, *model);
+  library::EngineSettings settings = engine_settings(options, *model);
+  const library::EngineRoom room = library::room_for_many(*model, settings);
   const server::ServedModel served = served_model(options, *model, room);
   const auto kernels = std::make_shared<server::KernelLines>();
-  BackendOptions backend = options.backend;
-  if (on_machine(backend.backend))
-    backend.on_kernels = [kernels](const std::string& text) { kernels->add(text); };
-  if (backend.backend == "cpu")
+  if (on_machine(options.backend.backend))
+    settings.backend.on_kernels = [kernels](const std::string& text) { kernels->add(text); };
+  if (options.backend.backend == "cpu")
     kernels->add(fourfold::format("CPU kernels for {}", cpu::isa_name(cpu::choose_isa(""))));
-  const PreparedModel prepared = prepare_model(*model, backend, room.capacity, console);
+  settings.backend = with_explain(settings.backend, console);
+  server::Mailbox mailbox;
+  const auto deliver = [&](std::vector<engine::Delivery>&& deliveries) {
+    mailbox.put(std::move(deliveries));
+  };
+  const library::OpenEngine opened = [&] {
+    LoadDisplay display(options.backend, console);
+    return library::open_engine(*model, settings, room, display.listener(), deliver);
+  }();
+  const PreparedModel& prepared = opened.prepared;
 
   server::ServerFacts facts{
       .version = version(),
@@ -185,22 +193,13 @@ int run_serve(const ServeOptions& options, const Console& console) {
       .kernels = kernels};
   if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
 
-  server::Mailbox mailbox;
-  engine::Engine engine(
-      *prepared,
-      {.max_sequences = room.sequences,
-       .max_queue = options.max_queue,
-       .step_rows = room.capacity.row_count,
-       .mtp = mtp,
-       .prefix_cache_bytes = options.prefix_cache_mb < 0 ? -1 : options.prefix_cache_mb * 1'000'000},
-      [&](std::vector<engine::Delivery>&& deliveries) { mailbox.put(std::move(deliveries)); });
-  server::EngineRunner runner(engine);
+  server::EngineRunner runner(*opened.engine);
   server::Service service(http, runner, mailbox, served, keys, facts, std::move(service_settings));
   http.listen();
   show_banner(options, http, keys, served, facts, room, console);
   http.run(service);
   // Whoever restarts it sees that it did not end well.
-  return engine.status().fault.empty() ? kFine : kMiss;
+  return opened.engine->status().fault.empty() ? kFine : kMiss;
 }
 
 }  // namespace fourfold::cli

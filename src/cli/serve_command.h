@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/backend_options.h"
 #include "cli/console.h"
+#include "library/backend_options.h"
 
 namespace fourfold::cli {
 
@@ -34,7 +34,7 @@ struct ServeOptions {
   int max_body_mb = 32;
   int store_responses_mb = 64;  // responses kept for previous_response_id; 0: none
   bool log_requests = false;
-  BackendOptions backend;
+  library::BackendOptions backend;
 };
 
 int run_serve(const ServeOptions& options, const Console& console);

@@ -14,10 +14,10 @@
 #include "cli/bench_model_weights.h"
 #include "cli/bench_users.h"
 #include "cli/build_info.h"
-#include "cli/gpu.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
-#include "cli/tuned.h"
+#include "kernels/gpu/gpu.h"
+#include "library/tuned.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
@@ -97,7 +97,7 @@ void open_shape(Subject& subject, const TuneCommandOptions& options, const Plan&
                                   layers, shape.layers, options.dense);
   subject.config = config_of(shape, layers);
   subject.random.emplace(*subject.config, parse_dense(options.dense));
-  subject.prepared.machine = open_machine(options.backend, options.gpu);
+  subject.prepared.machine = library::open_machine(options.backend, options.gpu);
   subject.prepared.backend = backend::make_gpu_backend(*subject.prepared.machine, {});
   subject.prepared.prepared = subject.prepared.backend->prepare(
       model::build_program(*subject.config, subject.random->weights(), model::Activations::w4a16),
@@ -204,15 +204,15 @@ void write_result(const TuneResult& result, const kernels::Machine& machine,
   }
   fs::path path = options.out;
   if (options.out.empty()) {
-    path = user_tuned_folder();
+    path = library::user_tuned_folder();
     if (path.empty()) fail_with_hint(Code::io, "Give --out FILE.", "neither XDG_CONFIG_HOME nor HOME is set");
     fs::create_directories(path);
-    path /= tuned_file_name(machine.description());
+    path /= library::tuned_file_name(machine.description());
   }
   backend::cuda::TuningFile file{
       .chip = machine.description(),
       .sm_count = machine.sm_count(),
-      .driver = options.backend == "cuda" ? open_gpu(options.gpu)->state().driver : "none",
+      .driver = options.backend == "cuda" ? kernels::open_gpu(options.gpu)->state().driver : "none",
       .commit = commit(),
       .date = utc_date(),
       .tuning = {}};

@@ -9,9 +9,9 @@
 #include "base/glob.h"
 #include "base/parallel.h"
 #include "cli/build_info.h"
-#include "cli/gpu.h"
 #include "cli/progress.h"
 #include "cli/verify_report.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/verify/probes.h"
 #include "kernels/verify/runner.h"
 
@@ -34,7 +34,7 @@ class GpuPool {
   explicit GpuPool(int index) : index_(index) {}
 
   void use(const std::function<void(kernels::Machine&)>& with) {
-    std::unique_ptr<Gpu> gpu = take();
+    std::unique_ptr<kernels::Gpu> gpu = take();
     gpu->use();
     with(gpu->machine());
     const std::lock_guard lock(mutex_);
@@ -42,21 +42,21 @@ class GpuPool {
   }
 
  private:
-  std::unique_ptr<Gpu> take() {
+  std::unique_ptr<kernels::Gpu> take() {
     {
       const std::lock_guard lock(mutex_);
       if (!free_.empty()) {
-        std::unique_ptr<Gpu> gpu = std::move(free_.back());
+        std::unique_ptr<kernels::Gpu> gpu = std::move(free_.back());
         free_.pop_back();
         return gpu;
       }
     }
-    return open_gpu(index_);
+    return kernels::open_gpu(index_);
   }
 
   int index_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Gpu>> free_;
+  std::vector<std::unique_ptr<kernels::Gpu>> free_;
 };
 
 class Verification {
@@ -99,7 +99,7 @@ class Verification {
   }
 
   void add_gpu() {
-    if (const std::string why = why_no_gpu();
+    if (const std::string why = kernels::why_no_gpu();
         !why.empty() && options_.device == "all" && options_.stand_in == nullptr) {
       say(fourfold::format("no GPU was used: {}", why));
       return;

@@ -125,6 +125,21 @@ fourfold_status fourfold_model_open(const char* folder, const fourfold_model_opt
     if (from.mtp_plus_one < 0 || from.mtp_plus_one > 6) refuse("mtp_plus_one is not 0 to 6");
     to.mtp = from.mtp_plus_one - 1;
     if (from.no_prefix_cache != 0) to.prefix_cache_bytes = 0;
+    const auto take = [](const char* given, std::string& option) {
+      if (given != nullptr) option = given;
+    };
+    take(from.experts, to.experts);
+    take(from.activations, to.activations);
+    take(from.kv, to.kv);
+    take(from.dense, to.dense);
+    take(from.cache, to.cache);
+    take(from.tuned, to.tuned);
+    if (from.memory_fraction != 0) to.memory_fraction = from.memory_fraction;
+    if (from.kv_tokens != 0) to.kv_tokens = from.kv_tokens;
+    to.step_rows = from.step_rows;
+    if (from.max_queue != 0) to.max_queue = from.max_queue;
+    if (from.tp != 0) to.tp = from.tp;
+    to.strict = from.strict != 0;
     *model = new fourfold_model{Model(folder, to)};
   });
 }

@@ -6,26 +6,16 @@
 #include <mutex>
 #include <utility>
 
-#include "backend/cpu/cpu.h"
-#include "backend/cuda/cuda.h"
-#include "backend/reference/reference.h"
 #include "base/error.h"
-#include "engine/anchor_room.h"
 #include "engine/answer_text.h"
-#include "engine/engine.h"
 #include "fourfold/engine.h"
-#include "kernels/launch/sim_machine.h"
-#include "library/gpu.h"
-#include "library/open_model.h"
-#include "model/qwen35/forward.h"
+#include "library/open_engine.h"
 #include "text/chat_prompt.h"
 
 namespace fourfold::library {
 namespace {
 
 constexpr std::int64_t kContextMost = 8'192;  // when nobody asked for more
-constexpr std::int64_t kSequencesMost = 1024;
-constexpr std::int64_t kRows = 512;
 
 // Errors leave the library as Failure.
 template <class Work>
@@ -59,10 +49,42 @@ class Inbox {
   std::deque<engine::Delivery> deliveries_;
 };
 
-struct Simulated {
-  sim::Device device;
-  std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
-};
+EngineSettings settings_of(const ModelOptions& options, const OpenModel& model) {
+  EngineSettings settings;
+  settings.backend = {.backend = options.backend,
+                      .activations = options.activations,
+                      .kv = options.kv,
+                      .threads = options.threads,
+                      .memory_fraction = options.memory_fraction,
+                      .strict = options.strict,
+                      .tuned = options.tuned,
+                      .dense = options.dense,
+                      .cache = options.cache,
+                      .tp = options.tp,
+                      .experts = options.experts};
+  settings.max_context =
+      options.max_context != 0 ? options.max_context : std::min(model.config.position_limit, kContextMost);
+  settings.kv_tokens = options.kv_tokens;
+  // 0 is the engine's word for choosing; here it is a mistake.
+  if (options.max_sequences < 1)
+    fail(Code::invalid_request, "{} sequences at once: it must be at least 1", options.max_sequences);
+  settings.max_sequences = options.max_sequences;
+  settings.max_queue = options.max_queue;
+  settings.step_rows = options.step_rows;
+  settings.mtp = options.mtp;
+  settings.prefix_cache_bytes = options.prefix_cache_bytes;
+  return settings;
+}
+
+Listener listener_of(const ModelOptions& options) {
+  return {.on_fact = options.on_text,
+          .on_notice =
+              [&options](const std::string& text) {
+                if (options.strict) fail(Code::invalid_request, "{}", text);
+                if (options.on_text) options.on_text(text);
+              },
+          .on_progress = options.on_progress};
+}
 
 text::jinja::Value message_list(const std::vector<Message>& messages) {
   std::vector<text::jinja::Value> list;
@@ -85,9 +107,6 @@ Failure::~Failure() = default;
 struct Model::Body {
   Body(const std::string& folder, const ModelOptions& options);
 
-  backend::Program make_program(const ModelOptions& options) const;
-  backend::Capacity make_capacity(const ModelOptions& options, const backend::Program& program);
-  void make_backend(const ModelOptions& options);
   engine::Request make_request(const GenerateOptions& options) const;
   Result run(engine::Request request, const GenerateOptions& options, bool is_chat, const OnText& on_text);
   void deliver(std::vector<engine::Delivery>&& deliveries);
@@ -95,73 +114,23 @@ struct Model::Body {
   OpenModel opened;
   text::Tokenizer tokenizer;
   std::optional<text::ChatTemplate> chat_template;
-  std::shared_ptr<kernels::Machine> machine;
-  std::unique_ptr<backend::Backend> chosen;
-  std::unique_ptr<backend::Prepared> prepared;
   std::int64_t context = 0;  // tokens of prompt and answer together
 
   std::mutex mutex;  // of the inboxes
   std::map<engine::RequestId, Inbox*> inboxes;
-  std::unique_ptr<engine::Engine> runner;  // goes first
+  OpenEngine engine;  // goes first
 };
 
 Model::Body::Body(const std::string& folder, const ModelOptions& options)
     : opened(folder),
       tokenizer(text::Tokenizer::load(opened.folder / "tokenizer.json")),
       chat_template(text::ChatTemplate::load(opened.folder)) {
-  if (options.max_sequences < 1 || options.max_sequences > kSequencesMost)
-    fail(Code::invalid_request, "{} sequences at once: it must be at least 1 and at most {}",
-         options.max_sequences, kSequencesMost);
-  backend::Program program = make_program(options);
-  const backend::Capacity capacity = make_capacity(options, program);
-  make_backend(options);
-  prepared = chosen->prepare(std::move(program), capacity);
-  runner = std::make_unique<engine::Engine>(
-      *prepared,
-      engine::EngineOptions{.max_queue = options.max_queue,
-                            .mtp = options.mtp,
-                            .prefix_cache_bytes = options.prefix_cache_bytes},
-      [this](std::vector<engine::Delivery>&& deliveries) { deliver(std::move(deliveries)); });
-}
-
-// The GPU backend multiplies 16-bit activations.
-backend::Program Model::Body::make_program(const ModelOptions& options) const {
-  const bool on_machine = options.backend == "cuda" || options.backend == "sim";
-  return model::build_program(opened.config, opened.bound.weights,
-                              on_machine ? model::Activations::w4a16 : model::Activations::automatic);
-}
-
-backend::Capacity Model::Body::make_capacity(const ModelOptions& options, const backend::Program& program) {
-  const std::int64_t limit = program.position_limit;
-  context = options.max_context == 0 ? std::min(limit, kContextMost) : options.max_context;
-  if (context < 2 || context > limit)
-    fail(Code::invalid_request, "a context of {} tokens: at least 2 and at most the model's {}", context,
-         limit);
-  backend::Capacity capacity;
-  capacity.page_count = (context + capacity.page_tokens - 1) / capacity.page_tokens * options.max_sequences;
-  capacity.state_slot_count = options.max_sequences;
-  capacity.row_count = std::max(kRows, options.max_sequences * (engine::kDraftCountMax + 1));
-  capacity.anchor_count = engine::anchor_room(program, capacity, options.prefix_cache_bytes);
-  return capacity;
-}
-
-void Model::Body::make_backend(const ModelOptions& options) {
-  if (options.backend == "cpu") {
-    chosen = backend::make_cpu_backend({.threads = options.threads});
-  } else if (options.backend == "reference") {
-    chosen = std::make_unique<backend::ReferenceBackend>();
-  } else if (options.backend == "cuda" || options.backend == "sim") {
-    if (options.backend == "cuda") {
-      machine = open_gpu(0);
-    } else {
-      const auto simulated = std::make_shared<Simulated>();
-      machine = {simulated, simulated->machine.get()};
-    }
-    chosen = backend::make_gpu_backend(*machine, {});
-  } else {
-    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
-                   "unknown backend '{}'", options.backend);
-  }
+  const EngineSettings settings = settings_of(options, opened);
+  const EngineRoom room = room_for_many(opened, settings);
+  context = room.context;
+  engine =
+      open_engine(opened, settings, room, listener_of(options),
+                  [this](std::vector<engine::Delivery>&& deliveries) { deliver(std::move(deliveries)); });
 }
 
 void Model::Body::deliver(std::vector<engine::Delivery>&& deliveries) {
@@ -216,7 +185,7 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
   engine::RequestId id = 0;
   {
     const std::lock_guard lock(mutex);
-    id = runner->submit({.request = std::move(request)});
+    id = engine.engine->submit({.request = std::move(request)});
     inboxes[id] = &inbox;
   }
   // However this ends: nothing is delivered to an inbox that is gone, and nothing runs for nobody.
@@ -228,7 +197,7 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
         const std::lock_guard lock(body.mutex);
         body.inboxes.erase(id);
       }
-      body.runner->cancel(id);
+      body.engine.engine->cancel(id);
     }
   } registration{*this, id};
   engine::Delivery delivery;
@@ -240,7 +209,7 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
       say(text.push(token.token));
       if (!wanted || text.stopped()) cancelled = true;
     }
-    if (cancelled && delivery.finish == engine::Finish::running) runner->cancel(id);
+    if (cancelled && delivery.finish == engine::Finish::running) engine.engine->cancel(id);
   } while (delivery.finish == engine::Finish::running);
   if (wanted) say(text.finish());
   if (delivery.finish == engine::Finish::failed) fail(Code::internal, "{}", delivery.error);

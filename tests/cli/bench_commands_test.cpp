@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "cli/bench_moe_command.h"
 #include "cli/bench_pack_command.h"
-#include "cli/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "tests/cli/support.h"
 
 namespace fourfold::cli {
@@ -21,7 +21,7 @@ std::string error_of(const Options& options, Run run) {
 }
 
 TEST(BenchMoe, WithoutAGpuSaysSo) {
-  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU here";
+  if (kernels::why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU here";
   EXPECT_NE(error_of(BenchMoeOptions{}, run_bench_moe).find("no GPU can be used"), std::string::npos);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/console.h"
-#include "cli/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "tests/cli/support.h"
 
 namespace fourfold::cli {
@@ -115,7 +115,7 @@ TEST_F(Program, ErrorsAre2WithAHintOnStderr) {
   EXPECT_EQ(run("plan --arch sm999", "2>/dev/null").out, "");
   EXPECT_EQ(run("plan --choose --shape 64,64,2,4 --tokens 1").status, kFailed);
   EXPECT_EQ(run("verify --device tpu").status, kFailed);
-  if (!why_no_gpu().empty()) {
+  if (!kernels::why_no_gpu().empty()) {
     EXPECT_EQ(run("bench moe --tokens 1").status, kFailed);
   }
 }

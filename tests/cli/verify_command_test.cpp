@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "cli/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
 #include "kernels/verify/cases.h"
 #include "kernels/verify/runner.h"
@@ -363,7 +363,7 @@ TEST(VerifyCommand, BadInputIsRefused) {
   options = fixed_seed("pack");
   options.report = "/no/such/folder/report.json";
   EXPECT_NE(error_of(options).find("cannot write /no/such/folder/report.json"), std::string::npos);
-  if (!why_no_gpu().empty()) {
+  if (!kernels::why_no_gpu().empty()) {
     options = fixed_seed("pack");
     options.device = "cuda";
     EXPECT_NE(error_of(options).find("no GPU can be used"), std::string::npos);
@@ -371,7 +371,7 @@ TEST(VerifyCommand, BadInputIsRefused) {
 }
 
 TEST(VerifyCommand, AllWithoutAGpuIsANotice) {
-  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU here";
+  if (kernels::why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU here";
   VerifyOptions options = fixed_seed("pack");
   options.device = "all";
   Captured captured;

@@ -1,8 +1,8 @@
 // What steers the GPU backend from the command line: --kv, --memory-fraction, --max-context, --explain; and
 // `plan --model`.
 #include "cli/plan_model_command.h"
-#include "cli/rank_machines.h"
 #include "cli/run_command.h"
+#include "library/rank_machines.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -60,24 +60,24 @@ TEST(GpuOptions, RanksPlanForTheirOwnGpu) {
   std::vector<int> asked;
   const auto memory = [&](int device) {
     asked.push_back(device);
-    return GpuMemory{.free = device == 1 ? 50 : 90, .total = 100};
+    return kernels::GpuMemory{.free = device == 1 ? 50 : 90, .total = 100};
   };
-  const auto each = rank_rooms({0, 1, 2}, 0.8, memory);
+  const auto each = library::rank_rooms({0, 1, 2}, 0.8, memory);
   EXPECT_EQ(asked, (std::vector<int>{0, 1, 2}));
   ASSERT_EQ(each.size(), 3u);
   EXPECT_EQ(each[0].usable, 80);
   EXPECT_EQ(each[1].usable, 50) << "something else is on it";
   EXPECT_EQ(each[2].usable, 80);
-  for (const backend::MemoryRoom& room : rank_rooms({0, 0, 0, 0}, 0.8, memory)) {
+  for (const backend::MemoryRoom& room : library::rank_rooms({0, 0, 0, 0}, 0.8, memory)) {
     EXPECT_EQ(room.usable, 20);
     EXPECT_EQ(room.sharers, 4);
     EXPECT_EQ(room.free, 90);
   }
-  EXPECT_EQ(devices_of_ranks("sim", 3), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(spread_ranks(4, 8), (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(spread_ranks(4, 2), (std::vector<int>{0, 0, 1, 1}));
-  EXPECT_EQ(spread_ranks(4, 1), (std::vector<int>{0, 0, 0, 0}));
-  EXPECT_EQ(spread_ranks(4, 3), (std::vector<int>{0, 0, 1, 2}));
+  EXPECT_EQ(library::devices_of_ranks("sim", 3), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(library::spread_ranks(4, 8), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(library::spread_ranks(4, 2), (std::vector<int>{0, 0, 1, 1}));
+  EXPECT_EQ(library::spread_ranks(4, 1), (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(library::spread_ranks(4, 3), (std::vector<int>{0, 0, 1, 2}));
 }
 
 TEST(GpuOptions, MaxContextIsRoomForPromptAndAnswer) {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "backend/cuda/cuda.h"
-#include "cli/gpu.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
 #include "kernels/sampling/sampling_params.h"
@@ -25,15 +25,15 @@ class GpuStep : public testing::TestWithParam<const char*> {
       simulated_ = kernels::make_sim_machine(device_);
       return;
     }
-    if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << "no GPU: " << why;
-    gpu_ = open_gpu(0);
+    if (const std::string why = kernels::why_no_gpu(); !why.empty()) GTEST_SKIP() << "no GPU: " << why;
+    gpu_ = kernels::open_gpu(0);
   }
   kernels::Machine& machine() { return gpu_ ? gpu_->machine() : *simulated_; }
 
  private:
   sim::Device device_;
   std::unique_ptr<kernels::Machine> simulated_;
-  std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<kernels::Gpu> gpu_;
 };
 INSTANTIATE_TEST_SUITE_P(Machines, GpuStep, testing::Values("sim", "cuda"));
 

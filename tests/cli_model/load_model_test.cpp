@@ -31,11 +31,11 @@ TEST(LoadModel, OpensWithoutTouchingMatricesAndPreparesOnEitherBackend) {
 }
 
 TEST(LoadModel, Activations) {
-  EXPECT_EQ(parse_model_activations("auto"), model::Activations::automatic);
-  EXPECT_EQ(parse_model_activations("f32"), model::Activations::f32);
-  EXPECT_EQ(parse_model_activations("w4a16"), model::Activations::w4a16);
-  EXPECT_EQ(parse_model_activations("w4a4"), model::Activations::w4a4);
-  expect_error(Code::invalid_request, {"'fp8'"}, [] { parse_model_activations("fp8"); });
+  EXPECT_EQ(library::parse_model_activations("auto"), model::Activations::automatic);
+  EXPECT_EQ(library::parse_model_activations("f32"), model::Activations::f32);
+  EXPECT_EQ(library::parse_model_activations("w4a16"), model::Activations::w4a16);
+  EXPECT_EQ(library::parse_model_activations("w4a4"), model::Activations::w4a4);
+  expect_error(Code::invalid_request, {"'fp8'"}, [] { library::parse_model_activations("fp8"); });
   // A checkpoint without input scales was not made for FP4 activations.
   Captured captured;
   const auto model = open_model(checkpoint::golden_model("modelopt_mixed").string(), captured.console);

@@ -41,21 +41,20 @@ class RealServer {
     serve.kv_tokens = options.kv_tokens;
     serve.max_sequences = options.max_sequences;
     serve.backend.threads = 1;
-    const cli::ServeRoom room = cli::room_for_many(serve, *model);
+    serve.max_queue = options.max_queue;
+    serve.mtp = options.mtp;
+    const library::EngineSettings settings = cli::engine_settings(serve, *model);
+    const library::EngineRoom room = library::room_for_many(*model, settings);
     served.emplace(cli::served_model(serve, *model, room));
     if (options.form_bytes > 0)
       served->forms =
           std::make_shared<api::FormCache>(std::make_shared<const constrain::Vocabulary>(
                                                served->tokenizer, served->stop_ids, served->token_limit),
                                            options.form_bytes, options.form_bytes);
-    prepared = cli::prepare_model(*model, serve.backend, room.capacity, console);
-    engine.emplace(
-        *prepared,
-        engine::EngineOptions{.max_sequences = room.sequences,
-                              .max_queue = options.max_queue,
-                              .step_rows = room.capacity.row_count,
-                              .mtp = cli::parse_mtp(options.mtp, model->has_mtp())},
+    opened = library::open_engine(
+        *model, settings, room, {},
         [this](std::vector<engine::Delivery>&& deliveries) { mailbox.put(std::move(deliveries)); });
+    engine = opened.engine.get();
     runner.emplace(*engine);
     service.emplace(http, *runner, mailbox, *served, keys, ServerFacts{.version = "test", .backend = "cpu"},
                     options.service);
@@ -92,11 +91,11 @@ class RealServer {
   cli::TalkingModel folder;
   std::unique_ptr<cli::OpenModel> model;
   std::optional<ServedModel> served;
-  cli::PreparedModel prepared;
   HttpServer http;
   ApiKeys keys;
   Mailbox mailbox;
-  std::optional<engine::Engine> engine;
+  library::OpenEngine opened;
+  engine::Engine* engine = nullptr;  // the opened one
   std::optional<EngineRunner> runner;
   std::optional<Service> service;
 

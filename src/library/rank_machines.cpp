@@ -1,4 +1,4 @@
-#include "cli/rank_machines.h"
+#include "library/rank_machines.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 namespace {
 
 constexpr int kCheckRounds = 100;
@@ -62,14 +62,15 @@ std::string check_way(const RankMachines& ranks, all_reduce::Way way,
 // Why the GPUs may not write into each other's memory; empty: they may.
 std::string refuse_peers(const RankMachines& ranks) {
   if (ranks.devices.back() > 0) {
-    const PeerCheck check = check_peers(ranks.devices);
+    const kernels::PeerCheck check = kernels::check_peers(ranks.devices);
     if (!check.wrong.empty()) return "copies " + check.wrong + " arrive with other values";
     if (!check.all) return "the driver does not let every GPU reach every other";
   }
   // Every rank's GPU copies to the next one's while it sums.
-  std::vector<std::unique_ptr<CopyLoad>> loads;
+  std::vector<std::unique_ptr<kernels::CopyLoad>> loads;
   for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank)
-    loads.push_back(make_copy_load(ranks.devices[rank], ranks.devices[(rank + 1) % ranks.devices.size()]));
+    loads.push_back(
+        kernels::make_copy_load(ranks.devices[rank], ranks.devices[(rank + 1) % ranks.devices.size()]));
   for (const all_reduce::Way way : {all_reduce::Way::one_shot, all_reduce::Way::two_shot}) {
     const std::string wrong =
         check_way(ranks, way, [&](int rank) { loads[static_cast<std::size_t>(rank)]->add(); });
@@ -98,29 +99,25 @@ void require_alike(const RankMachines& out) {
   }
 }
 
-void open_gpus(RankMachines& out, int ranks, const Console& console, bool strict) {
+void open_gpus(RankMachines& out, int ranks, const Listener& listener) {
   const int gpus = out.devices.back() + 1;  // in use
   for (const int device : out.devices) {
-    const std::shared_ptr<Gpu> gpu = open_gpu(device);
+    const std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(device);
     out.machines.push_back({gpu, &gpu->machine()});
     out.enter.push_back([gpu] { gpu->use(); });
   }
   require_alike(out);
   if (gpus < ranks)
-    notice(console,
-           fourfold::format("{} ranks on {} GPU{}: those that share one show that it works, not how fast",
-                            ranks, gpus, gpus == 1 ? "" : "s"),
-           strict);
+    listener.notice(
+        fourfold::format("{} ranks on {} GPU{}: those that share one show that it works, not how fast", ranks,
+                         gpus, gpus == 1 ? "" : "s"));
   for (int gpu = 0; gpu < gpus; ++gpu)
-    if (const std::string far = why_far(gpu); !far.empty())
-      notice(
-          console,
-          fourfold::format("GPU {}: page-locked memory may be at the far end of the machine: {}", gpu, far),
-          strict);
+    if (const std::string far = kernels::why_far(gpu); !far.empty())
+      listener.notice(
+          fourfold::format("GPU {}: page-locked memory may be at the far end of the machine: {}", gpu, far));
   const std::string why = refuse_peers(out);
   if (!why.empty())
-    notice(console, fourfold::format("the ranks meet in the host's memory, {}: {}", price(ranks), why),
-           strict);
+    listener.notice(fourfold::format("the ranks meet in the host's memory, {}: {}", price(ranks), why));
   out.exchange = std::make_shared<all_reduce::Exchange>(
       all_reduce::ExchangeOptions{.ranks = ranks,
                                   .peers = why.empty(),
@@ -136,14 +133,14 @@ std::vector<int> spread_ranks(int ranks, int gpus) {
 }
 
 std::vector<int> devices_of_ranks(const std::string& backend, int ranks) {
-  return spread_ranks(ranks, backend == "sim" ? ranks : gpu_count());
+  return spread_ranks(ranks, backend == "sim" ? ranks : kernels::gpu_count());
 }
 
 std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,
                                             const AskMemory& free_and_total) {
   std::vector<backend::MemoryRoom> rooms;
   for (const int device : devices) {
-    const GpuMemory memory = free_and_total(device);
+    const kernels::GpuMemory memory = free_and_total(device);
     const auto sharers = static_cast<int>(std::ranges::count(devices, device));
     rooms.push_back(backend::memory_room(memory.free, memory.total, fraction, sharers));
   }
@@ -151,14 +148,14 @@ std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, dou
 }
 
 std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,
-                                                 const Console& console, bool strict) {
+                                                 const Listener& listener) {
   auto out = std::make_shared<RankMachines>();
   out->devices = devices_of_ranks(backend, ranks);
   if (backend == "sim")
     open_simulated(*out, ranks);
   else
-    open_gpus(*out, ranks, console, strict);
+    open_gpus(*out, ranks, listener);
   return out;
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

@@ -11,7 +11,7 @@
 #include "kernels/bench/moe_bench.h"
 #include "kernels/launch/machine.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 
 struct GpuState {
   std::string name;    // "NVIDIA H200"
@@ -73,4 +73,4 @@ bool has_cuda_kernels();
 // Why there is no GPU to use; empty when there is one.
 std::string why_no_gpu();
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels

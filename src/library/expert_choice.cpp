@@ -1,4 +1,4 @@
-#include "cli/expert_choice.h"
+#include "library/expert_choice.h"
 
 #include <array>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "base/format.h"
 #include "plan/step_time.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 namespace {
 
 constexpr std::array kRows = {1, 8, 64};
@@ -74,4 +74,4 @@ ExpertChoice choose_experts(const checkpoint::ModelConfig& config, const checkpo
                            kRows[2], ranks, sizes_of(column), sizes_of(whole))};
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

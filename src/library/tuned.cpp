@@ -1,4 +1,6 @@
-#include "cli/tuned.h"
+#include "library/tuned.h"
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cctype>
@@ -7,17 +9,16 @@
 #include "backend/cuda/tune/tuning_file.h"
 #include "base/format.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 namespace {
 
 namespace fs = std::filesystem;
 using backend::cuda::Tuning;
 using backend::cuda::TuningFile;
 
-void mention(const Console& console, const std::string& path, const TuningFile& file) {
-  console.err << fourfold::format("fourfold: tuned by {}: {} choices of {}, {}\n", path,
-                                  file.tuning.choices().size(), file.date,
-                                  file.commit.empty() ? "commit unknown" : file.commit);
+void mention(const Listener& listener, const std::string& path, const TuningFile& file) {
+  listener.fact(fourfold::format("tuned by {}: {} choices of {}, {}", path, file.tuning.choices().size(),
+                                 file.date, file.commit.empty() ? "commit unknown" : file.commit));
 }
 
 std::vector<fs::path> json_files(const fs::path& folder) {
@@ -41,11 +42,20 @@ fs::path user_tuned_folder() {
 
 fs::path installed_tuned_folder() {
   std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  if (none) return {};
-  const fs::path around = program.parent_path().parent_path();
-  const fs::path shared = around / "share" / "fourfold" / "tuned";
-  return fs::is_directory(shared, none) ? shared : around / "tuned";
+  // The file this code came from: a library that another program loaded, or the program itself.
+  Dl_info info{};
+  fs::path file;
+  if (dladdr(reinterpret_cast<const void*>(&installed_tuned_folder), &info) != 0 && info.dli_fname != nullptr)
+    file = fs::canonical(info.dli_fname, none);
+  if (file.empty()) file = fs::read_symlink("/proc/self/exe", none);
+  if (file.empty()) return {};
+  // bin/, lib/ or lib/aarch64-linux-gnu/ of a prefix, or the build folder of a source tree.
+  const fs::path folder = file.parent_path();
+  for (const fs::path& around : {folder.parent_path(), folder.parent_path().parent_path()}) {
+    const fs::path shared = around / "share" / "fourfold" / "tuned";
+    if (fs::is_directory(shared, none)) return shared;
+  }
+  return folder.parent_path() / "tuned";
 }
 
 std::string tuned_file_name(const std::string& chip) {
@@ -61,7 +71,7 @@ std::string tuned_file_name(const std::string& chip) {
 }
 
 std::shared_ptr<const Tuning> find_tuning_in(const kernels::Machine& machine,
-                                             const std::vector<fs::path>& folders, const Console& console) {
+                                             const std::vector<fs::path>& folders, const Listener& listener) {
   auto tuning = std::make_shared<Tuning>();
   for (const fs::path& folder : folders)
     for (const fs::path& path : json_files(folder)) {
@@ -69,30 +79,29 @@ std::shared_ptr<const Tuning> find_tuning_in(const kernels::Machine& machine,
       if (!is_for(file, machine)) continue;  // a folder has files of many chips
       require_for(file, machine, path.string());
       for (const auto& choice : file.tuning.choices()) tuning->add(choice);
-      mention(console, path.string(), file);
+      mention(listener, path.string(), file);
     }
   return tuning->empty() ? nullptr : tuning;
 }
 
 std::shared_ptr<const Tuning> find_tuning(const kernels::Machine& machine, const std::string& tuned,
-                                          const Console& console) {
+                                          const Listener& listener) {
   if (tuned == "none") return nullptr;
   if (!tuned.empty()) {
     const TuningFile file = backend::cuda::read_tuning(tuned);
     require_for(file, machine, tuned);
-    mention(console, tuned, file);
+    mention(listener, tuned, file);
     return std::make_shared<Tuning>(file.tuning);
   }
   if (machine.description().starts_with("simulator")) return nullptr;  // its time is nobody's
-  const auto found = find_tuning_in(machine, {installed_tuned_folder(), user_tuned_folder()}, console);
-  // A notice, whatever --strict says: nothing slower than the best known row is run.
+  const auto found = find_tuning_in(machine, {installed_tuned_folder(), user_tuned_folder()}, listener);
+  // A fact, no notice: nothing slower than the best known row is run.
   if (found == nullptr)
-    notice(console,
-           fourfold::format("{} is untuned: kernels run by the tables' defaults; `fourfold tune` measures "
-                            "which rows are faster here",
-                            machine.description()),
-           false);
+    listener.fact(fourfold::format(
+        "notice: {} is untuned: kernels run by the tables' defaults; `fourfold tune` measures "
+        "which rows are faster here",
+        machine.description()));
   return found;
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

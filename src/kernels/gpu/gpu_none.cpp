@@ -1,8 +1,8 @@
 // Built where there is no nvcc.
 #include "base/error.h"
-#include "cli/gpu.h"
+#include "kernels/gpu/gpu.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 
 bool has_cuda_kernels() { return false; }
 
@@ -25,4 +25,4 @@ std::unique_ptr<Gpu> open_gpu(int) {
       "no GPU can be used: {}", why_no_gpu());
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels

@@ -1,12 +1,12 @@
 // Built where there is nvcc.
 #include "base/error.h"
-#include "cli/gpu.h"
 #include "kernels/bench/device_tools.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/cuda_launch.h"
 #include "kernels/launch/cuda_machine.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 namespace {
 
 class CudaGpu final : public Gpu {
@@ -182,4 +182,4 @@ std::unique_ptr<Gpu> open_gpu(int index) {
   return std::make_unique<CudaGpu>(index);
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels

@@ -1,11 +1,12 @@
-// Where and how a model runs; what every command that takes a MODEL asks.
+// Where and how a model runs: what the program asks on its command line, and libfourfold_engine of its
+// caller.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 
-namespace fourfold::cli {
+namespace fourfold::library {
 
 struct BackendOptions {
   std::string backend = "cpu";  // cpu, cuda, sim or reference
@@ -27,4 +28,4 @@ struct BackendOptions {
   std::string experts = "auto";  // of several ranks: tp (a part of each expert), ep (some of the experts)
 };
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

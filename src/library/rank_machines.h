@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "backend/cuda/cuda.h"
-#include "cli/console.h"
-#include "cli/gpu.h"
 #include "kernels/all_reduce/exchange.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/launch/machine.h"
+#include "library/listener.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 
 struct RankMachines {
   std::vector<std::shared_ptr<kernels::Machine>> machines;  // by rank
@@ -28,7 +28,7 @@ std::vector<int> devices_of_ranks(const std::string& backend, int ranks);
 
 // What each rank may plan for: its share of what is free on its own device now. free_and_total answers for a
 // device.
-using AskMemory = std::function<GpuMemory(int device)>;
+using AskMemory = std::function<kernels::GpuMemory(int device)>;
 std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, double fraction,
                                             const AskMemory& free_and_total);
 
@@ -36,6 +36,6 @@ std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, dou
 // into each other's memory when the driver allows it and sums of known numbers have come out right; otherwise
 // they meet in the host's memory, and its price is said. sim: a simulated device each.
 std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,
-                                                 const Console& console, bool strict);
+                                                 const Listener& listener);
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

@@ -8,7 +8,7 @@
 #include "checkpoint/weights.h"
 #include "model/cut.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 
 struct ExpertChoice {
   model::ExpertCut cut = model::ExpertCut::columns;
@@ -18,4 +18,4 @@ struct ExpertChoice {
 ExpertChoice choose_experts(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
                             int ranks);
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

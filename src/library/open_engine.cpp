@@ -1,0 +1,152 @@
+#include "library/open_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/anchor_room.h"
+#include "kernels/gpu/gpu.h"
+#include "library/rank_machines.h"
+
+namespace fourfold::library {
+namespace {
+
+// When nobody says.
+constexpr std::int64_t kSequencesCpu = 16, kSequencesGpu = 64;
+constexpr std::int64_t kRowsCpu = 256, kRowsGpu = 2048;
+constexpr std::int64_t kContextCpu = 32768;
+// The simulated GPU takes seconds for a token: enough to see that everything works.
+constexpr std::int64_t kSequencesSim = 2, kRowsSim = 64, kContextSim = 4096;
+constexpr double kCpuMemoryShare = 0.25;  // of the machine's, for keys and values
+constexpr std::int64_t kSequencesMax = 1024;
+
+std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens) {
+  std::int64_t bytes = 0;
+  for (const backend::KvCache& cache : program.kv_caches)
+    bytes += 2 * cache.columns() * element_bytes(cache.format) * page_tokens;
+  return std::max<std::int64_t>(bytes, 1);
+}
+
+// What the rank with least may plan for. Ranks have equal parts, so that what fits there fits everywhere.
+std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& options) {
+  const double fraction = options.memory_fraction ? parse_memory_fraction(*options.memory_fraction)
+                                                  : backend::GpuOptions{}.memory_fraction;
+  const auto ask = [&](int device) {
+    if (options.backend == "cuda") return kernels::gpu_memory(device);
+    return kernels::GpuMemory{machine.memory().free_bytes(), machine.memory().total_bytes()};
+  };
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const backend::MemoryRoom& room :
+       rank_rooms(devices_of_ranks(options.backend, options.tp), fraction, ask))
+    least = std::min(least, room.usable);
+  return least;
+}
+
+// The most pages up to those wanted that fit beside everything else on the GPU.
+std::int64_t pages_on_gpu(const backend::Program& program, backend::Capacity capacity,
+                          const BackendOptions& options) {
+  const std::shared_ptr<kernels::Machine> machine = open_machine(options.backend, 0);
+  const std::int64_t usable = usable_on_gpu(*machine, options);
+  const backend::DenseWeights dense = parse_dense_weights(options.dense);
+  std::int64_t low = 0, high = capacity.page_count;
+  while (low < high) {
+    capacity.page_count = (low + high + 1) / 2;
+    std::int64_t needed = 0;
+    for (const backend::MemoryUse& use : plan_memory(program, capacity, *machine, dense)) needed += use.bytes;
+    if (needed <= usable)
+      low = capacity.page_count;
+    else
+      high = capacity.page_count - 1;
+  }
+  return low;
+}
+
+// Ranks that share a KV head keep it once each.
+std::int64_t pages_in_memory(const backend::Program& program, const backend::Capacity& capacity) {
+  const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
+  return std::min(capacity.page_count,
+                  share / (program.part.count * page_bytes(program, capacity.page_tokens)));
+}
+
+std::int64_t chosen_context(const OpenModel& model, const EngineSettings& settings) {
+  const std::int64_t most = model.config.position_limit;
+  const std::int64_t context =
+      settings.max_context.value_or(settings.backend.backend == "cuda"  ? most
+                                    : settings.backend.backend == "sim" ? std::min(most, kContextSim)
+                                                                        : std::min(most, kContextCpu));
+  if (context < 2 || context > most)
+    fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions", context,
+         most);
+  return context;
+}
+
+}  // namespace
+
+EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings) {
+  const bool gpu = on_machine(settings.backend.backend), sim = settings.backend.backend == "sim";
+  EngineRoom room;
+  room.context = chosen_context(model, settings);
+  room.sequences = settings.max_sequences != 0 ? settings.max_sequences
+                   : sim                       ? kSequencesSim
+                   : gpu                       ? kSequencesGpu
+                                               : kSequencesCpu;
+  if (room.sequences < 1 || room.sequences > kSequencesMax)
+    fail(Code::invalid_request, "--max-sequences {}: 1 to {}", room.sequences, kSequencesMax);
+  backend::Capacity& capacity = room.capacity;
+  capacity.state_slot_count = room.sequences;
+  const std::int64_t least_rows = room.sequences * (engine::kDraftCountMax + 1);
+  if (settings.step_rows != 0 && (settings.step_rows < 64 || settings.step_rows > 65536))
+    fail(Code::invalid_request, "--step-rows {}: 64 to 65536", settings.step_rows);
+  capacity.row_count = std::max(settings.step_rows != 0 ? settings.step_rows
+                                : sim                   ? kRowsSim
+                                : gpu                   ? kRowsGpu
+                                                        : kRowsCpu,
+                                least_rows);
+  const auto pages = [&](std::int64_t tokens) {
+    return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
+  };
+  capacity.page_count =
+      settings.kv_tokens ? pages(*settings.kv_tokens) : pages(room.context) * room.sequences;
+  const RankProgram first = rank_program(model, settings.backend, 0, chosen_activations(settings.backend));
+  const backend::Program& program = first.program;
+  capacity.anchor_count = engine::anchor_room(
+      program, capacity,
+      settings.prefix_cache_bytes < 0 ? -1 : settings.prefix_cache_bytes / program.part.count);
+  if (settings.kv_tokens) {
+    if (*settings.kv_tokens < room.context)
+      fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",
+           *settings.kv_tokens, room.context);
+    return room;
+  }
+  const std::int64_t fitting =
+      gpu ? pages_on_gpu(program, capacity, settings.backend) : pages_in_memory(program, capacity);
+  if (fitting < pages(room.context))
+    fail_with_hint(
+        Code::out_of_memory,
+        fourfold::format("Lower --max-context to {}, or --max-sequences; fourfold plan --model says more.",
+                         fitting * capacity.page_tokens),
+        "one request of {} tokens needs {} pages of keys and values; there is memory for {}", room.context,
+        pages(room.context), fitting);
+  capacity.page_count = std::min(capacity.page_count, fitting);
+  return room;
+}
+
+OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, const EngineRoom& room,
+                       const Listener& listener, Deliver deliver) {
+  OpenEngine out{.prepared = prepare_model(model, settings.backend, room.capacity, listener), .engine = {}};
+  out.engine = std::make_unique<engine::Engine>(
+      *out.prepared,
+      engine::EngineOptions{.max_sequences = room.sequences,
+                            .max_queue = settings.max_queue,
+                            .step_rows = room.capacity.row_count,
+                            .mtp = settings.mtp,
+                            .prefix_cache_bytes = settings.prefix_cache_bytes},
+      std::move(deliver));
+  return out;
+}
+
+}  // namespace fourfold::library

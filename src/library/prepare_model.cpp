@@ -1,0 +1,362 @@
+#include "library/prepare_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/pool.h"
+#include "backend/cuda/cuda.h"
+#include "backend/ranks/host_collective.h"
+#include "backend/ranks/ranks.h"
+#include "backend/reference/reference.h"
+#include "base/error.h"
+#include "checkpoint/stream.h"
+#include "kernels/gpu/gpu.h"
+#include "kernels/launch/sim_machine.h"
+#include "library/expert_choice.h"
+#include "library/rank_machines.h"
+#include "library/tuned.h"
+#include "model/qwen35/forward.h"
+
+namespace fourfold::library {
+namespace {
+
+void require_known(const BackendOptions& options) {
+  if (options.backend != "cpu" && options.backend != "reference" && !on_machine(options.backend))
+    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
+                   "unknown backend '{}'", options.backend);
+  if (options.backend != "cpu" && options.threads != 0)
+    fail(Code::invalid_request,
+         "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
+         options.backend);
+  if (options.tp < 1 || options.tp > kRanksMax)
+    fail(Code::invalid_request, "--tp {}: 1 to {} ranks", options.tp, kRanksMax);
+  if (options.tp == 1 && options.experts != "auto")
+    fail(Code::invalid_request, "--experts {}: with one rank (--tp 1) all experts are there",
+         options.experts);
+  if (options.tp > 1 && !options.cache.empty())
+    fail_with_hint(Code::invalid_request, "Leave out --cache.",
+                   "--cache with --tp {}: packed copies are of whole models", options.tp);
+  if (on_machine(options.backend)) return;
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      fail(Code::invalid_request, "{}: the cuda and sim backends alone have it, not the {} backend", option,
+           options.backend);
+  };
+  refuse(options.dense != "keep", "--dense");
+  refuse(!options.cache.empty(), "--cache");
+  refuse(options.rebuild_cache, "--rebuild-cache");
+  refuse(options.memory_fraction.has_value(), "--memory-fraction");
+  refuse(options.explain, "--explain");
+  refuse(!options.tuned.empty(), "--tuned");
+}
+
+backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& model,
+                                checkpoint::LoadProgress& progress, const Listener& listener,
+                                const kernels::Machine& machine) {
+  backend::GpuOptions gpu{.keep_values = options.keep_values,
+                          .checkpoint = &model.checkpoint,
+                          .progress = &progress,
+                          .dense = parse_dense_weights(options.dense),
+                          .cache = options.cache,
+                          .rebuild_cache = options.rebuild_cache,
+                          .tuning = find_tuning(machine, options.tuned, listener)};
+  if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
+  if (options.on_kernels)
+    gpu.on_new_shape = [on_kernels = options.on_kernels](const backend::StepDecision& decision) {
+      on_kernels("step of " + decision.text());
+    };
+  return gpu;
+}
+
+std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
+                                               checkpoint::LoadProgress& progress, const Listener& listener,
+                                               PreparedModel& out) {
+  if (options.backend == "reference") return std::make_unique<backend::ReferenceBackend>();
+  if (!on_machine(options.backend))
+    return backend::make_cpu_backend(
+        {.threads = options.threads, .keep_values = options.keep_values, .progress = &progress});
+  if (options.rebuild_cache && options.cache.empty())
+    fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
+  out.machine = open_machine(options.backend, 0);
+  backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *out.machine);
+  gpu.report = &out.load;
+  return backend::make_gpu_backend(*out.machine, std::move(gpu));
+}
+
+// More threads than cores wait for each other; a few more are nobody's business.
+void mention_threads(const BackendOptions& options, const Listener& listener) {
+  const auto cores = static_cast<int>(backend::cpu::allowed_cpus().size());
+  if (options.threads > 2 * cores)
+    listener.notice(
+        fourfold::format("--threads {} on {} cores: they will wait for each other", options.threads, cores));
+}
+
+bool takes_fp4(const backend::Program& program) {
+  return std::any_of(program.matrices.begin(), program.matrices.end(),
+                     [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
+}
+
+// Where a checkpoint asks for FP4 activations and gets others, that is said.
+backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Listener& listener) {
+  const auto build = [&](model::Activations activations) {
+    backend::Program program = model::build_program(model.config, model.bound.weights, activations);
+    store_kv(program, options.kv);
+    return program;
+  };
+  backend::Program program = build(parse_model_activations(options.activations));
+  if (!takes_fp4(program) || !on_machine(options.backend) || options.activations != "auto") return program;
+  listener.notice(
+      "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)");
+  return build(chosen_activations(options));
+}
+
+// What quantising at load cost: asked for, so not a notice.
+void mention_dense(const backend::LoadReport& load, const BackendOptions& options, const Listener& listener) {
+  if (options.dense == "keep") return;
+  std::string line;
+  for (const backend::DenseError& error : load.dense) {
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%.3f %%", 100 * error.relative_rms);
+    line += fourfold::format("{}{} {} ({} {})", line.empty() ? "" : ", ", error.kind, percent,
+                             error.matrix_count, error.matrix_count == 1 ? "matrix" : "matrices");
+  }
+  if (!line.empty())
+    listener.fact(fourfold::format("--dense {}: relative RMS error of the weights: {}", options.dense, line));
+  if (load.kept_count > 0)
+    listener.notice(
+        fourfold::format("--dense {}: {} matrices stay as they are stored: they (or what they are multiplied "
+                         "together with) are quantised already",
+                         options.dense, load.kept_count));
+}
+
+// Every rank has its share of the threads.
+std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options,
+                                                    checkpoint::LoadProgress& progress, int rank,
+                                                    const std::shared_ptr<backend::Collective>& collective) {
+  if (options.backend == "reference") return std::make_shared<backend::ReferenceBackend>(collective);
+  const int all =
+      options.threads != 0 ? options.threads : static_cast<int>(backend::cpu::allowed_cpus().size());
+  const int each = std::max(all / options.tp, 1);
+  return backend::make_cpu_backend({.threads = each,
+                                    .keep_values = options.keep_values,
+                                    .progress = &progress,
+                                    .collective = collective,
+                                    .first_cpu = rank * each});
+}
+
+// A rank on a machine. Prepared in the rank's thread, which is then on the rank's device.
+class MachineRank final : public backend::Backend {
+ public:
+  MachineRank(std::shared_ptr<RankMachines> all, int rank, backend::GpuOptions gpu)
+      : all_(std::move(all)), rank_(static_cast<std::size_t>(rank)) {
+    gpu.exchange = all_->exchange;
+    inner_ = backend::make_gpu_backend(*all_->machines[rank_], std::move(gpu));
+  }
+  std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
+                                             const backend::Capacity& capacity) override {
+    all_->enter[rank_]();
+    return inner_->prepare(std::move(program), capacity);
+  }
+
+ private:
+  std::shared_ptr<RankMachines> all_;
+  std::size_t rank_;
+  std::unique_ptr<backend::Backend> inner_;
+};
+
+// Makes the backend of each rank; options learn how ranks that wait are told to stop.
+using MakeRank = std::function<std::shared_ptr<backend::Backend>(int rank)>;
+MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, checkpoint::LoadProgress& progress,
+                    const Listener& listener, PreparedModel& out, backend::RankOptions& ranks) {
+  if (!on_machine(options.backend)) {
+    const auto collective = backend::make_host_collective(options.tp, ranks.patience);
+    ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+    return [&, collective](int rank) { return make_rank_backend(options, progress, rank, collective); };
+  }
+  const auto all = open_rank_machines(options.backend, options.tp, listener);
+  ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };
+  if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
+  backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *all->machines.front());
+  out.rooms = rank_rooms(all->devices, gpu.memory_fraction, [&](int device) {
+    const auto rank =
+        static_cast<std::size_t>(std::ranges::find(all->devices, device) - all->devices.begin());
+    all->enter[rank]();
+    kernels::Memory& memory = all->machines[rank]->memory();
+    return kernels::GpuMemory{memory.free_bytes(), memory.total_bytes()};
+  });
+  out.devices = all->devices;
+  return [&out, all, gpu](int rank) {
+    backend::GpuOptions mine = gpu;
+    mine.room = out.rooms[static_cast<std::size_t>(rank)];
+    if (rank == 0)
+      mine.report = &out.load;
+    else
+      mine.on_new_shape = nullptr;  // all ranks run the same kernels
+    return std::make_shared<MachineRank>(all, rank, std::move(mine));
+  };
+}
+
+std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, const BackendOptions& options,
+                                                     const backend::Capacity& capacity,
+                                                     checkpoint::LoadProgress& progress,
+                                                     const Listener& listener, PreparedModel& out) {
+  if (options.experts == "auto")
+    if (const std::string why = choose_experts(model.config, model.bound.weights, options.tp).why;
+        !why.empty())
+      listener.fact(why);
+  backend::RankOptions ranks_options;
+  const MakeRank make = rank_maker(model, options, progress, listener, out, ranks_options);
+  std::vector<backend::Rank> ranks;
+  std::uint64_t bytes = 0;
+  for (int rank = 0; rank < options.tp; ++rank) {
+    RankProgram made = rank_program(model, options, rank, chosen_activations(options));
+    bytes += checkpoint::stored_bytes(made.part->weights);
+    ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
+  }
+  progress.set_total(bytes);
+  return backend::prepare_ranks(std::move(ranks), capacity, std::move(ranks_options));
+}
+
+std::int64_t megabytes(std::int64_t bytes) { return (bytes + 500'000) / 1'000'000; }
+
+// The uses whose names begin so, without the beginning.
+void mention_uses(const backend::Prepared& prepared, const std::string& prefix, const std::string& of_what,
+                  const Listener& listener) {
+  std::string line;
+  std::int64_t total = 0;
+  for (const backend::MemoryUse& use : prepared.memory()) {
+    if (!use.what.starts_with(prefix)) continue;
+    line += fourfold::format("{}{} {} MB", line.empty() ? "" : ", ", use.what.substr(prefix.size()),
+                             megabytes(use.bytes));
+    total += use.bytes;
+  }
+  if (!line.empty())
+    listener.fact(fourfold::format("memory: {}{} MB of {}: {}", prefix, megabytes(total), of_what, line));
+}
+
+// With ranks on GPUs a line for each: what it takes, and of what.
+void mention_memory(const PreparedModel& model, const Listener& listener) {
+  if (model.rooms.empty()) return mention_uses(*model, "", "the GPU", listener);
+  for (std::size_t rank = 0; rank < model.rooms.size(); ++rank) {
+    const backend::MemoryRoom& room = model.rooms[rank];
+    std::string of_what = fourfold::format("GPU {}", model.devices[rank]);
+    if (room.total != std::numeric_limits<std::int64_t>::max())  // which a simulated one has
+      of_what = fourfold::format("{} MB that it may take of {}", megabytes(room.usable), of_what);
+    if (room.sharers > 1) of_what += fourfold::format(", its share: {} ranks are there", room.sharers);
+    mention_uses(*model, fourfold::format("rank {} ", rank), of_what, listener);
+  }
+}
+
+}  // namespace
+
+bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }
+
+std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {
+  if (backend == "cuda") {
+    std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(gpu_index);
+    return {gpu, &gpu->machine()};
+  }
+  struct Simulated {
+    // Addresses alone: room for the largest model that anybody has the patience for.
+    sim::Device device{sim::DeviceOptions{.memory_bytes = std::size_t{4} << 30}};
+    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
+  };
+  const auto simulated = std::make_shared<Simulated>();
+  return {simulated, simulated->machine.get()};
+}
+
+model::ExpertCut parse_expert_cut(std::string_view text) {
+  if (text == "auto") return model::ExpertCut::automatic;
+  if (text == "tp") return model::ExpertCut::columns;
+  if (text == "ep") return model::ExpertCut::experts;
+  fail_with_hint(Code::invalid_request,
+                 "Known: auto, tp (every rank has a part of every expert), ep (every rank has some experts).",
+                 "unknown --experts '{}'", text);
+}
+
+RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,
+                         model::Activations activations) {
+  RankProgram out;
+  if (options.tp == 1) {
+    out.program = model::build_program(model.config, model.bound.weights, activations);
+  } else {
+    model::ExpertCut cut = parse_expert_cut(options.experts);
+    if (cut == model::ExpertCut::automatic)
+      cut = choose_experts(model.config, model.bound.weights, options.tp).cut;
+    out.part = std::make_shared<const model::ModelPart>(
+        model::cut_model(model.config, model.bound.weights, {rank, options.tp}, cut));
+    out.program = model::build_program(*out.part, activations);
+  }
+  store_kv(out.program, options.kv);
+  return out;
+}
+
+model::Activations chosen_activations(const BackendOptions& options) {
+  return on_machine(options.backend) && options.activations == "auto"
+             ? model::Activations::w4a16
+             : parse_model_activations(options.activations);
+}
+
+model::Activations parse_model_activations(std::string_view text) {
+  if (text == "auto") return model::Activations::automatic;
+  if (text == "f32") return model::Activations::f32;
+  if (text == "w4a16") return model::Activations::w4a16;
+  if (text == "w4a4") return model::Activations::w4a4;
+  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4.",
+                 "unknown activations '{}'", text);
+}
+
+backend::DenseWeights parse_dense_weights(std::string_view text) {
+  if (text == "keep") return backend::DenseWeights::keep;
+  if (text == "fp8") return backend::DenseWeights::fp8;
+  if (text == "nvfp4") return backend::DenseWeights::nvfp4;
+  fail(Code::invalid_request, "--dense is '{}'; keep, fp8 and nvfp4 are possible", text);
+}
+
+void store_kv(backend::Program& program, std::string_view kv) {
+  if (kv == "auto") return;
+  if (kv != "bf16" && kv != "fp8")
+    fail_with_hint(Code::invalid_request, "Known formats of keys and values: auto, bf16, fp8.",
+                   "unknown --kv '{}'", kv);
+  for (backend::KvCache& cache : program.kv_caches)
+    cache.format = kv == "fp8" ? backend::KvFormat::fp8 : backend::KvFormat::bf16;
+}
+
+double parse_memory_fraction(double fraction) {
+  if (!(fraction > 0 && fraction <= 1))
+    fail(Code::invalid_request, "--memory-fraction {}: more than 0 and at most 1", fraction);
+  return fraction;
+}
+
+PreparedModel prepare_model(const OpenModel& model, const BackendOptions& options,
+                            const backend::Capacity& capacity, const Listener& listener) {
+  require_known(options);
+  const auto start = std::chrono::steady_clock::now();
+  backend::Program program = program_of(model, options, listener);
+  checkpoint::LoadProgress progress(checkpoint::stored_bytes(model.bound.weights), listener.on_progress);
+  PreparedModel out;
+  mention_threads(options, listener);
+  if (options.tp > 1) {
+    out.prepared = prepare_all_ranks(model, options, capacity, progress, listener, out);
+    out.whole = std::move(program);
+  } else {
+    out.backend = make_backend(options, model, progress, listener, out);
+    out.prepared = out.backend->prepare(std::move(program), capacity);
+  }
+  mention_memory(out, listener);
+  mention_dense(out.load, options, listener);
+  if (!out.load.cache_file.empty())
+    listener.fact(fourfold::format("packed copy {}: {}", out.load.from_cache ? "read" : "written",
+                                   out.load.cache_file));
+  for (const std::string& text : out.prepared->notices()) listener.notice(text);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace fourfold::library
