@@ -2,18 +2,12 @@
 # the program's own files alone.
 find_path(FOURFOLD_CLI11 CLI/CLI.hpp HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
 
-# Every row's facts, hundreds of small functions that run once: optimising them would take longer than any other file.
-add_library(fourfold_row_table STATIC ${PROJECT_SOURCE_DIR}/src/cli/row_table.cpp)
-target_compile_options(fourfold_row_table PRIVATE -O0)
-target_link_libraries(fourfold_row_table PUBLIC fourfold_options fourfold_plan)
-
 # The planner's command: links no machine, so it is built in seconds.
 add_library(fourfold_cli_plan STATIC
   ${PROJECT_SOURCE_DIR}/src/cli/console.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/figures.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/parse.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/plan_command.cpp
-  ${PROJECT_SOURCE_DIR}/src/cli/refused_shapes.cpp
   ${PROJECT_SOURCE_DIR}/src/cli/terminal_text.cpp)
 target_link_libraries(fourfold_cli_plan PUBLIC fourfold_row_table fourfold_kernels_choose)
 fourfold_precompile(fourfold_cli_plan fourfold_base)
@@ -58,7 +52,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
-    ${PROJECT_SOURCE_DIR}/src/cli/plan_step.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/step_report.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/transcript.cpp

@@ -1,7 +1,7 @@
 # The kernels room: host code and simulator launches always; with nvcc, the rows of each chip as generated translation
 # units (one per part), compiled for that chip alone.
 file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cpp)
-list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench|gpu_cuda|gpu_none)\\.cpp$|/c_api/|/kernels/cpu/")
+list(FILTER kernel_sources EXCLUDE REGEX "/(choose|cuda_machine|moe_bench|gpu_cuda|gpu_none)\\.cpp$|/c_api/|/kernels/cpu/|/kernels/plan/")
 foreach(FOURFOLD_PART stream_nvfp4 stream_mxfp4 stream_fp4 tile_mma_nvfp4 tile_mma_mxfp4 tile_fp4 tile_wgmma_nvfp4
     tile_wgmma_mxfp4 stream_bf16 stream_fp8 tile_mma_bf16 tile_mma_fp8 tile_wgmma_bf16 tile_wgmma_fp8)
   set(source ${CMAKE_BINARY_DIR}/rows/sim_${FOURFOLD_PART}.cpp)
@@ -17,6 +17,11 @@ endforeach()
 # Choosing rows needs none of them: `fourfold plan` links this alone.
 add_library(fourfold_kernels_choose STATIC ${PROJECT_SOURCE_DIR}/src/kernels/moe_layer/choose.cpp)
 target_link_libraries(fourfold_kernels_choose PUBLIC fourfold_options fourfold_base fourfold_plan)
+# Every row's facts, hundreds of small functions that run once: optimising them would take longer than any other file.
+add_library(fourfold_row_table STATIC ${PROJECT_SOURCE_DIR}/src/kernels/plan/row_table.cpp)
+target_compile_options(fourfold_row_table PRIVATE -O0)
+target_link_libraries(fourfold_row_table PUBLIC fourfold_options fourfold_plan)
+target_sources(fourfold_kernels_choose PRIVATE ${PROJECT_SOURCE_DIR}/src/kernels/plan/refused_shapes.cpp)
 add_library(fourfold_kernels_room STATIC ${kernel_sources})
 target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_sim
   fourfold_kernels_choose ${CMAKE_DL_LIBS})

@@ -47,7 +47,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   fourfold_room(schedule LINK fourfold_base)
   fourfold_room(engine LINK fourfold_base fourfold_backend fourfold_sample fourfold_text fourfold_schedule)
   # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
-  set(library_sources open_model prepare_model open_engine rank_machines tuned expert_choice)
+  set(library_sources open_model prepare_model open_engine rank_machines tuned expert_choice plan_step)
   list(TRANSFORM library_sources REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/library/\\1.cpp")
   add_library(fourfold_library STATIC ${library_sources})
   target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_checkpoint fourfold_text

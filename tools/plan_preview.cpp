@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/format.h"
-#include "cli/row_table.h"
+#include "kernels/plan/row_table.h"
 #include "plan/explain.h"
 #include "plan/picture.h"
 
@@ -46,7 +46,7 @@ int main() {
   std::vector<plan::Bar> whole_block;
   std::string shared_block;
   int largest_bytes = 0;
-  const std::vector<plan::RowFacts> rows = cli::rows_of(plan::kSm120);
+  const std::vector<plan::RowFacts> rows = kernels::rows_of(plan::kSm120);
   for (const plan::RowFacts& row : rows) {
     largest_bytes = std::max(largest_bytes, row.total_bytes);
     if (!is_native_tile(row)) continue;

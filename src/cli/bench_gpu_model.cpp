@@ -175,7 +175,8 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
-  const library::Listener listener{.on_fact = [&](const std::string& text) { console.err << "fourfold: " << text << "\n"; }};
+  const library::Listener listener{
+      .on_fact = [&](const std::string& text) { console.err << "fourfold: " << text << "\n"; }};
   backend::GpuOptions how{.graphs = options.graphs,
                           .tuning = library::find_tuning(gpu->machine(), options.tuned, listener)};
   if (options.memory_fraction) how.memory_fraction = library::parse_memory_fraction(*options.memory_fraction);

@@ -85,18 +85,12 @@ void write(const std::vector<MtpLine>& lines, const std::string& csv, const std:
 
 }  // namespace
 
-double tokens_of_step(double acceptance, int drafts) {
-  double tokens = 1, chance = 1;
-  for (int i = 0; i < drafts; ++i) tokens += chance *= acceptance;
-  return tokens;
-}
-
 double acceptance_for(double tokens, int drafts) {
-  if (tokens > tokens_of_step(1, drafts)) return 2;
+  if (tokens > plan::tokens_of_step(1, drafts)) return 2;
   double low = 0, high = 1;
   for (int i = 0; i < 50; ++i) {
     const double middle = (low + high) / 2;
-    (tokens_of_step(middle, drafts) < tokens ? low : high) = middle;
+    (plan::tokens_of_step(middle, drafts) < tokens ? low : high) = middle;
   }
   return high;
 }

@@ -7,14 +7,13 @@
 
 #include "backend/backend.h"
 #include "cli/console.h"
+#include "plan/step_time.h"
 
 namespace fourfold::cli {
 
 // Chances that a draft stands when all before it do.
 inline constexpr double kAcceptances[] = {0.5, 0.6, 0.7, 0.8, 0.9};
 
-// A step's tokens when each draft stands with this chance: 1 + a + ... + a^k.
-double tokens_of_step(double acceptance, int drafts);
 // The acceptance at which a step of so many drafts gives `tokens`; above 1: none does.
 double acceptance_for(double tokens, int drafts);
 
@@ -28,7 +27,7 @@ struct MtpLine {
   double plain_ms = 0;     // a step without drafts; 0: not measured
   double step_ms() const { return verify_ms + draft_ms; }
   double tokens_per_second(double acceptance) const {
-    return users * tokens_of_step(acceptance, drafts) / step_ms() * 1e3;
+    return users * plan::tokens_of_step(acceptance, drafts) / step_ms() * 1e3;
   }
 };
 

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "cli/parse.h"
-#include "cli/row_table.h"
 #include "kernels/moe_route/route_params.h"
+#include "kernels/plan/row_table.h"
 #include "plan/explain.h"
 #include "plan/products.h"
 #include "plan/text.h"
@@ -67,8 +67,8 @@ struct Table {
 Table table_of(const std::vector<const ArchFacts*>& archs) {
   Table table;
   for (const ArchFacts* arch : archs) {
-    const auto rows = rows_of(*arch);
-    const auto refused = refused_shapes(*arch);
+    const auto rows = kernels::rows_of(*arch);
+    const auto refused = kernels::refused_shapes(*arch);
     table.rows.insert(table.rows.end(), rows.begin(), rows.end());
     table.refused.insert(table.refused.end(), refused.begin(), refused.end());
     table.limit_bytes = table.limit_bytes == 0 ? arch->smem_bytes_per_block
@@ -102,7 +102,7 @@ int print_explanation(const PlanOptions& options, const std::vector<const ArchFa
         "library's spelling.",
         "'{}' is not a tile", options.explain);
   for (const ArchFacts* arch : archs)
-    console.out << plan::explain(*tile, *arch, rows_of(*arch), picture_style(console));
+    console.out << plan::explain(*tile, *arch, kernels::rows_of(*arch), picture_style(console));
   return kFine;
 }
 

@@ -17,6 +17,7 @@
 #include "cli/figures.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
+#include "cli/step_report.h"
 #include "engine/anchor_room.h"
 #include "engine/sequence.h"
 #include "kernels/gpu/gpu.h"
@@ -27,6 +28,9 @@
 
 namespace fourfold::cli {
 namespace {
+
+using library::StepAnswer;
+using library::StepQuestion;
 
 // SMs of a card that is not there: they decide a few megabytes of workspace and nothing else.
 constexpr int kAssumedSms = 132;
@@ -309,12 +313,12 @@ StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& mo
 
 }  // namespace
 
-StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console) {
+library::StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console) {
   const Target target(options);
   const PlannedModel model(options, console);
   check(target.product != nullptr, "a step is predicted for a product");
   const MemoryPlanner planner(options, model, target);
-  return predict_step(question_of(options, model, target, planner.capacity()));
+  return library::predict_step(question_of(options, model, target, planner.capacity()));
 }
 
 int run_plan_model(const PlanModelOptions& options, const Console& console) {
@@ -325,7 +329,7 @@ int run_plan_model(const PlanModelOptions& options, const Console& console) {
   std::optional<StepAnswer> answer;
   if (target.product != nullptr) {
     question.emplace(question_of(options, model, target, planner.capacity()));
-    answer = predict_step(*question);
+    answer = library::predict_step(*question);
   }
   const Planned planned = planner.plan();
   const std::string_view kv =

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/console.h"
-#include "cli/plan_step.h"
+#include "library/plan_step.h"
 
 namespace fourfold::cli {
 
@@ -33,7 +33,7 @@ struct PlanModelOptions {
 };
 
 // The step alone, whether or not the model fits. Needs --gpu.
-StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console);
+library::StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console);
 
 // kMiss when it does not fit.
 int run_plan_model(const PlanModelOptions& options, const Console& console);

@@ -1,17 +1,14 @@
-// `fourfold plan --model MODEL --gpu NAME`: a step's predicted time, from the program of one rank.
+// A step's predicted time on GPUs that need not be there, from the program of one rank.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "backend/cuda/cuda.h"
 #include "backend/program.h"
-#include "base/json_writer.h"
-#include "cli/console.h"
 #include "plan/step_time.h"
 
-namespace fourfold::cli {
+namespace fourfold::library {
 
 struct StepQuestion {
   const backend::Program& program;  // of one rank
@@ -50,7 +47,4 @@ struct StepAnswer {
 
 StepAnswer predict_step(const StepQuestion& question);
 
-void print_step(const StepQuestion& question, const StepAnswer& answer, const Console& console);
-void write_step(const StepQuestion& question, const StepAnswer& answer, JsonWriter& json);
-
-}  // namespace fourfold::cli
+}  // namespace fourfold::library

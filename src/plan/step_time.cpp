@@ -170,6 +170,12 @@ Range total_us(const std::vector<Estimate>& estimates) {
   return total;
 }
 
+double tokens_of_step(double acceptance, int drafts) {
+  double tokens = 1, chance = 1;
+  for (int i = 0; i < drafts; ++i) tokens += chance *= acceptance;
+  return tokens;
+}
+
 double busiest_rank_experts(int experts, int experts_per_token, int ranks, int rows) {
   check(experts % ranks == 0 && experts_per_token <= experts, "experts are given out evenly", experts, ranks);
   Random random(1);

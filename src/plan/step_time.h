@@ -126,6 +126,9 @@ std::vector<Estimate> step_time(const StepWork& work, const Product& product, in
                                 SumWay way);
 Range total_us(const std::vector<Estimate>& estimates);
 
+// A step's tokens when each draft stands with this chance: 1 + a + ... + a^k.
+double tokens_of_step(double acceptance, int drafts);
+
 // Experts that the busiest of `ranks` GPUs reads when experts are given out whole: the mean over 1,000 random
 // routings, every expert as likely as any other. experts / ranks of them live on each.
 double busiest_rank_experts(int experts, int experts_per_token, int ranks, int rows);

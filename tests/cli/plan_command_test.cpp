@@ -5,8 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "cli/row_table.h"
-#include "kernels/launch/sim_machine.h"
+#include "kernels/plan/row_table.h"
 #include "plan/separate_budget.h"
 #include "tests/cli/support.h"
 
@@ -68,41 +67,6 @@ TEST(PlanCommand, RefusedShapesSayWhy) {
   EXPECT_TRUE(wgmma);
 }
 
-// The tiles the field knows by name: each exists on SM120 for both formats' 16-bit path and for NVFP4 tokens.
-TEST(PlanCommand, TheNamedTilesExist) {
-  std::set<std::string> have;
-  for (const plan::RowFacts& row : rows_of(plan::kSm120))
-    have.insert(fourfold::format("{} {} {}", plan::tile_name(plan::tile_of(row)), row.path, row.format));
-  for (const char* tile :
-       {"128x128x64", "128x256x64", "256x128x64", "128x64x128", "128x128x128", "256x128x128", "128x128x256"})
-    for (const char* path : {"w4a4 nvfp4", "w4a16-mma nvfp4", "w4a16-mma mxfp4"})
-      EXPECT_TRUE(have.count(std::string(tile) + " " + path)) << tile << " " << path;
-  for (const int tokens : {8, 16, 32, 64}) {
-    bool decode = false;
-    for (const plan::RowFacts& row : rows_of(plan::kSm120))
-      decode = decode || (row.role == "decode" && row.n == tokens);
-    EXPECT_TRUE(decode) << tokens;
-  }
-}
-
-// The table and the machines list the same rows: one fact in two lists, compared.
-TEST(PlanCommand, TheTableIsWhatTheSimulatorRuns) {
-  for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90}) {
-    sim::Device device;
-    kernels::SimMachineOptions options;
-    options.arch = arch;
-    const auto machine = kernels::make_sim_machine(device, options);
-    std::multiset<std::string> run, planned;
-    for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down,
-                            kernels::RowKind::step})
-      for (const plan::RowFacts& row : machine->rows(kind)) run.insert(row.row);
-    for (const plan::RowFacts& row : rows_of(*arch)) planned.insert(row.row);
-    EXPECT_EQ(run, planned) << arch->name;
-    EXPECT_EQ(std::set<std::string>(planned.begin(), planned.end()).size(), planned.size())
-        << "row names are unique";
-  }
-}
-
 TEST(PlanCommand, ExplainComputesItsNumbers) {
   PlanOptions options;
   options.explain = "256x128x128";
@@ -137,7 +101,7 @@ TEST(PlanCommand, SeveralArchitecturesAndOnesWithoutKernels) {
 TEST(PlanCommand, ChoosesRowsThatExist) {
   for (const char* arch : {"sm90", "sm120", "sm121"}) {
     std::set<std::string> have;
-    for (const plan::RowFacts& row : rows_of(*plan::find_arch(arch))) have.insert(row.row);
+    for (const plan::RowFacts& row : kernels::rows_of(*plan::find_arch(arch))) have.insert(row.row);
     for (const char* shape : {"35b", "122b", "397b", "397b-tp4", "320,192,7,3"})
       for (const char* activations : {"w4a16", "w4a4"})
         for (const char* format : {"nvfp4", "mxfp4"}) {

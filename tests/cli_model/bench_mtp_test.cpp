@@ -13,9 +13,9 @@ namespace fourfold::cli {
 namespace {
 
 TEST(BenchMtp, TokensOfAStepAreThoseOfAGeometricRun) {
-  EXPECT_DOUBLE_EQ(tokens_of_step(0.5, 0), 1);
-  EXPECT_DOUBLE_EQ(tokens_of_step(0.5, 3), 1.875);
-  EXPECT_DOUBLE_EQ(tokens_of_step(1, 5), 6);
+  EXPECT_DOUBLE_EQ(plan::tokens_of_step(0.5, 0), 1);
+  EXPECT_DOUBLE_EQ(plan::tokens_of_step(0.5, 3), 1.875);
+  EXPECT_DOUBLE_EQ(plan::tokens_of_step(1, 5), 6);
   EXPECT_NEAR(acceptance_for(1.875, 3), 0.5, 1e-9);
   EXPECT_GT(acceptance_for(4.5, 3), 1);
   EXPECT_EQ(parse_drafts("0..3"), (std::vector<int>{0, 1, 2, 3}));

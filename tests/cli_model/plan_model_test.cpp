@@ -28,7 +28,7 @@ Json planned(const PlanModelOptions& options, int status = kFine) {
   return read_json(captured.out.str());
 }
 
-StepAnswer predict(const PlanModelOptions& options) {
+library::StepAnswer predict(const PlanModelOptions& options) {
   Captured captured;
   return predict_model_step(options, captured.console);
 }
@@ -76,7 +76,7 @@ TEST(PlanModel, PredictsWhatWasMeasured) {
       if (!is_end || (one.dense == "fp8" && options.users > 1)) continue;  // seconds
       const std::string what = one.file + " " + row.at(1);
       const double us = 1e3 * std::stod(row.at(4)), share = std::stod(row.at(5));
-      const StepAnswer step = predict(options);
+      const library::StepAnswer step = predict(options);
       const double boundary = us * (1 - share) / step.work.kernels;
       EXPECT_GE(boundary, plan::kBoundaryUs.low) << what;
       EXPECT_LE(boundary, plan::kBoundaryUs.high) << what;
@@ -97,7 +97,7 @@ TEST(PlanModel, PredictsDraftsItWasNotMadeFrom) {
     options.users = std::stoi(row.at(0));
     options.drafts = std::stoi(row.at(2));
     options.acceptance = 0.8;
-    const StepAnswer step = predict(options);
+    const library::StepAnswer step = predict(options);
     ASSERT_EQ(step.lines.size(), 3u);
     EXPECT_EQ(step.lines[2].what, "drafts");
     const double draft_us = 1e3 * std::stod(row.at(4)), all_us = draft_us + 1e3 * std::stod(row.at(3));
@@ -117,7 +117,7 @@ TEST(PlanModel, SmallSmsAreInTheRange) {
     PlanModelOptions options = shape_on("35b", "rtx-pro-6000");
     options.users = users;
     options.context = context;
-    const StepAnswer step = predict(options);
+    const library::StepAnswer step = predict(options);
     ASSERT_EQ(step.lines.size(), 3u) << users;
     EXPECT_EQ(step.lines[2].what, "SMs of one block");
     EXPECT_GT(step.work.apart, 0);

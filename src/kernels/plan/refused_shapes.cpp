@@ -1,12 +1,12 @@
 // Shapes considered and refused: each is the row type that would have been, so the bytes are a sizeof and no
 // estimate.
 #include "base/format.h"
-#include "cli/row_table.h"
 #include "kernels/moe/chips.h"
 #include "kernels/moe_gemm/tile_row.h"
+#include "kernels/plan/row_table.h"
 #include "plan/separate_budget.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 namespace {
 
 using moe::W4a16Mma;
@@ -146,4 +146,4 @@ std::vector<plan::RefusedShape> refused_shapes(const plan::ArchFacts& arch) {
   return shapes;
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels

@@ -1,4 +1,4 @@
-#include "cli/row_table.h"
+#include "kernels/plan/row_table.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@
 #include "kernels/sampling/rows.h"
 #include "kernels/step/rows.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 namespace {
 
 using plan::RowFacts;
@@ -114,4 +114,4 @@ std::vector<RowFacts> rows_of(const plan::ArchFacts& arch) {
   return grouped(rows);
 }
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels

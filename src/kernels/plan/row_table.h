@@ -8,7 +8,7 @@
 #include "plan/arch.h"
 #include "plan/row_facts.h"
 
-namespace fourfold::cli {
+namespace fourfold::kernels {
 
 // Empty for chips without kernels. On sm90 the rows it shares with SM120 are planned within SM120's shared
 // memory, all but DeltaNet's.
@@ -16,4 +16,4 @@ std::vector<plan::RowFacts> rows_of(const plan::ArchFacts& arch);
 
 std::vector<plan::RefusedShape> refused_shapes(const plan::ArchFacts& arch);
 
-}  // namespace fourfold::cli
+}  // namespace fourfold::kernels
