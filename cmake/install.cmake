@@ -57,7 +57,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   add_library(fourfold_engine_library SHARED ${PROJECT_SOURCE_DIR}/src/library/c_api.cpp
     ${PROJECT_SOURCE_DIR}/src/library/model.cpp)
   target_link_libraries(fourfold_engine_library PRIVATE fourfold_library)
-  target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports})
+  # As needed: the protocols' objects are linked, the server's sockets and TLS are not.
+  target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports} -Wl,--as-needed)
   if(NOT FOURFOLD_SANITIZE)
     target_link_options(fourfold_engine_library PRIVATE -Wl,--no-undefined)
   endif()

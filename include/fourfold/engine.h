@@ -47,22 +47,25 @@ struct ModelOptions {
   std::string activations = "auto";  // f32, w4a16, w4a4, or what the checkpoint was made for
   std::string kv = "auto";           // keys and values: bf16, fp8, or as the activations are
   // cuda and sim.
-  std::string dense = "keep";             // fp8, nvfp4: quantise 16-bit matrices at load
-  std::string cache;                      // a folder for packed copies, for the next start; empty: none
-  std::string tuned;                      // a tuning file; none; empty: those of the library and of the user
-  std::optional<double> memory_fraction;  // of the GPU's memory, what may be used
-  bool strict = false;                    // what would be a notice is an error
+  std::string dense = "keep";  // fp8, nvfp4: quantise 16-bit matrices at load
+  std::string cache = {};      // a folder for packed copies, for the next start; empty: none
+  bool rebuild_cache = false;  // write the packed copy anew
+  std::string tuned = {};      // a tuning file; none; empty: those of the library and of the user
+  std::optional<double> memory_fraction = {};  // of the GPU's memory, what may be used
+  bool strict = false;                         // what would be a notice is an error
   // Tokens of prompt and answer together; 0: the model's limit, but at most 8,192.
   std::int64_t max_context = 0;
-  std::int64_t max_sequences = 4;         // run at once; others wait
-  std::int64_t max_queue = 1024;          // waiting; one more is refused with over_capacity
-  std::int64_t step_rows = 0;             // rows of one step, prompt and generated together; 0: chosen
-  std::optional<std::int64_t> kv_tokens;  // that all sequences have room for, together; absent: what fits
-  int mtp = -1;                           // drafts a step: 0 to 5, or -1: as many as pay
-  std::int64_t prefix_cache_bytes = -1;   // of recurrent states; 0: no prefix cache; -1: chosen
-  // What opening says: facts, and notices of what is slower or weaker than asked for; and how far it is.
-  std::function<void(const std::string& text)> on_text;
-  std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_progress;
+  std::int64_t max_sequences = 4;  // run at once; others wait
+  std::int64_t max_queue = 1024;   // waiting; one more is refused with over_capacity
+  std::int64_t step_rows = 0;      // rows of one step, prompt and generated together; 0: chosen
+  std::optional<std::int64_t> kv_tokens =
+      {};                                // that all sequences have room for, together; absent: what fits
+  int mtp = -1;                          // drafts a step: 0 to 5, or -1: as many as pay
+  std::int64_t prefix_cache_bytes = -1;  // of recurrent states; 0: no prefix cache; -1: chosen
+  // What opening says: facts, and notices of what is slower or weaker than asked for; and how far it is, from
+  // threads of the library, one at a time. Both may throw, which ends it.
+  std::function<void(const std::string& text)> on_text = {};
+  std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_progress = {};
 };
 
 // What is absent comes from the model's generation_config.json; a seed is drawn.
@@ -96,6 +99,9 @@ struct Result {
   std::int64_t answer_tokens = 0;
 };
 
+// What a request asked and does not get, "tools[].type=web_search".
+using OnNote = std::function<void(const std::string& name)>;
+
 class FOURFOLD_LIBRARY Model {
  public:
   explicit Model(const std::string& folder, const ModelOptions& options = {});
@@ -113,6 +119,15 @@ class FOURFOLD_LIBRARY Model {
   // thought.
   Result chat(const std::vector<Message>& messages, const GenerateOptions& options = {},
               const OnText& on_text = {}) const;
+
+  // A request in the words of the server's protocols, answered without a server: everything `fourfold serve`
+  // can do, chat templates, tools, structured output, log-probabilities and the rest (docs/serving.md). route
+  // is "/v1/chat/completions", "/v1/completions", "/v1/responses" or "/v1/messages"; body is the request's
+  // JSON, and the answer's JSON comes back. Where the request says "stream": true nothing comes back:
+  // on_event gets the events as they come, whole ones, as a server would send them; false: no more is wanted.
+  // A request that would not get all it asks is refused, unless on_note is there to hear of it.
+  std::string request(const std::string& route, const std::string& body, const OnText& on_event = {},
+                      const OnNote& on_note = {}) const;
 
   std::vector<std::int32_t> encode(const std::string& text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;

@@ -34,6 +34,14 @@ FOURFOLD_API const char* fourfold_last_error(void);
 
 typedef struct fourfold_model fourfold_model;
 
+/* Text as it comes: whole UTF-8 characters, not zero-terminated, valid during the call. Anything but 0: no
+ * more is wanted. */
+typedef int32_t (*fourfold_on_text)(void* user, const char* text, size_t byte_count);
+
+/* How many bytes of weights have been read; comes from threads of the library, one at a time. Anything but 0:
+ * the load is given up. */
+typedef int32_t (*fourfold_on_progress)(void* user, uint64_t bytes_done, uint64_t bytes_total);
+
 typedef struct fourfold_model_options {
   uint32_t struct_size;
   int32_t threads;         /* cpu: 0 is one for each core */
@@ -43,18 +51,26 @@ typedef struct fourfold_model_options {
   int32_t mtp_plus_one;    /* 0: as many drafts as pay; n + 1: n drafts a step, 0 to 5 */
   int32_t no_prefix_cache; /* 1: prefixes are not shared */
   /* Words and meanings of `fourfold serve`; null and 0 are its defaults. */
-  const char* experts;     /* of several ranks: "tp", "ep" or "auto" */
-  const char* activations; /* "f32", "w4a16", "w4a4" or "auto" */
-  const char* kv;          /* keys and values: "bf16", "fp8" or "auto" */
-  const char* dense;       /* cuda, sim: "fp8", "nvfp4" quantise 16-bit matrices at load; "keep" */
-  const char* cache;       /* cuda, sim: a folder for packed copies, for the next start */
-  const char* tuned;       /* cuda, sim: a tuning file, or "none" */
-  double memory_fraction;  /* cuda: of the GPU's memory, what may be used */
-  int64_t kv_tokens;       /* that all sequences have room for, together */
-  int64_t step_rows;       /* rows of one step, prompt and generated together */
-  int64_t max_queue;       /* waiting; one more is refused */
-  int32_t tp;              /* ranks that hold a part of the model each: GPUs, or parts of a CPU */
-  int32_t strict;          /* 1: what would be a notice is an error */
+  const char* experts;        /* of several ranks: "tp", "ep" or "auto" */
+  const char* activations;    /* "f32", "w4a16", "w4a4" or "auto" */
+  const char* kv;             /* keys and values: "bf16", "fp8" or "auto" */
+  const char* dense;          /* cuda, sim: "fp8", "nvfp4" quantise 16-bit matrices at load; "keep" */
+  const char* cache;          /* cuda, sim: a folder for packed copies, for the next start */
+  const char* tuned;          /* cuda, sim: a tuning file, or "none" */
+  double memory_fraction;     /* cuda: of the GPU's memory, what may be used */
+  int64_t kv_tokens;          /* that all sequences have room for, together */
+  int64_t step_rows;          /* rows of one step, prompt and generated together */
+  int64_t max_queue;          /* waiting; one more is refused */
+  int32_t tp;                 /* ranks that hold a part of the model each: GPUs, or parts of a CPU */
+  int32_t strict;             /* 1: what would be a notice is an error */
+  int32_t rebuild_cache;      /* 1: the packed copy in the cache is written anew */
+  int32_t reserved;           /* 0 */
+  int64_t prefix_cache_bytes; /* of recurrent states */
+  /* While it opens: facts, and notices of what is slower or weaker than asked for (what it gives back is
+   * ignored); and how far it is. */
+  fourfold_on_text on_text;
+  fourfold_on_progress on_progress;
+  void* user; /* handed to both */
 } fourfold_model_options;
 
 /* Loads a model; options may be null. Any thread. */
@@ -92,16 +108,32 @@ typedef struct fourfold_generate_result {
   int64_t answer_tokens;
 } fourfold_generate_result;
 
-/* Text as it comes: whole UTF-8 characters, not zero-terminated, valid during the call. Anything but 0: no
- * more is wanted. */
-typedef int32_t (*fourfold_on_text)(void* user, const char* text, size_t byte_count);
-
 /* Generates until the end; options, on_text and result may be null. What a chat model thinks before it speaks
  * is not among the text. Any thread. */
 FOURFOLD_API fourfold_status fourfold_generate(fourfold_model* model, const char* prompt,
                                                const fourfold_generate_options* options,
                                                fourfold_on_text on_text, void* user,
                                                fourfold_generate_result* result);
+
+typedef struct fourfold_request_options {
+  uint32_t struct_size;
+  int32_t reserved; /* 0 */
+  /* The answer's JSON in one piece; of a request that says "stream": true the events as they come, whole
+   * ones, as a server would send them. Anything but 0: no more is wanted. */
+  fourfold_on_text on_answer;
+  /* What the request asks and does not get, "tools[].type=web_search"; what it gives back is ignored. Null:
+   * such a request is refused. */
+  fourfold_on_text on_note;
+  void* user; /* handed to both */
+} fourfold_request_options;
+
+/* A request in the words of the server's protocols, answered without a server: everything `fourfold serve`
+ * can do, chat templates, tools, structured output, log-probabilities and the rest (docs/serving.md). route
+ * is
+ * "/v1/chat/completions", "/v1/completions", "/v1/responses" or "/v1/messages", body the request's JSON.
+ * Any thread. */
+FOURFOLD_API fourfold_status fourfold_request(fourfold_model* model, const char* route, const char* body,
+                                              const fourfold_request_options* options);
 
 #if defined(__cplusplus)
 }

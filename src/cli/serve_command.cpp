@@ -34,7 +34,6 @@ void require_consistent(const ServeOptions& options) {
     fail(Code::invalid_request, "--port {}: 0 to 65535; 0 is one that is free", options.port);
   if (options.no_auth && !(options.api_keys.empty() && options.api_key_files.empty()))
     fail(Code::invalid_request, "--no-auth and a key: one of them must go");
-  if (options.max_queue < 0) fail(Code::invalid_request, "--max-queue {}: 0 or more", options.max_queue);
   if (options.max_body_mb < 1 || options.max_body_mb > 1024)
     fail(Code::invalid_request, "--max-body-mb {}: 1 to 1024", options.max_body_mb);
   if (options.store_responses_mb < 0 || options.store_responses_mb > 65536)
@@ -164,8 +163,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
 
   const auto model = open_model(options.model, console, options.backend.strict);
   library::EngineSettings settings = engine_settings(options, *model);
-  const library::EngineRoom room = library::room_for_many(*model, settings);
-  const server::ServedModel served = served_model(options, *model, room);
+  const server::ServedModel served = served_model(options, *model);
   const auto kernels = std::make_shared<server::KernelLines>();
   if (on_machine(options.backend.backend))
     settings.backend.on_kernels = [kernels](const std::string& text) { kernels->add(text); };
@@ -178,7 +176,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   };
   const library::OpenEngine opened = [&] {
     LoadDisplay display(options.backend, console);
-    return library::open_engine(*model, settings, room, display.listener(), deliver);
+    return library::open_engine(*model, settings, display.listener(), deliver);
   }();
   const PreparedModel& prepared = opened.prepared;
 
@@ -196,7 +194,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   server::EngineRunner runner(*opened.engine);
   server::Service service(http, runner, mailbox, served, keys, facts, std::move(service_settings));
   http.listen();
-  show_banner(options, http, keys, served, facts, room, console);
+  show_banner(options, http, keys, served, facts, opened.room, console);
   http.run(service);
   // Whoever restarts it sees that it did not end well.
   return opened.engine->status().fault.empty() ? kFine : kMiss;

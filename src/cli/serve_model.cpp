@@ -1,54 +1,23 @@
 #include "cli/serve_model.h"
 
-#include <algorithm>
 #include <charconv>
-#include <ctime>
 #include <filesystem>
 
 #include "base/error.h"
-#include "cli/answer.h"
 #include "engine/engine.h"
 #include "server/api/form_cache.h"
-#include "server/api/response_store.h"
-#include "text/tokenizer_info.h"
 
 namespace fourfold::cli {
-namespace {
-
-std::string name_of(const ServeOptions& options, const OpenModel& model) {
-  // A folder's name says less than a hub's, but more than its whole path.
-  const bool is_hub_name = !options.model.empty() && options.model.find('/') != std::string::npos &&
-                           !std::filesystem::exists(options.model);
-  if (is_hub_name) return options.model;
-  const std::filesystem::path folder = std::filesystem::weakly_canonical(model.folder);
-  return folder.filename().empty() ? "model" : folder.filename().string();
-}
-
-}  // namespace
-
-server::ServedModel served_model(const ServeOptions& options, const OpenModel& model,
-                                 const library::EngineRoom& room) {
-  text::Tokenizer tokenizer = load_tokenizer(model.folder);
-  const engine::Request request = make_request({}, model, &tokenizer);
-  server::ServedModel out{.names = options.served_names,
-                          .created = std::time(nullptr),
-                          .tokenizer = std::move(tokenizer),
-                          .chat_template = text::ChatTemplate::load(model.folder),
-                          .limits = limits_of(model),
-                          .defaults = request.params,
-                          .stop_ids = request.stop_ids,
-                          .token_limit = request.token_limit};
-  if (out.names.empty()) out.names.push_back(name_of(options, model));
-  out.limits.position_limit = room.context;
-  out.context_most = model.config.position_limit;
-  out.strict = options.backend.strict;
-  const std::string_view eos =
-      out.stop_ids.empty() ? "" : std::string_view(out.tokenizer.token_bytes(out.stop_ids.front()));
-  out.tokenizer_info = text::tokenizer_info(model.folder, out.chat_template, eos);
+server::ServedModel served_model(const ServeOptions& options, const OpenModel& model) {
+  library::ServedOptions served{.names = options.served_names,
+                                .context = library::context_of(model, engine_settings(options, model)),
+                                .strict = options.backend.strict,
+                                .store_responses_mb = options.store_responses_mb};
+  const bool is_hub_name =
+      options.model.find('/') != std::string::npos && !std::filesystem::exists(options.model);
+  if (served.names.empty() && is_hub_name) served.names.push_back(options.model);
+  server::ServedModel out = library::served_model(model, load_tokenizer(model.folder), served);
   server::api::prepare_forms(out);
-  if (options.store_responses_mb > 0)
-    out.responses = std::make_shared<server::api::ResponseStore>(
-        static_cast<std::size_t>(options.store_responses_mb) << 20);
   return out;
 }
 

@@ -76,6 +76,48 @@ Struct read_struct(const Struct* from, const char* name) {
   return out;
 }
 
+// The callbacks refer to the caller's struct.
+ModelOptions model_options(const fourfold_model_options& from) {
+  ModelOptions to;
+  if (from.backend != nullptr) to.backend = from.backend;
+  to.threads = from.threads;
+  to.max_context = from.max_context;
+  if (from.max_sequences != 0) to.max_sequences = from.max_sequences;
+  if (from.mtp_plus_one < 0 || from.mtp_plus_one > 6) refuse("mtp_plus_one is not 0 to 6");
+  to.mtp = from.mtp_plus_one - 1;
+  if (from.no_prefix_cache != 0) to.prefix_cache_bytes = 0;
+  const auto take = [](const char* given, std::string& option) {
+    if (given != nullptr) option = given;
+  };
+  take(from.experts, to.experts);
+  take(from.activations, to.activations);
+  take(from.kv, to.kv);
+  take(from.dense, to.dense);
+  take(from.cache, to.cache);
+  take(from.tuned, to.tuned);
+  if (from.memory_fraction != 0) to.memory_fraction = from.memory_fraction;
+  if (from.kv_tokens != 0) to.kv_tokens = from.kv_tokens;
+  to.step_rows = from.step_rows;
+  if (from.max_queue != 0) to.max_queue = from.max_queue;
+  if (from.tp != 0) to.tp = from.tp;
+  to.strict = from.strict != 0;
+  to.rebuild_cache = from.rebuild_cache != 0;
+  if (from.reserved != 0) refuse("fourfold_model_options: reserved is not 0");
+  if (from.no_prefix_cache != 0 && from.prefix_cache_bytes != 0)
+    refuse("no_prefix_cache and prefix_cache_bytes: one of them must go");
+  if (from.prefix_cache_bytes < 0) refuse("prefix_cache_bytes is negative");
+  if (from.prefix_cache_bytes > 0) to.prefix_cache_bytes = from.prefix_cache_bytes;
+  if (from.on_text != nullptr)
+    to.on_text = [&](const std::string& text) { from.on_text(from.user, text.data(), text.size()); };
+  if (from.on_progress != nullptr)
+    to.on_progress = [&](std::uint64_t done, std::uint64_t total) {
+      if (from.on_progress(from.user, done, total) != 0)
+        fourfold::fail(fourfold::Code::cancelled, "on_progress gave the load up after {} of {} bytes", done,
+                       total);
+    };
+  return to;
+}
+
 GenerateOptions generate_options(const fourfold_generate_options& from) {
   GenerateOptions options;
   if (from.max_tokens != 0) options.max_tokens = from.max_tokens;
@@ -117,30 +159,7 @@ fourfold_status fourfold_model_open(const char* folder, const fourfold_model_opt
     if (folder == nullptr || model == nullptr) refuse("folder or model is null");
     *model = nullptr;
     const fourfold_model_options from = read_struct(options, "fourfold_model_options");
-    ModelOptions to;
-    if (from.backend != nullptr) to.backend = from.backend;
-    to.threads = from.threads;
-    to.max_context = from.max_context;
-    if (from.max_sequences != 0) to.max_sequences = from.max_sequences;
-    if (from.mtp_plus_one < 0 || from.mtp_plus_one > 6) refuse("mtp_plus_one is not 0 to 6");
-    to.mtp = from.mtp_plus_one - 1;
-    if (from.no_prefix_cache != 0) to.prefix_cache_bytes = 0;
-    const auto take = [](const char* given, std::string& option) {
-      if (given != nullptr) option = given;
-    };
-    take(from.experts, to.experts);
-    take(from.activations, to.activations);
-    take(from.kv, to.kv);
-    take(from.dense, to.dense);
-    take(from.cache, to.cache);
-    take(from.tuned, to.tuned);
-    if (from.memory_fraction != 0) to.memory_fraction = from.memory_fraction;
-    if (from.kv_tokens != 0) to.kv_tokens = from.kv_tokens;
-    to.step_rows = from.step_rows;
-    if (from.max_queue != 0) to.max_queue = from.max_queue;
-    if (from.tp != 0) to.tp = from.tp;
-    to.strict = from.strict != 0;
-    *model = new fourfold_model{Model(folder, to)};
+    *model = new fourfold_model{Model(folder, model_options(from))};
   });
 }
 
@@ -166,5 +185,23 @@ fourfold_status fourfold_generate(fourfold_model* model, const char* prompt,
     out.cached_tokens = made.cached_tokens;
     out.answer_tokens = made.answer_tokens;
     std::memcpy(result, &out, std::min<std::size_t>(result->struct_size, sizeof out));
+  });
+}
+
+fourfold_status fourfold_request(fourfold_model* model, const char* route, const char* body,
+                                 const fourfold_request_options* options) {
+  return enter([&] {
+    if (model == nullptr || route == nullptr || body == nullptr) refuse("model, route or body is null");
+    const fourfold_request_options from = read_struct(options, "fourfold_request_options");
+    if (from.on_answer == nullptr) refuse("on_answer is null: there is nobody to take the answer");
+    if (from.reserved != 0) refuse("reserved is not 0");
+    const auto say = [&](std::string_view piece) {
+      return from.on_answer(from.user, piece.data(), piece.size()) == 0;
+    };
+    OnNote note;
+    if (from.on_note != nullptr)
+      note = [&](const std::string& name) { from.on_note(from.user, name.data(), name.size()); };
+    const std::string whole = model->model.request(route, body, say, note);
+    if (!whole.empty()) say(whole);
   });
 }

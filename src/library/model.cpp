@@ -1,15 +1,17 @@
 // fourfold/engine.h: a folder to an engine, calls to submissions, deliveries to text.
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <utility>
 
 #include "base/error.h"
 #include "engine/answer_text.h"
 #include "fourfold/engine.h"
+#include "library/calls.h"
 #include "library/open_engine.h"
+#include "library/served_model.h"
+#include "server/api/form_cache.h"
+#include "server/exchange.h"
+#include "server/json_guard.h"
 #include "text/chat_prompt.h"
 
 namespace fourfold::library {
@@ -27,28 +29,6 @@ auto translated(const Work& work) {
   }
 }
 
-// One call's deliveries, from the engine's thread to the caller's.
-class Inbox {
- public:
-  void put(engine::Delivery delivery) {
-    const std::lock_guard lock(mutex_);
-    deliveries_.push_back(std::move(delivery));
-    news_.notify_one();
-  }
-  engine::Delivery take() {
-    std::unique_lock lock(mutex_);
-    news_.wait(lock, [&] { return !deliveries_.empty(); });
-    engine::Delivery delivery = std::move(deliveries_.front());
-    deliveries_.pop_front();
-    return delivery;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable news_;
-  std::deque<engine::Delivery> deliveries_;
-};
-
 EngineSettings settings_of(const ModelOptions& options, const OpenModel& model) {
   EngineSettings settings;
   settings.backend = {.backend = options.backend,
@@ -60,6 +40,7 @@ EngineSettings settings_of(const ModelOptions& options, const OpenModel& model) 
                       .tuned = options.tuned,
                       .dense = options.dense,
                       .cache = options.cache,
+                      .rebuild_cache = options.rebuild_cache,
                       .tp = options.tp,
                       .experts = options.experts};
   settings.max_context =
@@ -98,6 +79,23 @@ text::jinja::Value message_list(const std::vector<Message>& messages) {
   return text::jinja::Value::list(std::move(list));
 }
 
+void require_whole(const engine::Delivery& delivery) {
+  if (delivery.finish == engine::Finish::failed) fail(Code::internal, "{}", delivery.error);
+  if (delivery.finish == engine::Finish::shutdown) fail(Code::cancelled, "the model was closed");
+}
+
+// What a request asks and does not get is heard by somebody, or the request is refused.
+void tell(const server::api::Notes& notes, const OnNote& on_note) {
+  std::string names;
+  for (const server::api::Note& note : notes.all()) {
+    if (on_note) on_note(note.name);
+    names += (names.empty() ? "" : ", ") + note.name;
+  }
+  if (!names.empty() && !on_note)
+    fail_with_hint(Code::invalid_request, "Leave it out, or give on_note to have the rest answered.",
+                   "the request asks for what it would not get: {}", names);
+}
+
 }  // namespace
 
 Failure::Failure(std::string code, const std::string& message, std::string hint)
@@ -109,41 +107,28 @@ struct Model::Body {
 
   engine::Request make_request(const GenerateOptions& options) const;
   Result run(engine::Request request, const GenerateOptions& options, bool is_chat, const OnText& on_text);
-  void deliver(std::vector<engine::Delivery>&& deliveries);
+  std::string answer(const std::string& route, const std::string& body, const OnText& on_event,
+                     const OnNote& on_note);
 
   OpenModel opened;
-  text::Tokenizer tokenizer;
-  std::optional<text::ChatTemplate> chat_template;
-  std::int64_t context = 0;  // tokens of prompt and answer together
-
-  std::mutex mutex;  // of the inboxes
-  std::map<engine::RequestId, Inbox*> inboxes;
+  server::ServedModel served;
+  std::once_flag forms_once;  // served.forms: made for the first request that may ask for one
+  Inboxes inboxes;
   OpenEngine engine;  // goes first
 };
 
 Model::Body::Body(const std::string& folder, const ModelOptions& options)
     : opened(folder),
-      tokenizer(text::Tokenizer::load(opened.folder / "tokenizer.json")),
-      chat_template(text::ChatTemplate::load(opened.folder)) {
-  const EngineSettings settings = settings_of(options, opened);
-  const EngineRoom room = room_for_many(opened, settings);
-  context = room.context;
-  engine =
-      open_engine(opened, settings, room, listener_of(options),
-                  [this](std::vector<engine::Delivery>&& deliveries) { deliver(std::move(deliveries)); });
-}
-
-void Model::Body::deliver(std::vector<engine::Delivery>&& deliveries) {
-  const std::lock_guard lock(mutex);
-  for (engine::Delivery& delivery : deliveries)
-    if (const auto found = inboxes.find(delivery.id); found != inboxes.end())
-      found->second->put(std::move(delivery));
-}
+      served(served_model(
+          opened, text::Tokenizer::load(opened.folder / "tokenizer.json"),
+          {.context = context_of(opened, settings_of(options, opened)), .strict = options.strict})),
+      engine(open_engine(
+          opened, settings_of(options, opened), listener_of(options),
+          [this](std::vector<engine::Delivery>&& deliveries) { inboxes.deliver(std::move(deliveries)); })) {}
 
 engine::Request Model::Body::make_request(const GenerateOptions& options) const {
-  RequestDefaults defaults = request_defaults(opened, &tokenizer);
   engine::Request request;
-  request.params = std::move(defaults.params);
+  request.params = served.defaults;
   const auto take = [](const auto& given, auto& param) {
     if (given) param = *given;
   };
@@ -156,22 +141,24 @@ engine::Request Model::Body::make_request(const GenerateOptions& options) const 
   take(options.frequency_penalty, request.params.frequency_penalty);
   request.params.seed = options.seed ? *options.seed : draw_seed();
   request.max_tokens = options.max_tokens;
-  request.stop_ids = std::move(defaults.stop_ids);
-  request.token_limit = defaults.token_limit;
+  request.stop_ids = served.stop_ids;
+  request.token_limit = served.token_limit;
   return request;
 }
 
 Result Model::Body::run(engine::Request request, const GenerateOptions& options, bool is_chat,
                         const OnText& on_text) {
   for (const std::string& stop : options.stops) require_utf8(stop, "a stop string");
+  const std::int64_t context = served.limits.position_limit;
   if (request.max_tokens > context - std::ssize(request.prompt))
     fail_with_hint(Code::invalid_request, "Open the model with a larger max_context.",
                    "a prompt of {} tokens and max_tokens {} exceed the context of {}", request.prompt.size(),
                    request.max_tokens, context);
   engine::AnswerText text(
-      tokenizer, {.stops = options.stops,
-                  .split_thinking = is_chat,
-                  .starts_thinking = is_chat && engine::ends_in_thinking(request.prompt, tokenizer)});
+      served.tokenizer,
+      {.stops = options.stops,
+       .split_thinking = is_chat,
+       .starts_thinking = is_chat && engine::ends_in_thinking(request.prompt, served.tokenizer)});
   const std::vector<engine::TokenId> stop_ids = request.stop_ids;
   Result result;
   bool wanted = true;
@@ -180,40 +167,22 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
     result.text += piece.content;
     if (wanted && !piece.content.empty() && on_text) wanted = on_text(piece.content);
   };
-  // The inbox is known before the engine can deliver to it.
-  Inbox inbox;
-  engine::RequestId id = 0;
-  {
-    const std::lock_guard lock(mutex);
-    id = engine.engine->submit({.request = std::move(request)});
-    inboxes[id] = &inbox;
-  }
-  // However this ends: nothing is delivered to an inbox that is gone, and nothing runs for nobody.
-  struct Registration {
-    Body& body;
-    engine::RequestId id;
-    ~Registration() {
-      {
-        const std::lock_guard lock(body.mutex);
-        body.inboxes.erase(id);
-      }
-      body.engine.engine->cancel(id);
-    }
-  } registration{*this, id};
+  std::vector<engine::Submission> submissions(1);
+  submissions.front().request = std::move(request);
+  Call call(*engine.engine, inboxes, std::move(submissions));
   engine::Delivery delivery;
   bool cancelled = false;
   do {
-    delivery = inbox.take();
+    delivery = call.take().delivery;
     for (const sample::Sampled& token : delivery.tokens) {
       if (cancelled || std::ranges::find(stop_ids, token.token) != stop_ids.end()) continue;
       say(text.push(token.token));
       if (!wanted || text.stopped()) cancelled = true;
     }
-    if (cancelled && delivery.finish == engine::Finish::running) engine.engine->cancel(id);
+    if (cancelled && delivery.finish == engine::Finish::running) call.cancel(0);
   } while (delivery.finish == engine::Finish::running);
   if (wanted) say(text.finish());
-  if (delivery.finish == engine::Finish::failed) fail(Code::internal, "{}", delivery.error);
-  if (delivery.finish == engine::Finish::shutdown) fail(Code::cancelled, "the model was closed");
+  require_whole(delivery);
   result.end = !wanted                                         ? End::cancelled
                : text.stopped()                                ? End::stop
                : delivery.finish == engine::Finish::max_tokens ? End::max_tokens
@@ -222,6 +191,30 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
   result.cached_tokens = delivery.usage.cached_count;
   result.answer_tokens = delivery.usage.answer_count;
   return result;
+}
+
+std::string Model::Body::answer(const std::string& route, const std::string& body, const OnText& on_event,
+                                const OnNote& on_note) {
+  std::call_once(forms_once, [&] { server::api::prepare_forms(served); });
+  server::require_bounded(body);
+  const std::unique_ptr<server::Exchange> exchange = server::make_exchange(route, body, served);
+  tell(exchange->notes, on_note);
+  if (exchange->streams() && !on_event)
+    fail_with_hint(Code::invalid_request, "Give on_event, or leave out stream.",
+                   "the request asks for a stream, and there is nobody to take it");
+  bool wanted = true;
+  const auto say = [&](const std::string& events) {
+    if (wanted && !events.empty()) wanted = on_event(events);
+  };
+  Call call(*engine.engine, inboxes, exchange->submissions());
+  say(exchange->begin());
+  while (wanted && !exchange->done()) {
+    const auto [index, delivery] = call.take();
+    say(exchange->take(index, delivery));
+    require_whole(delivery);
+    if (delivery.finish == engine::Finish::running && exchange->satisfied(index)) call.cancel(index);
+  }
+  return exchange->streams() ? std::string() : exchange->body();
 }
 
 Model::Model(const std::string& folder, const ModelOptions& options)
@@ -234,7 +227,7 @@ Result Model::generate(const std::string& prompt, const GenerateOptions& options
   return translated([&] {
     require_utf8(prompt, "the prompt");
     engine::Request request = body_->make_request(options);
-    request.prompt = body_->tokenizer.encode(prompt, {.add_special_tokens = true});
+    request.prompt = body_->served.tokenizer.encode(prompt, {.add_special_tokens = true});
     return body_->run(std::move(request), options, /*is_chat=*/false, on_text);
   });
 }
@@ -242,26 +235,32 @@ Result Model::generate(const std::string& prompt, const GenerateOptions& options
 Result Model::chat(const std::vector<Message>& messages, const GenerateOptions& options,
                    const OnText& on_text) const {
   return translated([&] {
-    if (!body_->chat_template)
+    if (!body_->served.chat_template)
       fail_with_hint(Code::invalid_request, "Use generate to have a text continued.",
                      "{}: there is no chat template in this folder", body_->opened.folder.string());
     text::ChatRequest chat{.messages = message_list(messages)};
     chat.enable_thinking = options.thinking;
     engine::Request request = body_->make_request(options);
-    request.prompt = text::ChatPrompt(*body_->chat_template, body_->tokenizer, std::move(chat)).ids();
+    request.prompt =
+        text::ChatPrompt(*body_->served.chat_template, body_->served.tokenizer, std::move(chat)).ids();
     return body_->run(std::move(request), options, /*is_chat=*/true, on_text);
   });
+}
+
+std::string Model::request(const std::string& route, const std::string& body, const OnText& on_event,
+                           const OnNote& on_note) const {
+  return translated([&] { return body_->answer(route, body, on_event, on_note); });
 }
 
 std::vector<std::int32_t> Model::encode(const std::string& text) const {
   return translated([&] {
     require_utf8(text, "the text");
-    return body_->tokenizer.encode(text);
+    return body_->served.tokenizer.encode(text);
   });
 }
 
 std::string Model::decode(const std::vector<std::int32_t>& ids) const {
-  return translated([&] { return body_->tokenizer.decode(ids); });
+  return translated([&] { return body_->served.tokenizer.decode(ids); });
 }
 
 }  // namespace fourfold::library

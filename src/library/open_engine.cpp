@@ -72,24 +72,10 @@ std::int64_t pages_in_memory(const backend::Program& program, const backend::Cap
                   share / (program.part.count * page_bytes(program, capacity.page_tokens)));
 }
 
-std::int64_t chosen_context(const OpenModel& model, const EngineSettings& settings) {
-  const std::int64_t most = model.config.position_limit;
-  const std::int64_t context =
-      settings.max_context.value_or(settings.backend.backend == "cuda"  ? most
-                                    : settings.backend.backend == "sim" ? std::min(most, kContextSim)
-                                                                        : std::min(most, kContextCpu));
-  if (context < 2 || context > most)
-    fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions", context,
-         most);
-  return context;
-}
-
-}  // namespace
-
 EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings) {
   const bool gpu = on_machine(settings.backend.backend), sim = settings.backend.backend == "sim";
   EngineRoom room;
-  room.context = chosen_context(model, settings);
+  room.context = context_of(model, settings);
   room.sequences = settings.max_sequences != 0 ? settings.max_sequences
                    : sim                       ? kSequencesSim
                    : gpu                       ? kSequencesGpu
@@ -135,9 +121,27 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
   return room;
 }
 
-OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, const EngineRoom& room,
-                       const Listener& listener, Deliver deliver) {
-  OpenEngine out{.prepared = prepare_model(model, settings.backend, room.capacity, listener), .engine = {}};
+}  // namespace
+
+std::int64_t context_of(const OpenModel& model, const EngineSettings& settings) {
+  const std::int64_t most = model.config.position_limit;
+  const std::int64_t context =
+      settings.max_context.value_or(settings.backend.backend == "cuda"  ? most
+                                    : settings.backend.backend == "sim" ? std::min(most, kContextSim)
+                                                                        : std::min(most, kContextCpu));
+  if (context < 2 || context > most)
+    fail(Code::invalid_request, "--max-context {}: at least 2 and at most the model's {} positions", context,
+         most);
+  return context;
+}
+
+OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, const Listener& listener,
+                       Deliver deliver) {
+  require_known(settings.backend);
+  if (settings.max_queue < 0) fail(Code::invalid_request, "--max-queue {}: 0 or more", settings.max_queue);
+  OpenEngine out;
+  const EngineRoom& room = out.room = room_for_many(model, settings);
+  out.prepared = prepare_model(model, settings.backend, room.capacity, listener);
   out.engine = std::make_unique<engine::Engine>(
       *out.prepared,
       engine::EngineOptions{.max_sequences = room.sequences,

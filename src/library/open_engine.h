@@ -25,24 +25,27 @@ struct EngineSettings {
   std::int64_t prefix_cache_bytes = -1;       // of recurrent states; 0: no prefix cache; -1: chosen
 };
 
+// Tokens of one request. Throws invalid_request for more than the model has positions.
+std::int64_t context_of(const OpenModel& model, const EngineSettings& settings);
+
 struct EngineRoom {
   backend::Capacity capacity;
   std::int64_t context = 0;    // tokens of one request
   std::int64_t sequences = 0;  // at once
 };
 
-// Throws invalid_request for settings the model cannot have, out_of_memory when not even one request fits.
-EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings);
-
 // In the order it must be torn down.
 struct OpenEngine {
+  EngineRoom room;
   PreparedModel prepared;
   std::unique_ptr<engine::Engine> engine;
 };
 
-// Loads the weights and starts the engine's thread. The model must outlive what comes back.
+// Finds room for the requests, loads the weights and starts the engine's thread. The model must outlive what
+// comes back. Throws invalid_request for settings the model cannot have, out_of_memory when not even one
+// request fits.
 using Deliver = std::function<void(std::vector<engine::Delivery>&&)>;
-OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, const EngineRoom& room,
-                       const Listener& listener, Deliver deliver);
+OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, const Listener& listener,
+                       Deliver deliver);
 
 }  // namespace fourfold::library

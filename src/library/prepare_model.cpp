@@ -25,36 +25,6 @@
 namespace fourfold::library {
 namespace {
 
-void require_known(const BackendOptions& options) {
-  if (options.backend != "cpu" && options.backend != "reference" && !on_machine(options.backend))
-    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
-                   "unknown backend '{}'", options.backend);
-  if (options.backend != "cpu" && options.threads != 0)
-    fail(Code::invalid_request,
-         "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
-         options.backend);
-  if (options.tp < 1 || options.tp > kRanksMax)
-    fail(Code::invalid_request, "--tp {}: 1 to {} ranks", options.tp, kRanksMax);
-  if (options.tp == 1 && options.experts != "auto")
-    fail(Code::invalid_request, "--experts {}: with one rank (--tp 1) all experts are there",
-         options.experts);
-  if (options.tp > 1 && !options.cache.empty())
-    fail_with_hint(Code::invalid_request, "Leave out --cache.",
-                   "--cache with --tp {}: packed copies are of whole models", options.tp);
-  if (on_machine(options.backend)) return;
-  const auto refuse = [&](bool given, const char* option) {
-    if (given)
-      fail(Code::invalid_request, "{}: the cuda and sim backends alone have it, not the {} backend", option,
-           options.backend);
-  };
-  refuse(options.dense != "keep", "--dense");
-  refuse(!options.cache.empty(), "--cache");
-  refuse(options.rebuild_cache, "--rebuild-cache");
-  refuse(options.memory_fraction.has_value(), "--memory-fraction");
-  refuse(options.explain, "--explain");
-  refuse(!options.tuned.empty(), "--tuned");
-}
-
 backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& model,
                                 checkpoint::LoadProgress& progress, const Listener& listener,
                                 const kernels::Machine& machine) {
@@ -254,6 +224,36 @@ void mention_memory(const PreparedModel& model, const Listener& listener) {
 }
 
 }  // namespace
+
+void require_known(const BackendOptions& options) {
+  if (options.backend != "cpu" && options.backend != "reference" && !on_machine(options.backend))
+    fail_with_hint(Code::invalid_request, "Known backends: cpu, cuda, sim, reference.",
+                   "unknown backend '{}'", options.backend);
+  if (options.backend != "cpu" && options.threads != 0)
+    fail(Code::invalid_request,
+         "--threads {}: the cpu backend alone has threads to choose, not the {} backend", options.threads,
+         options.backend);
+  if (options.tp < 1 || options.tp > kRanksMax)
+    fail(Code::invalid_request, "--tp {}: 1 to {} ranks", options.tp, kRanksMax);
+  if (options.tp == 1 && options.experts != "auto")
+    fail(Code::invalid_request, "--experts {}: with one rank (--tp 1) all experts are there",
+         options.experts);
+  if (options.tp > 1 && !options.cache.empty())
+    fail_with_hint(Code::invalid_request, "Leave out --cache.",
+                   "--cache with --tp {}: packed copies are of whole models", options.tp);
+  if (on_machine(options.backend)) return;
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      fail(Code::invalid_request, "{}: the cuda and sim backends alone have it, not the {} backend", option,
+           options.backend);
+  };
+  refuse(options.dense != "keep", "--dense");
+  refuse(!options.cache.empty(), "--cache");
+  refuse(options.rebuild_cache, "--rebuild-cache");
+  refuse(options.memory_fraction.has_value(), "--memory-fraction");
+  refuse(options.explain, "--explain");
+  refuse(!options.tuned.empty(), "--tuned");
+}
 
 bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }
 

@@ -43,6 +43,9 @@ double parse_memory_fraction(double fraction);
 // --experts: auto, tp or ep.
 model::ExpertCut parse_expert_cut(std::string_view text);
 
+// Throws invalid_request for words that mean nothing and options the backend does not have.
+void require_known(const BackendOptions& options);
+
 // Ranks of --tp that are possible at all.
 inline constexpr int kRanksMax = 16;
 

@@ -1,41 +1,18 @@
-// A small model that can be talked to: golden weights, a made-up tokenizer and template. And the program from
-// outside.
+// A small model that can be talked to, and the program from outside.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
 
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/support.h"
 #include "tests/cli/support.h"
-#include "text/made_up_tokenizer.h"
+#include "tests/support/talking_model.h"
 
 namespace fourfold::cli {
-
-inline constexpr int kMicroVocabulary = 320;
-
-class TalkingModel {
- public:
-  TalkingModel() {
-    for (const auto& entry : std::filesystem::directory_iterator(checkpoint::golden_model("bf16")))
-      if (entry.path().filename() != "generation_config.json")
-        std::filesystem::create_symlink(entry.path(), folder_.path() / entry.path().filename());
-    folder_.write("tokenizer.json", text::make_tokenizer_json(kMicroVocabulary));
-    folder_.write("tokenizer_config.json", text::make_tokenizer_config());
-    folder_.write("chat_template.jinja", text::make_chat_template());
-    folder_.write("generation_config.json", text::make_generation_config(kMicroVocabulary));
-  }
-  std::string path() const { return folder_.path().string(); }
-  const checkpoint::TempFolder& folder() const { return folder_; }
-  void remove(const char* name) const { std::filesystem::remove(folder_.path() / name); }
-
- private:
-  checkpoint::TempFolder folder_;
-};
 
 // Ids of a golden reference file as the command line writes them.
 inline std::string golden_ids(const std::string& model, const std::string& name) {

@@ -44,16 +44,15 @@ class RealServer {
     serve.max_queue = options.max_queue;
     serve.mtp = options.mtp;
     const library::EngineSettings settings = cli::engine_settings(serve, *model);
-    const library::EngineRoom room = library::room_for_many(*model, settings);
-    served.emplace(cli::served_model(serve, *model, room));
+    served.emplace(cli::served_model(serve, *model));
     if (options.form_bytes > 0)
       served->forms =
           std::make_shared<api::FormCache>(std::make_shared<const constrain::Vocabulary>(
                                                served->tokenizer, served->stop_ids, served->token_limit),
                                            options.form_bytes, options.form_bytes);
-    opened = library::open_engine(
-        *model, settings, room, {},
-        [this](std::vector<engine::Delivery>&& deliveries) { mailbox.put(std::move(deliveries)); });
+    opened = library::open_engine(*model, settings, {}, [this](std::vector<engine::Delivery>&& deliveries) {
+      mailbox.put(std::move(deliveries));
+    });
     engine = opened.engine.get();
     runner.emplace(*engine);
     service.emplace(http, *runner, mailbox, *served, keys, ServerFacts{.version = "test", .backend = "cpu"},
