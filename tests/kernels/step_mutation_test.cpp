@@ -12,7 +12,7 @@ namespace {
 
 const Survivor kSurvivors[] = {
     kReleasesSurvive,
-    {SyncOp::wait_predecessors, "decode.h", "cta.wait_predecessors();",
+    {SyncOp::wait_predecessors, "decode.h", "cta.wait_predecessors();  // without rows",
      "of a block without rows, which reads nothing: it keeps in order what kernels behind this one may rely "
      "on; whole models on the simulator run such chains"},
     {SyncOp::sync_warp, "attend_prompt_wgmma.h", "cta.sync_warp();  // every lane knows",

@@ -45,7 +45,7 @@ FOURFOLD_DEVICE void decode(Cta cta, const DecodeParams& params) {
                                   0,
                                   {}};
   if (place.row_count == 0) {
-    cta.wait_predecessors();
+    cta.wait_predecessors();  // without rows: only for what kernels behind this one may rely on
     cta.release_successors();
     return;
   }
