@@ -93,8 +93,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)
-  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor fourfold_server)
-  target_link_libraries(fourfold_cli PUBLIC fourfold_doctor fourfold_loadgen)
+  target_link_libraries(fourfold_cli PUBLIC fourfold_evaluate fourfold_doctor fourfold_server fourfold_loadgen)
 endif()
 
 if(FOURFOLD_CLI11)

@@ -98,8 +98,8 @@ every_mutation() {  # every_mutation FILTER
 }
 
 long_prompt() {
-  build ci test_model
-  FOURFOLD_LONG=1 build/test_model --gtest_filter='LongPrompt*'
+  build ci test_evaluate
+  FOURFOLD_LONG=1 build/test_evaluate --gtest_filter='LongPrompt*'
 }
 
 scenarios() {

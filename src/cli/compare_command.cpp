@@ -8,9 +8,9 @@
 #include "base/json_writer.h"
 #include "cli/load_model.h"
 #include "cli/terminal_text.h"
-#include "model/compare.h"
+#include "evaluate/compare.h"
+#include "evaluate/trace.h"
 #include "model/qwen35/forward.h"
-#include "model/trace.h"
 
 namespace fourfold::cli {
 namespace {
@@ -32,9 +32,9 @@ std::vector<std::string> formats_of(const CompareOptions& options, const OpenMod
 }
 
 // Where the bounds of a run come from, in one line.
-std::string derivation(const model::Comparison& result) {
+std::string derivation(const evaluate::Comparison& result) {
   if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0 && result.noise_kv == 0)
-    return fourfold::format("bound: {}, the same arithmetic in another order", model::kExactBound);
+    return fourfold::format("bound: {}, the same arithmetic in another order", evaluate::kExactBound);
   std::string text;
   const auto add = [&](double noise, const char* what, const char* format) {
     if (noise > 0)
@@ -46,23 +46,23 @@ std::string derivation(const model::Comparison& result) {
   return text + fourfold::format(
                     " of themselves; {} times the largest and {} times the typical difference that {}"
                     " runs with random errors of that size showed",
-                    model::kLargestFactor, model::kTypicalFactor, model::kNoiseRuns);
+                    evaluate::kLargestFactor, evaluate::kTypicalFactor, evaluate::kNoiseRuns);
 }
 
-std::string printed(const std::string& activations, const model::Comparison& result) {
+std::string printed(const std::string& activations, const evaluate::Comparison& result) {
   std::ostringstream out;
   out << "\nactivations " << activations << "; " << derivation(result) << "\n";
   char line[160];
   std::snprintf(line, sizeof line, "  %-8s %-14s %12s %12s %12s %12s\n", "prompt", "what", "largest", "bound",
                 "typical", "bound");
   out << line;
-  for (const model::NumberDifference& item : result.numbers) {
+  for (const evaluate::NumberDifference& item : result.numbers) {
     std::snprintf(line, sizeof line, "  %-8s %-14s %12.3e %12.3e %12.3e %12.3e  %s\n", item.prompt.c_str(),
                   item.what.c_str(), item.largest, item.largest_bound, item.typical, item.typical_bound,
                   item.fine() ? "fine" : "BEYOND");
     out << line;
   }
-  for (const model::TokenDifference& item : result.tokens) {
+  for (const evaluate::TokenDifference& item : result.tokens) {
     out << fourfold::format("  {} {}: {} of {} tokens the same", item.prompt, item.what, item.same,
                             item.count);
     if (item.undecided > 0) out << fourfold::format(", {} too close to call", item.undecided);
@@ -73,11 +73,11 @@ std::string printed(const std::string& activations, const model::Comparison& res
   return out.str();
 }
 
-void write(const std::string& activations, const model::Comparison& result, JsonWriter& json) {
+void write(const std::string& activations, const evaluate::Comparison& result, JsonWriter& json) {
   json.begin_object().member("activations", activations).member("fine", result.fine());
   json.member("bound", derivation(result)).member("hidden_compared", result.hidden_compared);
   json.member("mtp_compared", result.mtp_compared).key("numbers").begin_array();
-  for (const model::NumberDifference& item : result.numbers) {
+  for (const evaluate::NumberDifference& item : result.numbers) {
     json.begin_object().member("prompt", item.prompt).member("what", item.what);
     json.member("largest", item.largest).member("largest_bound", item.largest_bound);
     json.member("typical", item.typical)
@@ -86,7 +86,7 @@ void write(const std::string& activations, const model::Comparison& result, Json
         .end_object();
   }
   json.end_array().key("tokens").begin_array();
-  for (const model::TokenDifference& item : result.tokens) {
+  for (const evaluate::TokenDifference& item : result.tokens) {
     json.begin_object().member("prompt", item.prompt).member("what", item.what);
     json.member("count", item.count).member("same", item.same).member("undecided", item.undecided);
     json.member("fine", item.fine()).end_object();
@@ -98,7 +98,7 @@ void write(const std::string& activations, const model::Comparison& result, Json
 
 int run_compare(const CompareOptions& options, const Console& console) {
   const auto model = open_model(options.model, console, options.strict);
-  const model::ReferenceFile reference(
+  const evaluate::ReferenceFile reference(
       options.reference, model::build_program(model->config, model->bound.weights, model::Activations::f32));
   bool fine = true;
   JsonWriter json(JsonWriter::Style::pretty);
@@ -125,9 +125,10 @@ int run_compare(const CompareOptions& options, const Console& console) {
                        .rebuild_cache = options.rebuild_cache,
                        .tp = options.tp,
                        .experts = options.experts},
-                      model::trace_capacity(reference.prompts(), options.step_rows), console);
-    const model::Comparison result = options.tp > 1 ? model::compare(*prepared, prepared.whole, reference)
-                                                    : model::compare(*prepared, reference);
+                      evaluate::trace_capacity(reference.prompts(), options.step_rows), console);
+    const evaluate::Comparison result = options.tp > 1
+                                            ? evaluate::compare(*prepared, prepared.whole, reference)
+                                            : evaluate::compare(*prepared, reference);
     fine = fine && result.fine();
     if (options.json)
       write(activations, result, json);

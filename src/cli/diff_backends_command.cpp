@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
-#include "model/diff_backends.h"
+#include "evaluate/diff_backends.h"
 
 namespace fourfold::cli {
 namespace {
@@ -63,7 +63,7 @@ class Opened {
   std::map<std::string, Entry> backends_;
 };
 
-void print(const Console& console, const model::LayerDifference& item) {
+void print(const Console& console, const evaluate::LayerDifference& item) {
   char line[200];
   std::snprintf(line, sizeof line, "  %-28s %-10s %12.3e %12.3e %12.3e  %s", item.what.c_str(),
                 item.backend.c_str(), item.largest, item.relative, item.bound,
@@ -75,12 +75,12 @@ void print(const Console& console, const model::LayerDifference& item) {
   console.out << "\n" << std::flush;
 }
 
-std::string to_json(const std::vector<model::LayerDifference>& found, const DiffBackendsOptions& options,
+std::string to_json(const std::vector<evaluate::LayerDifference>& found, const DiffBackendsOptions& options,
                     bool fine) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("model", options.model).member("backends", options.backends);
   json.member("activations", options.activations).key("layers").begin_array();
-  for (const model::LayerDifference& item : found) {
+  for (const evaluate::LayerDifference& item : found) {
     json.begin_object().member("what", item.what).member("backend", item.backend);
     json.member("largest", item.largest).member("relative", item.relative).member("bound", item.bound);
     json.member("bounds", item.bounds_largest ? "largest" : "relative").member("rows", item.row_count);
@@ -96,16 +96,16 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
   if (names.size() < 2)
     fail(Code::invalid_request, "--backends '{}': two at least, commas between them", options.backends);
   const auto model = open_model(options.model, console, options.strict);
-  const model::DiffRequest request{.config = model->config,
-                                   .weights = model->bound.weights,
-                                   .activations = library::parse_model_activations(options.activations),
-                                   .tokens = tokens_of(options, model->config.vocab_size),
-                                   .generated_count = options.generated,
-                                   .backends = names,
-                                   .by_op = options.by_op};
+  const evaluate::DiffRequest request{.config = model->config,
+                                      .weights = model->bound.weights,
+                                      .activations = library::parse_model_activations(options.activations),
+                                      .tokens = tokens_of(options, model->config.vocab_size),
+                                      .generated_count = options.generated,
+                                      .backends = names,
+                                      .by_op = options.by_op};
   Opened opened(options);
   for (const std::string& name : names) opened.get(name);  // an unknown one ends here
-  const model::DiffBackends backends{
+  const evaluate::DiffBackends backends{
       [&](const std::string& name, backend::Program program, const backend::Capacity& capacity) {
         return opened.get(name).prepare(std::move(program), capacity);
       },
@@ -121,7 +121,7 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
                   "relative", "bound");
     console.out << head;
   }
-  const auto found = model::diff_backends(request, backends, [&](const model::LayerDifference& item) {
+  const auto found = evaluate::diff_backends(request, backends, [&](const evaluate::LayerDifference& item) {
     if (!options.json) print(console, item);
   });
   const bool fine = std::all_of(found.begin(), found.end(), [](const auto& item) { return item.fine(); });

@@ -9,8 +9,8 @@
 #include "cli/answer.h"
 #include "cli/load_model.h"
 #include "cli/terminal_text.h"
+#include "evaluate/perplexity.h"
 #include "json/parse.h"
-#include "model/perplexity.h"
 
 namespace fourfold::cli {
 namespace {
@@ -43,7 +43,7 @@ void require_sound(const PerplexityOptions& options, const OpenModel& model) {
 
 double share(double part, std::int64_t whole) { return part / static_cast<double>(whole); }
 
-std::string printed(const model::TextScore& score, double bits_per_byte) {
+std::string printed(const evaluate::TextScore& score, double bits_per_byte) {
   char line[320];
   std::snprintf(
       line, sizeof line,
@@ -59,7 +59,8 @@ std::string printed(const model::TextScore& score, double bits_per_byte) {
   return text + line;
 }
 
-std::string to_json(const PerplexityOptions& options, const model::TextScore& score, double bits_per_byte) {
+std::string to_json(const PerplexityOptions& options, const evaluate::TextScore& score,
+                    double bits_per_byte) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("model", options.model).member("file", options.file);
   json.member("backend", options.backend.backend).member("activations", options.backend.activations);
@@ -83,11 +84,12 @@ int run_perplexity(const PerplexityOptions& options, const Console& console) {
   const text::Tokenizer tokenizer = load_tokenizer(model->folder);
   const std::vector<std::int32_t> tokens = tokens_of(options, tokenizer);
   const PreparedModel prepared =
-      prepare_model(*model, options.backend, model::score_capacity(options.window), console);
-  const model::TextScore score = model::score_text(*prepared, tokens, options.window, [&](std::int64_t done) {
-    if (console.err_rewrites())
-      console.err << fourfold::format("\r\033[K{} of {} tokens", done, tokens.size() - 1) << std::flush;
-  });
+      prepare_model(*model, options.backend, evaluate::score_capacity(options.window), console);
+  const evaluate::TextScore score =
+      evaluate::score_text(*prepared, tokens, options.window, [&](std::int64_t done) {
+        if (console.err_rewrites())
+          console.err << fourfold::format("\r\033[K{} of {} tokens", done, tokens.size() - 1) << std::flush;
+      });
   if (console.err_rewrites()) console.err << "\r\033[K" << std::flush;
   // Every token but the first was predicted.
   const auto bytes = static_cast<double>(bytes_of(tokenizer, std::span(tokens).subspan(1)));

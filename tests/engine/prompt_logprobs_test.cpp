@@ -6,8 +6,8 @@
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "engine/batcher.h"
+#include "evaluate/perplexity.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/perplexity.h"
 #include "tests/engine/support.h"
 
 namespace fourfold::engine {
@@ -65,8 +65,8 @@ TEST_P(PromptLogprobs, AreThoseOfPerplexityInABatchAndHoweverCut) {
   // Room for all rows: this backend's prompts are cut at multiples of 64 alone.
   Machine machine(GetParam(), {.page_count = 6, .page_tokens = 64, .state_slot_count = 3, .row_count = 256});
   const std::vector<TokenId> prompt = machine.prompt(kCount);
-  Machine scorer(GetParam(), model::score_capacity(kCount - 1));
-  const model::TextScore score = model::score_text(*scorer, prompt, kCount - 1);
+  Machine scorer(GetParam(), evaluate::score_capacity(kCount - 1));
+  const evaluate::TextScore score = evaluate::score_text(*scorer, prompt, kCount - 1);
   ASSERT_EQ(score.token_count, kCount - 1);
 
   const auto pages = [](std::int32_t slot) { return Home{slot, {2 * slot, 2 * slot + 1}}; };

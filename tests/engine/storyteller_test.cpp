@@ -7,9 +7,9 @@
 #include "backend/cpu/cpu.h"
 #include "engine/answer_text.h"
 #include "engine/batcher.h"
+#include "evaluate/input_noise.h"
+#include "evaluate/perplexity.h"
 #include "json/parse.h"
-#include "model/input_noise.h"
-#include "model/perplexity.h"
 #include "tests/engine/support.h"
 #include "text/chat_template.h"
 
@@ -37,7 +37,7 @@ const model::Loaded& storyteller() {
 
 std::unique_ptr<backend::Prepared> prepare(Activations activations, std::int64_t window) {
   return backend::make_cpu_backend({})->prepare(storyteller().program(activations),
-                                                model::score_capacity(window));
+                                                evaluate::score_capacity(window));
 }
 
 // Passages of six books that were held out from training.
@@ -68,7 +68,7 @@ double recorded_perplexity(Activations activations) {
 // perplexity is 21.5, that of all 29.1: these passages are easier, so the record is a bound.
 TEST_P(StorytellerText, IsAsSureOfHeldOutTextAsItsRecordAndItsDraftsStand) {
   const auto prepared = prepare(GetParam(), kWindow);
-  const model::TextScore score = model::score_text(*prepared, held_out(2 * kWindow + 1), kWindow);
+  const evaluate::TextScore score = evaluate::score_text(*prepared, held_out(2 * kWindow + 1), kWindow);
   EXPECT_EQ(score.token_count, 2 * kWindow);
   EXPECT_LT(score.perplexity(), recorded_perplexity(GetParam()));
   EXPECT_GE(static_cast<double>(score.accepted_count) / static_cast<double>(score.draft_count),
@@ -120,18 +120,18 @@ double divergence(const Rows& from, const Rows& to) {
   return all / static_cast<double>(from.size());
 }
 
-// What rounding the inputs may cost, found with random errors of the format's size (model/input_noise.h).
-// Logits may differ by twice that (model/compare.h), so a divergence, which goes with their square, by four
-// times.
+// What rounding the inputs may cost, found with random errors of the format's size (evaluate/input_noise.h).
+// Logits may differ by twice that (evaluate/compare.h), so a divergence, which goes with their square, by
+// four times.
 TEST(Storyteller, PathsDivergeByNoMoreThanTheirFormatsRound) {
   const std::vector<std::int32_t> tokens = held_out(96);
-  const backend::Capacity capacity = model::score_capacity(std::ssize(tokens));
+  const backend::Capacity capacity = evaluate::score_capacity(std::ssize(tokens));
   const auto exact = storyteller().prepare(Activations::f32, capacity);
   const Rows wanted = logits_of(*exact, tokens);
   EXPECT_LT(divergence(wanted, logits_of(*prepare(Activations::f32, std::ssize(tokens)), tokens)), 1e-6);
   for (const Activations activations : {Activations::w4a16, Activations::w4a4}) {
     const backend::Program program = storyteller().program(activations);
-    const model::NoisyProgram noisy(program, 1);
+    const evaluate::NoisyProgram noisy(program, 1);
     const auto off = backend::ReferenceBackend().prepare(noisy.program(), capacity);
     const double bound = 4 * divergence(wanted, logits_of(*off, tokens));
     const double found = divergence(wanted, logits_of(*prepare(activations, std::ssize(tokens)), tokens));
@@ -247,7 +247,7 @@ std::pair<std::vector<TokenId>, std::int64_t> answered(Batcher& batcher, Request
 }
 
 TEST(Storyteller, ASecondTurnGoesOnFromTheFirstAndSaysTheSame) {
-  backend::Capacity capacity = model::score_capacity(kWindow);
+  backend::Capacity capacity = evaluate::score_capacity(kWindow);
   capacity.page_count *= 2;
   capacity.anchor_count = 8;
   const auto prepared =

@@ -3,8 +3,8 @@
 #include "model/cut.h"
 
 #include "checkpoint/load_matrix.h"
-#include "model/compare.h"
-#include "model/trace.h"
+#include "evaluate/compare.h"
+#include "evaluate/trace.h"
 #include "tests/model/support.h"
 #include "tests/support/ranks.h"
 
@@ -18,6 +18,8 @@ using backend::problems_of;
 using backend::Program;
 using backend::RankSetup;
 using checkpoint::Matrix;
+using evaluate::Comparison;
+using evaluate::ReferenceFile;
 
 class CutGolden : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Formats, CutGolden,
@@ -27,8 +29,8 @@ Comparison compare_cut(const Golden& golden, const std::string& name, RankSetup 
   const Program whole = golden.program(setup.activations);
   const ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors", whole);
   setup.keep_values = true;
-  const auto prepared = prepare_cut(golden, setup, trace_capacity(reference.prompts()));
-  const Comparison result = compare(*prepared, whole, reference);
+  const auto prepared = prepare_cut(golden, setup, evaluate::trace_capacity(reference.prompts()));
+  const Comparison result = evaluate::compare(*prepared, whole, reference);
   EXPECT_TRUE(result.fine()) << setup.count << " ranks on " << setup.backend;
   EXPECT_TRUE(result.hidden_compared && result.mtp_compared);
   return result;
@@ -39,7 +41,7 @@ TEST_P(CutGolden, EveryNumberOfRanksIsWithinTheBoundsWithTheSameTokens) {
   for (const RankSetup& setup :
        {RankSetup{.count = 2}, RankSetup{.count = 4}, RankSetup{.count = 4, .experts = ExpertCut::experts},
         RankSetup{.count = 2, .backend = "reference"}})
-    for (const TokenDifference& tokens : compare_cut(golden, GetParam(), setup).tokens)
+    for (const evaluate::TokenDifference& tokens : compare_cut(golden, GetParam(), setup).tokens)
       EXPECT_EQ(tokens.same, tokens.count) << tokens.what << ", " << setup.count << " ranks";
 }
 

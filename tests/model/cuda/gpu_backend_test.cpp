@@ -5,9 +5,9 @@
 
 #include "backend/cuda/cuda.h"
 #include "base/random.h"
+#include "evaluate/compare.h"
+#include "evaluate/trace.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/compare.h"
-#include "model/trace.h"
 #include "tests/model/support.h"
 
 namespace fourfold::model {
@@ -38,15 +38,15 @@ class Simulated {
 void expect_fine(const std::string& name, const plan::ArchFacts& arch,
                  backend::KvFormat kv = backend::KvFormat::bf16) {
   const Golden golden(name);
-  const ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors",
-                                golden.program(Activations::w4a16));
+  const evaluate::ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors",
+                                          golden.program(Activations::w4a16));
   Simulated gpu(arch);
-  const auto prepared = gpu.prepare(golden, trace_capacity(reference.prompts()), true, kv);
-  const Comparison result = compare(*prepared, reference);
-  for (const NumberDifference& item : result.numbers)
+  const auto prepared = gpu.prepare(golden, evaluate::trace_capacity(reference.prompts()), true, kv);
+  const evaluate::Comparison result = evaluate::compare(*prepared, reference);
+  for (const evaluate::NumberDifference& item : result.numbers)
     EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.largest << " of "
                              << item.largest_bound << ", " << item.typical << " of " << item.typical_bound;
-  for (const TokenDifference& item : result.tokens)
+  for (const evaluate::TokenDifference& item : result.tokens)
     EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.same << " of " << item.count;
   EXPECT_TRUE(result.hidden_compared);
   EXPECT_TRUE(result.mtp_compared);

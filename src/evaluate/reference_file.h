@@ -16,7 +16,7 @@
 #include "backend/program.h"
 #include "checkpoint/safetensors.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 // Views of the file's numbers, in memory. Sizes agree with the program and with each other. T tokens, R rows
 // kept, V vocabulary, H hidden.
@@ -57,4 +57,4 @@ class ReferenceFile {
   std::vector<PromptReference> prompts_;
 };
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,11 +1,11 @@
-#include "model/input_noise.h"
+#include "evaluate/input_noise.h"
 
 #include <cmath>
 #include <numbers>
 
 #include "base/random.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 // bf16: eight significant bits, so steps of 2^-7 between 1 and 2, and an error uniform within half a step
 // either way: 2^-7 / sqrt(12) at 1 and half of that at 2. Over an octave, where mantissas m are spread evenly
@@ -84,4 +84,4 @@ NoisyProgram::NoisyProgram(const backend::Program& program, std::uint64_t seed) 
   for (backend::KvCache& cache : program_.kv_caches) cache.format = backend::KvFormat::f32;
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

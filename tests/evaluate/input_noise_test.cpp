@@ -1,4 +1,4 @@
-#include "model/input_noise.h"
+#include "evaluate/input_noise.h"
 
 #include <cmath>
 
@@ -8,8 +8,11 @@
 #include "base/random.h"
 #include "tests/model/support.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
+
+using model::Activations;
+using model::Golden;
 
 double relative_rms(const std::vector<float>& values, const std::vector<float>& rounded) {
   double squares = 0, off = 0;
@@ -80,4 +83,4 @@ TEST(InputNoise, OfFp8KvIsInItsProjections) {
 }
 
 }  // namespace
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,6 +1,6 @@
 // Backends against each other, layer by layer: what agrees is fine, and an error is shown in the layer that
 // has it and in no other.
-#include "model/diff_backends.h"
+#include "evaluate/diff_backends.h"
 
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
@@ -8,9 +8,11 @@
 #include "kernels/launch/sim_machine.h"
 #include "tests/model/support.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
+using model::Activations;
+using model::Golden;
 using Prepared = std::unique_ptr<backend::Prepared>;
 
 DiffRequest request_for(const Golden& golden, std::vector<std::string> backends) {
@@ -126,4 +128,4 @@ TEST(DiffBackends, RefusesMoreGeneratedRowsThanTokens) {
 }
 
 }  // namespace
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -6,15 +6,19 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/cuda.h"
+#include "evaluate/compare.h"
+#include "evaluate/trace.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/compare.h"
-#include "model/trace.h"
 #include "tests/model/made_models.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
+using model::Activations;
+using model::family_reference;
+using model::Loaded;
+using model::make_model;
 
 constexpr std::int64_t kStepRows = 1024;             // pieces: 1,024, 1,024 and 102 tokens
 constexpr std::int64_t kLastPiece = 2048;            // where the last one begins
@@ -173,4 +177,4 @@ TEST_F(LongPrompt, EveryArchitectureAndCutIsWithinItsBounds) {
 }
 
 }  // namespace
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

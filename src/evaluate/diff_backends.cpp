@@ -1,4 +1,4 @@
-#include "model/diff_backends.h"
+#include "evaluate/diff_backends.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,11 +12,11 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "model/compare.h"
-#include "model/input_noise.h"
+#include "evaluate/compare.h"
+#include "evaluate/input_noise.h"
 #include "model/qwen35/forward.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
@@ -116,7 +116,7 @@ class LayerModel {
         config_.vocab_size = count;
       }
     }
-    program_ = build_program(config_, weights_, request.activations);
+    program_ = model::build_program(config_, weights_, request.activations);
   }
   const backend::Program& program() const { return program_; }
   std::span<const std::int32_t> tokens() const { return tokens_; }
@@ -225,8 +225,8 @@ class Differ {
     const auto count = static_cast<std::int64_t>(request_.tokens.size());
     const Outputs whole = [&] {
       const auto prepared = backends_.prepare(
-          request_.backends.front(), build_program(request_.config, request_.weights, request_.activations),
-          capacity_for(count));
+          request_.backends.front(),
+          model::build_program(request_.config, request_.weights, request_.activations), capacity_for(count));
       return run(*prepared, request_.tokens, request_.generated_count);
     }();
     for (std::size_t layer = 0; layer < request_.weights.layers.size(); ++layer) {
@@ -294,7 +294,7 @@ class Differ {
   std::vector<bool> undecided_of(const LayerModel& model, const std::vector<Outputs>& outputs,
                                  const backend::Capacity& capacity) const {
     const std::size_t rows = request_.tokens.size();
-    if (router_logits(model.program()).index < 0 || request_.activations == Activations::f32)
+    if (router_logits(model.program()).index < 0 || request_.activations == model::Activations::f32)
       return std::vector<bool>(rows);
     const std::int64_t chosen = request_.config.moe->experts_per_token;
     for (const Outputs& out : outputs)
@@ -322,7 +322,7 @@ class Differ {
            const std::vector<bool>& undecided,
            const std::function<std::vector<double>()>& derived = nullptr) {
     if (ours.values.empty() || theirs.values.empty()) return;
-    const bool exact = request_.activations == Activations::f32;
+    const bool exact = request_.activations == model::Activations::f32;
     const std::vector<double> fixed(undecided.size(), kLayerBound);
     LayerDifference item = difference(ours, theirs, undecided, fixed);
     if (!exact && !item.fine() && derived) item = difference(ours, theirs, undecided, derived());
@@ -353,4 +353,4 @@ std::vector<LayerDifference> diff_backends(const DiffRequest& request, const Dif
   return Differ(request, backends, show).run_all();
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

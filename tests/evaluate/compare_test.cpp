@@ -1,18 +1,23 @@
 // compare() passes what is right and refuses what is not: the golden models and the other families against
 // Hugging Face's numbers, and the same with something wrong.
-#include "model/compare.h"
+#include "evaluate/compare.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "model/trace.h"
+#include "evaluate/trace.h"
 #include "tests/model/made_models.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using checkpoint::TempFolder;
+using model::Activations;
+using model::family_reference;
+using model::Golden;
+using model::Loaded;
+using model::make_model;
 
 Comparison compare_files(const Loaded& model, const std::filesystem::path& file, Activations activations) {
   const ReferenceFile reference(file, model.program(activations));
@@ -195,8 +200,8 @@ TEST_P(FamilyShapes, RunInEveryFormat) {
   for (const char* format_name : {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"}) {
     make_model(temp.path() / format_name, GetParam(), format_name);
     const Loaded model(temp.path() / format_name);
-    const auto prepared = model.prepare(Activations::automatic, kFourSequences);
-    const auto rows = step(*prepared, backend::Pass::main, {part(0, 0, {1, 2, 3, 500, 5})});
+    const auto prepared = model.prepare(Activations::automatic, model::kFourSequences);
+    const auto rows = step(*prepared, backend::Pass::main, {model::part(0, 0, {1, 2, 3, 500, 5})});
     double squares = 0;
     for (const backend::LogitsRow& row : rows)
       for (const float x : row) squares += static_cast<double>(x) * x;
@@ -209,4 +214,4 @@ TEST_P(FamilyShapes, RunInEveryFormat) {
 INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes, testing::Values("tiny-dense", "tiny-next", "tiny-qwen3-moe"));
 
 }  // namespace
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/reference_file.h"
+#include "evaluate/reference_file.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 inline constexpr double kExactBound = 1e-3;
 inline constexpr int kNoiseRuns = 4;
@@ -88,4 +88,4 @@ Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference);
 Comparison compare(backend::Prepared& prepared, const backend::Program& whole,
                    const ReferenceFile& reference);
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

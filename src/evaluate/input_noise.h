@@ -10,7 +10,7 @@
 
 #include "backend/program.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 // Root mean square of the relative error that rounding to a format makes on the inputs of a matrix; derived
 // in input_noise.cpp.
@@ -33,4 +33,4 @@ class NoisyProgram {
   std::list<checkpoint::Matrix> matrices_;
 };
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

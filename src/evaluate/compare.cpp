@@ -1,4 +1,4 @@
-#include "model/compare.h"
+#include "evaluate/compare.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include "backend/reference/reference.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "model/input_noise.h"
-#include "model/trace.h"
+#include "evaluate/input_noise.h"
+#include "evaluate/trace.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 struct Difference {
@@ -227,4 +227,4 @@ Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference, 
   return out;
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

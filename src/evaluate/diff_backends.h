@@ -20,7 +20,7 @@
 #include "checkpoint/weights.h"
 #include "model/builder.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 inline constexpr double kLayerBound = 2e-2;   // root mean square of a row's difference over that of the row
 inline constexpr double kClearMargin = 0.05;  // between the logits of the last expert chosen and the next
@@ -40,7 +40,7 @@ struct LayerDifference {
 struct DiffRequest {
   const checkpoint::ModelConfig& config;
   const checkpoint::ModelWeights& weights;
-  Activations activations = Activations::w4a16;
+  model::Activations activations = model::Activations::w4a16;
   std::vector<std::int32_t> tokens;
   std::int64_t generated_count = 0;   // the last so many tokens are run one by one, as generated rows
   std::vector<std::string> backends;  // the first is what the others are held against
@@ -62,4 +62,4 @@ struct DiffBackends {
 std::vector<LayerDifference> diff_backends(const DiffRequest& request, const DiffBackends& backends,
                                            const std::function<void(const LayerDifference&)>& show);
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,14 +1,16 @@
-#include "model/perplexity.h"
+#include "evaluate/perplexity.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "tests/model/support.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using checkpoint::expect_error;
+using model::Activations;
+using model::Golden;
 
 // What the other implementation's logits say about the same tokens.
 TextScore expected_score(const Golden& golden, const std::vector<std::int32_t>& ids) {
@@ -90,4 +92,4 @@ TEST(Perplexity, OneTokenHasNothingToPredict) {
 }
 
 }  // namespace
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,4 +1,4 @@
-#include "model/perplexity.h"
+#include "evaluate/perplexity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log_softmax.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
@@ -128,4 +128,4 @@ TextScore score_text(backend::Prepared& prepared, std::span<const std::int32_t> 
   return score;
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

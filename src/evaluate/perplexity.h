@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 struct TextScore {
   std::int64_t token_count = 0;     // predicted, which is every token of a window but its first
@@ -32,4 +32,4 @@ backend::Capacity score_capacity(std::int64_t window);
 TextScore score_text(backend::Prepared& prepared, std::span<const std::int32_t> tokens, std::int64_t window,
                      const std::function<void(std::int64_t)>& progress = {});
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

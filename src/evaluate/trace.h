@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/reference_file.h"
+#include "evaluate/reference_file.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 
 // Of the R rows that the reference has.
 struct Trace {
@@ -27,4 +27,4 @@ backend::Capacity trace_capacity(std::span<const PromptReference> prompts, std::
 
 Trace run_trace(backend::Prepared& prepared, const PromptReference& prompt);
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,11 +1,11 @@
-#include "model/trace.h"
+#include "evaluate/trace.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
@@ -138,4 +138,4 @@ Trace run_trace(backend::Prepared& prepared, const PromptReference& prompt) {
   return trace;
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate

@@ -1,4 +1,4 @@
-#include "model/reference_file.h"
+#include "evaluate/reference_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace fourfold::model {
+namespace fourfold::evaluate {
 namespace {
 
 constexpr std::string_view kIdsSuffix = ".input_ids";
@@ -106,4 +106,4 @@ PromptReference ReferenceFile::read(const std::string& name, const backend::Prog
   return prompt;
 }
 
-}  // namespace fourfold::model
+}  // namespace fourfold::evaluate
