@@ -5,10 +5,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/request.h"
 #include "engine/step_loop.h"
 #include "schedule/draft_tuner.h"
 #include "schedule/scheduler.h"

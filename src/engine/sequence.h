@@ -19,31 +19,12 @@
 
 #include "backend/choice.h"
 #include "backend/program.h"
+#include "engine/request.h"
 #include "engine/step_batch.h"
 #include "engine/token_guide.h"
 #include "sample/sampler.h"
 
 namespace fourfold::engine {
-
-using sample::TokenId;
-
-inline constexpr int kDraftCountMax = 5;
-
-struct Request {
-  std::vector<TokenId> prompt;
-  sample::Params params;
-  std::int64_t max_tokens = 0;  // 0 where the prompt's log-probabilities are all that is wanted
-  std::vector<TokenId> stop_ids;
-  // Before it no stop id is chosen, unless a guide leaves nothing else.
-  std::int64_t min_tokens = 0;
-  // Log-probabilities of the prompt's tokens, each with so many alternatives.
-  std::optional<int> prompt_logprobs = {};
-  int draft_count = 0;           // drafts verified a step, 0 to kDraftCountMax
-  bool draw_drafts = false;      // draw drafts from the draft layer's distribution instead of taking its best
-  std::int64_t token_limit = 0;  // only ids below it are chosen; 0: the whole vocabulary
-  // Tokens of the prompt that are in the caches of the sequence's home already; see reusable_count.
-  std::int64_t cached_count = 0;
-};
 
 // What a model allows.
 struct ModelLimits {
@@ -71,14 +52,6 @@ struct CachedTokens {
 // a backend computes prompt rows and generated rows alike, as reference and cpu do. A request with drafts
 // needs the draft layer's cache as well.
 std::int64_t reusable_count(const CachedTokens& cached, const Request& request);
-
-enum class Finish { running, stop_id, max_tokens, cancelled, time_limit, shutdown, failed };
-
-// How well drafting went.
-struct DraftCounts {
-  std::int64_t verified = 0;
-  std::int64_t accepted = 0;
-};
 
 // What a pass gives for a sequence's rows that asked: logits, or tokens that were chosen by choice().
 struct RowAnswers {

@@ -13,6 +13,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/engine.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/engine/support.h"
 
