@@ -2,65 +2,13 @@
 #include "base/json_writer.h"
 
 #include <cmath>
-#include <cstdint>
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_escape.h"
+#include "base/utf8.h"
 
 namespace fourfold {
-namespace {
-
-std::uint8_t byte_at(std::string_view text, std::size_t at) { return static_cast<std::uint8_t>(text[at]); }
-
-struct Utf8Step {
-  std::size_t bytes;  // to move on by; for invalid input the part that one U+FFFD replaces
-  bool valid;
-};
-
-// One UTF-8 sequence at the start of a non-empty text. Overlong forms, surrogates and values above U+10FFFF
-// are told by the range of the second byte alone (Unicode standard, table 3-7).
-Utf8Step step_utf8(std::string_view text) {
-  const std::uint8_t lead = byte_at(text, 0);
-  if (lead < 0x80) return {1, true};
-  if (lead < 0xC2 || lead > 0xF4) return {1, false};
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  std::uint8_t low = 0x80, high = 0xBF;
-  if (lead == 0xE0) low = 0xA0;
-  if (lead == 0xED) high = 0x9F;
-  if (lead == 0xF0) low = 0x90;
-  if (lead == 0xF4) high = 0x8F;
-  for (std::size_t at = 1; at < length; ++at) {
-    if (at >= text.size() || byte_at(text, at) < low || byte_at(text, at) > high) return {at, false};
-    low = 0x80;
-    high = 0xBF;
-  }
-  return {length, true};
-}
-
-void append_escaped_ascii(std::string& out, char letter) {
-  switch (letter) {
-    case '"': out += "\\\""; return;
-    case '\\': out += "\\\\"; return;
-    case '\b': out += "\\b"; return;
-    case '\f': out += "\\f"; return;
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    default: break;
-  }
-  const auto code = static_cast<std::uint8_t>(letter);
-  if (code >= 0x20) {
-    out += letter;
-    return;
-  }
-  constexpr std::string_view digits = "0123456789abcdef";
-  out += "\\u00";
-  out += digits[code >> 4];
-  out += digits[code & 15];
-}
-
-}  // namespace
-
 JsonWriter& JsonWriter::key(std::string_view name) {
   check(!levels_.empty() && levels_.back().kind == '{' && !after_key_,
         "a key stands in an object, before its value", name);
@@ -140,11 +88,11 @@ void JsonWriter::break_line() {
 void JsonWriter::append_quoted(std::string_view text) {
   out_ += '"';
   while (!text.empty()) {
-    const Utf8Step step = step_utf8(text);
-    if (!step.valid)
-      out_ += "\xEF\xBF\xBD";
-    else if (step.bytes == 1)
-      append_escaped_ascii(out_, text.front());
+    const Utf8Step step = check_utf8_step(text);
+    if (step.state != Utf8State::valid)
+      out_ += kReplacement;
+    else if (needs_json_escape(static_cast<unsigned char>(text.front())))
+      out_ += json_escape(static_cast<unsigned char>(text.front()));
     else
       out_ += text.substr(0, step.bytes);
     text.remove_prefix(step.bytes);

@@ -20,8 +20,8 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/kept_history.h"
-#include "text/utf8.h"
 
 namespace fourfold::cli {
 namespace {
@@ -240,12 +240,11 @@ class EditedLines final : public LineEditor {
 
   bool take(wchar_t& out) {
     if (bytes_.empty()) return false;
-    const text::Utf8Step step = text::check_utf8_step(bytes_);
-    if (step.state == text::Utf8State::incomplete) return false;
+    const Utf8Step step = check_utf8_step(bytes_);
+    if (step.state == Utf8State::incomplete) return false;
     constexpr wchar_t replacement = 0xFFFD;
-    out = step.state == text::Utf8State::valid
-              ? static_cast<wchar_t>(text::read_code_point(bytes_.data()).code)
-              : replacement;
+    out = step.state == Utf8State::valid ? static_cast<wchar_t>(read_code_point(bytes_.data()).code)
+                                         : replacement;
     bytes_.erase(0, step.bytes);
     return true;
   }

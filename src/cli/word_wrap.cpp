@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace fourfold::cli {
 namespace {
@@ -25,11 +25,11 @@ locale_t unicode_locale() {
 }  // namespace
 
 int columns_of(std::string_view character) {
-  if (character.size() == 1 || text::check_utf8_step(character).state != text::Utf8State::valid) return 1;
+  if (character.size() == 1 || check_utf8_step(character).state != Utf8State::valid) return 1;
   const locale_t unicode = unicode_locale();
   if (unicode == nullptr) return 1;
   const locale_t before = ::uselocale(unicode);
-  const int columns = ::wcwidth(static_cast<wchar_t>(text::read_code_point(character.data()).code));
+  const int columns = ::wcwidth(static_cast<wchar_t>(read_code_point(character.data()).code));
   ::uselocale(before);
   return std::max(columns, 0);
 }
@@ -41,7 +41,7 @@ int terminal_columns(int descriptor) {
 
 std::string WordWrap::push(std::string_view text, int columns) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = text::check_utf8_step(text.substr(at)).bytes;
+    const std::size_t bytes = check_utf8_step(text.substr(at)).bytes;
     take(text.substr(at, bytes), columns);
     at += bytes;
   }

@@ -6,8 +6,9 @@
 #include <optional>
 #include <tuple>
 
+#include "base/json_escape.h"
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -63,8 +64,8 @@ class Utf8Writer {
   // over all continuation bytes.
   void append_same_length(char32_t low, char32_t high) {
     std::string first, last;
-    text::append_code_point(first, low);
-    text::append_code_point(last, high);
+    append_code_point(first, low);
+    append_code_point(last, high);
     const int count = static_cast<int>(first.size());
     for (int tail = count - 1; tail >= 1; --tail) {
       const char32_t span = (char32_t{1} << (6 * tail)) - 1;  // what the last `tail` bytes can express
@@ -95,30 +96,6 @@ class Utf8Writer {
   ExpressionPool& pool_;
   std::map<std::tuple<std::uint8_t, std::uint8_t, std::optional<ExprId>>, ExprId> known_;
 };
-
-// What JSON does not let stand for itself in a string.
-const CodeSet& must_be_escaped() {
-  static const CodeSet set({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}});
-  return set;
-}
-
-void append_json(std::string& out, char32_t code) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  switch (code) {
-    case '"': out += "\\\""; return;
-    case '\\': out += "\\\\"; return;
-    case '\b': out += "\\b"; return;
-    case '\f': out += "\\f"; return;
-    case '\n': out += "\\n"; return;
-    case '\r': out += "\\r"; return;
-    case '\t': out += "\\t"; return;
-    default: break;
-  }
-  if (code >= 0x20) return text::append_code_point(out, code);
-  out += "\\u00";
-  out += digits[code >> 4];
-  out += digits[code & 15];
-}
 
 }  // namespace
 
@@ -156,6 +133,16 @@ CodeSet CodeSet::without(const CodeSet& other) const {
   return result;
 }
 
+const CodeSet& must_be_escaped() {
+  static const CodeSet set = [] {
+    std::vector<CodeRange> ranges;
+    for (char32_t code = 0; code < 0x80; ++code)
+      if (needs_json_escape(code)) ranges.push_back({code, code});
+    return CodeSet(std::move(ranges));
+  }();
+  return set;
+}
+
 ExprId one_of(ExpressionPool& pool, const CodeSet& set, Writing writing) {
   const CodeSet themselves = writing == Writing::plain ? set : set.without(must_be_escaped());
   if (const auto& ranges = set.ranges();
@@ -168,11 +155,7 @@ ExprId one_of(ExpressionPool& pool, const CodeSet& set, Writing writing) {
   if (writing == Writing::json_string)
     for (const CodeRange& range : must_be_escaped().ranges())
       for (char32_t code = range.low; code <= range.high; ++code)
-        if (set.contains(code)) {
-          std::string escape;
-          append_json(escape, code);
-          ways.push_back(pool.text(escape));
-        }
+        if (set.contains(code)) ways.push_back(pool.text(json_escape(code)));
   return pool.either(ways);
 }
 
@@ -180,9 +163,13 @@ std::string written(std::string_view text, Writing writing) {
   if (writing == Writing::plain) return std::string(text);
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const text::CodePoint point = text::read_code_point(text.data() + at);
-    append_json(out, point.code);
-    at += static_cast<std::size_t>(point.bytes);
+    const CodePoint point = read_code_point(text.data() + at);
+    const auto bytes = static_cast<std::size_t>(point.bytes);
+    if (needs_json_escape(point.code))
+      out += json_escape(point.code);
+    else
+      out += text.substr(at, bytes);
+    at += bytes;
   }
   return out;
 }

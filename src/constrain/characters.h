@@ -35,6 +35,9 @@ class CodeSet {
   std::vector<CodeRange> ranges_;
 };
 
+// What JSON does not let stand for itself in a string.
+const CodeSet& must_be_escaped();
+
 enum class Writing { plain, json_string };
 
 // One character of the set.

@@ -25,7 +25,6 @@ class Grammar {
   std::uint32_t entry(RuleId rule) const { return entry_[rule]; }
   // Callers come before those they call without taking a byte first.
   std::uint32_t rank(RuleId rule) const { return rank_[rule]; }
-  std::uint32_t rule_count() const { return static_cast<std::uint32_t>(entry_.size()); }
   std::span<const Edge> edges(std::uint32_t state) const {
     return std::span(edges_).subspan(edge_begin_[state], edge_begin_[state + 1] - edge_begin_[state]);
   }

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "constrain/regex.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -169,7 +169,7 @@ std::shared_ptr<const Grammar> compile_choice(std::span<const std::string> choic
   GrammarBuilder builder(limits);
   std::vector<ExprId> ways;
   for (const std::string& choice : choices) {
-    if (!text::is_valid_utf8(choice)) fail(Code::invalid_request, "a choice is not valid UTF-8");
+    if (!is_valid_utf8(choice)) fail(Code::invalid_request, "a choice is not valid UTF-8");
     ways.push_back(builder.pool().text(choice));
   }
   return builder.finish(builder.pool().either(ways));

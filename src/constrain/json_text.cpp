@@ -19,44 +19,36 @@ ExprId JsonText::space() {
 ExprId JsonText::separator() { return pool_.sequence({pool_.text(","), space()}); }
 
 // Characters of one byte that stand for themselves, or a call of all others.
-ExprId JsonText::one_character(Writing writing) {
-  const bool json = writing == Writing::json_string;
-  std::optional<RuleId>& rule = json ? long_character_ : plain_long_character_;
-  const CodeSet plain = json ? CodeSet({{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7F}}) : CodeSet({{0, 0x7F}});
-  if (!rule) {
-    rule = builder_.declare();
-    std::vector<ExprId> ways{one_of(pool_, CodeSet({{0x80, 0x10FFFF}}), Writing::plain)};
-    if (json) {
-      const auto hex = [&](std::string_view pairs) {
-        std::vector<ExprId> ranges;
-        for (std::size_t i = 0; i < pairs.size(); i += 2)
-          ranges.push_back(
-              pool_.bytes(static_cast<std::uint8_t>(pairs[i]), static_cast<std::uint8_t>(pairs[i + 1])));
-        return pool_.either(ranges);
-      };
-      const ExprId any = hex("09AFaf");
-      const ExprId d = hex("DDdd");
-      const ExprId basic = pool_.either(
-          {pool_.sequence({hex("09ACEFacef"), any, any, any}), pool_.sequence({d, hex("07"), any, any})});
-      const ExprId pair =
-          pool_.sequence({d, hex("89ABab"), any, any, pool_.text("\\u"), d, hex("CFcf"), any, any});
-      std::vector<ExprId> escapes{pool_.sequence({pool_.text("u"), pool_.either({basic, pair})})};
-      for (const char c : std::string_view("\"\\/bfnrt"))
-        escapes.push_back(pool_.text(std::string_view(&c, 1)));
-      ways.push_back(pool_.sequence({pool_.text("\\"), pool_.either(escapes)}));
-    }
-    builder_.define(*rule, pool_.either(ways));
-    if (json) builder_.mark_long_character(*rule);
+ExprId JsonText::one_character() {
+  if (!long_character_) {
+    long_character_ = builder_.declare();
+    const auto hex = [&](std::string_view pairs) {
+      std::vector<ExprId> ranges;
+      for (std::size_t i = 0; i < pairs.size(); i += 2)
+        ranges.push_back(
+            pool_.bytes(static_cast<std::uint8_t>(pairs[i]), static_cast<std::uint8_t>(pairs[i + 1])));
+      return pool_.either(ranges);
+    };
+    const ExprId beyond_ascii = one_of(pool_, CodeSet({{0x80, 0x10FFFF}}), Writing::plain);
+    const ExprId any = hex("09AFaf");
+    const ExprId d = hex("DDdd");
+    const ExprId basic = pool_.either(
+        {pool_.sequence({hex("09ACEFacef"), any, any, any}), pool_.sequence({d, hex("07"), any, any})});
+    const ExprId pair =
+        pool_.sequence({d, hex("89ABab"), any, any, pool_.text("\\u"), d, hex("CFcf"), any, any});
+    std::vector<ExprId> escapes{pool_.sequence({pool_.text("u"), pool_.either({basic, pair})})};
+    for (const char c : std::string_view("\"\\/bfnrt"))
+      escapes.push_back(pool_.text(std::string_view(&c, 1)));
+    const ExprId escaped = pool_.sequence({pool_.text("\\"), pool_.either(escapes)});
+    builder_.define(*long_character_, pool_.either({beyond_ascii, escaped}));
+    builder_.mark_long_character(*long_character_);
   }
-  return pool_.either({one_of(pool_, plain, Writing::plain), pool_.call(*rule)});
+  const CodeSet plain = CodeSet({{0, 0x7F}}).without(must_be_escaped());
+  return pool_.either({one_of(pool_, plain, Writing::plain), pool_.call(*long_character_)});
 }
 
 ExprId JsonText::string_of_length(std::int64_t min, std::optional<std::int64_t> max) {
-  return quoted(pool_.repeat(one_character(Writing::json_string), min, max));
-}
-
-ExprId JsonText::text_of_length(std::int64_t min, std::optional<std::int64_t> max) {
-  return pool_.repeat(one_character(Writing::plain), min, max);
+  return quoted(pool_.repeat(one_character(), min, max));
 }
 
 ExprId JsonText::canonical_text() {

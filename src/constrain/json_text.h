@@ -27,20 +27,17 @@ class JsonText {
   ExprId any_number();
   // A string of so many characters, each written in any way JSON knows.
   ExprId string_of_length(std::int64_t min, std::optional<std::int64_t> max);
-  // So many characters of plain text.
-  ExprId text_of_length(std::int64_t min, std::optional<std::int64_t> max);
   ExprId quoted(ExprId inside) { return pool_.sequence({pool_.text("\""), inside, pool_.text("\"")}); }
   // Canonically written strings without their quotes.
   ExprId canonical_text();
 
  private:
-  ExprId one_character(Writing writing);  // one state a character, so that long counts stay small
+  ExprId one_character();  // one state a character, so that long counts stay small
 
   GrammarBuilder& builder_;
   ExpressionPool& pool_;
   bool blanks_;
-  std::optional<RuleId> space_, value_, string_, number_, object_, array_, long_character_,
-      plain_long_character_;
+  std::optional<RuleId> space_, value_, string_, number_, object_, array_, long_character_;
 };
 
 }  // namespace fourfold::constrain

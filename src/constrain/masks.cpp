@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json_escape.h"
 #include "constrain/token_classes.h"
 
 namespace fourfold::constrain {
@@ -29,7 +30,7 @@ std::optional<std::uint32_t> next_of_free_text(const Grammar& grammar, std::uint
   for (const Grammar::Edge& edge : grammar.edges(state)) {
     if (edge.to != *next) continue;
     for (int byte = std::max<int>(edge.low, 0x20); byte <= std::min<int>(edge.high, 0x7F); ++byte)
-      taken += byte != '"' && byte != '\\';
+      taken += !needs_json_escape(static_cast<char32_t>(byte));
   }
   return taken == 0x60 - 2 ? next : std::nullopt;
 }

@@ -2,8 +2,8 @@
 #include "constrain/regex_syntax.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -66,7 +66,7 @@ class RegexParser {
     return true;
   }
   char32_t take_character() {
-    const text::CodePoint point = text::read_code_point(pattern_.data() + at_);
+    const CodePoint point = read_code_point(pattern_.data() + at_);
     at_ += static_cast<std::size_t>(point.bytes);
     return point.code;
   }
@@ -342,7 +342,7 @@ class RegexParser {
 }  // namespace
 
 RegexSyntax read_regex(std::string_view pattern, std::string_view what, Budget& budget) {
-  if (!text::is_valid_utf8(pattern))
+  if (!is_valid_utf8(pattern))
     fail(Code::invalid_request, "{}: the regular expression is not valid UTF-8", what);
   if (pattern.find('\0') != std::string_view::npos)
     fail(Code::invalid_request, "{}: the regular expression holds a NUL character; write \\x00", what);

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/utf8.h"
 #include "constrain/json_values.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -123,7 +123,7 @@ bool SchemaCompiler::is_allowed(const MergedSchema& merged, const std::optional<
   if (merged.is_free) return true;
   if (value.is_string()) {
     builder_.budget().spend(4 * static_cast<std::int64_t>(value.get_string().size()));
-    const auto length = static_cast<std::int64_t>(text::count_code_points(view(value.get_string())));
+    const auto length = static_cast<std::int64_t>(count_code_points(view(value.get_string())));
     return length >= merged.length_min && (!merged.length_max || length <= *merged.length_max) &&
            (!form || form->accepts(view(value.get_string())));
   }

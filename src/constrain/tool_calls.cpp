@@ -5,10 +5,10 @@
 #include <map>
 #include <optional>
 
+#include "base/utf8.h"
 #include "constrain/guide.h"
 #include "constrain/schema_compiler.h"
 #include "constrain/schema_text.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {

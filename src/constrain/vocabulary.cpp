@@ -6,7 +6,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/json_escape.h"
+#include "base/utf8.h"
 
 namespace fourfold::constrain {
 
@@ -78,34 +79,34 @@ void Vocabulary::build_trie() {
 void Vocabulary::find_plain_text() {
   constexpr std::uint8_t not_plain = 255;
   // From the front: is the text up to a node plain, and is it cut inside a character there?
-  std::vector<text::Utf8State> state(nodes_.size(), text::Utf8State::invalid);
+  std::vector<Utf8State> state(nodes_.size(), Utf8State::invalid);
   std::string path;
   for (std::uint32_t at = 0; at + 1 < nodes_.size(); ++at) {
     const Node& node = nodes_[at];
     path.resize(node.depth);
     if (at > 0) path.back() = static_cast<char>(node.byte);
-    const bool is_plain = at == 0 || (node.byte >= 0x20 && node.byte != '"' && node.byte != '\\');
+    const bool is_plain = at == 0 || !needs_json_escape(node.byte);
     if (!is_plain) continue;
     std::size_t start = path.size();  // of the last character
-    while (start > 0 && path.size() - start < 4 && (path[start - 1] & 0xC0) == 0x80) --start;
+    while (start > 0 && path.size() - start < 4 && is_continuation(path[start - 1])) --start;
     if (start > 0 && (node.byte & 0x80)) --start;
-    state[at] = text::Utf8State::valid;
+    state[at] = Utf8State::valid;
     if (start == path.size()) continue;
-    const text::Utf8Step step = text::check_utf8_step(std::string_view(path).substr(start));
-    state[at] = step.bytes == path.size() - start ? step.state : text::Utf8State::invalid;
+    const Utf8Step step = check_utf8_step(std::string_view(path).substr(start));
+    state[at] = step.bytes == path.size() - start ? step.state : Utf8State::invalid;
   }
   // From the back: a node's children come after it.
   std::vector<std::uint8_t> characters(nodes_.size(), 0);
   for (std::uint32_t at = node_count(); at-- > 0;) {
     std::uint8_t most = 0;
     for (std::uint32_t child = at + 1; child < nodes_[at].skip; child = nodes_[child].skip) {
-      const bool begins = state[at] == text::Utf8State::valid;
-      const bool holds = state[child] != text::Utf8State::invalid && characters[child] != not_plain;
+      const bool begins = state[at] == Utf8State::valid;
+      const bool holds = state[child] != Utf8State::invalid && characters[child] != not_plain;
       const int count = holds ? characters[child] + (begins ? 1 : 0) : not_plain;
       most = static_cast<std::uint8_t>(std::max<int>(most, std::min<int>(count, not_plain)));
     }
     characters[at] = most;
-    nodes_[at].plain_characters = state[at] == text::Utf8State::valid ? most : not_plain;
+    nodes_[at].plain_characters = state[at] == Utf8State::valid ? most : not_plain;
   }
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace fourfold::library {
 namespace {
@@ -57,8 +57,8 @@ std::uint64_t draw_seed() {
 
 void require_utf8(std::string_view text, std::string_view what) {
   for (std::size_t at = 0; at < text.size();) {
-    const text::Utf8Step step = text::check_utf8_step(text.substr(at));
-    if (step.state != text::Utf8State::valid)
+    const Utf8Step step = check_utf8_step(text.substr(at));
+    if (step.state != Utf8State::valid)
       fail(Code::invalid_request, "{} is not UTF-8: byte {} of {} is {}", what, at, text.size(),
            static_cast<int>(static_cast<unsigned char>(text[at])));
     at += step.bytes;

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text {
 
@@ -23,8 +23,7 @@ std::size_t skip_spaces(std::string_view text, std::size_t at) {
 
 std::size_t skip_spaces_back(std::string_view text, std::size_t at, std::size_t least) {
   while (at > least) {
-    std::size_t before = at - 1;
-    while (before > 0 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
+    const std::size_t before = code_point_start(text, at - 1);
     if (!is_space_at(text, before)) break;
     at = before;
   }

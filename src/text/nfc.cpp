@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/utf8.h"
 #include "text/merge_sort.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text {
 

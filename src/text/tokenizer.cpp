@@ -5,8 +5,8 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/nfc.h"
-#include "text/utf8.h"
 
 namespace fourfold::text {
 
@@ -49,11 +49,11 @@ TracedText repaired(const TracedText& text) {
   TracedText out;
   std::size_t done = 0;
   const auto foreign = [&](std::size_t end) {
-    out.append(text::repaired(std::string_view(text.bytes()).substr(done, end - done)));
+    out.append(fourfold::repaired(std::string_view(text.bytes()).substr(done, end - done)));
   };
   for (const Run& run : text.own_runs()) {
     foreign(run.begin);
-    out.append_own(text::repaired(std::string_view(text.bytes()).substr(run.begin, run.end - run.begin)));
+    out.append_own(fourfold::repaired(std::string_view(text.bytes()).substr(run.begin, run.end - run.begin)));
     done = run.end;
   }
   foreign(text.size());
@@ -72,7 +72,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
   if (is_valid_utf8(text)) {
     encode_valid(text, special, out);
   } else {
-    encode_valid(repaired(text), special, out);
+    encode_valid(fourfold::repaired(text), special, out);
   }
   if (options.add_special_tokens) out.insert(out.end(), after_.begin(), after_.end());
   return out;
@@ -148,7 +148,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions&
   for (const TokenId id : ids) {
     if (!(options.skip_special && is_special(id))) bytes += token_bytes(id);
   }
-  return is_valid_utf8(bytes) ? bytes : repaired(bytes);
+  return is_valid_utf8(bytes) ? bytes : fourfold::repaired(bytes);
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {

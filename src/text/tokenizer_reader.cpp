@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/seeded_hash.h"
+#include "base/utf8.h"
 #include "json/parse.h"
 #include "text/nfc.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace fourfold::text {
 

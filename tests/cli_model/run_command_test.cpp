@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "tests/cli_model/support.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace fourfold::cli {
 namespace {
@@ -67,7 +67,7 @@ TEST(RunCommand, GreedyIdsAreTheReferences) {
 
 TEST(RunCommand, TheAnswerIsOnStdoutAndTheRestOnStderr) {
   const Ran got = ran(ask("Hello"));
-  EXPECT_TRUE(text::is_valid_utf8(got.out));
+  EXPECT_TRUE(is_valid_utf8(got.out));
   EXPECT_GT(got.out.size(), 5u);
   EXPECT_TRUE(got.out.ends_with('\n'));
   EXPECT_FALSE(contains(got.out, "tok/s"));

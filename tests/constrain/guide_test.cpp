@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "tests/constrain/accepts.h"
-#include "text/utf8.h"
 
 namespace fourfold::constrain {
 namespace {

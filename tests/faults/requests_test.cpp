@@ -1,7 +1,7 @@
 // Faults 1 to 16 and 20 to 22 of docs/faults.md: what a request may say. Behind each the server is as it was:
 // the same answer to the same question, every page free.
+#include "base/utf8.h"
 #include "tests/faults/support.h"
-#include "text/utf8.h"
 
 namespace fourfold::server {
 namespace {
@@ -97,8 +97,8 @@ TEST_F(Faults, Fault04TextThatIsNone) {
                          std::to_string(seed) + "}");
     ASSERT_EQ(reply.status, 200) << reply.body;
     for (std::size_t at = 0; at < reply.body.size();) {
-      const text::Utf8Step step = text::check_utf8_step(std::string_view(reply.body).substr(at));
-      ASSERT_EQ(step.state, text::Utf8State::valid) << seed;
+      const Utf8Step step = check_utf8_step(std::string_view(reply.body).substr(at));
+      ASSERT_EQ(step.state, Utf8State::valid) << seed;
       at += step.bytes;
     }
   }

@@ -6,6 +6,7 @@
 
 #include "base/closest.h"
 #include "base/format.h"
+#include "base/utf8.h"
 #include "server/api/request_error.h"
 #include "text/jinja/python_text.h"
 
@@ -44,9 +45,7 @@ std::string shown(const Json& value) {
   constexpr std::size_t longest = 40;
   std::string text = value.text();
   if (text.size() > longest) {
-    std::size_t cut = longest;
-    while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
-    text = text.substr(0, cut) + "...";
+    text = text.substr(0, code_point_start(text, longest)) + "...";
   }
   return text::jinja::to_json(Json(std::string_view(text)));
 }

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/format.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace fourfold::server::api {
 namespace {
@@ -26,11 +26,11 @@ void write_best(JsonWriter& json, const sample::Sampled& token, int top_count, c
 }  // namespace
 
 std::string TokenNames::operator()(text::TokenId id) const {
-  return as_ids_ ? fourfold::format("token_id:{}", id) : text::repaired(tokenizer_->token_bytes(id));
+  return as_ids_ ? fourfold::format("token_id:{}", id) : repaired(tokenizer_->token_bytes(id));
 }
 
 std::size_t TokenNames::length(text::TokenId id) const {
-  return text::count_code_points(text::repaired(tokenizer_->token_bytes(id)));
+  return count_code_points(repaired(tokenizer_->token_bytes(id)));
 }
 
 std::vector<sample::Sampled> echoed_tokens(std::span<const text::TokenId> prompt,

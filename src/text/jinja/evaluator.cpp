@@ -6,6 +6,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/jinja/python_text.h"
 
 namespace fourfold::text::jinja {
@@ -89,9 +90,7 @@ namespace {
 std::string shortened(std::string_view text) {
   constexpr std::size_t kMost = 2000;
   if (text.size() <= kMost) return std::string(text);
-  std::size_t end = kMost;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end)) + "...";
+  return std::string(text.substr(0, code_point_start(text, kMost))) + "...";
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/jinja/python_text.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 
@@ -99,8 +99,7 @@ class Lexer {
     if (sign == '-') {
       std::size_t end = text.size();
       while (end > 0) {
-        std::size_t before = end - 1;
-        while (before > 0 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
+        const std::size_t before = code_point_start(text, end - 1);
         if (!is_python_space(read_code_point(text.data() + before).code)) break;
         end = before;
       }

@@ -1,11 +1,11 @@
 // Filters on lists and dicts.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/filter_tables.h"
 #include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 #include "text/merge_sort.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/utf8.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 

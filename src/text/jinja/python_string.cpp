@@ -4,9 +4,9 @@
 #include <cstring>
 #include <span>
 
+#include "base/utf8.h"
 #include "text/jinja/python_text.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 
@@ -39,11 +39,7 @@ void each_code_point(std::string_view text, Visit visit) {
   }
 }
 
-std::size_t last_start(std::string_view text) {
-  std::size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return at;
-}
+std::size_t last_start(std::string_view text) { return code_point_start(text, text.size() - 1); }
 
 template <class Drop>
 std::string_view stripped_if(std::string_view text, Side side, Drop drop) {

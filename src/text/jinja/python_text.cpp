@@ -5,9 +5,10 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "base/json_escape.h"
+#include "base/utf8.h"
 #include "text/merge_sort.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 
@@ -86,12 +87,10 @@ void append_json_text(TracedText& out, const TracedText& text, bool ensure_ascii
     const CodePoint point = read_code_point(bytes.data() + at);
     const char32_t code = point.code;
     const std::size_t end = at + static_cast<std::size_t>(point.bytes);
-    static constexpr std::string_view plain = "\"\\\n\r\t\b\f", letters = "\"\\nrtbf";
-    const std::size_t short_form = code < 0x80 ? plain.find(static_cast<char>(code)) : std::string_view::npos;
     escape.clear();
-    if (short_form != std::string_view::npos) {
-      escape = {'\\', letters[short_form]};
-    } else if (code < 0x20 || (ensure_ascii && code > 0x7E && code < 0x10000)) {
+    if (needs_json_escape(code)) {
+      escape = json_escape(code);
+    } else if (ensure_ascii && code > 0x7E && code < 0x10000) {
       escape = "\\u";
       append_hex(escape, code, 4);
     } else if (ensure_ascii && code >= 0x10000) {

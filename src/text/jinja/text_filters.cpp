@@ -3,11 +3,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "text/jinja/filter_tables.h"
 #include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 

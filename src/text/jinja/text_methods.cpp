@@ -1,11 +1,11 @@
 // Methods of strings: "abc".split(...), .strip() and their like.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "text/jinja/native.h"
 #include "text/jinja/python_string.h"
 #include "text/jinja/python_text.h"
 #include "text/unicode_tables.h"
-#include "text/utf8.h"
 
 namespace fourfold::text::jinja {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "text/detokenizer.h"
 #include "text/nfc.h"
-#include "text/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fourfold::text;

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "json/parse.h"
 #include "text/jinja/json_value.h"
 #include "text/tool_calls.h"
-#include "text/utf8.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace text = fourfold::text;
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "f"));
     return out;
   }();
-  const std::string answer = text::repaired({reinterpret_cast<const char*>(data), size});
+  const std::string answer = repaired({reinterpret_cast<const char*>(data), size});
   text::ToolCallParser parser(schemas);
   std::string arguments;
   std::vector<text::ToolEvent> events = parser.push(answer);

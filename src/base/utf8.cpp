@@ -1,9 +1,9 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <cstdint>
 #include <cstring>
 
-namespace fourfold::text {
+namespace fourfold {
 
 namespace {
 
@@ -67,7 +67,7 @@ Utf8Step check_utf8_step(std::string_view text) {
     const auto at = static_cast<std::size_t>(i);
     if (at == text.size()) return {Utf8State::incomplete, at};
     const auto byte = static_cast<unsigned char>(text[at]);
-    const bool good = i == 1 ? byte >= rule.low && byte <= rule.high : (byte & 0xC0) == 0x80;
+    const bool good = i == 1 ? byte >= rule.low && byte <= rule.high : is_continuation(text[at]);
     if (!good) return {Utf8State::invalid, at};
   }
   return {Utf8State::valid, static_cast<std::size_t>(rule.bytes)};
@@ -98,8 +98,8 @@ std::string repaired(std::string_view text) {
 
 std::size_t count_code_points(std::string_view valid_text) {
   std::size_t count = 0;
-  for (const char byte : valid_text) count += (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  for (const char byte : valid_text) count += !is_continuation(byte);
   return count;
 }
 
-}  // namespace fourfold::text
+}  // namespace fourfold

@@ -1,8 +1,8 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
-namespace fourfold::text {
+namespace fourfold {
 namespace {
 
 TEST(Utf8, EveryCodePointReadsBack) {
@@ -40,4 +40,4 @@ TEST(Utf8, TellsBrokenFromUnfinished) {
 TEST(Utf8, CountsCodePoints) { EXPECT_EQ(count_code_points("a\u00e9\u96ea\U0001F600"), 4u); }
 
 }  // namespace
-}  // namespace fourfold::text
+}  // namespace fourfold

@@ -1,12 +1,12 @@
-// UTF-8 by hand: reading, writing, checking and repairing. Everything in this room works on valid UTF-8; what
-// comes from outside goes through repaired() first.
+// UTF-8: reading, writing, checking and repairing. What comes from outside goes through repaired() first; all
+// that reads text works on valid UTF-8.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace fourfold::text {
+namespace fourfold {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
@@ -24,6 +24,15 @@ inline CodePoint read_code_point(const char* at) {
   if (lead < 0xF0) return {((lead & 0x0F) << 12) | ((byte(1) & 0x3Fu) << 6) | (byte(2) & 0x3Fu), 3};
   return {((lead & 0x07) << 18) | ((byte(1) & 0x3Fu) << 12) | ((byte(2) & 0x3Fu) << 6) | (byte(3) & 0x3Fu),
           4};
+}
+
+// Whether a byte belongs to a code point that began before it.
+constexpr bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+// The first byte of the code point that the byte at `at` belongs to.
+inline std::size_t code_point_start(std::string_view text, std::size_t at) {
+  while (at > 0 && is_continuation(text[at])) --at;
+  return at;
 }
 
 void append_code_point(std::string& out, char32_t code);
@@ -44,4 +53,4 @@ std::string repaired(std::string_view text);
 
 std::size_t count_code_points(std::string_view valid_text);
 
-}  // namespace fourfold::text
+}  // namespace fourfold
