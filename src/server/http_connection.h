@@ -6,6 +6,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <vector>
 
+#include "base/beast_chunk.h"
 #include "server/server_state.h"
 
 namespace fourfold::server {
@@ -206,7 +207,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // False when more bytes are needed.
   bool parse_some() {
-    if (in_.empty()) return false;
+    const bool in_chunks = state_ == State::body && parser_->chunked();
+    if (in_.empty() || (in_chunks && is_beast_chunk_trap(in_))) return false;
     if (state_ == State::idle) begin_request();
     error_code problem;
     const std::size_t used = parser_->put(asio::buffer(in_), problem);
@@ -458,8 +460,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool reading_ = false, at_end_ = false, overrun_ = false;
   std::optional<http::request_parser<ReceivedBody>> parser_;
   HttpRequest request_;
-  std::size_t head_bytes_ = 0;
-  std::size_t body_bytes_ = 0;  // received, and charged to the client
+  std::size_t head_bytes_ = 0, body_bytes_ = 0;  // received; the body's are charged to the client
   Clock::time_point body_begun_{};
   int version_ = 11;
   bool keep_alive_ = false, is_head_ = false, chunked_ = false;
@@ -492,7 +493,6 @@ inline bool Call::holds() const {
 inline void Call::finish() {
   if (const auto connection = connection_.lock()) connection->finish_stream();
 }
-
 inline void Call::abort() {
   if (const auto connection = connection_.lock()) connection->close();
 }
