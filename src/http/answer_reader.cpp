@@ -1,136 +1,123 @@
 #include "http/answer_reader.h"
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
+#include <boost/beast/core/buffers_range.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <utility>
 
+#include "base/beast_chunk.h"
 #include "base/error.h"
 
 namespace fourfold::http {
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using beast::error_code;
+using BeastError = beast::http::error;
+
 constexpr std::size_t kHeadBytesMax = 64 << 10;
-constexpr std::size_t kLineBytesMax = 4 << 10;  // of a chunk's size, or of a trailer
+constexpr std::size_t kLineBytesMax = 4 << 10;  // of a chunk's size, or of the trailers
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& letter : out) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return out;
-}
+// A body that is handed on as it comes. (Beast's own string would reserve whatever length a server claims.)
+struct PassedOn {
+  using value_type = std::string;
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(beast::http::header<is_request, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>&, error_code& problem) { problem = {}; }
+    template <class Buffers>
+    std::size_t put(const Buffers& buffers, error_code& problem) {
+      problem = {};
+      const std::size_t before = body_.size();
+      for (const asio::const_buffer piece : beast::buffers_range_ref(buffers))
+        body_.append(static_cast<const char*>(piece.data()), piece.size());
+      return body_.size() - before;
+    }
+    void finish(error_code& problem) { problem = {}; }
 
-// All of the text must be the number.
-bool read_size(std::string_view text, int base, std::size_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty();
-}
+   private:
+    value_type& body_;
+  };
+};
 
 }  // namespace
 
+struct AnswerReader::Parser : beast::http::response_parser<PassedOn> {
+  Parser() {
+    header_limit(kHeadBytesMax);
+    body_limit(boost::none);
+    eager(false);  // until the head is there, so that its bytes can be counted
+  }
+
+  [[noreturn]] void refuse(error_code problem, std::string_view rest) const {
+    if (problem == BeastError::header_limit)
+      fail(Code::io, "the answer's head is over {} bytes", kHeadBytesMax);
+    if (problem == BeastError::bad_status) fail(Code::io, "the answer is not HTTP/1.1: it has no status");
+    if (problem == BeastError::bad_content_length && get().count(beast::http::field::transfer_encoding) == 0)
+      fail(Code::io, "the answer's Content-Length is no number");
+    if (problem == BeastError::bad_chunk)
+      fail(Code::io, has_chunk && !rest.starts_with("\r\n") ? "a chunk of the answer is longer than it said"
+                                                            : "a chunk of the answer has no length");
+    fail(Code::io, "the answer is not HTTP/1.1: {}", problem.message());
+  }
+
+  bool has_chunk = false;  // has begun to read one, which ends with a line end
+};
+
+AnswerReader::AnswerReader() : parser_(std::make_unique<Parser>()) {}
+AnswerReader::~AnswerReader() = default;
+
 void AnswerReader::take(std::string_view bytes, std::string& body) {
   buffer_ += bytes;
-  while (step(body)) {
+  while (!done_ && step(body)) {
   }
-  buffer_.erase(0, at_);
-  at_ = 0;
 }
 
 void AnswerReader::close() {
-  if (part_ == Part::until_close) part_ = Part::done;
-  if (part_ == Part::done) return;
-  fail(Code::io, part_ == Part::head ? "the server closed the connection without an answer"
-                                     : "the server closed the connection in the middle of its answer");
+  if (has_head() && parser_->need_eof()) done_ = true;
+  if (done_) return;
+  fail(Code::io, !has_head() ? "the server closed the connection without an answer"
+                             : "the server closed the connection in the middle of its answer");
 }
 
 bool AnswerReader::step(std::string& body) {
-  const std::string_view rest = std::string_view(buffer_).substr(at_);
-  switch (part_) {
-    case Part::head: {
-      // Something else than HTTP is told from its first bytes, not when its head fails to end.
-      constexpr std::string_view protocol = "HTTP/1.";
-      if (rest.substr(0, protocol.size()) != protocol.substr(0, rest.size()))
-        fail(Code::io, "the answer is not HTTP/1.1");
-      const auto end = rest.find("\r\n\r\n");
-      if (std::min(end, rest.size()) > kHeadBytesMax)
-        fail(Code::io, "the answer's head is over {} bytes", kHeadBytesMax);
-      if (end == std::string_view::npos) return false;
-      at_ += end + 4;
-      read_head(rest.substr(0, end + 2));
-      return true;
-    }
-    case Part::counted: return move_body(body, Part::done);
-    case Part::chunk: return move_body(body, Part::chunk_end);
-    case Part::until_close:
-      body += rest;
-      at_ = buffer_.size();
-      return false;
-    case Part::size:
-    case Part::chunk_end:
-    case Part::trailer: {
-      const auto end = rest.find("\r\n");
-      if (std::min(end, rest.size()) > kLineBytesMax)
-        fail(Code::io, "a chunk of the answer has a line over {} bytes", kLineBytesMax);
-      if (end == std::string_view::npos) return false;
-      at_ += end + 2;
-      const std::string_view line = rest.substr(0, end);
-      if (part_ == Part::size) {
-        if (!read_size(trimmed(line.substr(0, line.find(';'))), 16, left_))
-          fail(Code::io, "a chunk of the answer has no length");
-        part_ = left_ == 0 ? Part::trailer : Part::chunk;
-      } else if (part_ == Part::chunk_end) {
-        if (!line.empty()) fail(Code::io, "a chunk of the answer is longer than it said");
-        part_ = Part::size;
-      } else if (line.empty()) {
-        part_ = Part::done;
-      }
-      return true;
-    }
-    case Part::done: break;
+  // Something else than HTTP is told from its first bytes, not when its first line fails to end.
+  constexpr std::string_view protocol = "HTTP/1.";
+  if (!has_head() && head_bytes_ == 0 &&
+      std::string_view(buffer_).substr(0, protocol.size()) != protocol.substr(0, buffer_.size()))
+    fail(Code::io, "the answer is not HTTP/1.1");
+  if (buffer_.empty() || (has_head() && parser_->chunked() && is_beast_chunk_trap(buffer_))) return false;
+  error_code problem;
+  const std::size_t used = parser_->put(asio::buffer(buffer_), problem);
+  buffer_.erase(0, used);
+  const std::string piece = std::exchange(parser_->get().body(), {});
+  body += piece;
+  parser_->has_chunk |= !piece.empty();
+  const bool waits = problem == BeastError::need_more;
+  if (!has_head()) {
+    head_bytes_ += used;
+    if (head_bytes_ + (waits ? buffer_.size() : 0) > kHeadBytesMax) problem = BeastError::header_limit;
+  } else if (waits && buffer_.size() > kLineBytesMax) {
+    fail(Code::io, "a chunk of the answer has a line over {} bytes", kLineBytesMax);
   }
-  return false;
+  if (problem && problem != BeastError::need_more) parser_->refuse(problem, buffer_);
+  if (!has_head() && parser_->is_header_done()) take_head();
+  done_ = has_head() && parser_->is_done();
+  return !waits;
 }
 
-bool AnswerReader::move_body(std::string& body, Part next) {
-  const std::size_t size = std::min(left_, buffer_.size() - at_);
-  body.append(buffer_, at_, size);
-  at_ += size;
-  left_ -= size;
-  if (left_ > 0) return false;
-  part_ = next;
-  return true;
-}
-
-void AnswerReader::read_head(std::string_view head) {
-  std::size_t status = 0;
-  if (head.size() < 14 || !read_size(head.substr(9, 3), 10, status) || status < 100)
-    fail(Code::io, "the answer is not HTTP/1.1: it has no status");
-  bool is_chunked = false, is_counted = false;
-  for (auto end = head.find("\r\n"); end != std::string_view::npos; end = head.find("\r\n")) {
-    const std::string line = lower(head.substr(0, end));
-    head.remove_prefix(end + 2);
-    const auto colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    const std::string_view name = std::string_view(line).substr(0, colon);
-    const std::string_view value = trimmed(std::string_view(line).substr(colon + 1));
-    if (name == "transfer-encoding" && value == "chunked") is_chunked = true;
-    if (name == "content-length") {
-      if (!read_size(value, 10, left_)) fail(Code::io, "the answer's Content-Length is no number");
-      is_counted = true;
-    }
+void AnswerReader::take_head() {
+  const auto status = static_cast<int>(parser_->get().result_int());
+  if (status < 100) fail(Code::io, "the answer is not HTTP/1.1: it has no status");
+  head_bytes_ = 0;
+  if (status < 200) {  // 100 Continue: the answer itself follows
+    parser_ = std::make_unique<Parser>();
+    return;
   }
-  if (status < 200) return;  // 100 Continue: the answer itself follows
-  status_ = static_cast<int>(status);
-  if (status == 204 || status == 304)
-    part_ = Part::done;
-  else if (is_chunked)
-    part_ = Part::size;
-  else
-    part_ = is_counted ? (left_ > 0 ? Part::counted : Part::done) : Part::until_close;
+  status_ = status;
+  parser_->eager(true);
 }
 
 }  // namespace fourfold::http

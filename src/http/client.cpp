@@ -1,15 +1,13 @@
 #include "http/client.h"
 
-#include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <memory>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/error.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "http/answer_reader.h"
@@ -17,109 +15,96 @@
 namespace fourfold::http {
 namespace {
 
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+using asio::ip::tcp;
+using beast::error_code;
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kBodyBytesMax = std::size_t{64} << 20;
 
-class Socket {
+class Connection {
  public:
-  Socket(const Url& url, Clock::time_point deadline) : deadline_(deadline) {
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (const int error = getaddrinfo(url.host.c_str(), url.port.c_str(), &wanted, &found); error != 0)
-      fail(Code::io, "{} has no address: {}", url.host, gai_strerror(error));
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, freeaddrinfo);
-    int error = 0;
-    for (const addrinfo* at = found; at != nullptr && descriptor_ < 0; at = at->ai_next)
-      error = connect_to(*at);
-    if (descriptor_ < 0)
-      fail(Code::io, "{}:{} cannot be reached: {}", url.host, url.port, std::strerror(error));
+  Connection(const Url& url, Clock::time_point deadline) : stream_(context_) {
+    error_code problem;
+    const auto found = tcp::resolver(context_).resolve(url.host, url.port, problem);
+    if (problem) fail(Code::io, "{} has no address: {}", url.host, problem.message());
+    stream_.expires_at(deadline);
+    problem = wait([&](auto done) {
+      stream_.async_connect(found, [done](error_code result, const tcp::endpoint&) { done(result, 0); });
+    });
+    if (problem == beast::error::timeout) problem = asio::error::timed_out;
+    if (problem) fail(Code::io, "{}:{} cannot be reached: {}", url.host, url.port, problem.message());
   }
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
 
   void send(std::string_view text) {
-    while (!text.empty()) {
-      wait(descriptor_, POLLOUT);
-      const ssize_t sent = ::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno != EAGAIN && errno != EINTR)
-        fail(Code::io, "the server closed the connection: {}", std::strerror(errno));
-      text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
-    }
+    const error_code problem = wait([&](auto done) { asio::async_write(stream_, asio::buffer(text), done); });
+    require_in_time(problem);
+    if (problem) fail(Code::io, "the server closed the connection: {}", problem.message());
   }
 
-  // Nothing at the end of the stream.
-  std::string receive() {
-    char buffer[16 << 10];
-    for (;;) {
-      wait(descriptor_, POLLIN);
-      const ssize_t got = recv(descriptor_, buffer, sizeof buffer, 0);
-      if (got >= 0) return {buffer, static_cast<std::size_t>(got)};
-      if (errno != EAGAIN && errno != EINTR) fail(Code::io, "the connection broke: {}", std::strerror(errno));
-    }
+  // Nothing at the end of the stream. Valid until the next call.
+  std::string_view receive() {
+    const error_code problem = wait([&](auto done) { stream_.async_read_some(asio::buffer(buffer_), done); });
+    if (problem == asio::error::eof) return {};
+    require_in_time(problem);
+    if (problem) fail(Code::io, "the connection broke: {}", problem.message());
+    return {buffer_, size_};
   }
 
  private:
-  // 0, or why not.
-  int connect_to(const addrinfo& address) {
-    const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (socket < 0) return errno;
-    int error = connect(socket, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      try {
-        wait(socket, POLLOUT);
-      } catch (const Error&) {
-        close(socket);
-        return ETIMEDOUT;
-      }
-      socklen_t size = sizeof error;
-      getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
-    }
-    if (error == 0)
-      descriptor_ = socket;
-    else
-      close(socket);
-    return error;
+  // Beast's deadlines are kept by asynchronous operations alone, so each is started and waited for.
+  template <class Start>
+  error_code wait(Start start) {
+    error_code problem;
+    start([this, &problem](error_code result, std::size_t size) {
+      problem = result;
+      size_ = size;
+    });
+    context_.restart();
+    context_.run();
+    return problem;
   }
 
-  void wait(int descriptor, short events) {
-    for (;;) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-      pollfd watched{descriptor, events, 0};
-      const int ready = left > 0 ? poll(&watched, 1, static_cast<int>(left)) : 0;
-      if (ready > 0) return;
-      if (ready == 0) fail(Code::io, "the server took too long to answer");
-      if (errno != EINTR) fail(Code::io, "waiting for the server failed: {}", std::strerror(errno));
-    }
+  static void require_in_time(error_code problem) {
+    if (problem == beast::error::timeout) fail(Code::io, "the server took too long to answer");
   }
 
-  int descriptor_ = -1;
-  Clock::time_point deadline_;
+  asio::io_context context_;
+  beast::tcp_stream stream_;
+  char buffer_[16 << 10];
+  std::size_t size_ = 0;  // what the last operation moved
 };
 
 }  // namespace
 
 std::string request_text(const Url& url, const Request& request) {
-  std::string text = fourfold::format(
-      "{} {}{} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\nAccept: */*\r\n", request.method, url.path,
-      request.path, url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]", url.port);
-  if (!request.key.empty()) text += fourfold::format("Authorization: Bearer {}\r\n", request.key);
-  if (!request.body.empty())
-    text += fourfold::format("Content-Type: application/json\r\nContent-Length: {}\r\n", request.body.size());
-  return text + "\r\n" + request.body;
+  using beast::http::field;
+  beast::http::request<beast::http::string_body> out;
+  out.method_string(request.method);
+  out.target(url.path + request.path);
+  out.version(11);
+  const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
+  out.set(field::host, host + ":" + url.port);
+  out.set(field::connection, "close");
+  out.set(field::accept, "*/*");
+  if (!request.key.empty()) out.set(field::authorization, "Bearer " + request.key);
+  if (!request.body.empty()) {
+    out.set(field::content_type, "application/json");
+    out.content_length(request.body.size());
+    out.body() = request.body;
+  }
+  std::ostringstream text;
+  text << out;
+  return std::move(text).str();
 }
 
 int ask(const Url& url, const Request& request, const BodyPart& part) {
-  Socket socket(url, Clock::now() + request.limit);
-  socket.send(request_text(url, request));
+  Connection connection(url, Clock::now() + request.limit);
+  connection.send(request_text(url, request));
   AnswerReader reader;
   std::string body;
   while (!reader.done()) {
-    const std::string bytes = socket.receive();
+    const std::string_view bytes = connection.receive();
     if (bytes.empty()) {
       reader.close();
       break;

@@ -1,5 +1,5 @@
-// The least HTTP that asks a server on the same machine or network: one request a connection, answers as they
-// arrive. No TLS, no proxies, no redirects.
+// HTTP that asks a server on the same machine or network, by Boost.Beast: one request a connection, answers
+// as they arrive. No TLS, no proxies, no redirects.
 #pragma once
 
 #include <chrono>

@@ -127,8 +127,39 @@ TEST(StreamReader, NamesWhatWentWrong) {
             "a chunk of the answer has no length");
   EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"),
             "a chunk of the answer is longer than it said");
+  EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\nzz\r\n"),
+            "a chunk of the answer has no length");
   EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"),
             "the answer's Content-Length is no number");
+  EXPECT_EQ(failure_of("HTTP/1.1 OK\r\n\r\n"), "the answer is not HTTP/1.1: it has no status");
+  EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            "the answer is not HTTP/1.1: bad Transfer-Encoding");
+  EXPECT_EQ(failure_of("HTTP/1.1 204 No Content\r\n\r\n"), "status 204: ");
+  // What never ends is not kept.
+  EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nX: " + std::string(70'000, 'x')),
+            "the answer's head is over 65536 bytes");
+  std::string fields = "HTTP/1.1 200 OK\r\n";
+  for (int i = 0; i < 5000; ++i) fields += "X-Filler: 0123456789\r\n";
+  EXPECT_EQ(failure_of(fields), "the answer's head is over 65536 bytes");
+  EXPECT_EQ(failure_of("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x=" + std::string(5000, 'y')),
+            "a chunk of the answer has a line over 4096 bytes");
+}
+
+// A length is believed when the bytes come, not before.
+TEST(StreamReader, KeepsNoRoomForWhatAServerClaims) {
+  EXPECT_EQ(failure_of("HTTP/1.1 500 X\r\nContent-Length: 9000000000000000000\r\n\r\noops"),
+            "the server closed the connection in the middle of its answer");
+}
+
+// The parser below ends the process where this comes byte by byte (base/beast_chunk.h).
+TEST(StreamReader, ReadsAnEmptyBodyByteByByte) {
+  StreamReader reader(0);
+  for (const char byte : std::string_view("HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")) {
+    ASSERT_FALSE(reader.done());
+    reader.take({&byte, 1}, 1);
+  }
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(reader.finish(2).failure, "status 503: ");
 }
 
 TEST(Events, AreTheStandards) {
