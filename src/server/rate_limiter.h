@@ -31,7 +31,6 @@ class RateLimiter {
     bucket.tokens -= 1;
     return std::nullopt;
   }
-  std::size_t client_count() const { return buckets_.size(); }
 
  private:
   struct Bucket {
