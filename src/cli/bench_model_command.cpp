@@ -181,8 +181,8 @@ Made make_ranks(const BenchModelOptions& options, const checkpoint::ModelConfig&
   Made made;
   std::vector<backend::Rank> ranks;
   for (int rank = 0; rank < options.tp; ++rank) {
-    auto part = std::make_shared<const model::ModelPart>(
-        model::cut_model(config, weights, {rank, options.tp}, library::parse_expert_cut(options.experts)));
+    auto part = std::make_shared<const model::ModelShard>(model::shard_model(
+        config, weights, {rank, options.tp}, library::parse_expert_sharding(options.experts)));
     backend::Program program = model::build_program(*part, parse_formats(options.activations));
     made.cost += cost_of(program, backend::Pass::main, one_token);
     ranks.push_back({backend::make_cpu_backend({.threads = each,

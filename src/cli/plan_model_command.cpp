@@ -22,8 +22,8 @@
 #include "engine/sequence.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/cut.h"
 #include "model/qwen35/forward.h"
+#include "model/shard.h"
 #include "plan/products.h"
 
 namespace fourfold::cli {
@@ -115,8 +115,9 @@ class PlannedModel {
       opened_ = open_model(options.model, console, options.strict);
       config_ = opened_->config;
     }
-    rank_ = model::cut_model(config_, random_ ? random_->weights() : opened_->bound.weights,
-                             {.rank = 0, .count = options.ranks}, library::parse_expert_cut(options.experts));
+    rank_ = model::shard_model(config_, random_ ? random_->weights() : opened_->bound.weights,
+                               {.rank = 0, .count = options.ranks},
+                               library::parse_expert_sharding(options.experts));
     program = model::build_program(rank_, model::Activations::w4a16);
     library::store_kv(program, options.kv);
   }
@@ -136,7 +137,7 @@ class PlannedModel {
   checkpoint::ModelConfig config_;  // of the whole
   std::unique_ptr<RandomWeights> random_;
   std::unique_ptr<OpenModel> opened_;
-  model::ModelPart rank_;
+  model::ModelShard rank_;
 };
 
 // Rows of a step as for the longest prompt, whatever the context: what fits must not change with the

@@ -6,7 +6,7 @@
 namespace fourfold::cli {
 namespace {
 
-using library::CutLine;
+using library::ShardingLine;
 using library::StepAnswer;
 using library::StepQuestion;
 
@@ -35,10 +35,10 @@ void print_ways(const StepQuestion& question, const StepAnswer& answer, const Co
     }
 }
 
-void print_cuts(const StepAnswer& answer, const Console& console) {
+void print_shardings(const StepAnswer& answer, const Console& console) {
   console.out << "\nexperts by column (tp) or by expert (ep): GB of the busiest GPU, ms of a step\n"
                  "  users     tp GB     ep GB           tp ms           ep ms\n";
-  for (const CutLine& line : answer.cuts)
+  for (const ShardingLine& line : answer.shardings)
     console.out << line_of("  %5d %9.3f %9.3f   %5.2f - %5.2f   %5.2f - %5.2f\n", line.users, line.column_gb,
                            line.expert_gb, line.column_us.low / 1e3, line.column_us.high / 1e3,
                            line.expert_us.low / 1e3, line.expert_us.high / 1e3);
@@ -64,7 +64,7 @@ void print_step(const StepQuestion& question, const StepAnswer& answer, const Co
   console.out << line_of("\n  %.3f GB and %d kernels on each GPU\n", answer.work.bytes / 1e9,
                          answer.work.kernels);
   if (question.ranks > 1) print_ways(question, answer, console);
-  if (!answer.cuts.empty()) print_cuts(answer, console);
+  if (!answer.shardings.empty()) print_shardings(answer, console);
 }
 
 void write_step(const StepQuestion& question, const StepAnswer& answer, JsonWriter& json) {
@@ -85,7 +85,7 @@ void write_step(const StepQuestion& question, const StepAnswer& answer, JsonWrit
   range("us", answer.us);
   range("tokens_per_s", answer.tokens_per_s(question.users));
   json.key("experts").begin_array();
-  for (const CutLine& line : answer.cuts) {
+  for (const ShardingLine& line : answer.shardings) {
     json.begin_object().member("users", line.users).member("tp_gb", line.column_gb);
     json.member("ep_gb", line.expert_gb);
     range("tp_us", line.column_us);

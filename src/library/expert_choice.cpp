@@ -51,11 +51,11 @@ ExpertChoice choose_experts(const checkpoint::ModelConfig& config, const checkpo
   const auto per_token = static_cast<int>(config.moe->experts_per_token);
   const std::string problem = model::column_problem(weights, ranks);
   if (!problem.empty())
-    return {model::ExpertCut::experts,
+    return {model::ExpertSharding::experts,
             fourfold::format("--experts auto: given out whole (ep), because {}", problem)};
   if (experts % ranks != 0)
     return {
-        model::ExpertCut::columns,
+        model::ExpertSharding::columns,
         fourfold::format("--experts auto: by column (tp): {} experts cannot be given out to {} ranks evenly",
                          experts, ranks)};
   std::array<double, kRows.size()> column{}, whole{};
@@ -67,7 +67,7 @@ ExpertChoice choose_experts(const checkpoint::ModelConfig& config, const checkpo
     column_all += column[i], whole_all += whole[i];
   }
   const bool by_column = column_all <= whole_all;
-  return {by_column ? model::ExpertCut::columns : model::ExpertCut::experts,
+  return {by_column ? model::ExpertSharding::columns : model::ExpertSharding::experts,
           fourfold::format("--experts auto: {}; in a step of {}, {} and {} rows the busiest of {} ranks is "
                            "predicted to read {} of routed experts by column, {} given out whole",
                            by_column ? "by column (tp)" : "given out whole (ep)", kRows[0], kRows[1],

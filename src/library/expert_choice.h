@@ -6,12 +6,12 @@
 
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
-#include "model/cut.h"
+#include "model/shard.h"
 
 namespace fourfold::library {
 
 struct ExpertChoice {
-  model::ExpertCut cut = model::ExpertCut::columns;
+  model::ExpertSharding sharding = model::ExpertSharding::columns;
   std::string why;  // with its numbers; empty: there is nothing to choose
 };
 

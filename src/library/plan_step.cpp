@@ -52,7 +52,7 @@ double pass_bytes(const StepQuestion& question, const StepRows& step, bool by_ex
       if (!read)
         read = experts_read(question, by_expert,
                             static_cast<int>(question.program.value(run->experts).columns), rows);
-      // Of a whole expert, however this program is cut.
+      // Of a whole expert, however this program is sharded.
       const int parts = question.by_expert ? 1 : question.ranks;
       cost.weight_bytes = *read * parts * expert_bytes(question.program, *run);
       if (routed != nullptr) *routed += cost.weight_bytes;
@@ -105,13 +105,13 @@ std::vector<StepRows> passes_of(const StepQuestion& question) {
   return passes;
 }
 
-std::vector<CutLine> compare_cuts(const StepQuestion& question) {
-  std::vector<CutLine> lines;
+std::vector<ShardingLine> compare_shardings(const StepQuestion& question) {
+  std::vector<ShardingLine> lines;
   std::vector<StepRows> steps;
   for (const int users : {1, 2, 4, 8, 16, 32, 64}) steps.push_back({Pass::main, users, 1});
   const auto kernels = kernels_of(question, steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    CutLine line{steps[i].sequences, 0, 0, {}, {}};
+    ShardingLine line{steps[i].sequences, 0, 0, {}, {}};
     line.column_us =
         total_us(time_of(question, work_of(question, steps[i], kernels[i], false, &line.column_gb)));
     line.expert_us =
@@ -151,7 +151,7 @@ StepAnswer predict_step(const StepQuestion& question) {
   answer.us = total_us(answer.lines);
   answer.way = best_way(question, answer.work.sum_bytes);
   if (question.ranks > 1 && question.expert_count > 0 && question.expert_count % question.ranks == 0)
-    answer.cuts = compare_cuts(question);
+    answer.shardings = compare_shardings(question);
   return answer;
 }
 

@@ -18,7 +18,7 @@ struct StepQuestion {
   const plan::Product& product;
   plan::Link link = plan::Link::pcie5;
   int ranks = 1;
-  bool by_expert = false;  // how the program was cut
+  bool by_expert = false;  // how the program was sharded
   int expert_count = 0;    // of the whole model; 0: it has none
   int users = 1;
   double context = 0;  // tokens of each user before the step
@@ -27,7 +27,7 @@ struct StepQuestion {
 };
 
 // By column against by expert, one line for each number of users.
-struct CutLine {
+struct ShardingLine {
   int users;
   double column_gb, expert_gb;  // of routed experts, that the busiest GPU reads
   plan::Range column_us, expert_us;
@@ -39,7 +39,7 @@ struct StepAnswer {
   plan::Range us;
   double tokens = 1;  // of a user
   plan::SumWay way = plan::SumWay::one_shot;
-  std::vector<CutLine> cuts;  // with several ranks and experts
+  std::vector<ShardingLine> shardings;  // with several ranks and experts
   plan::Range tokens_per_s(int users) const {
     return {1e6 * users * tokens / us.high, 1e6 * users * tokens / us.low};
   }

@@ -271,10 +271,10 @@ std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int g
   return {simulated, simulated->machine.get()};
 }
 
-model::ExpertCut parse_expert_cut(std::string_view text) {
-  if (text == "auto") return model::ExpertCut::automatic;
-  if (text == "tp") return model::ExpertCut::columns;
-  if (text == "ep") return model::ExpertCut::experts;
+model::ExpertSharding parse_expert_sharding(std::string_view text) {
+  if (text == "auto") return model::ExpertSharding::automatic;
+  if (text == "tp") return model::ExpertSharding::columns;
+  if (text == "ep") return model::ExpertSharding::experts;
   fail_with_hint(Code::invalid_request,
                  "Known: auto, tp (every rank has a part of every expert), ep (every rank has some experts).",
                  "unknown --experts '{}'", text);
@@ -286,11 +286,11 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   if (options.tp == 1) {
     out.program = model::build_program(model.config, model.bound.weights, activations);
   } else {
-    model::ExpertCut cut = parse_expert_cut(options.experts);
-    if (cut == model::ExpertCut::automatic)
-      cut = choose_experts(model.config, model.bound.weights, options.tp).cut;
-    out.part = std::make_shared<const model::ModelPart>(
-        model::cut_model(model.config, model.bound.weights, {rank, options.tp}, cut));
+    model::ExpertSharding sharding = parse_expert_sharding(options.experts);
+    if (sharding == model::ExpertSharding::automatic)
+      sharding = choose_experts(model.config, model.bound.weights, options.tp).sharding;
+    out.part = std::make_shared<const model::ModelShard>(
+        model::shard_model(model.config, model.bound.weights, {rank, options.tp}, sharding));
     out.program = model::build_program(*out.part, activations);
   }
   store_kv(out.program, options.kv);

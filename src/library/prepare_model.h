@@ -14,7 +14,7 @@
 #include "library/listener.h"
 #include "library/open_model.h"
 #include "model/builder.h"
-#include "model/cut.h"
+#include "model/shard.h"
 
 namespace fourfold::library {
 
@@ -41,7 +41,7 @@ void store_kv(backend::Program& program, std::string_view kv);
 double parse_memory_fraction(double fraction);
 
 // --experts: auto, tp or ep.
-model::ExpertCut parse_expert_cut(std::string_view text);
+model::ExpertSharding parse_expert_sharding(std::string_view text);
 
 // Throws invalid_request for words that mean nothing and options the backend does not have.
 void require_known(const BackendOptions& options);
@@ -51,7 +51,7 @@ inline constexpr int kRanksMax = 16;
 
 // The program of one rank, and what it points into. With one rank the part is the model.
 struct RankProgram {
-  std::shared_ptr<const model::ModelPart> part;  // null: the program points into the OpenModel itself
+  std::shared_ptr<const model::ModelShard> part;  // null: the program points into the OpenModel itself
   backend::Program program;
 };
 RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,

@@ -34,8 +34,9 @@ inline bool wants_all() {
   return wanted != nullptr && *wanted == '1';
 }
 
-// Schedules a damaged kernel is run under until one shows the damage. Some show in few of them: a lane that falls
-// behind its warp, say, must do so at the ring's last stage. Only what nothing has shown yet costs the later ones.
+// Schedules a damaged kernel is run under until one shows the damage. Some show in few of them: a lane that
+// falls behind its warp, say, must do so at the ring's last stage. Only what nothing has shown yet costs the
+// later ones.
 inline std::span<const std::uint64_t> mutation_seeds() {
   static constexpr std::uint64_t seeds[] = {1, 2, 3, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return std::span(seeds).first(wants_all() ? 16 : 4);

@@ -10,7 +10,7 @@ namespace {
 
 using backend::Door;
 using backend::Pass;
-using backend::prepare_cut;
+using backend::prepare_sharded;
 using backend::RankLost;
 using backend::RankSetup;
 
@@ -28,13 +28,13 @@ void run_step(backend::Prepared& prepared) {
 // The calls that one rank makes, by name.
 std::vector<std::string> calls_of_a_step(const Golden& golden) {
   std::vector<std::string> names;
-  const auto prepared = prepare_cut(golden,
-                                    {.count = kRanks,
-                                     .before =
-                                         [&](int rank, int, std::string_view where) {
-                                           if (rank == 0) names.emplace_back(where);
-                                         }},
-                                    kOneSequence);
+  const auto prepared = prepare_sharded(golden,
+                                        {.count = kRanks,
+                                         .before =
+                                             [&](int rank, int, std::string_view where) {
+                                               if (rank == 0) names.emplace_back(where);
+                                             }},
+                                        kOneSequence);
   run_step(*prepared);
   return names;
 }
@@ -67,14 +67,14 @@ TEST(LostRank, KilledAnywhere) {
   const auto calls = static_cast<int>(calls_of_a_step(golden).size());
   for (int rank = 0; rank < kRanks; ++rank)
     for (int call = 0; call < calls; ++call) {
-      const auto prepared = prepare_cut(golden,
-                                        {.count = kRanks,
-                                         .before =
-                                             [=](int who, int when, std::string_view) {
-                                               if (who == rank && when == call)
-                                                 throw std::runtime_error("killed");
-                                             }},
-                                        kOneSequence);
+      const auto prepared = prepare_sharded(golden,
+                                            {.count = kRanks,
+                                             .before =
+                                                 [=](int who, int when, std::string_view) {
+                                                   if (who == rank && when == call)
+                                                     throw std::runtime_error("killed");
+                                                 }},
+                                            kOneSequence);
       expect_lost(*prepared, rank, format("rank {} of {} failed: killed", rank, kRanks));
     }
 }
@@ -84,7 +84,7 @@ TEST(LostRank, StalledAnywhere) {
   constexpr std::chrono::milliseconds patience{1500};
   const Golden golden("bf16");
   const std::vector<std::string> calls = calls_of_a_step(golden);
-  std::vector<std::weak_ptr<const ModelPart>> parts;
+  std::vector<std::weak_ptr<const ModelShard>> parts;
   std::vector<std::shared_ptr<Door>> doors;
   {
     std::vector<std::future<void>> cases;
@@ -94,12 +94,13 @@ TEST(LostRank, StalledAnywhere) {
         const auto stall = [=, door = doors.back()](int who, int when, std::string_view) {
           if (who == rank && when == call) door->pass();
         };
-        std::shared_ptr<backend::Prepared> prepared = prepare_cut(
+        std::shared_ptr<backend::Prepared> prepared = prepare_sharded(
             golden, {.count = kRanks, .patience = patience, .before = stall}, kOneSequence, &parts);
         const std::string where = calls[static_cast<std::size_t>(call)];
         cases.push_back(std::async(std::launch::async, [=] {
-          expect_lost(*prepared, rank,
-                      fourfold::format("rank {} of {} has not come to {} within 1500 ms", rank, kRanks, where));
+          expect_lost(
+              *prepared, rank,
+              fourfold::format("rank {} of {} has not come to {} within 1500 ms", rank, kRanks, where));
         }));
       }
   }

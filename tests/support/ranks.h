@@ -68,7 +68,7 @@ class Door {
 struct RankSetup {
   int count = 2;
   std::string backend = "cpu";  // or reference
-  model::ExpertCut experts = model::ExpertCut::automatic;
+  model::ExpertSharding experts = model::ExpertSharding::automatic;
   model::Activations activations = model::Activations::f32;
   std::chrono::milliseconds patience = std::chrono::seconds(60);
   WatchedCollective::Before before = {};
@@ -77,15 +77,16 @@ struct RankSetup {
 
 // `loaded` has a config and a model of bound weights.
 template <class Loaded>
-std::unique_ptr<Prepared> prepare_cut(const Loaded& loaded, const RankSetup& setup, const Capacity& capacity,
-                                      std::vector<std::weak_ptr<const model::ModelPart>>* parts = nullptr) {
+std::unique_ptr<Prepared> prepare_sharded(
+    const Loaded& loaded, const RankSetup& setup, const Capacity& capacity,
+    std::vector<std::weak_ptr<const model::ModelShard>>* parts = nullptr) {
   std::shared_ptr<Collective> collective = make_host_collective(setup.count, setup.patience);
   if (setup.before)
     collective = std::make_shared<WatchedCollective>(setup.count, setup.patience, setup.before);
   std::vector<Rank> ranks;
   for (int rank = 0; rank < setup.count; ++rank) {
-    auto part = std::make_shared<const model::ModelPart>(
-        model::cut_model(loaded.config, loaded.model.weights, {rank, setup.count}, setup.experts));
+    auto part = std::make_shared<const model::ModelShard>(
+        model::shard_model(loaded.config, loaded.model.weights, {rank, setup.count}, setup.experts));
     if (parts != nullptr) parts->push_back(part);
     std::shared_ptr<Backend> backend;
     if (setup.backend == "reference")

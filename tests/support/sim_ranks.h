@@ -9,8 +9,8 @@
 #include "backend/ranks/ranks.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/cut.h"
 #include "model/qwen35/forward.h"
+#include "model/shard.h"
 
 namespace fourfold::backend {
 
@@ -57,8 +57,8 @@ std::unique_ptr<Prepared> prepare_sim(const Loaded& loaded, const std::shared_pt
   std::vector<Rank> ranks;
   const auto count = static_cast<int>(all->machines.size());
   for (int rank = 0; rank < count; ++rank) {
-    auto part = std::make_shared<const model::ModelPart>(
-        model::cut_model(loaded.config, loaded.model.weights, {rank, count}, model::ExpertCut::automatic));
+    auto part = std::make_shared<const model::ModelShard>(model::shard_model(
+        loaded.config, loaded.model.weights, {rank, count}, model::ExpertSharding::automatic));
     Program program = model::build_program(*part, model::Activations::w4a16);
     ranks.push_back({std::make_shared<SimRank>(all, rank), std::move(program), std::move(part)});
   }

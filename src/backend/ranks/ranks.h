@@ -1,4 +1,4 @@
-// Several ranks behind one door: each holds its part of a model (model/cut.h), has a thread of its own and
+// Several ranks behind one door: each holds its part of a model (model/shard.h), has a thread of its own and
 // runs every step; together they are one Prepared. What is behind a rank does not matter: the CPU, the
 // reference, or one GPU of several.
 //

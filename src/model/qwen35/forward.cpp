@@ -78,7 +78,7 @@ backend::Program build_program(const checkpoint::ModelConfig& config, const chec
   return build_part(config, weights, activations, {}, 0);
 }
 
-backend::Program build_program(const ModelPart& part, Activations activations) {
+backend::Program build_program(const ModelShard& part, Activations activations) {
   return build_part(part.config, part.weights, activations, part.part, part.first_expert);
 }
 

@@ -5,7 +5,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
 #include "model/builder.h"
-#include "model/cut.h"
+#include "model/shard.h"
 
 namespace fourfold::model {
 
@@ -15,6 +15,6 @@ backend::Program build_program(const checkpoint::ModelConfig& config, const chec
                                Activations activations);
 
 // The program of one rank of several.
-backend::Program build_program(const ModelPart& part, Activations activations);
+backend::Program build_program(const ModelShard& part, Activations activations);
 
 }  // namespace fourfold::model

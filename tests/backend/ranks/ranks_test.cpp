@@ -1,4 +1,4 @@
-// The door over several ranks, on ranks that say what a test wants. Real ones: tests/model/cut_test.cpp and
+// The door over several ranks, on ranks that say what a test wants. Real ones: tests/model/shard_test.cpp and
 // lost_rank_test.cpp.
 #include "backend/ranks/ranks.h"
 

@@ -1,4 +1,4 @@
-#include "model/cut.h"
+#include "model/shard.h"
 
 #include <algorithm>
 #include <set>
@@ -118,8 +118,8 @@ void look_at_mlp(const LayerWeights& layer, bool by_expert, Problems& problems) 
   for (const checkpoint::GatedMlp& expert : moe.experts) problems.want_columns(expert.down);
 }
 
-void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole,
-         backend::PartOf part) {
+void shard(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole,
+           backend::PartOf part) {
   const RowRange heads = share_of(whole.head_count, part);
   const RowRange kv_heads = shared_heads(whole.kv_head_count, part);
   mixer.query = rows_of(mixer.query, times(heads, whole.head_dim * (whole.output_gate ? 2 : 1)));
@@ -128,7 +128,7 @@ void cut(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig&
   mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
 }
 
-void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::PartOf part) {
+void shard(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::PartOf part) {
   const RowRange values = share_of(whole.value_head_count, part);
   const RowRange keys = times(shared_heads(whole.key_head_count, part), whole.key_head_dim);
   const RowRange value_rows = times(values, whole.value_head_dim);
@@ -145,15 +145,15 @@ void cut(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, 
   mixer.output = pick_columns(mixer.output, value_rows);
 }
 
-void cut(checkpoint::GatedMlp& mlp, backend::PartOf part) {
+void shard(checkpoint::GatedMlp& mlp, backend::PartOf part) {
   const RowRange inner = share_of(mlp.gate.rows, part);
   mlp = {rows_of(mlp.gate, inner), rows_of(mlp.up, inner), pick_columns(mlp.down, inner)};
 }
 
-void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
-  if (moe.shared) cut(*moe.shared, part);
+void shard(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
+  if (moe.shared) shard(*moe.shared, part);
   if (!by_expert) {
-    for (checkpoint::GatedMlp& expert : moe.experts) cut(expert, part);
+    for (checkpoint::GatedMlp& expert : moe.experts) shard(expert, part);
     return;
   }
   const RowRange kept = share_of(static_cast<std::int64_t>(moe.experts.size()), part);
@@ -161,7 +161,7 @@ void cut(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
   moe.experts = std::vector<checkpoint::GatedMlp>(first, first + kept.count);
 }
 
-void cut(checkpoint::ModelConfig& config, backend::PartOf part) {
+void shard(checkpoint::ModelConfig& config, backend::PartOf part) {
   config.attention.head_count /= part.count;
   config.attention.kv_head_count = shared_heads(config.attention.kv_head_count, part).count;
   config.dense_intermediate_size /= part.count;
@@ -185,17 +185,17 @@ std::string column_problem(const checkpoint::ModelWeights& weights, int parts) {
   return first;
 }
 
-ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                    backend::PartOf part, ExpertCut experts) {
+ModelShard shard_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                       backend::PartOf part, ExpertSharding experts) {
   if (part.count < 1 || part.rank < 0 || part.rank >= part.count)
     fail(Code::invalid_request, "part {} of {} parts of a model: there is none", part.rank, part.count);
-  ModelPart out{.part = part, .config = config, .weights = weights};
+  ModelShard out{.part = part, .config = config, .weights = weights};
   if (config.moe) out.expert_count = config.moe->expert_count;
   if (part.count == 1) return out;
 
   Problems problems(part.count);
-  const bool by_expert = experts == ExpertCut::experts ||
-                         (experts == ExpertCut::automatic && !column_problem(weights, part.count).empty());
+  const bool by_expert = experts == ExpertSharding::experts || (experts == ExpertSharding::automatic &&
+                                                                !column_problem(weights, part.count).empty());
   problems.want_whole(weights.head.rows, "words of the vocabulary");
   for_each_layer(weights, [&](const LayerWeights& layer) {
     look_at_mixer(layer, config, part.count, problems);
@@ -205,17 +205,17 @@ ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::Mod
 
   for_each_layer(out.weights, [&](LayerWeights& layer) {
     if (auto* full = std::get_if<checkpoint::AttentionWeights>(&layer.mixer))
-      cut(*full, config.attention, part);
+      shard(*full, config.attention, part);
     else
-      cut(std::get<checkpoint::DeltaWeights>(layer.mixer), *config.delta, part);
+      shard(std::get<checkpoint::DeltaWeights>(layer.mixer), *config.delta, part);
     if (auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))
-      cut(*dense, part);
+      shard(*dense, part);
     else
-      cut(std::get<checkpoint::MoeWeights>(layer.mlp), by_expert, part);
+      shard(std::get<checkpoint::MoeWeights>(layer.mlp), by_expert, part);
   });
   out.weights.head = rows_of(weights.head, share_of(weights.head.rows, part));
   out.weights.head_is_embedding = false;
-  cut(out.config, part);
+  shard(out.config, part);
   if (by_expert) out.first_expert = share_of(out.expert_count, part).first;
   if (config.moe && !by_expert) out.config.moe->intermediate_size /= part.count;
   return out;

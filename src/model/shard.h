@@ -4,7 +4,7 @@
 //   by head      query (with its gate), key, value; DeltaNet qkv (inside each of q, k and v), gate, beta,
 //                decay, taps, a_log, dt_bias. With more ranks than KV or key heads, ranks share a head.
 //   by column    attention and DeltaNet output; down of MLPs, experts and the shared expert, whose gate and
-//                up are cut by row. The shared expert is never whole: it would be added once a rank.
+//                up are sharded by row. The shared expert is never whole: it would be added once a rank.
 //   by expert    instead of the experts' columns, when asked
 //   by row       the head; its logits are put together again by AllGather
 //   whole        embedding, norms, router, the shared expert's gate, MTP's combining matrix
@@ -18,13 +18,13 @@
 
 namespace fourfold::model {
 
-enum class ExpertCut {
+enum class ExpertSharding {
   automatic,  // by column where the experts' width allows it, else by expert
   columns,    // every rank has a part of every expert
   experts     // every rank has some of the experts, whole
 };
 
-struct ModelPart {
+struct ModelShard {
   backend::PartOf part;
   checkpoint::ModelConfig config;    // head counts and widths are the part's own; vocab_size is the whole's
   checkpoint::ModelWeights weights;  // views into the checkpoint of the whole
@@ -32,11 +32,11 @@ struct ModelPart {
   std::int64_t expert_count = 0;     // of the whole model
 };
 
-// Why the routed experts cannot be cut by column into so many parts; empty: they can.
+// Why the routed experts cannot be sharded by column into so many parts; empty: they can.
 std::string column_problem(const checkpoint::ModelWeights& weights, int parts);
 
-// Throws unsupported_model with every size that cannot be cut into so many parts.
-ModelPart cut_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                    backend::PartOf part, ExpertCut experts);
+// Throws unsupported_model with every size that cannot be sharded into so many parts.
+ModelShard shard_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+                       backend::PartOf part, ExpertSharding experts);
 
 }  // namespace fourfold::model

@@ -1,6 +1,6 @@
-// A model cut into ranks says the same as the whole: against an independent implementation's numbers, and
+// A model sharded over ranks says the same as the whole: against an independent implementation's numbers, and
 // against itself.
-#include "model/cut.h"
+#include "model/shard.h"
 
 #include "checkpoint/load_matrix.h"
 #include "evaluate/compare.h"
@@ -13,7 +13,7 @@ namespace {
 
 using backend::argmax;
 using backend::Pass;
-using backend::prepare_cut;
+using backend::prepare_sharded;
 using backend::problems_of;
 using backend::Program;
 using backend::RankSetup;
@@ -21,47 +21,47 @@ using checkpoint::Matrix;
 using evaluate::Comparison;
 using evaluate::ReferenceFile;
 
-class CutGolden : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Formats, CutGolden,
+class ShardGolden : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Formats, ShardGolden,
                          testing::Values("bf16", "modelopt", "modelopt_mixed", "compressed"));
 
-Comparison compare_cut(const Golden& golden, const std::string& name, RankSetup setup) {
+Comparison compare_sharded(const Golden& golden, const std::string& name, RankSetup setup) {
   const Program whole = golden.program(setup.activations);
   const ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors", whole);
   setup.keep_values = true;
-  const auto prepared = prepare_cut(golden, setup, evaluate::trace_capacity(reference.prompts()));
+  const auto prepared = prepare_sharded(golden, setup, evaluate::trace_capacity(reference.prompts()));
   const Comparison result = evaluate::compare(*prepared, whole, reference);
   EXPECT_TRUE(result.fine()) << setup.count << " ranks on " << setup.backend;
   EXPECT_TRUE(result.hidden_compared && result.mtp_compared);
   return result;
 }
 
-TEST_P(CutGolden, EveryNumberOfRanksIsWithinTheBoundsWithTheSameTokens) {
+TEST_P(ShardGolden, EveryNumberOfRanksIsWithinTheBoundsWithTheSameTokens) {
   const Golden golden(GetParam());
-  for (const RankSetup& setup :
-       {RankSetup{.count = 2}, RankSetup{.count = 4}, RankSetup{.count = 4, .experts = ExpertCut::experts},
-        RankSetup{.count = 2, .backend = "reference"}})
-    for (const evaluate::TokenDifference& tokens : compare_cut(golden, GetParam(), setup).tokens)
+  for (const RankSetup& setup : {RankSetup{.count = 2}, RankSetup{.count = 4},
+                                 RankSetup{.count = 4, .experts = ExpertSharding::experts},
+                                 RankSetup{.count = 2, .backend = "reference"}})
+    for (const evaluate::TokenDifference& tokens : compare_sharded(golden, GetParam(), setup).tokens)
       EXPECT_EQ(tokens.same, tokens.count) << tokens.what << ", " << setup.count << " ranks";
 }
 
 // Blocks of FP4 activations are quantised on one rank as on the whole: a cut lies between two of them.
-TEST(Cut, Fp4ActivationsAreWithinTheirBounds) {
+TEST(Shard, Fp4ActivationsAreWithinTheirBounds) {
   const Golden golden("compressed");
-  compare_cut(golden, "compressed", {.count = 4, .activations = Activations::automatic});
+  compare_sharded(golden, "compressed", {.count = 4, .activations = Activations::automatic});
 }
 
 // All that is cut, put side by side again, is the whole; a head that ranks share is on both.
-TEST(Cut, PartsTogetherAreTheWhole) {
+TEST(Shard, PartsTogetherAreTheWhole) {
   const Golden golden("modelopt");
   const checkpoint::ModelWeights& whole = golden.model.weights;
-  std::vector<ModelPart> parts;
+  std::vector<ModelShard> parts;
   for (int rank = 0; rank < 4; ++rank)
-    parts.push_back(cut_model(golden.config, whole, {rank, 4}, ExpertCut::columns));
+    parts.push_back(shard_model(golden.config, whole, {rank, 4}, ExpertSharding::columns));
 
   const auto rows_joined = [&](const Matrix& all, auto part_of) {
     std::vector<float> joined;
-    for (const ModelPart& part : parts) {
+    for (const ModelShard& part : parts) {
       const std::vector<float> values = read_all(part_of(part.weights));
       joined.insert(joined.end(), values.begin(), values.end());
     }
@@ -69,7 +69,7 @@ TEST(Cut, PartsTogetherAreTheWhole) {
   };
   const auto columns_joined = [&](const Matrix& all, auto part_of) {
     std::vector<checkpoint::LoadedMatrix> loaded;
-    for (const ModelPart& part : parts) loaded.push_back(checkpoint::load(part_of(part.weights)));
+    for (const ModelShard& part : parts) loaded.push_back(checkpoint::load(part_of(part.weights)));
     std::vector<float> joined;
     for (std::int64_t row = 0; row < all.rows; ++row)
       for (const auto& [matrix, bytes] : loaded) {
@@ -109,11 +109,12 @@ TEST(Cut, PartsTogetherAreTheWhole) {
   EXPECT_TRUE(std::equal(second.begin() + 2 * head, second.end(), all.begin() + begin_of_values + head));
 }
 
-TEST(Cut, EveryByteOfAColumnCutIsOneRanks) {
+TEST(Shard, EveryByteOfAColumnCutIsOneRanks) {
   const Golden golden("modelopt");
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < 4; ++rank) {
-    const ModelPart part = cut_model(golden.config, golden.model.weights, {rank, 4}, ExpertCut::columns);
+    const ModelShard part =
+        shard_model(golden.config, golden.model.weights, {rank, 4}, ExpertSharding::columns);
     for (const auto& expert : std::get<checkpoint::MoeWeights>(part.weights.layers[0].mlp).experts)
       for (const Matrix* matrix : {&expert.gate, &expert.up, &expert.down}) bytes += stored_bytes(*matrix);
   }
@@ -123,10 +124,11 @@ TEST(Cut, EveryByteOfAColumnCutIsOneRanks) {
   EXPECT_EQ(bytes, wanted);
 }
 
-TEST(Cut, ByExpertEachRankHasItsOwn) {
+TEST(Shard, ByExpertEachRankHasItsOwn) {
   const Golden golden("bf16");
   for (int rank = 0; rank < 4; ++rank) {
-    const ModelPart part = cut_model(golden.config, golden.model.weights, {rank, 4}, ExpertCut::experts);
+    const ModelShard part =
+        shard_model(golden.config, golden.model.weights, {rank, 4}, ExpertSharding::experts);
     const Program program = build_program(part, Activations::f32);
     EXPECT_TRUE(problems_of(program).empty());
     EXPECT_EQ(program.expert_sets.front().experts.size(), 2u);
@@ -137,27 +139,28 @@ TEST(Cut, ByExpertEachRankHasItsOwn) {
   }
 }
 
-TEST(Cut, RefusesWithEveryNumber) {
+TEST(Shard, RefusesWithEveryNumber) {
   const Golden golden("modelopt");
-  const auto refuse = [&](int count, ExpertCut experts, const std::vector<std::string>& parts) {
+  const auto refuse = [&](int count, ExpertSharding experts, const std::vector<std::string>& parts) {
     checkpoint::expect_error(Code::unsupported_model, parts, [&] {
-      cut_model(golden.config, golden.model.weights, {0, count}, experts);
+      shard_model(golden.config, golden.model.weights, {0, count}, experts);
     });
   };
-  refuse(3, ExpertCut::experts,
+  refuse(3, ExpertSharding::experts,
          {"into 3 parts", "2 KV heads are neither a multiple nor a divisor of 3", "8 experts", "320 words"});
-  refuse(8, ExpertCut::automatic, {"4 attention heads are not a multiple of 8", "4 DeltaNet value heads"});
-  refuse(8, ExpertCut::columns, {"64 columns of NVFP4 are not 8 times a multiple of 16"});
+  refuse(8, ExpertSharding::automatic,
+         {"4 attention heads are not a multiple of 8", "4 DeltaNet value heads"});
+  refuse(8, ExpertSharding::columns, {"64 columns of NVFP4 are not 8 times a multiple of 16"});
 }
 
 // The promise of one GPU holds for ranks: same bits alone or in a batch, cut or whole, and after a prefix
 // that was kept.
-TEST(Cut, ARowsBitsDependOnItsSequenceAlone) {
+TEST(Shard, ARowsBitsDependOnItsSequenceAlone) {
   const Golden golden("compressed");
   backend::Capacity capacity = kFourSequences;
   capacity.anchor_count = 1;
   const auto make = [&] {
-    return prepare_cut(golden, {.count = 2, .activations = Activations::automatic}, capacity);
+    return prepare_sharded(golden, {.count = 2, .activations = Activations::automatic}, capacity);
   };
   std::vector<std::int32_t> tokens;
   for (int i = 0; i < 100; ++i) tokens.push_back(i * 37 % 300);
@@ -177,9 +180,9 @@ TEST(Cut, ARowsBitsDependOnItsSequenceAlone) {
   EXPECT_EQ(step(*kept, Pass::main, {on}).back(), alone.back());
 }
 
-TEST(Cut, ABatchThatAllRefuseChangesNothing) {
+TEST(Shard, ABatchThatAllRefuseChangesNothing) {
   const Golden golden("bf16");
-  const auto prepared = prepare_cut(golden, {.count = 2}, kFourSequences);
+  const auto prepared = prepare_sharded(golden, {.count = 2}, kFourSequences);
   const auto wanted = step(*prepared, Pass::main, {part(0, 0, {1, 2, 3})});
   checkpoint::expect_error(Code::invalid_request, {},
                            [&] { step(*prepared, Pass::main, {part(0, 9, {4})}); });
