@@ -82,8 +82,17 @@ def room_table(tree):
 
 
 def rows_of(table, path):
-    """The rows that apply to a path below src: its room and any sub-room it lies in."""
-    return [room for room in table if path.startswith(room + "/")]
+    """The rows that apply to a path below src: its room and any sub-room it lies in, the innermost last."""
+    return sorted((room for room in table if path.startswith(room + "/")), key=len)
+
+
+def is_upward(table, rows, include):
+    """Whether a folder with a line of its own inside a sub-room (backend/cuda/load) includes what it may not of that
+    sub-room: the files above it, or a folder beside it that its line does not name."""
+    if len(rows) < 3:
+        return False
+    targets = rows_of(table, include)
+    return rows[-2] in targets and rows[-1] not in targets and not table[rows[-1]].intersection(targets)
 
 
 def check_includes(tree, table):
@@ -100,6 +109,11 @@ def check_includes(tree, table):
             if not match:
                 continue
             target = match.group(1).split("/")[0]
+            if is_upward(table, rows, match.group(1)):
+                named = sorted(name for name in table[rows[-1]] if name.startswith(rows[-2] + "/"))
+                tree.find(path, number, f"{rows[-1]} may include {', '.join(named) or 'nothing'} of {rows[-2]}; not "
+                                        f"{match.group(1)} ({ARCHITECTURE})")
+                continue
             if target == "fourfold" or target in allowed:
                 continue
             if "/" not in match.group(1):
@@ -117,7 +131,7 @@ def check_cycles(tree, table):
                    for room in table.get(start, ()))
 
     for room in table:
-        if "/" not in room and reaches(room, room, frozenset()):
+        if reaches(room, room, frozenset()):
             tree.find(ARCHITECTURE, 1, f"room {room} includes itself by way of others; rooms have no cycles")
 
 

@@ -29,11 +29,11 @@ backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& 
                                 checkpoint::LoadProgress& progress, const Listener& listener,
                                 const kernels::Machine& machine) {
   backend::GpuOptions gpu{.keep_values = options.keep_values,
-                          .checkpoint = &model.checkpoint,
-                          .progress = &progress,
-                          .dense = parse_dense_weights(options.dense),
-                          .cache = options.cache,
-                          .rebuild_cache = options.rebuild_cache,
+                          .load = {.checkpoint = &model.checkpoint,
+                                   .progress = &progress,
+                                   .dense = parse_dense_weights(options.dense),
+                                   .cache = options.cache,
+                                   .rebuild_cache = options.rebuild_cache},
                           .tuning = find_tuning(machine, options.tuned, listener)};
   if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
   if (options.on_kernels)
@@ -54,7 +54,7 @@ std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, co
     fail(Code::invalid_request, "--rebuild-cache: there is no --cache DIR to rebuild");
   out.machine = open_machine(options.backend, 0);
   backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *out.machine);
-  gpu.report = &out.load;
+  gpu.load.report = &out.load;
   return backend::make_gpu_backend(*out.machine, std::move(gpu));
 }
 
@@ -165,7 +165,7 @@ MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, check
     backend::GpuOptions mine = gpu;
     mine.room = out.rooms[static_cast<std::size_t>(rank)];
     if (rank == 0)
-      mine.report = &out.load;
+      mine.load.report = &out.load;
     else
       mine.on_new_shape = nullptr;  // all ranks run the same kernels
     return std::make_shared<MachineRank>(all, rank, std::move(mine));

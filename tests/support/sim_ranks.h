@@ -37,9 +37,9 @@ class SimRank final : public Backend {
  public:
   SimRank(std::shared_ptr<SimRanks> all, int rank)
       : all_(std::move(all)),
-        inner_(make_gpu_backend(
-            *all_->machines[static_cast<std::size_t>(rank)],
-            {.report = &all_->reports[static_cast<std::size_t>(rank)], .exchange = all_->exchange})) {}
+        inner_(make_gpu_backend(*all_->machines[static_cast<std::size_t>(rank)],
+                                {.load = {.report = &all_->reports[static_cast<std::size_t>(rank)]},
+                                 .exchange = all_->exchange})) {}
   std::string_view name() const override { return inner_->name(); }
   std::unique_ptr<Prepared> prepare(Program program, const Capacity& capacity) override {
     return inner_->prepare(std::move(program), capacity);

@@ -48,6 +48,18 @@ class Tidy(unittest.TestCase):
     def test_a_sub_room_may_more_than_its_room(self):
         self.finds("src/sim/run.h:1: sim may include base, sim; not plan", src__sim__run_dot_h='#include "plan/page.h"\n')
 
+    def test_folders_of_a_sub_room_have_an_order(self):
+        table = GOOD["docs/architecture.md"].replace("| sim/machine | plan |\n",
+            "| sim/machine | plan |\n| sim/machine/low | base |\n| sim/machine/high | sim/machine/low |\n")
+        low, high, top = "src__sim__machine__low__a_dot_h", "src__sim__machine__high__b_dot_h", "src__sim__machine__run_dot_h"
+        files = {"docs__architecture_dot_md": table, low: '#include "plan/page.h"\n#include "sim/words.h"\n',
+                 high: '#include "sim/machine/low/a.h"\n#include "sim/machine/high/c.h"\n', top: '#include "sim/machine/high/b.h"\n'}
+        self.assertEqual(self.run_tidy(**files)[0], 0)
+        self.finds("src/sim/machine/low/a.h:1: sim/machine/low may include nothing of sim/machine; not sim/machine/high/b.h",
+                   **{**files, low: '#include "sim/machine/high/b.h"\n'})
+        self.finds("sim/machine/high may include sim/machine/low of sim/machine; not sim/machine/run.h",
+                   **{**files, high: '#include "sim/machine/run.h"\n'})
+
     def test_a_hint_with_a_name_of_the_source(self):
         self.finds("src/base/words.h:1: a hint names something of the source",
                    src__base__words_dot_h='fail_with_hint(Code::io, "set Options::size", "no");\n')

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/load/load_options.h"
+#include "backend/cuda/step/step_decision.h"
 #include "backend/cuda/tune/tuning.h"
-#include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::all_reduce {
@@ -21,41 +22,6 @@ class Exchange;
 }
 
 namespace fourfold::backend {
-
-// What becomes, at load, of the matrices that are no routed experts and are stored in 16 bits.
-enum class DenseWeights { keep, fp8, nvfp4 };
-
-// What quantising at load cost, by kind of matrix.
-struct DenseError {
-  std::string kind;  // "attention"
-  std::int64_t matrix_count = 0;
-  double relative_rms = 0;  // of the differences, over that of the weights
-};
-
-// How loading went.
-struct LoadReport {
-  std::uint64_t bytes_read = 0;     // of the checkpoint's matrices, or of their packed copy
-  std::uint64_t bytes_in_rows = 0;  // of the file, for these: rows are read whole where columns are cut
-  double seconds = 0;               // from the first byte asked for until the last record was in its place
-  bool from_cache = false;
-  std::string cache_file;  // read or written; empty: none
-  std::vector<DenseError> dense;
-  std::int64_t kept_count = 0;  // --dense asked for these, too, but they were quantised already
-};
-
-// The decision record of a step of one shape.
-struct StepPart {
-  std::string what;                  // "embedding", "layers 0-2, 4-6", "head"
-  int layer_count = 0;               // with these kernels; 0: no layer
-  std::vector<std::string> kernels;  // in order; rows by their names
-};
-struct StepDecision {
-  std::string shape;  // "1 generated row of 1 sequence, 1 with logits"
-  bool is_recorded = false;
-  int kernel_count = 0;
-  std::vector<StepPart> parts;
-  std::string text() const;  // lines
-};
 
 // What a plan may take of a device's memory.
 struct MemoryRoom {
@@ -77,15 +43,7 @@ struct GpuOptions {
   std::optional<MemoryRoom> room = {};
   // Told the decisions for every new shape of a step, when it is run for the first time.
   std::function<void(const StepDecision&)> on_new_shape = nullptr;
-  const checkpoint::Checkpoint* checkpoint = nullptr;
-  checkpoint::LoadProgress* progress = nullptr;
-  DenseWeights dense = DenseWeights::keep;
-  // A folder for packed copies; needs the checkpoint. The copy of this checkpoint is used if it is there, and
-  // written otherwise. One that does not fit or is damaged is an error, unless it is to be made anew.
-  std::string cache = {};
-  bool rebuild_cache = false;
-  LoadReport* report = nullptr;
-  std::size_t slot_bytes = 0;  // of the page-locked buffers; 0: what is fast. Small ones for tests
+  LoadOptions load = {};
   std::shared_ptr<const cuda::Tuning> tuning = {};  // null: the tables' defaults
   // Of a program that is one part of several: what its ranks meet in. Outlives what is prepared.
   std::shared_ptr<all_reduce::Exchange> exchange = {};

@@ -51,7 +51,7 @@ void require_memory(const std::vector<MemoryUse>& plan, const Program& program, 
   for (const MemoryUse& use : plan)
     lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
   const std::int64_t context =
-      largest_context(program, capacity, machine, room.usable, options.dense, options.tuning);
+      largest_context(program, capacity, machine, room.usable, options.load.dense, options.tuning);
   fail_with_hint(Code::out_of_memory, hint_of(context, capacity.state_slot_count, program),
                  "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}{}",
                  with_commas(needed), lines, with_commas(room.usable), with_commas(room.free), room.fraction,
@@ -73,7 +73,7 @@ std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capa
   cuda::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
   std::vector<std::string> notices;
-  const GpuOptions options{.dense = dense};
+  const LoadOptions options{.dense = dense};
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   std::vector<MemoryUse> kinds;
   std::int64_t before = 0;
@@ -95,7 +95,7 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   cuda::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
   std::vector<std::string> notices;
-  const GpuOptions options{.dense = dense};
+  const LoadOptions options{.dense = dense};
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   const cuda::DeviceModel model =
       cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, memory);

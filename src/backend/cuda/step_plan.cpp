@@ -14,7 +14,7 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   cuda::CountingMachine counting(machine);
   kernels::Arena arena(counting.memory());
   std::vector<std::string> notices;
-  const GpuOptions options{.dense = dense};
+  const LoadOptions options{.dense = dense};
   const cuda::BatchTables tables(counting.memory(), arena, capacity);
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   const cuda::DeviceModel model =

@@ -8,13 +8,6 @@
 namespace fourfold::checkpoint {
 namespace {
 
-bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
-  return std::any_of(endings.begin(), endings.end(),
-                     [&](std::string_view ending) { return name.ends_with(ending); });
-}
-
-bool has(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
-
 bool is_compressed(const StorageScheme& scheme) { return scheme.names == NameConvention::compressed_tensors; }
 
 // "model.layers.3.mlp.experts.17.up_proj" -> "model.layers.3.mlp.experts".
@@ -118,37 +111,6 @@ void write_compressed(JsonWriter& json, const StorageScheme& scheme,
 }
 
 }  // namespace
-
-std::string_view role_name(TensorRole role) {
-  switch (role) {
-    case TensorRole::routed_expert: return "routed experts";
-    case TensorRole::shared_expert: return "shared experts";
-    case TensorRole::dense_mlp: return "dense MLPs";
-    case TensorRole::attention: return "attention";
-    case TensorRole::delta: return "DeltaNet";
-    case TensorRole::head: return "head";
-    case TensorRole::other: return "other";
-  }
-  return "unknown";
-}
-
-TensorRole role_of(std::string_view name) {
-  if (name == "lm_head.weight") return TensorRole::head;
-  if (!name.starts_with("model.") || name.starts_with("model.mtp.") || !has(name, "layers.") ||
-      has(name, "visual"))
-    return TensorRole::other;
-  const bool projection = ends_with_any(name, {"gate_proj.weight", "up_proj.weight", "down_proj.weight"});
-  if (has(name, ".mlp.experts."))
-    return projection || ends_with_any(name, {".gate_up_proj", ".down_proj"}) ? TensorRole::routed_expert
-                                                                              : TensorRole::other;
-  if (has(name, ".mlp.shared_expert.")) return projection ? TensorRole::shared_expert : TensorRole::other;
-  if (has(name, ".mlp.")) return projection ? TensorRole::dense_mlp : TensorRole::other;
-  if (has(name, ".self_attn.") && name.ends_with("_proj.weight")) return TensorRole::attention;
-  if (has(name, ".linear_attn.") && ends_with_any(name, {".in_proj_qkv.weight", ".in_proj_z.weight",
-                                                         ".in_proj_qkvz.weight", ".out_proj.weight"}))
-    return TensorRole::delta;
-  return TensorRole::other;
-}
 
 StoredAs StorageScheme::of(TensorRole role) const {
   switch (role) {

@@ -9,23 +9,10 @@
 #include <vector>
 
 #include "base/json_writer.h"
+#include "checkpoint/tensor_role.h"
 #include "checkpoint/write/write_safetensors.h"
 
 namespace fourfold::checkpoint {
-
-// What a tensor is in the model, told from its name alone.
-enum class TensorRole {
-  routed_expert,
-  shared_expert,
-  dense_mlp,
-  attention,
-  delta,  // qkv, z and out of DeltaNet; its small a and b projections are `other`
-  head,
-  other  // embedding, norms, routers, gates, MTP, vision: as they are in every known release
-};
-std::string_view role_name(TensorRole role);
-// `name` as in the file: "model.layers.0.mlp.experts.7.up_proj.weight", or "...experts.gate_up_proj".
-TensorRole role_of(std::string_view name);
 
 enum class StoredAs { plain, fp8, nvfp4 };
 enum class NameConvention { modelopt, compressed_tensors };

@@ -17,11 +17,11 @@ using checkpoint::Matrix;
 using checkpoint::TempFolder;
 
 // Logits of a prompt of five tokens and two generated rows: both kinds of kernels read every weight.
-std::vector<float> logits_of(const Loaded& model, const backend::GpuOptions& options) {
+std::vector<float> logits_of(const Loaded& model, const backend::LoadOptions& options) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   const auto prepared =
-      backend::make_gpu_backend(*machine, options)
+      backend::make_gpu_backend(*machine, {.load = options})
           ->prepare(model.program(Activations::w4a16),
                     {.page_count = 1, .page_tokens = 64, .state_slot_count = 1, .row_count = 8});
   const std::vector<std::int32_t> pages{0};
@@ -145,10 +145,10 @@ TEST(PackedCopy, GivesTheSameModel) {
   const Golden golden("bf16");
   const TempFolder folder;
   backend::LoadReport report;
-  backend::GpuOptions options{.checkpoint = &golden.checkpoint,
-                              .dense = DenseWeights::fp8,
-                              .cache = folder.path().string(),
-                              .report = &report};
+  backend::LoadOptions options{.checkpoint = &golden.checkpoint,
+                               .dense = DenseWeights::fp8,
+                               .cache = folder.path().string(),
+                               .report = &report};
   const auto wanted = logits_of(golden, options);
   EXPECT_FALSE(report.from_cache);
   const std::vector<backend::DenseError> errors = report.dense;
@@ -193,9 +193,9 @@ TEST(PackedCopy, ThatCannotBeWrittenIsANotice) {
   const auto machine = kernels::make_sim_machine(device);
   backend::LoadReport report;
   const auto prepared =
-      backend::make_gpu_backend(
-          *machine,
-          {.checkpoint = &golden.checkpoint, .cache = (in_the_way / "cache").string(), .report = &report})
+      backend::make_gpu_backend(*machine, {.load = {.checkpoint = &golden.checkpoint,
+                                                    .cache = (in_the_way / "cache").string(),
+                                                    .report = &report}})
           ->prepare(golden.program(Activations::w4a16),
                     {.page_count = 1, .page_tokens = 64, .state_slot_count = 1, .row_count = 8});
   ASSERT_EQ(prepared->notices().size(), 1u);

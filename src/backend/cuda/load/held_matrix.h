@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/load/load_options.h"
 #include "checkpoint/matrix.h"
 #include "checkpoint/shard_index.h"
-#include "checkpoint/write/storage_scheme.h"
+#include "checkpoint/tensor_role.h"
 
 namespace fourfold::backend::cuda {
 

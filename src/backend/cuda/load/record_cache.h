@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/load/load_options.h"
 #include "checkpoint/identity.h"
 #include "checkpoint/open_file.h"
 #include "checkpoint/write/output_file.h"

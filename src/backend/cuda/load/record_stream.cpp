@@ -33,7 +33,7 @@ std::size_t block_bytes(const HeldMatrix& held) {
 
 // Every matrix fits a slot block by block, a packed copy's megabytes do, and small models do not take 32 MB
 // for a few thousand weights.
-std::size_t slot_bytes_for(const Program& program, const GpuOptions& options) {
+std::size_t slot_bytes_for(const Program& program, const LoadOptions& options) {
   std::size_t block = 0, total = 0;
   for (const MatrixUse& use : program.matrices) {
     block = std::max(
@@ -60,7 +60,7 @@ std::size_t scale_count(const checkpoint::Matrix& matrix, RecordFormat format) {
 
 }  // namespace
 
-RecordStream::RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options,
+RecordStream::RecordStream(kernels::Machine& machine, const Program& program, const LoadOptions& options,
                            bool sizes_alone)
     : machine_(machine), options_(options), sizes_alone_(sizes_alone) {
   if (sizes_alone) return;

@@ -12,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/cuda/cuda.h"
 #include "backend/cuda/load/conveyor.h"
 #include "backend/cuda/load/held_matrix.h"
+#include "backend/cuda/load/load_options.h"
 #include "backend/cuda/load/record_cache.h"
 #include "backend/program.h"
 #include "checkpoint/stream.h"
@@ -35,7 +35,7 @@ struct RecordRun {
 class RecordStream {
  public:
   // sizes_alone: nothing is read and nothing placed; matrices are held without their scales.
-  RecordStream(kernels::Machine& machine, const Program& program, const GpuOptions& options,
+  RecordStream(kernels::Machine& machine, const Program& program, const LoadOptions& options,
                bool sizes_alone = false);
   ~RecordStream();
 
@@ -77,7 +77,7 @@ class RecordStream {
   }
 
   kernels::Machine& machine_;
-  const GpuOptions& options_;
+  const LoadOptions& options_;
   bool sizes_alone_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   LoadReport report_;

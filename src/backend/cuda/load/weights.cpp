@@ -25,7 +25,7 @@ void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
 }  // namespace
 
 WeightLoader::WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-                           const GpuOptions& options, std::vector<std::string>& notices, bool sizes_alone)
+                           const LoadOptions& options, std::vector<std::string>& notices, bool sizes_alone)
     : arena_(arena),
       program_(program),
       dense_(options.dense),

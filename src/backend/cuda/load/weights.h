@@ -71,7 +71,7 @@ struct ExpertRecords {
 class WeightLoader {
  public:
   WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
-               const GpuOptions& options, std::vector<std::string>& notices, bool sizes_alone = false);
+               const LoadOptions& options, std::vector<std::string>& notices, bool sizes_alone = false);
 
   DenseGroup dense(std::span<const Piece> pieces);
   ExpertRecords experts(ExpertSetId set);

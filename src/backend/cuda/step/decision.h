@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cuda/cuda.h"
 #include "backend/cuda/step/runner.h"
+#include "backend/cuda/step/step_decision.h"
 
 namespace fourfold::backend::cuda {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "backend/cuda/step/runner.h"
+#include "backend/cuda/tune/stage.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/format.h"

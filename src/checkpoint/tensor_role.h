@@ -1,0 +1,21 @@
+// What a tensor is in the model, told from its name alone.
+#pragma once
+
+#include <string_view>
+
+namespace fourfold::checkpoint {
+
+enum class TensorRole {
+  routed_expert,
+  shared_expert,
+  dense_mlp,
+  attention,
+  delta,  // qkv, z and out of DeltaNet; its small a and b projections are `other`
+  head,
+  other  // embedding, norms, routers, gates, MTP, vision: as they are in every known release
+};
+std::string_view role_name(TensorRole role);
+// `name` as in the file: "model.layers.0.mlp.experts.7.up_proj.weight", or "...experts.gate_up_proj".
+TensorRole role_of(std::string_view name);
+
+}  // namespace fourfold::checkpoint

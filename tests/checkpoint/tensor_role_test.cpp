@@ -1,0 +1,32 @@
+#include "checkpoint/tensor_role.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace fourfold::checkpoint {
+namespace {
+
+TEST(TensorRole, IsToldByTheName) {
+  const std::string layer = "model.language_model.layers.3.";
+  EXPECT_EQ(role_of(layer + "mlp.experts.7.up_proj.weight"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.down_proj"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.shared_expert.down_proj.weight"), TensorRole::shared_expert);
+  EXPECT_EQ(role_of(layer + "mlp.gate_proj.weight"), TensorRole::dense_mlp);
+  EXPECT_EQ(role_of(layer + "self_attn.o_proj.weight"), TensorRole::attention);
+  EXPECT_EQ(role_of(layer + "linear_attn.in_proj_qkvz.weight"), TensorRole::delta);
+  EXPECT_EQ(role_of("lm_head.weight"), TensorRole::head);
+  for (const char* name : {"mlp.gate.weight", "mlp.shared_expert_gate.weight", "self_attn.q_norm.weight",
+                           "linear_attn.in_proj_a.weight", "linear_attn.in_proj_ba.weight",
+                           "linear_attn.conv1d.weight", "linear_attn.norm.weight", "input_layernorm.weight"})
+    EXPECT_EQ(role_of(layer + name), TensorRole::other) << name;
+  for (const char* name :
+       {"model.language_model.embed_tokens.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",
+        "model.mtp.layers.0.self_attn.q_proj.weight", "model.visual.blocks.0.mlp.up_proj.weight",
+        "mtp.fc.weight"})
+    EXPECT_EQ(role_of(name), TensorRole::other) << name;
+}
+
+}  // namespace
+}  // namespace fourfold::checkpoint
