@@ -37,7 +37,7 @@ struct Batch {
 // What a prepared program has room for.
 struct Capacity {
   std::int64_t page_count = 0;
-  std::int64_t page_tokens = 64;
+  std::int64_t page_tokens = kTokenGrain;
   std::int64_t state_slot_count = 0;
   std::int64_t row_count = 0;     // rows of one batch
   std::int64_t anchor_count = 0;  // recurrent states kept apart, see Prepared::save_anchor

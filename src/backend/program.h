@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/ops.h"
+#include "base/token_grain.h"
 #include "checkpoint/matrix.h"
 
 namespace fourfold::backend {
@@ -99,7 +100,7 @@ struct DeltaState {
 };
 
 // The state changes at absolute multiples of this many tokens only; see reference/delta.h.
-inline constexpr std::int64_t kAnchorTokens = 64;
+inline constexpr std::int64_t kAnchorTokens = kTokenGrain;
 
 // Column j and column j + n of the first 2n are a pair, turned by position * inverse_frequency[j].
 struct Rope {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/token_grain.h"
 #include "cli/figures.h"
 #include "cli/parse.h"
 #include "cli/terminal_text.h"
@@ -22,7 +23,6 @@ namespace {
 
 // Rows of one pass: enough to read each weight once for many tokens, few enough that Ctrl-C is heard soon.
 constexpr std::int64_t kRowsMax = 256;
-constexpr std::int64_t kPageTokens = 64;
 
 using Clock = std::chrono::steady_clock;
 
@@ -144,8 +144,8 @@ engine::Request make_request(const GenerationOptions& options, const OpenModel& 
 }
 
 backend::Capacity room_for(std::int64_t token_count) {
-  return {.page_count = (token_count + kPageTokens - 1) / kPageTokens,
-          .page_tokens = kPageTokens,
+  return {.page_count = (token_count + kTokenGrain - 1) / kTokenGrain,
+          .page_tokens = kTokenGrain,
           .state_slot_count = 1,
           .row_count = std::clamp<std::int64_t>(token_count, engine::kDraftCountMax + 1, kRowsMax)};
 }

@@ -11,6 +11,7 @@
 #include "backend/cuda/load/record_cache.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/token_grain.h"
 #include "cli/figures.h"
 #include "cli/load_model.h"
 
@@ -100,7 +101,7 @@ Timed read_ceiling(const Files& files, bool cold) {
 // One load between its two ceilings. Whether a packed copy was made, so that it can be loaded next.
 bool bench_once(const OpenModel& model, const BenchLoadOptions& options, const Console& console) {
   constexpr backend::Capacity capacity{
-      .page_count = 4, .page_tokens = 64, .state_slot_count = 1, .row_count = 8};
+      .page_count = 4, .page_tokens = kTokenGrain, .state_slot_count = 1, .row_count = 8};
   Files files;
   for (const auto& shard : model.checkpoint.shards()) files.push_back(shard.file().path());
   // Before the load, so that both find the files in memory (or both on the disk).

@@ -6,12 +6,12 @@
 
 #include "backend/cuda/cuda.h"
 #include "base/check.h"
+#include "base/token_grain.h"
 
 namespace fourfold::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kPageTokens = 64;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -21,7 +21,7 @@ double seconds_since(Clock::time_point start) {
 
 Users::Users(backend::Prepared& prepared, int count, std::int64_t context, std::int64_t room)
     : prepared_(prepared), position_(context) {
-  const auto pages = static_cast<std::int32_t>((room + kPageTokens - 1) / kPageTokens);
+  const auto pages = static_cast<std::int32_t>((room + kTokenGrain - 1) / kTokenGrain);
   for (int i = 0; i < count; ++i) {
     sequences_.push_back({.row_count = 1,
                           .position = context,

@@ -12,6 +12,7 @@
 #include "base/bf16.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/token_grain.h"
 #include "evaluate/compare.h"
 #include "evaluate/input_noise.h"
 #include "model/qwen35/forward.h"
@@ -22,13 +23,12 @@ namespace {
 using backend::Pass;
 using backend::ValueId;
 
-constexpr std::int64_t kPageTokens = 64;
 // The reference backend, which finds derived bounds, is made for models of test size.
 constexpr std::int64_t kNoiseWeightsMax = 20'000'000;
 
 backend::Capacity capacity_for(std::int64_t tokens) {
-  return {.page_count = (tokens + kPageTokens - 1) / kPageTokens,
-          .page_tokens = kPageTokens,
+  return {.page_count = (tokens + kTokenGrain - 1) / kTokenGrain,
+          .page_tokens = kTokenGrain,
           .state_slot_count = 1,
           .row_count = tokens};
 }

@@ -7,13 +7,13 @@
 
 #include "base/error.h"
 #include "base/log_softmax.h"
+#include "base/token_grain.h"
 
 namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
 
-constexpr std::int64_t kPageTokens = 64;
 constexpr std::int64_t kRowsMax = 256;
 
 // What is asked of a row of logits: the best of them and their normaliser, which costs a pass over the
@@ -101,8 +101,8 @@ double TextScore::mean_surprise() const { return surprise / static_cast<double>(
 double TextScore::perplexity() const { return std::exp(mean_surprise()); }
 
 backend::Capacity score_capacity(std::int64_t window) {
-  return {.page_count = (window + kPageTokens - 1) / kPageTokens,
-          .page_tokens = kPageTokens,
+  return {.page_count = (window + kTokenGrain - 1) / kTokenGrain,
+          .page_tokens = kTokenGrain,
           .state_slot_count = 1,
           .row_count = std::min(window, kRowsMax)};
 }

@@ -4,13 +4,12 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/token_grain.h"
 
 namespace fourfold::evaluate {
 namespace {
 
 using backend::Pass;
-
-constexpr std::int64_t kPageTokens = 64;
 
 class Driver {
  public:
@@ -103,9 +102,9 @@ void run_drafts(Driver& driver, const PromptReference& prompt, std::size_t vocab
 }  // namespace
 
 backend::Capacity trace_capacity(std::span<const PromptReference> prompts, std::int64_t step_rows) {
-  if (step_rows < 0 || step_rows % kPageTokens != 0)
+  if (step_rows < 0 || step_rows % kTokenGrain != 0)
     fail(Code::invalid_request, "{} rows a step; a multiple of {} is needed, or 0 for whole prompts",
-         step_rows, kPageTokens);
+         step_rows, kTokenGrain);
   std::int64_t rows = 1;
   std::int64_t positions = 1;
   for (const PromptReference& prompt : prompts) {
@@ -114,8 +113,8 @@ backend::Capacity trace_capacity(std::span<const PromptReference> prompts, std::
     rows = std::max(rows, count);
     positions = std::max(positions, count + static_cast<std::int64_t>(more));
   }
-  return {.page_count = (positions + kPageTokens - 1) / kPageTokens,
-          .page_tokens = kPageTokens,
+  return {.page_count = (positions + kTokenGrain - 1) / kTokenGrain,
+          .page_tokens = kTokenGrain,
           .state_slot_count = 1,
           .row_count = step_rows > 0 ? std::min(rows, step_rows) : rows};
 }

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/token_grain.h"
 #include "schedule/page_pool.h"
 #include "schedule/prefix_index.h"
 
@@ -25,13 +26,13 @@ namespace fourfold::schedule {
 
 using Id = std::uint64_t;  // ascending as requests arrive
 
-inline constexpr std::int64_t kAnchorTokens = 64;     // recurrent states move at multiples of it
+inline constexpr std::int64_t kAnchorTokens = kTokenGrain;  // recurrent states move at multiples of it
 inline constexpr std::int64_t kReplayRows = 32;       // generated rows of a sequence that is computed again
 inline constexpr std::int64_t kAnchorStride = 2'048;  // a long prompt's state is kept this often
 
 struct Limits {
   std::int64_t page_count = 0;
-  std::int64_t page_tokens = 64;
+  std::int64_t page_tokens = kTokenGrain;
   std::int64_t sequence_count = 0;  // running at once
   std::int64_t step_rows = 0;
   std::int64_t measured_rows = 0;  // of them prompt rows that give logits; 0: all may

@@ -11,7 +11,6 @@ namespace {
 static_assert(kConvTapsMax <= kAnchorTokens, "an anchor's position has all its inputs behind it");
 constexpr std::int64_t kRowsKept = 2 * kAnchorTokens;
 constexpr double kL2Epsilon = 1e-6;
-static_assert(kAnchorTokens == 64, "the kernel's factors have room for 63 rows and the anchor's");
 
 kernel::AlignedBytes room(std::int64_t count, std::size_t element_bytes) {
   return kernel::AlignedBytes(static_cast<std::size_t>(count) * element_bytes);

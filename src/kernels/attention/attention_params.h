@@ -86,7 +86,9 @@ constexpr std::int64_t attend_units(int last_position, int row_count, int heads,
 constexpr std::int64_t combine_blocks(std::int64_t row_limit, int heads) { return row_limit * heads; }
 // Tiles that `row_count` rows from `first_position` on touch.
 constexpr int prompt_tiles(int first_position, int row_count) {
-  return row_count == 0 ? 0 : (first_position + row_count - 1) / 64 - first_position / 64 + 1;
+  return row_count == 0
+             ? 0
+             : (first_position + row_count - 1) / step::kPageTokens - first_position / step::kPageTokens + 1;
 }
 // Units of work of prompts: a tile and `heads_at_once` heads of a KV head (the row's). Best is one block a
 // unit.

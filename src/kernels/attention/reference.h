@@ -11,6 +11,7 @@
 #include "base/bf16.h"
 #include "base/e4m3.h"
 #include "kernels/attention/splits.h"
+#include "kernels/step/step_tables.h"
 
 namespace fourfold::attention {
 
@@ -100,7 +101,9 @@ inline double decode_sums(int position) {
   return 32 * std::exp2(-19.6) + (24 + split_count(position) / 8.0) * 0x1p-23;
 }
 // A row's numerators pass through one chain of k16 steps, four a page; sums of weights are added 17 a page.
-inline double prompt_sums(int position) { return 4 * (position / 64 + 1) * std::exp2(-19.6) + 0x1p-20; }
+inline double prompt_sums(int position) {
+  return 4 * (position / step::kPageTokens + 1) * std::exp2(-19.6) + 0x1p-20;
+}
 
 // Softmax of one row and head over positions 0 to `position`, in double precision, and how far the kernels
 // may be from it. key(p, d) and value(p, d) are the cached numbers; gate: [head_dim] or null.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/token_grain.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/jobs.h"
@@ -39,7 +40,7 @@ void read_anchor(const DeltaJob& job, const float* anchor, std::int64_t first, f
   }
 }
 
-inline constexpr std::int64_t kDeltaRows = 64;
+inline constexpr std::int64_t kDeltaRows = kTokenGrain;  // between two anchors
 
 // One sixteen of values of one value head: what is known by key, the delta, the answer to the query.
 template <class L>

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "base/token_grain.h"
+
 namespace fourfold::step {
 
 // Positions of a KV page, of an anchored DeltaNet block, and the grain at which prompts are cut.
-inline constexpr int kPageTokens = 64;
+inline constexpr int kPageTokens = kTokenGrain;
 
 struct alignas(16) RowPlace {
   std::int32_t sequence;  // index into the sequences; -1: no row here
