@@ -17,11 +17,16 @@ namespace fourfold::dense {
 template <class Row>
 using Sums = float[Row::tiles][4];
 
+template <int Warps, int Tiles>
+using PartialSums = device::F32x4[2][Warps][Tiles][32];  // [turn][warp][tile][lane]
+template <int Tiles>
+using TotalSums = device::F32x4[Tiles][32];  // of the warp that adds, between two waves
+
 template <class Row>
 struct FewStorage {
   Ring<Row> ring;
-  device::F32x4 partial[2][Row::warps][Row::tiles][32];  // [turn][warp][tile][lane]
-  device::F32x4 total[Row::tiles][32];                   // of the warp that adds, between two waves
+  PartialSums<Row::warps, Row::tiles> partial;
+  TotalSums<Row::tiles> total;
   [[no_unique_address]] typename Row::Prologue::template Storage<Row::warps> prologue;
 };
 

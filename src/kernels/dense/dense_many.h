@@ -17,7 +17,7 @@ namespace fourfold::dense {
 template <class Row>
 struct ManyStorage {
   Ring<Row> ring;
-  alignas(128) unsigned char tokens[Row::n * Row::token_row_bytes];
+  alignas(128) typename Row::Tokens tokens;
   device::Mbarrier tokens_full[kSegmentRecords];  // 64 columns of all rows
 };
 

@@ -21,7 +21,7 @@ inline constexpr int kPanelsAhead = 2;  // on their way; a warp may be one panel
 template <class Row>
 struct TallStorage {
   Ring<Row> ring;
-  alignas(128) unsigned char panel[kPanels][Row::n * Row::token_row_bytes];
+  alignas(128) typename Row::Panels panel;
   device::Mbarrier full[kPanels], empty[kPanels];
 };
 

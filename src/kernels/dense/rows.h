@@ -44,7 +44,11 @@ struct FewRow {
   // Of one record.
   static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
-  static constexpr int other_bytes = (2 * WarpsN + 1) * TilesN * 512 + 4 * WarpsN * kPassPieces + 1024;
+  // As much for rows that do not norm: both have the same ring.
+  static constexpr int other_bytes =
+      static_cast<int>(sizeof(PartialSums<WarpsN, TilesN>) + sizeof(TotalSums<TilesN>) +
+                       sizeof(NormedRows::Storage<WarpsN>)) +
+      device::kBarrierBytes;
   static constexpr int ring_bytes = (ArchT::smem_bytes_per_block - other_bytes) / stage_bytes * stage_bytes;
   static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
   static_assert(kSegmentRecords % RecordsN == 0);
@@ -100,14 +104,14 @@ struct ManyForm {
   static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
   static constexpr int ring_bytes_with(int token_bytes) {
-    return (ArchT::smem_bytes_per_block - token_bytes - 1024) / stage_bytes * stage_bytes;
+    return (ArchT::smem_bytes_per_block - token_bytes - device::kBarrierBytes) / stage_bytes * stage_bytes;
   }
   // Of L2 beyond the ring: together what covers the latency of the memory twice.
   static constexpr int kWantedBytes = 96 * 1024;
   static constexpr int stages_beyond(int ring) {
     return kWantedBytes > ring ? (kWantedBytes - ring) / stage_bytes : 0;
   }
-  static constexpr int token_row_bytes = 2 * TokenColumns;
+  static constexpr int token_row_bytes = static_cast<int>(sizeof(std::uint16_t)) * TokenColumns;
   static_assert(TokensN % 16 == 0 && kSegmentRecords % RecordsN == 0);
   static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
 
@@ -138,7 +142,8 @@ struct ManyRow : ManyForm<ArchT, FormatT, TokensN, moe::kSegmentColumns, TilesN,
   // As above, where half the registers hold the sums.
   static constexpr int register_blocks =
       std::is_base_of_v<plan::Sm90, ArchT> && TilesN * Form::groups <= 8 ? 2 : 1;
-  static constexpr int ring_bytes = Form::ring_bytes_with(TokensN * Form::token_row_bytes);
+  using Tokens = unsigned char[TokensN * Form::token_row_bytes];
+  static constexpr int ring_bytes = Form::ring_bytes_with(static_cast<int>(sizeof(Tokens)));
   static constexpr int stages = ring_bytes / Form::stage_bytes;
   static constexpr int stages_ahead = Form::stages_beyond(ring_bytes);
   static_assert(stages >= Form::warps);
@@ -154,7 +159,8 @@ struct ManyRow : ManyForm<ArchT, FormatT, TokensN, moe::kSegmentColumns, TilesN,
 template <class ArchT, class FormatT, int TokensN>
 struct TallRow : ManyForm<ArchT, FormatT, TokensN, record::kColumns, 2, 1> {
   using Form = ManyForm<ArchT, FormatT, TokensN, record::kColumns, 2, 1>;
-  static constexpr int ring_bytes = Form::ring_bytes_with(kPanels * TokensN * Form::token_row_bytes);
+  using Panels = unsigned char[kPanels][TokensN * Form::token_row_bytes];
+  static constexpr int ring_bytes = Form::ring_bytes_with(static_cast<int>(sizeof(Panels)));
   static constexpr int stages = ring_bytes / Form::stage_bytes;
   static constexpr int stages_ahead = Form::stages_beyond(ring_bytes);
   static_assert(stages >= Form::warps);

@@ -22,6 +22,9 @@ struct alignas(16) F32x4 {
 struct alignas(8) Mbarrier {
   std::uint64_t state;
 };
+// What a kernel that fills the shared memory with a ring leaves for its barriers and for alignment, in bytes.
+// FitsSharedMemory (plan/budget.h) has the last word.
+inline constexpr int kBarrierBytes = 128 * static_cast<int>(sizeof(Mbarrier));
 
 // Position in a ring of stages. advance() is the only place where a phase flips.
 template <int Stages>

@@ -15,14 +15,20 @@
 
 namespace fourfold::moe_few {
 
+using PairFactors = float[kFewPairs];  // of the pairs' dot products
+template <int Rows>
+using UnitSums = float[kMaxUnits][Rows];  // [pair and segment][row]
+template <int Rows>
+using SharedSums = float[kFewTokens][Rows];  // the shared expert's part
+
 template <class Row>
 struct DownStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
-  float factor[kFewPairs];                         // of the pairs' dot products
-  float sum[kMaxUnits][Row::rows];                 // [pair and segment][row]
-  alignas(8) float shared[kFewTokens][Row::rows];  // the shared expert's part
-  typename Row::Area area;                         // tokens: a row a pair
+  PairFactors factor;
+  UnitSums<Row::rows> sum;
+  alignas(8) SharedSums<Row::rows> shared;
+  typename Row::Area area;  // tokens: a row a pair
 };
 
 // A unit is one segment of one tile's K; warp w takes units w, w + warps, ...

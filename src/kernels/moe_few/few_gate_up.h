@@ -15,11 +15,14 @@
 
 namespace fourfold::moe_few {
 
+template <int Warps>
+using GateUpSums = device::F32x4[2][Warps][2][32];  // [turn][group and segment][tile][lane]
+
 template <class Row>
 struct GateUpStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
-  device::F32x4 partial[2][Row::warps][2][32];  // [turn][group and segment][tile][lane]
+  GateUpSums<Row::warps> partial;
   typename Row::Area area;
 };
 

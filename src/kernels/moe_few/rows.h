@@ -35,22 +35,24 @@ struct FewRow {
   static_assert(depth >= 3, "with the most tokens there is still something to fetch while a warp computes");
 };
 
-// Routing, sums, barriers, and what alignment takes.
-inline constexpr int kGateUpFixedBytes = static_cast<int>(sizeof(FewRoute)) + 2 * 8 * 2 * 512 + 1024;
+inline constexpr int kWarps = 8;
+inline constexpr int kGateUpFixedBytes =
+    static_cast<int>(sizeof(FewRoute) + sizeof(GateUpSums<kWarps>)) + device::kBarrierBytes;
 template <int Rows>
-inline constexpr int kDownFixedBytes = static_cast<int>(sizeof(FewRoute)) + 4 * kFewPairs +
-                                       4 * (kMaxUnits + kFewTokens) * Rows + 1024;
+inline constexpr int kDownFixedBytes = static_cast<int>(sizeof(FewRoute) + sizeof(PairFactors) +
+                                                        sizeof(UnitSums<Rows>) + sizeof(SharedSums<Rows>)) +
+                                       device::kBarrierBytes;
 
 // clang-format off
 template <class Arch, class Format>
 using GateUpRows = moe::RowList<
     //                   rows warps others blocks
-    FewRow<Arch, Format,   32,    8,     0,     2, kGateUpFixedBytes, kGateUpTokenBytes>>;
+    FewRow<Arch, Format,   32, kWarps,   0,     2, kGateUpFixedBytes, kGateUpTokenBytes>>;
 
 template <class Arch, class Format>
 using DownRows = moe::RowList<
-    FewRow<Arch, Format,   16,    8,     1,     2, kDownFixedBytes<16>, kDownTokenBytes>,
-    FewRow<Arch, Format,   32,    8,     1,     2, kDownFixedBytes<32>, kDownTokenBytes>>;
+    FewRow<Arch, Format,   16, kWarps,   1,     2, kDownFixedBytes<16>, kDownTokenBytes>,
+    FewRow<Arch, Format,   32, kWarps,   1,     2, kDownFixedBytes<32>, kDownTokenBytes>>;
 // clang-format on
 
 template <class Row>
