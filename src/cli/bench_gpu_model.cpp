@@ -10,6 +10,7 @@
 #include "backend/cost.h"
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
+#include "base/token_grain.h"
 #include "cli/bench_model_weights.h"
 #include "cli/bench_mtp.h"
 #include "cli/bench_users.h"
@@ -24,7 +25,6 @@ namespace fourfold::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kPageTokens = 64;
 constexpr int kWarmSteps = 6;
 
 double seconds_since(Clock::time_point start) {
@@ -33,13 +33,6 @@ double seconds_since(Clock::time_point start) {
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-DenseFormat parse_dense(const std::string& text) {
-  if (text == "nvfp4") return DenseFormat::nvfp4;
-  if (text == "fp8") return DenseFormat::fp8;
-  if (text == "bf16" || text == "keep") return DenseFormat::bf16;  // as releases have them
-  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 (or keep) are possible", text);
 }
 
 struct Line {
@@ -96,14 +89,14 @@ struct Plan {
     }
     const std::int64_t longest =
         std::max<std::int64_t>(*std::max_element(contexts.begin(), contexts.end()), options.prompt);
-    room = longest + steps + kPageTokens;
+    room = longest + steps + kTokenGrain;
   }
   // Rows of a user in one step, at most.
   int step_rows() const { return *std::max_element(drafts.begin(), drafts.end()) + 1; }
   bool has_drafts() const { return step_rows() > 1; }
   backend::Capacity capacity(int chunk) const {
-    return {.page_count = most_users * ((room + kPageTokens - 1) / kPageTokens),
-            .page_tokens = kPageTokens,
+    return {.page_count = most_users * ((room + kTokenGrain - 1) / kTokenGrain),
+            .page_tokens = kTokenGrain,
             .state_slot_count = most_users,
             .row_count = std::max(chunk, most_users * step_rows())};
   }
@@ -172,7 +165,7 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
     fail(Code::invalid_request, "--mtp {}: the shape {} has no MTP layer", options.mtp, shape.name);
   const auto gpu = kernels::open_gpu(options.gpu);
   const checkpoint::ModelConfig config = config_of(shape, layers);
-  const RandomWeights random(config, parse_dense(options.dense), plan.has_drafts());
+  const RandomWeights random(config, parse_random_dense(options.dense), plan.has_drafts());
   const double ceiling = gpu->read_gb_per_s() * 1e9;
   const auto start = Clock::now();
   const library::Listener listener{

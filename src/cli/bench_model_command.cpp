@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/read_speed.h"
+#include "base/token_grain.h"
 #include "cli/bench_gpu_model.h"
 #include "cli/bench_model_weights.h"
 #include "cli/figures.h"
@@ -32,7 +33,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-constexpr std::int32_t kPageTokens = 64;
 constexpr std::int32_t kChunk = 512;  // rows of a prompt at a time
 
 // One sequence on a prepared program.
@@ -71,13 +71,6 @@ class Sequence {
   std::vector<std::int32_t> pages_, tokens_;
   std::vector<float> logits_;
 };
-
-DenseFormat parse_dense(const std::string& text) {
-  if (text == "nvfp4") return DenseFormat::nvfp4;
-  if (text == "fp8") return DenseFormat::fp8;
-  if (text == "bf16" || text == "keep") return DenseFormat::bf16;  // as releases have them
-  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 (or keep) are possible", text);
-}
 
 model::Activations parse_formats(const std::string& text) {
   if (text == "w4a16") return model::Activations::w4a16;
@@ -212,12 +205,12 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   const std::int64_t positions = options.prompt + 2 * options.tokens;
   checkpoint::ModelConfig config = config_of(shape, options.layers);
   config.position_limit = std::max(config.position_limit, positions);  // a time depends on no model's limit
-  const RandomWeights random(config, parse_dense(options.dense));
+  const RandomWeights random(config, parse_random_dense(options.dense));
   require_in_range("--tp", options.tp, library::kRanksMax);
   const backend::StepShape one_token{1, 1, 1, static_cast<double>(options.prompt + options.tokens)};
 
-  const backend::Capacity capacity{.page_count = (positions + kPageTokens - 1) / kPageTokens,
-                                   .page_tokens = kPageTokens,
+  const backend::Capacity capacity{.page_count = (positions + kTokenGrain - 1) / kTokenGrain,
+                                   .page_tokens = kTokenGrain,
                                    .state_slot_count = 1,
                                    .row_count = std::min(kChunk, options.prompt)};
   const auto start = Clock::now();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+#include "base/published_shapes.h"
 #include "base/random.h"
 
 namespace fourfold::cli {
@@ -25,15 +27,22 @@ checkpoint::Vector constant(std::int64_t count, float value) {
 }  // namespace
 
 checkpoint::ModelShape bench_shape(const std::string& name) {
-  if (name != "397b-tp4") return checkpoint::find_shape(name);
-  checkpoint::ModelShape shape = checkpoint::find_shape("397b");
-  shape.name = "397b-tp4";
+  if (name != kQwen397bTp4.name) return checkpoint::find_shape(name);
+  checkpoint::ModelShape shape = checkpoint::find_shape(kQwen397b.name);
+  shape.name = kQwen397bTp4.name;
   shape.what = "Qwen3.5-397B-A17B, a rank of four";
   for (std::int64_t* cut :
        {&shape.vocab, &shape.heads, &shape.key_heads, &shape.value_heads, &shape.intermediate, &shape.shared})
     *cut /= 4;
   shape.kv_heads = 1;  // of two, each on two ranks
   return shape;
+}
+
+WeightFormat parse_random_dense(const std::string& text) {
+  if (text == "nvfp4") return WeightFormat::nvfp4;
+  if (text == "fp8") return WeightFormat::fp8;
+  if (text == "bf16" || text == "keep") return WeightFormat::bf16;
+  fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 (or keep) are possible", text);
 }
 
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count) {
@@ -70,7 +79,7 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
   return config;
 }
 
-RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense_format, bool with_mtp)
+RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense_format, bool with_mtp)
     : config_(config), dense_(dense_format) {
   weights_.embedding = bf16(config.vocab_size, config.hidden_size);
   weights_.head = dense(config.vocab_size, config.hidden_size);
@@ -80,7 +89,7 @@ RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, DenseFormat 
 }
 
 checkpoint::MtpWeights RandomWeights::mtp() {
-  dense_ = DenseFormat::bf16;
+  dense_ = WeightFormat::bf16;
   experts_are_bf16_ = true;
   checkpoint::MtpWeights out;
   out.embedding_norm = out.hidden_norm = out.final_norm = constant(config_.hidden_size, 0);
@@ -128,11 +137,13 @@ RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns
 
 RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t columns) {
   switch (dense_) {
-    case DenseFormat::nvfp4: return nvfp4(rows, columns);
-    case DenseFormat::fp8: return fp8(rows, columns);
-    case DenseFormat::bf16: break;
+    case WeightFormat::nvfp4: return nvfp4(rows, columns);
+    case WeightFormat::fp8: return fp8(rows, columns);
+    case WeightFormat::bf16: return bf16(rows, columns);
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return bf16(rows, columns);
+  fail(Code::internal, "random weights in {}", format_name(dense_));
 }
 
 checkpoint::GatedMlp RandomWeights::mlp(bool is_expert, std::int64_t inner) {

@@ -7,23 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "base/weight_format.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
 #include "checkpoint/write/model_shape.h"
 
 namespace fourfold::cli {
 
-enum class DenseFormat { nvfp4, fp8, bf16 };
-
 // A shape that make-model knows, or 397b-tp4: what one of four GPUs has of a 397b.
 checkpoint::ModelShape bench_shape(const std::string& name);
+
+// The --dense of benches: "keep" is bf16, as releases have them. Throws invalid_request for others.
+WeightFormat parse_random_dense(const std::string& text);
 
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count);
 
 class RandomWeights {
  public:
-  // The MTP layer is bf16, its experts too, as releases have it.
-  RandomWeights(const checkpoint::ModelConfig& config, DenseFormat dense, bool with_mtp = false);
+  // dense: nvfp4, fp8 or bf16. The MTP layer is bf16, its experts too, as releases have it.
+  RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }
 
  private:
@@ -39,7 +41,7 @@ class RandomWeights {
   checkpoint::DeltaWeights delta();
 
   const checkpoint::ModelConfig& config_;
-  DenseFormat dense_;
+  WeightFormat dense_;
   bool experts_are_bf16_ = false;
   std::map<std::int64_t, Nvfp4Matrix> nvfp4_tables_;       // by columns
   std::map<std::int64_t, std::vector<Bf16>> bf16_tables_;  // by columns

@@ -35,7 +35,7 @@ struct Checkpoint {
 Checkpoint make_checkpoint(const BenchPackOptions& options) {
   const moe_layer::Shape shape = parse_layer_shape(options.shape);
   Checkpoint checkpoint{};
-  checkpoint.mxfp4 = parse_format(options.format) == moe_layer::Format::mxfp4;
+  checkpoint.mxfp4 = parse_format(options.format) == WeightFormat::mxfp4;
   checkpoint.experts = options.experts;
   checkpoint.rows = 2 * shape.intermediate;
   checkpoint.columns = shape.hidden;

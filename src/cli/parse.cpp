@@ -77,9 +77,9 @@ moe_layer::Activations parse_activations(std::string_view text) {
   fail_with_hint(Code::invalid_request, "Known activations: w4a16, w4a4.", "unknown activations '{}'", text);
 }
 
-moe_layer::Format parse_format(std::string_view text) {
-  if (text == "nvfp4") return moe_layer::Format::nvfp4;
-  if (text == "mxfp4") return moe_layer::Format::mxfp4;
+WeightFormat parse_format(std::string_view text) {
+  if (text == "nvfp4") return WeightFormat::nvfp4;
+  if (text == "mxfp4") return WeightFormat::mxfp4;
   fail_with_hint(Code::invalid_request, "Known formats: nvfp4, mxfp4.", "unknown format '{}'", text);
 }
 

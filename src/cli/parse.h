@@ -21,7 +21,7 @@ std::vector<int> parse_tokens(std::string_view text);  // "1,4,64"; zero is a to
 // "1,8,64" or "0,1k,128k" (1k is 1,024), each from least to most.
 std::vector<int> parse_counts(std::string_view text, std::string_view option, int least, int most);
 moe_layer::Activations parse_activations(std::string_view text);
-moe_layer::Format parse_format(std::string_view text);
+WeightFormat parse_format(std::string_view text);
 
 // moe_layer::parse_shape and its checks, so that a bad shape fails before anything is allocated.
 moe_layer::Shape parse_layer_shape(const std::string& text);

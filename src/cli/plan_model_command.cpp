@@ -106,10 +106,8 @@ class PlannedModel {
     if (is_shape && !std::filesystem::exists(options.model)) {
       const checkpoint::ModelShape& shape = checkpoint::find_shape(options.model);
       config_ = config_of(shape, shape.layers);
-      const DenseFormat format = dense_ == backend::DenseWeights::keep  ? DenseFormat::bf16
-                                 : dense_ == backend::DenseWeights::fp8 ? DenseFormat::fp8
-                                                                        : DenseFormat::nvfp4;
-      dense_ = backend::DenseWeights::keep;  // they are stored so
+      const WeightFormat format = dense_.value_or(WeightFormat::bf16);
+      dense_ = std::nullopt;  // they are stored so
       random_ = std::make_unique<RandomWeights>(config_, format, shape.mtp);
     } else {
       opened_ = open_model(options.model, console, options.strict);

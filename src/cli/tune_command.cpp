@@ -11,6 +11,7 @@
 #include "backend/cuda/tune/tune.h"
 #include "backend/cuda/tune/tuning_file.h"
 #include "base/error.h"
+#include "base/token_grain.h"
 #include "cli/bench_model_weights.h"
 #include "cli/bench_users.h"
 #include "cli/build_info.h"
@@ -29,7 +30,6 @@ using backend::cuda::MeasuredOp;
 using backend::cuda::TuneResult;
 using backend::cuda::Tuning;
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kPageTokens = 64;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -63,11 +63,11 @@ struct Plan {
     return std::max<std::int64_t>(most_users(), prompts.empty() ? 0 : prompts.back());
   }
   // Pages of a user; a prompt takes those of all.
-  std::int64_t pages() const { return context / kPageTokens + 1; }
+  std::int64_t pages() const { return context / kTokenGrain + 1; }
   backend::Capacity capacity() const {
-    const std::int64_t prompt_pages = prompts.empty() ? 0 : (prompts.back() + kPageTokens - 1) / kPageTokens;
+    const std::int64_t prompt_pages = prompts.empty() ? 0 : (prompts.back() + kTokenGrain - 1) / kTokenGrain;
     return {.page_count = std::max(most_users() * pages(), prompt_pages),
-            .page_tokens = kPageTokens,
+            .page_tokens = kTokenGrain,
             .state_slot_count = most_users(),
             .row_count = most_rows()};
   }
@@ -81,10 +81,10 @@ void run_step(backend::Prepared& prepared, const Plan& plan, int count, backend:
     Users(prepared, count, plan.context, plan.context + 1).decode();
 }
 
-DenseFormat parse_dense(const std::string& text) {
-  if (text == "nvfp4") return DenseFormat::nvfp4;
-  if (text == "fp8") return DenseFormat::fp8;
-  if (text == "bf16") return DenseFormat::bf16;
+WeightFormat parse_dense(const std::string& text) {
+  if (text == "nvfp4") return WeightFormat::nvfp4;
+  if (text == "fp8") return WeightFormat::fp8;
+  if (text == "bf16") return WeightFormat::bf16;
   fail(Code::invalid_request, "--dense is '{}'; nvfp4, fp8 and bf16 are possible", text);
 }
 

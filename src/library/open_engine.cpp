@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/token_grain.h"
 #include "engine/anchor_room.h"
 #include "kernels/gpu/gpu.h"
 #include "library/rank_machines.h"
@@ -85,8 +86,8 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
   backend::Capacity& capacity = room.capacity;
   capacity.state_slot_count = room.sequences;
   const std::int64_t least_rows = room.sequences * (engine::kDraftCountMax + 1);
-  if (settings.step_rows != 0 && (settings.step_rows < 64 || settings.step_rows > 65536))
-    fail(Code::invalid_request, "--step-rows {}: 64 to 65536", settings.step_rows);
+  if (settings.step_rows != 0 && (settings.step_rows < kTokenGrain || settings.step_rows > 65536))
+    fail(Code::invalid_request, "--step-rows {}: {} to 65536", settings.step_rows, kTokenGrain);
   capacity.row_count = std::max(settings.step_rows != 0 ? settings.step_rows
                                 : sim                   ? kRowsSim
                                 : gpu                   ? kRowsGpu

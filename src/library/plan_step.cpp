@@ -19,7 +19,7 @@ double held_share(const StepQuestion& question, backend::MatrixId id) {
   const auto bytes = [&](backend::DenseWeights dense) {
     return static_cast<double>(backend::cuda::record_bytes(backend::cuda::record_format(matrix, dense)));
   };
-  return bytes(question.dense) / bytes(backend::DenseWeights::keep);
+  return bytes(question.dense) / bytes(std::nullopt);
 }
 
 double expert_bytes(const backend::Program& program, const backend::RunExperts& op) {

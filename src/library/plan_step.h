@@ -14,7 +14,7 @@ struct StepQuestion {
   const backend::Program& program;  // of one rank
   const kernels::Machine& machine;
   backend::Capacity capacity;
-  backend::DenseWeights dense = backend::DenseWeights::keep;
+  backend::DenseWeights dense = std::nullopt;
   const plan::Product& product;
   plan::Link link = plan::Link::pcie5;
   int ranks = 1;

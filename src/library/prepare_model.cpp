@@ -313,9 +313,9 @@ model::Activations parse_model_activations(std::string_view text) {
 }
 
 backend::DenseWeights parse_dense_weights(std::string_view text) {
-  if (text == "keep") return backend::DenseWeights::keep;
-  if (text == "fp8") return backend::DenseWeights::fp8;
-  if (text == "nvfp4") return backend::DenseWeights::nvfp4;
+  if (text == "keep") return std::nullopt;
+  if (text == "fp8") return WeightFormat::fp8;
+  if (text == "nvfp4") return WeightFormat::nvfp4;
   fail(Code::invalid_request, "--dense is '{}'; keep, fp8 and nvfp4 are possible", text);
 }
 

@@ -8,13 +8,9 @@
 #include <string_view>
 
 #include "base/format.h"
+#include "plan/record_size.h"
 
 namespace fourfold::plan {
-
-// The grain of every weight tile: a record holds 32 rows x 64 columns with their scales, so M is a multiple
-// of 32 and K of 64, and no layout needs more than that.
-inline constexpr int kRecordRows = 32;
-inline constexpr int kRecordColumns = 64;
 
 struct Tile {
   int m;  // weight rows

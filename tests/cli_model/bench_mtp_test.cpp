@@ -26,7 +26,7 @@ TEST(BenchMtp, TokensOfAStepAreThoseOfAGeometricRun) {
 TEST(BenchMtp, RunsTheMtpLayerOfRandomWeights) {
   const checkpoint::ModelShape& shape = checkpoint::find_shape("tiny");
   const checkpoint::ModelConfig config = config_of(shape, 1);
-  const RandomWeights random(config, DenseFormat::bf16, true);
+  const RandomWeights random(config, WeightFormat::bf16, true);
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   const auto prepared =

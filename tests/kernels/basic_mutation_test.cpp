@@ -44,13 +44,12 @@ TEST(BasicMutation, Tokens) {
 // Rows of a batch to slots and back: the path without slots has no tables of its own.
 TEST(BasicMutation, GroupedGemm) {
   using moe_layer::Activations;
-  using moe_layer::Format;
   using moe_layer::Role;
   for (const Role role : {Role::decode, Role::prefill})
     mutate_proof(role == Role::decode ? "group, decode" : "group, prefill", {"moe_group.h"},
                  [role](kernels::Machine& machine) {
                    verify::GroupCase test;
-                   test.request = {128, 64, 4, Activations::w4a4, Format::nvfp4, role, 18, false};
+                   test.request = {128, 64, 4, Activations::w4a4, WeightFormat::nvfp4, role, 18, false};
                    test.rows_per_expert = {5, 0, 11, 2};
                    return verify::run_group_case(machine, test, true);
                  });

@@ -17,7 +17,6 @@ namespace fourfold::test {
 namespace {
 
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 // Panels the weight ring and the token ring of a tiled 16-bit row hold.
 int weight_panels(const plan::RowFacts& row) { return row.stages * row.k / 64; }
@@ -105,7 +104,7 @@ std::set<std::string> tile_files(const char* also = "moe_gemm.h") {
 }
 
 SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activations = Activations::w4a16,
-                           Format format = Format::nvfp4) {
+                           WeightFormat format = WeightFormat::nvfp4) {
   SmallLayerOptions options;
   options.shape = shape;
   options.pool = pool;
@@ -117,11 +116,11 @@ SmallLayerOptions layer_of(moe_layer::Shape shape, int pool, Activations activat
 TEST(Mutation, FewTokens) {
   // Three segments of K in the first GEMM, two in the second, three tokens that share experts.
   const SmallLayerOptions layer = layer_of({1088, 576, 3, 2}, 3);
-  run_subject(
-      {.name = "few",
-       .layer = layer,
-       .tokens = 3,
-       .choice = moe_layer::few_choice({layer.shape, Activations::w4a16, Format::nvfp4, Role::decode, 3})});
+  run_subject({.name = "few",
+               .layer = layer,
+               .tokens = 3,
+               .choice = moe_layer::few_choice(
+                   {layer.shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 3})});
 }
 
 TEST(Mutation, StreamAndCombine) {
@@ -250,7 +249,7 @@ TEST(Mutation, EveryFewRow) {
   for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down))
     for (const moe_layer::Shape shape :
          {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
-      const Format format = down.format == "mxfp4" ? Format::mxfp4 : Format::nvfp4;
+      const WeightFormat format = down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
       moe_layer::Choice choice = moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3});
       choice.down_row = down.row;  // small shapes choose the narrow one by themselves
       run_subject({.name = fourfold::format("{}, {}x{}", down.row, shape.hidden, shape.intermediate),
@@ -275,7 +274,7 @@ Subject subject_of(const plan::RowFacts& row, const plan::ArchFacts* arch) {
   // deepest ring.
   subject.layer = layer_of(decode ? moe_layer::Shape{1024, 64, 3, 2} : moe_layer::Shape{576, 256, 3, 2}, 12,
                            fp4 ? Activations::w4a4 : Activations::w4a16,
-                           row.format == "mxfp4" ? Format::mxfp4 : Format::nvfp4);
+                           row.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4);
   subject.tokens = decode ? 7 : 12;
   subject.choice = rows_of(row.row, row.n);
   if (decode) subject.choice.down_row = row_for_any_k(row);

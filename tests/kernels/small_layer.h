@@ -20,7 +20,7 @@ namespace fourfold::test {
 struct SmallLayerOptions {
   moe_layer::Shape shape{256, 128, 4, 2};
   moe_layer::Activations activations = moe_layer::Activations::w4a16;
-  moe_layer::Format format = moe_layer::Format::nvfp4;
+  WeightFormat format = WeightFormat::nvfp4;
   int pool = 8;  // tokens to choose batches from
   std::uint64_t seed = 1;
 };
@@ -30,7 +30,7 @@ class SmallLayer {
   SmallLayer(kernels::Machine& machine, const SmallLayerOptions& options)
       : machine_(machine), options_(options), arena_(machine.memory()) {
     Random random(options.seed);
-    if (options.format == moe_layer::Format::mxfp4)
+    if (options.format == WeightFormat::mxfp4)
       upload_experts<record::Mxfp4>(random);
     else
       upload_experts<record::Nvfp4>(random);
@@ -70,7 +70,7 @@ class SmallLayer {
   template <class Format>
   void upload_experts(Random& random) {
     const std::int64_t hidden = options_.shape.hidden, inner = options_.shape.intermediate;
-    const bool mxfp4 = options_.format == moe_layer::Format::mxfp4;
+    const bool mxfp4 = options_.format == WeightFormat::mxfp4;
     const auto order =
         options_.activations == moe_layer::Activations::w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
     const auto experts = static_cast<std::size_t>(options_.shape.experts);

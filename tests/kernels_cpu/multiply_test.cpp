@@ -125,11 +125,12 @@ MultiplyJob whole_job(const Case& one, InputForm form) {
 void run(const Kernels& kernels, const Case& one, InputForm form, const MultiplyJob& job) {
   const bool tiles = form == InputForm::bf16_tiles;
   switch (one.packed.format) {
-    case PackedFormat::nvfp4:
+    case WeightFormat::nvfp4:
       return tiles ? kernels.multiply_tiles.nvfp4(job) : kernels.multiply_codes[plane_count(form) - 1](job);
-    case PackedFormat::bf16: return tiles ? kernels.multiply_tiles.bf16(job) : kernels.multiply_bf16(job);
-    case PackedFormat::e4m3: return tiles ? kernels.multiply_tiles.e4m3(job) : kernels.multiply_e4m3(job);
-    case PackedFormat::f32: return kernels.multiply_f32(job);
+    case WeightFormat::bf16: return tiles ? kernels.multiply_tiles.bf16(job) : kernels.multiply_bf16(job);
+    case WeightFormat::fp8: return tiles ? kernels.multiply_tiles.e4m3(job) : kernels.multiply_e4m3(job);
+    case WeightFormat::f32: return kernels.multiply_f32(job);
+    case WeightFormat::mxfp4: FAIL() << "never packed";
   }
 }
 
@@ -176,7 +177,7 @@ const Kernels* kernels_for(InputForm form) {
 std::vector<InputForm> forms_of(const Case& one) {
   std::vector<InputForm> forms = one.forms;
   const bool whole = one.packed.segment_columns % 32 == 0 || one.packed.segment_count() == 1;
-  if (one.packed.format != PackedFormat::f32 && whole && kernels_for(InputForm::bf16_tiles) != nullptr)
+  if (one.packed.format != WeightFormat::f32 && whole && kernels_for(InputForm::bf16_tiles) != nullptr)
     forms.push_back(InputForm::bf16_tiles);
   return forms;
 }

@@ -131,8 +131,7 @@ void note_widened(const Program& program, std::span<const Weight> weights,
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
     const bool is_f32 = std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
-    if (weights[i].matrix.rows == 0 || is_f32 || weights[i].matrix.format != kernel::PackedFormat::f32)
-      continue;
+    if (weights[i].matrix.rows == 0 || is_f32 || weights[i].matrix.format != WeightFormat::f32) continue;
     if (count++ == 0) first = matrix.name;
     stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
     held += static_cast<std::int64_t>(weights[i].matrix.panels.size());
@@ -162,15 +161,15 @@ kernel::MultiplyJob Weight::job() const {
 void Weight::multiply(const kernel::Kernels& kernels, const kernel::MultiplyJob& job) const {
   const bool by_tiles = need.form == kernel::InputForm::bf16_tiles;
   switch (matrix.format) {
-    case kernel::PackedFormat::nvfp4:
+    case WeightFormat::nvfp4:
       if (by_tiles) return kernels.multiply_tiles.nvfp4(job);
       return kernels.multiply_codes[kernel::plane_count(need.form) - 1](job);
-    case kernel::PackedFormat::bf16:
-      return by_tiles ? kernels.multiply_tiles.bf16(job) : kernels.multiply_bf16(job);
-    case kernel::PackedFormat::e4m3:
-      return by_tiles ? kernels.multiply_tiles.e4m3(job) : kernels.multiply_e4m3(job);
-    case kernel::PackedFormat::f32: return kernels.multiply_f32(job);
+    case WeightFormat::bf16: return by_tiles ? kernels.multiply_tiles.bf16(job) : kernels.multiply_bf16(job);
+    case WeightFormat::fp8: return by_tiles ? kernels.multiply_tiles.e4m3(job) : kernels.multiply_e4m3(job);
+    case WeightFormat::f32: return kernels.multiply_f32(job);
+    case WeightFormat::mxfp4: break;
   }
+  fail(Code::internal, "the CPU packs no {} panels", format_name(matrix.format));
 }
 
 std::vector<Weight> pack_weights(const Program& program, const CpuOptions& options,

@@ -55,11 +55,11 @@ std::unique_ptr<Backend> make_gpu_backend(kernels::Machine& machine, GpuOptions 
 // What preparing a program takes of a machine's memory, without reading a weight: weights, KV pages,
 // recurrent states, workspace, rows of a step.
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
-                                   const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep,
+                                   const kernels::Machine& machine, DenseWeights dense = std::nullopt,
                                    const std::shared_ptr<const cuda::Tuning>& tuning = {});
 // The first line of that plan by kind: attention, routed experts, ... Their sum is that line.
 std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
-                                    const kernels::Machine& machine, DenseWeights dense = DenseWeights::keep);
+                                    const kernels::Machine& machine, DenseWeights dense = std::nullopt);
 // Generated rows of one step, as many for each sequence.
 struct StepRows {
   Pass pass = Pass::main;
@@ -72,11 +72,11 @@ struct StepRows {
 using StepKernels = std::vector<int>;
 std::vector<StepKernels> step_kernels(const Program& program, const Capacity& capacity,
                                       const kernels::Machine& machine, std::span<const StepRows> steps,
-                                      DenseWeights dense = DenseWeights::keep);
+                                      DenseWeights dense = std::nullopt);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
-                             std::int64_t bytes, DenseWeights dense = DenseWeights::keep,
+                             std::int64_t bytes, DenseWeights dense = std::nullopt,
                              const std::shared_ptr<const cuda::Tuning>& tuning = {});
 
 // For benches: the main pass of the last run cut into its stages, each alone over all layers, as a graph of

@@ -21,12 +21,22 @@ namespace {
 using kernels::Arena;
 using kernels::Machine;
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 
-std::size_t matrix_bytes(Format format, std::size_t rows, std::size_t columns) {
-  return format == Format::mxfp4 ? record::packed_bytes<record::Mxfp4>(rows, columns)
-                                 : record::packed_bytes<record::Nvfp4>(rows, columns);
+// The bench fills FP4 records; matrices in other formats are `bench model`'s.
+int record_bytes(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::nvfp4: return record::kRecordBytes<record::Nvfp4>;
+    case WeightFormat::mxfp4: return record::kRecordBytes<record::Mxfp4>;
+    case WeightFormat::bf16:
+    case WeightFormat::fp8:
+    case WeightFormat::f32: break;
+  }
+  fail(Code::invalid_request, "experts in {}; the bench makes nvfp4 and mxfp4", format_name(format));
+}
+
+std::size_t matrix_bytes(WeightFormat format, std::size_t rows, std::size_t columns) {
+  return rows * columns / (record::kRows * record::kColumns) * static_cast<std::size_t>(record_bytes(format));
 }
 
 moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& options, void* stream) {
@@ -39,12 +49,10 @@ moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& option
                                                   static_cast<std::size_t>(s.intermediate));
   auto* first = arena.take<unsigned char>(gate_up, "gate/up records");
   auto* second = arena.take<unsigned char>(down, "down records");
-  const int record_bytes = options.format == Format::mxfp4 ? record::kRecordBytes<record::Mxfp4>
-                                                           : record::kRecordBytes<record::Nvfp4>;
-  const bool half_scales = options.format == Format::nvfp4 && options.activations == Activations::w4a16;
+  const bool half_scales = options.format == WeightFormat::nvfp4 && options.activations == Activations::w4a16;
   const std::uint32_t bias = half_scales ? record::kScaleBias * 0x01010101u : 0u;
-  fill_records(first, gate_up, record_bytes, options.seed, bias, stream);
-  fill_records(second, down, record_bytes, options.seed + 1, bias, stream);
+  fill_records(first, gate_up, record_bytes(options.format), options.seed, bias, stream);
+  fill_records(second, down, record_bytes(options.format), options.seed + 1, bias, stream);
   moe_layer::LayerWeights weights;
   weights.gate_up = first;
   weights.down = second;
@@ -253,7 +261,7 @@ class MoeBench {
   // Every pair of equal rows of this role that the machine has and whose name matches one of the patterns.
   std::vector<moe_layer::Choice> row_choices(const moe_layer::Request& request) const {
     std::vector<moe_layer::Choice> choices;
-    const std::string format = options_.format == Format::mxfp4 ? "mxfp4" : "nvfp4";
+    const std::string_view format = format_name(options_.format);
     for (const auto& row : machine_.rows(kernels::RowKind::gemm)) {
       if (row.format != format || (row.path == "w4a4") != (options_.activations == Activations::w4a4))
         continue;
@@ -288,7 +296,8 @@ class MoeBench {
     line.experts = experts;
     const auto& s = options_.shape;
     const double weights = 3.0 * s.hidden * s.intermediate;
-    const double bytes_per_weight = options_.format == Format::mxfp4 ? 1088.0 / 2048 : 1152.0 / 2048;
+    const double bytes_per_weight =
+        static_cast<double>(record_bytes(options_.format)) / (record::kRows * record::kColumns);
     const double share = part == "gate_up" ? 2.0 / 3 : part == "down" ? 1.0 / 3 : part == "layer" ? 1.0 : 0.0;
     line.gbps = share * experts * weights * bytes_per_weight / line.microseconds / 1e3;
     line.share = line.gbps / report_.ceiling_gbps;

@@ -16,7 +16,7 @@ enum class Routing { uniform, zipf, same };
 struct MoeBenchOptions {
   std::string shape_name;
   moe_layer::Shape shape;
-  moe_layer::Format format = moe_layer::Format::nvfp4;
+  WeightFormat format = WeightFormat::nvfp4;
   moe_layer::Activations activations = moe_layer::Activations::w4a16;
   std::vector<int> tokens;
   Routing routing = Routing::uniform;

@@ -110,9 +110,9 @@ void write_sized(void* to, const void* from, std::size_t own_bytes, std::size_t 
               std::min<std::size_t>(bytes, own_bytes) - sizeof bytes);
 }
 
-moe_layer::Format format_of(std::int32_t value) {
-  if (value == FOURFOLD_NVFP4) return moe_layer::Format::nvfp4;
-  if (value == FOURFOLD_MXFP4) return moe_layer::Format::mxfp4;
+WeightFormat format_of(std::int32_t value) {
+  if (value == FOURFOLD_NVFP4) return WeightFormat::nvfp4;
+  if (value == FOURFOLD_MXFP4) return WeightFormat::mxfp4;
   fail(Code::invalid_request, "format is {}; FOURFOLD_NVFP4 is {}, FOURFOLD_MXFP4 is {}", value,
        int{FOURFOLD_NVFP4}, int{FOURFOLD_MXFP4});
 }

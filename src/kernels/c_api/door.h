@@ -100,7 +100,7 @@ void write_text(char (&to)[Size], std::string_view text) {
 }
 
 // The enums of the header, refused by number.
-moe_layer::Format format_of(std::int32_t value);
+WeightFormat format_of(std::int32_t value);
 moe_layer::Activations activations_of(std::int32_t value);
 moe_layer::Role role_of(std::int32_t value);
 

@@ -27,7 +27,7 @@ const std::uint8_t* as_bytes(const void* pointer) { return static_cast<const std
 // Shape and size; pointers are looked at by who uses them.
 Pack pack_of(const fourfold_pack_options& options, void* records) {
   Pack pack{};
-  pack.mxfp4 = format_of(options.format) == moe_layer::Format::mxfp4;
+  pack.mxfp4 = format_of(options.format) == WeightFormat::mxfp4;
   const bool half = activations_of(options.activations) == moe_layer::Activations::w4a16;
   if (pack.mxfp4 && !half)
     fail(Code::unsupported_op,

@@ -13,7 +13,7 @@ namespace {
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-PackedMatrix allocate(PackedFormat format, std::int64_t rows, std::int64_t columns) {
+PackedMatrix allocate(WeightFormat format, std::int64_t rows, std::int64_t columns) {
   PackedMatrix matrix;
   matrix.format = format;
   matrix.rows = rows;
@@ -21,10 +21,11 @@ PackedMatrix allocate(PackedFormat format, std::int64_t rows, std::int64_t colum
   matrix.padded_columns = round_up(columns, kPanelColumns);
   const std::int64_t elements = kPanelRows * matrix.padded_columns;
   switch (format) {
-    case PackedFormat::nvfp4: matrix.panel_bytes = elements / 2 + elements / kNvfp4BlockColumns; break;
-    case PackedFormat::bf16: matrix.panel_bytes = 2 * elements; break;
-    case PackedFormat::e4m3: matrix.panel_bytes = elements; break;
-    case PackedFormat::f32: matrix.panel_bytes = 4 * elements; break;
+    case WeightFormat::nvfp4: matrix.panel_bytes = elements / 2 + elements / kNvfp4BlockColumns; break;
+    case WeightFormat::bf16: matrix.panel_bytes = 2 * elements; break;
+    case WeightFormat::fp8: matrix.panel_bytes = elements; break;
+    case WeightFormat::f32: matrix.panel_bytes = 4 * elements; break;
+    case WeightFormat::mxfp4: fail(Code::internal, "the CPU packs no {} panels", format_name(format));
   }
   matrix.panel_bytes = round_up(matrix.panel_bytes, 64);
   matrix.panels = AlignedBytes(static_cast<std::size_t>(matrix.panel_bytes * matrix.panel_count()));
@@ -62,7 +63,7 @@ void AlignedBytes::Free::operator()(std::uint8_t* bytes) const { std::free(bytes
 
 PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, std::int64_t columns,
                         const StoredRow& stored_row, StoredColumns part) {
-  PackedMatrix matrix = allocate(PackedFormat::nvfp4, rows, columns);
+  PackedMatrix matrix = allocate(WeightFormat::nvfp4, rows, columns);
   matrix.global_scale = stored.global_scale;
   const std::int64_t blocks = columns / kNvfp4BlockColumns;
   const std::int64_t stored_blocks = stored.columns / kNvfp4BlockColumns;
@@ -88,7 +89,7 @@ PackedMatrix pack_nvfp4(const Nvfp4View& stored, std::int64_t rows, std::int64_t
 
 PackedMatrix pack_bf16(std::span<const Bf16> stored, std::int64_t rows, std::int64_t columns,
                        const StoredRow& stored_row, StoredColumns part) {
-  PackedMatrix matrix = allocate(PackedFormat::bf16, rows, columns);
+  PackedMatrix matrix = allocate(WeightFormat::bf16, rows, columns);
   const std::int64_t stored_columns = part.whole != 0 ? part.whole : columns;
   for_each_panel_row(matrix, [&](std::uint8_t* panel, std::int64_t row, std::int64_t matrix_row) {
     const Bf16* from = stored.data() + stored_row(matrix_row) * stored_columns + part.first;
@@ -104,7 +105,7 @@ PackedMatrix pack_e4m3(std::span<const E4m3> stored, std::int64_t rows, std::int
                        StoredColumns part) {
   check(segment_columns > 0 && segment_columns % kPanelColumns == 0, "segments are whole steps",
         segment_columns);
-  PackedMatrix matrix = allocate(PackedFormat::e4m3, rows, columns);
+  PackedMatrix matrix = allocate(WeightFormat::fp8, rows, columns);
   const std::int64_t stored_columns = part.whole != 0 ? part.whole : columns;
   matrix.segment_columns = std::min(segment_columns, matrix.padded_columns);
   const std::int64_t segments = matrix.segment_count();
@@ -123,7 +124,7 @@ PackedMatrix pack_e4m3(std::span<const E4m3> stored, std::int64_t rows, std::int
 
 PackedMatrix pack_f32(std::int64_t rows, std::int64_t columns,
                       const std::function<void(std::int64_t row, std::span<float> out)>& read_row) {
-  PackedMatrix matrix = allocate(PackedFormat::f32, rows, columns);
+  PackedMatrix matrix = allocate(WeightFormat::f32, rows, columns);
   std::vector<float> values(static_cast<std::size_t>(columns));
   for_each_panel_row(matrix, [&](std::uint8_t* panel, std::int64_t row, std::int64_t matrix_row) {
     read_row(matrix_row, values);

@@ -22,6 +22,7 @@
 #include "base/bf16.h"
 #include "base/e4m3.h"
 #include "base/nvfp4.h"
+#include "base/weight_format.h"
 
 namespace fourfold::cpu {
 
@@ -44,10 +45,8 @@ class AlignedBytes {
   std::size_t size_ = 0;
 };
 
-enum class PackedFormat { nvfp4, bf16, e4m3, f32 };
-
 struct PackedMatrix {
-  PackedFormat format = PackedFormat::f32;
+  WeightFormat format = WeightFormat::f32;  // MXFP4 has no panels
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t padded_columns = 0;

@@ -7,12 +7,18 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/error.h"
+#include "base/weight_format.h"
 #include "kernels/dense/rows.h"
 
 namespace fourfold::dense {
 
-enum class DenseFormat { bf16, fp8, nvfp4 };
 enum class TokenSource { rows, norm };
+
+[[noreturn]] inline void refuse_format(WeightFormat format) {
+  fail(Code::unsupported_op, "a dense matrix in {}; there are rows for bf16, fp8 and nvfp4",
+       format_name(format));
+}
 
 struct DenseChoice {
   std::string row;
@@ -51,7 +57,7 @@ DenseChoice choice_of(int rows, int columns, TokenSource source, int tokens, int
 }
 
 // rows and columns: of the packed matrix, multiples of 32 and 64. Row names are the same on every chip.
-inline DenseChoice choose_dense(int rows, int columns, DenseFormat format, TokenSource source, int tokens,
+inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, TokenSource source, int tokens,
                                 int sm_count) {
   check(rows > 0 && rows % record::kRows == 0 && columns > 0 && columns % record::kColumns == 0 &&
             tokens >= 1 && tokens <= kTokens && sm_count > 0,
@@ -63,22 +69,25 @@ inline DenseChoice choose_dense(int rows, int columns, DenseFormat format, Token
   // Of a head's many strips four warps cannot decode as many as the memory gives.
   const bool huge = rows >= 16 * record::kRows * sm_count;
   switch (format) {
-    case DenseFormat::bf16:
+    case WeightFormat::bf16:
       return large ? choice_of<RowTypes<Arch, record::Bf16Format, 2, 4, 1>::template With>(
                          rows, columns, source, tokens, sm_count)
                    : choice_of<RowTypes<Arch, record::Bf16Format, 1, 8, 1>::template With>(
                          rows, columns, source, tokens, sm_count);
-    case DenseFormat::fp8:
+    case WeightFormat::fp8:
       return large && !huge ? choice_of<RowTypes<Arch, record::Fp8Format, 2, 4, 2>::template With>(
                                   rows, columns, source, tokens, sm_count)
                             : choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(
                                   rows, columns, source, tokens, sm_count);
-    case DenseFormat::nvfp4: break;
+    case WeightFormat::nvfp4:
+      return large && !huge ? choice_of<RowTypes<Arch, record::Nvfp4, 2, 4, 4>::template With>(
+                                  rows, columns, source, tokens, sm_count)
+                            : choice_of<RowTypes<Arch, record::Nvfp4, 2, 8, 2>::template With>(
+                                  rows, columns, source, tokens, sm_count);
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return large && !huge ? choice_of<RowTypes<Arch, record::Nvfp4, 2, 4, 4>::template With>(
-                              rows, columns, source, tokens, sm_count)
-                        : choice_of<RowTypes<Arch, record::Nvfp4, 2, 8, 2>::template With>(
-                              rows, columns, source, tokens, sm_count);
+  refuse_format(format);
 }
 
 // A bf16 matrix and one of another format with the same input to be normed, in one launch.
@@ -104,17 +113,20 @@ PairChoice pair_choice(int first_rows, int second_rows, int columns, int tokens,
   return {Pair::name(), first_blocks, first_blocks + std::min(second, sm_count - first_blocks)};
 }
 
-inline PairChoice choose_pair(int first_rows, int second_rows, int columns, DenseFormat second, int tokens,
+inline PairChoice choose_pair(int first_rows, int second_rows, int columns, WeightFormat second, int tokens,
                               int sm_count) {
   using Arch = plan::Sm120;
   switch (second) {
-    case DenseFormat::bf16: return {};  // one matrix
-    case DenseFormat::fp8:
+    case WeightFormat::bf16: return {};  // one matrix
+    case WeightFormat::fp8:
       return pair_choice<PairOf<Arch, record::Fp8Format, 1>>(first_rows, second_rows, columns, tokens,
                                                              sm_count);
-    case DenseFormat::nvfp4: break;
+    case WeightFormat::nvfp4:
+      return pair_choice<PairOf<Arch, record::Nvfp4, 2>>(first_rows, second_rows, columns, tokens, sm_count);
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return pair_choice<PairOf<Arch, record::Nvfp4, 2>>(first_rows, second_rows, columns, tokens, sm_count);
+  refuse_format(second);
 }
 
 }  // namespace fourfold::dense

@@ -75,16 +75,18 @@ ManyChoice many_choice_of(int rows, int columns, int tokens, int sm_count) {
 }
 
 // rows and columns: of the packed matrix, multiples of 32 and 64.
-inline ManyChoice choose_many(int rows, int columns, DenseFormat format, int tokens, int sm_count) {
+inline ManyChoice choose_many(int rows, int columns, WeightFormat format, int tokens, int sm_count) {
   check(rows > 0 && rows % record::kRows == 0 && columns > 0 && columns % record::kColumns == 0 &&
             tokens >= 1 && tokens <= kManyTokens && sm_count > 0,
         "a packed matrix times 1 to 128 tokens", rows, columns, tokens);
   switch (format) {
-    case DenseFormat::bf16: return many_choice_of<record::Bf16Format, 1, 1>(rows, columns, tokens, sm_count);
-    case DenseFormat::fp8: return many_choice_of<record::Fp8Format, 2, 1>(rows, columns, tokens, sm_count);
-    case DenseFormat::nvfp4: break;
+    case WeightFormat::bf16: return many_choice_of<record::Bf16Format, 1, 1>(rows, columns, tokens, sm_count);
+    case WeightFormat::fp8: return many_choice_of<record::Fp8Format, 2, 1>(rows, columns, tokens, sm_count);
+    case WeightFormat::nvfp4: return many_choice_of<record::Nvfp4, 2, 2>(rows, columns, tokens, sm_count);
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return many_choice_of<record::Nvfp4, 2, 2>(rows, columns, tokens, sm_count);
+  refuse_format(format);
 }
 
 }  // namespace fourfold::dense

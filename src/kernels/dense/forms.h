@@ -18,7 +18,7 @@ namespace fourfold::dense {
 struct DenseCall {
   int rows = 0;
   int columns = 0;
-  DenseFormat format = DenseFormat::bf16;
+  WeightFormat format = WeightFormat::bf16;
   TokenSource source = TokenSource::rows;
   int tokens = 1;
   int sm_count = 1;
@@ -52,12 +52,6 @@ inline DenseForm default_form(const DenseCall& call) {
       {}};
 }
 
-constexpr std::string_view name_of(DenseFormat format) {
-  return format == DenseFormat::bf16  ? record::Bf16Format::name
-         : format == DenseFormat::fp8 ? record::Fp8Format::name
-                                      : record::Nvfp4::name;
-}
-
 template <class Row>
 DenseForm few_form(const DenseCall& call) {
   constexpr bool norms = std::is_same_v<typename Row::Prologue, NormedRows>;
@@ -79,7 +73,7 @@ DenseForm few_form(const DenseCall& call) {
 inline std::vector<DenseForm> dense_forms(const DenseCall& call) {
   using Arch = plan::Sm120;
   std::vector<DenseForm> forms;
-  const auto is_wanted = [&]<class Row>() { return Row::Format::name == name_of(call.format); };
+  const auto is_wanted = [&]<class Row>() { return Row::Format::name == format_name(call.format); };
   const auto add_few = [&]<class Row>() {
     if (!is_wanted.template operator()<Row>()) return;
     DenseForm form = few_form<Row>(call);
@@ -118,7 +112,7 @@ inline DenseForm form_of(const DenseCall& call, std::string_view row, int blocks
   }
   DenseForm none{std::string(row), blocks, false, false, {}, 0, 0, {}};
   none.refusal = found ? format("has no grid of {} blocks for {}x{}", blocks, call.rows, call.columns)
-                       : format("no row for generated rows and {} weights", name_of(call.format));
+                       : format("no row for generated rows and {} weights", format_name(call.format));
   return none;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/weight_format.h"
 #include "kernels/moe/tables.h"
 
 namespace fourfold::moe_few {
@@ -23,15 +24,14 @@ constexpr int row_stride(int columns) { return 2 * columns + kRowPad; }
 
 // The shared expert's second matrix, multiplied in the shadow of GEMM1 and added to the residual before the
 // routed experts are. Its tokens are older than GEMM1, as the logits are.
-enum class SharedFormat : std::int32_t { bf16, fp8, nvfp4 };
 struct SharedDown {
   const unsigned char* weights = nullptr;  // records [hidden / 32][records], plain row order; null: none
   const std::uint16_t* tokens = nullptr;   // [tokens, 64 * records] bf16
   const float* gate = nullptr;             // a logit a token, gate_stride apart; null: factor 1
   std::int32_t records = 0;
   std::int32_t gate_stride = 0;
-  const float* row_scale = nullptr;  // [hidden]; null: 1
-  SharedFormat format = SharedFormat::bf16;
+  const float* row_scale = nullptr;          // [hidden]; null: 1
+  WeightFormat format = WeightFormat::bf16;  // or fp8, nvfp4
 };
 
 struct FewParams {

@@ -113,12 +113,14 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_shared(Cta cta, const SharedDown& shared, int tokens, int strip, int first_tile,
                                      float (&out)[kFewTokens][Row::rows]) {
   switch (shared.format) {
-    case SharedFormat::bf16:
+    case WeightFormat::bf16:
       return multiply_shared_as<Row, record::Bf16Format>(cta, shared, tokens, strip, first_tile, out);
-    case SharedFormat::fp8:
+    case WeightFormat::fp8:
       return multiply_shared_as<Row, record::Fp8Format>(cta, shared, tokens, strip, first_tile, out);
-    case SharedFormat::nvfp4:
+    case WeightFormat::nvfp4:
       return multiply_shared_as<Row, record::Nvfp4>(cta, shared, tokens, strip, first_tile, out);
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;  // refused where the layer is launched
   }
 }
 

@@ -16,7 +16,7 @@ struct GemmRequest {
   int out_columns = 0;  // N: rows of each expert's matrix
   int experts = 0;
   moe_layer::Activations activations = moe_layer::Activations::w4a16;
-  moe_layer::Format format = moe_layer::Format::nvfp4;
+  WeightFormat format = WeightFormat::nvfp4;
   moe_layer::Role role = moe_layer::Role::decode;
   int rows = 0;          // the most a run may bring
   bool f32_out = false;  // decode, w4a16 only

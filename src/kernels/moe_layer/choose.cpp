@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/published_shapes.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
@@ -18,22 +19,13 @@ namespace {
 // Up to this hidden size a block of the few-token GEMM2 has 16 outputs: 32 would leave SMs without a block.
 constexpr int kHalfStripHidden = 2048;
 
-bool is_fp4(Format format) { return format == Format::nvfp4 || format == Format::mxfp4; }
+bool is_fp4(WeightFormat format) { return format == WeightFormat::nvfp4 || format == WeightFormat::mxfp4; }
 
 // As moe/paths.h names them.
 std::string path_name(const Request& request, bool wgmma = false) {
   if (request.activations == Activations::w4a4) return "w4a4";
-  const char* weights = request.format == Format::bf16 ? "w16" : request.format == Format::fp8 ? "w8" : "w4";
+  const char* weights = is_fp4(request.format) ? "w4" : request.format == WeightFormat::fp8 ? "w8" : "w16";
   return format("{}a16-{}", weights, wgmma ? "wgmma" : "mma");
-}
-const char* format_name(Format format) {
-  switch (format) {
-    case Format::nvfp4: return "nvfp4";
-    case Format::mxfp4: return "mxfp4";
-    case Format::bf16: return "bf16";
-    case Format::fp8: break;
-  }
-  return "fp8";
 }
 
 // Columns of the unrolled loop: the largest that divides K; rows for 32 tokens and more, and FP4 rows, have
@@ -99,7 +91,7 @@ TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
     if (mean <= 16.0) return {128, 16, 128};
     if (mean <= 32.0) return {128, 32, 128};
     if (mean <= 64.0) return {128, 64, 128};
-    return request.format == Format::bf16 ? TileSize{128, 128, 64} : TileSize{256, 128, 64};
+    return request.format == WeightFormat::bf16 ? TileSize{128, 128, 64} : TileSize{256, 128, 64};
   }
   if (mean <= 8.0) return {128, 8, 256};
   if (mean <= 16.0) return {128, 16, 256};
@@ -125,7 +117,8 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
     return format("{} has no bulk copies; kernels exist for sm90, sm120 and sm121", arch.name);
   if (!arch.has_fp4_mma && !arch.has_wgmma)
     return format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name);
-  if (request.activations == Activations::w4a4 && request.format == Format::mxfp4)
+  if (request.format == WeightFormat::f32) return "no row multiplies f32 weights; hold them as bf16";
+  if (request.activations == Activations::w4a4 && request.format == WeightFormat::mxfp4)
     return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
   if (request.activations == Activations::w4a4 && !is_fp4(request.format))
     return format("FP4 activations need FP4 weights; use w4a16 for {} weights", format_name(request.format));
@@ -228,10 +221,8 @@ Choice choose_gemm(const plan::ArchFacts& arch, const Request& request) {
 }
 
 Shape parse_shape(const std::string& text) {
-  if (text == "35b") return {2048, 512, 256, 8};
-  if (text == "122b") return {3072, 1024, 256, 8};
-  if (text == "397b") return {4096, 1024, 512, 10};
-  if (text == "397b-tp4") return {4096, 256, 512, 10};
+  for (const MoeShape& known : kPublishedShapes)
+    if (text == known.name) return {known.hidden, known.intermediate, known.experts, known.top_k};
   std::vector<int> numbers;
   const char* at = text.data();
   const char* const end = at + text.size();

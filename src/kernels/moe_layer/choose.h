@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/weight_format.h"
 #include "plan/arch.h"
 
 namespace fourfold::moe_layer {
@@ -16,7 +17,6 @@ struct Shape {
 };
 
 enum class Activations { w4a16, w4a4 };
-enum class Format { nvfp4, mxfp4, bf16, fp8 };
 // Role decides arithmetic, batch never does: prompt rows and generated rows may round differently, but a
 // row's result never depends on its neighbours.
 enum class Role { prefill, decode };
@@ -24,7 +24,7 @@ enum class Role { prefill, decode };
 struct Request {
   Shape shape;
   Activations activations = Activations::w4a16;
-  Format format = Format::nvfp4;
+  WeightFormat format = WeightFormat::nvfp4;
   Role role = Role::decode;
   int tokens = 1;
 };

@@ -17,20 +17,10 @@ const RowFacts* find_facts(const Machine& machine, RowKind kind, std::string_vie
   return handle.found() ? &machine.rows(kind)[static_cast<std::size_t>(handle.index)] : nullptr;
 }
 
-const char* name_of(Format format) {
-  switch (format) {
-    case Format::nvfp4: return "nvfp4";
-    case Format::mxfp4: return "mxfp4";
-    case Format::bf16: return "bf16";
-    case Format::fp8: break;
-  }
-  return "fp8";
-}
-
 // Why a row would not give this request's bits, or not run at all; empty: it would.
 std::string refusal(const RowFacts& row, const Request& request, int columns) {
-  if (row.format != name_of(request.format))
-    return format("for {} weights; these are {}", row.format, name_of(request.format));
+  if (row.format != format_name(request.format))
+    return format("for {} weights; these are {}", row.format, format_name(request.format));
   const bool fp4_tokens = row.path == "w4a4";
   if (fp4_tokens != (request.activations == Activations::w4a4))
     return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : "16-bit");
@@ -96,7 +86,7 @@ std::vector<Choice> all_choices(const Machine& machine, const Request& request) 
   if (request.role == Role::decode)
     for (const RowFacts& gate_up : machine.rows(RowKind::few_gate_up))
       for (const RowFacts& down : machine.rows(RowKind::few_down))
-        if (gate_up.format == name_of(request.format) && down.format == gate_up.format)
+        if (gate_up.format == format_name(request.format) && down.format == gate_up.format)
           choices.push_back(few_of(request, gate_up, down));
   for (const RowFacts& row : machine.rows(RowKind::gemm)) {
     if (!refusal(row, request, row.k).empty()) continue;  // for other weights, tokens or roles

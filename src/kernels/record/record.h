@@ -23,12 +23,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/weight_format.h"
+#include "plan/record_size.h"
+
 namespace fourfold::record {
 
-inline constexpr int kRows = 32;        // weight rows of a record: one strip
-inline constexpr int kColumns = 64;     // K of a record
-inline constexpr int kTokens = 8;       // tokens of a token record
-inline constexpr int kTileBytes = 512;  // payload of one m16 tile
+inline constexpr int kRows = plan::kRecordRows;        // weight rows of a record: one strip
+inline constexpr int kColumns = plan::kRecordColumns;  // K of a record
+inline constexpr int kTokens = 8;                      // tokens of a token record
+inline constexpr int kTileBytes = 512;                 // payload of one m16 tile
 inline constexpr int kPayloadBytes = 2 * kTileBytes;
 inline constexpr int kTokenRecordBytes =
     288;  // 18 x 16: consecutive records start 8 banks apart, conflict free
@@ -36,7 +39,7 @@ inline constexpr int kTokenPayloadBytes = 256;
 
 // The number formats, as types: a kernel or a packed matrix is of one of them, never of a flag.
 struct Nvfp4 {
-  static constexpr const char* name = "nvfp4";
+  static constexpr const char* name = format_name(WeightFormat::nvfp4).data();
   static constexpr int tile_bytes = kTileBytes;
   static constexpr int columns_per_scale = 16;
   static constexpr int scale_word_bytes = 4;  // four E4M3 a row and record
@@ -44,7 +47,7 @@ struct Nvfp4 {
   static constexpr float half_decode_factor = 256.0f;
 };
 struct Mxfp4 {
-  static constexpr const char* name = "mxfp4";
+  static constexpr const char* name = format_name(WeightFormat::mxfp4).data();
   static constexpr int tile_bytes = kTileBytes;
   static constexpr int columns_per_scale = 32;
   static constexpr int scale_word_bytes = 2;  // two UE8M0 a row and record
@@ -58,14 +61,14 @@ struct Mxfp4 {
 };
 
 struct Bf16Format {
-  static constexpr const char* name = "bf16";
+  static constexpr const char* name = format_name(WeightFormat::bf16).data();
   static constexpr int tile_bytes = 2048;
   static constexpr int weight_bytes = 2;
   static constexpr int scale_word_bytes = 0;
   static constexpr float half_decode_factor = 1.0f;
 };
 struct Fp8Format {  // E4M3
-  static constexpr const char* name = "fp8";
+  static constexpr const char* name = format_name(WeightFormat::fp8).data();
   static constexpr int tile_bytes = 1024;
   static constexpr int weight_bytes = 1;
   static constexpr int scale_word_bytes = 0;

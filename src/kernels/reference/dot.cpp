@@ -6,13 +6,14 @@
 #include "base/check.h"
 #include "base/tensor_core.h"
 #include "kernels/moe/tables.h"
+#include "plan/record_size.h"
 
 namespace fourfold::reference {
 namespace {
 
 using tensor_core::Operand;
 
-constexpr std::int64_t kStepColumns = 64;  // columns of a record; four k16 steps, or one FP4 step
+constexpr std::int64_t kStepColumns = plan::kRecordColumns;  // four k16 steps, or one FP4 step
 
 template <class View>
 Weights copy_of(const View& matrix, int columns_per_scale) {

@@ -18,8 +18,8 @@ namespace {
 
 using kernels::Machine;
 using kernels::RowKind;
+using Format = WeightFormat;  // as short as the table below wants it
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 
 // ---- rows of the grouped GEMMs ----

@@ -39,7 +39,7 @@ struct Setup {
   std::vector<Bf16> inputs;  // GEMM1: tokens; GEMM2: slots
   // GEMM2 with a shared expert, into the residual stream: every second seed, a format after the other.
   bool adds = false;
-  moe_few::SharedFormat shared_format = moe_few::SharedFormat::bf16;
+  WeightFormat shared_format = WeightFormat::bf16;
   reference::Weights shared;
   std::vector<std::uint8_t> shared_records;
   std::vector<Bf16> shared_tokens;
@@ -51,8 +51,9 @@ constexpr int kGateStride = 3;
 
 void make_shared(Random& random, const FewCase& test, Setup& setup) {
   setup.adds = true;
-  setup.shared_format = static_cast<moe_few::SharedFormat>(test.seed / 2 % 3);
-  if (setup.shared_format == moe_few::SharedFormat::nvfp4) {
+  constexpr WeightFormat formats[] = {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4};
+  setup.shared_format = formats[test.seed / 2 % 3];
+  if (setup.shared_format == WeightFormat::nvfp4) {
     const CheckpointMatrix matrix = random_matrix(random, test.rows, kSharedColumns, false);
     setup.shared = reference_of(matrix);
     setup.shared_records.resize(record::packed_bytes<record::Nvfp4>(test.rows, kSharedColumns));
@@ -64,7 +65,7 @@ void make_shared(Random& random, const FewCase& test, Setup& setup) {
                                          record::RowOrder::plain,
                                          record::BitOrder::half});
   } else {
-    const bool is_fp8 = setup.shared_format == moe_few::SharedFormat::fp8;
+    const bool is_fp8 = setup.shared_format == WeightFormat::fp8;
     const DenseMatrix matrix = random_dense(random, test.rows, kSharedColumns,
                                             is_fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
     setup.shared = reference_of(matrix);
@@ -178,7 +179,7 @@ Scaled plus(const Scaled& a, const Scaled& b) {
 // The shared expert's row: scales, then the gate's sigmoid (|gate| <= 6: 2^-21 + 6 * 2^-23), as dense_few has
 // them.
 Scaled shared_of(const Setup& setup, int token, std::int64_t row) {
-  const bool is_fp4 = setup.shared_format == moe_few::SharedFormat::nvfp4;
+  const bool is_fp4 = setup.shared_format == WeightFormat::nvfp4;
   const Scaled dot = weighted(
       scale_dot(reference::dot_w4a16(setup.shared, row, setup.shared_tokens.data() + token * kSharedColumns,
                                      reference::Order::decode),

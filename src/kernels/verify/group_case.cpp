@@ -15,7 +15,6 @@ namespace {
 
 using kernels::Arena;
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 
 struct Setup {
@@ -43,7 +42,7 @@ Setup make_setup(const GroupCase& test) {
   Random random(test.seed);
   const moe_group::GemmRequest& request = test.request;
   Setup setup{};
-  setup.mxfp4 = request.format == Format::mxfp4;
+  setup.mxfp4 = request.format == WeightFormat::mxfp4;
   setup.half_tokens = request.activations == Activations::w4a16;
   setup.offsets.push_back(0);
   for (std::size_t e = 0; e < test.rows_per_expert.size(); ++e) {
@@ -147,8 +146,7 @@ std::string op_of(const GroupCase& test) {
   const moe_group::GemmRequest& request = test.request;
   return fourfold::format("{} {} {} {}", request.role == Role::decode ? "decode" : "prefill",
                           request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                          request.format == Format::mxfp4 ? "mxfp4" : "nvfp4",
-                          request.f32_out ? "f32" : "bf16");
+                          format_name(request.format), request.f32_out ? "f32" : "bf16");
 }
 
 Result run_group_case(kernels::Machine& machine, const GroupCase& test, bool bits_exact) {

@@ -14,7 +14,6 @@ namespace {
 
 using kernels::RowKind;
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 
 constexpr std::array<std::string_view, 2> kShapes{"35b", "397b-tp4"};
@@ -23,7 +22,7 @@ constexpr int kPromptTokens[] = {64, 256, 1'024, 8'192};
 constexpr int kCheckedTokens = 12;
 
 // The layer with the rows it would be served with. The other formats take less of the time.
-void add_layers(CaseList& list, const moe_layer::Shape& shape, Format format, Activations activations,
+void add_layers(CaseList& list, const moe_layer::Shape& shape, WeightFormat format, Activations activations,
                 Role role) {
   const auto weights = share_weights(list.next_seed());
   const auto add = [&](int tokens, LogitKind logits) {
@@ -35,7 +34,7 @@ void add_layers(CaseList& list, const moe_layer::Shape& shape, Format format, Ac
     test.checked_tokens = kCheckedTokens;
     if (choice_of(list.machine().arch(), test).ok()) list.add_layer(test);
   };
-  const bool is_main = format == Format::nvfp4;
+  const bool is_main = format == WeightFormat::nvfp4;
   if (role == Role::decode)
     for (const int tokens : kDecodeTokens) {
       if (is_main || tokens == 1 || tokens == 16) add(tokens, LogitKind::random);
@@ -53,10 +52,10 @@ void add_all_layers(CaseList& list) {
   for (const std::string_view name : kShapes) {
     const moe_layer::Shape shape = moe_layer::parse_shape(std::string(name));
     for (const Role role : {Role::decode, Role::prefill}) {
-      add_layers(list, shape, Format::nvfp4, Activations::w4a16, role);
-      if (has_native_fp4(list)) add_layers(list, shape, Format::nvfp4, Activations::w4a4, role);
+      add_layers(list, shape, WeightFormat::nvfp4, Activations::w4a16, role);
+      if (has_native_fp4(list)) add_layers(list, shape, WeightFormat::nvfp4, Activations::w4a4, role);
       if (name != kShapes[0]) continue;
-      for (const Format format : {Format::mxfp4, Format::bf16, Format::fp8})
+      for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::bf16, WeightFormat::fp8})
         add_layers(list, shape, format, Activations::w4a16, role);
     }
   }

@@ -18,7 +18,6 @@ namespace {
 
 using kernels::Arena;
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 
 // As a checkpoint stores them.
@@ -53,7 +52,7 @@ std::vector<float> make_logits(const LayerCase& test, Random& random) {
   return logits;
 }
 
-bool is_dense(Format format) { return format == Format::bf16 || format == Format::fp8; }
+bool is_dense(WeightFormat format) { return format == WeightFormat::bf16 || format == WeightFormat::fp8; }
 
 // The three matrices of an expert.
 reference::Expert random_expert(Random& random, const moe_layer::Request& request, Matrices& matrices) {
@@ -71,13 +70,13 @@ reference::Expert random_expert(Random& random, const moe_layer::Request& reques
   if (is_dense(request.format))
     add_all(matrices.dense_gate, matrices.dense_up, matrices.dense_down,
             [&](std::int64_t rows, std::int64_t columns) {
-              return random_dense(
-                  random, rows, columns,
-                  request.format == Format::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16);
+              return random_dense(random, rows, columns,
+                                  request.format == WeightFormat::fp8 ? record::DenseSource::e4m3
+                                                                      : record::DenseSource::bf16);
             });
   else
     add_all(matrices.gate, matrices.up, matrices.down, [&](std::int64_t rows, std::int64_t columns) {
-      return random_matrix(random, rows, columns, request.format == Format::mxfp4);
+      return random_matrix(random, rows, columns, request.format == WeightFormat::mxfp4);
     });
   return expert;
 }
@@ -152,7 +151,7 @@ HostLayer make_layer(const LayerCase& test) {
   const auto order = layer.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
   if (is_dense(test.request.format))
     pack_all_dense(matrices, layer);
-  else if (test.request.format == Format::mxfp4)
+  else if (test.request.format == WeightFormat::mxfp4)
     pack_all<record::Mxfp4>(matrices, order, layer);
   else
     pack_all<record::Nvfp4>(matrices, order, layer);

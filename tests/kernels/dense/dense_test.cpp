@@ -4,7 +4,9 @@
 #include <bit>
 #include <numeric>
 
+#include "base/error.h"
 #include "kernels/dense/choose.h"
+#include "kernels/dense/choose_many.h"
 #include "kernels/dense/reference.h"
 #include "kernels/device/functions.h"
 #include "kernels/launch/sim_step.h"
@@ -392,7 +394,7 @@ TEST(ChooseDense, HasARowForEveryMatrixOfTheModels) {
   const int shapes[][2] = {{12352, 2048},  {2048, 4096}, {9216, 2048},  {1312, 2048}, {2048, 512},
                            {248320, 2048}, {3072, 3072}, {20480, 4096}, {4096, 8192}, {32, 64}};
   for (const auto& shape : shapes)
-    for (const auto form : {DenseFormat::bf16, DenseFormat::fp8, DenseFormat::nvfp4})
+    for (const auto form : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4})
       for (const auto source : {TokenSource::rows, TokenSource::norm})
         for (int tokens = 1; tokens <= 8; ++tokens) {
           const auto choice = choose_dense(shape[0], shape[1], form, source, tokens, 132);
@@ -402,11 +404,29 @@ TEST(ChooseDense, HasARowForEveryMatrixOfTheModels) {
           EXPECT_EQ(choice.row.find(" norm ") != std::string::npos,
                     source == TokenSource::norm && !choice.separate_norm);
         }
-  const auto out_proj = choose_dense(2048, 4096, DenseFormat::bf16, TokenSource::rows, 1, 132);
+  const auto out_proj = choose_dense(2048, 4096, WeightFormat::bf16, TokenSource::rows, 1, 132);
   EXPECT_EQ(out_proj.row, "dense_few 16x8x512 rows bf16 w8");
   EXPECT_EQ(out_proj.blocks, 128);
-  EXPECT_FALSE(choose_dense(12352, 2048, DenseFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
-  EXPECT_TRUE(choose_dense(20480, 4096, DenseFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
+  EXPECT_FALSE(choose_dense(12352, 2048, WeightFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
+  EXPECT_TRUE(choose_dense(20480, 4096, WeightFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
+}
+
+// What has no rows is refused by its name, not taken for another format.
+TEST(ChooseDense, RefusesOtherFormats) {
+  for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::f32}) {
+    const auto refuses = [&](const auto& choose) {
+      try {
+        choose();
+        ADD_FAILURE() << format_name(format) << " has a row";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::unsupported_op);
+        EXPECT_NE(std::string_view(error.what()).find(format_name(format)), std::string_view::npos);
+      }
+    };
+    refuses([&] { choose_dense(2048, 4096, format, TokenSource::rows, 1, 132); });
+    refuses([&] { choose_pair(64, 2048, 2048, format, 1, 132); });
+    refuses([&] { choose_many(2048, 4096, format, 64, 132); });
+  }
 }
 
 }  // namespace

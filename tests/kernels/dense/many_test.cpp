@@ -375,7 +375,7 @@ TEST(ChooseMany, HasARowForEveryMatrixOfTheModels) {
   const int shapes[][2] = {{12352, 2048}, {2048, 4096},  {9216, 2048}, {1312, 2048},
                            {2048, 512},   {20480, 4096}, {4096, 8192}, {32, 64}};
   for (const auto& shape : shapes)
-    for (const auto form : {DenseFormat::bf16, DenseFormat::fp8, DenseFormat::nvfp4})
+    for (const auto form : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4})
       for (int tokens = 9; tokens <= kManyTokens; ++tokens) {
         const auto choice = choose_many(shape[0], shape[1], form, tokens, 132);
         const int segments = (shape[1] + 511) / 512;
@@ -389,19 +389,19 @@ TEST(ChooseMany, HasARowForEveryMatrixOfTheModels) {
         EXPECT_EQ(choice.sum_blocks > 0, segments > 1);
         EXPECT_EQ(choice.workspace_bytes, size(segments) * size((tokens + 7) / 8 * 8) * size(shape[0]) * 4);
       }
-  const auto out_proj = choose_many(2048, 4096, DenseFormat::bf16, 64, 132);
+  const auto out_proj = choose_many(2048, 4096, WeightFormat::bf16, 64, 132);
   EXPECT_EQ(out_proj.multiply, "dense_many 32x64x512 bf16");
   EXPECT_EQ(out_proj.multiply_blocks, 128);
   EXPECT_EQ(out_proj.sum_blocks, 128);
-  EXPECT_EQ(choose_many(12352, 2048, DenseFormat::bf16, 9, 132).multiply, "dense_many 16x16x512 bf16");
-  EXPECT_EQ(choose_many(12352, 2048, DenseFormat::bf16, 80, 132).multiply, "dense_many 32x48x512 bf16");
-  const auto head = choose_many(248320, 2048, DenseFormat::bf16, 100, 132);
+  EXPECT_EQ(choose_many(12352, 2048, WeightFormat::bf16, 9, 132).multiply, "dense_many 16x16x512 bf16");
+  EXPECT_EQ(choose_many(12352, 2048, WeightFormat::bf16, 80, 132).multiply, "dense_many 32x48x512 bf16");
+  const auto head = choose_many(248320, 2048, WeightFormat::bf16, 100, 132);
   EXPECT_EQ(head.multiply, "dense_tall 32x64x512 bf16");
   EXPECT_EQ(head.multiply_blocks, 132);
   EXPECT_EQ(head.sum_blocks, 0);
   EXPECT_EQ(head.workspace_bytes, 0u);
   // Few SMs, or more segments than SMs: a block for each.
-  EXPECT_EQ(choose_many(64, 8192, DenseFormat::fp8, 100, 8).multiply_blocks, 32);
+  EXPECT_EQ(choose_many(64, 8192, WeightFormat::fp8, 100, 8).multiply_blocks, 32);
 }
 
 }  // namespace

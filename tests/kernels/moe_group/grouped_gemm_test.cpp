@@ -21,7 +21,6 @@ namespace {
 using kernels::Arena;
 using moe_group::GemmRequest;
 using moe_layer::Activations;
-using moe_layer::Format;
 using moe_layer::Role;
 using Host = device::SimCta;  // its numeric members are the exact host arithmetic
 
@@ -36,7 +35,7 @@ struct Case {
 std::string name_of(const Case& test) {
   const GemmRequest& r = test.request;
   std::string text = r.activations == Activations::w4a4 ? "w4a4" : "w4a16";
-  text += r.format == Format::mxfp4 ? " mxfp4" : " nvfp4";
+  text += r.format == WeightFormat::mxfp4 ? " mxfp4" : " nvfp4";
   text += r.role == Role::decode ? " decode" : " prefill";
   text += r.f32_out ? " f32 " : " bf16 ";
   text += test.arch->name;
@@ -75,7 +74,7 @@ class Bench {
     const GemmRequest& request = test.request;
     for (int e = 0; e < request.experts; ++e) {
       matrices_.push_back(verify::random_matrix(random, request.out_columns, request.columns,
-                                                request.format == Format::mxfp4));
+                                                request.format == WeightFormat::mxfp4));
       scale_.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
       const auto input =
           nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
@@ -92,9 +91,10 @@ class Bench {
     const auto order =
         request.activations == Activations::w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
     moe_group::GemmCall call;
-    call.weights = arena_.upload(request.format == Format::mxfp4 ? pack<record::Mxfp4>(matrices_, order)
-                                                                 : pack<record::Nvfp4>(matrices_, order),
-                                 "weights");
+    call.weights =
+        arena_.upload(request.format == WeightFormat::mxfp4 ? pack<record::Mxfp4>(matrices_, order)
+                                                            : pack<record::Nvfp4>(matrices_, order),
+                      "weights");
     call.scale = arena_.upload(scale_, "scales");
     call.input_scale = arena_.upload(input_scale_, "input scales");
     call.input_inverse = arena_.upload(input_inverse_, "inverse input scales");
@@ -136,9 +136,9 @@ class Bench {
                 reference_of(verify::quantize_slots(tokens_, request.columns, one, input_inverse_)), 0, order)
                 .bits;
     }
-    const float decode = !half                             ? 1.0f
-                         : request.format == Format::mxfp4 ? record::Mxfp4::half_decode_factor
-                                                           : record::Nvfp4::half_decode_factor;
+    const float decode = !half                                   ? 1.0f
+                         : request.format == WeightFormat::mxfp4 ? record::Mxfp4::half_decode_factor
+                                                                 : record::Nvfp4::half_decode_factor;
     return Host::mul(dot, Host::mul(Host::mul(scale_[e], half ? 1.0f : input_scale_[e]), decode));
   }
 
@@ -176,7 +176,7 @@ void expect_untouched(const Bench& bench, const std::vector<std::uint8_t>& out, 
     ASSERT_EQ(out[at], kUntouched) << name_of(bench.test()) << ", byte " << at;
 }
 
-GemmRequest small(Activations activations, Format format, Role role, int rows, int experts) {
+GemmRequest small(Activations activations, WeightFormat format, Role role, int rows, int experts) {
   return {128, 64, experts, activations, format, role, rows, false};
 }
 
@@ -184,13 +184,13 @@ std::vector<Case> every_path() {
   std::vector<Case> cases;
   const std::vector<std::int32_t> offsets{0, 3, 3, 12, 29};  // ragged, empty, more than a tile of eight
   for (const auto role : {Role::decode, Role::prefill}) {
-    for (const auto format : {Format::nvfp4, Format::mxfp4}) {
+    for (const auto format : {WeightFormat::nvfp4, WeightFormat::mxfp4}) {
       cases.push_back({small(Activations::w4a16, format, role, 29, 4), offsets});
       cases.push_back({small(Activations::w4a16, format, role, 29, 4), offsets, &plan::kSm90});
     }
-    cases.push_back({small(Activations::w4a4, Format::nvfp4, role, 29, 4), offsets});
+    cases.push_back({small(Activations::w4a4, WeightFormat::nvfp4, role, 29, 4), offsets});
   }
-  cases.push_back({small(Activations::w4a16, Format::nvfp4, Role::decode, 29, 4), offsets});
+  cases.push_back({small(Activations::w4a16, WeightFormat::nvfp4, Role::decode, 29, 4), offsets});
   cases.back().request.f32_out = true;
   return cases;
 }
@@ -205,7 +205,7 @@ TEST(GroupedGemm, EveryPathGivesTheBitsOfTheReference) {
 
 TEST(GroupedGemm, RowsOutsideTheOffsetsStayUntouched) {
   for (const auto activations : {Activations::w4a16, Activations::w4a4}) {
-    Bench bench({small(activations, Format::nvfp4, Role::decode, 20, 3), {2, 4, 4, 17}}, 3);
+    Bench bench({small(activations, WeightFormat::nvfp4, Role::decode, 20, 3), {2, 4, 4, 17}}, 3);
     const auto out = bench.run();
     expect_exact(bench, out);
     expect_untouched(bench, out, 0, 2);
@@ -215,9 +215,9 @@ TEST(GroupedGemm, RowsOutsideTheOffsetsStayUntouched) {
 
 TEST(GroupedGemm, OneRowAndNoRows) {
   for (const auto activations : {Activations::w4a16, Activations::w4a4}) {
-    Bench one({small(activations, Format::nvfp4, Role::decode, 1, 1), {0, 1}}, 4);
+    Bench one({small(activations, WeightFormat::nvfp4, Role::decode, 1, 1), {0, 1}}, 4);
     expect_exact(one, one.run());
-    Bench none({small(activations, Format::nvfp4, Role::prefill, 9, 2), {0, 0, 0}}, 5);
+    Bench none({small(activations, WeightFormat::nvfp4, Role::prefill, 9, 2), {0, 0, 0}}, 5);
     expect_untouched(none, none.run(), 0, 9);
   }
 }
@@ -229,7 +229,7 @@ TEST(GroupedGemm, WrongOffsetsComputeNothing) {
       {0, 6, 5, 9}, {-1, 2, 5, 9}, {0, 2, 5, 10}, {0, 1 << 30, 1 << 30, 1 << 30}};
   for (const auto& offsets : wrong)
     for (const auto activations : {Activations::w4a16, Activations::w4a4}) {
-      Bench bench({small(activations, Format::nvfp4, Role::decode, 9, 3), offsets}, 6);
+      Bench bench({small(activations, WeightFormat::nvfp4, Role::decode, 9, 3), offsets}, 6);
       expect_untouched(bench, bench.run(), 0, 9);
     }
 }
@@ -304,23 +304,23 @@ Code code_of(const GemmRequest& request, std::string& text) {
 
 TEST(GroupedGemm, RefusesWithNumbers) {
   std::string text;
-  GemmRequest request = small(Activations::w4a16, Format::nvfp4, Role::prefill, 8, 2);
+  GemmRequest request = small(Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 8, 2);
   request.columns = 100;
   EXPECT_EQ(code_of(request, text), Code::invalid_request);
   EXPECT_NE(text.find("100"), std::string::npos) << text;
-  request = small(Activations::w4a16, Format::nvfp4, Role::prefill, 8, 1025);
+  request = small(Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 8, 1025);
   EXPECT_EQ(code_of(request, text), Code::invalid_request);
   EXPECT_NE(text.find("1025"), std::string::npos) << text;
-  request = small(Activations::w4a16, Format::nvfp4, Role::prefill, 8, 2);
+  request = small(Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 8, 2);
   request.f32_out = true;
   EXPECT_EQ(code_of(request, text), Code::unsupported_op);
-  request = small(Activations::w4a4, Format::mxfp4, Role::decode, 8, 2);
+  request = small(Activations::w4a4, WeightFormat::mxfp4, Role::decode, 8, 2);
   EXPECT_EQ(code_of(request, text), Code::unsupported_op);
-  request = small(Activations::w4a16, Format::nvfp4, Role::decode, 1 << 24, 1024);
+  request = small(Activations::w4a16, WeightFormat::nvfp4, Role::decode, 1 << 24, 1024);
   request.out_columns = 1 << 20;  // more work items than a kernel can count
   EXPECT_EQ(code_of(request, text), Code::invalid_request);
   EXPECT_NE(text.find("2,147,483,647"), std::string::npos) << text;
-  Bench bench({small(Activations::w4a16, Format::nvfp4, Role::decode, 8, 2), {0, 4, 8}}, 8);
+  Bench bench({small(Activations::w4a16, WeightFormat::nvfp4, Role::decode, 8, 2), {0, 4, 8}}, 8);
   EXPECT_THROW(bench.run(1), Error);
 }
 

@@ -26,7 +26,8 @@ void every_request(const std::vector<Shape>& shapes, const Visit& visit) {
     for (const int tokens : kTokens)
       for (const Role role : {Role::prefill, Role::decode})
         for (const Activations activations : {Activations::w4a16, Activations::w4a4})
-          for (const Format format : {Format::nvfp4, Format::mxfp4, Format::bf16, Format::fp8})
+          for (const WeightFormat format :
+               {WeightFormat::nvfp4, WeightFormat::mxfp4, WeightFormat::bf16, WeightFormat::fp8})
             for (const plan::ArchFacts* arch : plan::kArchs)
               visit(*arch, Request{shape, activations, format, role, tokens});
 }
@@ -49,16 +50,25 @@ const plan::RowFacts* find_row(const kernels::Machine& machine, kernels::RowKind
 
 // Prompt tiles by the mean number of tokens an expert gets (35b: a 32nd of the prompt), as they measured.
 TEST(Choose, PromptTilesFollowTheMean) {
-  const auto row = [](const plan::ArchFacts& arch, Format format, int tokens) {
+  const auto row = [](const plan::ArchFacts& arch, WeightFormat format, int tokens) {
     return choose(arch, {parse_shape("35b"), Activations::w4a16, format, Role::prefill, tokens}).gate_up_row;
   };
-  EXPECT_EQ(row(plan::kSm90, Format::nvfp4, 2048), "moe_gemm 256x64x128 w4a16-wgmma nvfp4");
-  EXPECT_EQ(row(plan::kSm90, Format::nvfp4, 2049), "moe_gemm 256x128x128 w4a16-wgmma nvfp4");
-  EXPECT_EQ(row(plan::kSm90, Format::bf16, 1536), "moe_gemm 256x64x64 w16a16-wgmma bf16");
-  EXPECT_EQ(row(plan::kSm90, Format::bf16, 1537), "moe_gemm 256x128x64 w16a16-wgmma bf16");
-  EXPECT_EQ(row(plan::kSm120, Format::nvfp4, 512), "moe_gemm 128x16x256 w4a16-mma nvfp4");
+  EXPECT_EQ(row(plan::kSm90, WeightFormat::nvfp4, 2048), "moe_gemm 256x64x128 w4a16-wgmma nvfp4");
+  EXPECT_EQ(row(plan::kSm90, WeightFormat::nvfp4, 2049), "moe_gemm 256x128x128 w4a16-wgmma nvfp4");
+  EXPECT_EQ(row(plan::kSm90, WeightFormat::bf16, 1536), "moe_gemm 256x64x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(plan::kSm90, WeightFormat::bf16, 1537), "moe_gemm 256x128x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(plan::kSm120, WeightFormat::nvfp4, 512), "moe_gemm 128x16x256 w4a16-mma nvfp4");
   for (const int tokens : {513, 2048, 8192})
-    EXPECT_EQ(row(plan::kSm120, Format::nvfp4, tokens), "moe_gemm 128x32x128 w4a16-mma nvfp4");
+    EXPECT_EQ(row(plan::kSm120, WeightFormat::nvfp4, tokens), "moe_gemm 128x32x128 w4a16-mma nvfp4");
+}
+
+TEST(Choose, NoRowTakesF32Weights) {
+  for (const Role role : {Role::prefill, Role::decode})
+    for (const Activations activations : {Activations::w4a16, Activations::w4a4}) {
+      const Request request{parse_shape("35b"), activations, WeightFormat::f32, role, 1};
+      EXPECT_NE(choose(plan::kSm90, request).refusal.find("f32"), std::string::npos);
+      EXPECT_NE(choose_gemm(plan::kSm120, request).refusal.find("f32"), std::string::npos);
+    }
 }
 
 TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
@@ -68,7 +78,8 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
   int chosen = 0, refused = 0;
   every_request(some_shapes(), [&](const plan::ArchFacts& arch, const Request& request) {
     const Choice choice = choose(arch, request);
-    const bool no_fp4_tokens = request.activations == Activations::w4a4 && request.format != Format::nvfp4;
+    const bool no_fp4_tokens =
+        request.activations == Activations::w4a4 && request.format != WeightFormat::nvfp4;
     ASSERT_EQ(choice.ok(), compiled_for(arch) && !no_fp4_tokens) << arch.name << ": " << choice.refusal;
     if (!choice.ok()) {
       ++refused;
@@ -120,27 +131,28 @@ TEST(Choose, RoleDecidesTheArithmeticAndBatchNever) {
 
 TEST(Choose, OneTokenTakesTheTwoKernelPath) {
   const Shape shape = parse_shape("35b");
-  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 1}).few);
-  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 2}).few);
-  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, 3}).few);
-  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).few);
-  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).few);
+  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 1}).few);
+  EXPECT_TRUE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 2}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 3}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, WeightFormat::nvfp4, Role::decode, 1}).few);
+  EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 1}).few);
 }
 
 TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
   const Shape shape{2048, 128, 64, 8};
   for (int tokens = 1; tokens <= 4; ++tokens) {
-    const Choice choice = few_choice({shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    const Choice choice = few_choice({shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens});
     EXPECT_TRUE(choice.ok() && choice.few) << choice.refusal;
   }
-  EXPECT_NE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::decode, 5}).refusal.find("5 tokens"),
-            std::string::npos);
-  EXPECT_FALSE(few_choice({shape, Activations::w4a4, Format::nvfp4, Role::decode, 1}).ok());
-  EXPECT_FALSE(few_choice({shape, Activations::w4a16, Format::nvfp4, Role::prefill, 1}).ok());
-  EXPECT_NE(few_choice({shape, Activations::w4a16, Format::bf16, Role::decode, 1}).refusal.find("bf16"),
+  EXPECT_NE(
+      few_choice({shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 5}).refusal.find("5 tokens"),
+      std::string::npos);
+  EXPECT_FALSE(few_choice({shape, Activations::w4a4, WeightFormat::nvfp4, Role::decode, 1}).ok());
+  EXPECT_FALSE(few_choice({shape, Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 1}).ok());
+  EXPECT_NE(few_choice({shape, Activations::w4a16, WeightFormat::bf16, Role::decode, 1}).refusal.find("bf16"),
             std::string::npos);
   const auto refusal = [](const Shape& of, int tokens) {
-    return few_choice({of, Activations::w4a16, Format::nvfp4, Role::decode, tokens}).refusal;
+    return few_choice({of, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens}).refusal;
   };
   EXPECT_NE(refusal({2048, 512, 513, 8}, 1).find("513 experts; the two-kernel path ranks up to 512"),
             std::string::npos);
@@ -157,8 +169,8 @@ TEST(Choose, WiderPassesForMoreTokens) {
   int before = 0;
   for (const int tokens : kTokens) {
     if (tokens <= 4) continue;
-    const Choice choice =
-        choose(plan::kSm120, {parse_shape("35b"), Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    const Choice choice = choose(
+        plan::kSm120, {parse_shape("35b"), Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens});
     EXPECT_GE(choice.tile_tokens, before) << tokens;
     before = choice.tile_tokens;
   }
@@ -178,10 +190,11 @@ std::string refusal_of(const Request& request) {
 
 TEST(RequireShape, NamesTheNumbers) {
   const auto refuse = [](Shape shape, int tokens, std::vector<std::string> numbers) {
-    const std::string text = refusal_of({shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+    const std::string text =
+        refusal_of({shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens});
     for (const std::string& number : numbers) EXPECT_NE(text.find(number), std::string::npos) << text;
     // Choosing asks first.
-    EXPECT_THROW(choose(plan::kSm120, {shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens}),
+    EXPECT_THROW(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens}),
                  Error);
   };
   refuse({100, 128, 4, 2}, 1, {"100", "64"});

@@ -15,7 +15,6 @@ namespace {
 
 using moe_layer::Activations;
 using moe_layer::Choice;
-using moe_layer::Format;
 using moe_layer::LayerCall;
 using moe_layer::LayerWeights;
 using moe_layer::Prepared;
@@ -76,7 +75,7 @@ class Invariance {
   std::vector<Row> alone_;
 };
 
-SmallLayerOptions options_of(Shape shape, Activations activations, Format format) {
+SmallLayerOptions options_of(Shape shape, Activations activations, WeightFormat format) {
   SmallLayerOptions options;
   options.shape = shape;
   options.activations = activations;
@@ -95,7 +94,7 @@ void check_decode(const SmallLayerOptions& options) {
   }
   layer.expect_same(4, 40, nullptr, 2);
   const std::string path = options.activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
-  const std::string format_name = options.format == Format::mxfp4 ? "mxfp4" : "nvfp4";
+  const std::string format_name = options.format == WeightFormat::mxfp4 ? "mxfp4" : "nvfp4";
   int found = 0;
   for (const plan::RowFacts& row : layer.gemm_rows()) {
     const bool fits = options.shape.hidden % row.k == 0 && options.shape.intermediate % row.k == 0;
@@ -111,21 +110,21 @@ void check_decode(const SmallLayerOptions& options) {
 
 TEST(LayerInvariance, DecodeAcrossPathsAndWidths) {
   // One segment; two and a bit, where warps share strips; units of 512.
-  check_decode(options_of({128, 64, 4, 2}, Activations::w4a16, Format::nvfp4));
-  check_decode(options_of({1088, 192, 3, 2}, Activations::w4a16, Format::nvfp4));
-  check_decode(options_of({512, 512, 3, 3}, Activations::w4a16, Format::nvfp4));
+  check_decode(options_of({128, 64, 4, 2}, Activations::w4a16, WeightFormat::nvfp4));
+  check_decode(options_of({1088, 192, 3, 2}, Activations::w4a16, WeightFormat::nvfp4));
+  check_decode(options_of({512, 512, 3, 3}, Activations::w4a16, WeightFormat::nvfp4));
 }
 TEST(LayerInvariance, DecodeMxfp4) {
-  check_decode(options_of({576, 256, 5, 2}, Activations::w4a16, Format::mxfp4));
+  check_decode(options_of({576, 256, 5, 2}, Activations::w4a16, WeightFormat::mxfp4));
 }
 TEST(LayerInvariance, DecodeW4a4) {
-  check_decode(options_of({576, 128, 4, 2}, Activations::w4a4, Format::nvfp4));
+  check_decode(options_of({576, 128, 4, 2}, Activations::w4a4, WeightFormat::nvfp4));
 }
 
 void check_prefill(const plan::ArchFacts& arch, const SmallLayerOptions& options, const std::string& path) {
   Invariance layer(arch, options, Role::prefill);
   layer.expect_same(2, 70, nullptr, 4);
-  const std::string format_name = options.format == Format::mxfp4 ? "mxfp4" : "nvfp4";
+  const std::string format_name = options.format == WeightFormat::mxfp4 ? "mxfp4" : "nvfp4";
   int found = 0;
   for (const plan::RowFacts& row : layer.gemm_rows()) {
     if (row.role != "prefill" || row.path != path || row.format != format_name) continue;
@@ -139,21 +138,24 @@ void check_prefill(const plan::ArchFacts& arch, const SmallLayerOptions& options
 }
 
 TEST(LayerInvariance, PrefillAcrossMmaTiles) {
-  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a16, Format::nvfp4), "w4a16-mma");
+  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a16, WeightFormat::nvfp4),
+                "w4a16-mma");
 }
 TEST(LayerInvariance, PrefillAcrossFp4Tiles) {
-  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a4, Format::nvfp4), "w4a4");
+  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a4, WeightFormat::nvfp4), "w4a4");
 }
 TEST(LayerInvariance, PrefillAcrossWgmmaTiles) {
-  check_prefill(plan::kSm90, options_of({192, 128, 3, 2}, Activations::w4a16, Format::nvfp4), "w4a16-wgmma");
+  check_prefill(plan::kSm90, options_of({192, 128, 3, 2}, Activations::w4a16, WeightFormat::nvfp4),
+                "w4a16-wgmma");
 }
 TEST(LayerInvariance, PrefillMxfp4) {
-  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a16, Format::mxfp4), "w4a16-mma");
+  check_prefill(plan::kSm120, options_of({192, 128, 3, 2}, Activations::w4a16, WeightFormat::mxfp4),
+                "w4a16-mma");
 }
 
 TEST(LayerInvariance, MmaAndWgmmaGiveThePrefillRowTheSameBits) {
   // Same operands, same order, same tensor-core arithmetic: the chip's path is a matter of speed.
-  const SmallLayerOptions options = options_of({256, 128, 3, 2}, Activations::w4a16, Format::nvfp4);
+  const SmallLayerOptions options = options_of({256, 128, 3, 2}, Activations::w4a16, WeightFormat::nvfp4);
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
   SmallLayer layer(*machine, options);
@@ -179,7 +181,7 @@ TEST(Layer, MatchesTheReferenceWithTiesAndNan) {
       sim::Device device;
       const auto machine = kernels::make_sim_machine(device);
       verify::LayerCase test;
-      test.request = {{128, 64, 6, 3}, Activations::w4a16, Format::nvfp4, Role::decode, tokens};
+      test.request = {{128, 64, 6, 3}, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens};
       test.logits = kind;
       const verify::Result result = verify::run_layer_case(*machine, test, true);
       EXPECT_TRUE(result.passed()) << result.shape << ": " << result.failure << " ratio "
@@ -195,7 +197,7 @@ TEST(Layer, SharedWeightsAndASampleOfTheRows) {
   test.weights = verify::share_weights(7);
   test.checked_tokens = 3;
   for (const int tokens : {2, 9}) {
-    test.request = {{128, 64, 6, 3}, Activations::w4a16, Format::nvfp4, Role::decode, tokens};
+    test.request = {{128, 64, 6, 3}, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens};
     test.seed = static_cast<std::uint64_t>(tokens);
     const verify::Result result = verify::run_layer_case(*machine, test, true);
     EXPECT_TRUE(result.passed()) << result.failure;
@@ -212,7 +214,8 @@ class BadInput : public testing::Test {
   static constexpr std::size_t kPattern = 0x5A;
 
   void prepare(Activations activations, Role role) {
-    layer_ = std::make_unique<SmallLayer>(*machine_, options_of({128, 64, 4, 2}, activations, Format::nvfp4));
+    layer_ = std::make_unique<SmallLayer>(*machine_,
+                                          options_of({128, 64, 4, 2}, activations, WeightFormat::nvfp4));
     prepared_ = moe_layer::prepare(*machine_, layer_->request(role, kCount));
     batch_ = std::make_unique<Batch>(*layer_, prepared_, std::vector<int>{0, 1, 2, 3, 4, 5});
     out_ = batch_->call().out;
@@ -322,7 +325,7 @@ TEST_F(BadInput, AMisalignedWorkspaceIsRefused) {
 TEST_F(BadInput, ShapesAreRefusedWhenPreparing) {
   const auto text_of = [&](Shape shape, int tokens) {
     try {
-      moe_layer::prepare(*machine_, {shape, Activations::w4a16, Format::nvfp4, Role::decode, tokens});
+      moe_layer::prepare(*machine_, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::invalid_request);
       return std::string(error.what());
@@ -351,7 +354,7 @@ TEST_F(BadInput, ARowTheMachineDoesNotHaveIsNamed) {
 
 TEST_F(BadInput, ARefusalReachesTheCaller) {
   try {
-    moe_layer::prepare(*machine_, {{128, 64, 4, 2}, Activations::w4a4, Format::mxfp4, Role::decode, 1});
+    moe_layer::prepare(*machine_, {{128, 64, 4, 2}, Activations::w4a4, WeightFormat::mxfp4, Role::decode, 1});
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unsupported_op);

@@ -60,7 +60,7 @@ struct Requantised {
   void replace(Matrix& matrix, const std::string& kind, DenseWeights dense) {
     const std::vector<float> values = checkpoint::read_all(matrix);
     matrix.source = nullptr;
-    if (dense == DenseWeights::nvfp4) {
+    if (dense == WeightFormat::nvfp4) {
       fp4.push_back(quantize_nvfp4_weights(values, matrix.rows, matrix.columns));
       matrix.storage = checkpoint::Nvfp4Storage{fp4.back().view(), std::nullopt};
     } else {
@@ -116,13 +116,13 @@ TEST_P(DenseAtLoad, IsTheModelQuantisedBeforehandAndReportsItsError) {
     EXPECT_NEAR(report.dense[i].relative_rms, rms, 1e-9 * rms);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Formats, DenseAtLoad, testing::Values(DenseWeights::fp8, DenseWeights::nvfp4));
+INSTANTIATE_TEST_SUITE_P(Formats, DenseAtLoad, testing::Values(WeightFormat::fp8, WeightFormat::nvfp4));
 
 TEST(DenseAtLoad, KeepsWhatIsQuantisedAlready) {
   const Golden golden("modelopt_mixed");
   backend::LoadReport report;
   const auto got =
-      logits_of(golden, {.checkpoint = &golden.checkpoint, .dense = DenseWeights::nvfp4, .report = &report});
+      logits_of(golden, {.checkpoint = &golden.checkpoint, .dense = WeightFormat::nvfp4, .report = &report});
   EXPECT_EQ(got, logits_of(golden, {}));
   EXPECT_TRUE(report.dense.empty());
   EXPECT_GT(report.kept_count, 20);
@@ -146,13 +146,13 @@ TEST(PackedCopy, GivesTheSameModel) {
   const TempFolder folder;
   backend::LoadReport report;
   backend::LoadOptions options{.checkpoint = &golden.checkpoint,
-                               .dense = DenseWeights::fp8,
+                               .dense = WeightFormat::fp8,
                                .cache = folder.path().string(),
                                .report = &report};
   const auto wanted = logits_of(golden, options);
   EXPECT_FALSE(report.from_cache);
   const std::vector<backend::DenseError> errors = report.dense;
-  const auto file = backend::cuda::cache_file(folder.path(), golden.checkpoint.folder(), DenseWeights::fp8);
+  const auto file = backend::cuda::cache_file(folder.path(), golden.checkpoint.folder(), WeightFormat::fp8);
   EXPECT_EQ(report.cache_file, file.string());
 
   report = {};
@@ -179,7 +179,7 @@ TEST(PackedCopy, GivesTheSameModel) {
 
   const Golden other("modelopt_mixed");
   std::filesystem::copy_file(
-      file, backend::cuda::cache_file(folder.path(), other.checkpoint.folder(), DenseWeights::fp8));
+      file, backend::cuda::cache_file(folder.path(), other.checkpoint.folder(), WeightFormat::fp8));
   options.checkpoint = &other.checkpoint;
   expect_error(Code::bad_checkpoint, {"made from another checkpoint"}, [&] { logits_of(other, options); });
 }

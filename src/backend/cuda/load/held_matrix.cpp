@@ -24,12 +24,12 @@ bool is_plain(const Matrix& matrix) {
   return format == MatrixFormat::bf16 || format == MatrixFormat::f16 || format == MatrixFormat::f32;
 }
 
-RecordFormat stored_format(const Matrix& matrix) {
+WeightFormat stored_format(const Matrix& matrix) {
   switch (checkpoint::format_of(matrix)) {
-    case MatrixFormat::nvfp4: return RecordFormat::nvfp4;
+    case MatrixFormat::nvfp4: return WeightFormat::nvfp4;
     case MatrixFormat::fp8_tensor:
-    case MatrixFormat::fp8_rows: return RecordFormat::fp8;
-    default: return RecordFormat::bf16;
+    case MatrixFormat::fp8_rows: return WeightFormat::fp8;
+    default: return WeightFormat::bf16;
   }
 }
 
@@ -183,13 +183,20 @@ void quantize_nvfp4(const HeldMatrix& held, std::int64_t rows, std::span<const f
 
 }  // namespace
 
-std::int64_t record_bytes(RecordFormat format) {
+[[noreturn]] static void refuse_format(WeightFormat format) {
+  fail(Code::internal, "no records of {} weights: the GPU backend holds bf16, fp8 and nvfp4",
+       format_name(format));
+}
+
+std::int64_t record_bytes(WeightFormat format) {
   switch (format) {
-    case RecordFormat::bf16: return record::kRecordBytes<record::Bf16Format>;
-    case RecordFormat::fp8: return record::kRecordBytes<record::Fp8Format>;
-    case RecordFormat::nvfp4: break;
+    case WeightFormat::bf16: return record::kRecordBytes<record::Bf16Format>;
+    case WeightFormat::fp8: return record::kRecordBytes<record::Fp8Format>;
+    case WeightFormat::nvfp4: return record::kRecordBytes<record::Nvfp4>;
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return record::kRecordBytes<record::Nvfp4>;
+  refuse_format(format);
 }
 
 bool is_dense(const Matrix& matrix) {
@@ -205,9 +212,12 @@ bool is_dense(const Matrix& matrix) {
   return false;
 }
 
-RecordFormat record_format(const Matrix& matrix, DenseWeights dense) {
-  if (dense == DenseWeights::keep || !is_plain(matrix) || !is_dense(matrix)) return stored_format(matrix);
-  return dense == DenseWeights::fp8 ? RecordFormat::fp8 : RecordFormat::nvfp4;
+WeightFormat record_format(const Matrix& matrix, DenseWeights dense) {
+  if (!dense || !is_plain(matrix) || !is_dense(matrix)) return stored_format(matrix);
+  if (*dense != WeightFormat::fp8 && *dense != WeightFormat::nvfp4)
+    fail(Code::unsupported_op, "{}: weights are quantised to fp8 or nvfp4 at load, not to {}", matrix.name,
+         format_name(*dense));
+  return *dense;
 }
 
 bool is_widened(const Matrix& matrix) {
@@ -215,29 +225,36 @@ bool is_widened(const Matrix& matrix) {
   return format == MatrixFormat::f16 || format == MatrixFormat::f32 || format == MatrixFormat::fp8_blocks;
 }
 
-std::size_t code_row_bytes(RecordFormat format, std::int64_t columns) {
+std::size_t code_row_bytes(WeightFormat format, std::int64_t columns) {
   const auto count = static_cast<std::size_t>(columns);
-  return format == RecordFormat::bf16 ? 2 * count : format == RecordFormat::fp8 ? count : count / 2;
+  switch (format) {
+    case WeightFormat::bf16: return 2 * count;
+    case WeightFormat::fp8: return count;
+    case WeightFormat::nvfp4: return count / 2;
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
+  }
+  refuse_format(format);
 }
 
-std::size_t scale_row_bytes(RecordFormat format, std::int64_t columns) {
-  return format == RecordFormat::nvfp4 ? static_cast<std::size_t>(columns / kNvfp4BlockColumns) : 0;
+std::size_t scale_row_bytes(WeightFormat format, std::int64_t columns) {
+  return format == WeightFormat::nvfp4 ? static_cast<std::size_t>(columns / kNvfp4BlockColumns) : 0;
 }
 
 float HeldMatrix::factor(std::int64_t row) const {
-  if (is_anew) return format == RecordFormat::nvfp4 ? scales[0] : scales[static_cast<std::size_t>(row)];
-  if (format == RecordFormat::nvfp4)
+  if (is_anew) return format == WeightFormat::nvfp4 ? scales[0] : scales[static_cast<std::size_t>(row)];
+  if (format == WeightFormat::nvfp4)
     return std::get<checkpoint::Nvfp4Storage>(matrix->storage).view.global_scale;
-  if (format != RecordFormat::fp8) return 1.0f;
+  if (format != WeightFormat::fp8) return 1.0f;
   const auto& scale = std::get<checkpoint::Fp8Storage>(matrix->storage).scale;
   if (const auto* tensor = std::get_if<checkpoint::Fp8TensorScale>(&scale)) return tensor->scale;
   // Scales are those of the stored rows; a rank's rows are gathered from them.
   return std::get<checkpoint::Fp8RowScales>(scale).scales[static_cast<std::size_t>(matrix->stored_row(row))];
 }
 
-HeldMatrix hold(const Matrix& matrix, RecordFormat format) {
+HeldMatrix hold(const Matrix& matrix, WeightFormat format) {
   HeldMatrix held{&matrix, format, false, {}};
-  if (format == stored_format(matrix) || format == RecordFormat::bf16) return held;
+  if (format == stored_format(matrix) || format == WeightFormat::bf16) return held;
   held.is_anew = true;
   std::vector<float> largest(static_cast<std::size_t>(matrix.rows));
   const auto columns = static_cast<std::size_t>(matrix.columns);
@@ -250,7 +267,7 @@ HeldMatrix hold(const Matrix& matrix, RecordFormat format) {
       largest[static_cast<std::size_t>(begin) + row] = amax;
     }
   });
-  if (format == RecordFormat::nvfp4) {
+  if (format == WeightFormat::nvfp4) {
     const float amax = *std::max_element(largest.begin(), largest.end());
     held.scales = {nvfp4_weight_global_scale(amax), amax};
     return held;
@@ -281,9 +298,9 @@ void fill_own_columns(const HeldMatrix& held, std::int64_t first, std::int64_t c
   if (as_stored) return fill_as_stored(held, first, there, to);
   const std::vector<float> values = read_rows(matrix, first, there);
   ErrorSums sums;
-  if (held.format == RecordFormat::fp8) {
+  if (held.format == WeightFormat::fp8) {
     quantize_fp8(held, first, values, to.codes, sums);
-  } else if (held.format == RecordFormat::nvfp4) {
+  } else if (held.format == WeightFormat::nvfp4) {
     quantize_nvfp4(held, there, values, to, sums);
   } else {
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -3,26 +3,23 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "backend/cuda/load/load_options.h"
+#include "base/weight_format.h"
 #include "checkpoint/matrix.h"
 #include "checkpoint/shard_index.h"
 #include "checkpoint/tensor_role.h"
 
 namespace fourfold::backend::cuda {
 
-enum class RecordFormat { bf16, fp8, nvfp4 };
-constexpr std::string_view format_name(RecordFormat format) {
-  return format == RecordFormat::bf16 ? "bf16" : format == RecordFormat::fp8 ? "fp8" : "nvfp4";
-}
-// Bytes of a record of 32 rows and 64 columns.
-std::int64_t record_bytes(RecordFormat format);
+// Bytes of a record of 32 rows and 64 columns. This and the others below are of bf16, fp8 and nvfp4; there
+// are no records of the backend's in other formats, and asking for them is our mistake.
+std::int64_t record_bytes(WeightFormat format);
 
 // What a matrix is multiplied as. --dense asks for the matrices `fourfold quantize --dense` would quantise,
 // and changes those that are stored in 16 or 32 bits; what is quantised already stays.
-RecordFormat record_format(const checkpoint::Matrix& matrix, DenseWeights dense = DenseWeights::keep);
+WeightFormat record_format(const checkpoint::Matrix& matrix, DenseWeights dense = std::nullopt);
 // Whether --dense asks for it, stored as it may be.
 bool is_dense(const checkpoint::Matrix& matrix);
 
@@ -30,12 +27,12 @@ bool is_dense(const checkpoint::Matrix& matrix);
 bool is_widened(const checkpoint::Matrix& matrix);
 
 // Bytes of a row as the packing kernels read it.
-std::size_t code_row_bytes(RecordFormat format, std::int64_t columns);
-std::size_t scale_row_bytes(RecordFormat format, std::int64_t columns);
+std::size_t code_row_bytes(WeightFormat format, std::int64_t columns);
+std::size_t scale_row_bytes(WeightFormat format, std::int64_t columns);
 
 struct HeldMatrix {
   const checkpoint::Matrix* matrix = nullptr;
-  RecordFormat format = RecordFormat::bf16;
+  WeightFormat format = WeightFormat::bf16;
   bool is_anew = false;
   std::vector<float>
       scales;  // anew: FP8 one a row; NVFP4 the global one and the largest weight it comes from
@@ -47,7 +44,7 @@ struct HeldMatrix {
 };
 
 // In this form; anew when that is not how it is stored. Reads all of the matrix when it is.
-HeldMatrix hold(const checkpoint::Matrix& matrix, RecordFormat format);
+HeldMatrix hold(const checkpoint::Matrix& matrix, WeightFormat format);
 
 // What quantising cost: squares of the weights and of the differences.
 struct ErrorSums {

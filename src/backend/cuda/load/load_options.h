@@ -3,15 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/weight_format.h"
 #include "checkpoint/stream.h"
 
 namespace fourfold::backend {
 
 // What becomes, at load, of the matrices that are no routed experts and are stored in 16 bits.
-enum class DenseWeights { keep, fp8, nvfp4 };
+using DenseWeights = std::optional<WeightFormat>;  // fp8, nvfp4; none: they stay as they are
 
 // What quantising at load cost, by kind of matrix.
 struct DenseError {
@@ -34,7 +36,7 @@ struct LoadReport {
 struct LoadOptions {
   const checkpoint::Checkpoint* checkpoint = nullptr;
   checkpoint::LoadProgress* progress = nullptr;
-  DenseWeights dense = DenseWeights::keep;
+  DenseWeights dense = std::nullopt;
   // A folder for packed copies; needs the checkpoint. The copy of this checkpoint is used if it is there, and
   // written otherwise. One that does not fit or is damaged is an error, unless it is to be made anew.
   std::string cache = {};

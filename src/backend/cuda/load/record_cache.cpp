@@ -46,8 +46,18 @@ constexpr std::uint64_t to_page(std::uint64_t bytes) {
 constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
   return (bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
 }
-std::string_view name_of(DenseWeights dense) {
-  return dense == DenseWeights::keep ? "keep" : dense == DenseWeights::fp8 ? "fp8" : "nvfp4";
+std::string_view name_of(DenseWeights dense) { return dense ? format_name(*dense) : "keep"; }
+// As the header has it.
+std::uint64_t number_of(DenseWeights dense) {
+  if (!dense) return 0;
+  switch (*dense) {
+    case WeightFormat::fp8: return 1;
+    case WeightFormat::nvfp4: return 2;
+    case WeightFormat::bf16:
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
+  }
+  fail(Code::internal, "no packed copy has weights quantised to {}", format_name(*dense));
 }
 
 }  // namespace
@@ -69,7 +79,7 @@ CacheReader::CacheReader(const std::filesystem::path& path, const CacheKey& key)
   if (header.byte_order != kByteOrder || header.version != kVersion)
     refuse(fourfold::format("it is of version {}; this program reads version {}", header.version, kVersion));
   if (header.header_sum != sum_of(header)) refuse("its header is damaged");
-  if (header.dense != static_cast<std::uint64_t>(key.dense))
+  if (header.dense != number_of(key.dense))
     refuse(fourfold::format("it was not made with --dense {}", name_of(key.dense)));
   const checkpoint::Identity made_from{header.headers, header.samples, header.times};
   if (const auto what = checkpoint::difference(made_from, key.identity); !what.empty())
@@ -185,7 +195,7 @@ void CacheWriter::publish() {
                 key_.identity.headers,
                 key_.identity.samples,
                 key_.identity.times,
-                static_cast<std::uint64_t>(key_.dense),
+                number_of(key_.dense),
                 entries_.size() / 2,
                 sums_.size(),
                 table_offset,

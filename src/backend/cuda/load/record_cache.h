@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kCacheBlockBytes = std::uint64_t{1} << 20;
 // What a copy must agree with.
 struct CacheKey {
   checkpoint::Identity identity;
-  DenseWeights dense = DenseWeights::keep;
+  DenseWeights dense = std::nullopt;
 };
 
 // The file in a cache's folder for the checkpoint in `model`: "Qwen3.5-35B-A3B.fp8.records".

@@ -54,8 +54,8 @@ const void* data_of(const checkpoint::Matrix& matrix) {
   return data;
 }
 
-std::size_t scale_count(const checkpoint::Matrix& matrix, RecordFormat format) {
-  return format == RecordFormat::nvfp4 ? 2 : static_cast<std::size_t>(matrix.rows);
+std::size_t scale_count(const checkpoint::Matrix& matrix, WeightFormat format) {
+  return format == WeightFormat::nvfp4 ? 2 : static_cast<std::size_t>(matrix.rows);
 }
 
 }  // namespace
@@ -96,14 +96,14 @@ void RecordStream::open_cache(const Program& program) {
   }
 }
 
-const HeldMatrix& RecordStream::hold(const checkpoint::Matrix& matrix, RecordFormat format) {
-  const bool is_anew = format != RecordFormat::bf16 && format != record_format(matrix);
+const HeldMatrix& RecordStream::hold(const checkpoint::Matrix& matrix, WeightFormat format) {
+  const bool is_anew = format != WeightFormat::bf16 && format != record_format(matrix);
   if (sizes_alone_ && is_anew) {
     HeldMatrix& held = held_.emplace_back(HeldMatrix{&matrix, format, true, {}});
     held.scales.resize(scale_count(matrix, format));
     return held;
   }
-  if (options_.dense != DenseWeights::keep && !is_anew && is_dense(matrix)) ++report_.kept_count;
+  if (options_.dense != std::nullopt && !is_anew && is_dense(matrix)) ++report_.kept_count;
   if (!is_anew) return held_.emplace_back(cuda::hold(matrix, format));
   const std::string name = fourfold::format("{} scales", matrix.name);
   const std::size_t bytes = scale_count(matrix, format) * sizeof(float);
@@ -217,7 +217,7 @@ namespace {
 
 // Where a lot's rows lie in its slot, and the launch that packs them.
 struct Lot {
-  RecordFormat format;
+  WeightFormat format;
   std::int64_t columns;
   std::int64_t rows;  // of one of the two matrices
   bool is_gate_up;
@@ -230,7 +230,7 @@ struct Lot {
     const unsigned char* up = from + codes() + scales();
     const record::RowOrder order = is_gate_up ? record::RowOrder::gate_up : record::RowOrder::plain;
     const std::int64_t all_rows = rows * (is_gate_up ? 2 : 1);
-    if (format == RecordFormat::nvfp4)
+    if (format == WeightFormat::nvfp4)
       return machine.pack({.matrix = {from, from + codes()},
                            .up = {is_gate_up ? up : nullptr, is_gate_up ? up + codes() : nullptr},
                            .records = to,
@@ -246,7 +246,7 @@ struct Lot {
          .rows = all_rows,
          .columns = columns,
          .row_stride = 0,
-         .source = format == RecordFormat::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16,
+         .source = format == WeightFormat::fp8 ? record::DenseSource::e4m3 : record::DenseSource::bf16,
          .row_order = order});
   }
 };
@@ -297,7 +297,7 @@ void RecordStream::place_parts(const RecordRun& run, std::size_t begin, std::siz
 
 void RecordStream::place_rows(const HeldMatrix& held, std::uint16_t* to) {
   if (sizes_alone_) return;
-  const std::size_t row_bytes = code_row_bytes(RecordFormat::bf16, held.matrix->columns);
+  const std::size_t row_bytes = code_row_bytes(WeightFormat::bf16, held.matrix->columns);
   const std::uint64_t bytes = row_bytes * static_cast<std::size_t>(held.matrix->rows);
   auto* at = reinterpret_cast<unsigned char*>(to);
   if (!cache_path_.empty()) {

@@ -40,7 +40,7 @@ class RecordStream {
   ~RecordStream();
 
   // The matrix in this form. Lives as long as the stream.
-  const HeldMatrix& hold(const checkpoint::Matrix& matrix, RecordFormat format);
+  const HeldMatrix& hold(const checkpoint::Matrix& matrix, WeightFormat format);
   void place(const RecordRun& run);
   // bf16 rows one behind another, as they are.
   void place_rows(const HeldMatrix& held, std::uint16_t* to);
@@ -90,7 +90,7 @@ class RecordStream {
   std::map<checkpoint::TensorRole, RoleError> role_errors_;
   // Where the records of these bytes lie already: random weights of a bench look at one table. Data of both
   // matrices, first stored row, rows, columns, form.
-  std::map<std::tuple<const void*, const void*, std::int64_t, std::int64_t, std::int64_t, RecordFormat>,
+  std::map<std::tuple<const void*, const void*, std::int64_t, std::int64_t, std::int64_t, WeightFormat>,
            const unsigned char*>
       placed_;
   unsigned char* staging_ = nullptr;  // a slot's rows on the machine, before they are packed

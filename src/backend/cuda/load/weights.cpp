@@ -41,10 +41,10 @@ void WeightLoader::require_bf16_input(MatrixId id) const {
                  use.matrix->name, use.input == InputFormat::f32 ? "f32" : "nvfp4 (w4a4)");
 }
 
-RecordFormat WeightLoader::format_of(const Piece& piece) const {
-  const RecordFormat format = record_format(matrix(piece.matrix), dense_);
+WeightFormat WeightLoader::format_of(const Piece& piece) const {
+  const WeightFormat format = record_format(matrix(piece.matrix), dense_);
   if (!piece.is_gate_up() || record_format(matrix(piece.up), dense_) == format) return format;
-  return RecordFormat::bf16;
+  return WeightFormat::bf16;
 }
 
 std::int64_t WeightLoader::strips_of(const Piece& piece) const {
@@ -53,9 +53,9 @@ std::int64_t WeightLoader::strips_of(const Piece& piece) const {
   return 2 * rounded(rows, record::kColumns) / record::kRows;  // neurons: columns of the next matrix
 }
 
-RecordRun::Part WeightLoader::hold(const Piece& piece, RecordFormat format) {
+RecordRun::Part WeightLoader::hold(const Piece& piece, WeightFormat format) {
   const auto one = [&](MatrixId id) {
-    if (format == RecordFormat::bf16 && is_widened(matrix(id))) widened_.push_back(&matrix(id));
+    if (format == WeightFormat::bf16 && is_widened(matrix(id))) widened_.push_back(&matrix(id));
     return &stream_.hold(matrix(id), format);
   };
   RecordRun::Part part{one(piece.matrix), nullptr};
@@ -67,7 +67,7 @@ DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
   DenseGroup group;
   group.first_column.resize(pieces.size());
   // Plain pieces of each format in the order given, then the gate/up pieces of that format.
-  for (const RecordFormat format : {RecordFormat::bf16, RecordFormat::fp8, RecordFormat::nvfp4}) {
+  for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4}) {
     std::vector<std::size_t> members;
     for (const bool gate_up : {false, true})
       for (std::size_t i = 0; i < pieces.size(); ++i)
@@ -87,7 +87,7 @@ DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
       (pieces[i].is_gate_up() ? gate_up : plain).parts.push_back(part);
       group.first_column[i] = group.width;
       out.pieces.push_back({out.strips, count, pieces[i].is_gate_up(), nullptr, nullptr});
-      if (format == RecordFormat::nvfp4) {
+      if (format == WeightFormat::nvfp4) {
         const auto global = [&](const HeldMatrix& held) {
           return arena_.upload(std::vector<float>{held.factor(0)}, "global scale");
         };
@@ -127,13 +127,13 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   for (const ExpertMatrices& expert : set.experts) {
     for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down}) {
       require_bf16_input(matrix_id);
-      if (record_format(matrix(matrix_id)) != out.format) out.format = RecordFormat::bf16;
+      if (record_format(matrix(matrix_id)) != out.format) out.format = WeightFormat::bf16;
     }
     if (matrix(expert.gate).rows != matrix(first.gate).rows)
       fail(Code::unsupported_op, "{}: experts of {} and of {} neurons in one layer", set.name,
            matrix(first.gate).rows, matrix(expert.gate).rows);
   }
-  if (out.format == RecordFormat::fp8) out.format = RecordFormat::bf16;
+  if (out.format == WeightFormat::fp8) out.format = WeightFormat::bf16;
   const std::int64_t bytes = record_bytes(out.format) * out.hidden * out.intermediate /
                              (record::kRows * record::kColumns);  // of a matrix
   const auto count = static_cast<std::size_t>(out.experts);
@@ -180,7 +180,7 @@ const std::uint16_t* WeightLoader::table(MatrixId id) {
   auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, "embedding");
   entry->second = to;
   if (is_widened(stored)) widened_.push_back(&stored);
-  stream_.place_rows(stream_.hold(stored, RecordFormat::bf16), to);
+  stream_.place_rows(stream_.hold(stored, WeightFormat::bf16), to);
   return to;
 }
 

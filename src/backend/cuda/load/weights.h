@@ -35,7 +35,7 @@ struct PieceStrips {
 
 // Pieces of one format one after another, each padded to whole strips: one launch.
 struct DenseMatrix {
-  RecordFormat format = RecordFormat::bf16;
+  WeightFormat format = WeightFormat::bf16;
   const unsigned char* records = nullptr;
   const float* row_scale = nullptr;  // [32 * strips]; null: 1
   int strips = 0;
@@ -55,7 +55,7 @@ struct DenseGroup {
 };
 
 struct ExpertRecords {
-  RecordFormat format = RecordFormat::nvfp4;
+  WeightFormat format = WeightFormat::nvfp4;
   const unsigned char* gate_up = nullptr;
   const unsigned char* down = nullptr;
   const float* gate_scale = nullptr;  // [experts]
@@ -87,9 +87,9 @@ class WeightLoader {
  private:
   const checkpoint::Matrix& matrix(MatrixId id) const { return *program_.matrix(id).matrix; }
   void require_bf16_input(MatrixId id) const;
-  RecordFormat format_of(const Piece& piece) const;
+  WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
-  RecordRun::Part hold(const Piece& piece, RecordFormat format);
+  RecordRun::Part hold(const Piece& piece, WeightFormat format);
 
   kernels::Arena& arena_;
   const Program& program_;

@@ -66,11 +66,10 @@ dense::DenseParams Multiplier::normed_params(const DenseMatrix& matrix, int row_
 
 bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
                       std::uint16_t* normed) {
-  if (group.matrices.size() != 2 || group.matrices[0].format != RecordFormat::bf16) return false;
+  if (group.matrices.size() != 2 || group.matrices[0].format != WeightFormat::bf16) return false;
   const DenseMatrix &first = group.matrices[0], &second = group.matrices[1];
-  const dense::PairChoice choice =
-      dense::choose_pair(first.rows(), second.rows(), first.columns(), dense_format(second.format), row_count,
-                         machine_.sm_count());
+  const dense::PairChoice choice = dense::choose_pair(first.rows(), second.rows(), first.columns(),
+                                                      second.format, row_count, machine_.sm_count());
   if (choice.row.empty()) return false;
   // A choice of its own for one of them parts them.
   for (const DenseMatrix& matrix : group.matrices)
@@ -124,7 +123,7 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
   if (!row.found()) fail(Code::unsupported_op, "{}", machine_.no_row(choice.gate_up_row));
   const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
   // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
-  const bool by_piece = matrix.format == RecordFormat::nvfp4;
+  const bool by_piece = matrix.format == WeightFormat::nvfp4;
   for (std::size_t i = 0; i < matrix.pieces.size(); ++i) {
     PieceStrips piece = matrix.pieces[i];
     if (!by_piece && !piece.is_gate_up) {
@@ -149,7 +148,7 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
       params.out_columns = out.inner_stride;
     } else {
       const bool is_f32 = out.op != dense::PlainOp::store_bf16;
-      check(!is_f32 || matrix.format != RecordFormat::nvfp4, "the tiled FP4 kernels store bf16 rows");
+      check(!is_f32 || matrix.format != WeightFormat::nvfp4, "the tiled FP4 kernels store bf16 rows");
       params.op = out.op == dense::PlainOp::store_f32 ? moe::Op::plain_f32
                   : out.op == dense::PlainOp::add_f32 ? moe::Op::add_f32
                                                       : moe::Op::plain;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "kernels/attention/attention_params.h"
 #include "kernels/delta/delta_params.h"
@@ -19,20 +20,23 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
   moe_layer::Request request;
   request.shape = mlp.shape();
-  request.format =
-      mlp.experts.format == RecordFormat::nvfp4 ? moe_layer::Format::nvfp4 : moe_layer::Format::bf16;
+  request.format = mlp.experts.format;
   request.role = role == Role::prompt ? moe_layer::Role::prefill : moe_layer::Role::decode;
   request.tokens = tokens;
   return request;
 }
 
-moe_few::SharedFormat shared_format(RecordFormat format) {
+// As the two-kernel path takes a shared expert.
+WeightFormat shared_format(WeightFormat format) {
   switch (format) {
-    case RecordFormat::bf16: return moe_few::SharedFormat::bf16;
-    case RecordFormat::fp8: return moe_few::SharedFormat::fp8;
-    case RecordFormat::nvfp4: break;
+    case WeightFormat::bf16:
+    case WeightFormat::fp8:
+    case WeightFormat::nvfp4: return format;
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
   }
-  return moe_few::SharedFormat::nvfp4;
+  fail(Code::unsupported_op, "a shared expert in {}; the two-kernel path takes bf16, fp8 and nvfp4",
+       format_name(format));
 }
 
 // Any choice of rows: tiles of eight tokens have the longest tables.

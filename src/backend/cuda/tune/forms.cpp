@@ -9,18 +9,9 @@
 namespace fourfold::backend::cuda {
 namespace {
 
-moe_layer::Format layer_format(RecordFormat format) {
-  switch (format) {
-    case RecordFormat::bf16: return moe_layer::Format::bf16;
-    case RecordFormat::fp8: return moe_layer::Format::fp8;
-    case RecordFormat::nvfp4: break;
-  }
-  return moe_layer::Format::nvfp4;
-}
-
 Question question_of(const dense::DenseCall& call) {
   return {"matrix",
-          fourfold::format("{}x{} {} {}", call.rows, call.columns, dense::name_of(call.format),
+          fourfold::format("{}x{} {} {}", call.rows, call.columns, format_name(call.format),
                            call.source == dense::TokenSource::norm ? "norm" : "rows"),
           call.tokens,
           call,
@@ -31,13 +22,13 @@ Question question_of(const moe_layer::Request& request) {
   const moe_layer::Shape& shape = request.shape;
   return {request.role == moe_layer::Role::prefill ? "prompt experts" : "experts",
           fourfold::format("{},{},{},{} {}", shape.hidden, shape.intermediate, shape.experts, shape.top_k,
-                           request.format == moe_layer::Format::nvfp4 ? "nvfp4" : "bf16"),
+                           format_name(request.format)),
           request.tokens,
           request,
           0,
           {}};
 }
-Question question_of(const PromptMatrixCall& call, RecordFormat weights) {
+Question question_of(const PromptMatrixCall& call, WeightFormat weights) {
   return {"prompt matrix",
           fourfold::format("{}x{} {}", call.matrix_rows, call.request.shape.hidden, format_name(weights)),
           call.request.tokens,
@@ -78,17 +69,8 @@ std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& fo
 
 }  // namespace
 
-dense::DenseFormat dense_format(RecordFormat format) {
-  switch (format) {
-    case RecordFormat::bf16: return dense::DenseFormat::bf16;
-    case RecordFormat::fp8: return dense::DenseFormat::fp8;
-    case RecordFormat::nvfp4: break;
-  }
-  return dense::DenseFormat::nvfp4;
-}
-
 dense::DenseCall dense_call(const DenseMatrix& matrix, dense::TokenSource source, int tokens, int sm_count) {
-  return {matrix.rows(), matrix.columns(), dense_format(matrix.format), source, tokens, sm_count};
+  return {matrix.rows(), matrix.columns(), matrix.format, source, tokens, sm_count};
 }
 
 // Any width gives the same bits; one that holds all vectors of a sequence reads its pages once.
@@ -154,7 +136,7 @@ moe_layer::Choice Forms::experts(const moe_layer::Request& request) {
 moe_layer::Choice Forms::prompt_matrix(const DenseMatrix& matrix, int rows) {
   PromptMatrixCall call;
   call.request.shape = {matrix.columns(), 64, 1, 1};
-  call.request.format = layer_format(matrix.format);
+  call.request.format = matrix.format;
   call.request.role = moe_layer::Role::prefill;
   call.request.tokens = rows;
   call.matrix_rows = matrix.rows();

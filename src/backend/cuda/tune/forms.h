@@ -88,7 +88,6 @@ class Forms {
 };
 
 // ---- what each answer is made from; pure ----
-dense::DenseFormat dense_format(RecordFormat format);
 dense::DenseCall dense_call(const DenseMatrix& matrix, dense::TokenSource source, int tokens, int sm_count);
 AttendForm default_attend(const AttendCall& call, int sm_count);
 std::string default_prompt_row(const PromptAttendCall& call, const plan::ArchFacts& arch);

@@ -51,20 +51,33 @@ TEST(HeldMatrix, WhatDenseMeans) {
   for (const char* name :
        {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.linear_attn.in_proj_qkv.weight",
         "model.language_model.layers.3.mlp.shared_expert.up_proj.weight", "lm_head.weight"}) {
-    EXPECT_EQ(record_format(named(name), DenseWeights::keep), RecordFormat::bf16) << name;
-    EXPECT_EQ(record_format(named(name), DenseWeights::fp8), RecordFormat::fp8) << name;
-    EXPECT_EQ(record_format(named(name), DenseWeights::nvfp4), RecordFormat::nvfp4) << name;
+    EXPECT_EQ(record_format(named(name), std::nullopt), WeightFormat::bf16) << name;
+    EXPECT_EQ(record_format(named(name), WeightFormat::fp8), WeightFormat::fp8) << name;
+    EXPECT_EQ(record_format(named(name), WeightFormat::nvfp4), WeightFormat::nvfp4) << name;
   }
   for (const char* name :
        {"model.embed_tokens.weight", "model.layers.0.mlp.gate.weight",
         "model.layers.0.mlp.shared_expert_gate.weight", "model.layers.0.linear_attn.in_proj_b.weight",
         "model.layers.0.mlp.experts.5.up_proj.weight", "mtp.layers.0.self_attn.q_proj.weight"})
-    EXPECT_EQ(record_format(named(name), DenseWeights::nvfp4), RecordFormat::bf16) << name;
+    EXPECT_EQ(record_format(named(name), WeightFormat::nvfp4), WeightFormat::bf16) << name;
   // What is quantised stays.
   const std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
   const Matrix fp8{
       kName, kRows, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
-  EXPECT_EQ(record_format(fp8, DenseWeights::nvfp4), RecordFormat::fp8);
+  EXPECT_EQ(record_format(fp8, WeightFormat::nvfp4), WeightFormat::fp8);
+}
+
+// A format the backend has no records for is refused by name; it never becomes another.
+TEST(HeldMatrix, OtherFormatsAreRefused) {
+  const auto bf16 = to_bf16_all(random_values(1));
+  const Matrix head{"lm_head.weight", kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::f32}) {
+    const std::string name(format_name(format));
+    expect_error(Code::internal, {name}, [&] { record_bytes(format); });
+    expect_error(Code::internal, {name}, [&] { code_row_bytes(format, 64); });
+    expect_error(Code::unsupported_op, {"lm_head.weight", name}, [&] { record_format(head, format); });
+  }
+  expect_error(Code::unsupported_op, {"bf16"}, [&] { record_format(head, WeightFormat::bf16); });
 }
 
 // Rows in a row, gathered rows, and zeros behind the last.
@@ -74,7 +87,7 @@ TEST(HeldMatrix, FillsRowsAsTheyAreStored) {
   Matrix matrix{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
   for (const bool gathered : {false, true}) {
     if (gathered) matrix = {kName, 30, kColumns, checkpoint::Bf16Storage{bf16}, {{20, 15}, {3, 10}, {0, 5}}};
-    const HeldMatrix held = hold(matrix, RecordFormat::bf16);
+    const HeldMatrix held = hold(matrix, WeightFormat::bf16);
     EXPECT_FALSE(held.is_anew);
     for (std::int64_t first = 0; first < matrix.rows; first += 9) {
       const Filled filled = fill(held, first, 14);
@@ -104,8 +117,8 @@ TEST(HeldMatrix, CutFp8KeepsTheScalesOfItsStoredRows) {
   const Matrix cuts[] = {pick_rows(whole, rows), pick_columns(whole, {64, 64}),
                          pick_columns(pick_rows(whole, rows), {64, 64})};
   for (const Matrix& cut : cuts) {
-    EXPECT_EQ(record_format(cut, DenseWeights::keep), RecordFormat::fp8);
-    const HeldMatrix held = hold(cut, RecordFormat::fp8);
+    EXPECT_EQ(record_format(cut, std::nullopt), WeightFormat::fp8);
+    const HeldMatrix held = hold(cut, WeightFormat::fp8);
     EXPECT_FALSE(held.is_anew);
     for (std::int64_t first = 0; first < cut.rows; first += 9) {
       const auto count = static_cast<std::size_t>(14);
@@ -137,7 +150,7 @@ TEST(HeldMatrix, QuantisesAnewAndMeasuresTheError) {
   double squares = 0;
   for (const float value : values) squares += square(value);
 
-  const HeldMatrix fp8 = hold(matrix, RecordFormat::fp8);
+  const HeldMatrix fp8 = hold(matrix, WeightFormat::fp8);
   const Filled rows = fill(fp8, 0, kRows);
   double off = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -152,7 +165,7 @@ TEST(HeldMatrix, QuantisesAnewAndMeasuresTheError) {
   EXPECT_NEAR(rows.error.off_squares, off, 1e-9 * off);
   EXPECT_NEAR(std::sqrt(off / squares), 0.026, 0.004) << "E4M3 keeps four significant bits";
 
-  const HeldMatrix nvfp4 = hold(matrix, RecordFormat::nvfp4);
+  const HeldMatrix nvfp4 = hold(matrix, WeightFormat::nvfp4);
   const Nvfp4Matrix whole = quantize_nvfp4_weights(values, kRows, kColumns);
   EXPECT_EQ(nvfp4.factor(5), whole.global_scale);
   const std::vector<float> back = dequantize(whole.view());
@@ -180,9 +193,9 @@ TEST(HeldMatrix, NamesTheMatrixWhoseWeightIsNoNumber) {
   bf16[5 * kColumns + 7] = to_bf16(std::numeric_limits<float>::infinity());
   const Matrix matrix{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
   expect_error(Code::bad_checkpoint, {std::string(kName), "row 5, column 7"},
-               [&] { fill(hold(matrix, RecordFormat::bf16), 0, kRows); });
-  EXPECT_NO_THROW(fill(hold(matrix, RecordFormat::bf16), 6, 10));
-  for (const RecordFormat format : {RecordFormat::fp8, RecordFormat::nvfp4})
+               [&] { fill(hold(matrix, WeightFormat::bf16), 0, kRows); });
+  EXPECT_NO_THROW(fill(hold(matrix, WeightFormat::bf16), 6, 10));
+  for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::nvfp4})
     expect_error(Code::bad_checkpoint, {std::string(kName), "row 5, column 7"},
                  [&] { hold(matrix, format); });
   std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
@@ -190,12 +203,12 @@ TEST(HeldMatrix, NamesTheMatrixWhoseWeightIsNoNumber) {
   const Matrix fp8{
       kName, kRows, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
   expect_error(Code::bad_checkpoint, {std::string(kName), "row 3, column 1"},
-               [&] { fill(hold(fp8, RecordFormat::fp8), 0, kRows); });
+               [&] { fill(hold(fp8, WeightFormat::fp8), 0, kRows); });
   Nvfp4Matrix fp4 = quantize_nvfp4_weights(values, kRows, kColumns);
   fp4.scales[9] = {0x80};
   const Matrix nvfp4{kName, kRows, kColumns, checkpoint::Nvfp4Storage{fp4.view(), std::nullopt}, {}};
   expect_error(Code::bad_checkpoint, {std::string(kName), "row 1, block 1"},
-               [&] { fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows); });
+               [&] { fill(hold(nvfp4, WeightFormat::nvfp4), 0, kRows); });
 }
 
 // The check by words takes every finite number and refuses each of the others at every place of a word.
@@ -206,11 +219,11 @@ TEST(HeldMatrix, TellsNumbersFromTheRest) {
   const auto rows = static_cast<std::int64_t>(bf16.size()) / kColumns;
   ASSERT_EQ(rows * kColumns, static_cast<std::int64_t>(bf16.size()));
   const Matrix plain{kName, rows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
-  EXPECT_NO_THROW(fill(hold(plain, RecordFormat::bf16), 0, rows));
+  EXPECT_NO_THROW(fill(hold(plain, WeightFormat::bf16), 0, rows));
   for (const Bf16 bad : {Bf16{0x7F80}, Bf16{0xFF80}, Bf16{0x7F81}, Bf16{0xFFFF}})
     for (std::size_t at = 1000; at < 1005; ++at) {
       const Bf16 before = std::exchange(bf16[at], bad);
-      EXPECT_THROW(fill(hold(plain, RecordFormat::bf16), 0, rows), Error) << bad.bits << " at " << at;
+      EXPECT_THROW(fill(hold(plain, WeightFormat::bf16), 0, rows), Error) << bad.bits << " at " << at;
       bf16[at] = before;
     }
   std::vector<E4m3> codes;
@@ -219,20 +232,20 @@ TEST(HeldMatrix, TellsNumbersFromTheRest) {
     if (is_nan(code)) code = {0x7E};
   const Matrix fp8{
       kName, 4, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
-  EXPECT_NO_THROW(fill(hold(fp8, RecordFormat::fp8), 0, 4));
+  EXPECT_NO_THROW(fill(hold(fp8, WeightFormat::fp8), 0, 4));
   Nvfp4Matrix fp4 = quantize_nvfp4_weights(random_values(5), kRows, kColumns);
   for (std::size_t i = 0; i < fp4.scales.size(); ++i) fp4.scales[i] = {static_cast<std::uint8_t>(i % 0x7F)};
   const Matrix nvfp4{kName, kRows, kColumns, checkpoint::Nvfp4Storage{fp4.view(), std::nullopt}, {}};
-  EXPECT_NO_THROW(fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows));
+  EXPECT_NO_THROW(fill(hold(nvfp4, WeightFormat::nvfp4), 0, kRows));
   for (std::size_t at = 100; at < 109; ++at) {
     for (const E4m3 bad : {E4m3{0x7F}, E4m3{0xFF}}) {
       const E4m3 code = std::exchange(codes[at], bad);
-      EXPECT_THROW(fill(hold(fp8, RecordFormat::fp8), 0, 4), Error) << at;
+      EXPECT_THROW(fill(hold(fp8, WeightFormat::fp8), 0, 4), Error) << at;
       codes[at] = code;
     }
     for (const E4m3 bad : {E4m3{0x7F}, E4m3{0xFF}, E4m3{0x80}, E4m3{0x81}}) {
       const E4m3 scale = std::exchange(fp4.scales[at], bad);
-      EXPECT_THROW(fill(hold(nvfp4, RecordFormat::nvfp4), 0, kRows), Error) << at;
+      EXPECT_THROW(fill(hold(nvfp4, WeightFormat::nvfp4), 0, kRows), Error) << at;
       fp4.scales[at] = scale;
     }
   }

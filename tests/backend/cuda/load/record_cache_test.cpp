@@ -11,7 +11,7 @@ namespace {
 using checkpoint::expect_error;
 using checkpoint::TempFolder;
 
-constexpr CacheKey kKey{{1, 2, 3}, DenseWeights::fp8};
+constexpr CacheKey kKey{{1, 2, 3}, WeightFormat::fp8};
 constexpr std::uint64_t kLarge = 2 * kCacheBlockBytes + 77;
 
 std::vector<std::byte> pattern(std::uint64_t bytes, unsigned factor) {
@@ -64,6 +64,22 @@ TEST(RecordCache, GivesBackWhatWasWritten) {
   EXPECT_EQ(got, pattern(12, 5));
 }
 
+// Copies of earlier versions stay readable: the header's number for --dense is part of the file's format.
+TEST(RecordCache, DenseIsANumberOfTheFile) {
+  const TempFolder folder;
+  const auto path = folder.path() / "a.records";
+  const std::pair<DenseWeights, char> numbers[] = {
+      {std::nullopt, 0}, {WeightFormat::fp8, 1}, {WeightFormat::nvfp4, 2}};
+  for (const auto& [dense, number] : numbers) {
+    write_two(path, {{1, 2, 3}, dense});
+    EXPECT_EQ(checkpoint::read_file(path)[48], number);
+    EXPECT_NO_THROW(CacheReader(path, {{1, 2, 3}, dense}));
+  }
+  for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::mxfp4, WeightFormat::f32})
+    expect_error(Code::internal, {std::string(format_name(format))},
+                 [&] { write_two(path, {{1, 2, 3}, format}); });
+}
+
 TEST(RecordCache, RefusesTheCopyOfAnotherCheckpointOrForm) {
   const TempFolder folder;
   const auto path = folder.path() / "a.records";
@@ -73,10 +89,10 @@ TEST(RecordCache, RefusesTheCopyOfAnotherCheckpointOrForm) {
         expect_error(Code::bad_checkpoint, {path.string(), why}, [&] { CacheReader reader(path, key); });
     EXPECT_NE(hint.find("--rebuild-cache"), std::string::npos);
   };
-  refuses({{9, 2, 3}, DenseWeights::fp8}, "tensors differ");
-  refuses({{1, 9, 3}, DenseWeights::fp8}, "weights differ");
-  refuses({{1, 2, 9}, DenseWeights::fp8}, "changed since");
-  refuses({{1, 2, 3}, DenseWeights::keep}, "--dense keep");
+  refuses({{9, 2, 3}, WeightFormat::fp8}, "tensors differ");
+  refuses({{1, 9, 3}, WeightFormat::fp8}, "weights differ");
+  refuses({{1, 2, 9}, WeightFormat::fp8}, "changed since");
+  refuses({{1, 2, 3}, std::nullopt}, "--dense keep");
   CacheReader reader(path, kKey);
   expect_error(Code::bad_checkpoint, {"piece 0 of 2", "other"}, [&] { reader.take("other", kLarge); });
   expect_error(Code::bad_checkpoint, {"piece 0 of 2"}, [&] { reader.take("large", kLarge - 1); });
@@ -144,7 +160,7 @@ TEST(RecordCache, LeavesNothingWhenItIsNotFinished) {
   // What is there stays until the new one is whole.
   write_two(path);
   {
-    CacheWriter writer(path, {{7, 7, 7}, DenseWeights::keep}, 100);
+    CacheWriter writer(path, {{7, 7, 7}, std::nullopt}, 100);
     writer.begin("other", 12);
   }
   EXPECT_NO_THROW(CacheReader(path, kKey));
@@ -152,8 +168,8 @@ TEST(RecordCache, LeavesNothingWhenItIsNotFinished) {
 }
 
 TEST(RecordCache, NamesItsFileAfterTheModelsFolder) {
-  EXPECT_EQ(cache_file("/c", "/models/Qwen/", DenseWeights::keep), "/c/Qwen.keep.records");
-  EXPECT_EQ(cache_file("/c", "/models/Qwen/../Other", DenseWeights::nvfp4), "/c/Other.nvfp4.records");
+  EXPECT_EQ(cache_file("/c", "/models/Qwen/", std::nullopt), "/c/Qwen.keep.records");
+  EXPECT_EQ(cache_file("/c", "/models/Qwen/../Other", WeightFormat::nvfp4), "/c/Other.nvfp4.records");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 using dense::TokenSource;
 
-DenseMatrix matrix_of(int rows, int columns, RecordFormat format = RecordFormat::bf16) {
+DenseMatrix matrix_of(int rows, int columns, WeightFormat format = WeightFormat::bf16) {
   DenseMatrix matrix;
   matrix.format = format;
   matrix.strips = matrix.plain_strips = rows / 32;
@@ -88,7 +88,7 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   EXPECT_EQ(tuned.experts(request).tile_tokens, 8);
   request.role = moe_layer::Role::prefill;
   EXPECT_EQ(tuned.experts(request).gate_up_row, tile);
-  const DenseMatrix matrix = matrix_of(64, 2048, RecordFormat::nvfp4);
+  const DenseMatrix matrix = matrix_of(64, 2048, WeightFormat::nvfp4);
   EXPECT_EQ(tuned.prompt_matrix(matrix, 50).gate_up_row, tile);
   EXPECT_NE(tuned.prompt_matrix(matrix, 100).gate_up_row, tile);
   EXPECT_EQ(tuned.attend(attend).row, "attend 256 bf16 x64");

@@ -35,7 +35,7 @@ class PretendProgram final : public Prepared, public Tunable {
   void set_tuning(std::shared_ptr<const Tuning> tuning) override { tuning_ = std::move(tuning); }
   std::vector<Question> questions() override {
     const dense::DenseCall call{
-        9216, 2048, dense::DenseFormat::bf16, dense::TokenSource::norm, 4, machine_->sm_count()};
+        9216, 2048, WeightFormat::bf16, dense::TokenSource::norm, 4, machine_->sm_count()};
     return {{"matrix", "9216x2048 bf16 norm", 4, call, 2, {}}};
   }
   std::vector<std::vector<std::uint32_t>> outputs() override {
