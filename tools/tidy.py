@@ -1,4 +1,4 @@
-"""Checks what the compiler does not: who includes whom, sizes, missing tests, names in the docs, words, versions of
+"""Checks what the compiler does not: who includes whom, facts defined twice, sizes, missing tests, names in the docs, words, versions of
 packages.
 
     tidy.py ROOT [--strict]
@@ -146,6 +146,39 @@ def check_links(tree, table):
                 if linked in table and linked not in table.get(match.group(1), set()):
                     tree.find(path, line, f"room {match.group(1)} links {linked}, which the table of "
                                           f"{ARCHITECTURE} does not allow")
+
+
+# ---- facts: one definition each ------------------------------------------------------------------------------
+
+# Enums of other facts: a program's inputs; how a checkpoint stores a tensor, and says it does; another library's operands.
+OTHER_FORMATS = "InputFormat|MatrixFormat|StoredAs|QuantAlgorithm|Operands"
+# What it is, where it is defined, what a definition looks like. Anything below src that looks like one elsewhere is a
+# second one; it refers to the first instead, or a static_assert compares them.
+FACTS = [
+    ("the 64-token grain", "src/base/token_grain.h",
+     r"\bk(?:Page|Anchor|Delta|Grain)\w*\s*=\s*64\b|\bkTokenGrain\s*=(?!=)|\bpage_tokens\s*=\s*64\b"),
+    ("a record's size", "src/plan/record_size.h",
+     r"\bkRecord(?:Rows|Columns)\s*=(?!=)|\bnamespace fourfold::record \{(?:(?!\n\}).)*?\bk(?:Rows|Columns)\s*=\s*\d"),
+    ("the weight formats", "src/base/weight_format.h",
+     rf"\benum\s+(?:class\s+)?(?!(?:class|{OTHER_FORMATS})\b)\w+[^;{{]*\{{[^}}]*\bnvfp4\b"),
+    ("the shapes of published models", "src/base/published_shapes.h",
+     r"\{(?:\"[\w-]+\",\s*)?(?:2048,\s*512,\s*256,\s*8|3072,\s*1024,\s*256,\s*8|4096,\s*(?:1024|256),\s*512,\s*10)\}"
+     r"|\.name = \"(?:35b|122b|397b)\""),
+]
+
+
+def check_facts(tree):
+    for what, home, pattern in FACTS:
+        if home not in tree.paths:
+            continue
+        if not re.search(pattern, tree.text(home), re.S):
+            tree.find(home, 1, f"no definition of {what} is here any more; tell tools/tidy.py where it is")
+        for path in tree.code("src", "include"):
+            if path == home:
+                continue
+            for found in re.finditer(pattern, tree.text(path), re.S):
+                tree.find(path, tree.text(path).count("\n", 0, found.end()) + 1,
+                          f"a second definition of {what}; {home} has the one, refer to it")
 
 
 # ---- exceptions: lines "path: reason" ------------------------------------------------------------------------
@@ -312,6 +345,7 @@ def main(arguments):
         check_cycles(tree, table)
         check_links(tree, table)
         check_docs(tree)
+    check_facts(tree)
     check_sizes(tree)
     check_tests(tree)
     check_words(tree)

@@ -83,6 +83,30 @@ class Tidy(unittest.TestCase):
     def test_a_link_against_the_table(self):
         self.finds("CMakeLists.txt:1: room plan links sim", CMakeLists_dot_txt="fourfold_room(plan LINK fourfold_sim)\n")
 
+    def test_facts_have_one_definition(self):
+        facts = {
+            "base__token_grain": ("inline constexpr int kTokenGrain = 64;\n", "the 64-token grain",
+                                  ["constexpr std::int64_t kPageTokens = 64;\n", "constexpr int kAnchorTokens = 64;\n",
+                                   "struct A {\n  int page_tokens = 64;\n};\n"],
+                                  "constexpr int kPageTokens = kTokenGrain;\nconstexpr int kGroupTokens = 64;\n"),
+            "plan__record_size": ("constexpr int kRecordRows = 32;\n", "a record's size",
+                                  ["constexpr int kRecordColumns = 64;\n",
+                                   "namespace fourfold::record {\n\nint a();\nconstexpr int kRows = 32;\n"],
+                                  "namespace fourfold::record {\nconstexpr int kRows = plan::kRecordRows;\n}\nint kRows = 3;\n"),
+            "base__weight_format": ("enum class WeightFormat : int { bf16, nvfp4 };\n", "the weight formats",
+                                    ["enum class Format { fp8, nvfp4 };\n", "enum Held : int {\n  bf16,\n  nvfp4\n};\n"],
+                                    "enum class InputFormat { f32, nvfp4 };\nenum class Other { bf16 };\n"),
+            "base__published_shapes": ('constexpr MoeShape k{"35b", 2048, 512, 256, 8};\n', "the shapes of published models",
+                                       ["return {2048, 512, 256, 8};\n", 'Shape a{.name = "122b", .layers = 48};\n'],
+                                       "return {2048, 512, 512, 10};\nauto name = k.name;\n"),
+        }
+        for home, (text, what, seconds, others) in facts.items():
+            first = {f"src__{home}_dot_h": text}
+            for second in seconds:
+                self.finds(f"a second definition of {what}", **first, src__base__words_dot_h="int word();\n" + second)
+            self.assertEqual(self.run_tidy(**first, src__base__words_dot_h=others)[0], 0, what)
+            self.finds(f"no definition of {what} is here any more", **{f"src__{home}_dot_h": "int none();\n"})
+
     def test_a_missing_test(self):
         self.finds("no tests/plan/other_test.cpp", src__plan__other_dot_cpp="int other();\n")
 
