@@ -1,36 +1,22 @@
-// Records on their way from a checkpoint, or from its packed copy, to their places on the machine: rows are
-// read by the conveyor's threads as they are stored, copied, and packed by the machine itself.
+// Records on their way to their places on the machine, from a checkpoint or from its packed copy; and the
+// packed copy, where one is to be written. What is read is planned in record_plan.h and done by a source.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "backend/cuda/load/conveyor.h"
-#include "backend/cuda/load/held_matrix.h"
-#include "backend/cuda/load/load_options.h"
 #include "backend/cuda/load/record_cache.h"
+#include "backend/cuda/load/record_source.h"
 #include "backend/program.h"
-#include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {
-
-// Matrices of one form and width whose records lie one behind another: packed as if they were one.
-struct RecordRun {
-  struct Part {
-    const HeldMatrix* first = nullptr;
-    const HeldMatrix* up = nullptr;  // gate and up interleaved
-  };
-  std::vector<Part> parts;  // each padded to whole strips; all with up, or none
-  unsigned char* to = nullptr;
-};
 
 class RecordStream {
  public:
@@ -56,25 +42,11 @@ class RecordStream {
     const HeldMatrix* scales = nullptr;
     std::uint64_t bytes = 0;
   };
-  struct TaskError {
-    checkpoint::TensorRole role;
-    ErrorSums sums;
-  };
-  struct RoleError {
-    ErrorSums sums;
-    double matrix_count = 0;
-  };
 
-  void open_cache(const Program& program);
-  void place_cached(const std::string& name, unsigned char* to, std::uint64_t bytes);
-  void place_parts(const RecordRun& run, std::size_t begin, std::size_t end, unsigned char* to);
-  void fill_part(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to);
-  std::map<checkpoint::TensorRole, RoleError> errors() const;
-  void report_errors();
-  void write_cache(std::vector<std::string>& notices);
-  void add_progress(std::uint64_t bytes) {
-    if (options_.progress != nullptr) options_.progress->add(bytes);
-  }
+  // Whether there is a packed copy to be read.
+  bool find_copy(const Program& program);
+  void report_errors(const RoleErrors& errors);
+  void write_copy(const RoleErrors& errors, std::vector<std::string>& notices);
 
   kernels::Machine& machine_;
   const LoadOptions& options_;
@@ -83,18 +55,11 @@ class RecordStream {
   LoadReport report_;
   CacheKey key_;
   std::filesystem::path cache_path_;  // empty: no packed copy
-  std::optional<CacheReader> cache_;
+  bool writes_copy_ = false;
   std::vector<Kept> kept_;
   std::deque<HeldMatrix> held_;
-  std::deque<TaskError> task_errors_;  // in the order of the tasks, so that their sum is always the same
-  std::map<checkpoint::TensorRole, RoleError> role_errors_;
-  // Where the records of these bytes lie already: random weights of a bench look at one table. Data of both
-  // matrices, first stored row, rows, columns, form.
-  std::map<std::tuple<const void*, const void*, std::int64_t, std::int64_t, std::int64_t, WeightFormat>,
-           const unsigned char*>
-      placed_;
-  unsigned char* staging_ = nullptr;  // a slot's rows on the machine, before they are packed
   std::unique_ptr<Conveyor> conveyor_;
+  std::unique_ptr<RecordSource> source_;
 };
 
 }  // namespace fourfold::backend::cuda

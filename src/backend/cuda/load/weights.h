@@ -14,6 +14,7 @@
 #include "backend/program.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/machine.h"
+#include "kernels/record/record.h"
 
 namespace fourfold::backend::cuda {
 
@@ -43,8 +44,8 @@ struct DenseMatrix {
   int column_records = 0;
   int first_column = 0;  // of its output in the buffer the group shares
   std::vector<PieceStrips> pieces;
-  int rows() const { return 32 * strips; }
-  int columns() const { return 64 * column_records; }
+  int rows() const { return record::kRows * strips; }
+  int columns() const { return record::kColumns * column_records; }
 };
 
 // What reads one input: usually one launch, more where formats differ.

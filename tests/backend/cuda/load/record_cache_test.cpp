@@ -76,8 +76,9 @@ TEST(RecordCache, DenseIsANumberOfTheFile) {
     EXPECT_NO_THROW(CacheReader(path, {{1, 2, 3}, dense}));
   }
   for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::mxfp4, WeightFormat::f32})
-    expect_error(Code::internal, {std::string(format_name(format))},
-                 [&] { write_two(path, {{1, 2, 3}, format}); });
+    expect_error(Code::internal, {std::string(format_name(format))}, [&] {
+      write_two(path, {{1, 2, 3}, format});
+    });
 }
 
 TEST(RecordCache, RefusesTheCopyOfAnotherCheckpointOrForm) {
