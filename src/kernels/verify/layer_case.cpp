@@ -245,15 +245,14 @@ std::string rows_of(const moe_layer::Choice& choice) {
 
 std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
   const auto& request = test.request;
-  constexpr const char* format_names[] = {"nvfp4", "mxfp4", "bf16", "fp8"};
   constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
   return fourfold::format("{} {} {}{}{}{}",
                           request.role == Role::prefill ? "prefill"
                           : choice.few                  ? "few"
                                                         : "decode",
                           request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                          format_names[static_cast<int>(request.format)],
-                          logits[static_cast<int>(test.logits)], test.renormalise ? "" : " not renormalised",
+                          format_name(request.format), logits[static_cast<int>(test.logits)],
+                          test.renormalise ? "" : " not renormalised",
                           request.tokens == 0 ? " no tokens" : "");
 }
 

@@ -101,8 +101,7 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
     for (const auto* row : {first, second}) {
       EXPECT_EQ(row->n, choice.tile_tokens);
       EXPECT_EQ(row->role, request.role == Role::decode ? "decode" : "prefill");
-      constexpr const char* formats[] = {"nvfp4", "mxfp4", "bf16", "fp8"};
-      EXPECT_EQ(row->format, formats[static_cast<int>(request.format)]);
+      EXPECT_EQ(row->format, format_name(request.format));
       EXPECT_EQ(row->path == "w4a4", request.activations == Activations::w4a4);
     }
     // The streaming rows unroll K columns: they must divide the matrix.
