@@ -97,6 +97,12 @@ void Barriers::arrive(Thread& thread, const void* address, std::int64_t expect_b
                           with_commas(expect_bytes), describe(index), with_commas(kBytesMax)));
   }
   thread.settled = thread.clock;  // an arrive stands behind the thread's loads
+  // A plain arrive says that a buffer has been read, also by the lanes it speaks for. One that expects bytes
+  // says that a buffer will be filled: of the loads of others it says nothing.
+  if (expect_bytes < 0 && !(thread.known == barrier.last_settled)) {
+    block_.clocks().settle(*barrier.gathering, *thread.known);
+    barrier.last_settled = thread.known;
+  }
   block_.release(thread, *barrier.gathering, barrier.last_arrival);
   --barrier.pending;
   settle(barrier, &thread, site);
@@ -115,8 +121,10 @@ void Barriers::arrive_later(int index, const ClockVector& known, std::uint32_t t
                  format("copies of {} completed on {}: all {} arrivals of this phase have been made",
                         block_.thread_text(thread), describe(index), barrier.expected));
   block_.clocks().join(*barrier.gathering, known);
+  block_.clocks().settle(*barrier.gathering, known);
   barrier.gathering->happened[thread] = std::max(barrier.gathering->happened[thread], clock);
   barrier.gathering->fenced[thread] = std::max(barrier.gathering->fenced[thread], fenced);
+  barrier.gathering->settled[thread] = std::max(barrier.gathering->settled[thread], clock);
   barrier.last_arrival = {};
   --barrier.pending;
   settle(barrier, nullptr, site);
@@ -151,13 +159,12 @@ void Barriers::complete(Barrier& barrier, const Thread* thread, SiteTable::Id si
             "{} completed a second phase while {} threads had not yet seen the first: their parity now means "
             "another phase",
             describe(index), barrier.woken));
-  // A waiter learns of this phase's copies, too; and whatever was read before the arrivals has been read,
-  // also by lanes that one of them spoke for.
+  // A waiter learns of this phase's copies, too.
   barrier.gathering->happened[barrier.party] = barrier.phase + 1;
-  block_.clocks().settle(*barrier.gathering);
   barrier.completed = barrier.gathering;
   barrier.gathering = block_.clocks().zero();
   barrier.last_arrival = {};
+  barrier.last_settled = {};
   ++barrier.phase;
   barrier.pending = barrier.expected;
   for (std::size_t i = 0; i < block_.warps().size(); ++i) {

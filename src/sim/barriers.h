@@ -30,6 +30,7 @@ struct Barrier {
 
   ClockRef gathering;     // released into by this phase's arrivals
   ClockRef last_arrival;  // what was joined last: the next lane of a warp brings the same
+  ClockRef last_settled;  // and what was settled last
   ClockRef completed;     // acquired by waiters of the phase before
 
   std::uint32_t waiting[32] = {};  // masks of lanes per warp

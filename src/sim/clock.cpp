@@ -84,8 +84,8 @@ void ClockPool::fence(ClockVector& vector) const {
   std::memcpy(vector.fenced, vector.happened, used_ * sizeof(std::uint32_t));
 }
 
-void ClockPool::settle(ClockVector& vector) const {
-  std::memcpy(vector.settled, vector.happened, used_ * sizeof(std::uint32_t));
+void ClockPool::settle(ClockVector& into, const ClockVector& from) const {
+  join_words(into.settled, from.happened, used_);
 }
 
 }  // namespace fourfold::sim

@@ -20,7 +20,6 @@ namespace fourfold::sim {
 using Epoch = std::uint32_t;
 constexpr int kClockBits = 21;
 constexpr std::uint32_t kClockMax = (1u << kClockBits) - 1;
-constexpr std::uint32_t kPartyMax = (1u << (32 - kClockBits)) - 1;
 constexpr Epoch make_epoch(std::uint32_t party, std::uint32_t clock) { return party << kClockBits | clock; }
 constexpr std::uint32_t party_of(Epoch epoch) { return epoch >> kClockBits; }
 constexpr std::uint32_t clock_of(Epoch epoch) { return epoch & kClockMax; }
@@ -82,8 +81,8 @@ class ClockPool {
   bool join(ClockVector& into, const ClockVector& from) const;
   // Everything that happened becomes visible to the async proxy.
   void fence(ClockVector& vector) const;
-  // Every read that happened is complete.
-  void settle(ClockVector& vector) const;
+  // Every read that `from` knows of is complete for whoever acquires `into`.
+  void settle(ClockVector& into, const ClockVector& from) const;
   void take_back(ClockVector* vector) { free_.push_back(vector); }
 
  private:

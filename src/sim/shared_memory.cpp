@@ -11,9 +11,11 @@ constexpr std::size_t kRedZoneBytes = 1024;
 constexpr std::byte kRedZone{0xFA};
 constexpr std::byte kNeverWritten{0xCD};
 
-// Whether a read by `reader` makes the older read redundant. What the viewing thread knows is passed on with
-// its own reads only: whoever learns of a wgmma need not know what the thread that issued it knew. A read
-// that may still be on its way is no other one's to speak for.
+// Whether the older read need not be kept beside the new one, because whoever is ordered behind the new one
+// is ordered behind the older one, too. So it is between reads of one party, and where the viewing thread
+// itself reads: others learn of its read together with what it knew then. Not so with a wgmma, whose end is
+// learned of without what the thread that issued it knew; nor with an older read that may still be on its
+// way, which a copy must not overtake even where the order is known (late_read).
 bool covers(const View& view, Epoch reader, Epoch older) {
   return party_of(older) == party_of(reader) ||
          (party_of(reader) == view.self && view.ordered(older) && view.read_is_complete(older));

@@ -61,7 +61,7 @@ TEST(Clock, AReadIsCompleteWhenItWasSettled) {
   EXPECT_FALSE(view.read_is_complete(make_epoch(0, 3)));
   pool.fence(*a);
   EXPECT_FALSE(view.read_is_complete(make_epoch(1, 5)));  // a fence is the fencing thread's own
-  pool.settle(*a);
+  pool.settle(*a, *a);
   EXPECT_TRUE(view.read_is_complete(make_epoch(1, 5)));
   EXPECT_FALSE(view.read_is_complete(make_epoch(1, 6)));
 }

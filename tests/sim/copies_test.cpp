@@ -301,6 +301,35 @@ TEST(BulkCopy, AnArriveStandsBehindTheLoadsOfItsWarp) {
     });
 }
 
+// A warp refills one buffer while it reads the other. That the second one's copy has been waited for says
+// nothing about loads from the first: the lane that announced the bytes did not read for the others.
+TEST(BulkCopy, AnnouncingBytesSettlesNoLoadsOfOthers) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 256, "words");
+  const auto refill = [&](std::uint64_t seed, bool fenced) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      const auto fill = [&](int half) {
+        if (cta.lane() != 0) return;
+        cta.arrive_expect(&s.barrier, 512);
+        cta.bulk_load(s.quads + 32 * half, words, 512, &s.barrier);
+      };
+      fill(0);
+      cta.wait(&s.barrier, 0);
+      cta.load_shared(&s.quads[cta.lane()]);
+      if (fenced) cta.fence_async_proxy();
+      cta.sync_warp();
+      fill(1);
+      cta.wait(&s.barrier, 1);
+      fill(0);
+      cta.wait(&s.barrier, 0);
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    refill(seed, true);
+    expect_fault(FaultKind::late_read, [&] { refill(seed, false); });
+  }
+}
+
 TEST(BulkCopy, ReadsGlobalDataOfItsOwnBlockOnlyBehindAFence) {
   Device device({.memory_bytes = 1 << 20});
   auto* const words = counting_words(device, 256, "words");
