@@ -177,7 +177,7 @@ TEST(Barriers, NamedBarriersJoinTheirWarps) {
     run_with(128, seed, [](SimCta cta, Storage& s) {
       const int pair = cta.warp() / 2;  // warps 0, 1 and warps 2, 3
       cta.store_shared(&s.words[cta.thread()], static_cast<std::uint32_t>(cta.thread()));
-      cta.barrier_sync(1 + pair, 64);
+      cta.barrier_sync(device::NamedBarrier(1 + pair), 64);
       EXPECT_EQ(cta.load_shared(&s.words[cta.thread() ^ 32]), static_cast<std::uint32_t>(cta.thread() ^ 32));
     });
   EXPECT_EQ(faults_in_seeds(FaultKind::race, 10,
@@ -186,7 +186,7 @@ TEST(Barriers, NamedBarriersJoinTheirWarps) {
                                 cta.store_shared(&s.words[cta.thread()], 1u);
                                 cta.sync_block();
                                 cta.store_shared(&s.words[cta.thread()], 1u);
-                                cta.barrier_sync(1 + cta.warp() / 2, 64);
+                                cta.barrier_sync(device::NamedBarrier(1 + cta.warp() / 2), 64);
                                 cta.load_shared(&s.words[cta.thread() ^ 64]);  // the other pair
                               });
                             }),
@@ -194,14 +194,19 @@ TEST(Barriers, NamedBarriersJoinTheirWarps) {
 }
 
 TEST(Barriers, NamedBarriersAreChecked) {
-  expect_fault(FaultKind::barrier_misuse,
-               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(16, 64); }); });
-  expect_fault(FaultKind::barrier_misuse,
-               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 33); }); });
-  expect_fault(FaultKind::barrier_misuse,
-               [] { run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, 128); }); });
   expect_fault(FaultKind::barrier_misuse, [] {
-    run_with(96, 0, [](SimCta cta, Storage&) { cta.barrier_sync(1, cta.warp() == 2 ? 64 : 96); });
+    run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(device::NamedBarrier(16), 64); });
+  });
+  expect_fault(FaultKind::barrier_misuse, [] {
+    run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(device::NamedBarrier(1), 33); });
+  });
+  expect_fault(FaultKind::barrier_misuse, [] {
+    run_with(64, 0, [](SimCta cta, Storage&) { cta.barrier_sync(device::NamedBarrier(1), 128); });
+  });
+  expect_fault(FaultKind::barrier_misuse, [] {
+    run_with(96, 0, [](SimCta cta, Storage&) {
+      cta.barrier_sync(device::NamedBarrier(1), cta.warp() == 2 ? 64 : 96);
+    });
   });
   const Fault fault = expect_fault(FaultKind::deadlock, [] {
     run_with(96, 0, [](SimCta cta, Storage&) {
@@ -218,9 +223,9 @@ TEST(Barriers, WhoWaitsWaitsAtOneInstruction) {
     const Fault fault = expect_fault(FaultKind::divergent_collective, [&] {
       run_with(64, seed, [](SimCta cta, Storage&) {
         if (cta.warp() == 0)
-          cta.barrier_sync(1, 64);
+          cta.barrier_sync(device::NamedBarrier(1), 64);
         else
-          cta.barrier_sync(1, 64);
+          cta.barrier_sync(device::NamedBarrier(1), 64);
       });
     });
     EXPECT_TRUE(mentions(fault, "others at barriers_test.cpp:")) << fault.what();
@@ -237,10 +242,10 @@ void run_passing(Device& device, std::uint64_t seed, Passing how = {}) {
     auto& s = cta.shared<Storage>();
     if (cta.warp() == 1) {
       cta.store_shared(&s.words[cta.lane()], static_cast<std::uint32_t>(3 * cta.lane()));
-      if (how.passes) cta.barrier_arrive(1, 64);
+      if (how.passes) cta.barrier_arrive(device::NamedBarrier(1), 64);
       return;
     }
-    if (how.waits) cta.barrier_sync(1, 64);
+    if (how.waits) cta.barrier_sync(device::NamedBarrier(1), 64);
     EXPECT_EQ(cta.load_shared(&s.words[31 - cta.lane()]), static_cast<std::uint32_t>(3 * (31 - cta.lane())));
   });
 }
@@ -266,9 +271,9 @@ TEST(BarrierArrive, WhoPassesLearnsNothing) {
       run_with(64, seed, [](SimCta cta, Storage& s) {
         if (cta.warp() == 0) {
           cta.store_shared(&s.words[cta.lane()], 1u);
-          cta.barrier_sync(1, 64);
+          cta.barrier_sync(device::NamedBarrier(1), 64);
         } else {
-          cta.barrier_arrive(1, 64);
+          cta.barrier_arrive(device::NamedBarrier(1), 64);
           cta.load_shared(&s.words[cta.lane()]);
         }
       });
@@ -283,8 +288,8 @@ TEST(BarrierArrive, DoesNotWait) {
     run_with(64, seed, [](SimCta cta, Storage& s) {
       const int own = 1 + cta.warp(), other = 2 - cta.warp();
       cta.store_shared(&s.words[cta.thread()], static_cast<std::uint32_t>(cta.thread()));
-      cta.barrier_arrive(other, 64);
-      cta.barrier_sync(own, 64);
+      cta.barrier_arrive(device::NamedBarrier(other), 64);
+      cta.barrier_sync(device::NamedBarrier(own), 64);
       EXPECT_EQ(cta.load_shared(&s.words[cta.thread() ^ 32]), static_cast<std::uint32_t>(cta.thread() ^ 32));
     });
 }
@@ -294,18 +299,18 @@ TEST(BarrierArrive, TurnsCanBeTakenForManyRounds) {
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     run_with(64, seed, [](SimCta cta, Storage& s) {
       const int warp = cta.warp(), own = 1 + warp, other = 2 - warp;
-      if (warp == 1) cta.barrier_arrive(other, 64);
+      if (warp == 1) cta.barrier_arrive(device::NamedBarrier(other), 64);
       for (std::uint32_t round = 0; round < 5; ++round) {
-        cta.barrier_sync(own, 64);
+        cta.barrier_sync(device::NamedBarrier(own), 64);
         if (cta.lane() == 0) {
           if (round || warp == 1) {
             EXPECT_EQ(cta.load_shared(&s.words[0]), 2 * round + static_cast<std::uint32_t>(warp) - 1);
           }
           cta.store_shared(&s.words[0], 2 * round + static_cast<std::uint32_t>(warp));
         }
-        cta.barrier_arrive(other, 64);
+        cta.barrier_arrive(device::NamedBarrier(other), 64);
       }
-      if (warp == 0) cta.barrier_sync(own, 64);
+      if (warp == 0) cta.barrier_sync(device::NamedBarrier(own), 64);
     });
 }
 
@@ -313,25 +318,25 @@ TEST(BarrierArrive, MisuseIsNamed) {
   const auto fault_in = [](FaultKind kind, auto body) {
     return expect_fault(kind, [&] { run_with(64, 0, [&](SimCta cta, Storage&) { body(cta); }); });
   };
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(16, 64); });
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(-1, 64); });
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(1, 33); });
-  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(1, 128); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(device::NamedBarrier(16), 64); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(device::NamedBarrier(-1), 64); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(device::NamedBarrier(1), 33); });
+  fault_in(FaultKind::barrier_misuse, [](SimCta cta) { cta.barrier_arrive(device::NamedBarrier(1), 128); });
   const Fault counts = fault_in(FaultKind::barrier_misuse, [](SimCta cta) {
-    if (cta.warp() == 0) cta.barrier_arrive(1, 64);
+    if (cta.warp() == 0) cta.barrier_arrive(device::NamedBarrier(1), 64);
     cta.ballot(true);
-    if (cta.warp() == 1) cta.barrier_sync(1, 32);
+    if (cta.warp() == 1) cta.barrier_sync(device::NamedBarrier(1), 32);
   });
   EXPECT_TRUE(mentions(counts, "with 32 threads here and 64 at barriers_test.cpp:")) << counts.what();
   const Fault twice = fault_in(FaultKind::barrier_overrun, [](SimCta cta) {
     if (cta.warp() == 1) return;
-    cta.barrier_arrive(1, 64);
-    cta.barrier_arrive(1, 64);
+    cta.barrier_arrive(device::NamedBarrier(1), 64);
+    cta.barrier_arrive(device::NamedBarrier(1), 64);
   });
   EXPECT_TRUE(mentions(twice, "this warp has arrived already")) << twice.what();
   fault_in(FaultKind::divergent_collective, [](SimCta cta) {
     if (cta.lane() < 16)
-      cta.barrier_arrive(1, 64);
+      cta.barrier_arrive(device::NamedBarrier(1), 64);
     else
       cta.ballot(true);
   });

@@ -51,7 +51,7 @@ TEST(Block, DeadlocksListEveryWarp) {
       const int warp = cta.warp();
       cta.sync_block();
       if (warp == 0) cta.wait(&s.barrier, 0);
-      if (warp == 1) cta.barrier_sync(2, 64);
+      if (warp == 1) cta.barrier_sync(device::NamedBarrier(2), 64);
       if (warp == 2 && cta.lane() < 30) cta.sync_warp();
       if (warp == 2) cta.wait(&s.barrier, 0);
     });

@@ -128,9 +128,9 @@ TEST(SharedMemory, ManyReadersAreAllRemembered) {
                                 if (cta.thread() == 0) cta.store_shared(&s.words[0], 1u);
                                 cta.sync_block();
                                 if (cta.thread() < 128) cta.load_shared(&s.words[0]);
-                                if (cta.thread() < 96) cta.barrier_sync(1, 128);
+                                if (cta.thread() < 96) cta.barrier_sync(device::NamedBarrier(1), 128);
                                 if (cta.thread() >= 128) {
-                                  cta.barrier_sync(1, 128);
+                                  cta.barrier_sync(device::NamedBarrier(1), 128);
                                   if (cta.thread() == 128) cta.store_shared(&s.words[0], 2u);
                                 }
                               });

@@ -82,7 +82,7 @@ void run_chain(Device& device, const std::uint16_t* input, float* middle, float*
       cta.copy_wait<0>();
     }
     cta.fence_async_proxy();
-    cta.barrier_sync(1, 128);
+    cta.barrier_sync(device::NamedBarrier(1), 128);
     float d[4] = {};
     const std::uint32_t a[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
     cta.wgmma_fence();

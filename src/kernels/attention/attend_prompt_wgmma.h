@@ -10,12 +10,12 @@
 #include "kernels/attention/operands.h"
 #include "kernels/attention/piece_ring.h"
 #include "kernels/attention/prompt_tile.h"
+#include "kernels/device/named_barrier.h"
 
 namespace fourfold::attention {
 
-// Named barriers: one a warpgroup. The loading warp meets the others at mbarriers only: all who wait at a
+// Each warpgroup has a named barrier. The loading warp meets the others at mbarriers only: all who wait at a
 // named barrier must wait at the same instruction, and its code is not theirs.
-inline constexpr int kGroupBarrier = 1;
 
 // ---- load ---- one warp
 
@@ -137,7 +137,7 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
         if (row < 0) return nullptr;
         return params.query + (static_cast<std::int64_t>(row) * params.heads + head) * Row::head_dim;
       });
-  cta.barrier_sync(kGroupBarrier + group, 128);  // the query rows are in place
+  cta.barrier_sync(device::group_barrier(group), 128);  // the query rows are in place
   const int first_row = 16 * warp + (cta.lane() >> 2);
   PromptSoftmax state;
   float sums[Row::head_dim / 8][4] = {};
@@ -161,7 +161,7 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     ring.give_back(cta, storage);
   }
   if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
-  cta.barrier_sync(kGroupBarrier + group, 128);  // the query rows may change
+  cta.barrier_sync(device::group_barrier(group), 128);  // the query rows may change
 }
 
 template <class Row, class Cta>

@@ -9,6 +9,7 @@
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/dense_tokens.h"
 #include "kernels/dense/weight_feed.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/device/types.h"
 #include "kernels/record/lane_tile.h"
 
@@ -122,7 +123,8 @@ FOURFOLD_DEVICE void add_wave(Cta cta, FewStorage<Row>& storage, const WarpShare
   for (int m = 0; m < Row::tiles; ++m)
     cta.store_shared(&partial[warp][m][cta.lane()],
                      device::F32x4{{sum[m][0], sum[m][1], sum[m][2], sum[m][3]}});
-  cta.barrier_sync(1 + share.group, 32 * share.group_warps);  // every segment of the wave is written
+  cta.barrier_sync(device::group_barrier(share.group),
+                   32 * share.group_warps);  // every segment of the wave is written
   if (!adds) return;
   const int first = share.group * share.group_warps, left = share.segments - wave * Row::warps;
   const int count = left < share.group_warps ? left : share.group_warps;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/device/quotient.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/gemm_params.h"
@@ -73,7 +74,7 @@ FOURFOLD_DEVICE bool add_segments(Cta cta, GateUpStorage<Row>& storage, const Ga
   for (int m = 0; m < 2; ++m)
     cta.store_shared(&segment[share.place][m][cta.lane()],
                      device::F32x4{{sum[m][0], sum[m][1], sum[m][2], sum[m][3]}});
-  cta.barrier_sync(1 + share.group, 32 * share.segments);  // every segment is written
+  cta.barrier_sync(device::group_barrier(share.group), 32 * share.segments);  // every segment is written
   if (!adds) return false;
   for (int s = 0; s < share.segments; ++s)
 #pragma unroll

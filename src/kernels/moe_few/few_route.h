@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/device/types.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
@@ -88,13 +89,11 @@ FOURFOLD_DEVICE void prepare_route(Cta cta, const FewParams& params, FewRoute& r
   }
 }
 
-inline constexpr int kRouteBarrier = 15;
-
 // The first Warps warps of the block call it after prepare_route; returns the number of tiles. GEMM1 needs no
 // weights.
 template <bool Weights, int Warps, class Cta>
 FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route, int warp) {
-  const auto sync = [&] { cta.barrier_sync(kRouteBarrier, 32 * Warps); };
+  const auto sync = [&] { cta.barrier_sync(device::NamedBarrier::route, 32 * Warps); };
   const int token = warp, rank = cta.lane();
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {

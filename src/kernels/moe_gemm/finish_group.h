@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_gemm/finish_tile.h"
@@ -40,12 +41,9 @@ FOURFOLD_DEVICE Factors factors_of(Cta, const moe::GemmParams& params, const Sca
   return factors;
 }
 
-// The named barrier of a warpgroup; 0 is the block's.
-enum class Barrier : int { first_group = 1 };
-
 template <class Cta>
 FOURFOLD_DEVICE void sync_group(Cta cta, const GroupPlace& place) {
-  cta.barrier_sync(static_cast<int>(Barrier::first_group) + place.group, 128);
+  cta.barrier_sync(device::group_barrier(place.group), 128);
 }
 
 // Tokens [first, first + count) of the staging buffer to their slots; RowBytes of a token are this

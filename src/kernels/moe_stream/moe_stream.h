@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/macros.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_stream/multiply_a16.h"
@@ -169,7 +170,7 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
     }
   if (unit.segment + warps.sharing() < warps.segments) return false;  // more segments of this strip are mine
   const int threads = 32 * warps.sharing();
-  const int barrier = 1 + warps.group;
+  const device::NamedBarrier barrier = device::group_barrier(warps.group);
   cta.barrier_sync(barrier, threads);  // every segment of the strip is written
   const bool adds = (unit.strip & (warps.sharing() - 1)) == warps.place;
   if (adds) {

@@ -16,6 +16,7 @@
 #include "kernels/device/cuda/ptx_memory.h"
 #include "kernels/device/cuda/ptx_mma.h"
 #include "kernels/device/cuda/ptx_wgmma.h"
+#include "kernels/device/named_barrier.h"
 #include "kernels/device/types.h"
 
 namespace fourfold::device {
@@ -42,9 +43,13 @@ class CudaCta {
   // ---- order ----
   __device__ void sync_block() const { __syncthreads(); }
   __device__ void sync_warp() const { __syncwarp(); }
-  __device__ void barrier_sync(int id, int threads) const { ptx::barrier_sync(id, threads); }
+  __device__ void barrier_sync(NamedBarrier barrier, int threads) const {
+    ptx::barrier_sync(static_cast<int>(barrier), threads);
+  }
   // Counts this warp as arrived without waiting.
-  __device__ void barrier_arrive(int id, int threads) const { ptx::barrier_arrive(id, threads); }
+  __device__ void barrier_arrive(NamedBarrier barrier, int threads) const {
+    ptx::barrier_arrive(static_cast<int>(barrier), threads);
+  }
   __device__ void init(Mbarrier* barrier, int arrivals) const {
     ptx::mbarrier_init(ptx::shared_address(barrier), static_cast<std::uint32_t>(arrivals));
   }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/device/named_barrier.h"
 #include "kernels/device/types.h"
 #include "sim/lane.h"
 
@@ -44,13 +45,13 @@ class SimCta {
   void sync_warp(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->sync_warp({file, line});
   }
-  void barrier_sync(int id, int threads, const char* file = __builtin_FILE(),
+  void barrier_sync(NamedBarrier barrier, int threads, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) const {
-    lane_->barrier_sync(id, threads, {file, line});
+    lane_->barrier_sync(static_cast<int>(barrier), threads, {file, line});
   }
-  void barrier_arrive(int id, int threads, const char* file = __builtin_FILE(),
+  void barrier_arrive(NamedBarrier barrier, int threads, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) const {
-    lane_->barrier_arrive(id, threads, {file, line});
+    lane_->barrier_arrive(static_cast<int>(barrier), threads, {file, line});
   }
   void init(Mbarrier* barrier, int arrivals, const char* file = __builtin_FILE(),
             int line = __builtin_LINE()) const {
