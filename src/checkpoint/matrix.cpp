@@ -82,7 +82,7 @@ void require_finite_row(std::span<const T> values, const Matrix& matrix, std::in
       value = to_float(values[i]);
     if (std::isfinite(value)) continue;
     fail_with_hint(Code::bad_checkpoint, "the file is damaged; download it again",
-                   "{}: {} at stored row {}, column {}", matrix.name, value, row,
+                   "{}: {} at stored row {}, column {}", matrix.name, value, matrix.rows_before + row,
                    matrix.first_column + static_cast<std::int64_t>(i));
   }
 }
@@ -276,6 +276,7 @@ Matrix narrowed(const Matrix& matrix) {
       },
       matrix.storage);
   for (RowRange& range : part.gather) range.first -= first;
+  part.rows_before += first;
   return part;
 }
 

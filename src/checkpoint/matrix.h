@@ -75,6 +75,8 @@ struct Matrix {
   std::int64_t whole_columns = 0;
   // Whose files the storage's elements are in: its spans are addresses, not memory. Null: they are in memory.
   const Checkpoint* source = nullptr;
+  // Rows of the tensor before the first stored one, which narrowed() left out: for messages.
+  std::int64_t rows_before = 0;
 
   bool as_stored() const { return gather.empty() && whole_columns == 0; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }

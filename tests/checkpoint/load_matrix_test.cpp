@@ -1,5 +1,7 @@
 #include "checkpoint/load_matrix.h"
 
+#include <limits>
+
 #include "checkpoint/bind.h"
 #include "tests/checkpoint/support.h"
 #include "tests/checkpoint/tiny_model.h"
@@ -46,6 +48,15 @@ TEST(LoadMatrix, ReadsNoMoreThanTheRowsBetween) {
   EXPECT_EQ(narrow.stored_row(0), 0);
   EXPECT_EQ(narrow.stored_row(10), 30);
   EXPECT_EQ(narrow.stored_row(29), 49);
+}
+
+// A message names the row of the file, whatever part of it was read.
+TEST(LoadMatrix, NamesTheRowOfTheTensor) {
+  std::vector<float> values(100 * 8, 1.5f);
+  values[75 * 8 + 3] = std::numeric_limits<float>::infinity();
+  const Matrix matrix{"m", 30, 8, F32Storage{values}, {{40, 10}, {70, 20}}};
+  for (const Matrix& part : {matrix, narrowed(matrix), narrowed(narrowed(matrix))})
+    expect_error(Code::bad_checkpoint, {"m: inf at stored row 75, column 3"}, [&] { validate(part); });
 }
 
 // Block scales are found by the stored row: a part begins where a block does.
