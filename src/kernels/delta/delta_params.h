@@ -29,9 +29,7 @@ struct LayerWeights {
   std::int32_t gate_is_sigmoid;  // else silu
 };
 
-inline constexpr int kDecodeRowsMax = kBlockRows;
-
-// Generated rows. The sequences must have different slots and at most kDecodeRowsMax rows each. Grid:
+// Generated rows. The sequences must have different slots and at most kBlockRows rows each. Grid:
 // sequence_limit * value_heads blocks.
 struct DecodeParams {
   const step::SequencePlace* sequences;  // [sequence_limit]
