@@ -48,8 +48,9 @@ struct AttendJob {
   const std::int32_t* pages = nullptr;
   std::int64_t page_tokens = 0;
   std::int64_t position_begin = 0;
-  std::int64_t position_end =
-      0;  // of the first row, at most kAttendPositions after begin; so are the others'
+  // What the first row sees ends before it; each row after it sees one position more, but no row more than
+  // kAttendPositions from position_begin.
+  std::int64_t position_end = 0;
 
   float* scores = nullptr;   // memory to work in: [queries, kAttendPositions]
   float* weights = nullptr;  // as much again
