@@ -1,6 +1,6 @@
 # The CPU's kernels: one source for each instruction set, compiled for it alone; which one runs is decided on the CPU.
 set(folder ${PROJECT_SOURCE_DIR}/src/kernels/cpu)
-set(cpu_sources ${folder}/amx_permission.cpp ${folder}/input_rows.cpp ${folder}/isa.cpp ${folder}/isa_plain.cpp
+set(cpu_sources ${folder}/input_rows.cpp ${folder}/isa.cpp ${folder}/isa_plain.cpp
   ${folder}/kernels.cpp ${folder}/pack.cpp ${folder}/tile_memory.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(isas avx2 avx512 amx)

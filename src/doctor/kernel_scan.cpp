@@ -1,15 +1,23 @@
 #include "doctor/kernel_scan.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "doctor/kernel_images.h"
-#include "doctor/mapped_file.h"
 
 namespace fourfold::doctor {
 namespace {
@@ -38,6 +46,39 @@ bool has_suffixed(const std::vector<KernelImage>& images, int sm) {
                              (image.sm / 10 == sm / 10 && image.sm < sm && image.suffix == 'f'));
   });
 }
+
+// A file mapped for reading: a library of gigabytes of which a few headers are looked at.
+//
+// Limit: whoever makes the file shorter meanwhile ends this process when it touches what is lost. A scan
+// takes seconds, and nothing is served by this process.
+class MappedFile {
+ public:
+  // Throws io.
+  explicit MappedFile(const std::filesystem::path& path) {
+    // Nonblocking, so that a pipe in a file's place is refused instead of waited for.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) fail(Code::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+    struct stat facts {};
+    const bool is_file = ::fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode);
+    const auto size = is_file ? static_cast<std::size_t>(facts.st_size) : 0;
+    void* address = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    ::close(descriptor);
+    if (!is_file || address == MAP_FAILED) fail(Code::io, "{}: cannot be mapped", path.string());
+    data_ = static_cast<const std::byte*>(address);
+    size_ = size;
+  }
+  ~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 bool may_hold_kernels(const fs::path& path) {
   const std::string name = path.filename().string();

@@ -2,6 +2,8 @@
 // transport hands in what the engine delivers and sends what comes out.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,10 +12,20 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "server/api/notes.h"
-#include "server/request_context.h"
 #include "server/served_model.h"
 
 namespace fourfold::server {
+
+// What a request brings along beside its body.
+struct RequestContext {
+  // Whose key it came with (HttpRequest::tenant); what is kept for one tenant is not shown to another.
+  std::uint64_t tenant = 0;
+  std::string client = {};  // whose share it takes of what all clients have (HttpRequest::client)
+  // Nobody waits for the answer any more: the client has left, or the server ends. Any thread may ask, and
+  // long work does now and then (base/cancel.h for what knows nothing of requests). Empty: somebody always
+  // waits.
+  std::function<bool()> cancelled = {};
+};
 
 // How a request ends that cannot be served; the body is the protocol's own error shape.
 struct HttpError {
