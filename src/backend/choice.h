@@ -34,7 +34,7 @@ struct Choices {
   std::span<const Choice> rows;  // one for each row of Batch::logits_rows
 };
 
-// In place of a token where none can be chosen: the row's logits are not finite.
+// Instead of a token where none can be chosen: the row's logits are not finite.
 inline constexpr std::int32_t kNoToken = -1;
 
 // What comes back for the rows asked.

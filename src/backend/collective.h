@@ -3,7 +3,7 @@
 // ops, with the same sums in the same order.
 //
 // Every rank makes the same calls in the same order, each from its own thread. A call returns when all ranks
-// have made it, or throws: once a rank has failed nobody waits for it, in this call or in a later one.
+// have made it, or throws: once a rank has failed no other waits for it, in this call or in a later one.
 #pragma once
 
 #include <cstdint>

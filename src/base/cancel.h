@@ -1,4 +1,4 @@
-// Whether anybody still waits for what this thread works on. Whoever begins the work says how that is known;
+// Whether what this thread works on is still wanted. Whoever begins the work says how that is known;
 // long loops over what came from outside ask now and then, whichever room they are in.
 #pragma once
 
@@ -11,14 +11,14 @@ namespace fourfold {
 
 class CancelScope {
  public:
-  // Until its end; `cancelled` must outlive it. Empty: somebody always waits.
+  // Until its end; `cancelled` must outlive it. Empty: it is always wanted.
   explicit CancelScope(const std::function<bool()>& cancelled)
       : before_(std::exchange(asked_, cancelled ? &cancelled : nullptr)) {}
   ~CancelScope() { asked_ = before_; }
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
 
-  // Throws Code::cancelled when nobody waits.
+  // Throws Code::cancelled when it is not.
   static void look() {
     if (asked_ != nullptr && (*asked_)()) fail(Code::cancelled, "nobody waits for it any more");
   }

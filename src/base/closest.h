@@ -1,4 +1,4 @@
-// Which known name somebody meant who mistyped one.
+// Which known name was meant by a mistyped one.
 #pragma once
 
 #include <cstddef>

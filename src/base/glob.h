@@ -1,5 +1,5 @@
 // Patterns for names: * stands for any run of characters, ? for one. A pattern without either matches
-// anywhere in the name, and "all" matches everything: row names hold spaces, and nobody types them whole.
+// anywhere in the name, and "all" matches everything: row names hold spaces, and are not typed whole.
 #pragma once
 
 #include <string_view>

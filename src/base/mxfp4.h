@@ -66,7 +66,7 @@ void validate(const Mxfp4View& matrix);
 std::vector<float> dequantize(const Mxfp4View& matrix);
 void dequantize_row(const Mxfp4View& matrix, std::int64_t row, std::span<float> out);
 
-// values: [rows, columns]. NaN and infinite weights are refused with their place.
+// values: [rows, columns]. NaN and infinite weights are refused with their position.
 Mxfp4Matrix quantize_mxfp4_weights(std::span<const float> values, std::int64_t rows, std::int64_t columns);
 
 }  // namespace fourfold

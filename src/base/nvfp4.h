@@ -114,9 +114,9 @@ void validate(const Nvfp4View& matrix);
 std::vector<float> dequantize(const Nvfp4View& matrix);
 void dequantize_row(const Nvfp4View& matrix, std::int64_t row, std::span<float> out);
 
-// values: [rows, columns]. NaN and infinite weights are refused with their place. amax is the matrix's own,
-// or a larger one shared by matrices that must have equal global scales (gate and up of one expert); larger
-// weights saturate.
+// values: [rows, columns]. NaN and infinite weights are refused with their position. amax is the matrix's
+// own, or a larger one shared by matrices that must have equal global scales (gate and up of one expert);
+// larger weights saturate.
 Nvfp4Matrix quantize_nvfp4_weights(std::span<const float> values, std::int64_t rows, std::int64_t columns);
 Nvfp4Matrix quantize_nvfp4_weights(std::span<const float> values, std::int64_t rows, std::int64_t columns,
                                    float amax);

@@ -35,7 +35,7 @@ double measure_read_gb_per_s(std::size_t bytes) {
     std::fill(words.get() + begin, words.get() + end, std::uint64_t{1});
   });
   double best = 0;
-  std::atomic<std::uint64_t> total{0};  // somebody looks at the sums, so they are made
+  std::atomic<std::uint64_t> total{0};  // the sums are used, so they are computed
   for (int round = 0; round < 3; ++round) {
     const auto start = std::chrono::steady_clock::now();
     parallel_for(count, kGrainWords, [&](std::int64_t begin, std::int64_t end) {

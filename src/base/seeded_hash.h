@@ -1,8 +1,8 @@
-// A hash for tables whose keys strangers choose. With a known function (std::hash, FNV) anybody can send tens
-// of thousands of keys that fall on one place, and every insertion walks over all of them. This one is a
-// polynomial over the integers modulo 2^61 - 1, taken at a point that is drawn at random when the process
-// starts: two given texts collide for about one point in 2^61 for each seven bytes of them, and nobody
-// outside knows the point.
+// A hash for tables whose keys strangers choose. With a known function (std::hash, FNV) an attacker can send
+// tens of thousands of keys that fall into one bucket, and every insertion walks over all of them. This one
+// is a polynomial over the integers modulo 2^61 - 1, taken at a point that is drawn at random when the
+// process starts: two given texts collide for about one point in 2^61 for each seven bytes of them, and no
+// one outside knows the point.
 #pragma once
 
 #include <cstdint>

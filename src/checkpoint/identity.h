@@ -11,7 +11,7 @@ namespace fourfold::checkpoint {
 // Each a checksum over all shards. A tensor that was changed in place shows in the times, if not in the
 // samples.
 struct Identity {
-  std::uint64_t headers = 0;  // names, types, shapes and places of the tensors, sizes of the files
+  std::uint64_t headers = 0;  // names, types, shapes and offsets of the tensors, sizes of the files
   std::uint64_t samples = 0;  // 64 pages of each file, evenly spread
   std::uint64_t times = 0;    // of the last change
 

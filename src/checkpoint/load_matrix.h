@@ -11,7 +11,7 @@
 
 namespace fourfold::checkpoint {
 
-// `matrix` looks at `bytes`, or, if it was in memory already, at somebody else's.
+// `matrix` looks at `bytes`, or, if it was in memory already, at memory of others.
 struct LoadedMatrix {
   Matrix matrix;
   std::vector<std::unique_ptr<std::byte[]>> bytes;

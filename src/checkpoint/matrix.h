@@ -112,7 +112,7 @@ void for_each_range(const Matrix& matrix, const std::function<void(std::span<con
 std::uint64_t stored_bytes(const Matrix& matrix);
 
 // Reads every scale and every 16- and 8-bit element of a matrix in memory and throws bad_checkpoint, naming
-// the matrix and the place, at the first NaN, infinity or negative block scale.
+// the matrix and the position, at the first NaN, infinity or negative block scale.
 void validate(const Matrix& matrix);
 
 }  // namespace fourfold::checkpoint

@@ -15,7 +15,7 @@
 namespace fourfold::checkpoint {
 
 OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
-  // Nonblocking, so that a pipe in a file's place is refused instead of waited for.
+  // Nonblocking, so that a pipe instead of a file is refused instead of waited for.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) fail(Code::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   struct stat facts {};

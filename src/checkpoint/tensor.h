@@ -108,7 +108,7 @@ struct TensorView {
 std::string describe(const TensorView& tensor);
 
 // The elements as T, whose size must be the element size. Throws bad_checkpoint when the file puts them at an
-// odd place: such files exist in theory only, and a typed pointer to them must not.
+// unaligned offset: such files exist in theory only, and a typed pointer to them must not.
 template <class T>
 std::span<const T> elements(const TensorView& tensor);
 

@@ -36,7 +36,7 @@ class TensorPool {
   std::vector<std::string> skip_unused();
   void skip(std::string_view name) { take_if_present(name); }
 
-  // Whatever nobody took is left over; throws bad_checkpoint when there is any problem.
+  // What was not taken is left over; throws bad_checkpoint when there is any problem.
   void finish();
 
  private:

@@ -15,7 +15,7 @@ struct Limits {
   std::int64_t work_max = 40'000'000;               // steps, each some five nanoseconds: a fifth of a second
   std::int64_t bytes_max = std::int64_t{64} << 20;  // of the automata
   std::chrono::milliseconds cpu_time_max{5'000};    // of the thread that compiles
-  // Whether nobody waits for the form any more; asked now and then. Empty: somebody does.
+  // Whether the form is no longer wanted; asked now and then. Empty: it is.
   std::function<bool()> cancelled = {};
 };
 
@@ -24,7 +24,7 @@ class Budget {
   explicit Budget(const Limits& limits);
 
   // Throws invalid_request when the work is spent, over_capacity when the CPU time is up and cancelled when
-  // nobody waits. Every loop over what a request said spends at least a step a round.
+  // it is not wanted. Every loop over what a request said spends at least a step a round.
   void spend(std::int64_t steps) {
     work_ += steps;
     if (work_ >= next_look_) look();

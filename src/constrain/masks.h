@@ -53,7 +53,7 @@ class Masks {
   };
   std::shared_ptr<const Local> local(std::uint32_t state, MaskBudget& budget) const;
   // Computes now what an answer is likely to need, so that no step of the engine waits for it. Throws
-  // invalid_request when a single mask is too dear.
+  // invalid_request when a single mask is too expensive.
   void warm_up() const;
   // Of the grammar and of all that is kept for it.
   std::size_t bytes() const;

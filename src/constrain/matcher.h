@@ -18,8 +18,8 @@
 namespace fourfold::constrain {
 
 // What the masks of one answer may cost, in steps of a few nanoseconds: the engine's thread makes them, and
-// everybody waits for it. A mask that is made once and kept is dear, most tokens cost next to nothing; so an
-// answer may spend much on one token, but not on each of them. Throws invalid_request when it is spent.
+// all requests wait for it. A mask that is made once and kept is expensive, most tokens cost next to nothing;
+// so an answer may spend much on one token, but not on each of them. Throws invalid_request when it is spent.
 class MaskBudget {
  public:
   static constexpr std::int64_t kTokenMax = 20'000'000;

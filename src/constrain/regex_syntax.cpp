@@ -256,7 +256,7 @@ class RegexParser {
         {"L", CodeSet::of_classes(text::kLetter)},      {"Ll", CodeSet::of_classes(text::kLower)},
         {"M", CodeSet::of_classes(text::kMark)},        {"N", CodeSet::of_classes(text::kNumber)},
         {"P", CodeSet::of_classes(text::kPunctuation)}, {"S", CodeSet::of_classes(text::kSymbol)}};
-    constexpr std::size_t name_bytes_max = 64;  // nobody reads to the end of the pattern for each \p
+    constexpr std::size_t name_bytes_max = 64;  // so that not every \p reads to the end of the pattern
     const std::size_t close = pattern_.substr(at_, name_bytes_max).find('}');
     if (!take("{") || close == std::string_view::npos) refuse("\\p needs a name, as in \\p{L}");
     const std::string_view name = pattern_.substr(at_, close - 1);

@@ -38,7 +38,7 @@ std::optional<Dfa> SchemaCompiler::form_of(const MergedSchema& merged, Writing w
   return form;
 }
 
-// Characters are counted only where the form does not bound them itself: two counts at once are dear. A
+// Characters are counted only where the form does not bound them itself: two counts at once are expensive. A
 // character has a byte at least.
 std::optional<Dfa> SchemaCompiler::text_of(const MergedSchema& merged, Writing writing) {
   std::optional<Dfa> form = form_of(merged, writing);

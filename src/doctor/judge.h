@@ -1,4 +1,4 @@
-// Facts and rules to a report: what is wrong, how bad, and what nobody could find out.
+// Facts and rules to a report: what is wrong, how bad, and what could not be found out.
 #pragma once
 
 #include <set>

@@ -55,7 +55,7 @@ class MappedFile {
  public:
   // Throws io.
   explicit MappedFile(const std::filesystem::path& path) {
-    // Nonblocking, so that a pipe in a file's place is refused instead of waited for.
+    // Nonblocking, so that a pipe instead of a file is refused instead of waited for.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) fail(Code::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
     struct stat facts {};

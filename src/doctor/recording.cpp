@@ -74,7 +74,7 @@ void blank_groups(std::string& text, const std::vector<std::size_t>& lengths, ch
   }
 }
 
-// "(root@build7)" of a kernel somebody built.
+// "(root@build7)" of a kernel that was built by hand.
 void blank_mail(std::string& text) {
   for (std::size_t at = text.find('@'); at != std::string::npos; at = text.find('@', at + 1)) {
     const auto is_part = [](char letter) {
@@ -96,7 +96,7 @@ Names names_here() {
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0) names.host = host;
   if (const passwd* entry = getpwuid(getuid()); entry != nullptr) names.user = entry->pw_name;
-  if (names.user == "root") names.user.clear();  // nobody's name
+  if (names.user == "root") names.user.clear();  // not a person's name
   if (const char* home = std::getenv("HOME"); home != nullptr && std::string_view(home) != "/root")
     names.home = home;
   return names;

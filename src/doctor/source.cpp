@@ -30,7 +30,7 @@ constexpr std::string_view kServerOptions[]{"--moe-backend",   "--tensor-paralle
                                             "--tp-size",       "--moe-runner-backend",   "--quantization",
                                             "--kv-cache-dtype"};
 
-// PCI Express: extended capabilities begin here, each a word of id, version and the next one's place.
+// PCI Express: extended capabilities begin here, each a word of id, version and the next one's offset.
 constexpr std::size_t kExtendedConfig = 0x100;
 constexpr unsigned kAcsCapability = 0x000D;
 constexpr std::size_t kAcsControlOffset = 6;
@@ -42,7 +42,7 @@ std::uint32_t word_at(const std::string& bytes, std::size_t at) {
 }
 
 // Which of a process's arguments is the program that runs: the first, or what Python was given. Words behind
-// it are somebody's business ("timeout 60 fourfold doctor", "ninja fourfold"), and what a wrapper starts is a
+// it are left alone ("timeout 60 fourfold doctor", "ninja fourfold"), and what a wrapper starts is a
 // process of its own.
 std::optional<std::size_t> program_place(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return std::nullopt;

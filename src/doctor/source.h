@@ -34,7 +34,7 @@ class Source {
   std::vector<std::string> lines(const std::string& question);
 };
 
-// This machine. Opening the NVIDIA libraries waits until somebody asks for them.
+// This machine. Opening the NVIDIA libraries waits until they are asked for.
 std::unique_ptr<Source> live_source();
 
 // Which environment variables a recording may hold: settings, never keys, tokens or passwords.

@@ -35,7 +35,7 @@ struct Engine::Body {
   void break_down(const std::string& why, std::vector<Delivery>& out);
 
   const std::int64_t max_queue;
-  Batcher batcher;  // of the thread; require_valid and sequence_limit are anybody's
+  Batcher batcher;  // of the thread; any thread may call require_valid and sequence_limit
   const Deliver deliver;
 
   std::mutex mutex;  // of all below
@@ -104,7 +104,7 @@ void Engine::Body::run() {
 }
 
 // A step's own faults end its requests (Batcher::run); this is what lies outside of one, such as states that
-// cannot be copied on a device that was lost. Everybody is told, and nobody is taken any more.
+// cannot be copied on a device that was lost. Every request is told, and no new one is taken.
 void Engine::Body::break_down(const std::string& why, std::vector<Delivery>& out) {
   // Those that ended in the step that broke have their last delivery in `out` already.
   batcher.abandon(why, out);

@@ -48,7 +48,7 @@ struct EngineOptions {
   std::int64_t max_sequences = 0;        // running at once; 0: as many as the capacity has state slots
   std::int64_t max_queue = 1024;         // waiting; one more is refused
   std::int64_t step_rows = 0;            // rows of one step, prompt and generated together; 0: the capacity's
-  int mtp = kMtpAuto;                    // drafts a step for everybody, or kMtpAuto
+  int mtp = kMtpAuto;                    // drafts a step for all requests, or kMtpAuto
   std::int64_t prefix_cache_bytes = -1;  // of recurrent anchors; 0: no prefix cache; -1: chosen by the engine
 
   static constexpr int kMtpAuto = -1;

@@ -293,7 +293,7 @@ PassRows Sequence::draft_rows(std::int32_t hidden_row) {
 
 backend::Choice Sequence::choice(backend::Pass pass, std::int64_t history_limit) {
   const sample::Params& params = sampler_.params();
-  // The tokens of a step are noted where they are chosen before anybody here sees them.
+  // The tokens of a step are noted where they are chosen before they are seen here.
   if (sampler_.needs_history() && sampler_.seen_count() + kDraftCountMax + 1 > history_limit) choose_here();
   const bool drawn = request_.draw_drafts && request_.draft_count > 0;
   if (pass == backend::Pass::main) {

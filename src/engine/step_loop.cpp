@@ -117,7 +117,7 @@ void StepLoop::begin_draft(const std::vector<Member>& before) {
   }
 }
 
-// All drafts of the step by one call, where the backend can and nobody wants logits.
+// All drafts of the step by one call, where the backend can and no sequence wants logits.
 bool StepLoop::draft_at_once() {
   const backend::Choices choices = choices_of(backend::Pass::draft);
   for (const backend::Choice& choice : choices_)

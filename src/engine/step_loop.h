@@ -1,5 +1,5 @@
 // Runs sequences on a prepared program, many in one batch: one main pass, then draft passes until no sequence
-// wants another. Who is admitted, and when, is somebody else's business.
+// wants another. Who is admitted, and when, is the scheduler's business.
 #pragma once
 
 #include <span>

@@ -54,7 +54,7 @@ struct Comparison {
   bool fine() const;
 };
 
-// How far every number may lie off, by the activation formats a program has in use. Limit: derived bounds
+// How far every number may be off, by the activation formats a program has in use. Limit: derived bounds
 // come from the reference backend, which is made for models of test size.
 class Bounds {
  public:

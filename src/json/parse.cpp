@@ -24,7 +24,7 @@ namespace {
 namespace bj = boost::json;
 
 // Sees every member name of the document and stops at the first that its object already has. A pass of its
-// own: Boost's parser keeps the last of two equal names and tells nobody. It also reads numbers to the last
+// own: Boost's parser silently keeps the last of two equal names. It also reads numbers to the last
 // bit, where Boost's may be off by one or two units (104290275.48302239 becomes ...241).
 class UniqueNames {
  public:
@@ -83,7 +83,7 @@ class UniqueNames {
   bool on_double(double roughly, bj::string_view part, boost::system::error_code& code) {
     number_.append(part.data(), part.size());
     double exactly = 0;
-    // What is too small for a double is 0, which Boost knows; what is too large, nobody can use.
+    // What is too small for a double is 0, which Boost knows; what is too large is of no use.
     if (std::from_chars(number_.data(), number_.data() + number_.size(), exactly).ec != std::errc())
       exactly = roughly;
     number_.clear();
@@ -182,7 +182,7 @@ bj::value parse_file(const std::filesystem::path& path, const Limits& limits) {
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_max) {
-  // Nonblocking, so that a pipe in a file's place is refused instead of waited for.
+  // Nonblocking, so that a pipe instead of a file is refused instead of waited for.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0) fail(Code::io, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   struct stat facts {};

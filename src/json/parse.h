@@ -1,4 +1,4 @@
-// Reads JSON that somebody else wrote: sizes and depth are bounded, text after the document, invalid UTF-8
+// Reads JSON from outside: sizes and depth are bounded, text after the document, invalid UTF-8
 // and two members of one name are refused. Every reader of files (checkpoint, text) goes through here, so
 // that none of them silently keeps the last of two contradicting members. Writing is base/json_writer.h.
 #pragma once

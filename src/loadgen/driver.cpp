@@ -20,7 +20,7 @@
 namespace fourfold::loadgen {
 namespace {
 
-constexpr double kStopSeconds = 0.1;  // how often somebody is asked whether to stop
+constexpr double kStopSeconds = 0.1;  // how often `stop` is asked
 
 using Address = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 

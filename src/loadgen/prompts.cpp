@@ -50,7 +50,7 @@ std::string random_words(std::uint64_t seed, std::uint64_t index, std::int64_t c
   return text;
 }
 
-// Sentences of eight to eleven words that could stand in somebody's notes; the last is cut to the count.
+// Sentences of eight to eleven words that could be someone's notes; the last is cut to the count.
 std::string notes(std::uint64_t seed, std::uint64_t index, std::int64_t word_count) {
   Random random(mix_bits(seed) + index);
   std::string text;

@@ -49,7 +49,7 @@ struct RowFacts {
   bool epilogue_aliases_stages = false;  // false: it has its own part, or needs none
 };
 
-// A shape somebody may ask for and that has no row, with the reason.
+// A shape that may be asked for and has no row, with the reason.
 struct RefusedShape {
   std::string kernel;
   int m;

@@ -1,6 +1,6 @@
 // What happens when the depth of a pipeline is computed apart from the storage that holds it. This is a
 // working model of the grouped block-scaled GEMM that FlashInfer and TensorRT-LLM build from CUTLASS (4.4.2
-// and later) for SM120: the formula on one side, the storage as real structs on the other, nobody comparing
+// and later) for SM120: the formula on one side, the storage as real structs on the other, never comparing
 // the two. For 256x128x128 with the fused finalize epilogue the formula says 3 stages and the struct says
 // 102,400 bytes of the 101,376 there are (cutlass#3096, cutlass#3144). `fourfold plan --explain` prints it
 // step by step.

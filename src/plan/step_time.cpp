@@ -16,7 +16,7 @@ constexpr int kRoutings = 1000;
 // KB 7.7, 256 KB 28.7, 1 MB 95.6; rtx6kpro, pcie-oneshot-allreduce): a round of 6.1 us, and 34 GB/s out of
 // each GPU that writes to three others. Another owner of such cards publishes a median of 8.4 us. The host's
 // 50 GB/s are what loading reached here (load-h200.txt: 55 of one GPU). Rounds through the host were measured
-// by nobody we know.
+// by no one we know of.
 constexpr LinkFacts kPcie5{
     .latency_us = {6.1, 8.4},
     .host_latency_us = {10, 20},

@@ -13,7 +13,7 @@ enum class Purpose : std::uint64_t {
   token,        // the token itself
   draft,        // a draft of it
   acceptance,   // whether the draft stands
-  replacement,  // what takes its place
+  replacement,  // the token instead of it
 };
 
 // [0, 1) in steps of 2^-53.

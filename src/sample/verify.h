@@ -8,7 +8,7 @@ namespace fourfold::sample {
 
 struct Verdict {
   bool accepted = false;
-  TokenId token = 0;  // the draft, or what takes its place
+  TokenId token = 0;  // the draft, or its replacement
 };
 
 // A draft that was not drawn but chosen (the most probable one): the target's own token is drawn, and the

@@ -2,9 +2,9 @@
 // anchor). A tree: a node is one whole page of tokens behind the pages above it. Tokens are compared
 // themselves, never by a hash: two prompts cannot be taken for each other.
 //
-// The index holds the page of each node. Pages that nobody else holds are given back when others need them,
+// The index holds the page of each node. Pages that no request holds are given back when others need them,
 // the least recently used first, leaves before what they stand on. Whoever holds a node's page holds those
-// above it as well, so a node behind which somebody works is never given back.
+// above it as well, so a node behind which a request works is never given back.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +47,10 @@ class PrefixIndex {
   Node parent(Node node) const { return at(node).parent; }
 
   bool has_anchor(Node node) const { return at(node).anchor >= 0; }
-  // A place for the state at the end of this node's prefix, maybe that of the least recently used one.
+  // Room for the state at the end of this node's prefix, maybe that of the least recently used one.
   std::optional<std::int32_t> give_anchor(Node node);
 
-  // Lets go of one page that nobody else holds; false when there is none.
+  // Lets go of one page that no request holds; false when there is none.
   bool evict();
   // How many could be let go, one after another.
   std::int64_t idle_pages() const;

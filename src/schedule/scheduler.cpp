@@ -199,7 +199,7 @@ bool Scheduler::drop_younger(Id id) {
   return true;
 }
 
-// Pages for all its tokens and for one more of everybody who runs: fewer would soon be taken away again.
+// Pages for all its tokens and for one more of each that runs: fewer would soon be taken away again.
 bool Scheduler::can_admit(const Sequence& sequence, const PrefixIndex::Hit& hit) const {
   if (running_.empty()) return true;
   std::int64_t pinned = 0;  // pages of the hit that could be let go, but not if it is used

@@ -3,7 +3,7 @@
 // A request waits, runs and leaves. Running it has a state slot and pages for its tokens; both may be taken
 // away from the youngest when an older one needs pages (it is preempted and waits again, at its old place in
 // the queue, and is computed again). Older requests are never preempted for younger ones, so the oldest
-// always gets on and everybody becomes the oldest.
+// always makes progress, and every request becomes the oldest.
 //
 // A step's rows go to generated tokens first, the least recently served before the others, and what is left
 // to prompts, the oldest first, cut at multiples of 64. Where no prompt got anything, one comes first in the
@@ -101,8 +101,8 @@ class Scheduler {
   // It has ended, or is not wanted any more. With keeps_state its state may be worth keeping, before the
   // slot is used again.
   std::optional<AnchorSave> leave(Id id, bool keeps_state);
-  // Somebody has failed, and by what may lie in pages that others would share: none is kept that is not in
-  // use.
+  // A request failed, and the cause may be in pages that later requests would share: every cached page that
+  // is not in use is dropped.
   void distrust();
 
   // draft_room: drafts a sequence may write behind its rows.
@@ -174,7 +174,7 @@ class Scheduler {
   StepPlan plan_;
   std::set<Id> served_;
   std::int64_t rows_left_ = 0, measured_left_ = 0;
-  bool pages_short_ = false;  // somebody had to wait for pages in this step
+  bool pages_short_ = false;  // a request had to wait for pages in this step
   bool prompt_waited_ = false;
   std::uint64_t step_ = 0;
   Counts counts_;

@@ -17,7 +17,8 @@ bool equal_in_constant_time(std::string_view given, std::string_view secret);
 class ApiKeys {
  public:
   // A file has one key a line; empty lines and lines that begin with # are skipped. Throws io for a file that
-  // cannot be read, invalid_request for one without a key or a key nobody could send. option: for messages.
+  // cannot be read, invalid_request for one without a key or a key that no client could send. option: for
+  // messages.
   ApiKeys(std::vector<std::string> keys, std::vector<std::filesystem::path> files,
           std::string option = "--api-key");
 
@@ -30,8 +31,8 @@ class ApiKeys {
   std::optional<std::uint64_t> tenant(std::string_view given) const;
 
   // Reads changed files again. One that is gone or no good leaves its keys as they were: that is an accident.
-  // One without a key, twice in a row (editors write in two steps), takes them all away: that is somebody's
-  // will. Gives what there is to say, or nothing.
+  // One without a key, twice in a row (editors write in two steps), takes them all away: that was meant.
+  // Gives what there is to say, or nothing.
   std::string reload_changed();
 
  private:

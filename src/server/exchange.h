@@ -21,9 +21,8 @@ struct RequestContext {
   // Whose key it came with (HttpRequest::tenant); what is kept for one tenant is not shown to another.
   std::uint64_t tenant = 0;
   std::string client = {};  // whose share it takes of what all clients have (HttpRequest::client)
-  // Nobody waits for the answer any more: the client has left, or the server ends. Any thread may ask, and
-  // long work does now and then (base/cancel.h for what knows nothing of requests). Empty: somebody always
-  // waits.
+  // The answer is no longer wanted: the client has left, or the server ends. Any thread may ask, and long
+  // work does now and then (base/cancel.h for what knows nothing of requests). Empty: it is always wanted.
   std::function<bool()> cancelled = {};
 };
 

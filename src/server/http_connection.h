@@ -36,7 +36,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool idle() const { return state_ == State::idle || state_ == State::handshake; }
   const std::string& network() const { return network_; }
   // What a full house closes first: connections without a request; then requests that are still being sent,
-  // and answers nobody takes. Nothing: work is being done for it.
+  // and answers that are not being read. Nothing: work is being done for it.
   std::optional<int> yields(Clock::time_point now) const {
     if (idle() || state_ == State::head || state_ == State::linger) return 0;
     const bool stuck = state_ == State::answered && write_deadline_ - now < limits().write_time * 3 / 4;
@@ -393,7 +393,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
       try {
         piece = more_();
       } catch (const std::exception&) {
-        close();  // without its last chunk: nobody takes it for whole
+        close();  // without its last chunk, so that it is not taken for whole
         return false;
       }
       if (chunked_)
@@ -438,7 +438,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     linger();
   }
 
-  // The client may still be sending what nobody reads; closing at once would reset the connection under the
+  // The client may still be sending what is not read; closing at once would reset the connection under the
   // answer it has not read yet.
   void linger() {
     if (at_end_) return close();

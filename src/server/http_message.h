@@ -25,7 +25,7 @@ struct HttpRequest {
   std::string client = {};
   Headers headers;  // names in lower case
   std::string body;
-  // Whoever admits it notes here when it came, who asks and what the request is called; 0: nobody in
+  // Whoever admits it notes here when it came, who asks and what the request is called; 0: no one in
   // particular.
   std::chrono::steady_clock::time_point begun = {};
   std::uint64_t tenant = 0;

@@ -96,7 +96,7 @@ struct HttpServer::Body {
     });
   }
 
-  // A connection nobody has room for is told so, as far as that can be done without waiting.
+  // A connection there is no room for is told so, as far as that can be done without waiting.
   void refuse(int socket) {
     ++shared.counts.connections_refused;
     if (!is_tls) (void)!::send(socket, kTooMany.data(), kTooMany.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -107,7 +107,7 @@ struct HttpServer::Body {
     }
   }
 
-  // Without a descriptor nobody could even be refused, and everybody would wait: one is kept back for that.
+  // Without a descriptor not even a refusal could be sent, and clients would wait: one is kept for that.
   void turn_away() {
     for (int i = 0; i < kTurnedAwayAtOnce && spare >= 0; ++i) {
       ::close(std::exchange(spare, -1));

@@ -59,7 +59,7 @@ class TlsWire final : public Wire {
   }
   void read(asio::mutable_buffer into, Done done) override { stream_.async_read_some(into, std::move(done)); }
   void write(asio::const_buffer from, Done done) override { stream_.async_write_some(from, std::move(done)); }
-  // close_notify: without it nobody can tell the end from a connection that was cut.
+  // close_notify: without it the end looks like a connection that was cut.
   void end_writing(std::function<void()> done) override {
     stream_.async_shutdown([done = std::move(done)](error_code) { done(); });
   }
@@ -74,7 +74,7 @@ inline std::unique_ptr<asio::ssl::context> tls_context(const HttpOptions& option
   context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                        asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
                        asio::ssl::context::no_tlsv1_1);
-  // Read by us: OpenSSL would wait for a pipe in a file's place.
+  // Read by us: OpenSSL would wait for a pipe that is not a file.
   constexpr std::size_t kPemBytesMax = std::size_t{1} << 20;
   const auto read = [](const char* option, const std::string& path) {
     try {

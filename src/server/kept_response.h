@@ -6,7 +6,7 @@
 
 namespace fourfold::server {
 
-// The path is `prefix` and the response's id. 404 for what is not kept, or is somebody else's.
+// The path is `prefix` and the response's id. 404 for what is not kept, or belongs to another tenant.
 HttpResponse kept_response(const HttpRequest& request, std::string_view prefix, const ServedModel& model);
 
 }  // namespace fourfold::server

@@ -1,6 +1,6 @@
-// Log lines on their way to somebody who may not be reading: a pipe that is full stops whoever writes to it.
-// Lines are handed to a thread of their own; when it cannot keep up they are dropped, counted, and their
-// number is said.
+// Log lines on their way to a reader that may have stopped reading: a pipe that is full stops whoever writes
+// to it. Lines are handed to a thread of their own; when it cannot keep up they are dropped, counted, and
+// their number is said.
 #pragma once
 
 #include <chrono>

@@ -129,7 +129,7 @@ void Pump::take_one(const engine::Delivery& delivery, Clock::time_point now) {
   try {
     live->bytes += live->exchange->take(index, delivery);
     if (delivery.finish == engine::Finish::running && live->exchange->satisfied(index)) {
-      // The engine's last word on it, Finish::cancelled, is still handed over if somebody waits for it.
+      // The engine's last word on it, Finish::cancelled, is still handed over where an exchange waits for it.
       runner_.cancel(delivery.id);
     }
   } catch (const std::exception&) {
@@ -140,7 +140,7 @@ void Pump::take_one(const engine::Delivery& delivery, Clock::time_point now) {
 }
 
 // Our own fault, in one answer: it ends here, the others go on. A stream ends without its last chunk, so that
-// nobody takes it for whole.
+// the client does not take it for whole.
 void Pump::spoil(const std::shared_ptr<Live>& live) {
   live->end.status = 500;
   drop(live);

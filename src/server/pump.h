@@ -22,7 +22,7 @@ namespace fourfold::server {
 // it is woken once.
 class Mailbox {
  public:
-  // Nothing: nobody is woken any more.
+  // Nothing: no more wake-ups.
   void connect(std::function<void()> wake);
   void put(std::vector<engine::Delivery>&& deliveries);
   std::vector<engine::Delivery> take();
@@ -93,7 +93,7 @@ class Pump {
   void take_one(const engine::Delivery& delivery, Clock::time_point now);
   void note(Live& live, const engine::Delivery& delivery, Clock::time_point now);
   void flush(Live& live, Clock::time_point now);
-  // A long answer takes long to write, and everybody would wait for it.
+  // A long answer takes long to write, and all clients would wait for it.
   void write_elsewhere(const std::shared_ptr<Live>& live);
   void spoil(const std::shared_ptr<Live>& live);
   void leave(const std::shared_ptr<Live>& live);

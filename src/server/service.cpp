@@ -91,7 +91,7 @@ std::optional<HttpResponse> Service::admit(HttpRequest& request) {
 
 std::optional<HttpResponse> Service::refuse(HttpRequest& request) {
   const Route* route = find_route(request.path);
-  // Names that point here by somebody else's DNS: without a key the browser of a page out there could ask.
+  // Host names that a stranger's DNS points here: without a key the browser of a page out there could ask.
   const auto host = host_name(request.header("host"));
   if (!keys_.any() && host && !is_loopback_name(*host) && !is_address(*host) &&
       std::ranges::find(options_.allowed_hosts, *host) == options_.allowed_hosts.end())
@@ -152,7 +152,7 @@ std::optional<HttpResponse> Service::refuse_route(const HttpRequest& request, co
   }
   if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
   if (draining_) return refusal(request.path, 503, "shutting_down", "the server is shutting down");
-  // A page of somebody else's can make a browser send this, and without keys nothing else would stop it.
+  // A page from elsewhere can make a browser send this, and without keys nothing else would stop it.
   if (!keys_.any() && !request.header("origin").empty() && !origin_allowed(request))
     return refusal(request.path, 403, "unknown_origin",
                    "pages of this origin may not ask here; --cors-origin ORIGIN lets them");
@@ -322,7 +322,7 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequ
     if (options_.request_time && (!submission.time_limit || *submission.time_limit > *options_.request_time))
       submission.time_limit = options_.request_time;
   }
-  // With all places taken the engine says so itself.
+  // When its queue is full, the engine says so itself.
   hold_share(*call, prepared.exchange->long_bytes());
   prepared.room = take_share(room_, request.client, prepared.submissions.size(), "requests");
   const bool streams = prepared.exchange->streams();
@@ -364,8 +364,8 @@ void Service::reload_keys() {
 
 void Service::watch_engine(Clock::time_point now) {
   const engine::EngineStatus status = runner_.status();
-  // Not status.running: before the first step has ended the engine knows of nobody. Only a step ends a stall:
-  // that nobody is left is its own doing.
+  // Not status.running: before the first step has ended the engine counts no request. Only a step ends a
+  // stall: a stall itself makes the requests go away.
   if (status.steps != last_step_count_ || (pump_.live_count() == 0 && !stalled_)) {
     last_step_count_ = status.steps;
     last_step_ = now;

@@ -24,9 +24,9 @@
 namespace fourfold::server {
 
 struct ServiceOptions {
-  std::vector<std::string> cors_origins = {};   // whose pages may ask; "*": anybody's
+  std::vector<std::string> cors_origins = {};   // whose pages may ask; "*": any page
   std::vector<std::string> allowed_hosts = {};  // names this server has, beside localhost and addresses
-  // Whoever has one of these may read /metrics and /status.json, and nobody else may; none: whoever may ask
+  // Only those who have one of these may read /metrics and /status.json; none: whoever may ask
   // may.
   ApiKeys* operator_keys = nullptr;
   double rate_limit = 0;  // requests a second for each key, or address without keys
@@ -39,7 +39,7 @@ struct ServiceOptions {
   std::chrono::milliseconds work_time{10'000};  // all workers on one request each for so long: not ready
   // Of bodies that wait to be read, together; and as much again of long answers on their way.
   std::size_t waiting_bytes_max = std::size_t{256} << 20;
-  // One line, without an end; it must not wait for anybody.
+  // One line, without an end; it must not block.
   std::function<void(const std::string& line)> log = {};
   std::function<void()> flush_log = {};                           // before a sudden end
   std::function<void(const std::string& line)> log_request = {};  // one a request; empty: none
@@ -133,7 +133,7 @@ class Service final : public HttpHandler {
   bool stalled_ = false, draining_ = false;
   bool work_is_long_ = false, workers_stuck_ = false, workers_lost_ = false;
   std::atomic<bool> engine_stopped_{false};
-  std::atomic<bool> ending_{false};  // nobody reads answers any more: work in progress is given up
+  std::atomic<bool> ending_{false};  // no answer will be read: work in progress is given up
   Clock::time_point give_up_ = Clock::time_point::max();
   Clock::time_point engine_ends_ = Clock::time_point::max();  // behind a signal, at the latest
   std::thread stopper_;

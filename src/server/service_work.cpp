@@ -23,7 +23,7 @@ std::optional<HttpResponse> Service::attempt(std::string_view route, const std::
   } catch (const std::bad_alloc&) {
     return refusal(route, 503, "out_of_memory", "there is no memory for this request now");
   } catch (const std::exception&) {
-    // What it says may hold addresses or paths; the log of the process is the place for those.
+    // What it says may hold addresses or paths; those go to the log of the process.
     return refusal(route, 500, "internal", "the server could not read this request");
   }
 }
@@ -166,7 +166,7 @@ std::shared_ptr<const void> Service::take_share(const std::shared_ptr<ClientShar
       shares.get(), [shares, client, count](const void*) { shares->give_back(client, count); });
 }
 
-// A request that is read for too long is a fault of ours, or an attack nobody thought of. While another
+// A request that takes too long to read is a bug of ours, or an attack we did not foresee. While another
 // thread is left the server goes on; when none is, nothing can be read any more.
 void Service::watch_workers(Clock::time_point now) {
   const Workers::Status status = workers_.status(now);
@@ -182,7 +182,7 @@ void Service::watch_workers(Clock::time_point now) {
       status.busy == status.threads && status.shortest >= std::max(options_.stall, options_.work_time);
 }
 
-// Its thread does not come back: there is nobody to join and nothing left to lose.
+// Its thread does not come back, so it cannot be joined, and no state is worth saving.
 void Service::abandon(std::string_view what) {
   if (options_.log) options_.log(fourfold::format("error server {}: the process ends without it", what));
   if (options_.flush_log) options_.flush_log();

@@ -1,6 +1,6 @@
 // Threads for what takes long enough to be felt on the server's own: parsing, templates, tokenising, schemas.
-// Clients take turns: whoever sends a thousand requests waits for them, and nobody else does. Work of clients
-// that have left is not begun.
+// Clients take turns: a client that sends a thousand requests delays its own, not those of others. Work of
+// clients that have left is not begun.
 #pragma once
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ class Workers {
   struct Status {
     std::size_t waiting = 0;
     std::size_t busy = 0, threads = 0;
-    std::int64_t skipped = 0;    // nobody wanted them any more
+    std::int64_t skipped = 0;    // cancelled before they ran
     Clock::duration longest{};   // how long the job that began first has been running
     Clock::duration shortest{};  // and the one that began last; nothing unless all threads are busy
   };

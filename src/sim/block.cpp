@@ -179,7 +179,7 @@ void Block::leave(Thread& thread) {
   if (warp.finished == ~0u) flush_banks(warp);
 }
 
-// The last act of a thread, outside of any exception: somebody else runs, or the host goes on.
+// The last act of a thread, outside of any exception: another thread runs, or the host goes on.
 void Block::end_of(Thread& thread) {
   thread.finished = true;
   thread.warp->runnable &= ~thread.bit();

@@ -47,7 +47,7 @@ struct LaunchContext {
   LaunchStats& stats;
   std::vector<BankTraffic>& traffic;  // by site
   const Grid* predecessor = nullptr;  // the grid before it, where that one still runs
-  bool reads_clock = false;           // so that it gives up by itself what nobody brings
+  bool reads_clock = false;           // so that it gives up by itself what never comes
   // The one damaged synchronisation, if any.
   bool mutated = false;
   SiteTable::Id mutated_site = 0;

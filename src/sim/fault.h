@@ -11,11 +11,11 @@ namespace fourfold::sim {
 
 enum class FaultKind {
   out_of_bounds,    // an address outside its allocation, or outside the block's shared memory
-  unwritten_read,   // bytes nobody ever wrote
+  unwritten_read,   // bytes that were never written
   race,             // two accesses, at least one of them a write, with nothing that orders them
   proxy_race,       // ordinary writes read by wgmma or overwritten by the copy engine without a proxy fence
   late_read,        // a bulk copy overwrites what a load, which may still be on its way, has to read
-  deadlock,         // nobody can run and no copy is in flight; also the step limit
+  deadlock,         // no thread can run and no copy is in flight; also the step limit
   barrier_overrun,  // more arrivals than expected, or a phase completed under a waiter of the phase before
   barrier_misuse,   // not initialised, not fenced, read as data, completed with a copy in flight
   misaligned,       // an address or a size that is not a multiple of what the instruction needs

@@ -56,7 +56,7 @@ class GlobalMemory {
   // Host writes are visible to every later grid.
   void mark_written(const void* start, std::size_t bytes) { set_written(start, bytes, true); }
   void forget(const void* start, std::size_t bytes) { set_written(start, bytes, false); }
-  // First byte of the range that nobody has written, or null.
+  // First byte of the range that was never written, or null.
   const void* first_unwritten(const void* start, std::size_t bytes) const;
 
   // "tokens + 4,096", or a sentence for an address outside all allocations.

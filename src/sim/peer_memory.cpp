@@ -231,7 +231,7 @@ PeerMemory::Answer PeerMemory::load_acquire(int rank, const GlobalAccessor& who,
   if (found == spoken_.end() || !hears) return answer;
   auto& heard = heard_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(found->second.first)];
   // Polling hears the same message again and again, in turns with other threads: the first time is enough,
-  // and more would crowd out what somebody still needs.
+  // and more would crowd out what is still needed.
   const auto is_same = [&](const Heard& entry) {
     return entry.message == found->second.second && entry.grid == who.grid && entry.block == who.block &&
            party_of(entry.epoch) == party_of(who.epoch);

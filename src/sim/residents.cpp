@@ -7,8 +7,8 @@
 namespace fourfold::sim {
 namespace {
 
-// Looks of every block at flags that nobody has written meanwhile. A block's other warps have a turn between
-// two of them, so that this is also how many turns they may need until they write.
+// Looks of every block at flags that have not been written meanwhile. A block's other warps have a turn
+// between two of them, so that this is also how many turns they may need until they write.
 constexpr std::uint64_t kLooksInVain = 20'000;
 constexpr std::size_t kBlocksNamed = 4;
 

@@ -52,7 +52,7 @@ class Residents {
 
   // A grid behind those that are here; starts what there is room for.
   void add(std::unique_ptr<Launched> launched);
-  // Until every block has ended (true), or those that are here look for something nobody will bring (false).
+  // Until every block has ended (true), or those that are here look for something that will not come (false).
   // Throws the first Fault.
   bool run();
   // Whether the grids that are here may be left alone until the next launch: all blocks are on their way and
@@ -82,7 +82,7 @@ class Residents {
   Dice dice_;
   std::size_t at_ = 0;
   std::uint64_t turns_ = 0;
-  std::uint64_t news_ = 0;   // of the shared memory, when somebody last looked
+  std::uint64_t news_ = 0;   // of the shared memory, at the last look
   std::uint64_t looks_ = 0;  // since then, in vain
 };
 

@@ -54,7 +54,7 @@ class SharedMemory {
   bool write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
                    SiteTable::Id site, SharedConflict& conflict);
 
-  // A 16-byte copy of one thread (cp.async): nobody may touch the granule until it is settled.
+  // A 16-byte copy of one thread (cp.async): the granule may not be touched until it is settled.
   bool begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
                   SharedConflict& conflict);
   void settle_copy(std::uint32_t offset, Epoch writer);

@@ -1,6 +1,6 @@
 // A conversation as token ids. Control tokens are found by origin: only text that the template wrote itself,
 // whole, makes one. "<|im_start|>" in a message, a tool or a variable is encoded as the characters it is, and
-// so is one of which a single byte came from there, so that nobody can forge a turn of somebody else's.
+// so is one of which a single byte came from there, so that no message can forge another's turn.
 // (Hugging Face's and vLLM's rendering gives the control token.) Tokens not marked special (<think>,
 // <tool_call>) are found everywhere.
 #pragma once
@@ -20,7 +20,7 @@ class ChatPrompt {
       : tokenizer_(&tokenizer), text_(chat_template.render_traced(request)) {}
 
   const std::string& text() const { return text_.bytes(); }
-  // Everything behind this place is dropped.
+  // Everything behind this offset is dropped.
   void cut(std::size_t size) { text_.cut(size); }
   std::vector<TokenId> ids() const { return tokenizer_->encode(text_); }
 

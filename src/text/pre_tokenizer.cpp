@@ -24,7 +24,7 @@ constexpr std::array<std::uint8_t, 128> ascii_classes() {
 }
 constexpr auto kAscii = ascii_classes();
 
-// A place in the text and the class of the character there.
+// A position in the text and the class of the character there.
 class Cursor {
  public:
   Cursor(const char* at, const char* end) : at_(at), end_(end) { look(); }

@@ -12,7 +12,7 @@ namespace fourfold::text {
 
 namespace {
 
-// Offsets inside a piece are 32-bit, and nobody's prompt is longer.
+// Offsets inside a piece are 32-bit, and no prompt is longer.
 constexpr std::size_t kTextBytesMax = std::size_t{1} << 30;
 
 PieceCache& cache_of(std::uint64_t serial) {
@@ -99,7 +99,7 @@ void Tokenizer::encode_valid(std::string_view text, const SpecialPlaces& special
     }
     std::string_view normal = text.substr(span.begin, span.end - span.begin);
     std::string rebuilt;
-    // Nobody asks where special tokens may be when none of these is one.
+    // Where special tokens may be does not matter when none of these is one.
     SpecialPlaces inside = normalized_special_ ? special.part(span.begin, span.end) : special;
     if (nfc_ && !is_surely_nfc(normal)) {
       std::vector<Rewrite> rewrites;

@@ -328,7 +328,7 @@ class TokenizerReader {
     if (item == nullptr || item->is_null()) return;
     const std::string type = type_of(*item, where);
     const object& step = item->get_object();
-    if (type == "ByteLevel") return;  // trims offsets, which nobody asks for
+    if (type == "ByteLevel") return;  // trims offsets, which are not used here
     if (type == "Sequence") {
       std::size_t i = 0;
       for (const value& inner : as_array(member(step, "processors", where + ".processors"), where)) {

@@ -241,7 +241,7 @@ bool ToolCallParser::json_call(std::string_view text) {
     arguments = member_text(text, kCallArguments);
     if (arguments.empty()) arguments = jinja::to_json(*given);
   }
-  // Some models write the text of the object in its place.
+  // Some models write the text of the object instead.
   if (given != nullptr && given->is_text() && parsed_object(given->text())) arguments = given->text();
   begin_call(name->text());
   emit(ToolEvent::Kind::arguments, std::move(arguments));

@@ -58,7 +58,7 @@ class ToolCallParser {
 
   std::vector<ToolEvent> push(std::string_view text);
   // The end of the answer closes a call that is open, unless the answer was cut off: then its arguments stay
-  // unfinished JSON, so that nobody runs half a call.
+  // unfinished JSON, so that half a call is not run.
   std::vector<ToolEvent> finish(bool cut_off);
   bool in_call() const { return in_call_; }
 

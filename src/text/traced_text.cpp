@@ -6,7 +6,7 @@ namespace fourfold::text {
 
 namespace {
 
-// The first run that ends behind this place.
+// The first run that ends behind this offset.
 auto first_behind(const std::vector<Run>& runs, std::size_t place) {
   return std::upper_bound(runs.begin(), runs.end(), place,
                           [](std::size_t at, const Run& run) { return at < run.end; });

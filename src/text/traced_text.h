@@ -1,7 +1,7 @@
 // Text that knows which of its bytes a chat template wrote itself: its literals, and constants such as
 // bos_token. All others are foreign: they came with a message, a tool, a variable, or out of a number.
 // Control tokens are found in own bytes alone (chat_prompt.h), so whatever builds text keeps this right;
-// bytes that nobody vouches for are foreign.
+// bytes of unknown origin are foreign.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class TracedText {
     const auto begin = part.empty() ? 0 : static_cast<std::size_t>(part.data() - bytes_.data());
     return slice(begin, begin + part.size());
   }
-  // Everything from this place on is dropped.
+  // Everything from this offset on is dropped.
   void cut(std::size_t size);
 
  private:

@@ -34,7 +34,7 @@ struct Composition {
   char32_t first, second, to;
 };
 struct CaseMapping {
-  char32_t from, to[3];  // unused places are 0
+  char32_t from, to[3];  // unused entries are 0
 };
 
 extern const CharRecord kCharRecords[];

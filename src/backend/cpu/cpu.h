@@ -24,7 +24,7 @@ struct CpuOptions {
   // core at most instead of 24, which few cores with much memory bandwidth feel. Fixed with the program,
   // because it decides the order of additions.
   bool tile_codes = false;
-  // value() answers after a run. Costs memory: every value gets a place of its own.
+  // value() answers after a run. Costs memory: every value gets memory of its own.
   bool keep_values = false;
   checkpoint::LoadProgress* progress = nullptr;
   // One rank of several: what it meets the others with, and the first of the CPUs its threads are pinned to.

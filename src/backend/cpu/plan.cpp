@@ -39,7 +39,7 @@ class Placer {
                            ? ValuePlaces::kCaller
                            : take(program_.values[static_cast<std::size_t>(id)].columns);
       if (sharing_ == Sharing::apart) continue;
-      // What was read for the last time, and what nobody reads, is free for the next step.
+      // What was read for the last time, and what is never read, is free for the next step.
       auto ending = uses[i].reads;
       ending.insert(ending.end(), uses[i].writes.begin(), uses[i].writes.end());
       std::sort(ending.begin(), ending.end());

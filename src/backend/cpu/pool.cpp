@@ -104,7 +104,7 @@ void ThreadPool::run_items(std::int64_t count, Call function, const void* work) 
   loop_number_.fetch_add(1, std::memory_order_release);
   loop_number_.notify_all();
   take_items();
-  // Nobody enters any more; whoever is inside finishes the item he has.
+  // No thread enters any more; those inside finish the items they have.
   std::uint32_t inside = inside_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
   for (int spin = 0; inside != 0 && spin < kSpins; ++spin) {
     rest();

@@ -175,8 +175,8 @@ void Weight::multiply(const kernel::Kernels& kernels, const kernel::MultiplyJob&
 std::vector<Weight> pack_weights(const Program& program, const CpuOptions& options,
                                  const kernel::Kernels& kernels, std::vector<std::string>& notices) {
   const std::vector<Purpose> purpose = purposes(program);
-  checkpoint::LoadProgress nobody(0, {});
-  checkpoint::LoadProgress& progress = options.progress != nullptr ? *options.progress : nobody;
+  checkpoint::LoadProgress unseen(0, {});
+  checkpoint::LoadProgress& progress = options.progress != nullptr ? *options.progress : unseen;
   std::vector<Weight> weights(program.matrices.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
     if (purpose[i].multiplied) weights[i].need = need_of(program.matrices[i], kernels, options.tile_codes);

@@ -62,7 +62,7 @@ class HostCollective final : public Collective {
   // Leaves the rank's values in a mailbox and waits for the others; which mailbox they are in.
   std::size_t meet(int rank, std::string_view where, std::span<const float> in) {
     Member& me = ranks_[static_cast<std::size_t>(rank)];
-    const std::int64_t call = me.calls;  // nobody else changes it
+    const std::int64_t call = me.calls;  // changed by this rank alone
     const auto box = static_cast<std::size_t>(call % 2);
     me.boxes[box].assign(in.begin(), in.end());
     std::unique_lock lock(mutex_);

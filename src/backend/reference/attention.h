@@ -10,7 +10,7 @@
 
 namespace fourfold::backend::reference {
 
-// One layer's pages. Unwritten places hold NaN, so that reading one shows.
+// One layer's pages. Unwritten positions hold NaN, so that reading one shows.
 struct KvPages {
   KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens);
   Rows keys;  // [page_count * page_tokens, kv_heads * head_dim]

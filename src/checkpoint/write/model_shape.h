@@ -45,7 +45,7 @@ std::span<const ModelShape> known_shapes();
 // Throws invalid_request with the names that exist.
 const ModelShape& find_shape(std::string_view name);
 
-// One tensor of the model before anybody quantises it, and what random numbers it wants.
+// One tensor of the model before it is quantised, and what random numbers it wants.
 struct PlannedTensor {
   enum class Fill {
     linear,   // normal, deviation gain / sqrt(columns), rows of different size

@@ -1,4 +1,4 @@
-// A new file written at any place, by any thread. What the disk refuses is an error with the file's name and
+// A new file written at any offset, by any thread. What the disk refuses is an error with the file's name and
 // what was being written; whoever owns the folder removes what is there.
 #pragma once
 
@@ -19,7 +19,7 @@ class OutputFile {
   OutputFile& operator=(OutputFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Makes the file this long; what nobody writes is a hole and reads as zeros.
+  // Makes the file this long; what is not written is a hole and reads as zeros.
   void resize(std::uint64_t bytes);
   void write(std::uint64_t offset, std::span<const std::byte> bytes, std::string_view what);
   // Waits until the disk has it: a full disk may say so only now.

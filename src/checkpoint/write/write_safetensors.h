@@ -1,6 +1,6 @@
 // Writes a checkpoint: safetensors files of bounded size and the index that names them. All names, types and
 // shapes are known before the first byte, so headers come first, tensors are written in any order and by any
-// thread, and a tensor nobody writes is a hole.
+// thread, and a tensor that is not written is a hole.
 #pragma once
 
 #include <cstddef>

@@ -4,7 +4,7 @@
 //              trip, (ranks - 1) times the bytes. Writes, never reads, cross the bus: a write is posted, a
 //              read waits for its answer.
 //   two_shot   the rows are cut into a slice a rank: parts go to the slice's owner, which adds them up and
-//              writes the sums back to everybody: two trips, twice the bytes whatever the number of ranks.
+//              writes the sums back to all ranks: two trips, twice the bytes whatever the number of ranks.
 //   host       each rank writes its part once to page-locked memory of the host, the others read it there:
 //              needs nothing but a bus.
 //
@@ -131,7 +131,7 @@ FOURFOLD_DEVICE void all_reduce_norm(Cta cta, const AllReduceParams& params) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         F32x4 quad{};
-        // Zeros where a rank is lost: nobody will look at them.
+        // Zeros where a rank is lost: they will not be used.
         if (heard && column < params.columns)
           quad = receive(cta, params, call, static_cast<std::int64_t>(row) * quads + column / 4 + half);
 #pragma unroll

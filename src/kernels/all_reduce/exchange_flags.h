@@ -2,7 +2,7 @@
 //
 // A call has an epoch, counted by every block for itself; ranks make the same calls in the same order, so
 // that the epochs agree. Buffers alternate with the epoch's parity. Why two are enough: a block sends epoch e
-// + 1 after its rank's whole grid of epoch e has ended, and nobody writes epoch e + 2 before having received
+// + 1 after its rank's whole grid of epoch e has ended, and no rank writes epoch e + 2 before having received
 // e + 1 from every rank; so whoever read epoch e has finished when its place is written again. That holds
 // when a graph is replayed, and when calls of different sizes and ways follow each other: blocks without work
 // exchange their flags as well.

@@ -268,7 +268,7 @@ FOURFOLD_DEVICE void store_partial(Cta cta, const AttendParams& params, const At
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = unit.first_query + 16 * m + 8 * half + g;
-      // Rows that stand before the split see nothing of it; nobody reads their partial.
+      // Rows that stand before the split see nothing of it; their partial is not read.
       if (query >= unit.query_count || state.position[m][half] < unit.begin) continue;
       const int row = query / params.heads_per_kv, head = query - row * params.heads_per_kv;
       const std::int64_t slot =

@@ -46,7 +46,7 @@ FOURFOLD_DEVICE void score_prompt_page(Cta cta, typename Row::Storage& storage, 
   }
 }
 
-// Masked: a tile's last page, which may have positions that nobody wrote.
+// Masked: a tile's last page, which may have positions that were never written.
 template <class Row, bool Masked, class Cta>
 FOURFOLD_DEVICE void add_prompt_values(Cta cta, typename Row::Storage& storage, PieceRing<Row>& ring,
                                        const PageList& list, int warp, int written,
@@ -87,7 +87,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
   const PageList list = list_tile_pages<typename Row::Layout>(params, unit);
   ring.enter();
   if (warp == 0) ring.start(cta, storage, list);
-  cta.sync_block();  // everybody has left the tile before
+  cta.sync_block();  // all warps have left the tile before
   stage_vectors<typename Row::Layout, kTileRows, Row::threads>(
       cta, cta.thread(), storage.query, [&](int i) -> const std::uint16_t* {
         const int row = unit.row(i);

@@ -19,7 +19,8 @@ namespace fourfold::attention {
 
 // ---- load ---- one warp
 
-// Positions of V that nobody wrote may hold anything, and 0 * NaN is not 0: they become 0 in shared memory.
+// Positions of V that were never written may hold anything, and 0 * NaN is not 0: they become 0 in shared
+// memory.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void clear_tail(Cta cta, unsigned char* values, int written) {
   using Layout = typename Row::Layout;

@@ -1,4 +1,4 @@
-// The layout of KV pages in memory: kernels/attention writes and reads it, and nobody else. A page of one KV
+// The layout of KV pages in memory: kernels/attention alone writes and reads it. A page of one KV
 // head is 64 positions, and exactly what the tensor cores want to find in shared memory, so that a plain bulk
 // copy of it needs no second pass:
 //

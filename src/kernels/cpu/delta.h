@@ -17,7 +17,7 @@ inline constexpr int kValueChunks =
     L::isa == Isa::plain || L::isa == Isa::avx512 || L::isa == Isa::amx ? 4 : 2;
 
 // S0^T k and S0^T q for `Chunks` sixteens of values, the anchor read once. Values that are not there (the
-// last sixteen may be short) give lanes that nobody reads.
+// last sixteen may be short) give lanes that are not read.
 template <class L, int Chunks>
 void read_anchor(const DeltaJob& job, const float* anchor, std::int64_t first, float* by_key,
                  float* by_query) {

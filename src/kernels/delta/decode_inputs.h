@@ -73,8 +73,8 @@ struct DecodeHead {
         lane(machine.lane()),
         owns_key(head == key_head * arguments.layout.values_per_key) {}
 
-  // Between the kernel's parts: addresses are cheap to make and dear to hold, and the compiler would hold
-  // them all around the loop over chunks.
+  // Between the kernel's parts: addresses are cheap to make and expensive to hold, and the compiler would
+  // hold them all around the loop over chunks.
   FOURFOLD_DEVICE void forget_addresses() {
     lane = Cta::keep(lane);
     head = Cta::keep(head);

@@ -207,8 +207,8 @@ struct PromptSystem {
   }
 };
 
-// Padding travels with its tile and is never looked at; it is written so that no kernel reads what nobody
-// wrote.
+// Padding travels with its tile and is never looked at; it is written so that no kernel reads
+// unwritten bytes.
 template <int D, class Cta>
 FOURFOLD_DEVICE void write_padding(Cta cta, const PromptRows<D, Cta>& rows) {
   const auto write = [&](std::uint16_t* tile, int count, int stride) {

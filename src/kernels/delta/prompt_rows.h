@@ -63,7 +63,7 @@ struct PromptRows {
   SlotState<D> slot;
   int start, end;  // places in the block of the chunk's rows; those before `start` are the state's
 
-  // Between the kernel's parts: addresses are cheap to make and dear to hold.
+  // Between the kernel's parts: addresses are cheap to make and expensive to hold.
   FOURFOLD_DEVICE void forget_addresses() {
     chunk = Cta::keep(chunk);
     key_head = Cta::keep(key_head);

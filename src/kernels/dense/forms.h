@@ -1,5 +1,5 @@
 // Every way the tables have to run a dense matrix of generated rows. All of them give the same bits, so a
-// form may be chosen by measuring: choose_dense() and choose_many() are what runs where nobody has.
+// form may be chosen by measuring: choose_dense() and choose_many() are what runs where none was measured.
 #pragma once
 
 #include <optional>

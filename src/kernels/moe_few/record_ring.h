@@ -1,7 +1,7 @@
 // Weights of the few-token kernels: each warp has a small ring of its own in shared memory, fed by bulk
 // copies of a few records each. What a warp will read is on its way before the first record is needed, and
-// nobody waits to issue it: with loads into registers the warps would stand in the queue of the memory
-// instead of computing.
+// issuing it stalls no warp: with loads into registers the warps would wait for the memory's queue instead of
+// computing.
 #pragma once
 
 #include <cstdint>

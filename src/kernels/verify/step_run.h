@@ -39,7 +39,7 @@ class StepRun {
   T* upload(const std::vector<T>& values, const char* name) {
     return arena_.upload(values, name);
   }
-  // Memory that a kernel must write before anybody reads it.
+  // Memory that a kernel must write before it is read.
   template <class T>
   T* take(std::size_t count, const char* name) {
     T* memory = arena_.take<T>(count, name);

@@ -30,7 +30,7 @@ AcceptSetup make_accept(StepRun& run) {
   AcceptSetup setup;
   setup.limit = 12 + kDraftsMost;
   for (int s = 0; s < kSequences; ++s) {
-    // Rows nobody chooses from lie between the sequences; one place has no sequence.
+    // Rows without a choice lie between the sequences; one place has no sequence.
     for (int i = run.below(3); i > 0; --i) {
       setup.step_tokens.push_back(1);
       setup.rows.push_back({0, 0, 0, 0});

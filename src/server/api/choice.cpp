@@ -137,7 +137,7 @@ void Choice::emit(EventKind kind, std::string text, std::string call_id) {
     events_.push_back({kind, std::move(text), std::move(call_id)});
   }
   if (!options_.logprobs_with_text) return;
-  // What led up to text is the text's; what led up to a call is nobody's.
+  // What led up to text is the text's; what led up to a call is dropped.
   const std::vector<sample::Sampled> tokens = std::exchange(logprobs_, {});
   if (kind != EventKind::text) return;
   for (auto* target : {&items_.back().logprobs, &events_.back().logprobs})

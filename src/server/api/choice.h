@@ -99,7 +99,7 @@ class Choice {
   std::string error_;
 };
 
-// "call_" and letters nobody else gets.
+// "call_" and letters that no other call gets.
 std::string new_id(std::string_view prefix);
 
 }  // namespace fourfold::server::api

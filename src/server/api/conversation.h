@@ -52,7 +52,7 @@ void require_answered(const std::vector<Turn>& turns, const std::string& field);
 void add_call(Turn& turn, Call call, const Json* arguments, const std::string& field);
 
 // What becomes of a part that is no text: what the user shows must be seen, so that the request is refused;
-// for what a tool returned, or the model, a word stands in its place.
+// for what a tool returned, or the model, a word replaces it.
 enum class OtherParts { refuse, name };
 // A string, or the texts of {"type": "text", "text": ...} parts put together; `types` are the names such
 // parts may have.
@@ -72,7 +72,7 @@ std::vector<Turn> read_messages(Fields& fields);
 // enable_thinking, reasoning_effort, chat_template_kwargs, add_generation_prompt.
 void read_template_fields(Fields& fields, Conversation& out);
 
-// A template's errors begin with its file; where that lies is nobody's business.
+// A template's errors begin with its file; where that lies is not for clients to know.
 std::string without_folder(std::string message);
 
 // Text that is only to be counted is bounded too: its tokens take several times its memory.

@@ -8,7 +8,7 @@ std::shared_ptr<const constrain::Masks> FormCache::get(const Asked& asked, const
                                                        const Compile& compile) {
   const std::string key = fourfold::format("{}:{}", asked.tenant, form);
   if (auto known = find(key)) return known;
-  // Compiling takes long enough that nobody else should wait; two who ask at once both do it.
+  // Compiling takes too long to do it under the lock; two requests that ask at once both do it.
   const std::shared_ptr<constrain::FormBytes> share = share_of(asked.client);
   auto masks = make(share, compile);
   masks->warm_up();

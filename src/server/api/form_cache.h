@@ -28,7 +28,7 @@ class FormCache {
   struct Asked {
     // Tenants do not share forms: how fast one is there would tell one what another has asked for.
     std::uint64_t tenant = 0;
-    std::string client = {};  // whose share it takes; empty: nobody's, as large as all
+    std::string client = {};  // whose share it takes; empty: no client's, as large as all
     constrain::Limits limits = {};
   };
   using Compile = std::function<std::shared_ptr<const constrain::Grammar>()>;
@@ -53,7 +53,7 @@ class FormCache {
   std::shared_ptr<const constrain::Masks> make(const std::shared_ptr<constrain::FormBytes>& share,
                                                const Compile& compile);
   std::shared_ptr<constrain::FormBytes> share_of(const std::string& client);
-  // One that nobody uses, of this share or of any; false: there is none.
+  // One that is not in use, of this share or of any; false: there is none.
   bool forget_unused(const constrain::FormBytes* share);
   void forget_oldest();
 

@@ -72,7 +72,7 @@ void MessageTools::change(Fields& block, bool added) {
     auto entry = read(*definition, tool->name_of("definition"), block.notes());
     if (!entry) return;
     entry->offered = true;
-    // A definition of the same name takes the earlier one's place.
+    // A definition of the same name replaces the earlier one.
     const auto [found, is_new] = places_.emplace(entry->tool.name, entries_.size());
     if (is_new) {
       require_count(entries_.size() + 1);

@@ -1,4 +1,4 @@
-// What a request asks and does not get while it is served all the same: fields nobody knows, tools of other
+// What a request asks and does not get while it is served all the same: unknown fields, tools of other
 // kinds, images, more tokens than the context has left. One collector a request; whoever reads a part of it
 // adds to it. Clients see it in two headers of the answer, the operator in the log and in /metrics. With
 // --strict each of them ends the request.
@@ -13,10 +13,10 @@
 namespace fourfold::server::api {
 
 enum class NoteKind {
-  field,    // nobody knows it
+  field,    // unknown
   tool,     // of a kind this server does not run
   item,     // of the conversation, left out
-  content,  // something stands in its place: a word for an image
+  content,  // something replaces it: a word for an image
   length,   // fewer tokens than asked for
   cut,      // tokens of the prompt, where the request asks for it
   schema    // a keyword or a format of a schema that has no effect

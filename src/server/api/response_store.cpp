@@ -18,7 +18,7 @@ std::size_t bytes_of(const Turn& turn) {
 
 }  // namespace
 
-// Whether it could stay if its tenant kept nothing else and nobody else held more than it.
+// Whether it could stay if its tenant kept nothing else and no other tenant held more than it.
 bool ResponseStore::has_room(std::uint64_t tenant, std::size_t bytes) const {
   std::size_t needed = bytes;
   for (const auto& [other, kept] : tenants_)

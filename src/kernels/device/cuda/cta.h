@@ -151,7 +151,7 @@ class CudaCta {
   __device__ void copy_16_async(void* to, const void* from) const {
     ptx::copy_16_async(ptx::shared_address(to), from);
   }
-  // One arrival on the barrier when every copy this thread has issued so far has landed; nobody waits here.
+  // One arrival on the barrier when every copy this thread has issued so far has landed; this does not wait.
   __device__ void copy_arrive(Mbarrier* barrier) const { ptx::copy_arrive(ptx::shared_address(barrier)); }
   __device__ void copy_commit() const { ptx::copy_commit(); }
   // Waits until at most Pending of this thread's committed groups are unfinished.
