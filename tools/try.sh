@@ -47,7 +47,7 @@ END
 
 # At a terminal the server stays until Ctrl-C; elsewhere one answer shows that it works.
 chat_page() {
-  local log=build/serve.log port=8000 address='' tries
+  local log=build/serve.log port=8000 address='' again='build/fourfold serve' tries
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi  # somebody has it: take a free one
   build/fourfold serve --port "$port" --grace 1 >"$log" 2>&1 &
   server=$!
@@ -63,7 +63,7 @@ chat_page() {
   fi
   cat "$log"
   echo
-  ask_server "$address" || fail 1 "the server did not answer (log: $log)"
+  ask_server "$address" || { kill -0 "$server" 2>/dev/null && fail 1 "the server did not answer (log: $log)"; fail 130 "stopped"; }
   echo
   if [[ -t 0 && -t 1 ]]; then
     echo "Click here, or open it in a browser:  $address"
@@ -72,8 +72,9 @@ chat_page() {
   else
     kill "$server"
     wait "$server" || true
-    echo "Nobody is at a terminal, so the server has ended. To keep one:  build/fourfold serve"
-    echo "Then click here, or open it in a browser:  http://127.0.0.1:8000/"
+    if [[ $port == 0 ]]; then again='build/fourfold serve --port 0 (8000 is in use)'; fi
+    echo "Nobody is at a terminal, so the server has ended. To keep one:  $again"
+    echo "Then open in a browser what it prints behind \"chat page\"."
   fi
   trap - EXIT INT TERM
 }

@@ -1,6 +1,8 @@
 // The hub cache's layout: models--org--name/{refs/<revision>, snapshots/<commit>/}.
 #include "checkpoint/hub_cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -61,6 +63,8 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
+// Looking into a folder takes the right to search it.
+bool may_read(const fs::path& folder) { return ::access(folder.c_str(), R_OK | X_OK) == 0; }
 bool has_config(const fs::path& folder) {
   std::error_code ignored;
   return fs::exists(folder / "config.json", ignored);
@@ -128,6 +132,9 @@ fs::path find_model(std::string_view model, const HubEnvironment& environment) {
   const fs::path folder{std::string(model)};
   std::error_code ignored;
   if (is_folder(folder)) {
+    if (!may_read(folder))
+      fail_with_hint(Code::io, "Give this user the right to read it (ls -ld shows who has it).",
+                     "{}: no permission to look into this folder", model);
     if (!has_config(folder))
       fail_with_hint(Code::bad_checkpoint,
                      "Give the folder that holds config.json and the *.safetensors files.",

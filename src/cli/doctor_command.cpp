@@ -157,8 +157,13 @@ int run_env(const EnvOptions& options, const Console& console) {
     const Examination examination = examine(machine, console);
     const int there = static_cast<int>(examination.facts.number_or("gpus", 0));
     const int wanted = options.gpus.value_or(there);
-    if (wanted < 0 || wanted > there)
-      fail(Code::invalid_request, "--gpus {}: this machine has {}", wanted, there);
+    if (wanted < 0 || (there > 0 && wanted > there))
+      fail_with_hint(Code::invalid_request, "Leave --gpus out for all that are here.",
+                     "--gpus {}: this machine has {}", wanted, there);
+    if (wanted > there)
+      notice(console,
+             fourfold::format("this machine has no NVIDIA GPU: what follows is for one with {}", wanted),
+             false);
     show(console, doctor::advice_text(doctor::env_advice(examination.facts, purpose, wanted)));
     return static_cast<int>(kFine);
   });

@@ -84,7 +84,7 @@ void show_banner(const ServeOptions& options, const server::HttpServer& http, co
   }
   std::ostream& out = console.out;
   out << fourfold::format("fourfold {}: {} on {}\n", facts.version, names, facts.device);
-  out << fourfold::format("  chat page   {}/\n  API         {}/v1   (OpenAI; Anthropic: {}/v1/messages)\n",
+  out << fourfold::format("  chat page   {}/\n  API         {}/v1   (OpenAI's base URL; Anthropic's: {})\n",
                           url, url, url);
   out << fourfold::format("  room        {} requests at once, {} tokens each, {} together; {} may wait\n",
                           room.sequences, with_commas(room.context),

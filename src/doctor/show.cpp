@@ -35,7 +35,7 @@ int count_of(const Report& report, Level level) {
 }
 
 std::string summary(const Report& report) {
-  return fourfold::format("{} broken, {} slow, {} notes; {} checks answered, {} unknown",
+  return fourfold::format("{} broken, {} slow, {} to note; {} checks answered, {} unknown",
                           count_of(report, Level::broken), count_of(report, Level::slow),
                           count_of(report, Level::note), report.checks, report.unknown.size());
 }

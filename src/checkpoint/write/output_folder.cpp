@@ -17,13 +17,15 @@ OutputFolder::OutputFolder(const std::filesystem::path& wanted) {
   wanted_ = (wanted.has_filename() ? wanted : wanted.parent_path()).lexically_normal();
   std::error_code problem;
   const auto kind = std::filesystem::symlink_status(wanted_, problem).type();
+  if (kind == std::filesystem::file_type::none)
+    fail(Code::io, "{} cannot be made: {}", wanted_.string(), problem.message());
   if (kind != std::filesystem::file_type::not_found)
     fail_with_hint(Code::invalid_request, "give a name that is free, or remove it first", "{} exists already",
                    wanted_.string());
   partial_ = wanted_;
   partial_ += fourfold::format(".partial-{}", static_cast<long>(::getpid()));
   if (!std::filesystem::create_directory(partial_, problem))
-    fail(Code::io, "{} cannot be made: {}", partial_.string(),
+    fail(Code::io, "{} cannot be made: {}", wanted_.string(),
          problem ? problem.message() : std::string("it exists already"));
 }
 
