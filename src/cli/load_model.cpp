@@ -7,9 +7,8 @@ namespace fourfold::cli {
 
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict) {
   auto opened = std::make_unique<OpenModel>(find_model(model));
-  for (const std::string& field : opened->config.unknown_fields)
-    notice(console, fourfold::format("config.json: the field '{}' is not known; it was not used", field),
-           strict);
+  library::mention_unknown_fields(
+      *opened, {.on_notice = [&](const std::string& text) { notice(console, text, strict); }});
   return opened;
 }
 

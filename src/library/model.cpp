@@ -122,9 +122,13 @@ Model::Body::Body(const std::string& folder, const ModelOptions& options)
       served(served_model(
           opened, text::Tokenizer::load(opened.folder / "tokenizer.json"),
           {.context = context_of(opened, settings_of(options, opened)), .strict = options.strict})),
-      engine(open_engine(
-          opened, settings_of(options, opened), listener_of(options),
-          [this](std::vector<engine::Delivery>&& deliveries) { inboxes.deliver(std::move(deliveries)); })) {}
+      engine([&] {
+        const Listener listener = listener_of(options);
+        mention_unknown_fields(opened, listener);
+        return open_engine(
+            opened, settings_of(options, opened), listener,
+            [this](std::vector<engine::Delivery>&& deliveries) { inboxes.deliver(std::move(deliveries)); });
+      }()) {}
 
 engine::Request Model::Body::make_request(const GenerateOptions& options) const {
   engine::Request request;

@@ -33,6 +33,11 @@ OpenModel::OpenModel(std::filesystem::path model_folder)
       checkpoint(folder),
       bound(checkpoint::bind_model(checkpoint, config)) {}
 
+void mention_unknown_fields(const OpenModel& model, const Listener& listener) {
+  for (const std::string& field : model.config.unknown_fields)
+    listener.notice(fourfold::format("config.json: the field '{}' is not known; it was not used", field));
+}
+
 engine::ModelLimits limits_of(const OpenModel& model) {
   return {model.config.vocab_size, model.config.position_limit, model.has_mtp()};
 }

@@ -10,6 +10,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/shard_index.h"
 #include "engine/sequence.h"
+#include "library/listener.h"
 #include "sample/params.h"
 #include "text/tokenizer.h"
 
@@ -30,6 +31,9 @@ struct OpenModel {
 
   bool has_mtp() const { return bound.weights.mtp.has_value(); }
 };
+
+// Config fields that are neither used nor known are noticed.
+void mention_unknown_fields(const OpenModel& model, const Listener& listener);
 
 engine::ModelLimits limits_of(const OpenModel& model);
 

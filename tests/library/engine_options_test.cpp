@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "tests/support/talking_model.h"
 
@@ -177,6 +179,26 @@ TEST_F(EngineOptions, WhatTheModelOrTheBackendLacksIsRefused) {
   options.kv_tokens = 0;
   options.max_queue = -1;
   expect_refused(options, "--max-queue -1");
+}
+
+TEST_F(EngineOptions, NoticesAreHeardAndErrorsWhereStrict) {
+  const std::filesystem::path config = std::filesystem::path(folder_.path()) / "config.json";
+  std::ostringstream text;
+  text << std::ifstream(config).rdbuf();
+  std::string json = text.str();
+  json.insert(json.find('{') + 1, "\"flux_capacitor\": 3,");
+  std::filesystem::remove(config);  // a link
+  std::ofstream(config) << json;
+  std::string said;
+  fourfold_model_options options = FOURFOLD_INIT(fourfold_model_options);
+  options.threads = 1;
+  options.max_context = 64;
+  options.on_text = add;
+  options.user = &said;
+  fourfold_model_close(open(options));
+  EXPECT_TRUE(contains(said, "the field 'flux_capacitor' is not known")) << said;
+  options.strict = 1;
+  expect_refused(options, "flux_capacitor");
 }
 
 TEST_F(EngineOptions, ProgressIsToldAndMayEndTheLoad) {
