@@ -57,9 +57,10 @@ EXPECTED = {
     ("Hopper", "step-wgmma"): "HGMMA",
     ("Workstation", "step"): None,
     ("Workstation", "step-mma"): "HMMA",
+    ("Hopper", "basic"): None,
+    ("Workstation", "basic"): None,
 }
 ARCHITECTURES = {"Hopper": [90], "Workstation": [120, 121]}
-REGISTERS_OF_AN_SM = 65536
 RESERVED_SHARED_BYTES = 1024  # ptxas counts the driver's share of a block's shared memory with the kernel's own
 
 
@@ -217,7 +218,7 @@ def demangled(symbols):
 
 
 def key_of_symbol(name):
-    """'voidfourfold::kernels::tile_kernel<T>(P)' -> ('tile_kernel', 'T')"""
+    """'voidfourfold::kernels::row_kernel<T>(P)' -> ('row_kernel', 'T')"""
     before, _, rest = name.partition("<")
     depth, end = 1, 0
     while depth:
@@ -242,16 +243,6 @@ def faults_of_row(row, kernel):
             yield f"{count} {name} instructions; path {row.path} is made of {expected or 'none'}"
 
 
-def faults_of_basic(kernel):
-    """Kernels without rows: routing, tokens, combine, packing."""
-    if kernel.frame_bytes:
-        yield f"{kernel.frame_bytes} bytes of local memory"
-    if kernel.registers * kernel.threads > REGISTERS_OF_AN_SM:
-        yield f"{kernel.registers} registers for {kernel.threads} threads do not fit an SM"
-    if kernel.shared_bytes:
-        yield f"{kernel.shared_bytes} bytes of static shared memory"
-
-
 def check_cubin(chip, arch, data, rows, seen, problems):
     cubin = Cubin(data)
     if b"__cuda_syscall" in data:
@@ -263,10 +254,8 @@ def check_cubin(chip, arch, data, rows, seen, problems):
         if row:
             seen[chip, arch].add(key)
             found = list(faults_of_row(row, kernel))
-        elif key[0] in {row.function for row in rows.values()}:
-            found = ["is no planned row"]
         else:
-            found = list(faults_of_basic(kernel))
+            found = ["is no planned row"]
         problems += [f"{chip} sm_{arch} {row.name if row else '::'.join(key)}: {problem}" for problem in found]
     return len(kernels)
 

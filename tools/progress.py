@@ -17,11 +17,11 @@ import time
 
 # Seconds of one core by the object's path, first match wins; the shape matters, the speed seen corrects the scale.
 BUILD_COSTS = [
-    (r"rows/.*step_(dense|attention)\.cu", 35.0),
+    (r"rows/.*_(dense|attention)_\d\.cu", 30.0),
     (r"rows/.*\.cu", 15.0),
     (r"\.cu\.o", 7.0),
-    (r"rows/sim_step_(dense|attention)", 18.0),
-    (r"rows/sim_", 6.0),
+    (r"rows/Simulated_(dense|attention)", 15.0),
+    (r"rows/Simulated_", 6.0),
     (r"src/cli/", 4.0),
     (r"Building CXX.*tests/", 3.0),
     (r"Building", 2.2),

@@ -269,6 +269,33 @@ def check_tests(tree):
             tree.find(path, 1, f"no tests/{wanted[0]}/{wanted[1]}; write it, or say in {WITHOUT_TEST} what tests it")
 
 
+# ---- rows of kernels -------------------------------------------------------------------------------------
+
+KERNEL_LISTS = "cmake/kernels.cmake"
+
+
+def check_rows(tree):
+    """A kernel's rows are listed in its rows.h alone, and every list is compiled once (docs/kernels.md, Adding a row)."""
+    rooms = {match.group(1) for match in (re.fullmatch(r"src/kernels/(\w+)/rows\.h", path) for path in tree.paths) if match}
+    for path in tree.code("src", "tests", "tools"):
+        own = re.match(r"(?:src|tests)/kernels/(\w+)/", path)
+        own = own.group(1) if own else ""
+        for number, line in enumerate(tree.text(path).splitlines(), 1):
+            if "RowList<" in line and path not in (f"src/kernels/{own}/rows.h", "src/kernels/moe/row_list.h"):
+                tree.find(path, number, "a second list of rows; list them in the kernel's rows.h")
+            match = re.search(r'#include "kernels/(\w+)/rows\.h"', line)
+            if match and match.group(1) != own and not path.startswith("tests/kernels/"):
+                tree.find(path, number, f"reads the rows of {match.group(1)} alone; visit kernels::AllRows of all_rows.h")
+    if not rooms and KERNEL_LISTS not in tree.paths:
+        return
+    text = tree.text(KERNEL_LISTS) if KERNEL_LISTS in tree.paths else ""
+    lists = re.search(r"set\(kernel_lists([^)]*)\)", text)
+    listed = re.findall(r"[a-z_]+", lists.group(1)) if lists else []
+    for room in sorted(rooms | set(listed)):
+        if listed.count(room) != 1 or room not in rooms:
+            tree.find(KERNEL_LISTS, 1, f"kernel_lists names {room} {listed.count(room)} times; every src/kernels/*/rows.h once")
+
+
 # ---- docs and words --------------------------------------------------------------------------------------
 
 def check_docs(tree):
@@ -348,6 +375,7 @@ def main(arguments):
     check_facts(tree)
     check_sizes(tree)
     check_tests(tree)
+    check_rows(tree)
     check_words(tree)
     check_packages(tree)
     check_hints(tree)

@@ -12,7 +12,7 @@
 #include "cli/parse.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/arena.h"
-#include "kernels/record/pack.h"
+#include "kernels/record/launch_pack.h"
 
 namespace fourfold::cli {
 namespace {
@@ -99,9 +99,11 @@ double gpu_seconds(kernels::Gpu& gpu, const Checkpoint& checkpoint, int rounds) 
   const auto* scales = arena.upload(checkpoint.scales, "scales");
   auto* records = arena.take<std::uint8_t>(
       checkpoint.record_bytes * static_cast<std::size_t>(checkpoint.experts), "records");
+  const record::PackRows rows = record::find_pack_rows(machine);
   std::vector<double> microseconds = gpu.time(std::max(rounds, 5), [&] {
     for (int expert = 0; expert < checkpoint.experts; ++expert)
-      machine.pack(job_of(checkpoint, expert, codes, scales, records), checkpoint.mxfp4);
+      record::launch_pack(machine, rows, job_of(checkpoint, expert, codes, scales, records),
+                          checkpoint.mxfp4);
   });
   std::sort(microseconds.begin(), microseconds.end());
   return 1e-6 * microseconds[microseconds.size() / 2];

@@ -130,7 +130,7 @@ class Verification {
     say(fourfold::format("{} is refused: {}", row.row, row.why));
     if (!options_.rows.empty() && !glob_match(options_.rows, row.row)) return;
     verify::Result result;
-    result.kernel = row.row.substr(0, row.row.find(' '));
+    result.kernel = row.kernel;
     result.row = row.row;
     result.machine = machine;
     result.refused = row.why;

@@ -10,7 +10,9 @@
 #include "base/bf16.h"
 #include "base/error.h"
 #include "cli/verify_command.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe_layer/choose.h"
+#include "kernels/record/record.h"
 #include "kernels/verify/runner.h"
 #include "plan/w4a16_price.h"
 #include "tests/cli/support.h"
@@ -46,31 +48,17 @@ class OtherChip final : public kernels::Machine {
   const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override {
     return machine_.rows(kind);
   }
-  void gemm(kernels::RowHandle row, const moe::GemmParams& params) override {
-    const plan::RowFacts& facts = rows(row.kind)[static_cast<std::size_t>(row.index)];
-    if (before_) before_(memory(), facts, params);
-    machine_.gemm(row, params);
-    if (after_) after_(memory(), facts, params);
+  int walkers(kernels::RowHandle row, int blocks_per_sm) const override {
+    return machine_.walkers(row, blocks_per_sm);
   }
-  void route_table(const moe_route::RouteParams& p) override { machine_.route_table(p); }
-  void route_choose(const moe_route::RouteParams& p) override { machine_.route_choose(p); }
-  void route_scan(const moe_route::RouteParams& p) override { machine_.route_scan(p); }
-  void route_place(const moe_route::RouteParams& p) override { machine_.route_place(p); }
-  void stage_tokens(const moe_tokens::StageParams& p) override { machine_.stage_tokens(p); }
-  void quantize_tokens(const moe_tokens::QuantizeParams& p) override { machine_.quantize_tokens(p); }
-  void few_gate_up(kernels::RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& p) override {
-    machine_.few_gate_up(row, few, p);
-  }
-  void few_down(kernels::RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& p) override {
-    machine_.few_down(row, few, p);
-  }
-  void combine(const moe_combine::CombineParams& p, bool f32) override { machine_.combine(p, f32); }
-  void group_tiles(const moe_group::TileParams& p) override { machine_.group_tiles(p); }
-  void group_scatter(const moe_group::ScatterParams& p) override { machine_.group_scatter(p); }
-  void pack(const record::PackJob& job, bool mxfp4) override { machine_.pack(job, mxfp4); }
-  void pack_dense(const record::DenseJob& job) override { machine_.pack_dense(job); }
   void launch(kernels::RowHandle row, int blocks, const void* params, std::size_t bytes) override {
+    const auto meddle = [&](const Meddle& how) {
+      if (how && row.kind == kernels::RowKind::gemm)
+        how(memory(), facts(row), *static_cast<const moe::GemmParams*>(params));
+    };
+    meddle(before_);
     machine_.launch(row, blocks, params, bytes);
+    meddle(after_);
   }
   std::unique_ptr<kernels::Recording> record(const std::function<void()>&) override { return nullptr; }
   void replay(kernels::Recording&) override {}

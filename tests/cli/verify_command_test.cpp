@@ -53,8 +53,7 @@ TEST(VerifyCommand, QuickPassesOnTheSimulatorAndListsEveryRow) {
   }
   for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90})
     verify::simulator_target(*arch).use(0, [&](kernels::Machine& machine) {
-      for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up,
-                              kernels::RowKind::few_down, kernels::RowKind::step})
+      for (const kernels::RowKind kind : kernels::kChosenKinds)
         for (const plan::RowFacts& row : machine.rows(kind)) EXPECT_TRUE(proved.count(row.row)) << row.row;
     });
 }

@@ -2,7 +2,7 @@
 # nvcc was found.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 add_executable(cubin_plan ${CMAKE_CURRENT_LIST_DIR}/cubin_plan.cpp)
-target_link_libraries(cubin_plan PRIVATE fourfold_plan)
+target_link_libraries(cubin_plan PRIVATE fourfold_plan fourfold_all_rows)
 target_compile_options(cubin_plan PRIVATE -O0)  # it prints constants
 set(plan ${CMAKE_CURRENT_BINARY_DIR}/cubin_plan.txt)
 add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VERBATIM)

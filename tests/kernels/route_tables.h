@@ -54,7 +54,7 @@ class RouteRun {
 
   Tables run() {
     for (const auto& [start, bytes] : taken_) machine_.memory().forget(start, bytes);
-    moe_route::launch_route(machine_, params_);
+    moe_route::launch_route(machine_, moe_route::find_route_rows(machine_), params_);
     Tables tables;
     read(tables.pair_expert, params_.tables.pair_expert, pairs_);
     read(tables.pair_weight, params_.tables.pair_weight, pairs_);

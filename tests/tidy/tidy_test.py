@@ -65,6 +65,19 @@ class Tidy(unittest.TestCase):
                    src__base__words_dot_h='fail_with_hint(Code::io, "set Options::size", "no");\n')
         self.assertEqual(self.run_tidy(src__base__words_dot_h='fail_with_hint(Code::io, "Try again.", "no");\n')[0], 0)
 
+    def test_a_second_list_of_rows(self):
+        rows = {"src__kernels__norm__rows_dot_h": "using Rows = RowList<A, B>;\n",
+                "cmake__kernels_dot_cmake": 'set(kernel_lists\n  "norm 1")\n',
+                "docs__architecture_dot_md": GOOD["docs/architecture.md"].replace("| sim |", "| kernels | base |\n| sim |")}
+        self.assertEqual(self.run_tidy(**rows)[0], 0)
+        self.finds("src/kernels/launch/table.h:1: a second list of rows", **rows,
+                   src__kernels__launch__table_dot_h="using Mine = RowList<A, B>;\n")
+        self.finds("src/kernels/launch/table.h:1: reads the rows of norm alone", **rows,
+                   src__kernels__launch__table_dot_h='#include "kernels/norm/rows.h"\n')
+        self.finds("kernel_lists names norm 2 times",
+                   **{**rows, "cmake__kernels_dot_cmake": 'set(kernel_lists\n  "norm 1"\n  "norm 2")\n'})
+        self.finds("kernel_lists names norm 0 times", **{**rows, "cmake__kernels_dot_cmake": "set(kernel_lists)\n"})
+
     def test_a_room_nobody_described(self):
         self.finds("room text is not in the table", src__text__a_dot_h="int a();\n")
 

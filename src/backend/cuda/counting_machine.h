@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/launch/machine.h"
+#include "kernels/launch/row.h"
 
 namespace fourfold::backend::cuda {
 
@@ -64,33 +65,16 @@ class CountingMachine final : public kernels::Machine {
   const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override {
     return machine_.rows(kind);
   }
-  void route_table(const moe_route::RouteParams&) override { launched("route_table"); }
-  void route_choose(const moe_route::RouteParams&) override { launched("route_choose"); }
-  void route_scan(const moe_route::RouteParams&) override { launched("route_scan"); }
-  void route_place(const moe_route::RouteParams&) override { launched("route_place"); }
-  void stage_tokens(const moe_tokens::StageParams&) override { launched("stage_tokens"); }
-  void quantize_tokens(const moe_tokens::QuantizeParams&) override { launched("quantize_tokens"); }
-  void gemm(kernels::RowHandle row, const moe::GemmParams&) override { launched_row(row); }
-  void few_gate_up(kernels::RowHandle row, const moe_few::FewParams&, const moe::GemmParams&) override {
-    launched_row(row);
+  int walkers(kernels::RowHandle row, int blocks_per_sm) const override {
+    return machine_.walkers(row, blocks_per_sm);
   }
-  void few_down(kernels::RowHandle row, const moe_few::FewParams&, const moe::GemmParams&) override {
-    launched_row(row);
+  void launch(kernels::RowHandle row, int blocks, const void*, std::size_t) override {
+    if (blocks > 0) launched(kernels::told_name(row.kind, facts(row)));
   }
-  void combine(const moe_combine::CombineParams&, bool) override { launched("combine"); }
-  void group_tiles(const moe_group::TileParams&) override { launched("group_tiles"); }
-  void group_scatter(const moe_group::ScatterParams&) override { launched("group_scatter"); }
-  void pack(const record::PackJob&, bool) override { launched("pack"); }
-  void pack_dense(const record::DenseJob&) override { launched("pack_dense"); }
-  void launch(kernels::RowHandle row, int, const void*, std::size_t) override { launched_row(row); }
   std::unique_ptr<kernels::Recording> record(const std::function<void()>&) override { return nullptr; }
   void replay(kernels::Recording&) override {}
 
  private:
-  void launched_row(kernels::RowHandle row) {
-    launched(machine_.rows(row.kind)[static_cast<std::size_t>(row.index)].row);
-  }
-
   const kernels::Machine& machine_;
   CountingMemory memory_;
 };

@@ -36,8 +36,7 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   const cuda::ChoiceKind greedy{.token_limit = model.head.vocab};
   places.choices = chooser.places(greedy, places.logits_rows);
   std::map<std::string_view, int> bytes_of;
-  for (const auto kind : {kernels::RowKind::gemm, kernels::RowKind::few_gate_up, kernels::RowKind::few_down,
-                          kernels::RowKind::step})
+  for (const kernels::RowKind kind : kernels::kChosenKinds)
     for (const plan::RowFacts& row : machine.rows(kind)) bytes_of[row.row] = row.total_bytes;
   std::vector<StepKernels> all;
   for (const StepRows& step : steps) {

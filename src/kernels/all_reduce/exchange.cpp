@@ -169,9 +169,7 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
 
 void Exchange::launch_piece(int rank, const std::string& row, const AllReduceParams& params) {
   kernels::Machine& machine = *members_[static_cast<std::size_t>(rank)].machine;
-  const kernels::RowHandle handle = machine.find(kernels::RowKind::step, row);
-  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(row));
-  machine.launch(handle, options_.blocks, params);
+  machine.launch(machine.required(kernels::RowKind::step, row), options_.blocks, params);
 }
 
 void Exchange::launch(int rank, float* x, float* part, int rows, int place) {
@@ -181,7 +179,7 @@ void Exchange::launch(int rank, float* x, float* part, int rows, int place) {
     const std::int64_t at = std::int64_t{begin} * columns_;
     AllReduceParams params = params_for(rank, way, x + at, part + at, rows, place);
     params.rows = std::min(most, rows - begin);
-    launch_piece(rank, format("all_reduce {}", way_name(way)), params);
+    launch_piece(rank, reduce_row(way), params);
   }
 }
 
@@ -192,7 +190,7 @@ void Exchange::launch_norm(int rank, float* x, float* part, int rows, const Norm
   params.rank[rank].normed = norm.out;
   params.norm_weight = norm.weight;
   params.epsilon = norm.epsilon;
-  launch_piece(rank, format("all_reduce {} norm", way_name(way)), params);
+  launch_piece(rank, reduce_norm_row(way), params);
 }
 
 void Exchange::gather(int rank, int rows, const Gathered& gathered, int place) {
@@ -206,7 +204,7 @@ void Exchange::gather(int rank, int rows, const Gathered& gathered, int place) {
     params.columns = gathered.stride;
     params.gather_columns = gathered.columns;
     params.out_stride = gathered.out_stride;
-    launch_piece(rank, format("all_gather {}", way_name(way)), params);
+    launch_piece(rank, gather_row(way), params);
   }
 }
 

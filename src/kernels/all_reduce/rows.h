@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "base/format.h"
 #include "kernels/all_reduce/all_reduce.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 
 namespace fourfold::all_reduce {
 
@@ -17,7 +16,7 @@ struct AllReduceRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 2;
   static constexpr bool together = true;  // blocks wait for those of other ranks
-  static std::string name() { return fourfold::format("all_reduce {}", way_name(way)); }
+  static std::string name() { return reduce_row(way); }
   static plan::RowFacts facts() {
     return kernels::step_facts<AllReduceRow>("all_reduce", way_name(way), "f32");
   }
@@ -38,7 +37,7 @@ struct AllReduceNormRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 1;
   static constexpr bool together = true;
-  static std::string name() { return fourfold::format("all_reduce {} norm", way_name(way)); }
+  static std::string name() { return reduce_norm_row(way); }
   static plan::RowFacts facts() {
     // A constant: facts view it.
     constexpr const char* role = way == Way::host ? "host norm" : "one_shot norm";
@@ -58,7 +57,7 @@ struct AllGatherRow {
   static constexpr int threads = kThreads;
   static constexpr int blocks_per_sm = 2;
   static constexpr bool together = true;
-  static std::string name() { return fourfold::format("all_gather {}", way_name(way)); }
+  static std::string name() { return gather_row(way); }
   static plan::RowFacts facts() {
     return kernels::step_facts<AllGatherRow>("all_gather", way_name(way), "f32");
   }
@@ -68,7 +67,7 @@ struct AllGatherRow {
   }
 };
 
-template <class Arch>
+template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::RowList<AllReduceRow<Arch, Way::one_shot>, AllReduceRow<Arch, Way::two_shot>,
                           AllReduceRow<Arch, Way::host>, AllReduceNormRow<Arch, Way::one_shot>,
                           AllReduceNormRow<Arch, Way::host>, AllGatherRow<Arch, Way::one_shot>,

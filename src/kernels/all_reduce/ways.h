@@ -1,6 +1,9 @@
 // Which way an all-reduce goes, by its size: what each costs on a bus is plan/step_time.h's.
 #pragma once
 
+#include <string>
+
+#include "base/format.h"
 #include "plan/step_time.h"
 
 namespace fourfold::all_reduce {
@@ -9,6 +12,11 @@ using Way = plan::SumWay;
 constexpr const char* way_name(Way way) {
   return way == Way::one_shot ? "one_shot" : way == Way::two_shot ? "two_shot" : "host";
 }
+
+// Names of the rows.
+inline std::string reduce_row(Way way) { return fourfold::format("all_reduce {}", way_name(way)); }
+inline std::string reduce_norm_row(Way way) { return fourfold::format("all_reduce {} norm", way_name(way)); }
+inline std::string gather_row(Way way) { return fourfold::format("all_gather {}", way_name(way)); }
 
 // Microseconds of one call of f32 rows, the middle of the range; not measured.
 inline double modelled_us(Way way, plan::Link link, int ranks, int rows, int columns) {

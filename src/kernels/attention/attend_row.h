@@ -5,12 +5,11 @@
 #include <cstdint>
 #include <string>
 
-#include "base/format.h"
 #include "base/macros.h"
 #include "kernels/attention/attend.h"
 #include "kernels/attention/attention_params.h"
 #include "kernels/attention/page_layout.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "plan/budget.h"
 
 namespace fourfold::attention {
@@ -50,7 +49,8 @@ struct AttendRow {
   // Pieces of a page that wait while the block is in its K or V: one page of both, or the copies stall.
   static_assert(stages >= 6 && TileN % 16 == 0);
 
-  static std::string name() { return format("attend {} {} x{}", HeadDim, KvT::name, TileN); }
+  static constexpr const char* products = "mma";
+  static std::string name() { return attend_row(HeadDim, KvT::name, TileN); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<AttendRow>("attend", "decode", KvT::name);
     facts.m = TileN;

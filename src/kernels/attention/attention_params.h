@@ -3,11 +3,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include "base/format.h"
 #include "kernels/attention/splits.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::attention {
+
+// Names of the rows: `kv` is the cached number's, `from` the projection's, "f32" or "bf16".
+inline std::string prepare_row(int head_dim, std::string_view kv, std::string_view from) {
+  return format("prepare {} {} from {}", head_dim, kv, from);
+}
+inline std::string attend_row(int head_dim, std::string_view kv, int tile) {
+  return format("attend {} {} x{}", head_dim, kv, tile);
+}
+inline std::string prompt_row(int head_dim, std::string_view kv, bool wgmma) {
+  return format("attend_prompt {} {} {}", head_dim, kv, wgmma ? "wgmma" : "mma");
+}
+inline std::string combine_row(int head_dim) { return format("combine splits {}", head_dim); }
 
 // The cache of one layer: [page][kv_head] pages of 64 positions, laid out as page_layout.h says.
 struct PrepareParams {

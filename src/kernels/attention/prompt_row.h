@@ -3,13 +3,12 @@
 
 #include <string>
 
-#include "base/format.h"
 #include "base/macros.h"
 #include "kernels/attention/attend_prompt.h"
 #include "kernels/attention/attend_prompt_wgmma.h"
 #include "kernels/attention/attention_params.h"
 #include "kernels/attention/page_layout.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "plan/budget.h"
 
 namespace fourfold::attention {
@@ -40,7 +39,8 @@ struct PromptRow {
   using Storage = StorageOf<stages>;
   static_assert(stages >= 4);
 
-  static std::string name() { return format("attend_prompt {} {} mma", HeadDim, KvT::name); }
+  static constexpr const char* products = "mma";
+  static std::string name() { return prompt_row(HeadDim, KvT::name, false); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PromptRow>("attend_prompt", "prompt", KvT::name);
     facts.m = kTileRows;
@@ -89,7 +89,8 @@ struct PromptWgmmaRow {
       plan::FitsRegisterFile<ArchT::facts.registers_per_sm, plan::RoleRegisters<math_warps, math_registers>,
                              plan::RoleRegisters<4, load_registers>>::value);
 
-  static std::string name() { return format("attend_prompt {} bf16 wgmma", HeadDim); }
+  static constexpr const char* products = "wgmma";
+  static std::string name() { return prompt_row(HeadDim, "bf16", true); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PromptWgmmaRow>("attend_prompt", "prompt", "bf16");
     facts.m = heads * kTileRows;

@@ -5,13 +5,12 @@
 #include <string>
 #include <type_traits>
 
-#include "base/format.h"
 #include "base/macros.h"
 #include "kernels/attention/attend_row.h"
 #include "kernels/attention/combine.h"
 #include "kernels/attention/prepare.h"
 #include "kernels/attention/prompt_row.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "kernels/moe/row_list.h"
 
 namespace fourfold::attention {
@@ -27,11 +26,14 @@ struct PrepareRow {
   static constexpr int head_dim = HeadDim;
   static constexpr int threads = 32 * kPrepareWarps;
   static constexpr int blocks_per_sm = 4;
-  static std::string name() {
-    return format("prepare {} {} from {}", HeadDim, KvT::name,
-                  std::is_same_v<Element, float> ? "f32" : "bf16");
+  static constexpr bool from_f32 = std::is_same_v<Element, float>;
+  static std::string name() { return prepare_row(HeadDim, KvT::name, from_f32 ? "f32" : "bf16"); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<PrepareRow>("prepare", "both", KvT::name);
+    facts.head_dim = HeadDim;
+    facts.from_f32 = from_f32;
+    return facts;
   }
-  static plan::RowFacts facts() { return kernels::step_facts<PrepareRow>("prepare", "both", KvT::name); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     prepare<PrepareRow>(cta, params);
@@ -46,8 +48,12 @@ struct CombineRow {
   static constexpr int head_dim = HeadDim;
   static constexpr int threads = 32 * kCombineWarps;
   static constexpr int blocks_per_sm = 2;
-  static std::string name() { return format("combine splits {}", HeadDim); }
-  static plan::RowFacts facts() { return kernels::step_facts<CombineRow>("combine splits", "decode", "f32"); }
+  static std::string name() { return combine_row(HeadDim); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<CombineRow>("combine splits", "decode", "f32");
+    facts.head_dim = HeadDim;
+    return facts;
+  }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     combine<CombineRow>(cta, params);
@@ -66,16 +72,16 @@ using RowsOf = moe::RowList<
 // clang-format on
 
 template <class Arch, int HeadDim>
-using RowsOfHead = moe::Join<moe::Join<RowsOf<Arch, Bf16Kv, HeadDim>, RowsOf<Arch, E4m3Kv, HeadDim>>,
+using RowsOfHead = moe::Join<RowsOf<Arch, Bf16Kv, HeadDim>, RowsOf<Arch, E4m3Kv, HeadDim>,
                              moe::RowList<CombineRow<Arch, HeadDim>>>;
 
-// Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
-template <class Arch>
-using Rows = moe::Join<moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>>, RowsOfHead<Arch, 64>>;
+// Prompts over bf16 pages on Hopper: the bits of PromptRow, faster.
+using HopperRows = moe::RowList<PromptWgmmaRow<plan::Sm90, 256>, PromptWgmmaRow<plan::Sm90, 128>,
+                                PromptWgmmaRow<plan::Sm90, 64>>;
 
-// Prompts over bf16 pages on Hopper: the bits of PromptRow, faster. Arch is Hopper's own.
-template <class Arch>
-using HopperRows =
-    moe::RowList<PromptWgmmaRow<Arch, 256>, PromptWgmmaRow<Arch, 128>, PromptWgmmaRow<Arch, 64>>;
+// Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
+template <class Chip, class Arch = typename Chip::Shared>
+using Rows = moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>, RowsOfHead<Arch, 64>,
+                       moe::If<Chip::has_wgmma, HopperRows>>;
 
 }  // namespace fourfold::attention

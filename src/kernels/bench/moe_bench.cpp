@@ -11,7 +11,10 @@
 #include "base/random.h"
 #include "kernels/bench/device_tools.h"
 #include "kernels/launch/arena.h"
+#include "kernels/moe/gemm_params.h"
+#include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_route/top_k.h"
+#include "kernels/moe_tokens/token_params.h"
 #include "kernels/record/bit_order.h"
 #include "kernels/record/record.h"
 
@@ -138,50 +141,28 @@ class OnePart final : public Machine {
   const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override {
     return machine_.rows(kind);
   }
-  void route_table(const moe_route::RouteParams& p) override {
-    if (take(route)) machine_.route_table(p);
+  int walkers(kernels::RowHandle row, int blocks_per_sm) const override {
+    return machine_.walkers(row, blocks_per_sm);
   }
-  void route_choose(const moe_route::RouteParams& p) override {
-    if (take(route)) machine_.route_choose(p);
-  }
-  void route_scan(const moe_route::RouteParams& p) override {
-    if (take(route)) machine_.route_scan(p);
-  }
-  void route_place(const moe_route::RouteParams& p) override {
-    if (take(route)) machine_.route_place(p);
-  }
-  void stage_tokens(const moe_tokens::StageParams& p) override {
-    if (take(tokens)) machine_.stage_tokens(p);
-  }
-  void quantize_tokens(const moe_tokens::QuantizeParams& p) override {
-    if (take(tokens)) machine_.quantize_tokens(p);
-  }
-  void gemm(kernels::RowHandle row, const moe::GemmParams& p) override {
-    if (take(p.op == moe::Op::gate_up ? gate_up : down)) machine_.gemm(row, p);
-  }
-  void few_gate_up(kernels::RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& p) override {
-    if (take(gate_up)) machine_.few_gate_up(row, few, p);
-  }
-  void few_down(kernels::RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& p) override {
-    if (take(down)) machine_.few_down(row, few, p);
-  }
-  void combine(const moe_combine::CombineParams& p, bool f32) override {
-    if (take(combining)) machine_.combine(p, f32);
-  }
-  void group_tiles(const moe_group::TileParams&) override {}
-  void group_scatter(const moe_group::ScatterParams&) override {}
   void launch(kernels::RowHandle row, int blocks, const void* params, std::size_t bytes) override {
-    machine_.launch(row, blocks, params, bytes);
+    if (take(part_of(row, params))) machine_.launch(row, blocks, params, bytes);
   }
   std::unique_ptr<kernels::Recording> record(const std::function<void()>& launches) override {
     return machine_.record(launches);
   }
   void replay(kernels::Recording& recording) override { machine_.replay(recording); }
-  void pack(const record::PackJob&, bool) override {}
-  void pack_dense(const record::DenseJob&) override {}
   int launches() const { return launches_; }
 
  private:
+  int part_of(kernels::RowHandle row, const void* params) const {
+    using kernels::RowKind;
+    if (row.kind == RowKind::gemm)
+      return static_cast<const moe::GemmParams*>(params)->op == moe::Op::gate_up ? gate_up : down;
+    if (row.kind != RowKind::basic) return row.kind == RowKind::few_gate_up ? gate_up : down;
+    const std::string_view name = facts(row).row;
+    if (name == moe_tokens::kStageRow || name == moe_tokens::kQuantizeRow) return tokens;
+    return name == moe_combine::kF32Row || name == moe_combine::kBf16Row ? combining : route;
+  }
   bool take(int part) {
     launches_ += part == part_;
     return part == part_;

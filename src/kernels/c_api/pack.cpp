@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/nvfp4.h"
 #include "kernels/c_api/door.h"
+#include "kernels/record/launch_pack.h"
 
 namespace fourfold::c_api {
 namespace {
@@ -107,7 +108,7 @@ fourfold_status fourfold_pack_device(fourfold_context* context, const fourfold_p
     c_api::require_aligned(pack.job.up.codes, 4, "up_codes");
     c_api::require_aligned(pack.job.up.scales, 4, "up_scales");
     const c_api::OnDevice scope(own);
-    own.machine->pack(pack.job, pack.mxfp4);
+    record::launch_pack(*own.machine, record::find_pack_rows(*own.machine), pack.job, pack.mxfp4);
   });
 }
 

@@ -2,11 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "base/format.h"
 #include "kernels/delta/delta_state.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::delta {
+
+// Names of the rows.
+inline std::string decode_row(int head_dim) { return format("delta_decode {} f32", head_dim); }
+inline std::string prompt_row(const char* kernel, int head_dim) {
+  return format("{} {} bf16", kernel, head_dim);
+}
+inline constexpr const char* kPrepareKernel = "delta_prepare";
+inline constexpr const char* kScanKernel = "delta_scan";
+inline constexpr const char* kFinishKernel = "delta_finish";
 
 // Where a layer's projections lie in a row: columns of q, k, v (one after another, conv_dim of them), of the
 // gate z, of the logits of beta and of decay. Multiples of 16 bytes, the last two of an element.

@@ -3,15 +3,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <type_traits>
 
-#include "base/format.h"
 #include "kernels/delta/decode.h"
 #include "kernels/delta/prompt_finish.h"
 #include "kernels/delta/prompt_prepare.h"
 #include "kernels/delta/prompt_scan.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "kernels/moe/row_list.h"
 
 namespace fourfold::delta {
@@ -31,7 +29,7 @@ struct DecodeRow {
   using Storage = DecodeStorage<HeadDim>;
   static constexpr int threads = kDecodeThreads;
   static constexpr int blocks_per_sm = kDecodeBlocks<ArchT, HeadDim>;
-  static std::string name() { return format("delta_decode {} f32", HeadDim); }
+  static std::string name() { return decode_row(HeadDim); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<DecodeRow>("delta_decode", "decode", "f32");
     facts.m = kChunkRows;
@@ -61,10 +59,11 @@ struct PromptRow {
       plan::smem_budget_for(Arch::facts, 2) >= static_cast<int>(sizeof(Storage)) &&
       (Kernel != PromptKernel::prepare || HeadDim >= 128);
   static constexpr int blocks_per_sm = Kernel == PromptKernel::finish ? 4 : two_blocks ? 2 : 1;
-  static constexpr std::string_view kernel = Kernel == PromptKernel::prepare ? "delta_prepare"
-                                             : Kernel == PromptKernel::scan  ? "delta_scan"
-                                                                             : "delta_finish";
-  static std::string name() { return format("{} {} bf16", kernel, HeadDim); }
+  static constexpr const char* kernel = Kernel == PromptKernel::prepare ? kPrepareKernel
+                                        : Kernel == PromptKernel::scan  ? kScanKernel
+                                                                        : kFinishKernel;
+  static constexpr const char* products = Kernel == PromptKernel::finish ? "" : "mma";
+  static std::string name() { return prompt_row(kernel, HeadDim); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PromptRow>(kernel, "prefill");
     facts.m = kBlockRows;
@@ -85,7 +84,7 @@ using RowsOf = moe::RowList<DecodeRow<Arch, HeadDim>, PromptRow<Arch, PromptKern
                             PromptRow<Arch, PromptKernel::scan, HeadDim>,
                             PromptRow<Arch, PromptKernel::finish, HeadDim>>;
 
-template <class Arch>
-using Rows = moe::Join<moe::Join<RowsOf<Arch, 128>, RowsOf<Arch, 64>>, RowsOf<Arch, 32>>;
+template <class Chip, class Arch = typename Chip::Own>
+using Rows = moe::Join<RowsOf<Arch, 128>, RowsOf<Arch, 64>, RowsOf<Arch, 32>>;
 
 }  // namespace fourfold::delta

@@ -9,7 +9,7 @@
 
 #include "base/macros.h"
 #include "kernels/dense/dense_few.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 
 namespace fourfold::dense {
 
@@ -44,11 +44,13 @@ struct PairRow {
   static constexpr int register_blocks = Second::register_blocks;
   static_assert(First::threads == threads && std::is_same_v<typename First::Prologue, NormedRows>);
 
+  static constexpr const char* products = "mma";
   static std::string name() {
     return format("dense_pair {} {} w{}", First::Format::name, Second::Format::name, Second::warps);
   }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PairRow>("dense_pair", "decode", Format::name);
+    facts.norms_rows = true;
     facts.m = 16 * Second::tiles;
     facts.n = kTokens;
     facts.k = moe::kSegmentColumns;

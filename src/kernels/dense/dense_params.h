@@ -8,6 +8,8 @@
 
 namespace fourfold::dense {
 
+inline constexpr const char* kNormRow = "norm_rows";  // the row's name
+
 inline constexpr int kTokens = 8;  // of a launch, at most: the tensor core's N
 inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
 

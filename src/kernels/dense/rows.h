@@ -12,7 +12,7 @@
 #include "kernels/dense/dense_sum_norm.h"
 #include "kernels/dense/dense_tall.h"
 #include "kernels/dense/norm_rows.h"
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "plan/arch.h"
 
 namespace fourfold::dense {
@@ -56,12 +56,14 @@ struct FewRow {
 
   static constexpr int units_of(int strips) { return TilesN == 2 ? strips : 2 * strips; }
   static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
+  static constexpr const char* products = "mma";
   static std::string name() {
     return format("dense_few {}x{}x{} {} {} w{}", 16 * TilesN, kTokens, moe::kSegmentColumns, PrologueT::name,
                   FormatT::name, WarpsN);
   }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<FewRow>("dense_few", "decode", FormatT::name);
+    facts.norms_rows = std::is_same_v<PrologueT, NormedRows>;
     facts.m = 16 * TilesN;
     facts.n = kTokens;
     facts.k = moe::kSegmentColumns;
@@ -119,6 +121,7 @@ struct ManyForm {
   static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
   static FOURFOLD_DEVICE int strip_of(int unit) { return TilesN == 2 ? unit : unit >> 1; }
   static FOURFOLD_DEVICE int tile_of(int unit) { return TilesN == 2 ? 0 : unit & 1; }
+  static constexpr const char* products = "mma";
   template <class Row>
   static std::string name_of(const char* kernel) {
     return format("{} {}x{}x{} {}", kernel, 16 * TilesN, TokensN, moe::kSegmentColumns, FormatT::name);
@@ -214,8 +217,8 @@ struct NormRow {
   using Storage = NormStorage;
   static constexpr int threads = 32 * kNormWarps;
   static constexpr int blocks_per_sm = 2;
-  static std::string name() { return "norm_rows"; }
-  static plan::RowFacts facts() { return kernels::step_facts<NormRow>("norm_rows", "any"); }
+  static std::string name() { return kNormRow; }
+  static plan::RowFacts facts() { return kernels::step_facts<NormRow>(kNormRow, "any"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const NormParams& params) {
     norm_rows(cta, params);
@@ -275,9 +278,9 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
                              SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
 
 template <class Arch>
-using FewRows = moe::Join<moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>>, PairRows<Arch>>;
-template <class Arch>
-using Rows = moe::Join<moe::Join<FewRows<Arch>, ManyRows<Arch>>,
-                       moe::Join<moe::Join<TallRows<Arch>, SumRows<Arch>>, moe::RowList<NormRow<Arch>>>>;
+using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>>;
+template <class Chip, class Arch = typename Chip::Shared>
+using Rows =
+    moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>, moe::RowList<NormRow<Arch>>>;
 
 }  // namespace fourfold::dense

@@ -1,6 +1,6 @@
 #include "kernels/launch/cuda_machine.h"
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -9,30 +9,11 @@
 #include "base/error.h"
 #include "kernels/launch/cuda_rows.h"
 #include "kernels/launch/launch_log.h"
+#include "kernels/launch/row.h"
+#include "kernels/moe/chips.h"
 
 namespace fourfold::kernels {
 namespace {
-
-template <class Chip>
-CudaRows shared_rows() {
-  CudaRows rows;
-  add_part<Chip, Part::stream_nvfp4>(rows);
-  add_part<Chip, Part::stream_mxfp4>(rows);
-  add_part<Chip, Part::stream_fp4>(rows);
-  add_part<Chip, Part::tile_mma_nvfp4>(rows);
-  add_part<Chip, Part::tile_mma_mxfp4>(rows);
-  add_part<Chip, Part::tile_fp4>(rows);
-  add_part<Chip, Part::stream_bf16>(rows);
-  add_part<Chip, Part::stream_fp8>(rows);
-  add_part<Chip, Part::tile_mma_bf16>(rows);
-  add_part<Chip, Part::tile_mma_fp8>(rows);
-  add_part<Chip, Part::step_dense>(rows);
-  add_part<Chip, Part::step_delta>(rows);
-  add_part<Chip, Part::step_attention>(rows);
-  add_part<Chip, Part::step_sampling>(rows);
-  add_part<Chip, Part::step_all_reduce>(rows);
-  return rows;
-}
 
 // The chips this build has kernels for (FOURFOLD_CHIPS); the others are refused by name.
 #if FOURFOLD_CHIP_Hopper
@@ -46,30 +27,12 @@ constexpr bool kHasWorkstation = true;
 constexpr bool kHasWorkstation = false;
 #endif
 
-template <bool IsHopper>
-CudaRows rows_of() {
-  if constexpr (IsHopper && kHasHopper) {
-    CudaRows rows = shared_rows<moe::Hopper>();
-    add_part<moe::Hopper, Part::step_hopper>(rows);
-    add_part<moe::Hopper, Part::tile_wgmma_nvfp4>(rows);
-    add_part<moe::Hopper, Part::tile_wgmma_mxfp4>(rows);
-    add_part<moe::Hopper, Part::tile_wgmma_bf16>(rows);
-    add_part<moe::Hopper, Part::tile_wgmma_fp8>(rows);
-    return rows;
-  } else if constexpr (!IsHopper && kHasWorkstation) {
-    return shared_rows<moe::Workstation>();
-  } else {
-    return {};
-  }
-}
-template <bool IsHopper>
-BasicKernels basic_of() {
-  if constexpr (IsHopper && kHasHopper)
-    return basic_kernels<moe::Hopper>();
-  else if constexpr (!IsHopper && kHasWorkstation)
-    return basic_kernels<moe::Workstation>();
-  else
-    return {};
+std::vector<CudaRow> rows_of(bool is_hopper) {
+  if constexpr (kHasHopper)
+    if (is_hopper) return cuda_rows<moe::Hopper>();
+  if constexpr (kHasWorkstation)
+    if (!is_hopper) return cuda_rows<moe::Workstation>();
+  return {};
 }
 
 plan::DeviceReport report_of(const cudaDeviceProp& device) {
@@ -257,13 +220,7 @@ class CudaMachine final : public Machine {
     sm_count_ = device.multiProcessorCount;
     description_ = format("{}, {}", device.name, arch_->name);
     const int capability = 10 * device.major + device.minor;
-    rows_ = capability == 90 ? rows_of<true>() : rows_of<false>();
-    basic_ = capability == 90 ? basic_of<true>() : basic_of<false>();
-    prepare(rows_.gemm, gemm_facts_);
-    prepare(rows_.few_gate_up, gate_up_facts_);
-    prepare(rows_.few_down, down_facts_);
-    prepare(rows_.step, step_facts_);
-    basic_.prepare();
+    for (CudaRow& row : rows_of(capability == 90)) prepare(std::move(row));
   }
 
   Memory& memory() override { return memory_; }
@@ -271,14 +228,9 @@ class CudaMachine final : public Machine {
   const plan::ArchFacts& arch() const override { return *arch_; }
   int sm_count() const override { return sm_count_; }
   const std::vector<plan::RowFacts>& rows(RowKind kind) const override {
-    switch (kind) {
-      case RowKind::gemm: return gemm_facts_;
-      case RowKind::few_gate_up: return gate_up_facts_;
-      case RowKind::few_down: return down_facts_;
-      case RowKind::step: break;
-    }
-    return step_facts_;
+    return facts_[static_cast<std::size_t>(kind)];
   }
+  int walkers(RowHandle, int blocks_per_sm) const override { return blocks_per_sm * sm_count_; }
   std::vector<RefusedRow> refused_rows() const override { return refused_; }
   const std::vector<CompiledRow>& compiled() const { return compiled_; }
   void set_stream(cudaStream_t stream) {
@@ -286,83 +238,16 @@ class CudaMachine final : public Machine {
     memory_.set_stream(stream);
   }
 
-  void route_table(const moe_route::RouteParams& params) override {
-    note("route_table");
-    basic_.route_table(launch(1, moe_route::table_threads(params.tokens, params.experts), table_bytes),
-                       params);
-  }
-  void route_choose(const moe_route::RouteParams& params) override {
-    note("route_choose");
-    const int staging = moe_tokens::stage_blocks(params.stage, 4 * sm_count_);
-    basic_.route_choose(launch(chunks(params) + staging, moe_route::kChunkThreads, chunk_bytes), params);
-  }
-  void route_scan(const moe_route::RouteParams& params) override {
-    const int blocks = (params.experts + moe_route::kScanExperts - 1) / moe_route::kScanExperts;
-    note("route_scan");
-    basic_.route_scan(launch(blocks, moe_route::kSmallThreads, sizeof(moe_route::ScanStorage)), params);
-  }
-  void route_place(const moe_route::RouteParams& params) override {
-    note("route_place");
-    basic_.route_place(launch(chunks(params), moe_route::kChunkThreads, chunk_bytes), params);
-  }
-  void stage_tokens(const moe_tokens::StageParams& params) override {
-    note("stage_tokens");
-    basic_.stage(launch(moe_tokens::stage_blocks(params, 16 * sm_count_), moe_tokens::kThreads, 0), params);
-  }
-  void quantize_tokens(const moe_tokens::QuantizeParams& params) override {
-    note("quantize_tokens");
-    basic_.quantize(launch(4 * sm_count_, moe_tokens::kThreads, 0), params);
-  }
-  void gemm(RowHandle row, const moe::GemmParams& params) override {
-    const CudaGemmRow& entry = rows_.gemm[static_cast<std::size_t>(row.index)];
-    note(entry.facts.row);
-    entry.launch(persistent(entry.facts), params);
-  }
-  void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
-    const CudaFewRow& entry = rows_.few_gate_up[static_cast<std::size_t>(row.index)];
-    note(entry.facts.row);
-    // One block an SM, so that one of GEMM2 fits beside it.
-    const int blocks = std::min(sm_count_, few.tokens * few.top_k * params.strips);
-    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
-  }
-  void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) override {
-    const CudaFewRow& entry = rows_.few_down[static_cast<std::size_t>(row.index)];
-    note(entry.facts.row);
-    const int blocks = params.out_columns / entry.facts.m;
-    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), few, params);
-  }
-  void combine(const moe_combine::CombineParams& params, bool rows_are_f32) override {
-    if (params.tokens == 0) return;
-    const CudaLaunch all =
-        launch(params.tokens * moe_combine::blocks_per_token(params.columns), moe_combine::kThreads, 0);
-    note("combine");
-    (rows_are_f32 ? basic_.combine_f32 : basic_.combine_bf16)(all, params);
-  }
-  void group_tiles(const moe_group::TileParams& params) override {
-    const int blocks = moe_group::tile_blocks(params, sm_count_);
-    note("group_tiles");
-    basic_.group_tiles(launch(blocks, moe_group::kTileThreads, sizeof(moe_group::TileStorage)), params);
-  }
-  void group_scatter(const moe_group::ScatterParams& params) override {
-    note("group_scatter");
-    basic_.group_scatter(launch(4 * sm_count_, moe_group::kScatterThreads, 0), params);
-  }
-  void pack(const record::PackJob& job, bool mxfp4) override {
-    note("pack");
-    (mxfp4 ? basic_.pack_mxfp4 : basic_.pack_nvfp4)(launch(8 * sm_count_, record::kPackThreads, 0), job);
-  }
-  void pack_dense(const record::DenseJob& job) override {
-    record::require_for_device(job);
-    note("pack_dense");
-    basic_.pack_dense(launch(8 * sm_count_, record::kPackDenseThreads, 0), job);
-  }
   void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) override {
-    const CudaStepRow& entry = rows_.step[static_cast<std::size_t>(row.index)];
-    check(row.kind == RowKind::step && params_bytes == entry.params_bytes, "a step row gets its own params",
-          entry.facts.row, params_bytes, entry.params_bytes);
+    const CudaRow& entry = rows_[static_cast<std::size_t>(row.kind)][static_cast<std::size_t>(row.index)];
+    check(params_bytes == entry.params_bytes, "a row gets its own params", entry.facts.row, params_bytes,
+          entry.params_bytes);
     if (blocks <= 0) return;
-    note(entry.facts.row);
-    entry.launch(launch(blocks, entry.facts.threads, entry.facts.total_bytes), params);
+    const std::string_view name = told_name(entry.kind, entry.facts);
+    log_.note(name);
+    launched(name);
+    entry.launch(entry.facts.row.c_str(),
+                 {blocks, entry.facts.threads, entry.facts.total_bytes, stream_, dependent_}, params);
   }
   using Machine::launch;
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
@@ -397,34 +282,15 @@ class CudaMachine final : public Machine {
     return graph;
   }
 
-  void note(std::string_view kernel) {
-    log_.note(kernel);
-    launched(kernel);
-  }
-  static constexpr int table_bytes = static_cast<int>(sizeof(moe_route::TableStorage));
-  static constexpr int chunk_bytes = static_cast<int>(sizeof(moe_route::ChunkStorage));
-  static int chunks(const moe_route::RouteParams& params) { return moe_route::chunk_count(params.tokens); }
-  CudaLaunch launch(int blocks, int threads, int shared_bytes) const {
-    return {blocks, threads, shared_bytes, stream_, dependent_};
-  }
-  CudaLaunch persistent(const plan::RowFacts& row) const {
-    return launch(sm_count_ * row.blocks_per_sm, row.threads, row.total_bytes);
-  }
   // Each compiled kernel must keep the plan: as many resident blocks as planned, registers within the cap.
   // One that does not is refused, alone: whoever asks for it is told why.
-  template <class Row>
-  void prepare(std::vector<Row>& rows, std::vector<plan::RowFacts>& facts) {
-    std::erase_if(rows, [&](const Row& row) {
-      const KernelFacts compiled = row.prepare();
-      if (const std::string why = missed_plan(row.facts, compiled); !why.empty()) {
-        refused_.push_back({row.facts.row, why});
-        return true;
-      }
-      compiled_.push_back(
-          {row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
-      facts.push_back(row.facts);
-      return false;
-    });
+  void prepare(CudaRow row) {
+    const KernelFacts compiled = row.prepare(row.facts.row.c_str());
+    if (const std::string why = missed_plan(row.facts, compiled); !why.empty())
+      return refused_.push_back({row.facts.row, why, std::string(row.facts.kernel)});
+    compiled_.push_back({row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
+    facts_[static_cast<std::size_t>(row.kind)].push_back(row.facts);
+    rows_[static_cast<std::size_t>(row.kind)].push_back(std::move(row));
   }
   static std::string missed_plan(const plan::RowFacts& planned, const KernelFacts& compiled) {
     if (compiled.registers > planned.registers)
@@ -441,9 +307,8 @@ class CudaMachine final : public Machine {
   const plan::ArchFacts* arch_ = nullptr;
   int sm_count_ = 0;
   std::string description_;
-  CudaRows rows_;
-  BasicKernels basic_{};
-  std::vector<plan::RowFacts> gemm_facts_, gate_up_facts_, down_facts_, step_facts_;
+  std::array<std::vector<CudaRow>, kRowKinds> rows_;
+  std::array<std::vector<plan::RowFacts>, kRowKinds> facts_;
   std::vector<CompiledRow> compiled_;
   std::vector<RefusedRow> refused_;
 };

@@ -1,6 +1,6 @@
 // A machine that runs the kernels: a GPU's stream, or the simulator. The layer is written against this, so
 // both run the same sequence of launches. Rows are found by name once, when a layer is prepared, and launched
-// by handle.
+// by handle; how many blocks a kernel gets is said beside it (launch_*.h in its room).
 #pragma once
 
 #include <functional>
@@ -9,23 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/memory.h"
-#include "kernels/moe/gemm_params.h"
-#include "kernels/moe_combine/combine_params.h"
-#include "kernels/moe_few/few_params.h"
-#include "kernels/moe_group/group_params.h"
-#include "kernels/moe_route/route_params.h"
-#include "kernels/moe_tokens/token_params.h"
-#include "kernels/record/pack.h"
-#include "kernels/record/pack_dense.h"
+#include "kernels/launch/row_kind.h"
 #include "plan/arch.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::kernels {
-
-// Which of a machine's row tables a row is in.
-enum class RowKind { gemm, few_gate_up, few_down, step };
 
 // Rows a machine has, in a fixed order; the index is the handle.
 struct RowHandle {
@@ -61,6 +52,15 @@ class Machine {
       if (all[i].row == row) return {kind, static_cast<int>(i)};
     return {kind, -1};
   }
+  // The same; throws unsupported_op where there is none.
+  RowHandle required(RowKind kind, std::string_view row) const {
+    const RowHandle handle = find(kind, row);
+    if (!handle.found()) fail(Code::unsupported_op, "{}", no_row(row));
+    return handle;
+  }
+  const plan::RowFacts& facts(RowHandle row) const {
+    return rows(row.kind)[static_cast<std::size_t>(row.index)];
+  }
   // What to say where find() found nothing.
   std::string no_row(std::string_view row) const {
     std::string why;
@@ -70,27 +70,15 @@ class Machine {
   }
   // Compiled for this chip, but not as planned: not among rows().
   struct RefusedRow {
-    std::string row, why;
+    std::string row, why, kernel = {};
   };
   virtual std::vector<RefusedRow> refused_rows() const { return {}; }
 
-  // Launches, in stream order; each may start before its predecessor has finished (dependent launch).
-  virtual void route_table(const moe_route::RouteParams& params) = 0;
-  virtual void route_choose(const moe_route::RouteParams& params) = 0;
-  virtual void route_scan(const moe_route::RouteParams& params) = 0;
-  virtual void route_place(const moe_route::RouteParams& params) = 0;
-  virtual void stage_tokens(const moe_tokens::StageParams& params) = 0;
-  virtual void quantize_tokens(const moe_tokens::QuantizeParams& params) = 0;
-  virtual void gemm(RowHandle row, const moe::GemmParams& params) = 0;
-  virtual void few_gate_up(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
-  virtual void few_down(RowHandle row, const moe_few::FewParams& few, const moe::GemmParams& params) = 0;
-  virtual void combine(const moe_combine::CombineParams& params, bool rows_are_f32) = 0;
-  virtual void group_tiles(const moe_group::TileParams& params) = 0;
-  virtual void group_scatter(const moe_group::ScatterParams& params) = 0;
-  virtual void pack(const record::PackJob& job, bool mxfp4) = 0;
-  virtual void pack_dense(const record::DenseJob& job) = 0;
+  // Blocks of a kernel that walks a list of any length: so many on every SM. The simulator takes a handful.
+  virtual int walkers(RowHandle row, int blocks_per_sm) const = 0;
 
-  // A step kernel (step_kernel.h). The size must be that of the row's Params.
+  // Launches, in stream order; each may start before its predecessor has finished (dependent launch). The
+  // size must be that of the row's Params; no blocks: no launch.
   virtual void launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) = 0;
   template <class Params>
   void launch(RowHandle row, int blocks, const Params& params) {

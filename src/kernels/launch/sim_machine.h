@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/launch/machine.h"
-#include "kernels/launch/sim_rows.h"
 #include "sim/device.h"
 
 namespace fourfold::kernels {

@@ -18,13 +18,29 @@ struct Sm90Within99K : plan::Sm90 {
   static constexpr int smem_bytes_per_sm = capped.smem_bytes_per_sm;
 };
 
+// What a kernel's list of rows is made for. Shared: the rows every chip has; Own: rows that take all the
+// shared memory there is.
 struct Hopper {
-  using Own = plan::Sm90;        // rows of its own: wgmma
-  using Shared = Sm90Within99K;  // rows it shares with SM120
+  using Shared = Sm90Within99K;
+  using Own = plan::Sm90;
+  static constexpr bool has_wgmma = true;
 };
 struct Workstation {  // SM120 and SM121: one source, one budget
-  using Own = plan::Sm120;
   using Shared = plan::Sm120;
+  using Own = plan::Sm120;
+  static constexpr bool has_wgmma = false;
+};
+struct Sm121Workstation {  // the same kernels under their own name, for plans
+  using Shared = plan::Sm121;
+  using Own = plan::Sm121;
+  static constexpr bool has_wgmma = false;
+};
+// The simulator: every row under SM120's limits, and the wgmma rows under Hopper's. Who simulates SM120
+// leaves those out.
+struct Simulated {
+  using Shared = plan::Sm120;
+  using Own = plan::Sm120;
+  static constexpr bool has_wgmma = true;
 };
 
 }  // namespace fourfold::moe

@@ -2,29 +2,55 @@
 // machine, so that what was proved and what was measured can be compared line by line.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "base/format.h"
 
 namespace fourfold::moe {
 
 template <class... Rows>
-struct RowList {};
+struct RowList {
+  static constexpr std::size_t count = sizeof...(Rows);
+};
 
 template <class... Rows, class Visit>
 void for_each_row(RowList<Rows...>, const Visit& visit) {
   (visit.template operator()<Rows>(), ...);
 }
 
-template <class A, class B>
-struct Joined;
-template <class... A, class... B>
-struct Joined<RowList<A...>, RowList<B...>> {
-  using type = RowList<A..., B...>;
+template <class... Lists>
+struct Joined {
+  using type = RowList<>;
 };
-template <class A, class B>
-using Join = typename Joined<A, B>::type;
+template <class... A>
+struct Joined<RowList<A...>> {
+  using type = RowList<A...>;
+};
+template <class... A, class... B, class... More>
+struct Joined<RowList<A...>, RowList<B...>, More...> : Joined<RowList<A..., B...>, More...> {};
+template <class... Lists>
+using Join = typename Joined<Lists...>::type;
+
+// The rows of a list on chips where `has` holds.
+template <bool has, class List>
+using If = std::conditional_t<has, List, RowList<>>;
+
+// Part `index` of `parts`, in order and as equal as can be: how a list is spread over translation units.
+template <class List, std::size_t first, class Indices>
+struct Sliced;
+template <class... Rows, std::size_t first, std::size_t... i>
+struct Sliced<RowList<Rows...>, first, std::index_sequence<i...>> {
+  using type = RowList<std::tuple_element_t<first + i, std::tuple<Rows...>>...>;
+};
+template <class List, std::size_t index, std::size_t parts>
+using PartOf = typename Sliced<
+    List, List::count * index / parts,
+    std::make_index_sequence<List::count*(index + 1) / parts - List::count * index / parts>>::type;
 
 // "moe_gemm 128x128x64 w4a4 nvfp4"
 inline std::string row_name(std::string_view kernel, int m, int n, int k, std::string_view path,

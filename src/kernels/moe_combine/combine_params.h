@@ -5,6 +5,10 @@
 
 namespace fourfold::moe_combine {
 
+// Names of the rows: by what the experts' rows hold.
+inline constexpr const char* kF32Row = "combine f32";
+inline constexpr const char* kBf16Row = "combine bf16";
+
 inline constexpr int kThreads = 128;
 inline constexpr int kColumnsPerThread = 8;
 inline constexpr int kColumnsPerBlock = kThreads * kColumnsPerThread;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/weight_format.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/tables.h"
 
 namespace fourfold::moe_few {
@@ -44,6 +45,12 @@ struct FewParams {
   float* residual = nullptr;
   std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts
   SharedDown shared = {};          // with a residual only
+};
+
+// What both kernels take. Of gemm, tiles, tile_count and slot_token are not read.
+struct FewCall {
+  FewParams few;
+  moe::GemmParams gemm;
 };
 
 }  // namespace fourfold::moe_few

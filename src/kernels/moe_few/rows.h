@@ -2,6 +2,8 @@
 // sums; any K that is a multiple of 64 runs on them.
 #pragma once
 
+#include "base/macros.h"
+#include "kernels/launch/row.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/moe_few/few_down.h"
 #include "kernels/moe_few/few_gate_up.h"
@@ -43,17 +45,53 @@ inline constexpr int kDownFixedBytes = static_cast<int>(sizeof(FewRoute) + sizeo
                                                         sizeof(UnitSums<Rows>) + sizeof(SharedSums<Rows>)) +
                                        device::kBarrierBytes;
 
+template <class Row>
+plan::RowFacts gate_up_facts();
+template <class Row>
+plan::RowFacts down_facts();
+
+template <class Arch, class Format, int Rows, int Warps, int Others, int Blocks>
+struct GateUpRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes> {
+  using Few = FewRow<Arch, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes>;
+  using Params = FewCall;
+  using Storage = GateUpStorage<Few>;
+  static constexpr kernels::RowKind kind = kernels::RowKind::few_gate_up;
+  static constexpr int blocks_per_sm = 1, register_blocks = Blocks;
+  static plan::RowFacts facts() { return gate_up_facts<Few>(); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const FewCall& call) {
+    few_gate_up<Few>(cta, call.few, call.gemm);
+  }
+};
+template <class Arch, class Format, int Rows, int Warps, int Others, int Blocks>
+struct DownRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes> {
+  using Few = FewRow<Arch, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes>;
+  using Params = FewCall;
+  using Storage = DownStorage<Few>;
+  static constexpr kernels::RowKind kind = kernels::RowKind::few_down;
+  static constexpr int blocks_per_sm = 1, register_blocks = Blocks;
+  static plan::RowFacts facts() { return down_facts<Few>(); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const FewCall& call) {
+    few_down<Few>(cta, call.few, call.gemm);
+  }
+};
+
 // clang-format off
 template <class Arch, class Format>
 using GateUpRows = moe::RowList<
-    //                   rows warps others blocks
-    FewRow<Arch, Format,   32, kWarps,   0,     2, kGateUpFixedBytes, kGateUpTokenBytes>>;
+    //                      rows warps others blocks
+    GateUpRow<Arch, Format,   32, kWarps,  0,     2>>;
 
 template <class Arch, class Format>
 using DownRows = moe::RowList<
-    FewRow<Arch, Format,   16, kWarps,   1,     2, kDownFixedBytes<16>, kDownTokenBytes>,
-    FewRow<Arch, Format,   32, kWarps,   1,     2, kDownFixedBytes<32>, kDownTokenBytes>>;
+    DownRow<Arch, Format,     16, kWarps,  1,     2>,
+    DownRow<Arch, Format,     32, kWarps,  1,     2>>;
 // clang-format on
+
+template <class Chip, class Arch = typename Chip::Shared>
+using Rows = moe::Join<GateUpRows<Arch, record::Nvfp4>, GateUpRows<Arch, record::Mxfp4>,
+                       DownRows<Arch, record::Nvfp4>, DownRows<Arch, record::Mxfp4>>;
 
 template <class Row>
 std::string gate_up_name() {

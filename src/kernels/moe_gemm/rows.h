@@ -3,24 +3,43 @@
 
 #include <type_traits>
 
+#include "base/macros.h"
+#include "kernels/launch/row.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/row_list.h"
+#include "kernels/moe_gemm/moe_gemm.h"
 #include "kernels/moe_gemm/tile_row.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::moe_gemm {
 
+template <class Row>
+plan::RowFacts row_facts();
+
+// A tile and its warps as a row.
+template <class TileT>
+struct TileKernel : TileT {
+  using Params = moe::GemmParams;
+  static constexpr kernels::RowKind kind = kernels::RowKind::gemm;
+  static plan::RowFacts facts() { return row_facts<TileT>(); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    tile_gemm<TileT>(cta, params);
+  }
+};
+
 // Eight math warps and a warpgroup of producers, which hands its registers over: the wide tiles spill
 // without.
 template <class Arch, class Path, class Format, int M, int N, int K>
-using Wide = TileRow<TileShape<Arch, Path, Format, M, N, K, 8, 4>>;
+using Wide = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, 8, 4>>>;
 // Four math warps and one producer warp: token records need no gathering, and two blocks share an SM.
 template <class Arch, class Path, class Format, int M, int N, int K, int Blocks>
-using Slim = TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>;
+using Slim = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>>;
 
 // A math warp per m16 tile, which hide each other's decoding, and a warpgroup of producers. The wide ones
 // serve and have every width of sixteen, up to 64 tokens of eight.
 template <class Arch, class Path, class Format, int M, int N, int K>
-using Grouped = TileRow<TileShape<Arch, Path, Format, M, N, K, M / 16, 4, 1, M == 256>>;
+using Grouped = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, M / 16, 4, 1, M == 256>>>;
 
 // The field's K = 64 tiles and their K = 128 and 256 relatives.
 template <template <class, class, class, int, int, int> class Kind, class Arch, class Path, class Format>
@@ -59,9 +78,9 @@ using OwnLimitTiles = std::conditional_t<std::is_same_v<Format, record::Nvfp4>,
                                                       Wide<plan::Sm90, moe::W4a16Mma, Format, 256, 128, 64>>,
                                          moe::RowList<>>;
 template <class Format>
-using WgmmaTiles = moe::Join<moe::Join<NamedTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>,
-                                       NarrowTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>>,
-                             moe::Join<ShortTiles<Format>, OwnLimitTiles<Format>>>;
+using WgmmaTiles = moe::Join<NamedTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>,
+                             NarrowTiles<Grouped, plan::Sm90, moe::W4a16Wgmma, Format>, ShortTiles<Format>,
+                             OwnLimitTiles<Format>>;
 
 // The wider weights of dense matrices. A bf16 record has 4,096 bytes, so fewer shapes keep two stages within
 // SM120's shared memory.
@@ -79,17 +98,26 @@ using Fp8MmaTiles = moe::RowList<Wide<Arch, moe::W4a16Mma, record::Fp8Format, 12
 // Hopper: two or four warpgroups of 64 rows, each with all the tokens of the tile. The tile of 256 tokens has
 // a half and a quarter of them as widths, the others every width of sixteen.
 template <class Format>
-using PlainWgmmaTiles =
-    moe::RowList<Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 128, 64>,  //
-                 Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 128, 256, 64>,  //
-                 TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 128, 64, 8, 4, 1, true>>,
-                 Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
+using PlainWgmmaTiles = moe::RowList<
+    Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 128, 64>,  //
+    Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 128, 256, 64>,  //
+    TileKernel<TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 128, 64, 8, 4, 1, true>>>,
+    Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
 
 template <class Arch>
 using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
 // MXFP4 tokens are a verified row, not a path that serves.
 template <class Arch>
 using Mxfp4Tiles = moe::RowList<Wide<Arch, moe::W4a4, record::Mxfp4, 128, 128, 64>>;
+
+// Hopper's own.
+using HopperTiles = moe::Join<WgmmaTiles<record::Nvfp4>, WgmmaTiles<record::Mxfp4>,
+                              PlainWgmmaTiles<record::Bf16Format>, PlainWgmmaTiles<record::Fp8Format>>;
+
+template <class Chip, class Arch = typename Chip::Shared>
+using Rows =
+    moe::Join<MmaTiles<Arch, record::Nvfp4>, MmaTiles<Arch, record::Mxfp4>, Fp4Tiles<Arch>, Mxfp4Tiles<Arch>,
+              Bf16MmaTiles<Arch>, Fp8MmaTiles<Arch>, moe::If<Chip::has_wgmma, HopperTiles>>;
 
 template <class Row>
 std::string row_name() {

@@ -7,6 +7,10 @@
 
 namespace fourfold::moe_group {
 
+// Names of the rows.
+inline constexpr const char* kTilesRow = "group_tiles";
+inline constexpr const char* kScatterRow = "group_scatter";
+
 inline constexpr int kTileThreads = 1024;  // one expert a thread
 inline constexpr int kScatterThreads = 256;
 static_assert(kTileThreads >= moe::kMaxExperts);

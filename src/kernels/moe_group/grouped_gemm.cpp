@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/moe/launch_gemm.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::moe_group {
@@ -91,13 +92,14 @@ void require_call(const PreparedGemm& gemm, const GemmCall& call) {
 
 PreparedGemm prepare_gemm(const kernels::Machine& machine, const GemmRequest& request) {
   require_request(request);
-  PreparedGemm gemm{request, moe_layer::choose_gemm(machine.arch(), as_layer(request)), {}, {}};
+  PreparedGemm gemm{.request = request, .choice = moe_layer::choose_gemm(machine.arch(), as_layer(request))};
   if (!gemm.choice.ok()) throw Error(Code::unsupported_op, gemm.choice.refusal);
   if (request.f32_out && (request.role != Role::decode || !half_tokens(request)))
     fail(Code::unsupported_op,
          "f32 results exist for w4a16 in the decode role; the tiled kernels store bf16");
-  gemm.row = machine.find(kernels::RowKind::gemm, gemm.choice.gate_up_row);
-  if (!gemm.row.found()) fail(Code::unsupported_op, "{}", machine.no_row(gemm.choice.gate_up_row));
+  gemm.row = machine.required(kernels::RowKind::gemm, gemm.choice.gate_up_row);
+  gemm.groups = find_group_rows(machine);
+  gemm.tokens = moe_tokens::find_token_rows(machine);
   // Work items are counted in 32 bits.
   const long long tiles = moe::tile_limit(request.rows, 1, request.experts, gemm.choice.tile_tokens);
   const long long items = tiles * (request.out_columns / record::kRows);
@@ -121,14 +123,17 @@ void run_gemm(kernels::Machine& machine, const PreparedGemm& gemm, const GemmCal
   auto* const slot_token = half ? nullptr : reinterpret_cast<std::int32_t*>(base + gemm.layout.slot_token);
   unsigned char* const own_tokens = base + gemm.layout.tokens;
 
-  machine.group_tiles(
+  launch_tiles(
+      machine, gemm.groups,
       {call.offsets, tiles, tile_count, slot_token, request.experts, call.rows, gemm.choice.tile_tokens});
   if (stages_tokens(request))
-    machine.stage_tokens({call.tokens, reinterpret_cast<std::uint16_t*>(own_tokens),
-                          static_cast<std::int64_t>(call.rows) * request.columns / 32});
+    moe_tokens::launch_stage(machine, gemm.tokens,
+                             {call.tokens, reinterpret_cast<std::uint16_t*>(own_tokens),
+                              static_cast<std::int64_t>(call.rows) * request.columns / 32});
   if (!half)
-    machine.quantize_tokens({call.tokens, tiles, tile_count, slot_token, call.input_inverse, own_tokens,
-                             request.columns / record::kColumns});
+    moe_tokens::launch_quantize(machine, gemm.tokens,
+                                {call.tokens, tiles, tile_count, slot_token, call.input_inverse, own_tokens,
+                                 request.columns / record::kColumns});
 
   moe::GemmParams params{};
   params.weights = call.weights;
@@ -144,10 +149,11 @@ void run_gemm(kernels::Machine& machine, const PreparedGemm& gemm, const GemmCal
   params.strips = request.out_columns / record::kRows;
   params.records = request.columns / record::kColumns;
   params.out_columns = request.out_columns;
-  machine.gemm(gemm.row, params);
+  moe::launch_gemm(machine, gemm.row, params);
   if (!half)
-    machine.group_scatter({base + gemm.layout.results, static_cast<unsigned char*>(call.out), tiles,
-                           tile_count, slot_token, 2 * request.out_columns});
+    launch_scatter(machine, gemm.groups,
+                   {base + gemm.layout.results, static_cast<unsigned char*>(call.out), tiles, tile_count,
+                    slot_token, 2 * request.out_columns});
 }
 
 }  // namespace fourfold::moe_group

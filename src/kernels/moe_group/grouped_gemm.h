@@ -7,7 +7,9 @@
 #include <cstdint>
 
 #include "kernels/launch/machine.h"
+#include "kernels/moe_group/launch_group.h"
 #include "kernels/moe_layer/choose.h"
+#include "kernels/moe_tokens/launch_tokens.h"
 
 namespace fourfold::moe_group {
 
@@ -32,7 +34,9 @@ struct GemmLayout {
 struct PreparedGemm {
   GemmRequest request;
   moe_layer::Choice choice;
-  kernels::RowHandle row;
+  kernels::RowHandle row = {};
+  GroupRows groups = {};
+  moe_tokens::TokenRows tokens = {};
   GemmLayout layout{};
 };
 

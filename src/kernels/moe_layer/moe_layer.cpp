@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/moe/launch_gemm.h"
 #include "kernels/moe/tables.h"
-#include "kernels/moe_route/launch_route.h"
+#include "kernels/moe_combine/launch_combine.h"
+#include "kernels/moe_few/launch_few.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::moe_layer {
@@ -95,7 +97,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.renormalise = call.renormalise;
   params.logits_stride = call.logits_stride;
   if (stages_while_routing(layer.request)) params.stage = stage_params(layer, call);
-  moe_route::launch_route(machine, params);
+  moe_route::launch_route(machine, layer.route, params);
 }
 
 moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
@@ -145,20 +147,22 @@ void run_few(Machine& machine, const Prepared& layer, const LayerWeights& weight
   const moe_few::FewParams few{
       call.logits,      layer.request.tokens, layer.request.shape.experts, layer.request.shape.top_k,
       call.renormalise, call.residual,        call.logits_stride,          call.shared};
-  machine.few_gate_up(layer.gate_up, few, gate_up_params(layer, weights, call));
-  machine.few_down(layer.down, few, down_params(layer, weights, call));
+  moe_few::launch_gate_up(machine, layer.gate_up, {few, gate_up_params(layer, weights, call)});
+  moe_few::launch_down(machine, layer.down, {few, down_params(layer, weights, call)});
 }
 
 void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights& weights,
                     const LayerCall& call) {
   const Shape& shape = layer.request.shape;
   if (stages_tokens(layer.request)) {
-    if (!stages_while_routing(layer.request)) machine.stage_tokens(stage_params(layer, call));
+    if (!stages_while_routing(layer.request))
+      moe_tokens::launch_stage(machine, layer.tokens, stage_params(layer, call));
   } else if (!half_tokens(layer.request)) {
     const moe::RouteTables tables = tables_of(layer.layout, call);
-    machine.quantize_tokens({call.tokens, tables.tiles, tables.tile_count, tables.slot_token,
-                             weights.gate_up_input_inverse, place<unsigned char>(call, layer.layout.tokens),
-                             shape.hidden / record::kColumns});
+    moe_tokens::launch_quantize(
+        machine, layer.tokens,
+        {call.tokens, tables.tiles, tables.tile_count, tables.slot_token, weights.gate_up_input_inverse,
+         place<unsigned char>(call, layer.layout.tokens), shape.hidden / record::kColumns});
   }
 }
 
@@ -209,12 +213,14 @@ Prepared prepare(const Machine& machine, const Request& request) {
 
 Prepared prepare_with(const Machine& machine, const Request& request, const Choice& choice) {
   require_shape(request);
-  Prepared layer{request, choice, {}, {}, {}};
-  layer.gate_up = machine.find(choice.few ? RowKind::few_gate_up : RowKind::gemm, choice.gate_up_row);
-  layer.down = machine.find(choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
-  for (const auto& [handle, name] :
-       {std::pair{layer.gate_up, choice.gate_up_row}, std::pair{layer.down, choice.down_row}})
-    if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(name));
+  Prepared layer{.request = request, .choice = choice};
+  layer.gate_up = machine.required(choice.few ? RowKind::few_gate_up : RowKind::gemm, choice.gate_up_row);
+  layer.down = machine.required(choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
+  if (!choice.few) {
+    layer.route = moe_route::find_route_rows(machine);
+    layer.tokens = moe_tokens::find_token_rows(machine);
+    layer.combine = moe_combine::find_combine(machine, request.role == Role::decode);
+  }
   layer.layout = workspace_layout(request, choice);
   return layer;
 }
@@ -225,12 +231,12 @@ void run(Machine& machine, const Prepared& layer, const LayerWeights& weights, c
   if (layer.choice.few) return run_few(machine, layer, weights, call);
   route(machine, layer, call);
   prepare_tokens(machine, layer, weights, call);
-  machine.gemm(layer.gate_up, gate_up_params(layer, weights, call));
-  machine.gemm(layer.down, down_params(layer, weights, call));
-  machine.combine(
+  moe::launch_gemm(machine, layer.gate_up, gate_up_params(layer, weights, call));
+  moe::launch_gemm(machine, layer.down, down_params(layer, weights, call));
+  moe_combine::launch_combine(
+      machine, layer.combine,
       {place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot, call.out,
-       layer.request.tokens, layer.request.shape.top_k, layer.request.shape.hidden, call.residual},
-      layer.request.role == Role::decode);
+       layer.request.tokens, layer.request.shape.top_k, layer.request.shape.hidden, call.residual});
 }
 
 }  // namespace fourfold::moe_layer

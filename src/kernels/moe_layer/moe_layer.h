@@ -8,6 +8,8 @@
 #include "kernels/launch/machine.h"
 #include "kernels/moe_few/few_params.h"
 #include "kernels/moe_layer/choose.h"
+#include "kernels/moe_route/launch_route.h"
+#include "kernels/moe_tokens/launch_tokens.h"
 
 namespace fourfold::moe_layer {
 
@@ -52,7 +54,11 @@ struct WorkspaceLayout {
 struct Prepared {
   Request request;
   Choice choice;
-  kernels::RowHandle gate_up, down;
+  kernels::RowHandle gate_up = {}, down = {};
+  // Of the general path.
+  moe_route::RouteRows route = {};
+  moe_tokens::TokenRows tokens = {};
+  kernels::RowHandle combine = {};
   WorkspaceLayout layout{};
 };
 

@@ -9,6 +9,12 @@
 
 namespace fourfold::moe_route {
 
+// Names of the rows.
+inline constexpr const char* kTableRow = "route_table";
+inline constexpr const char* kChooseRow = "route_choose";
+inline constexpr const char* kScanRow = "route_scan";
+inline constexpr const char* kPlaceRow = "route_place";
+
 inline constexpr int kOneBlockTokens = 16;    // up to here one block does everything, a warp a token,
 inline constexpr int kOneBlockExperts = 512;  // with the registers that 1,024 threads leave it
 constexpr bool in_one_block(int tokens, int experts) {

@@ -2,57 +2,81 @@
 // columns of its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64.
 #pragma once
 
+#include "base/macros.h"
+#include "kernels/launch/row.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/row_list.h"
+#include "kernels/moe_stream/moe_stream.h"
 #include "kernels/moe_stream/stream_row.h"
 #include "plan/row_facts.h"
 
 namespace fourfold::moe_stream {
+
+template <class Row>
+plan::RowFacts row_facts();
+
+template <class Arch, class Path, class Format, int Tokens, int UnitRecords, int Warps, int Depth, int Blocks>
+struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks> {
+  using Shape = StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks>;
+  using Params = moe::GemmParams;
+  static constexpr kernels::RowKind kind = kernels::RowKind::gemm;
+  static constexpr bool wants_cache = true;  // 6 % at 64 tokens
+  static plan::RowFacts facts() { return row_facts<Shape>(); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    stream_gemm<Shape>(cta, params);
+  }
+};
 
 // Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/decisions/0001);
 // wider rows pay for their sums with fewer blocks.
 // clang-format off
 template <class Arch, class Format>
 using HalfRows = moe::RowList<
-    //                                        N  unit warps depth blocks
-    StreamRow<Arch, moe::W4a16Mma, Format,    8,  8,   4,    2,    4>,
-    StreamRow<Arch, moe::W4a16Mma, Format,    8,  4,   4,    2,    4>,
-    StreamRow<Arch, moe::W4a16Mma, Format,    8,  1,   4,    1,    4>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   16,  8,   4,    2,    3>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   16,  4,   4,    2,    3>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   16,  1,   4,    1,    3>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   32,  4,   4,    2,    2>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   32,  1,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   64,  4,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, Format,   64,  1,   4,    1,    2>>;
+    //                                     N  unit warps depth blocks
+    Stream<Arch, moe::W4a16Mma, Format,    8,  8,   4,    2,    4>,
+    Stream<Arch, moe::W4a16Mma, Format,    8,  4,   4,    2,    4>,
+    Stream<Arch, moe::W4a16Mma, Format,    8,  1,   4,    1,    4>,
+    Stream<Arch, moe::W4a16Mma, Format,   16,  8,   4,    2,    3>,
+    Stream<Arch, moe::W4a16Mma, Format,   16,  4,   4,    2,    3>,
+    Stream<Arch, moe::W4a16Mma, Format,   16,  1,   4,    1,    3>,
+    Stream<Arch, moe::W4a16Mma, Format,   32,  4,   4,    2,    2>,
+    Stream<Arch, moe::W4a16Mma, Format,   32,  1,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, Format,   64,  4,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, Format,   64,  1,   4,    1,    2>>;
 
 // A record of bf16 is eight 16-byte loads a lane and one of fp8 four: one or two of them in flight are more
 // bytes than FP4's two.
 template <class Arch>
 using Bf16Rows = moe::RowList<
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  8,   4,    1,    4>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  4,   4,    1,    4>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,    8,  1,   4,    1,    4>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  8,   4,    1,    3>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  4,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   16,  1,   4,    1,    3>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   32,  4,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   32,  1,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   64,  4,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a16Mma, record::Bf16Format,   64,  1,   4,    1,    2>>;
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,    8,  8,   4,    1,    4>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,    8,  4,   4,    1,    4>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,    8,  1,   4,    1,    4>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   16,  8,   4,    1,    3>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   16,  4,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   16,  1,   4,    1,    3>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   32,  4,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   32,  1,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   64,  4,   4,    1,    2>,
+    Stream<Arch, moe::W4a16Mma, record::Bf16Format,   64,  1,   4,    1,    2>>;
 template <class Arch>
 using Fp8Rows = HalfRows<Arch, record::Fp8Format>;
 
 template <class Arch>
 using Fp4Rows = moe::RowList<
-    StreamRow<Arch, moe::W4a4, record::Nvfp4,  8,  4,   4,    2,    4>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4,  8,  1,   4,    1,    4>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 16,  4,   4,    2,    3>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 16,  1,   4,    1,    3>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 32,  4,   4,    2,    2>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 32,  1,   4,    1,    2>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
-    StreamRow<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
+    Stream<Arch, moe::W4a4, record::Nvfp4,  8,  4,   4,    2,    4>,
+    Stream<Arch, moe::W4a4, record::Nvfp4,  8,  1,   4,    1,    4>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 16,  4,   4,    2,    3>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 16,  1,   4,    1,    3>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 32,  4,   4,    2,    2>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 32,  1,   4,    1,    2>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
+    Stream<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
 // clang-format on
+
+template <class Chip, class Arch = typename Chip::Shared>
+using Rows = moe::Join<HalfRows<Arch, record::Nvfp4>, HalfRows<Arch, record::Mxfp4>, Fp4Rows<Arch>,
+                       Bf16Rows<Arch>, Fp8Rows<Arch>>;
 
 template <class Row>
 std::string row_name() {

@@ -7,6 +7,10 @@
 
 namespace fourfold::moe_tokens {
 
+// Names of the rows.
+inline constexpr const char* kStageRow = "stage_tokens";
+inline constexpr const char* kQuantizeRow = "quantize_tokens";
+
 inline constexpr int kThreads = 256;
 
 struct StageParams {

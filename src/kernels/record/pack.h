@@ -58,6 +58,9 @@ constexpr std::uint32_t packed_scales(BitOrder order, std::uint32_t scales) {
 }
 
 inline constexpr int kPackThreads = 256;  // of the GPU's pack kernel
+// Names of its rows.
+inline constexpr const char* kPackNvfp4Row = "pack nvfp4";
+inline constexpr const char* kPackMxfp4Row = "pack mxfp4";
 
 // Packs on the host, on all cores. Throws invalid_request when rows are not a multiple of 32 (gate_up: of 16
 // neurons each), columns not of 64, a pointer is missing, or an NVFP4 scale is NaN; MXFP4 scales

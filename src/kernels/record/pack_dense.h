@@ -73,6 +73,7 @@ constexpr device::U32x4 fp8_half(const device::U32x2& row_g, const device::U32x2
 }
 
 inline constexpr int kPackDenseThreads = 256;  // of the GPU's kernel
+inline constexpr const char* kPackDenseRow = "pack_dense";
 
 // Packs on the host, on all cores. Throws invalid_request for sizes or pointers that make no matrix,
 // bad_checkpoint for an E4M3 code that is NaN, with its row and column.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "kernels/sampling/accept.h"
 #include "kernels/sampling/choose.h"
 #include "kernels/sampling/gather.h"
@@ -19,7 +19,7 @@ struct ScoresRow {
   using Params = ChoiceParams;
   using Storage = NewTokens;
   static constexpr int threads = kHistoryThreads, blocks_per_sm = 1;
-  static std::string name() { return "sampling scores"; }
+  static std::string name() { return kScoresRow; }
   static plan::RowFacts facts() { return kernels::step_facts<ScoresRow>("sampling", "scores", "f32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -33,7 +33,7 @@ struct PeaksRow {
   using Params = ChoiceParams;
   using Storage = PeaksStorage;
   static constexpr int threads = kPartThreads, blocks_per_sm = 8;
-  static std::string name() { return "sampling peaks"; }
+  static std::string name() { return kPeaksRow; }
   static plan::RowFacts facts() { return kernels::step_facts<PeaksRow>("sampling", "peaks", "f32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -47,7 +47,7 @@ struct ArgmaxRow {
   using Params = ChoiceParams;
   using Storage = kernels::NoStorage;
   static constexpr int threads = 32, blocks_per_sm = 8;
-  static std::string name() { return "sampling argmax"; }
+  static std::string name() { return kArgmaxRow; }
   static plan::RowFacts facts() { return kernels::step_facts<ArgmaxRow>("sampling", "argmax", "f32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -61,7 +61,7 @@ struct WeighRow {
   using Params = ChoiceParams;
   using Storage = kernels::NoStorage;
   static constexpr int threads = kPartThreads, blocks_per_sm = 8;
-  static std::string name() { return "sampling weigh"; }
+  static std::string name() { return kWeighRow; }
   static plan::RowFacts facts() { return kernels::step_facts<WeighRow>("sampling", "weigh", "f32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -75,7 +75,7 @@ struct ChooseRow {
   using Params = ChoiceParams;
   using Storage = ChooseStorage;
   static constexpr int threads = kChooseThreads, blocks_per_sm = 1;
-  static std::string name() { return "sampling choose"; }
+  static std::string name() { return kChooseRow; }
   static plan::RowFacts facts() { return kernels::step_facts<ChooseRow>("sampling", "choose", "f32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -89,7 +89,7 @@ struct AcceptRow {
   using Params = AcceptParams;
   using Storage = AcceptStorage;
   static constexpr int threads = kHistoryThreads, blocks_per_sm = 2;
-  static std::string name() { return "sampling accept"; }
+  static std::string name() { return kAcceptRow; }
   static plan::RowFacts facts() { return kernels::step_facts<AcceptRow>("sampling", "accept", "i32"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -103,7 +103,7 @@ struct EmbedRow {
   using Params = EmbedParams;
   using Storage = kernels::NoStorage;
   static constexpr int threads = kCopyThreads, blocks_per_sm = 8;
-  static std::string name() { return "embed bf16"; }
+  static std::string name() { return kEmbedRow; }
   static plan::RowFacts facts() { return kernels::step_facts<EmbedRow>("sampling", "embed"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -117,7 +117,7 @@ struct TakeRowsRow {
   using Params = TakeRowsParams;
   using Storage = kernels::NoStorage;
   static constexpr int threads = kCopyThreads, blocks_per_sm = 8;
-  static std::string name() { return "take_rows"; }
+  static std::string name() { return kTakeRowsRow; }
   static plan::RowFacts facts() { return kernels::step_facts<TakeRowsRow>("sampling", "take_rows", "bytes"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
@@ -125,7 +125,7 @@ struct TakeRowsRow {
   }
 };
 
-template <class Arch>
+template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::RowList<ScoresRow<Arch>, PeaksRow<Arch>, ArgmaxRow<Arch>, WeighRow<Arch>, ChooseRow<Arch>,
                           AcceptRow<Arch>, EmbedRow<Arch>, TakeRowsRow<Arch>>;
 

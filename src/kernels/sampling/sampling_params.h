@@ -10,6 +10,16 @@
 
 namespace fourfold::sampling {
 
+// Names of the rows.
+inline constexpr const char* kScoresRow = "sampling scores";
+inline constexpr const char* kPeaksRow = "sampling peaks";
+inline constexpr const char* kArgmaxRow = "sampling argmax";
+inline constexpr const char* kWeighRow = "sampling weigh";
+inline constexpr const char* kChooseRow = "sampling choose";
+inline constexpr const char* kAcceptRow = "sampling accept";
+inline constexpr const char* kEmbedRow = "embed bf16";
+inline constexpr const char* kTakeRowsRow = "take_rows";
+
 inline constexpr int kGroupTokens = 64;
 inline constexpr int kPartTokens = 2048;
 inline constexpr int kPartThreads = 128;

@@ -3,14 +3,11 @@
 
 #include <string>
 
-#include "kernels/launch/step_kernel.h"
+#include "kernels/launch/row.h"
 #include "kernels/step/add_gated.h"
 #include "kernels/step/select_norm.h"
 
 namespace fourfold::step {
-
-inline constexpr const char* kSelectNorm = "select_norm";
-inline constexpr const char* kAddGated = "add_gated";
 
 template <class ArchOf>
 struct SelectNormRow {
@@ -20,7 +17,7 @@ struct SelectNormRow {
   static constexpr int threads = 32 * dense::kNormWarps;
   static constexpr int blocks_per_sm = 2;
   static std::string name() { return kSelectNorm; }
-  static plan::RowFacts facts() { return kernels::step_facts<SelectNormRow>("select_norm", "any"); }
+  static plan::RowFacts facts() { return kernels::step_facts<SelectNormRow>(kSelectNorm, "any"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     select_norm(cta, params);
@@ -35,14 +32,14 @@ struct AddGatedRow {
   static constexpr int threads = kAddThreads;
   static constexpr int blocks_per_sm = 4;
   static std::string name() { return kAddGated; }
-  static plan::RowFacts facts() { return kernels::step_facts<AddGatedRow>("add_gated", "any"); }
+  static plan::RowFacts facts() { return kernels::step_facts<AddGatedRow>(kAddGated, "any"); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     add_gated(cta, params);
   }
 };
 
-template <class Arch>
+template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>>;
 
 }  // namespace fourfold::step

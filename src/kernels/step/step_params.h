@@ -5,6 +5,10 @@
 
 namespace fourfold::step {
 
+// Names of the rows.
+inline constexpr const char* kSelectNorm = "select_norm";
+inline constexpr const char* kAddGated = "add_gated";
+
 // Rows picked out of x, normed, and put where they are wanted: the last norm before the head, what a draft
 // pass reads, what it leaves. A block a row.
 struct SelectNormParams {

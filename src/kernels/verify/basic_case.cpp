@@ -10,7 +10,8 @@
 #include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe_route/launch_route.h"
-#include "kernels/record/pack.h"
+#include "kernels/moe_tokens/launch_tokens.h"
+#include "kernels/record/launch_pack.h"
 #include "kernels/reference/layer.h"
 #include "kernels/verify/inputs.h"
 
@@ -77,7 +78,7 @@ void prove_pack(Machine& machine, const PackCase& test, Result& result) {
   job.up = {arena.upload(up.codes, "up codes"), arena.upload(up.scales, "up scales")};
   job.records = arena.take<std::uint8_t>(bytes, "records");
   machine.memory().forget(job.records, bytes);
-  machine.pack(job, test.mxfp4);
+  record::launch_pack(machine, record::find_pack_rows(machine), job, test.mxfp4);
   machine.memory().read(actual.data(), job.records, bytes);
   for (std::size_t i = 0; i < bytes; ++i) compare_exact(result, actual[i], expected[i]);
 }
@@ -108,7 +109,7 @@ void prove_dense_pack(Machine& machine, const DensePackCase& test, Result& resul
   job.up = arena.upload(up, "up matrix");
   job.records = arena.take<std::uint8_t>(bytes, "records");
   machine.memory().forget(job.records, bytes);
-  machine.pack_dense(job);
+  record::launch_pack_dense(machine, record::find_pack_rows(machine), job);
   machine.memory().read(actual.data(), job.records, bytes);
   for (std::size_t i = 0; i < bytes; ++i) compare_exact(result, actual[i], expected[i]);
 }
@@ -122,7 +123,8 @@ void prove_staging(Machine& machine, const TokenCase& test, Result& result) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(arena.upload(tokens, "tokens"));
   auto* to = arena.take<std::uint16_t>(tokens.size(), "staged tokens");
   machine.memory().forget(to, tokens.size() * 2);
-  machine.stage_tokens({from, to, test.tokens * test.columns / 32});
+  moe_tokens::launch_stage(machine, moe_tokens::find_token_rows(machine),
+                           {from, to, test.tokens * test.columns / 32});
   std::vector<std::uint16_t> staged(tokens.size());
   machine.memory().read(staged.data(), to, staged.size() * 2);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -144,7 +146,8 @@ void prove_quantizing(Machine& machine, const TokenCase& test, Result& result) {
   Arena arena(machine.memory());
   auto* records = arena.take<std::uint8_t>(expected.size(), "token records");
   machine.memory().forget(records, expected.size());
-  machine.quantize_tokens(
+  moe_tokens::launch_quantize(
+      machine, moe_tokens::find_token_rows(machine),
       {reinterpret_cast<const std::uint16_t*>(arena.upload(tokens, "tokens")),
        arena.upload(assignment.tiles, "tiles"),
        arena.upload(std::vector<std::int32_t>{static_cast<std::int32_t>(assignment.tiles.size())},
@@ -189,7 +192,7 @@ HostTables route_on(Machine& machine, const RouteCase& test, const std::vector<f
   params.top_k = test.top_k;
   params.tile_tokens = test.tile_tokens;
   params.renormalise = test.renormalise;
-  moe_route::launch_route(machine, params);
+  moe_route::launch_route(machine, moe_route::find_route_rows(machine), params);
   HostTables host;
   const auto read = [&](auto& to, const auto* from, std::size_t count) {
     to.resize(count);

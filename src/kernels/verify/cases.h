@@ -1,6 +1,6 @@
 // The list of proofs: every row of every kernel a machine has, every operation, whole layers, the kernels
-// without rows. The same function makes the list for the simulator and for a GPU, so the two can be compared
-// name by name.
+// around the GEMMs. The same function makes the list for the simulator and for a GPU, so the two can be
+// compared name by name.
 #pragma once
 
 #include <cstdint>

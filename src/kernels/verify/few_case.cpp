@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/arena.h"
+#include "kernels/moe_few/launch_few.h"
 #include "kernels/record/pack.h"
 #include "kernels/reference/layer.h"
 #include "kernels/verify/inputs.h"
@@ -222,15 +223,14 @@ void run_residual(kernels::Machine& machine, const FewCase& test, const Setup& s
                 kGateStride,
                 arena.upload(setup.shared_scale, "shared scales"),
                 setup.shared_format};
-  machine.few_down(handle, few, params);
+  moe_few::launch_down(machine, handle, {few, params});
   std::vector<float> out(setup.before.size());
   machine.memory().read(out.data(), few.residual, out.size() * 4);
   check_residual(result, test, setup, out);
 }
 
 void run(kernels::Machine& machine, const FewCase& test, Result& result) {
-  const kernels::RowHandle handle = machine.find(test.kind, test.row.row);
-  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(test.row.row));
+  const kernels::RowHandle handle = machine.required(test.kind, test.row.row);
   const Setup setup = make_setup(test);
   Arena arena(machine.memory());
   const moe_few::FewParams few{arena.upload(setup.logits, "logits"), test.tokens, test.experts, test.top_k,
@@ -253,11 +253,11 @@ void run(kernels::Machine& machine, const FewCase& test, Result& result) {
   machine.memory().forget(out, values * 2);
   std::vector<std::uint16_t> host(values);
   if (!setup.gate_up) {
-    machine.few_down(handle, few, params);
+    moe_few::launch_down(machine, handle, {few, params});
     machine.memory().read(host.data(), out, values * 2);
     return check_down(result, test, setup, host);
   }
-  machine.few_gate_up(handle, few, params);
+  moe_few::launch_gate_up(machine, handle, {few, params});
   for (const Pair& pair : setup.pairs)
     machine.memory().read(host.data() + pair.slot * test.rows, out + pair.slot * test.rows,
                           static_cast<std::size_t>(test.rows) * 2);

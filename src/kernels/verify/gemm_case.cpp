@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
+#include "kernels/moe/launch_gemm.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
 #include "kernels/verify/large_shape.h"
@@ -328,7 +329,7 @@ std::vector<std::uint8_t> launch_among_others(kernels::Machine& machine, Arena& 
   std::uint8_t* device = arena.upload(wide, "wide result");
   params.out = device + first;
   params.out_columns += 160;
-  machine.gemm(handle, params);
+  moe::launch_gemm(machine, handle, params);
   machine.memory().read(wide.data(), device, wide.size());
   std::vector<std::uint8_t> out(bytes);
   for (std::size_t slot = 0; slot * pitch < wide.size(); ++slot) {
@@ -344,8 +345,7 @@ std::vector<std::uint8_t> launch_among_others(kernels::Machine& machine, Arena& 
 
 // Launches the row on the case's inputs; what it wrote, with zeros where a slot has no token.
 std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test, const Setup& setup) {
-  const kernels::RowHandle handle = machine.find(kernels::RowKind::gemm, test.row.row);
-  if (!handle.found()) fail(Code::unsupported_op, "{}", machine.no_row(test.row.row));
+  const kernels::RowHandle handle = machine.required(kernels::RowKind::gemm, test.row.row);
   Arena arena(machine.memory());
   moe::GemmParams params{};
   params.weights = arena.upload(pack_experts(test, setup), "weights");
@@ -379,7 +379,7 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
   machine.memory().forget(params.out, bytes);
   if (!setup.before.empty()) machine.memory().write(params.out, setup.before.data(), bytes);
 
-  machine.gemm(handle, params);
+  moe::launch_gemm(machine, handle, params);
 
   std::vector<std::uint8_t> out(bytes);
   // Places without a token are not written (except in token records): read what must be there, slot by slot.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/launch/machine.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/verify/result.h"
 
 namespace fourfold::verify {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/arena.h"
+#include "kernels/moe/launch_gemm.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/gemm_case.h"
 #include "kernels/verify/inputs.h"
@@ -76,7 +77,7 @@ std::vector<float> outputs(Machine& machine, const plan::RowFacts& row, const Pr
   params.out_columns = record::kRows;
   auto* out = arena.take<float>(static_cast<std::size_t>(kTokens * record::kRows), "probe result");
   params.out = out;
-  machine.gemm(machine.find(RowKind::gemm, row.row), params);
+  moe::launch_gemm(machine, machine.find(RowKind::gemm, row.row), params);
   std::vector<float> host(static_cast<std::size_t>(kTokens * record::kRows));
   machine.memory().read(host.data(), out, host.size() * sizeof(float));
   return host;

@@ -139,7 +139,7 @@ void prove_attend(StepRun& run) {
   combine.gate_head_stride = shape.head_dim;
   combine.heads = shape.heads;
   combine.out = run.take<std::uint16_t>(in.size(), "out");
-  run.launch(fourfold::format("combine splits {}", shape.head_dim),
+  run.launch(attention::combine_row(shape.head_dim),
              attention::combine_blocks(in.batch.tables.row_limit, shape.heads), combine);
   check_attended(run, in, combine.out, attention::decode_sums);
 }
@@ -163,7 +163,7 @@ void prove_attend_prompt(StepRun& run) {
     gates.push_back(to_bf16(gate).bits);
     gate = bf16_value(gates.back());
   }
-  const bool two_heads = run.test().row.row.find("wgmma") != std::string::npos;
+  const bool two_heads = run.test().row.m > run.test().row.n;
   std::int64_t units = 0;
   for (const AttentionPart& part : shape.parts)
     units += attention::prompt_units(part.context, part.rows, shape.heads, shape.kv_heads, two_heads ? 2 : 1);
@@ -252,7 +252,7 @@ double combine_error(int splits, bool gated) {
 void prove_combine(StepRun& run) {
   // Splits of one warp, of several, and more than eight groups.
   AttentionShape shape = shape_of(run, {{62, 4}, {1'300, 1}});
-  shape.head_dim = std::stoi(run.test().row.row.substr(15));  // "combine splits 256"
+  shape.head_dim = run.test().row.head_dim;
   if (run.test().variant == 1) shape.parts = {{12'000, 2}, {0, 1}};
   if (run.test().variant > 1) shape.parts = {{run.below(3'000), 1 + run.below(4)}, {run.below(200), 1}};
   describe(run, shape);

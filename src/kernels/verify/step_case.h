@@ -1,4 +1,4 @@
-// The proof of one row of a step kernel (launch/step_kernel.h): fresh random inputs, a launch on any machine,
+// The proof of one row of a step kernel (launch/row.h): fresh random inputs, a launch on any machine,
 // every value it leaves against a scalar reference. Kernels whose order of operations is fixed in plain f32
 // are also compared bit for bit with the host; the others (softmax, DeltaNet) by their bound, and bit for bit
 // between two machines.

@@ -51,8 +51,8 @@ class DeltaLayer {
     params.layout = layout_;
     params.out = take_out(step);
     params.out_stride = out_stride();
-    run_.launch(fourfold::format("delta_decode {} f32", layout_.head_dim),
-                delta::decode_blocks(params.sequence_limit, layout_), params);
+    run_.launch(delta::decode_row(layout_.head_dim), delta::decode_blocks(params.sequence_limit, layout_),
+                params);
     return read_out(step, params.out);
   }
 
@@ -79,12 +79,10 @@ class DeltaLayer {
         delta::workspace_at(run_.take<std::uint8_t>(static_cast<std::size_t>(sizes.bytes()), "work"), sizes);
     params.out = take_out(step);
     params.out_stride = out_stride();
-    const auto row = [&](const char* kernel) {
-      return fourfold::format("{} {} bf16", kernel, layout_.head_dim);
-    };
-    run_.launch(row("delta_prepare"), delta::prepare_blocks(params.chunk_limit, layout_), params);
-    run_.launch(row("delta_scan"), delta::scan_blocks(params.prompt_limit, layout_), params);
-    run_.launch(row("delta_finish"), delta::finish_blocks(params.chunk_limit, layout_), params);
+    const auto row = [&](const char* kernel) { return delta::prompt_row(kernel, layout_.head_dim); };
+    run_.launch(row(delta::kPrepareKernel), delta::prepare_blocks(params.chunk_limit, layout_), params);
+    run_.launch(row(delta::kScanKernel), delta::scan_blocks(params.prompt_limit, layout_), params);
+    run_.launch(row(delta::kFinishKernel), delta::finish_blocks(params.chunk_limit, layout_), params);
     return read_out(step, params.out);
   }
 

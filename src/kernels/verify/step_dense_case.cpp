@@ -32,10 +32,7 @@ struct DenseSetup {
   int out_stride() const { return plain + kBeside; }
 };
 
-bool norms_tokens(const StepRun& run) {
-  const plan::RowFacts& row = run.test().row;
-  return row.kernel == "dense_pair" || row.row.find(" norm ") != std::string::npos;
-}
+bool norms_tokens(const StepRun& run) { return run.test().row.norms_rows; }
 
 // Of the 35B and of a rank of four of the 397B: the projections into DeltaNet, or the shared expert beside
 // its gate; the way back into the residual stream.

@@ -23,7 +23,7 @@ struct PrepareInputs {
 
 PrepareInputs prepare_inputs(StepRun& run, const AttentionShape& shape, const AttentionBatch& batch) {
   PrepareInputs in;
-  in.from_f32 = run.test().row.row.find("from f32") != std::string::npos;
+  in.from_f32 = run.test().row.from_f32;
   in.normed = run.test().variant != 2;
   in.pairs = run.test().variant == 2 ? 0 : shape.head_dim / (run.test().variant % 2 ? 2 : 8);
   in.projection = run.normals(batch.rows.size() * static_cast<std::size_t>(shape.columns()));
@@ -100,7 +100,7 @@ void check_prepared(StepRun& run, const AttentionShape& shape, const AttentionBa
 void prove_prepare(StepRun& run) {
   // Runs of rows that fill chunks of V, straddle them and cross a page.
   AttentionShape shape = shape_of(run, {{7, 30}, {63, 2}, {100, 1}});
-  shape.head_dim = std::stoi(run.test().row.row.substr(8));  // "prepare 256 bf16 from f32"
+  shape.head_dim = run.test().row.head_dim;
   shape.heads = 2 + run.test().variant % 2;
   shape.kv_heads = 1 + run.test().variant % 2;
   if (run.test().variant > 1) shape.parts = {{run.below(70), 1 + run.below(80)}, {run.below(200), 1}};

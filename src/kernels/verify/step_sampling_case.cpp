@@ -131,7 +131,7 @@ ChoiceParams upload_scores(StepRun& run, ChoiceSetup& setup) {
   return upload_choices(run, setup);
 }
 void launch_peaks(StepRun& run, const ChoiceParams& params) {
-  run.launch("sampling peaks", part_blocks(params), params);
+  run.launch(sampling::kPeaksRow, part_blocks(params), params);
 }
 
 void compare_choices(StepRun& run, const ChoiceSetup& setup, const ChoiceParams& params,
@@ -259,7 +259,7 @@ void prove_choose(StepRun& run) {
   ChoiceSetup setup = make_choices(run);
   const ChoiceParams params = upload_scores(run, setup);
   launch_peaks(run, params);
-  run.launch("sampling weigh", part_blocks(params), params);
+  run.launch(sampling::kWeighRow, part_blocks(params), params);
   run.launch(run.test().row.row, choice_blocks(params), params);
   std::vector<int> wanted;
   for (int choice = 0; choice < kChoices; ++choice)

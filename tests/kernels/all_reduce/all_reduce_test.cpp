@@ -12,7 +12,7 @@
 
 #include "base/random.h"
 #include "kernels/all_reduce/rows.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "sim/device.h"
 
 namespace fourfold::all_reduce {

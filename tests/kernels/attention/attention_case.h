@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "kernels/attention/reference.h"
 #include "kernels/attention/rows.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "plan/arch.h"
 #include "sim/device.h"
 

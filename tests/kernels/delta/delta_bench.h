@@ -8,7 +8,7 @@
 #include "base/bf16.h"
 #include "kernels/delta/delta_params.h"
 #include "kernels/delta/rows.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "kernels/verify/delta_inputs.h"
 #include "sim/device.h"
 

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/tensor_core.h"
 #include "kernels/dense/rows.h"
+#include "kernels/moe/chips.h"
 #include "kernels/record/pack.h"
 #include "kernels/reference/dot.h"
 #include "kernels/verify/inputs.h"

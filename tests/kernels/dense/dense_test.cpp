@@ -9,7 +9,7 @@
 #include "kernels/dense/choose_many.h"
 #include "kernels/dense/reference.h"
 #include "kernels/device/functions.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "kernels/moe_stream/moe_stream.h"
 #include "tests/kernels/dense/dense_case.h"
 
@@ -384,7 +384,7 @@ TEST(DenseFew, NormsAsNormRowsDoes) {
 
 TEST(ChooseDense, HasARowForEveryMatrixOfTheModels) {
   std::vector<std::string> names;
-  moe::for_each_row(Rows<Arch>{}, [&]<class Row>() {
+  moe::for_each_row(Rows<moe::Simulated>{}, [&]<class Row>() {
     plan::check_row(Row::facts());
     names.push_back(Row::name());
   });

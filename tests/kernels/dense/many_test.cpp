@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/dense/choose_many.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "tests/kernels/dense/dense_case.h"
 
 namespace fourfold::dense {
@@ -371,7 +371,7 @@ TEST(DenseTall, FinishesRowsAsAsked) {
 
 TEST(ChooseMany, HasARowForEveryMatrixOfTheModels) {
   std::vector<std::string> names;
-  moe::for_each_row(Rows<Arch>{}, [&]<class Row>() { names.push_back(Row::name()); });
+  moe::for_each_row(Rows<moe::Simulated>{}, [&]<class Row>() { names.push_back(Row::name()); });
   const int shapes[][2] = {{12352, 2048}, {2048, 4096},  {9216, 2048}, {1312, 2048},
                            {2048, 512},   {20480, 4096}, {4096, 8192}, {32, 64}};
   for (const auto& shape : shapes)

@@ -6,7 +6,8 @@
 #include "base/random.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
-#include "kernels/moe_route/route_params.h"
+#include "kernels/moe_combine/launch_combine.h"
+#include "kernels/moe_route/launch_route.h"
 #include "sim/fault.h"
 
 namespace fourfold::moe_combine {
@@ -57,8 +58,8 @@ void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool 
   std::vector<float> before(count), after(count);
   for (float& value : before) value = static_cast<float>(random.normal() * 100.0);
   float* const residual = adds ? arena.upload(before, "residual") : nullptr;
-  machine->combine({memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns, residual},
-                   std::is_same_v<Element, float>);
+  launch_combine(*machine, find_combine(*machine, std::is_same_v<Element, float>),
+                 {memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns, residual});
   std::vector<Bf16> got(count);
   if (adds)
     machine->memory().read(after.data(), residual, count * 4);
@@ -119,9 +120,9 @@ TEST(MoeCombine, SlotsOfThePredecessorAreARace) {
   route.tile_tokens = 8;
   float* const rows = arena.upload(std::vector<float>(8 * 64), "rows");
   auto* const out = arena.take<std::uint16_t>(64, "out");
-  machine->route_table(route);
+  moe_route::launch_route(*machine, moe_route::find_route_rows(*machine), route);
   try {
-    machine->combine({rows, route.tables.pair_slot, out, 1, 1, 64}, true);
+    launch_combine(*machine, find_combine(*machine, true), {rows, route.tables.pair_slot, out, 1, 1, 64});
     FAIL() << "nobody noticed";
   } catch (const sim::Fault& fault) {
     EXPECT_EQ(fault.kind(), sim::FaultKind::predecessor_race) << fault.what();
@@ -131,7 +132,8 @@ TEST(MoeCombine, SlotsOfThePredecessorAreARace) {
 TEST(MoeCombine, NoTokensIsNoLaunch) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
-  EXPECT_NO_THROW(machine->combine({nullptr, nullptr, nullptr, 0, 8, 128}, true));
+  launch_combine(*machine, find_combine(*machine, true), {nullptr, nullptr, nullptr, 0, 8, 128});
+  EXPECT_EQ(machine->launch_count(), 0);
 }
 
 }  // namespace

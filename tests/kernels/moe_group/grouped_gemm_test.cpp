@@ -13,6 +13,7 @@
 #include "kernels/device/sim/cta.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
 
 namespace fourfold::test {
@@ -256,7 +257,7 @@ TEST(GroupedGemm, TilesOfAThousandExperts) {
                                  tile_tokens};
     const auto slot_count = static_cast<std::size_t>(moe::slot_limit(rows, 1, experts));
     if (slots) params.slot_token = arena.upload(std::vector<std::int32_t>(slot_count, -1), "slot tokens");
-    machine->group_tiles(params);
+    moe_group::launch_tiles(*machine, moe_group::find_group_rows(*machine), params);
     std::int32_t count = 0;
     machine->memory().read(&count, params.tile_count, sizeof count);
     std::vector<moe::TokenTile> tiles(static_cast<std::size_t>(count));

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/moe_tokens/launch_tokens.h"
 #include "kernels/verify/inputs.h"
 
 namespace fourfold::moe_tokens {
@@ -24,7 +25,8 @@ TEST(StageTokens, TransposesThePairsOfEvery32Columns) {
       const auto machine = kernels::make_sim_machine(device);
       kernels::Arena arena(machine->memory());
       auto* const staged = arena.take<std::uint16_t>(count, "staged");
-      machine->stage_tokens({arena.upload(rows, "tokens"), staged, static_cast<std::int64_t>(count) / 32});
+      launch_stage(*machine, find_token_rows(*machine),
+                   {arena.upload(rows, "tokens"), staged, static_cast<std::int64_t>(count) / 32});
       std::vector<std::uint16_t> got(count);
       machine->memory().read(got.data(), staged, count * 2);
       for (std::size_t i = 0; i < count; ++i) {
@@ -61,11 +63,12 @@ void check_quantize(const std::vector<int>& tokens_per_expert, int columns, int 
   const auto bytes = static_cast<std::size_t>(slots / 8 * (columns / 64) * record::kTokenRecordBytes);
   auto* const records = arena.take<unsigned char>(bytes, "records");
   const auto tile_count = static_cast<std::int32_t>(assignment.tiles.size());
-  machine->quantize_tokens({reinterpret_cast<const std::uint16_t*>(arena.upload(tokens, "tokens")),
-                            arena.upload(assignment.tiles, "tiles"),
-                            arena.upload(std::vector<std::int32_t>{tile_count}, "tile count"),
-                            arena.upload(assignment.slot_token, "slot tokens"),
-                            arena.upload(inverse, "inverses"), records, columns / 64});
+  launch_quantize(*machine, find_token_rows(*machine),
+                  {reinterpret_cast<const std::uint16_t*>(arena.upload(tokens, "tokens")),
+                   arena.upload(assignment.tiles, "tiles"),
+                   arena.upload(std::vector<std::int32_t>{tile_count}, "tile count"),
+                   arena.upload(assignment.slot_token, "slot tokens"), arena.upload(inverse, "inverses"),
+                   records, columns / 64});
   std::vector<std::uint8_t> got(bytes);
   machine->memory().read(got.data(), records, bytes);  // a byte nobody wrote is a fault
   const verify::CheckpointMatrix matrix = verify::from_token_records(got.data(), slots, columns);

@@ -36,7 +36,7 @@ TEST(RowTable, TheTableIsWhatTheSimulatorRuns) {
     options.arch = arch;
     const auto machine = make_sim_machine(device, options);
     std::multiset<std::string> run, planned;
-    for (const auto kind : {RowKind::gemm, RowKind::few_gate_up, RowKind::few_down, RowKind::step})
+    for (const RowKind kind : kChosenKinds)
       for (const plan::RowFacts& row : machine->rows(kind)) run.insert(row.row);
     for (const plan::RowFacts& row : rows_of(*arch)) planned.insert(row.row);
     EXPECT_EQ(run, planned) << arch->name;

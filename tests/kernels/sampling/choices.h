@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
+#include "kernels/moe/chips.h"
 #include "kernels/sampling/rows.h"
 #include "plan/arch.h"
 

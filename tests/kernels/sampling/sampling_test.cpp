@@ -384,7 +384,7 @@ TEST(TakeRows, RowsByIndex) {
 }
 
 TEST(SamplingRows, FactsAddUp) {
-  moe::for_each_row(Rows<Chip>{}, []<class Row>() {
+  moe::for_each_row(Rows<moe::Simulated>{}, []<class Row>() {
     const plan::RowFacts facts = Row::facts();
     plan::check_row(facts);
     EXPECT_LE(facts.total_bytes, facts.limit_bytes) << facts.row;

@@ -6,7 +6,7 @@
 
 #include "base/bf16.h"
 #include "base/random.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "kernels/step/rows.h"
 
 namespace fourfold::step {

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "kernels/dense/reference.h"
 #include "kernels/dense/rows.h"
-#include "kernels/launch/sim_step.h"
+#include "kernels/launch/sim_row.h"
 #include "kernels/step/rows.h"
 
 namespace fourfold::step {

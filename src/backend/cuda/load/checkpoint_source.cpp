@@ -4,8 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "kernels/record/pack.h"
-#include "kernels/record/pack_dense.h"
+#include "kernels/record/launch_pack.h"
 
 namespace fourfold::backend::cuda {
 namespace {
@@ -42,23 +41,27 @@ void pack(kernels::Machine& machine, const Lot& lot, const unsigned char* from, 
   const unsigned char* up = from + lot.codes() + lot.scales();
   const record::RowOrder order = lot.is_gate_up ? record::RowOrder::gate_up : record::RowOrder::plain;
   const std::int64_t all_rows = lot.rows * (lot.is_gate_up ? 2 : 1);
+  const record::PackRows pack_rows = record::find_pack_rows(machine);
   if (lot.format == WeightFormat::nvfp4)
-    return machine.pack({.matrix = {from, from + lot.codes()},
-                         .up = {lot.is_gate_up ? up : nullptr, lot.is_gate_up ? up + lot.codes() : nullptr},
-                         .records = to,
-                         .rows = all_rows,
-                         .columns = lot.columns,
-                         .row_order = order,
-                         .bit_order = record::BitOrder::half},
-                        false);
-  machine.pack_dense({.matrix = from,
-                      .up = lot.is_gate_up ? up : nullptr,
-                      .records = to,
-                      .rows = all_rows,
-                      .columns = lot.columns,
-                      .row_stride = 0,
-                      .source = dense_source(lot.format),
-                      .row_order = order});
+    return record::launch_pack(
+        machine, pack_rows,
+        {.matrix = {from, from + lot.codes()},
+         .up = {lot.is_gate_up ? up : nullptr, lot.is_gate_up ? up + lot.codes() : nullptr},
+         .records = to,
+         .rows = all_rows,
+         .columns = lot.columns,
+         .row_order = order,
+         .bit_order = record::BitOrder::half},
+        false);
+  record::launch_pack_dense(machine, pack_rows,
+                            {.matrix = from,
+                             .up = lot.is_gate_up ? up : nullptr,
+                             .records = to,
+                             .rows = all_rows,
+                             .columns = lot.columns,
+                             .row_stride = 0,
+                             .source = dense_source(lot.format),
+                             .row_order = order});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/parallel.h"
+#include "kernels/record/record.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::backend::cuda {

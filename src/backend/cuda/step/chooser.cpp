@@ -190,15 +190,15 @@ void Chooser::launch(const ChoiceKind& kind, const ChoicePlaces& places, const C
   const auto launch = [&](const char* row, int blocks) {
     machine_.launch(multiplier.step_row(row), blocks, params);
   };
-  if (kind.scores) launch("sampling scores", sampling::choice_blocks(params));
-  launch("sampling peaks", sampling::part_blocks(params));
-  if (kind.weighs) launch("sampling weigh", sampling::part_blocks(params));
-  launch(kind.draws ? "sampling choose" : "sampling argmax", sampling::choice_blocks(params));
+  if (kind.scores) launch(sampling::kScoresRow, sampling::choice_blocks(params));
+  launch(sampling::kPeaksRow, sampling::part_blocks(params));
+  if (kind.weighs) launch(sampling::kWeighRow, sampling::part_blocks(params));
+  launch(kind.draws ? sampling::kChooseRow : sampling::kArgmaxRow, sampling::choice_blocks(params));
   if (kind.noted == 0 || !rows.last) return;
   sampling::AcceptParams accept = accept_;
   accept.step_tokens = rows.step_tokens;
   accept.rows = rows.rows;
-  machine_.launch(multiplier.step_row("sampling accept"), kind.noted, accept);
+  machine_.launch(multiplier.step_row(sampling::kAcceptRow), kind.noted, accept);
 }
 
 void Chooser::read(std::span<const std::int32_t> places, const Choices& choices,

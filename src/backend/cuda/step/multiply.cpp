@@ -6,12 +6,17 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/moe/launch_gemm.h"
 
 namespace fourfold::backend::cuda {
 
 Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
                        Forms& forms)
-    : machine_(machine), tables_(tables), buffers_(buffers), forms_(forms) {}
+    : machine_(machine),
+      tokens_(moe_tokens::find_token_rows(machine)),
+      tables_(tables),
+      buffers_(buffers),
+      forms_(forms) {}
 
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
@@ -23,12 +28,13 @@ kernels::RowHandle Multiplier::step_row(const std::string& name) {
 
 void Multiplier::norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
                            std::uint16_t* out) {
-  machine_.launch(step_row("norm_rows"), row_count,
+  machine_.launch(step_row(dense::kNormRow), row_count,
                   dense::NormParams{x, y, norm.weight, out, norm.epsilon, add, norm.columns});
 }
 
 void Multiplier::stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged) {
-  machine_.stage_tokens({rows, staged, static_cast<std::int64_t>(row_count) * columns / 32});
+  moe_tokens::launch_stage(machine_, tokens_,
+                           {rows, staged, static_cast<std::int64_t>(row_count) * columns / 32});
 }
 
 // What both decode kernels take.
@@ -119,8 +125,7 @@ void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, i
 void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged,
                       const DenseOutput& out) {
   const moe_layer::Choice choice = forms_.prompt_matrix(matrix, row_count);
-  const kernels::RowHandle row = machine_.find(kernels::RowKind::gemm, choice.gate_up_row);
-  if (!row.found()) fail(Code::unsupported_op, "{}", machine_.no_row(choice.gate_up_row));
+  const kernels::RowHandle row = machine_.required(kernels::RowKind::gemm, choice.gate_up_row);
   const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
   // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
   const bool by_piece = matrix.format == WeightFormat::nvfp4;
@@ -156,7 +161,7 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
                    (is_f32 ? 4 : 2) * (matrix.first_column + 32 * piece.first_strip);
       params.out_columns = out.stride;
     }
-    machine_.gemm(row, params);
+    moe::launch_gemm(machine_, row, params);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/dense/dense_params.h"
 #include "kernels/launch/machine.h"
 #include "kernels/moe/gemm_params.h"
+#include "kernels/moe_tokens/launch_tokens.h"
 
 namespace fourfold::backend::cuda {
 
@@ -70,6 +71,7 @@ class Multiplier {
   void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);
 
   kernels::Machine& machine_;
+  moe_tokens::TokenRows tokens_;
   std::unordered_map<std::string, kernels::RowHandle> step_rows_;
   const BatchTables& tables_;
   const Buffers& buffers_;

@@ -131,7 +131,7 @@ DenseInput Runner::normed_input(const DeviceNorm& norm) {
 void Runner::embed(const std::uint16_t* table) {
   if (!wants(Stage::embed)) return;
   const sampling::EmbedParams params{table, places_.tokens, buffers_.x, shape_.rows, model_.hidden};
-  machine_.launch(multiplier_.step_row("embed bf16"), sampling::embed_blocks(params), params);
+  machine_.launch(multiplier_.step_row(sampling::kEmbedRow), sampling::embed_blocks(params), params);
 }
 
 void Runner::mix(const DeviceDelta& mixer) {
@@ -149,7 +149,7 @@ void Runner::mix(const DeviceDelta& mixer) {
   params.out = buffers_.mixed;
   params.out_stride = mixer.out_columns;
   if (wants(Stage::delta))
-    machine_.launch(multiplier_.step_row(format("delta_decode {} f32", mixer.layout.head_dim)),
+    machine_.launch(multiplier_.step_row(delta::decode_row(mixer.layout.head_dim)),
                     delta::decode_blocks(shape_.sequences, mixer.layout), params);
   if (wants(Stage::delta_out))
     multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
@@ -189,7 +189,7 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
   prepare.values = mixer.values;
   const char* element = shape_.role == Role::prompt ? "bf16" : "f32";
   machine_.launch(
-      multiplier_.step_row(format("prepare {} {} from {}", mixer.head_dim, format_name(mixer.kv), element)),
+      multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element)),
       static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
 }
 
@@ -228,7 +228,7 @@ void Runner::attend(const DeviceAttention& mixer) {
   combine.gate_head_stride = mixer.head_dim * (mixer.is_gated ? 2 : 1);
   combine.heads = mixer.heads;
   combine.out = buffers_.mixed;
-  machine_.launch(multiplier_.step_row(format("combine splits {}", mixer.head_dim)),
+  machine_.launch(multiplier_.step_row(attention::combine_row(mixer.head_dim)),
                   static_cast<int>(attention::combine_blocks(shape_.rows, mixer.heads)), combine);
 }
 
@@ -301,7 +301,7 @@ void Runner::select_norm(const DeviceNorm& norm, int count, const float* x, cons
                          const std::int32_t* out_rows) {
   const step::SelectNormParams params{x,   in_rows,    norm.weight, norm.epsilon, norm.columns,
                                       out, out_stride, out_f32,     out_rows};
-  machine_.launch(multiplier_.step_row("select_norm"), count, params);
+  machine_.launch(multiplier_.step_row(step::kSelectNorm), count, params);
 }
 
 void Runner::draft_input(const DeviceDraft& draft, const float* hidden) {

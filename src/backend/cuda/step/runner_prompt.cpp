@@ -29,7 +29,7 @@ void Runner::prompt_output(const DenseGroup& out, int columns) {
 // What waits as bf16 rows is added to this half's sum, times the sigmoid of a row's gate where there is one.
 void Runner::prompt_add(const float* gate, int gate_stride) {
   const step::AddGatedParams add{sum(), buffers_.added, gate, gate_stride, shape_.rows, model_.hidden, 0};
-  machine_.launch(multiplier_.step_row("add_gated"), step::add_blocks(shape_.rows, model_.hidden), add);
+  machine_.launch(multiplier_.step_row(step::kAddGated), step::add_blocks(shape_.rows, model_.hidden), add);
 }
 
 void Runner::prompt_mix(const DeviceDelta& mixer) {
@@ -54,12 +54,11 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     params.out = buffers_.mixed;
     params.out_stride = mixer.out_columns;
     const auto launch = [&](const char* kernel, int blocks) {
-      machine_.launch(multiplier_.step_row(format("{} {} bf16", kernel, mixer.layout.head_dim)), blocks,
-                      params);
+      machine_.launch(multiplier_.step_row(delta::prompt_row(kernel, mixer.layout.head_dim)), blocks, params);
     };
-    launch("delta_prepare", delta::prepare_blocks(params.chunk_limit, mixer.layout));
-    launch("delta_scan", delta::scan_blocks(params.prompt_limit, mixer.layout));
-    launch("delta_finish", delta::finish_blocks(params.chunk_limit, mixer.layout));
+    launch(delta::kPrepareKernel, delta::prepare_blocks(params.chunk_limit, mixer.layout));
+    launch(delta::kScanKernel, delta::scan_blocks(params.prompt_limit, mixer.layout));
+    launch(delta::kFinishKernel, delta::finish_blocks(params.chunk_limit, mixer.layout));
   }
   if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.out_columns);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/attention/attention_params.h"
 #include "kernels/moe_layer/options.h"
 
 namespace fourfold::backend::cuda {
@@ -50,21 +51,20 @@ Question question_of(const PromptAttendCall& call) {
       "attend prompt", fourfold::format("heads of {} {}", call.head_dim, call.kv), call.rows, call, 0, {}};
 }
 
-// Rows of attention, by head and kind of cached number.
-std::string attend_prefix(int head_dim, std::string_view kv) {
-  return fourfold::format("attend {} {} x", head_dim, kv);
-}
-
 [[noreturn]] void refuse(const TunedChoice& choice, const std::string& why) {
   fail_with_hint(Code::invalid_request, "Run fourfold tune again, or leave the tuning file out.",
                  "tuning: {} {} of {} to {} tokens cannot run as {}: {}", choice.op, choice.shape,
                  choice.tokens_from, choice.tokens_to, to_text(choice.form), why);
 }
 
-std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& form, std::string_view prefix) {
-  if (!form.row.starts_with(prefix)) return fourfold::format("no row named '{}...'", prefix);
-  if (!machine.find(kernels::RowKind::step, form.row).found()) return machine.no_row(form.row);
-  return {};
+// A row of this kernel for these heads and pages.
+std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& form, std::string_view kernel,
+                            int head_dim, std::string_view kv) {
+  const kernels::RowHandle handle = machine.find(kernels::RowKind::step, form.row);
+  if (!handle.found()) return machine.no_row(form.row);
+  const plan::RowFacts& row = machine.facts(handle);
+  if (row.kernel == kernel && row.k == head_dim && row.format == kv) return {};
+  return fourfold::format("it is no row of {} for heads of {} and {} pages", kernel, head_dim, kv);
 }
 
 }  // namespace
@@ -77,13 +77,12 @@ dense::DenseCall dense_call(const DenseMatrix& matrix, dense::TokenSource source
 AttendForm default_attend(const AttendCall& call, int sm_count) {
   const int vectors = call.sequence_rows * (call.heads / call.kv_heads);
   const int tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : 64;
-  return {fourfold::format("{}{}", attend_prefix(call.head_dim, call.kv), tile), 2 * sm_count};
+  return {attention::attend_row(call.head_dim, call.kv, tile), 2 * sm_count};
 }
 
 // wgmma reads bf16 pages as they lie; other numbers have mma alone.
 std::string default_prompt_row(const PromptAttendCall& call, const plan::ArchFacts& arch) {
-  return fourfold::format("attend_prompt {} {} {}", call.head_dim, call.kv,
-                          arch.has_wgmma && call.kv == "bf16" ? "wgmma" : "mma");
+  return attention::prompt_row(call.head_dim, call.kv, arch.has_wgmma && call.kv == "bf16");
 }
 
 const TunedChoice* Forms::ask(Question question) {
@@ -153,7 +152,7 @@ AttendForm Forms::attend(const AttendCall& call) {
   AttendForm form = default_attend(call, machine_.sm_count());
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return form;
-  const std::string why = refusal_of_step(machine_, tuned->form, attend_prefix(call.head_dim, call.kv));
+  const std::string why = refusal_of_step(machine_, tuned->form, "attend", call.head_dim, call.kv);
   if (!why.empty()) refuse(*tuned, why);
   return {tuned->form.row, tuned->form.blocks > 0 ? tuned->form.blocks : form.blocks};
 }
@@ -161,8 +160,7 @@ AttendForm Forms::attend(const AttendCall& call) {
 std::string Forms::attend_prompt(const PromptAttendCall& call) {
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return default_prompt_row(call, machine_.arch());
-  const std::string why = refusal_of_step(machine_, tuned->form,
-                                          fourfold::format("attend_prompt {} {} ", call.head_dim, call.kv));
+  const std::string why = refusal_of_step(machine_, tuned->form, "attend_prompt", call.head_dim, call.kv);
   if (!why.empty()) refuse(*tuned, why);
   return tuned->form.row;
 }

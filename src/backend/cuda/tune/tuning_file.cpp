@@ -133,8 +133,7 @@ void require_for(const TuningFile& file, const kernels::Machine& machine, std::s
                    "{}: measured on {} with {} SMs; this is {} with {}", what, file.chip, file.sm_count,
                    machine.description(), machine.sm_count());
   const auto require_row = [&](const std::string& row) {
-    using kernels::RowKind;
-    for (const RowKind kind : {RowKind::step, RowKind::gemm, RowKind::few_gate_up, RowKind::few_down})
+    for (const kernels::RowKind kind : kernels::kChosenKinds)
       if (machine.find(kind, row).found()) return;
     fail_with_hint(Code::invalid_request, "The file is of another version: run fourfold tune again.",
                    "{}: {}", what, machine.no_row(row));
