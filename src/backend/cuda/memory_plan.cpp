@@ -104,7 +104,7 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   const cuda::AnchorPool anchors(memory, arena, model, capacity);
   const std::int64_t kept = memory.bytes("kept states");
   const cuda::BatchTables tables(memory, arena, capacity);
-  cuda::Forms forms(counting, tuning);
+  cuda::KernelSelector forms(counting, tuning);
   cuda::make_buffers(model, forms, arena, capacity);
   const cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   const cuda::DraftChain chain(counting, arena, capacity);

@@ -9,7 +9,7 @@
 #include "backend/cuda/step/anchors.h"
 #include "backend/cuda/step/draft_chain.h"
 #include "backend/cuda/step/runner.h"
-#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/kernel_selector.h"
 #include "backend/cuda/tune/tune.h"
 
 namespace fourfold::backend::cuda {
@@ -91,7 +91,7 @@ class PreparedGpu final : public Prepared, public Tunable {
   BatchTables tables_;
   DeviceModel model_;
   AnchorPool anchors_;
-  Forms forms_;
+  KernelSelector selector_;
   Buffers buffers_;
   Multiplier multiplier_;
   Chooser chooser_;

@@ -26,7 +26,7 @@ std::vector<StageTime> PreparedGpu::time_stages(int rounds) {
 }
 
 void PreparedGpu::set_tuning(std::shared_ptr<const Tuning> tuning) {
-  forms_.set(std::move(tuning));
+  selector_.set(std::move(tuning));
   runner_.forget_choices();
   recordings_.clear();
 }
@@ -34,9 +34,9 @@ void PreparedGpu::set_tuning(std::shared_ptr<const Tuning> tuning) {
 std::vector<Question> PreparedGpu::questions() {
   std::vector<Question> asked;
   runner_.forget_choices();
-  forms_.listen(&asked);
+  selector_.listen(&asked);
   runner_.run(last_shape_, last_places_, [](int) {});
-  forms_.listen(nullptr);
+  selector_.listen(nullptr);
   machine_.memory().wait();
   return asked;
 }

@@ -19,7 +19,7 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   const cuda::DeviceModel model =
       cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, counting.memory());
-  cuda::Forms forms(counting, nullptr);
+  cuda::KernelSelector forms(counting, nullptr);
   const cuda::Buffers buffers = cuda::make_buffers(model, forms, arena, capacity);
   cuda::Multiplier multiplier(counting, tables, buffers, forms);
   cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);

@@ -11,18 +11,18 @@
 namespace fourfold::backend::cuda {
 
 Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
-                       Forms& forms)
+                       KernelSelector& selector)
     : machine_(machine),
       tokens_(moe_tokens::find_token_rows(machine)),
       tables_(tables),
       buffers_(buffers),
-      forms_(forms) {}
+      selector_(forms) {}
 
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
   if (is_new) entry->second = machine_.find(kernels::RowKind::step, name);
   if (!entry->second.found()) fail(Code::unsupported_op, "{}", machine_.no_row(name));
-  forms_.only(name);
+  selector_.only(name);
   return entry->second;
 }
 
@@ -79,9 +79,9 @@ bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& 
   if (choice.row.empty()) return false;
   // A choice of its own for one of them parts them.
   for (const DenseMatrix& matrix : group.matrices)
-    if (forms_.is_tuned(matrix, dense::TokenSource::norm, row_count)) return false;
+    if (selector_.is_tuned(matrix, dense::TokenSource::norm, row_count)) return false;
   for (const DenseMatrix& matrix : group.matrices)
-    forms_.together(matrix, dense::TokenSource::norm, row_count, choice.row);
+    selector_.together(matrix, dense::TokenSource::norm, row_count, choice.row);
   machine_.launch(step_row(choice.row), choice.blocks,
                   dense::PairParams{normed_params(first, row_count, in, out, normed),
                                     normed_params(second, row_count, in, out, nullptr), choice.first_blocks});
@@ -98,13 +98,13 @@ void Multiplier::few(const dense::DenseForm& form, const DenseMatrix& matrix, in
   machine_.launch(step_row(form.row), form.blocks, params);
 }
 
-std::size_t Multiplier::workspace_bytes(Forms& forms, const DenseGroup& group, int row_count) {
+std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGroup& group, int row_count) {
   std::size_t most = 0;
   // Fewer rows may choose another form.
   for (const DenseMatrix& matrix : group.matrices)
     for (int rows = 1; rows <= row_count; ++rows)
       for (const dense::TokenSource source : {dense::TokenSource::rows, dense::TokenSource::norm})
-        most = std::max(most, forms.matrix(matrix, source, rows).workspace_bytes);
+        most = std::max(most, selector.matrix(matrix, source, rows).workspace_bytes);
   return most;
 }
 
@@ -124,7 +124,7 @@ void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, i
 // Prompt rows: the rows are tokens of the one expert.
 void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged,
                       const DenseOutput& out) {
-  const moe_layer::Choice choice = forms_.prompt_matrix(matrix, row_count);
+  const moe_layer::Choice choice = selector_.prompt_matrix(matrix, row_count);
   const kernels::RowHandle row = machine_.required(kernels::RowKind::gemm, choice.gate_up_row);
   const BatchTables::Tiles table = tables_.tiles(choice.tile_tokens);
   // FP4 has its global scale by piece; the others have a factor by row, and their plain pieces are one.
@@ -187,7 +187,7 @@ void Multiplier::generated(const DenseGroup& group, int row_count, const DenseIn
 bool Multiplier::norms_apart(const DenseGroup& group, int row_count) {
   const int count = std::min(row_count, dense::kManyTokens);
   return std::ranges::any_of(group.matrices, [&](const DenseMatrix& matrix) {
-    return !forms_.matrix(matrix, dense::TokenSource::norm, count).norms;
+    return !selector_.matrix(matrix, dense::TokenSource::norm, count).norms;
   });
 }
 
@@ -198,7 +198,7 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
   std::vector<dense::DenseForm> forms;
   for (const DenseMatrix& matrix : group.matrices)
     forms.push_back(
-        forms_.matrix(matrix, in.norm != nullptr ? TokenSource::norm : TokenSource::rows, row_count));
+        selector_.matrix(matrix, in.norm != nullptr ? TokenSource::norm : TokenSource::rows, row_count));
   const bool norms = std::all_of(forms.begin(), forms.end(), [](const auto& form) { return form.norms; });
   DenseInput given = in;
   if (in.norm != nullptr && !norms) {
@@ -208,7 +208,7 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
   if (in.norm != nullptr && norms && pair(group, row_count, in, out, normed)) return;
   for (std::size_t i = 0; i < forms.size(); ++i) {
     const DenseMatrix& matrix = group.matrices[i];
-    if (forms[i].norms && !norms) forms[i] = forms_.matrix(matrix, TokenSource::rows, row_count);
+    if (forms[i].norms && !norms) forms[i] = selector_.matrix(matrix, TokenSource::rows, row_count);
     if (forms[i].many) {
       many(forms[i], matrix, row_count, given.rows, out);
     } else {

@@ -1,5 +1,5 @@
 // Dense matrices on the machine. Role decides arithmetic: generated rows take dense_few, dense_many or
-// dense_tall, the same sums in the same order; prompt rows the tiled kernels. forms.h says which row.
+// dense_tall, the same sums in the same order; prompt rows the tiled kernels. kernel_selector.h says which row.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "backend/cuda/load/weights.h"
 #include "backend/cuda/step/buffers.h"
-#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/kernel_selector.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/launch/machine.h"
 #include "kernels/moe/gemm_params.h"
@@ -35,7 +35,7 @@ struct DenseOutput {
 
 class Multiplier {
  public:
-  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers, Forms& forms);
+  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers, KernelSelector& selector);
 
   // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
@@ -50,10 +50,10 @@ class Multiplier {
   void stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged);
 
   kernels::RowHandle step_row(const std::string& name);
-  Forms& forms() { return forms_; }
+  KernelSelector& selector() { return selector_; }
 
   // What the widest generated batch needs of Buffers::workspace.
-  static std::size_t workspace_bytes(Forms& forms, const DenseGroup& group, int row_count);
+  static std::size_t workspace_bytes(KernelSelector& selector, const DenseGroup& group, int row_count);
 
  private:
   void generated_piece(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
@@ -75,7 +75,7 @@ class Multiplier {
   std::unordered_map<std::string, kernels::RowHandle> step_rows_;
   const BatchTables& tables_;
   const Buffers& buffers_;
-  Forms& forms_;
+  KernelSelector& selector_;
 };
 
 }  // namespace fourfold::backend::cuda

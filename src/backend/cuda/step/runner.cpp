@@ -40,8 +40,8 @@ WeightFormat shared_format(WeightFormat format) {
 }
 
 // Any choice of rows: tiles of eight tokens have the longest tables.
-std::size_t experts_bytes(Forms& forms, const moe_layer::Request& request) {
-  moe_layer::Choice choice = forms.experts(request);
+std::size_t experts_bytes(KernelSelector& selector, const moe_layer::Request& request) {
+  moe_layer::Choice choice = selector.experts(request);
   const std::size_t chosen = moe_layer::workspace_layout(request, choice).total;
   choice.few = false;
   choice.tile_tokens = moe::kSlotGroup;
@@ -214,7 +214,7 @@ void Runner::attend(const DeviceAttention& mixer) {
   attend.heads_per_kv = mixer.heads / mixer.kv_heads;
   attend.scale_log2 = mixer.scale * kLog2E;
   const AttendForm form =
-      multiplier_.forms().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
+      multiplier_.selector().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
                                   std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
   machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
 
@@ -251,7 +251,7 @@ const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
   auto found = layers_.find(key);
   if (found == layers_.end())
     found =
-        layers_.emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.forms().experts(request)))
+        layers_.emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.selector().experts(request)))
             .first;
   return found->second;
 }
@@ -344,13 +344,13 @@ void Runner::head(const DeviceHead& head, int begin) {
                   multiplier_);
 }
 
-std::size_t Runner::workspace_bytes(Forms& forms, const DeviceModel& model, const Capacity& capacity) {
+std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel& model, const Capacity& capacity) {
   std::size_t most = 0;
   const int rows = std::min(static_cast<int>(capacity.row_count), kGeneratedRows);
   const auto prompt_rows = static_cast<int>(capacity.row_count);
   const auto last = static_cast<int>(capacity.page_count * step::kPageTokens) - 1;
   const auto see_dense = [&](const DenseGroup& group) {
-    most = std::max(most, Multiplier::workspace_bytes(forms, group, rows));
+    most = std::max(most, Multiplier::workspace_bytes(selector, group, rows));
   };
   see_dense(model.head.matrix);
   const auto see = [&](const DeviceLayer& layer) {
@@ -358,9 +358,9 @@ std::size_t Runner::workspace_bytes(Forms& forms, const DeviceModel& model, cons
     if (const auto* mlp = std::get_if<DeviceMlp>(&layer.mlp)) see_dense(mlp->gate_up), see_dense(mlp->down);
     if (const auto* mlp = std::get_if<DeviceMoe>(&layer.mlp)) {
       see_dense(mlp->in), see_dense(mlp->shared_down);
-      most = std::max(most, experts_bytes(forms, request_of(*mlp, rows, Role::generated)));
-      most = std::max(most, experts_bytes(forms, request_of(*mlp, prompt_rows, Role::prompt)));
-      most = std::max(most, experts_bytes(forms, request_of(*mlp, 1, Role::generated)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, rows, Role::generated)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, prompt_rows, Role::prompt)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, 1, Role::generated)));
     }
     if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
       const std::int64_t chunks = prompt_rows / step::kPageTokens + 2 * capacity.state_slot_count;

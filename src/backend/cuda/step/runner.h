@@ -67,14 +67,14 @@ class Runner {
   void keep_stages(unsigned mask) { stages_ = mask; }
 
   // Bytes of workspace for so many rows.
-  static std::size_t workspace_bytes(Forms& forms, const DeviceModel& model, const Capacity& capacity);
+  static std::size_t workspace_bytes(KernelSelector& selector, const DeviceModel& model, const Capacity& capacity);
 
   // Rows chosen for experts are asked for again: the forms have changed.
   void forget_choices() { layers_.clear(); }
 
  private:
   bool wants(Stage stage) const {
-    multiplier_.forms().enter(static_cast<unsigned>(stage));
+    multiplier_.selector().enter(static_cast<unsigned>(stage));
     return stages_ >> static_cast<unsigned>(stage) & 1u;
   }
   // Where a half of a layer adds its result: the residual stream, or this rank's part of it.

@@ -53,7 +53,7 @@ Widths widths_of(const DeviceModel& model) {
 
 }  // namespace
 
-Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& arena,
+Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels::Arena& arena,
                      const Capacity& capacity) {
   const Widths widths = widths_of(model);
   const auto rows = static_cast<std::size_t>(capacity.row_count);
@@ -79,7 +79,7 @@ Buffers make_buffers(const DeviceModel& model, Forms& forms, kernels::Arena& are
         arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
   }
   for (float*& rows_kept : buffers.hidden) rows_kept = arena.take<float>(rows * hidden, "hidden rows");
-  buffers.workspace_bytes = Runner::workspace_bytes(forms, model, capacity);
+  buffers.workspace_bytes = Runner::workspace_bytes(selector, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
   return buffers;
 }

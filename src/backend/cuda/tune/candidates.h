@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/kernel_selector.h"
 
 namespace fourfold::backend::cuda {
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/kernel_selector.h"
 
 #include <algorithm>
 
@@ -85,7 +85,7 @@ std::string default_prompt_row(const PromptAttendCall& call, const plan::ArchFac
   return attention::prompt_row(call.head_dim, call.kv, arch.has_wgmma && call.kv == "bf16");
 }
 
-const TunedChoice* Forms::ask(Question question) {
+const TunedChoice* KernelSelector::ask(Question question) {
   question.stages = 1u << stage_;
   if (journal_ != nullptr) {
     const auto same = [&](const Question& other) {
@@ -100,7 +100,7 @@ const TunedChoice* Forms::ask(Question question) {
   return tuning_ == nullptr ? nullptr : tuning_->find(question.op, question.shape, question.tokens);
 }
 
-dense::DenseForm Forms::matrix(const DenseMatrix& matrix, dense::TokenSource source, int tokens) {
+dense::DenseForm KernelSelector::matrix(const DenseMatrix& matrix, dense::TokenSource source, int tokens) {
   const dense::DenseCall call = dense_call(matrix, source, tokens, machine_.sm_count());
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return dense::default_form(call);
@@ -109,11 +109,11 @@ dense::DenseForm Forms::matrix(const DenseMatrix& matrix, dense::TokenSource sou
   return form;
 }
 
-bool Forms::is_tuned(const DenseMatrix& matrix, dense::TokenSource source, int tokens) {
+bool KernelSelector::is_tuned(const DenseMatrix& matrix, dense::TokenSource source, int tokens) {
   return !is_quiet() && ask(question_of(dense_call(matrix, source, tokens, machine_.sm_count()))) != nullptr;
 }
 
-void Forms::together(const DenseMatrix& matrix, dense::TokenSource source, int tokens,
+void KernelSelector::together(const DenseMatrix& matrix, dense::TokenSource source, int tokens,
                      const std::string& row) {
   if (journal_ == nullptr) return;
   const Question question = question_of(dense_call(matrix, source, tokens, machine_.sm_count()));
@@ -122,7 +122,7 @@ void Forms::together(const DenseMatrix& matrix, dense::TokenSource source, int t
       asked.together = row;
 }
 
-moe_layer::Choice Forms::experts(const moe_layer::Request& request) {
+moe_layer::Choice KernelSelector::experts(const moe_layer::Request& request) {
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(request));
   moe_layer::Choice choice =
       tuned == nullptr ? moe_layer::choose(machine_.arch(), request)
@@ -132,7 +132,7 @@ moe_layer::Choice Forms::experts(const moe_layer::Request& request) {
   return choice;
 }
 
-moe_layer::Choice Forms::prompt_matrix(const DenseMatrix& matrix, int rows) {
+moe_layer::Choice KernelSelector::prompt_matrix(const DenseMatrix& matrix, int rows) {
   PromptMatrixCall call;
   call.request.shape = {matrix.columns(), 64, 1, 1};
   call.request.format = matrix.format;
@@ -148,7 +148,7 @@ moe_layer::Choice Forms::prompt_matrix(const DenseMatrix& matrix, int rows) {
   return choice;
 }
 
-AttendForm Forms::attend(const AttendCall& call) {
+AttendForm KernelSelector::attend(const AttendCall& call) {
   AttendForm form = default_attend(call, machine_.sm_count());
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return form;
@@ -157,7 +157,7 @@ AttendForm Forms::attend(const AttendCall& call) {
   return {tuned->form.row, tuned->form.blocks > 0 ? tuned->form.blocks : form.blocks};
 }
 
-std::string Forms::attend_prompt(const PromptAttendCall& call) {
+std::string KernelSelector::attend_prompt(const PromptAttendCall& call) {
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return default_prompt_row(call, machine_.arch());
   const std::string why = refusal_of_step(machine_, tuned->form, "attend_prompt", call.head_dim, call.kv);
@@ -165,7 +165,7 @@ std::string Forms::attend_prompt(const PromptAttendCall& call) {
   return tuned->form.row;
 }
 
-void Forms::only(const std::string& row) {
+void KernelSelector::only(const std::string& row) {
   if (journal_ != nullptr) ask({"only", row, 1, OnlyCall{row}, 0, {}});
 }
 

@@ -1,5 +1,5 @@
 // What runs an op: the table's default, a measured choice in its place, or a refusal.
-#include "backend/cuda/tune/forms.h"
+#include "backend/cuda/tune/kernel_selector.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ DenseMatrix matrix_of(int rows, int columns, WeightFormat format = WeightFormat:
 
 class FormsTest : public testing::Test {
  protected:
-  Forms forms(std::vector<TunedChoice> choices) {
+  KernelSelector forms(std::vector<TunedChoice> choices) {
     auto tuning = std::make_shared<Tuning>();
     for (TunedChoice& choice : choices) tuning->add(std::move(choice));
     return {*machine_, tuning};
@@ -45,13 +45,13 @@ class FormsTest : public testing::Test {
 TEST_F(FormsTest, AChoiceTakesTheDefaultsPlaceInItsRangeAlone) {
   const DenseMatrix matrix = matrix_of(448, 1024);
   const std::string chosen = "dense_many 16x32x512 bf16";
-  Forms tuned = forms({{.op = "matrix",
+  KernelSelector tuned = forms({{.op = "matrix",
                         .shape = "448x1024 bf16 norm",
                         .tokens_from = 2,
                         .tokens_to = 8,
                         .form = {chosen, {}, 0},
                         .default_form = {}}});
-  Forms plain = forms({});
+  KernelSelector plain = forms({});
   for (const int tokens : {1, 2, 8, 9}) {
     const bool covered = tokens == 2 || tokens == 8;
     const dense::DenseForm form = tuned.matrix(matrix, TokenSource::norm, tokens);
@@ -76,7 +76,7 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   const std::string stream = "moe_stream 32x8x256 w4a16-mma nvfp4";
   const std::string tile = "moe_gemm 128x64x128 w4a16-mma nvfp4";
   const AttendCall attend{256, 16, 2, "bf16", 1, 4};
-  Forms tuned = forms(
+  KernelSelector tuned = forms(
       {{"experts", "2048,512,256,8 nvfp4", 1, 1, {stream, {}, 0}, 0, {}, 0},
        {"prompt experts", "2048,512,256,8 nvfp4", 1, 99, {tile, {}, 0}, 0, {}, 0},
        {"prompt matrix", "64x2048 nvfp4", 1, 99, {tile, {}, 0}, 0, {}, 0},
@@ -103,7 +103,7 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
   request.shape = {2048, 512, 256, 8};
   request.tokens = 64;
   const auto refused = [&](const std::string& row, const std::string& second = {}) {
-    Forms tuned = forms({{"experts", "2048,512,256,8 nvfp4", 1, 64, {row, second, 0}, 0, {}, 0}});
+    KernelSelector tuned = forms({{"experts", "2048,512,256,8 nvfp4", 1, 64, {row, second, 0}, 0, {}, 0}});
     return message([&] { tuned.experts(request); });
   };
   const auto contains = [](const std::string& text, const char* part) {
@@ -121,7 +121,7 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
   EXPECT_PRED2(contains, refused("moe_dream"), "has no such row");
 
   const auto matrix_refused = [&](const char* row, int blocks, int tokens) {
-    Forms tuned = forms({{"matrix", "448x1024 bf16 rows", 1, 64, {row, {}, blocks}, 0, {}, 0}});
+    KernelSelector tuned = forms({{"matrix", "448x1024 bf16 rows", 1, 64, {row, {}, blocks}, 0, {}, 0}});
     return message([&] { tuned.matrix(matrix_of(448, 1024), TokenSource::rows, tokens); });
   };
   EXPECT_PRED2(contains, matrix_refused("dense_few 32x8x512 rows bf16 w4", 0, 9), "takes up to 8 tokens");
@@ -133,7 +133,7 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
 // The default first and able to run; every other row of the kernel with a reason where it cannot.
 TEST_F(FormsTest, ListsEveryCandidateOnce) {
   std::vector<Question> asked;
-  Forms listening = forms({});
+  KernelSelector listening = forms({});
   listening.listen(&asked);
   const DenseMatrix matrix = matrix_of(4096, 2048);
   moe_layer::Request request;

@@ -55,9 +55,9 @@ struct AttendForm {
   int blocks = 0;
 };
 
-class Forms {
+class KernelSelector {
  public:
-  Forms(kernels::Machine& machine, std::shared_ptr<const Tuning> tuning)
+  KernelSelector(kernels::Machine& machine, std::shared_ptr<const Tuning> tuning)
       : machine_(machine), tuning_(std::move(tuning)) {}
 
   dense::DenseForm matrix(const DenseMatrix& matrix, dense::TokenSource source, int tokens);
