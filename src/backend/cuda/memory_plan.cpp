@@ -106,7 +106,7 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   const cuda::BatchTables tables(memory, arena, capacity);
   cuda::KernelSelector forms(counting, tuning);
   cuda::make_buffers(model, forms, arena, capacity);
-  const cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
+  const cuda::DeviceSampler sampler(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   const cuda::DraftChain chain(counting, arena, capacity);
   const std::int64_t workspace = memory.bytes("workspace");
   std::vector<MemoryUse> plan{{"weights", loaded - pages - states},

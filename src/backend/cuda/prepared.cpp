@@ -53,9 +53,9 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       selector_(machine, options.tuning),
       buffers_(make_buffers(model_, selector_, arena_, capacity)),
       multiplier_(machine, tables_, buffers_, selector_),
-      chooser_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
+      sampler_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
       chain_(machine, arena_, capacity),
-      runner_(machine, model_, buffers_, tables_, multiplier_, chooser_, options_.exchange.get()),
+      runner_(machine, model_, buffers_, tables_, multiplier_, sampler_, options_.exchange.get()),
       slots_(static_cast<std::size_t>(capacity.state_slot_count)) {
   if (options.keep_values) {
     kept_.resize(program_.layer_outputs.size());
@@ -198,7 +198,7 @@ PassPlaces PreparedGpu::batch_places(const ChoiceKind& kind, int asked_before, b
   places.logits_rows = tables_.logits_rows();
   places.hidden = buffers_.hidden[hidden_];
   places.hidden_out = buffers_.hidden[hidden_ ^ 1];
-  places.choices = chooser_.places(kind, places.logits_rows);
+  places.choices = sampler_.places(kind, places.logits_rows);
   if (chains) chain_.leave_first(places.choices, asked_before);
   return places;
 }
@@ -208,7 +208,7 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
   tables_.send(group, begin, count);
   ChoiceKind kind;
   if (!wanted.choices.rows.empty())
-    kind = chooser_.send(group, begin, count, wanted.choices, pass == Pass::main,
+    kind = sampler_.send(group, begin, count, wanted.choices, pass == Pass::main,
                          wanted.chains ? chain_.rows_of_asked() : std::span<const std::int32_t>{});
   const auto asked = static_cast<int>(tables_.logits_places().size());
   const int first = std::min(asked, kLogitsRows);
@@ -228,7 +228,7 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
           wanted);
   }
   if (kind.token_limit > 0 && !wanted.chains && asked > 0) {
-    read_results([&] { chooser_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens); });
+    read_results([&] { sampler_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens); });
     in_flight_ = false;  // a read waits for all that was launched
   }
   asked_before_ += asked;

@@ -25,9 +25,9 @@ class PreparedGpu final : public Prepared, public Tunable {
   bool run_sampled(Pass pass, const Batch& batch, const Choices& choices, const Chosen& chosen) override;
   bool run_drafts(const Batch& batch, const Choices& choices, std::span<const int> counts,
                   std::span<std::int32_t> drafts) override;
-  std::int64_t history_limit() const override { return chooser_.history_limit(); }
+  std::int64_t history_limit() const override { return sampler_.history_limit(); }
   void set_history(std::int32_t state_slot, std::span<const SeenToken> entries) override {
-    chooser_.set_history(state_slot, entries);
+    sampler_.set_history(state_slot, entries);
   }
   std::span<const float> value(ValueId id) const override;
   std::int64_t resumable_from(std::int32_t slot) const override {
@@ -94,7 +94,7 @@ class PreparedGpu final : public Prepared, public Tunable {
   KernelSelector selector_;
   Buffers buffers_;
   Multiplier multiplier_;
-  Chooser chooser_;
+  DeviceSampler sampler_;
   DraftChain chain_;
   Runner runner_;
   std::vector<SlotPast> slots_;

@@ -22,8 +22,8 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   cuda::KernelSelector forms(counting, nullptr);
   const cuda::Buffers buffers = cuda::make_buffers(model, forms, arena, capacity);
   cuda::Multiplier multiplier(counting, tables, buffers, forms);
-  cuda::Chooser chooser(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
-  cuda::Runner runner(counting, model, buffers, tables, multiplier, chooser, /*exchange=*/nullptr);
+  cuda::DeviceSampler sampler(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
+  cuda::Runner runner(counting, model, buffers, tables, multiplier, sampler, /*exchange=*/nullptr);
 
   cuda::PassPlaces places;
   places.tables = tables.tables();
@@ -34,7 +34,7 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   places.hidden = buffers.hidden[0];
   places.hidden_out = buffers.hidden[1];
   const cuda::ChoiceKind greedy{.token_limit = model.head.vocab};
-  places.choices = chooser.places(greedy, places.logits_rows);
+  places.choices = sampler.places(greedy, places.logits_rows);
   std::map<std::string_view, int> bytes_of;
   for (const kernels::RowKind kind : kernels::kChosenKinds)
     for (const plan::RowFacts& row : machine.rows(kind)) bytes_of[row.row] = row.total_bytes;

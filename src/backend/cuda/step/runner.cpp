@@ -51,14 +51,14 @@ std::size_t experts_bytes(KernelSelector& selector, const moe_layer::Request& re
 }  // namespace
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-               const BatchTables& tables, Multiplier& multiplier, Chooser& chooser,
+               const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler,
                all_reduce::Exchange* exchange)
     : machine_(machine),
       model_(model),
       buffers_(buffers),
       tables_(tables),
       multiplier_(multiplier),
-      chooser_(chooser),
+      sampler_(sampler),
       exchange_(exchange) {}
 
 void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
@@ -338,7 +338,7 @@ void Runner::head(const DeviceHead& head, int begin) {
                       {logits, head.matrix.width, head.columns, buffers_.logits, head.logits_stride},
                       logits_place());
   if (shape_.choice.token_limit == 0 || !wants(Stage::choice)) return;
-  chooser_.launch(shape_.choice, places_.choices,
+  sampler_.launch(shape_.choice, places_.choices,
                   {buffers_.logits, head.logits_stride, begin, shape_.logits_rows, !shape_.more_logits,
                    places_.tables.rows, places_.tokens},
                   multiplier_);

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/load/device_layers.h"
 #include "backend/cuda/step/buffers.h"
-#include "backend/cuda/step/chooser.h"
+#include "backend/cuda/step/device_sampler.h"
 #include "backend/cuda/step/multiply.h"
 #include "backend/cuda/tune/stage.h"
 #include "kernels/all_reduce/exchange.h"
@@ -51,7 +51,7 @@ struct PassPlaces {
 class Runner {
  public:
   Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-         const BatchTables& tables, Multiplier& multiplier, Chooser& chooser, all_reduce::Exchange* exchange);
+         const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler, all_reduce::Exchange* exchange);
 
   // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
   // launches.
@@ -127,7 +127,7 @@ class Runner {
   const Buffers& buffers_;
   const BatchTables& tables_;
   Multiplier& multiplier_;
-  Chooser& chooser_;
+  DeviceSampler& sampler_;
   all_reduce::Exchange* exchange_;  // null: one rank
   PassShape shape_;
   PassPlaces places_;

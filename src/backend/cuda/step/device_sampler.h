@@ -17,7 +17,7 @@ namespace fourfold::backend::cuda {
 // Which kernels the choices of a pass need; part of a graph's key.
 struct ChoiceKind {
   int token_limit = 0;  // 0: no token is chosen
-  bool tables = false;  // rows differ: by the chooser's tables. Otherwise all are greedy
+  bool tables = false;  // rows differ: by the sampler's tables. Otherwise all are greedy
   bool scores = false;  // a row has a history
   bool draws = false;   // a row has a temperature
   bool weighs = false;  // and no top-k
@@ -25,7 +25,7 @@ struct ChoiceKind {
   auto operator<=>(const ChoiceKind&) const = default;
 };
 
-// Where choices are read and left: places of the chooser, or of a draft chain.
+// Where choices are read and left: places of the sampler, or of a draft chain.
 struct ChoicePlaces {
   const std::int32_t* choice_rows = nullptr;
   const sampling::SampleRow* sampling = nullptr;
@@ -52,13 +52,13 @@ sampling::SampleRow sample_row(const Choice& choice, std::int64_t token_limit, s
 // Adds what a row needs.
 void need(ChoiceKind& kind, const Choice& choice, std::int64_t token_limit);
 
-class Chooser {
+class DeviceSampler {
  public:
-  Chooser(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
+  DeviceSampler(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
           int logits_rows);
-  ~Chooser();
-  Chooser(const Chooser&) = delete;
-  Chooser& operator=(const Chooser&) = delete;
+  ~DeviceSampler();
+  DeviceSampler(const DeviceSampler&) = delete;
+  DeviceSampler& operator=(const DeviceSampler&) = delete;
 
   std::int64_t history_limit() const { return histories_.limit; }
   void set_history(std::int32_t state_slot, std::span<const SeenToken> entries);

@@ -1,4 +1,4 @@
-#include "backend/cuda/step/chooser.h"
+#include "backend/cuda/step/device_sampler.h"
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ void need(ChoiceKind& kind, const Choice& choice, std::int64_t token_limit) {
   kind.weighs |= draws && (choice.top_k == 0 || choice.top_k >= token_limit);
 }
 
-Chooser::Chooser(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
+DeviceSampler::DeviceSampler(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
                  int logits_rows)
     : machine_(machine),
       few_rows_(static_cast<std::size_t>(logits_rows)),
@@ -80,7 +80,7 @@ Chooser::Chooser(kernels::Machine& machine, kernels::Arena& arena, const Capacit
       static_cast<unsigned char*>(machine.memory().allocate_host(entries * sizeof(sampling::Seen) + 16));
 }
 
-Chooser::Layout Chooser::layout_of(std::size_t rows) const {
+DeviceSampler::Layout DeviceSampler::layout_of(std::size_t rows) const {
   Layout out{};
   out.sampling = slots_ * sizeof(sampling::AcceptPlace);  // the places come first
   out.rows = out.sampling + rows * sizeof(sampling::SampleRow);
@@ -89,12 +89,12 @@ Chooser::Layout Chooser::layout_of(std::size_t rows) const {
   return out;
 }
 
-Chooser::~Chooser() {
+DeviceSampler::~DeviceSampler() {
   machine_.memory().release_host(host_);
   machine_.memory().release_host(staged_history_);
 }
 
-void Chooser::set_history(std::int32_t state_slot, std::span<const SeenToken> entries) {
+void DeviceSampler::set_history(std::int32_t state_slot, std::span<const SeenToken> entries) {
   check(std::ssize(entries) <= histories_.limit, "there is room for the history", entries.size(),
         histories_.limit);
   machine_.memory().wait();  // the history before has been sent
@@ -111,7 +111,7 @@ void Chooser::set_history(std::int32_t state_slot, std::span<const SeenToken> en
 }
 
 // A sequence's tokens are noted together: its choices follow each other, for its last rows.
-void Chooser::add_place(const RowGroup& group, std::int32_t row, std::int32_t first_row, int choice,
+void DeviceSampler::add_place(const RowGroup& group, std::int32_t row, std::int32_t first_row, int choice,
                         bool has_history) {
   if (!has_history) return;
   auto* places = host<sampling::AcceptPlace>(0);
@@ -129,7 +129,7 @@ void Chooser::add_place(const RowGroup& group, std::int32_t row, std::int32_t fi
   ++last.choice_count;
 }
 
-ChoiceKind Chooser::send(const RowGroup& group, int begin, int count, const Choices& choices, bool notes,
+ChoiceKind DeviceSampler::send(const RowGroup& group, int begin, int count, const Choices& choices, bool notes,
                          std::span<const std::int32_t> chain_rows) {
   ChoiceKind kind;
   sequence_count_ = 0;
@@ -157,7 +157,7 @@ ChoiceKind Chooser::send(const RowGroup& group, int begin, int count, const Choi
   return kind;
 }
 
-ChoicePlaces Chooser::places(const ChoiceKind& kind, const std::int32_t* rows) const {
+ChoicePlaces DeviceSampler::places(const ChoiceKind& kind, const std::int32_t* rows) const {
   const Layout layout = layout_of(room_);
   ChoicePlaces out;
   out.choice_rows = kind.tables ? reinterpret_cast<const std::int32_t*>(device_ + layout.rows) : rows;
@@ -168,7 +168,7 @@ ChoicePlaces Chooser::places(const ChoiceKind& kind, const std::int32_t* rows) c
   return out;
 }
 
-void Chooser::launch(const ChoiceKind& kind, const ChoicePlaces& places, const ChoiceRows& rows,
+void DeviceSampler::launch(const ChoiceKind& kind, const ChoicePlaces& places, const ChoiceRows& rows,
                      Multiplier& multiplier) {
   sampling::ChoiceParams params{};
   params.logits = rows.logits;
@@ -201,7 +201,7 @@ void Chooser::launch(const ChoiceKind& kind, const ChoicePlaces& places, const C
   machine_.launch(multiplier.step_row(sampling::kAcceptRow), kind.noted, accept);
 }
 
-void Chooser::read(std::span<const std::int32_t> places, const Choices& choices,
+void DeviceSampler::read(std::span<const std::int32_t> places, const Choices& choices,
                    std::span<std::int32_t> tokens) {
   // Few rows have their faults close behind their tokens.
   read_.resize(2 * room_);
