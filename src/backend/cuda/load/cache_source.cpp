@@ -4,9 +4,9 @@
 
 namespace fourfold::backend::cuda {
 
-CacheSource::CacheSource(kernels::Memory& memory, Conveyor& conveyor, const std::filesystem::path& path,
+CacheSource::CacheSource(kernels::Memory& memory, UploadRing& uploads, const std::filesystem::path& path,
                          const CacheKey& key, checkpoint::LoadProgress* progress)
-    : memory_(memory), conveyor_(conveyor), cache_(path, key), progress_(progress) {
+    : memory_(memory), uploads_(uploads), cache_(path, key), progress_(progress) {
   if (progress != nullptr) progress->set_total(cache_.piece_bytes());
 }
 
@@ -30,22 +30,22 @@ void CacheSource::place(const std::string& name, unsigned char* to, std::uint64_
   const CacheReader::Piece piece = cache_.take(name, bytes);
   bytes_read_ += bytes;
   for (std::uint64_t at = 0; at < bytes;) {
-    const std::uint64_t most = conveyor_.room() / kCacheBlockBytes * kCacheBlockBytes;
-    const std::uint64_t count = std::min<std::uint64_t>(bytes - at, conveyor_.room());
+    const std::uint64_t most = uploads_.room() / kCacheBlockBytes * kCacheBlockBytes;
+    const std::uint64_t count = std::min<std::uint64_t>(bytes - at, uploads_.room());
     const std::uint64_t part = count == bytes - at ? count : most;
     if (part == 0) {
-      conveyor_.next_slot();
+      uploads_.next_slot();
       continue;
     }
-    const Conveyor::Place place = conveyor_.reserve(part);
+    const UploadRing::Place place = uploads_.reserve(part);
     for (std::uint64_t block = 0; block < part; block += kCacheBlockBytes) {
       const std::uint64_t size = std::min(kCacheBlockBytes, part - block);
-      conveyor_.fill([this, piece, from = at + block, host = place.host + block, size] {
+      uploads_.fill([this, piece, from = at + block, host = place.host + block, size] {
         cache_.read(piece, from, {host, size});
         if (progress_ != nullptr) progress_->add(size);
       });
     }
-    conveyor_.then([this, to = to + at, host = place.host, part] { memory_.send(to, host, part); });
+    uploads_.then([this, to = to + at, host = place.host, part] { memory_.send(to, host, part); });
     at += part;
   }
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
 #include "backend/cuda/load/record_source.h"
 #include "kernels/launch/machine.h"
@@ -13,7 +13,7 @@ namespace fourfold::backend::cuda {
 class CacheSource final : public RecordSource {
  public:
   // Throws what CacheReader does.
-  CacheSource(kernels::Memory& memory, Conveyor& conveyor, const std::filesystem::path& path,
+  CacheSource(kernels::Memory& memory, UploadRing& uploads, const std::filesystem::path& path,
               const CacheKey& key, checkpoint::LoadProgress* progress);
 
   HeldMatrix hold_anew(const checkpoint::Matrix& matrix, WeightFormat format) override;
@@ -26,7 +26,7 @@ class CacheSource final : public RecordSource {
   void place(const std::string& name, unsigned char* to, std::uint64_t bytes);
 
   kernels::Memory& memory_;
-  Conveyor& conveyor_;
+  UploadRing& uploads_;
   CacheReader cache_;
   checkpoint::LoadProgress* progress_;
   RoleErrors errors_{};

@@ -66,13 +66,13 @@ void pack(kernels::Machine& machine, const Lot& lot, const unsigned char* from, 
 
 }  // namespace
 
-CheckpointSource::CheckpointSource(kernels::Machine& machine, Conveyor& conveyor,
+CheckpointSource::CheckpointSource(kernels::Machine& machine, UploadRing& uploads,
                                    checkpoint::LoadProgress* progress)
     : machine_(machine),
-      conveyor_(conveyor),
+      uploads_(uploads),
       progress_(progress),
       staging_(
-          static_cast<unsigned char*>(machine.memory().allocate(conveyor.slot_bytes(), "rows to pack"))) {}
+          static_cast<unsigned char*>(machine.memory().allocate(uploads.slot_bytes(), "rows to pack"))) {}
 
 CheckpointSource::~CheckpointSource() {
   try {
@@ -86,7 +86,7 @@ HeldMatrix CheckpointSource::hold_anew(const checkpoint::Matrix& matrix, WeightF
   return cuda::hold(matrix, format);
 }
 
-// One task of the conveyor a megabyte.
+// One task of the uploads a megabyte.
 void CheckpointSource::fill_part(const HeldMatrix& held, std::int64_t first, std::int64_t count,
                                  const FillTarget& to) {
   const std::size_t code_bytes = code_row_bytes(held.format, held.columns());
@@ -106,7 +106,7 @@ void CheckpointSource::fill_part(const HeldMatrix& held, std::int64_t first, std
     bytes_read_ += bytes;
     bytes_in_rows_ += bytes * static_cast<std::uint64_t>(held.matrix->stored_columns()) /
                       static_cast<std::uint64_t>(held.matrix->columns);
-    conveyor_.fill([this, &held, part, error, bytes, from = first + row, rows] {
+    uploads_.fill([this, &held, part, error, bytes, from = first + row, rows] {
       fill_rows(held, from, rows, part, error);
       add_progress(bytes);
     });
@@ -128,7 +128,7 @@ void CheckpointSource::place(const RecordRun& run) {
         to);
     if (is_new) continue;
     place_parts(run, begin, i, begin_to);
-    conveyor_.then([this, to, from = entry->second, bytes = part_bytes(part)] {
+    uploads_.then([this, to, from = entry->second, bytes = part_bytes(part)] {
       machine_.memory().copy(to, from, bytes);
     });
     for (const HeldMatrix* held : {part.first, part.up})
@@ -143,13 +143,13 @@ void CheckpointSource::place(const RecordRun& run) {
 void CheckpointSource::place_parts(const RecordRun& run, std::size_t begin, std::size_t end,
                                    unsigned char* to) {
   for (LotCutter cutter(run, begin, end); !cutter.is_done();) {
-    const std::optional<CutLot> cut = cutter.next(conveyor_.room(), conveyor_.slot_bytes());
+    const std::optional<CutLot> cut = cutter.next(uploads_.room(), uploads_.slot_bytes());
     if (!cut) {
-      conveyor_.next_slot();
+      uploads_.next_slot();
       continue;
     }
     const Lot& lot = cut->lot;
-    const Conveyor::Place place = conveyor_.reserve(lot.bytes());
+    const UploadRing::Place place = uploads_.reserve(lot.bytes());
     for (const LotShare& share : cut->shares) {
       const auto at = static_cast<std::size_t>(share.at);
       std::byte* codes = place.host;
@@ -161,7 +161,7 @@ void CheckpointSource::place_parts(const RecordRun& run, std::size_t begin, std:
         codes += lot.codes() + lot.scales();
       }
     }
-    conveyor_.then([this, lot, place, to] {
+    uploads_.then([this, lot, place, to] {
       machine_.memory().send(staging_ + place.offset, place.host, lot.bytes());
       pack(machine_, lot, staging_ + place.offset, to);
     });
@@ -174,15 +174,15 @@ void CheckpointSource::place_rows(const HeldMatrix& held, std::uint16_t* to) {
   auto* at = reinterpret_cast<unsigned char*>(to);
   for (std::int64_t row = 0; row < held.matrix->rows;) {
     const auto count =
-        std::min(held.matrix->rows - row, static_cast<std::int64_t>(conveyor_.room() / row_bytes));
+        std::min(held.matrix->rows - row, static_cast<std::int64_t>(uploads_.room() / row_bytes));
     if (count == 0) {
-      conveyor_.next_slot();
+      uploads_.next_slot();
       continue;
     }
     const std::size_t part = static_cast<std::size_t>(count) * row_bytes;
-    const Conveyor::Place place = conveyor_.reserve(part);
+    const UploadRing::Place place = uploads_.reserve(part);
     fill_part(held, row, count, {place.host, nullptr});
-    conveyor_.then([this, at, place, part] { machine_.memory().send(at, place.host, part); });
+    uploads_.then([this, at, place, part] { machine_.memory().send(at, place.host, part); });
     at += part;
     row += count;
   }

@@ -1,4 +1,4 @@
-// Records from a checkpoint: rows are read by the conveyor's threads as they are stored, or quantised there,
+// Records from a checkpoint: rows are read by the uploads's threads as they are stored, or quantised there,
 // copied, and packed by the machine itself.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_source.h"
 #include "kernels/launch/machine.h"
 
@@ -14,8 +14,8 @@ namespace fourfold::backend::cuda {
 
 class CheckpointSource final : public RecordSource {
  public:
-  // Destroyed after the conveyor has been.
-  CheckpointSource(kernels::Machine& machine, Conveyor& conveyor, checkpoint::LoadProgress* progress);
+  // Destroyed after the uploads has been.
+  CheckpointSource(kernels::Machine& machine, UploadRing& uploads, checkpoint::LoadProgress* progress);
   ~CheckpointSource() override;
   CheckpointSource(const CheckpointSource&) = delete;
   CheckpointSource& operator=(const CheckpointSource&) = delete;
@@ -42,7 +42,7 @@ class CheckpointSource final : public RecordSource {
   }
 
   kernels::Machine& machine_;
-  Conveyor& conveyor_;
+  UploadRing& uploads_;
   checkpoint::LoadProgress* progress_;
   unsigned char* staging_ = nullptr;   // a slot's rows on the machine, before they are packed
   std::deque<TaskError> task_errors_;  // in the order of the tasks, so that their sum is always the same

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
 #include "base/format.h"
 #include "kernels/record/record.h"
@@ -61,8 +61,8 @@ std::size_t slot_bytes_for(const Program& program, const LoadOptions& options) {
     total += checkpoint::stored_bytes(*use.matrix);
   }
   const std::size_t wanted =
-      options.slot_bytes != 0 ? options.slot_bytes : std::min(total, Conveyor::kSlotBytes);
-  const std::size_t unit = options.cache.empty() ? Conveyor::kAlignment : kCacheBlockBytes;
+      options.slot_bytes != 0 ? options.slot_bytes : std::min(total, UploadRing::kSlotBytes);
+  const std::size_t unit = options.cache.empty() ? UploadRing::kAlignment : kCacheBlockBytes;
   return (std::max(wanted, block) + unit - 1) / unit * unit;
 }
 

@@ -1,5 +1,5 @@
 // What loading brings where, in numbers alone: the records of a run, their bytes, and the lots in which their
-// rows pass through the conveyor's slots. Nothing here reads or writes a weight.
+// rows pass through the uploads's slots. Nothing here reads or writes a weight.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Where records come from: a checkpoint, which is packed on the way, or its packed copy. A source fills the
-// slots of a conveyor; what it was given is in its place when the conveyor has finished.
+// slots of a uploads; what it was given is in its place when the uploads has finished.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ class RecordSource {
   virtual void place_rows(const HeldMatrix& held, std::uint16_t* to) = 0;
   // Nothing more will be asked for.
   virtual void finish() = 0;
-  // After the conveyor has finished.
+  // After the uploads has finished.
   virtual RoleErrors errors() const = 0;
 
   std::uint64_t bytes_read() const { return bytes_read_; }

@@ -18,16 +18,16 @@ RecordStream::RecordStream(kernels::Machine& machine, const Program& program, co
   if (sizes_alone) return;
   const bool reads_copy = !options.cache.empty() && find_copy(program);
   writes_copy_ = !options.cache.empty() && !reads_copy;
-  conveyor_ = std::make_unique<Conveyor>(machine.memory(), slot_bytes_for(program, options));
+  uploads_ = std::make_unique<UploadRing>(machine.memory(), slot_bytes_for(program, options));
   if (reads_copy)
     source_ =
-        std::make_unique<CacheSource>(machine.memory(), *conveyor_, cache_path_, key_, options.progress);
+        std::make_unique<CacheSource>(machine.memory(), *uploads_, cache_path_, key_, options.progress);
   else
-    source_ = std::make_unique<CheckpointSource>(machine, *conveyor_, options.progress);
+    source_ = std::make_unique<CheckpointSource>(machine, *uploads_, options.progress);
 }
 
-// The conveyor's threads use the source.
-RecordStream::~RecordStream() { conveyor_.reset(); }
+// The uploads's threads use the source.
+RecordStream::~RecordStream() { uploads_.reset(); }
 
 bool RecordStream::find_copy(const Program& program) {
   check(options_.checkpoint != nullptr, "a packed copy is one of a checkpoint");
@@ -89,7 +89,7 @@ void RecordStream::report_errors(const RoleErrors& errors) {
 
 void RecordStream::finish(std::vector<std::string>& notices) {
   source_->finish();
-  conveyor_->finish();
+  uploads_->finish();
   report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   report_.bytes_read = source_->bytes_read();
   report_.bytes_in_rows = source_->bytes_in_rows();
@@ -102,7 +102,7 @@ void RecordStream::finish(std::vector<std::string>& notices) {
 void RecordStream::write_copy(const RoleErrors& errors, std::vector<std::string>& notices) {
   std::uint64_t total = sizeof errors;
   for (const Kept& piece : kept_) total += piece.bytes;
-  const std::size_t buffer_bytes = conveyor_->slot_bytes();
+  const std::size_t buffer_bytes = uploads_->slot_bytes();
   const std::unique_ptr<std::byte, std::function<void(std::byte*)>> buffer(
       static_cast<std::byte*>(machine_.memory().allocate_host(buffer_bytes)),
       [this](std::byte* memory) { machine_.memory().release_host(memory); });

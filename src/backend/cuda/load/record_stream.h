@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
 #include "backend/cuda/load/record_source.h"
 #include "backend/program.h"
@@ -58,7 +58,7 @@ class RecordStream {
   bool writes_copy_ = false;
   std::vector<Kept> kept_;
   std::deque<HeldMatrix> held_;
-  std::unique_ptr<Conveyor> conveyor_;
+  std::unique_ptr<UploadRing> uploads_;
   std::unique_ptr<RecordSource> source_;
 };
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 
 #include <gtest/gtest.h>
 
@@ -21,30 +21,30 @@ struct OnSimulator {
 };
 
 // A hundred slots' worth through a ring of four: every byte at its place, launches in the order given.
-TEST(Conveyor, CarriesEveryByteInOrder) {
+TEST(UploadRing, CarriesEveryByteInOrder) {
   OnSimulator on;
   constexpr std::size_t kPieces = 400, kPiece = 1000;
   auto* to = static_cast<unsigned char*>(on.memory.allocate(kPieces * kPiece, "target"));
   std::vector<std::size_t> order;
   {
-    Conveyor conveyor(on.memory, kSlot);
+    UploadRing uploads(on.memory, kSlot);
     for (std::size_t i = 0; i < kPieces; ++i) {
-      if (conveyor.room() < kPiece) conveyor.next_slot();
-      const Conveyor::Place place = conveyor.reserve(kPiece);
-      EXPECT_EQ(place.offset % Conveyor::kAlignment, 0u);
+      if (uploads.room() < kPiece) uploads.next_slot();
+      const UploadRing::Place place = uploads.reserve(kPiece);
+      EXPECT_EQ(place.offset % UploadRing::kAlignment, 0u);
       EXPECT_LE(place.offset + kPiece, kSlot);
       // Two tasks a piece.
       for (const std::size_t half : {0u, 1u})
-        conveyor.fill([=] {
+        uploads.fill([=] {
           for (std::size_t at = half * kPiece / 2; at < (half + 1) * kPiece / 2; ++at)
             place.host[at] = static_cast<std::byte>(i * 7 + at);
         });
-      conveyor.then([&, i, place] {
+      uploads.then([&, i, place] {
         order.push_back(i);
         on.memory.send(to + i * kPiece, place.host, kPiece);
       });
     }
-    conveyor.finish();
+    uploads.finish();
   }
   ASSERT_EQ(order.size(), kPieces);
   for (std::size_t i = 0; i < kPieces; ++i) EXPECT_EQ(order[i], i);
@@ -56,22 +56,22 @@ TEST(Conveyor, CarriesEveryByteInOrder) {
 }
 
 // Whatever fails first in time, the first in order is what the caller hears, and nothing behind it is sent.
-TEST(Conveyor, ThrowsTheFirstErrorOfTheFirstSlot) {
+TEST(UploadRing, ThrowsTheFirstErrorOfTheFirstSlot) {
   OnSimulator on;
-  Conveyor conveyor(on.memory, kSlot);
+  UploadRing uploads(on.memory, kSlot);
   int launched = 0;
   std::string heard;
   try {
     for (int i = 0; i < 20; ++i) {
-      conveyor.reserve(kSlot);
+      uploads.reserve(kSlot);
       for (int task = 0; task < 8; ++task)
-        conveyor.fill([=] {
+        uploads.fill([=] {
           if (i >= 3 && task % 4 == 2) throw Error(Code::io, std::to_string(i) + "." + std::to_string(task));
         });
-      conveyor.then([&] { ++launched; });
-      conveyor.next_slot();
+      uploads.then([&] { ++launched; });
+      uploads.next_slot();
     }
-    conveyor.finish();
+    uploads.finish();
   } catch (const Error& error) {
     heard = error.what();
   }
@@ -79,29 +79,29 @@ TEST(Conveyor, ThrowsTheFirstErrorOfTheFirstSlot) {
   EXPECT_EQ(launched, 3);
 }
 
-// An error elsewhere: the conveyor goes without finish(), with work still waiting.
-TEST(Conveyor, CanBeDroppedWithWorkWaiting) {
+// An error elsewhere: the uploads goes without finish(), with work still waiting.
+TEST(UploadRing, CanBeDroppedWithWorkWaiting) {
   OnSimulator on;
   std::atomic<int> done{0};
   {
-    Conveyor conveyor(on.memory, kSlot);
-    conveyor.reserve(kSlot);
-    for (int i = 0; i < 1000; ++i) conveyor.fill([&] { ++done; });
+    UploadRing uploads(on.memory, kSlot);
+    uploads.reserve(kSlot);
+    for (int i = 0; i < 1000; ++i) uploads.fill([&] { ++done; });
   }
   EXPECT_LE(done, 1000);
 }
 
-TEST(Conveyor, MayHaveNothingToDoAndGoesOnAfterFinish) {
+TEST(UploadRing, MayHaveNothingToDoAndGoesOnAfterFinish) {
   OnSimulator on;
-  Conveyor conveyor(on.memory, kSlot);
-  conveyor.finish();
+  UploadRing uploads(on.memory, kSlot);
+  uploads.finish();
   int launched = 0;
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 5; ++i) {
-      conveyor.then([&] { ++launched; });
-      conveyor.next_slot();
+      uploads.then([&] { ++launched; });
+      uploads.next_slot();
     }
-    conveyor.finish();
+    uploads.finish();
     EXPECT_EQ(launched, 5 * (round + 1));
   }
 }

@@ -17,18 +17,18 @@
 
 namespace fourfold::backend::cuda {
 
-// One thread gives the work: reserve, fill, then, finish. The others are the conveyor's own.
-class Conveyor {
+// One thread gives the work: reserve, fill, then, finish. The others are the uploads's own.
+class UploadRing {
  public:
   static constexpr std::size_t kSlotBytes = std::size_t{32} << 20;
   static constexpr int kSlots = 4;
   static constexpr std::size_t kAlignment = 256;
 
   // Starts the readers, one a core and 16 at most. Memory is taken when first needed.
-  Conveyor(kernels::Memory& memory, std::size_t slot_bytes);
-  ~Conveyor();  // without finish(): what was not sent is dropped
-  Conveyor(const Conveyor&) = delete;
-  Conveyor& operator=(const Conveyor&) = delete;
+  UploadRing(kernels::Memory& memory, std::size_t slot_bytes);
+  ~UploadRing();  // without finish(): what was not sent is dropped
+  UploadRing(const UploadRing&) = delete;
+  UploadRing& operator=(const UploadRing&) = delete;
 
   std::size_t slot_bytes() const { return slot_bytes_; }
   // What is left of the slot that is being filled; next_slot() makes it all of one.

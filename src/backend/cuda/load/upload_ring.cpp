@@ -1,4 +1,4 @@
-#include "backend/cuda/load/conveyor.h"
+#include "backend/cuda/load/upload_ring.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ constexpr std::int64_t kReadersMax = 16;
 
 }  // namespace
 
-Conveyor::Conveyor(kernels::Memory& memory, std::size_t slot_bytes)
+UploadRing::UploadRing(kernels::Memory& memory, std::size_t slot_bytes)
     : memory_(memory), slot_bytes_(slot_bytes), slots_(kSlots) {
   const std::int64_t readers = std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kReadersMax);
   // The readers are one long parallel_for, so that what they call does its own ranges in place.
@@ -23,7 +23,7 @@ Conveyor::Conveyor(kernels::Memory& memory, std::size_t slot_bytes)
   });
 }
 
-Conveyor::~Conveyor() {
+UploadRing::~UploadRing() {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -38,7 +38,7 @@ Conveyor::~Conveyor() {
   }
 }
 
-void Conveyor::read_until_closed() {
+void UploadRing::read_until_closed() {
   std::unique_lock lock(mutex_);
   for (;;) {
     task_there_.wait(lock, [&] { return closed_ || !tasks_.empty(); });
@@ -63,7 +63,7 @@ void Conveyor::read_until_closed() {
   }
 }
 
-Conveyor::Place Conveyor::reserve(std::size_t bytes) {
+UploadRing::Place UploadRing::reserve(std::size_t bytes) {
   Slot& slot = slots_[current_];
   check(bytes <= room(), "what is reserved fits the slot", bytes, room());
   if (slot.memory == nullptr) slot.memory = static_cast<std::byte*>(memory_.allocate_host(slot_bytes_));
@@ -72,7 +72,7 @@ Conveyor::Place Conveyor::reserve(std::size_t bytes) {
   return place;
 }
 
-void Conveyor::fill(std::function<void()> task) {
+void UploadRing::fill(std::function<void()> task) {
   Slot& slot = slots_[current_];
   {
     const std::lock_guard lock(mutex_);
@@ -82,11 +82,11 @@ void Conveyor::fill(std::function<void()> task) {
   task_there_.notify_one();
 }
 
-void Conveyor::then(std::function<void()> launch) { slots_[current_].launches.push_back(std::move(launch)); }
+void UploadRing::then(std::function<void()> launch) { slots_[current_].launches.push_back(std::move(launch)); }
 
 // The machine's memory can only be waited for as a whole. So the wait comes just before the next slot is
 // sent: by then the slot before has mostly arrived, and while this one is copied the readers fill the others.
-void Conveyor::send(Slot& slot) {
+void UploadRing::send(Slot& slot) {
   {
     std::unique_lock lock(mutex_);
     task_done_.wait(lock, [&] { return slot.unfinished == 0; });
@@ -103,18 +103,18 @@ void Conveyor::send(Slot& slot) {
   slot.state = State::sent;
 }
 
-void Conveyor::send_oldest() {
+void UploadRing::send_oldest() {
   send(slots_[oldest_]);
   oldest_ = (oldest_ + 1) % slots_.size();
 }
 
-void Conveyor::next_slot() {
+void UploadRing::next_slot() {
   slots_[current_].state = State::closed;
   current_ = (current_ + 1) % slots_.size();
   while (slots_[current_].state != State::open) send_oldest();
 }
 
-void Conveyor::finish() {
+void UploadRing::finish() {
   slots_[current_].state = State::closed;
   while (slots_[oldest_].state == State::closed) send_oldest();
   memory_.wait();
