@@ -11,7 +11,7 @@ namespace fourfold::backend {
 
 // Prompt rows may use prefill arithmetic, generated rows decode arithmetic. The role is the sequence's own,
 // so what a row computes never depends on its neighbours in the batch.
-enum class Role { prompt, generated };
+enum class Role { prefill, decode };
 
 struct SequenceRows {
   std::int32_t row_count = 0;   // its rows follow those of the sequence before it
@@ -19,7 +19,7 @@ struct SequenceRows {
   std::int32_t state_slot = 0;  // its recurrent state in every DeltaNet layer
   std::int32_t page_begin = 0;  // its pages in Batch::pages: position t lies in page t / page_tokens
   std::int32_t page_count = 0;
-  Role role = Role::prompt;
+  Role role = Role::prefill;
   // The last rows that may be taken back: the next step may begin at any of their positions. Nothing else is
   // needed to undo them.
   std::int32_t draft_row_count = 0;

@@ -50,7 +50,7 @@ class Sequence {
       token = static_cast<std::int32_t>(
           random_.below(static_cast<std::uint64_t>(prepared_.program().vocab_size)));
     const backend::SequenceRows rows{
-        count, position_, 0, 0, static_cast<std::int32_t>(pages_.size()), backend::Role::prompt, 0};
+        count, position_, 0, 0, static_cast<std::int32_t>(pages_.size()), backend::Role::prefill, 0};
     const std::int32_t last = count - 1;
     backend::Batch batch;
     batch.tokens = tokens_;

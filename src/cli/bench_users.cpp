@@ -28,7 +28,7 @@ Users::Users(backend::Prepared& prepared, int count, std::int64_t context, std::
                           .state_slot = i,
                           .page_begin = i * pages,
                           .page_count = pages,
-                          .role = backend::Role::generated});
+                          .role = backend::Role::decode});
     assume_position(prepared, i, context);
   }
   pages_.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(pages));
@@ -108,7 +108,7 @@ double Users::prompt(int count, int chunk) {
     backend::SequenceRows sequence = sequences_.front();
     sequence.row_count = rows;
     sequence.position = done;
-    sequence.role = backend::Role::prompt;
+    sequence.role = backend::Role::prefill;
     const std::int32_t asked = rows - 1;
     const std::size_t asks = done + rows == count ? 1 : 0;
     prepared_.run_sampled(

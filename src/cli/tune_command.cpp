@@ -75,7 +75,7 @@ struct Plan {
 
 // One step; the pass that is tuned next.
 void run_step(backend::Prepared& prepared, const Plan& plan, int count, backend::Role role) {
-  if (role == backend::Role::prompt)
+  if (role == backend::Role::prefill)
     Users(prepared, 1, 0, count).prompt(count, count);
   else
     Users(prepared, count, plan.context, plan.context + 1).decode();
@@ -175,8 +175,8 @@ void tune_all(backend::Prepared& prepared, const Plan& plan, const TuneCommandOp
       from = count + 1;
     }
   };
-  tune_passes(plan.users, backend::Role::generated, "users");
-  tune_passes(plan.prompts, backend::Role::prompt, "rows of a prompt");
+  tune_passes(plan.users, backend::Role::decode, "users");
+  tune_passes(plan.prompts, backend::Role::prefill, "rows of a prompt");
 }
 
 // Choices of other shapes that the file had stay; those measured now take the place of theirs.

@@ -131,12 +131,12 @@ PassRows Sequence::main_rows(std::int64_t row_limit) {
     if (row_limit < 1) return rows;
     const std::int64_t end = std::min(next_position_ + row_limit, std::ssize(tokens_) - 1);
     row_tokens_.assign(tokens_.begin() + next_position_, tokens_.begin() + end);
-    rows.role = backend::Role::generated;
+    rows.role = backend::Role::decode;
   } else {
     if (row_limit < 1 + std::ssize(draft_tokens_)) return rows;
     row_tokens_.push_back(tokens_.back());
     for (const sample::Draft& draft : draft_tokens_) row_tokens_.push_back(draft.token);
-    rows.role = backend::Role::generated;
+    rows.role = backend::Role::decode;
     rows.draft_row_count = static_cast<std::int32_t>(draft_tokens_.size());
     rows.logits_row_count = static_cast<std::int32_t>(row_tokens_.size());
   }
@@ -272,7 +272,7 @@ CachedTokens Sequence::cached() const {
 }
 
 PassRows Sequence::draft_rows(std::int32_t hidden_row) {
-  PassRows rows{.role = pass_position_ < prompt_count() ? backend::Role::prompt : backend::Role::generated,
+  PassRows rows{.role = pass_position_ < prompt_count() ? backend::Role::prefill : backend::Role::decode,
                 .logits_row_count = drafts_wanted() > 0 ? 1 : 0,
                 .hidden_row = hidden_row};
   const std::int64_t kept_end = pass_position_ + kept_count_;
@@ -285,7 +285,7 @@ PassRows Sequence::draft_rows(std::int32_t hidden_row) {
     if (draft_pass_ == 1) rows.hidden_row += static_cast<std::int32_t>(kept_count_) - 1;
     row_tokens_.push_back(draft_tokens_.back().token);
     rows.position = kept_end - 1 + draft_pass_;
-    rows.role = backend::Role::generated;
+    rows.role = backend::Role::decode;
   }
   rows.tokens = row_tokens_;
   return rows;

@@ -13,7 +13,7 @@ namespace fourfold::engine {
 struct PassRows {
   std::span<const std::int32_t> tokens = {};
   std::int64_t position = 0;
-  backend::Role role = backend::Role::prompt;
+  backend::Role role = backend::Role::prefill;
   std::int32_t draft_row_count = 0;
   std::int32_t logits_row_count = 0;  // the last so many of them
   // Draft pass: the row of the pass before that the first row continues; the others follow it.

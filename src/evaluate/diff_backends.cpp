@@ -87,8 +87,8 @@ Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, s
     take(out.router, router_logits(program));
   };
   const std::size_t prompt = tokens.size() - static_cast<std::size_t>(generated_count);
-  if (prompt > 0) step(0, prompt, backend::Role::prompt);
-  for (std::size_t i = prompt; i < tokens.size(); ++i) step(i, 1, backend::Role::generated);
+  if (prompt > 0) step(0, prompt, backend::Role::prefill);
+  for (std::size_t i = prompt; i < tokens.size(); ++i) step(i, 1, backend::Role::decode);
   return out;
 }
 

@@ -79,7 +79,7 @@ class Scorer {
     const backend::SequenceRows rows{.row_count = count,
                                      .position = position,
                                      .page_count = static_cast<std::int32_t>(pages_.size()),
-                                     .role = backend::Role::prompt};
+                                     .role = backend::Role::prefill};
     rows_.resize(tokens.size());
     std::iota(rows_.begin(), rows_.end(), 0);
     out.resize(tokens.size() * vocab_);

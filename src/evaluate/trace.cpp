@@ -26,7 +26,7 @@ class Driver {
     const backend::SequenceRows rows{.row_count = count,
                                      .position = position,
                                      .page_count = static_cast<std::int32_t>(pages_.size()),
-                                     .role = count > 1 ? backend::Role::prompt : backend::Role::generated};
+                                     .role = count > 1 ? backend::Role::prefill : backend::Role::decode};
     std::vector<std::int32_t> hidden_rows;
     if (pass == Pass::draft)
       for (std::int32_t i = 0; i < count; ++i) hidden_rows.push_back(hidden_row + i);

@@ -43,8 +43,8 @@ class Answer {
   explicit Answer(backend::Prepared& prepared) : prepared_(prepared), pages_(4) {
     std::iota(pages_.begin(), pages_.end(), 0);
   }
-  void prompt(const std::vector<std::int32_t>& tokens) { run(tokens, Role::prompt); }
-  void next() { run({tokens_.back()}, Role::generated); }
+  void prompt(const std::vector<std::int32_t>& tokens) { run(tokens, Role::prefill); }
+  void next() { run({tokens_.back()}, Role::decode); }
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
 
  private:

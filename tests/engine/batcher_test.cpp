@@ -61,7 +61,7 @@ class UnequalRoles final : public backend::Prepared {
     std::size_t row = 0;
     for (const backend::SequenceRows& rows : batch.sequences)
       for (std::int32_t i = 0; i < rows.row_count; ++i, ++row)
-        if (rows.role == backend::Role::generated)
+        if (rows.role == backend::Role::decode)
           tokens_[row] = static_cast<std::int32_t>((tokens_[row] + 1) % program().vocab_size);
     backend::Batch other = batch;
     other.tokens = tokens_;

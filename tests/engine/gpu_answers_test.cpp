@@ -202,7 +202,7 @@ TEST(GpuAnswers, EveryRowIsChosenAsTheHostWould) {
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
   constexpr std::int64_t limit = 250;
   const std::vector<std::int32_t> pages{2, 0, 1};
-  const backend::SequenceRows rows{130, 0, 0, 0, 3, backend::Role::prompt, 0};
+  const backend::SequenceRows rows{130, 0, 0, 0, 3, backend::Role::prefill, 0};
   std::vector<std::int32_t> asked(130), chosen(130, -1);
   std::iota(asked.begin(), asked.end(), 0);
   const backend::Batch batch{tokens, {&rows, 1}, pages, asked, {}};

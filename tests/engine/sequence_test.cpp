@@ -77,7 +77,7 @@ TEST(Sequence, WaitsWhenItsRowsDoNotFit) {
   const PassRows rows = sequence.main_rows(4);
   EXPECT_EQ(rows.tokens.size(), 4u);
   EXPECT_EQ(rows.draft_row_count, 3);
-  EXPECT_EQ(rows.role, backend::Role::generated);
+  EXPECT_EQ(rows.role, backend::Role::decode);
   EXPECT_EQ(rows.logits_row_count, 4);
 }
 

@@ -16,7 +16,7 @@ TEST(StepBatch, PutsSequencesBehindOneAnother) {
   batch.add({.tokens = prompt, .position = 64, .logits_row_count = 1}, {2, {10, 11}}, backend::Pass::main);
   batch.add({.tokens = verify,
              .position = 3,
-             .role = backend::Role::generated,
+             .role = backend::Role::decode,
              .draft_row_count = 1,
              .logits_row_count = 2},
             {0, {4}}, backend::Pass::main);

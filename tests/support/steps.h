@@ -32,7 +32,7 @@ struct BatchData {
       const auto count = static_cast<std::int32_t>(part.tokens.size());
       sequences.push_back({count, part.position, part.slot, static_cast<std::int32_t>(pages.size()),
                            static_cast<std::int32_t>(part.pages.size()),
-                           count > 1 ? Role::prompt : Role::generated, part.draft_row_count});
+                           count > 1 ? Role::prefill : Role::decode, part.draft_row_count});
       for (std::int32_t row = part.all_logits ? 0 : count - 1; row < count; ++row)
         logits_rows.push_back(first + row);
       tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());

@@ -19,7 +19,7 @@ namespace {
 // drafts before them.
 int piece_of(const RowGroup& group, int begin) {
   const int left = group.row_count() - begin;
-  if (group.role == Role::prompt || left <= kGeneratedRows) return left;
+  if (group.role == Role::prefill || left <= kGeneratedRows) return left;
   const auto sequence = [&](int row) { return group.rows[static_cast<std::size_t>(row)].sequence; };
   int end = begin + kGeneratedRows;
   while (end > begin && sequence(end - 1) == sequence(end)) --end;
@@ -253,7 +253,7 @@ void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   // The first run of a shape prepares what it needs (tables of tiles, chosen rows); the second is recorded.
   // Places are a function of the shape and of which hidden rows are the last.
   // Prompts come in too many shapes, and their kernels are long enough to launch one by one.
-  const bool records = shape.role != Role::prompt && options_.graphs && !options_.keep_values;
+  const bool records = shape.role != Role::prefill && options_.graphs && !options_.keep_values;
   const auto [entry, is_new] = recordings_.try_emplace({shape, hidden_});
   const bool is_first = is_new && records;
   const bool is_known =
@@ -280,7 +280,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
   for (int pass = 2; pass <= chain_.pass_count(); ++pass)
     for (int begin = 0; begin < chain_.row_count(pass); begin += kLogitsRows) {
       const int count = std::min(kLogitsRows, chain_.row_count(pass) - begin);
-      const PassShape shape{Pass::draft, Role::generated, count,         count, 1,    count,
+      const PassShape shape{Pass::draft, Role::decode, count,         count, 1,    count,
                             true,        false,           chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }

@@ -47,7 +47,7 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
       kernels.push_back(row == bytes_of.end() ? 0 : row->second);
     });
     runner.run({.pass = step.pass,
-                .role = Role::generated,
+                .role = Role::decode,
                 .rows = rows,
                 .sequences = step.sequences,
                 .sequence_rows = step.sequence_rows,

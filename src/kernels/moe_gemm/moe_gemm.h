@@ -12,11 +12,11 @@
 
 namespace fourfold::moe_gemm {
 
-enum class Role { load, math };
+enum class WarpRole { load, math };
 
 template <class Row>
 FOURFOLD_DEVICE Role role_of(int warp) {
-  return warp < Row::math_warps ? Role::math : Role::load;
+  return warp < Row::math_warps ? WarpRole::math : WarpRole::load;
 }
 
 template <class Row, class Cta>
@@ -57,11 +57,11 @@ FOURFOLD_DEVICE void tile_gemm(Cta cta, const moe::GemmParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
   switch (role_of<Row>(cta.warp())) {
-    case Role::load:
+    case WarpRole::load:
       if constexpr (Row::hands_over_registers) cta.template drop_registers<Row::producer_registers>();
       load_tiles<Row>(cta, params, storage);
       break;
-    case Role::math:
+    case WarpRole::math:
       if constexpr (Row::hands_over_registers) cta.template raise_registers<Row::math_registers>();
       multiply_tiles<Row>(cta, params, storage);
       break;

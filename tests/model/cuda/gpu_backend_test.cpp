@@ -123,9 +123,9 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
     Simulated gpu;
     const auto prepared = gpu.prepare(golden, kTenSequences);
     Sequences one(*prepared, 1);
-    alone = one.run({{2, 0, prompt, Role::prompt}});
+    alone = one.run({{2, 0, prompt, Role::prefill}});
     for (std::size_t i = 0; i < answer.size(); ++i) {
-      const auto more = one.run({{2, 100 + static_cast<std::int64_t>(i), {answer[i]}, Role::generated}});
+      const auto more = one.run({{2, 100 + static_cast<std::int64_t>(i), {answer[i]}, Role::decode}});
       alone.insert(alone.end(), more.begin(), more.end());
     }
   }
@@ -139,26 +139,26 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
   };
   // Others first: prompts of 3 tokens, then one generated row each in every step.
   for (std::int32_t slot = 0; slot < 10; ++slot)
-    if (slot != 2) many.run({{slot, 0, random_tokens(random, 3), Role::prompt}});
+    if (slot != 2) many.run({{slot, 0, random_tokens(random, 3), Role::prefill}});
   const auto others = [&](std::int64_t position) {
     std::vector<Sequences::Rows> rows;
     for (std::int32_t slot = 0; slot < 10; ++slot)
-      if (slot != 2) rows.push_back({slot, position, random_tokens(random, 1), Role::generated});
+      if (slot != 2) rows.push_back({slot, position, random_tokens(random, 1), Role::decode});
     return rows;
   };
   auto rows = others(3);
-  rows.insert(rows.begin() + 4, {2, 0, {prompt.begin(), prompt.begin() + 64}, Role::prompt});
+  rows.insert(rows.begin() + 4, {2, 0, {prompt.begin(), prompt.begin() + 64}, Role::prefill});
   take(many.run(rows), 4, 64);
   rows = others(4);
-  rows.insert(rows.begin(), {2, 64, {prompt.begin() + 64, prompt.end()}, Role::prompt});
+  rows.insert(rows.begin(), {2, 64, {prompt.begin() + 64, prompt.end()}, Role::prefill});
   take(many.run(rows), 0, 36);
   for (std::int64_t step = 0; step < 2; ++step) {
     rows = others(5 + step);
     // The third row of the first step is a draft that is thrown away and run again.
     const auto first = answer.begin() + 3 * step;
-    rows.push_back({2, 100 + 3 * step, {first, first + 3}, Role::generated, 2});
+    rows.push_back({2, 100 + 3 * step, {first, first + 3}, Role::decode, 2});
     if (step == 1) {
-      auto again = std::vector<Sequences::Rows>{{2, 102, {answer[2]}, Role::generated}};
+      auto again = std::vector<Sequences::Rows>{{2, 102, {answer[2]}, Role::decode}};
       many.run(again);
     }
     take(many.run(rows), 9, 3);
@@ -173,12 +173,12 @@ TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
   Simulated gpu;
   const auto prepared = gpu.prepare(golden, kTenSequences);
   Sequences sequences(*prepared, 1);
-  sequences.run({{0, 0, {1, 2, 3}, Role::prompt}});
+  sequences.run({{0, 0, {1, 2, 3}, Role::prefill}});
   const std::vector<std::int32_t> tokens{2, 3, 4}, hidden{0, 1, 2}, page{5};
   std::vector<std::int32_t> drafts(9);
   const backend::Choice greedy[1];
   const auto message = [&](std::int32_t asked, int count, std::int64_t position) -> std::string {
-    const backend::SequenceRows rows{3, position, 0, 0, 1, Role::prompt, 0};
+    const backend::SequenceRows rows{3, position, 0, 0, 1, Role::prefill, 0};
     try {
       prepared->run_drafts({tokens, {&rows, 1}, page, {&asked, 1}, hidden}, {250, greedy}, {&count, 1},
                            std::span(drafts).first(static_cast<std::size_t>(count)));

@@ -35,8 +35,8 @@ std::vector<float> logits_of(const Loaded& model, const backend::LoadOptions& op
     prepared->run(backend::Pass::main, {tokens, {&rows, 1}, pages, asked, {}}, logits);
     all.insert(all.end(), logits.begin(), logits.end());
   };
-  run({7, 30, 200, 3, 99}, 0, backend::Role::prompt);
-  run({11, 5}, 5, backend::Role::generated);
+  run({7, 30, 200, 3, 99}, 0, backend::Role::prefill);
+  run({11, 5}, 5, backend::Role::decode);
   return all;
 }
 

@@ -34,7 +34,7 @@ void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std
   std::iota(asked.begin(), asked.end(), 0);
   std::vector<backend::SequenceRows> sequences;
   for (std::int32_t slot = 0; slot < count; ++slot) {
-    sequences.push_back({1, position, slot, slot, 1, Role::generated, 0});
+    sequences.push_back({1, position, slot, slot, 1, Role::decode, 0});
     tokens.push_back(7 + 29 * slot + static_cast<std::int32_t>(position));
   }
   logits.assign(asked.size() * static_cast<std::size_t>(prepared.program().vocab_size), -77.0f);

@@ -53,13 +53,13 @@ void expect_equal_bits(const std::vector<MeasuredOp>& ops, std::size_t least_ops
 }
 
 TEST(TuneBits, GeneratedRows) {
-  expect_equal_bits(tune_step(plan::kSm120, 3, backend::Role::generated, "experts*"), 1, 3);
-  expect_equal_bits(tune_step(plan::kSm120, 3, backend::Role::generated, "matrix *nvfp4 rows"), 1, 5);
+  expect_equal_bits(tune_step(plan::kSm120, 3, backend::Role::decode, "experts*"), 1, 3);
+  expect_equal_bits(tune_step(plan::kSm120, 3, backend::Role::decode, "matrix *nvfp4 rows"), 1, 5);
 }
 // wgmma and mma, tiles of every size.
 TEST(TuneBits, PromptRowsOnHopper) {
-  expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prompt, "prompt experts*"), 1, 10);
-  expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prompt, "attend prompt*"), 1, 2);
+  expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prefill, "prompt experts*"), 1, 10);
+  expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prefill, "attend prompt*"), 1, 2);
 }
 
 }  // namespace

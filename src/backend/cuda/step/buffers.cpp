@@ -66,7 +66,7 @@ void BatchTables::send(const RowGroup& group, int begin, int count) {
     host<std::int32_t>(logits_rows_at_)[logits_places_.size()] = row;
     logits_places_.push_back(group.logits_place[i]);
   }
-  if (group.role == Role::prompt) fill_prompts(sequences);
+  if (group.role == Role::prefill) fill_prompts(sequences);
   std::copy(group.pages.begin(), group.pages.end(), host<std::int32_t>(pages_at_));
   memory_.send(device_, host_, pages_at_ + group.pages.size() * 4);
 }

@@ -35,7 +35,7 @@ StepDecision LaunchNotes::decision(const PassShape& shape, const kernels::Record
   StepDecision out;
   out.shape = fourfold::format("{} {} row{} of {} sequence{}, {} with logits{}", shape.rows,
                                shape.pass == Pass::draft       ? "draft"
-                               : shape.role == Role::generated ? "generated"
+                               : shape.role == Role::decode ? "generated"
                                                                : "prompt",
                                shape.rows == 1 ? "" : "s", shape.sequences, shape.sequences == 1 ? "" : "s",
                                shape.logits_rows, shape.choice.token_limit > 0 ? ", tokens chosen" : "");

@@ -86,7 +86,7 @@ void DraftChain::send(const Batch& batch, const Choices& choices, std::span<cons
   rows_of_asked_.resize(members.size());
   faults_of_asked_.resize(members.size());
   std::int32_t fault = 0;  // the first pass leaves them group by group, as row_group.h orders them
-  for (const Role role : {Role::generated, Role::prompt})
+  for (const Role role : {Role::decode, Role::prefill})
     for (std::size_t asked = 0; asked < members.size(); ++asked)
       if (members[asked].rows->role == role) faults_of_asked_[asked] = fault++;
   pass_count_ = 0;

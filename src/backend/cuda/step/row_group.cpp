@@ -42,7 +42,7 @@ void add_logits(RowGroup& group, const Batch& batch) {
 
 std::vector<RowGroup> groups_of(const Batch& batch) {
   std::vector<RowGroup> groups;
-  for (const Role role : {Role::generated, Role::prompt}) {
+  for (const Role role : {Role::decode, Role::prefill}) {
     RowGroup group;
     group.role = role;
     std::int32_t first_row = 0;

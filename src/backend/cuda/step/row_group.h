@@ -11,7 +11,7 @@
 namespace fourfold::backend::cuda {
 
 struct RowGroup {
-  Role role = Role::prompt;
+  Role role = Role::prefill;
   std::vector<std::int32_t> tokens;
   std::vector<step::RowPlace> rows;
   std::vector<step::SequencePlace> sequences;

@@ -21,7 +21,7 @@ moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
   moe_layer::Request request;
   request.shape = mlp.shape();
   request.format = mlp.experts.format;
-  request.role = role == Role::prompt ? moe_layer::Role::prefill : moe_layer::Role::decode;
+  request.role = role == Role::prefill ? moe_layer::Role::prefill : moe_layer::Role::decode;
   request.tokens = tokens;
   return request;
 }
@@ -95,7 +95,7 @@ void Runner::more_logits(const PassShape& shape, const PassPlaces& places, int b
 }
 
 void Runner::layer(const DeviceLayer& layer, const Next& next) {
-  const bool prompt = shape_.role == Role::prompt;
+  const bool prompt = shape_.role == Role::prefill;
   std::visit([&](const auto& mixer) { prompt ? prompt_mix(mixer) : mix(mixer); }, layer.mixer);
   reduce(next_of(layer.mlp));
   std::visit([&](const auto& mlp) { prompt ? prompt_apply(mlp) : apply(mlp); }, layer.mlp);
@@ -114,7 +114,7 @@ int Runner::logits_place() const {
 void Runner::reduce(const Next& next) {
   if (exchange_ == nullptr || !wants(Stage::all_reduce)) return;
   // Few generated rows are mostly normed by the matrix's own kernel, prompt rows staged behind their norm.
-  normed_ = next.norm != nullptr && shape_.role != Role::prompt && exchange_->norm_pays(shape_.rows) &&
+  normed_ = next.norm != nullptr && shape_.role != Role::prefill && exchange_->norm_pays(shape_.rows) &&
             multiplier_.norms_apart(*next.group, shape_.rows);
   if (normed_)
     exchange_->launch_norm(model_.part.rank, buffers_.x, buffers_.part, shape_.rows,
@@ -187,7 +187,7 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
   prepare.query = buffers_.query;
   prepare.keys = mixer.keys;
   prepare.values = mixer.values;
-  const char* element = shape_.role == Role::prompt ? "bf16" : "f32";
+  const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
   machine_.launch(
       multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element)),
       static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
@@ -358,9 +358,9 @@ std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel&
     if (const auto* mlp = std::get_if<DeviceMlp>(&layer.mlp)) see_dense(mlp->gate_up), see_dense(mlp->down);
     if (const auto* mlp = std::get_if<DeviceMoe>(&layer.mlp)) {
       see_dense(mlp->in), see_dense(mlp->shared_down);
-      most = std::max(most, experts_bytes(selector, request_of(*mlp, rows, Role::generated)));
-      most = std::max(most, experts_bytes(selector, request_of(*mlp, prompt_rows, Role::prompt)));
-      most = std::max(most, experts_bytes(selector, request_of(*mlp, 1, Role::generated)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, rows, Role::decode)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, prompt_rows, Role::prefill)));
+      most = std::max(most, experts_bytes(selector, request_of(*mlp, 1, Role::decode)));
     }
     if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
       const std::int64_t chunks = prompt_rows / step::kPageTokens + 2 * capacity.state_slot_count;

@@ -22,7 +22,7 @@ static_assert(kGeneratedRows <= kLogitsRows);
 // How many rows of logits there are and where the normed rows of the head come from.
 struct PassShape {
   Pass pass = Pass::main;
-  Role role = Role::generated;
+  Role role = Role::decode;
   int rows = 0;
   int sequences = 0;
   int sequence_rows = 0;  // of the sequence that has most

@@ -8,14 +8,14 @@ namespace {
 // Prompt rows of two sequences around a generated one with two drafts.
 TEST(RowGroup, PartsRolesAndKeepsOrder) {
   const std::vector<std::int32_t> tokens{10, 11, 20, 21, 22, 30};
-  const std::vector<SequenceRows> sequences{{2, 64, 3, 0, 2, Role::prompt, 0},
-                                            {3, 100, 1, 2, 2, Role::generated, 2},
-                                            {1, 0, 0, 4, 1, Role::prompt, 0}};
+  const std::vector<SequenceRows> sequences{{2, 64, 3, 0, 2, Role::prefill, 0},
+                                            {3, 100, 1, 2, 2, Role::decode, 2},
+                                            {1, 0, 0, 4, 1, Role::prefill, 0}};
   const std::vector<std::int32_t> pages{5, 6, 7, 8, 9}, asked{1, 2, 4, 5}, hidden{0, 1, 2, 3, 4, 5};
   const auto groups = groups_of({tokens, sequences, pages, asked, hidden});
   ASSERT_EQ(groups.size(), 2u);
   const RowGroup& generated = groups[0];
-  EXPECT_EQ(generated.role, Role::generated);
+  EXPECT_EQ(generated.role, Role::decode);
   EXPECT_EQ(generated.tokens, (std::vector<std::int32_t>{20, 21, 22}));
   EXPECT_EQ(generated.batch_row, (std::vector<std::int32_t>{2, 3, 4}));
   EXPECT_EQ(generated.hidden_row, (std::vector<std::int32_t>{2, 3, 4}));
@@ -27,7 +27,7 @@ TEST(RowGroup, PartsRolesAndKeepsOrder) {
   EXPECT_EQ(generated.rows[2].state_slot, 1);
 
   const RowGroup& prompt = groups[1];
-  EXPECT_EQ(prompt.role, Role::prompt);
+  EXPECT_EQ(prompt.role, Role::prefill);
   EXPECT_EQ(prompt.tokens, (std::vector<std::int32_t>{10, 11, 30}));
   ASSERT_EQ(prompt.sequence_count(), 2);
   EXPECT_EQ(prompt.sequences[1].first_row, 2);
@@ -41,7 +41,7 @@ TEST(RowGroup, PartsRolesAndKeepsOrder) {
 
 TEST(RowGroup, LeavesOutWhatHasNoRows) {
   const std::vector<std::int32_t> tokens{1};
-  const std::vector<SequenceRows> sequences{{1, 0, 0, 0, 1, Role::prompt, 0}};
+  const std::vector<SequenceRows> sequences{{1, 0, 0, 0, 1, Role::prefill, 0}};
   const std::vector<std::int32_t> pages{0};
   EXPECT_EQ(groups_of({tokens, sequences, pages, {}, {}}).size(), 1u);
   EXPECT_TRUE(groups_of({}).empty());
