@@ -218,9 +218,9 @@ struct SwiGlu {  // silu(gate) * up
   void fields(auto&& visit) const { visit("gate", gate), visit("up", up), visit("out", out); }
 };
 
-struct ChooseExperts {  // softmax over all, the k largest (ties to the lower index, NaN last), perhaps
+struct TopKExperts {  // softmax over all, the k largest (ties to the lower index, NaN last), perhaps
                         // renormalised
-  static constexpr std::string_view name = "choose_experts";
+  static constexpr std::string_view name = "top_k_experts";
   ValueId logits;
   std::int64_t count = 0;
   bool normalize = true;
@@ -258,6 +258,6 @@ struct AddGated {  // in + sigmoid(gate) * other; gate has one column
 
 using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, AllReduce, AllGather, TakeLogitsRows, KeepHidden,
                         TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate, CausalConv, DeltaRule,
-                        GatedHeadNorm, SwiGlu, ChooseExperts, RunExperts, AddGated>;
+                        GatedHeadNorm, SwiGlu, TopKExperts, RunExperts, AddGated>;
 
 }  // namespace fourfold::backend

@@ -133,7 +133,7 @@ class Checker {
   void sizes(const SwiGlu& op) {
     want("up", columns(op.up), columns(op.gate)), want("out", columns(op.out), columns(op.gate));
   }
-  void sizes(const ChooseExperts& op) {
+  void sizes(const TopKExperts& op) {
     want("experts", columns(op.experts), op.count), want("weights", columns(op.weights), op.count);
     if (op.count > columns(op.logits)) problem("more experts are chosen than there are");
   }

@@ -49,7 +49,7 @@ struct Outputs {
 ValueId router_logits(const backend::Program& program) {
   ValueId found;
   for (const backend::Op& op : program.main)
-    if (const auto* choose = std::get_if<backend::ChooseExperts>(&op)) found = choose->logits;
+    if (const auto* choose = std::get_if<backend::TopKExperts>(&op)) found = choose->logits;
   return found;
 }
 

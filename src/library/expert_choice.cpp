@@ -43,7 +43,7 @@ std::string sizes_of(const std::array<double, kRows.size()>& bytes) {
 
 }  // namespace
 
-ExpertChoice choose_experts(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
+ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
                             int ranks) {
   const double bytes = expert_bytes(weights);
   if (ranks == 1 || !config.moe || bytes == 0) return {};

@@ -177,7 +177,7 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
                                                      checkpoint::LoadProgress& progress,
                                                      const Listener& listener, PreparedModel& out) {
   if (options.experts == "auto")
-    if (const std::string why = choose_experts(model.config, model.bound.weights, options.tp).why;
+    if (const std::string why = choose_expert_sharding(model.config, model.bound.weights, options.tp).why;
         !why.empty())
       listener.fact(why);
   backend::RankOptions ranks_options;
@@ -288,7 +288,7 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   } else {
     model::ExpertSharding sharding = parse_expert_sharding(options.experts);
     if (sharding == model::ExpertSharding::automatic)
-      sharding = choose_experts(model.config, model.bound.weights, options.tp).sharding;
+      sharding = choose_expert_sharding(model.config, model.bound.weights, options.tp).sharding;
     out.part = std::make_shared<const model::ModelShard>(
         model::shard_model(model.config, model.bound.weights, {rank, options.tp}, sharding));
     out.program = model::build_program(*out.part, activations);

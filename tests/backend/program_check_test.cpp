@@ -63,7 +63,7 @@ TEST(ProgramCheck, ComparesTheSizesOfEveryOp) {
                             DeltaRule{{0}, {0}, {0}, {0}, {0}, {0}, wrong},
                             GatedHeadNorm{{0}, {0}, {0}, 0, GateKind::silu, wrong},
                             SwiGlu{{0}, {0}, wrong},
-                            ChooseExperts{{0}, 2, true, wrong, {{4}}},
+                            TopKExperts{{0}, 2, true, wrong, {{4}}},
                             RunExperts{{0}, {0}, {0}, {0}, wrong},
                             AddGated{{0}, {0}, {0}, wrong}};
   base.values.push_back({.name = "weights", .columns = 2});

@@ -80,7 +80,7 @@ class PreparedCpu final : public Prepared {
   void apply(const DeltaRule& op);
   void apply(const GatedHeadNorm& op);
   void apply(const SwiGlu& op);
-  void apply(const ChooseExperts& op);
+  void apply(const TopKExperts& op);
   void apply(const RunExperts& op);
   void apply(const AddGated& op);
   static void take(const float* from, std::span<const std::int32_t> rows, std::int64_t columns, float* to);
@@ -434,7 +434,7 @@ void PreparedCpu::apply(const SwiGlu& op) {
   });
 }
 
-void PreparedCpu::apply(const ChooseExperts& op) {
+void PreparedCpu::apply(const TopKExperts& op) {
   auto& chosen = choices_[static_cast<std::size_t>(op.experts.index)];
   const std::int64_t rows = row_count(op.logits);
   const std::int64_t width = columns(op.logits);
@@ -442,7 +442,7 @@ void PreparedCpu::apply(const ChooseExperts& op) {
   const float* logits = at(op.logits);
   float* weights = at(op.weights);
   machine_.each_row(rows, 16 * width, [&](std::int64_t row) {
-    choose_experts(op, {logits + row * width, static_cast<std::size_t>(width)},
+    top_k_experts(op, {logits + row * width, static_cast<std::size_t>(width)},
                    std::span(chosen).subspan(static_cast<std::size_t>(row * op.count),
                                              static_cast<std::size_t>(op.count)),
                    {weights + row * op.count, static_cast<std::size_t>(op.count)});

@@ -31,7 +31,7 @@ void turn_head(const float* turns, std::int64_t pairs, float* head) {
   }
 }
 
-void choose_experts(const ChooseExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
+void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
                     std::span<float> weights) {
   // Insertion into the few best so far: most logits are compared with the last of them and dropped.
   const auto count = static_cast<std::size_t>(op.count);

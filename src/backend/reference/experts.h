@@ -10,7 +10,7 @@
 namespace fourfold::backend::reference {
 
 // experts and weights: [count], best first.
-void choose_experts(const ChooseExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
+void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
                     std::span<float> weights);
 
 struct ExpertWeights {

@@ -64,7 +64,7 @@ class PreparedReference final : public Prepared {
   void apply(const DeltaRule& op);
   void apply(const GatedHeadNorm& op);
   void apply(const SwiGlu& op);
-  void apply(const ChooseExperts& op);
+  void apply(const TopKExperts& op);
   void apply(const RunExperts& op);
   void apply(const AddGated& op);
 
@@ -259,12 +259,12 @@ void PreparedReference::apply(const SwiGlu& op) {
   swiglu(in(op.gate).cells, in(op.up).cells, make(op.out).cells);
 }
 
-void PreparedReference::apply(const ChooseExperts& op) {
+void PreparedReference::apply(const TopKExperts& op) {
   Rows& weights = make(op.weights);
   auto& chosen = choices_[op.experts.index];
   chosen.assign(weights.cells.size(), 0);
   for (std::int64_t row = 0; row < weights.count(); ++row)
-    choose_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
+    top_k_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
                    weights.row(row));
   Rows& shown = make(op.experts);  // as numbers, for value()
   std::ranges::transform(chosen, shown.cells.begin(), [](std::int32_t x) { return static_cast<float>(x); });

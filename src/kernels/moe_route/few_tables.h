@@ -46,7 +46,7 @@ FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   Choice choice{0, 0.0f};
   if (has_token) {
     const int stride = params.logits_stride ? params.logits_stride : params.experts, first = pair - rank;
-    choice = choose_experts<kOneBlockExperts>(cta, params.logits + static_cast<std::int64_t>(token) * stride,
+    choice = top_k_experts<kOneBlockExperts>(cta, params.logits + static_cast<std::int64_t>(token) * stride,
                                               params.experts, params.top_k, params.renormalise,
                                               &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
     const std::uint32_t set = set_of_experts(cta, choice.expert, params.top_k);

@@ -150,7 +150,7 @@ FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, Storage& s
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
     const int token = first_token + i;
     const int stride = params.logits_stride ? params.logits_stride : params.experts;
-    const Choice choice = choose_experts<moe::kMaxExperts>(
+    const Choice choice = top_k_experts<moe::kMaxExperts>(
         cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
         params.renormalise, &storage.expert_of_pair[i * params.top_k],
         &storage.weight_of_pair[i * params.top_k]);

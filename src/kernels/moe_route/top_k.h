@@ -133,7 +133,7 @@ FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, 
 // All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
 // each in shared memory, this warp's own; who writes something else there meets the other lanes first.
 template <int MaxExperts, class Cta>
-FOURFOLD_DEVICE Choice choose_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
+FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
                                       std::int32_t* expert_of_rank, float* logit_of_rank) {
   rank_experts<MaxExperts>(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
     cta.store_shared(expert_of_rank + rank, expert);

@@ -92,7 +92,7 @@ ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkp
   const auto chosen =
       b_.value(prefix + "chosen", sizes.experts_per_token, backend::RowSet::tokens, backend::ValueType::i32);
   const auto shares = b_.value(prefix + "shares", sizes.experts_per_token);
-  b_.push(backend::ChooseExperts{router, sizes.experts_per_token, sizes.normalize_weights, chosen, shares});
+  b_.push(backend::TopKExperts{router, sizes.experts_per_token, sizes.normalize_weights, chosen, shares});
   const auto routed = b_.like(prefix + "routed", x);
   b_.push(backend::RunExperts{x, chosen, shares, set, routed});
   if (!weights.shared) return routed;

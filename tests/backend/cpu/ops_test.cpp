@@ -313,7 +313,7 @@ TEST(CpuOps, Experts) {
         }
         c.program.expert_sets.push_back(set);
         const ResultId chosen = c.value(3, ValueType::i32), shares = c.value(3), out = c.value(64);
-        c.program.main.push_back(ChooseExperts{logits, 3, alike, chosen, shares});
+        c.program.main.push_back(TopKExperts{logits, 3, alike, chosen, shares});
         c.program.main.push_back(RunExperts{x, chosen, shares, {0}, out});
         const auto both = c.run(out, piece);
         // Inner values reach 30 * 30, and down sums 48 of them with weights of up to 4. What gate and up
@@ -338,7 +338,7 @@ TEST(CpuOps, ChosenExpertsAreTheReferences) {
   OpCase c(50);
   const ValueId logits = c.input(17, 0.5);
   const ResultId chosen = c.value(5, ValueType::i32), shares = c.value(5);
-  c.program.main.push_back(ChooseExperts{logits, 5, true, chosen, shares});
+  c.program.main.push_back(TopKExperts{logits, 5, true, chosen, shares});
   c.run(chosen, 20).expect_near(0);
 }
 
@@ -352,11 +352,11 @@ TEST(CpuOps, TiedExpertsAreTheReferences) {
     for (float& x : logits) x = dice() % 12 == 0 ? std::nanf("") : static_cast<float>(dice() % 4) - 1.5f;
     logits[dice() % logits.size()] = 2;  // the largest is a number
     const std::size_t count = 1 + dice() % (logits.size() - 1);
-    const ChooseExperts op{{}, static_cast<std::int32_t>(count), true, {}, {}};
+    const TopKExperts op{{}, static_cast<std::int32_t>(count), true, {}, {}};
     std::vector<std::int32_t> chosen(count), expected(count);
     std::vector<float> weights(count), expected_weights(count);
-    cpu::choose_experts(op, logits, chosen, weights);
-    reference::choose_experts(op, logits, expected, expected_weights);
+    cpu::top_k_experts(op, logits, chosen, weights);
+    reference::top_k_experts(op, logits, expected, expected_weights);
     EXPECT_EQ(chosen, expected) << round;
     // Written down once more: of two equal ones the lower comes first, and no lower one was left out.
     const auto logit = [&](std::int32_t expert) { return logits[static_cast<std::size_t>(expert)]; };

@@ -9,11 +9,11 @@ struct Choice {
   std::vector<std::int32_t> experts;
   std::vector<float> weights;
   Choice(std::vector<float> logits, std::int64_t count, bool normalize) : experts(count), weights(count) {
-    choose_experts(ChooseExperts{{}, count, normalize, {}, {}}, logits, experts, weights);
+    top_k_experts(TopKExperts{{}, count, normalize, {}, {}}, logits, experts, weights);
   }
 };
 
-TEST(ChooseExperts, BestFirstAndTiesToTheLowerIndex) {
+TEST(TopKExperts, BestFirstAndTiesToTheLowerIndex) {
   const Choice choice({1, 5, 2, 5, 4}, 3, true);
   EXPECT_EQ(choice.experts, (std::vector<std::int32_t>{1, 3, 4}));
   EXPECT_EQ(choice.weights[0], choice.weights[1]);
@@ -21,18 +21,18 @@ TEST(ChooseExperts, BestFirstAndTiesToTheLowerIndex) {
   EXPECT_FLOAT_EQ(choice.weights[2] / choice.weights[0], std::exp(-1.0f));
 }
 
-TEST(ChooseExperts, NaNComesLast) {
+TEST(TopKExperts, NaNComesLast) {
   const float nan = std::nanf("");
   EXPECT_EQ(Choice({nan, 1, nan, -INFINITY, 2}, 5, true).experts, (std::vector<std::int32_t>{4, 1, 3, 0, 2}));
 }
 
-TEST(ChooseExperts, WithoutRenormalisingWeightsAreOfAll) {
+TEST(TopKExperts, WithoutRenormalisingWeightsAreOfAll) {
   const Choice choice({std::log(1.0f), std::log(2.0f), std::log(5.0f)}, 2, false);
   EXPECT_FLOAT_EQ(choice.weights[0], 5.0f / 8);
   EXPECT_FLOAT_EQ(choice.weights[1], 2.0f / 8);
 }
 
-TEST(ChooseExperts, LargeLogitsDoNotOverflow) {
+TEST(TopKExperts, LargeLogitsDoNotOverflow) {
   const Choice choice({1e30f, -1e30f, 1e30f}, 2, true);
   EXPECT_EQ(choice.experts, (std::vector<std::int32_t>{0, 2}));
   EXPECT_EQ(choice.weights, (std::vector<float>{0.5f, 0.5f}));

@@ -121,7 +121,7 @@ TEST_P(GoldenForward, TheExpertsChosenAreTheReferences) {
   const auto wanted = golden.ids("long.router_topk");
   std::size_t i = 0;
   for (const backend::Op& op : prepared->program().main) {
-    const auto* choice = std::get_if<backend::ChooseExperts>(&op);
+    const auto* choice = std::get_if<backend::TopKExperts>(&op);
     if (choice == nullptr) continue;
     for (const float expert : prepared->value(choice->experts))
       ASSERT_EQ(static_cast<std::int32_t>(expert), wanted[i++]);

@@ -144,7 +144,7 @@ MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId l
   MoeMlp mlp;
   mlp.norm = norm;
   mlp.router = router;
-  const auto& choose = reader.take<ChooseExperts>();
+  const auto& choose = reader.take<TopKExperts>();
   reader.require(choose.logits, logits);
   mlp.experts_per_token = choose.count;
   mlp.normalizes = choose.normalize;
@@ -194,7 +194,7 @@ Layer read_layer(Reader& reader, ValueId& x) {
 
   const Norm mlp_norm = reader.norm(x, in);
   const MatrixId mlp_first = reader.linear(in, first_out);
-  if (reader.next_is<ChooseExperts>())
+  if (reader.next_is<TopKExperts>())
     layer.mlp = read_experts(reader, mlp_norm, mlp_first, first_out, in, out);
   else
     layer.mlp = DenseMlp{mlp_norm, read_gated(reader, mlp_first, first_out, in, out)};
