@@ -102,7 +102,7 @@ struct DeltaState {
 // The state changes at absolute multiples of this many tokens only; see reference/delta.h.
 inline constexpr std::int64_t kAnchorTokens = kTokenGrain;
 
-// Column j and column j + n of the first 2n are a pair, turned by position * inverse_frequency[j].
+// Column j and column j + n of the first 2n are a pair, rotated by position * inverse_frequency[j].
 struct Rope {
   std::vector<double> inverse_frequency;
   double amplitude = 1;  // YaRN's factor on cos and sin

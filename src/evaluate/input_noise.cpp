@@ -44,8 +44,8 @@ std::vector<double> kv_noise(const backend::Program& program) {
     const auto& ops = program.ops(pass);
     const auto mark = [&](backend::ValueId value, double of_cache) {
       for (const backend::Op& op : ops)
-        if (const auto* turned = std::get_if<backend::HeadNormRope>(&op); turned && turned->out == value)
-          value = turned->in;
+        if (const auto* rotated = std::get_if<backend::HeadNormRope>(&op); rotated && rotated->out == value)
+          value = rotated->in;
       for (const backend::Op& op : ops)
         if (const auto* linear = std::get_if<backend::Linear>(&op); linear && linear->out == value)
           noise[static_cast<std::size_t>(linear->weight.index)] = of_cache;

@@ -18,7 +18,7 @@ struct NormWeights {
 void norm_row(const fourfold::cpu::Kernels& kernels, const float* in, const NormWeights& weights,
               std::int64_t width, float* out);
 
-// Turns the pairs (j, j + pairs) of a head in place. turns: [2, pairs], cosines and sines.
+// Rotates the pairs (j, j + pairs) of a head in place. turns: [2, pairs], cosines and sines.
 void turn_head(const float* turns, std::int64_t pairs, float* head);
 
 // experts, weights: [count], best first; NaN goes last, ties go to the lower index.

@@ -52,7 +52,7 @@ void swiglu(std::span<const float> gate, std::span<const float> up, std::span<fl
     out[i] = static_cast<float>(silu(gate[i]) * static_cast<double>(up[i]));
 }
 
-void turn(const Rope& rope, std::int64_t position, std::span<float> head) {
+void rotate(const Rope& rope, std::int64_t position, std::span<float> head) {
   const std::size_t pairs = rope.inverse_frequency.size();
   for (std::size_t j = 0; j < pairs; ++j) {
     const double angle = static_cast<double>(position) * rope.inverse_frequency[j];
@@ -70,7 +70,7 @@ void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const fl
   for (std::int64_t head = 0; head < op.head_count; ++head) {
     const auto to = out.subspan(head * op.head_dim, op.head_dim);
     rms_norm(in.subspan(head * op.head_stride, op.head_dim), weight, op.adds_one, op.epsilon, to);
-    turn(rope, position, to);
+    rotate(rope, position, to);
   }
 }
 

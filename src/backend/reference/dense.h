@@ -28,8 +28,8 @@ void rms_norm(std::span<const float> in, std::span<const float> weight, bool add
               std::span<float> out);
 void swiglu(std::span<const float> gate, std::span<const float> up, std::span<float> out);
 
-// Turns the pairs (j, j + n) of a head in place; n = inverse_frequency.size().
-void turn(const Rope& rope, std::int64_t position, std::span<float> head);
+// Rotates the pairs (j, j + n) of a head in place; n = inverse_frequency.size().
+void rotate(const Rope& rope, std::int64_t position, std::span<float> head);
 void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const float> weight,
                     std::int64_t position, std::span<const float> in, std::span<float> out);
 void head_gate(std::int64_t head_dim, std::span<const float> in, std::span<const float> gate,

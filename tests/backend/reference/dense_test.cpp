@@ -21,7 +21,7 @@ TEST(RmsNorm, WithAndWithoutOneAdded) {
 TEST(Turn, PairsColumnsHalfWayApartAndLeavesTheRest) {
   const Rope rope{{1.0, 0.01}, 1};
   std::vector<float> head{1, 2, 3, 4, 5, 6};
-  turn(rope, 7, head);
+  rotate(rope, 7, head);
   EXPECT_FLOAT_EQ(head[0], static_cast<float>(std::cos(7.0) - 3 * std::sin(7.0)));
   EXPECT_FLOAT_EQ(head[2], static_cast<float>(3 * std::cos(7.0) + std::sin(7.0)));
   EXPECT_FLOAT_EQ(head[1], static_cast<float>(2 * std::cos(0.07) - 4 * std::sin(0.07)));
