@@ -219,7 +219,7 @@ struct SwiGlu {  // silu(gate) * up
 };
 
 struct TopKExperts {  // softmax over all, the k largest (ties to the lower index, NaN last), perhaps
-                        // renormalised
+                      // renormalised
   static constexpr std::string_view name = "top_k_experts";
   ValueId logits;
   std::int64_t count = 0;

@@ -43,8 +43,8 @@ std::string sizes_of(const std::array<double, kRows.size()>& bytes) {
 
 }  // namespace
 
-ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                            int ranks) {
+ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config,
+                                    const checkpoint::ModelWeights& weights, int ranks) {
   const double bytes = expert_bytes(weights);
   if (ranks == 1 || !config.moe || bytes == 0) return {};
   const auto experts = static_cast<int>(config.moe->expert_count);

@@ -15,7 +15,7 @@ struct ExpertChoice {
   std::string why;  // with its numbers; empty: there is nothing to choose
 };
 
-ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
-                            int ranks);
+ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config,
+                                    const checkpoint::ModelWeights& weights, int ranks);
 
 }  // namespace fourfold::library

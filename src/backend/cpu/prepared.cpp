@@ -443,9 +443,9 @@ void PreparedCpu::apply(const TopKExperts& op) {
   float* weights = at(op.weights);
   machine_.each_row(rows, 16 * width, [&](std::int64_t row) {
     top_k_experts(op, {logits + row * width, static_cast<std::size_t>(width)},
-                   std::span(chosen).subspan(static_cast<std::size_t>(row * op.count),
-                                             static_cast<std::size_t>(op.count)),
-                   {weights + row * op.count, static_cast<std::size_t>(op.count)});
+                  std::span(chosen).subspan(static_cast<std::size_t>(row * op.count),
+                                            static_cast<std::size_t>(op.count)),
+                  {weights + row * op.count, static_cast<std::size_t>(op.count)});
   });
   if (keeps_values_)  // as numbers, for value()
     std::ranges::transform(chosen, at(op.experts), [](std::int32_t x) { return static_cast<float>(x); });

@@ -32,7 +32,7 @@ void turn_head(const float* turns, std::int64_t pairs, float* head) {
 }
 
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                    std::span<float> weights) {
+                   std::span<float> weights) {
   // Insertion into the few best so far: most logits are compared with the last of them and dropped.
   const auto count = static_cast<std::size_t>(op.count);
   std::size_t kept = 0;

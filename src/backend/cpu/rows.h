@@ -23,6 +23,6 @@ void turn_head(const float* turns, std::int64_t pairs, float* head);
 
 // experts, weights: [count], best first; NaN goes last, ties go to the lower index.
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                    std::span<float> weights);
+                   std::span<float> weights);
 
 }  // namespace fourfold::backend::cpu

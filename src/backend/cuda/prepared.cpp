@@ -281,7 +281,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
     for (int begin = 0; begin < chain_.row_count(pass); begin += kLogitsRows) {
       const int count = std::min(kLogitsRows, chain_.row_count(pass) - begin);
       const PassShape shape{Pass::draft, Role::decode, count,         count, 1,    count,
-                            true,        false,           chain_.kind(), pass,  begin};
+                            true,        false,        chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }
   if (!counts.empty()) read_results([&] { chain_.read(counts, drafts); }), in_flight_ = false;

@@ -17,7 +17,7 @@ bool goes_before(std::span<const float> logits, std::int32_t a, std::int32_t b) 
 }  // namespace
 
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                    std::span<float> weights) {
+                   std::span<float> weights) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) { return goes_before(logits, a, b); });

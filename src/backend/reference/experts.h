@@ -11,7 +11,7 @@ namespace fourfold::backend::reference {
 
 // experts and weights: [count], best first.
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                    std::span<float> weights);
+                   std::span<float> weights);
 
 struct ExpertWeights {
   const Weight* gate;

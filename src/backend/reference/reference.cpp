@@ -265,7 +265,7 @@ void PreparedReference::apply(const TopKExperts& op) {
   chosen.assign(weights.cells.size(), 0);
   for (std::int64_t row = 0; row < weights.count(); ++row)
     top_k_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
-                   weights.row(row));
+                  weights.row(row));
   Rows& shown = make(op.experts);  // as numbers, for value()
   std::ranges::transform(chosen, shown.cells.begin(), [](std::int32_t x) { return static_cast<float>(x); });
 }

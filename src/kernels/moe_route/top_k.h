@@ -134,7 +134,7 @@ FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, 
 // each in shared memory, this warp's own; who writes something else there meets the other lanes first.
 template <int MaxExperts, class Cta>
 FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
-                                      std::int32_t* expert_of_rank, float* logit_of_rank) {
+                                     std::int32_t* expert_of_rank, float* logit_of_rank) {
   rank_experts<MaxExperts>(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
     cta.store_shared(expert_of_rank + rank, expert);
     cta.store_shared(logit_of_rank + rank, logit);

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
 #include "backend/cuda/load/record_source.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {

@@ -71,8 +71,8 @@ CheckpointSource::CheckpointSource(kernels::Machine& machine, UploadRing& upload
     : machine_(machine),
       uploads_(uploads),
       progress_(progress),
-      staging_(
-          static_cast<unsigned char*>(machine.memory().allocate(uploads.slot_bytes(), "rows to pack"))) {}
+      staging_(static_cast<unsigned char*>(machine.memory().allocate(uploads.slot_bytes(), "rows to pack"))) {
+}
 
 CheckpointSource::~CheckpointSource() {
   try {

@@ -6,8 +6,8 @@
 #include <map>
 #include <tuple>
 
-#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_source.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {

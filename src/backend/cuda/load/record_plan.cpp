@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "base/format.h"
 #include "kernels/record/record.h"
 

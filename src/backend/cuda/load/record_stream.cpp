@@ -20,8 +20,7 @@ RecordStream::RecordStream(kernels::Machine& machine, const Program& program, co
   writes_copy_ = !options.cache.empty() && !reads_copy;
   uploads_ = std::make_unique<UploadRing>(machine.memory(), slot_bytes_for(program, options));
   if (reads_copy)
-    source_ =
-        std::make_unique<CacheSource>(machine.memory(), *uploads_, cache_path_, key_, options.progress);
+    source_ = std::make_unique<CacheSource>(machine.memory(), *uploads_, cache_path_, key_, options.progress);
   else
     source_ = std::make_unique<CheckpointSource>(machine, *uploads_, options.progress);
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/load/upload_ring.h"
 #include "backend/cuda/load/record_cache.h"
 #include "backend/cuda/load/record_source.h"
+#include "backend/cuda/load/upload_ring.h"
 #include "backend/program.h"
 #include "kernels/launch/machine.h"
 

@@ -82,7 +82,9 @@ void UploadRing::fill(std::function<void()> task) {
   task_there_.notify_one();
 }
 
-void UploadRing::then(std::function<void()> launch) { slots_[current_].launches.push_back(std::move(launch)); }
+void UploadRing::then(std::function<void()> launch) {
+  slots_[current_].launches.push_back(std::move(launch));
+}
 
 // The machine's memory can only be waited for as a whole. So the wait comes just before the next slot is
 // sent: by then the slot before has mostly arrived, and while this one is copied the readers fill the others.

@@ -34,9 +34,9 @@ void LaunchNotes::cut(int index) { parts_.push_back({index, std::exchange(kernel
 StepDecision LaunchNotes::decision(const PassShape& shape, const kernels::Recording* recording) {
   StepDecision out;
   out.shape = fourfold::format("{} {} row{} of {} sequence{}, {} with logits{}", shape.rows,
-                               shape.pass == Pass::draft       ? "draft"
+                               shape.pass == Pass::draft    ? "draft"
                                : shape.role == Role::decode ? "generated"
-                                                               : "prompt",
+                                                            : "prompt",
                                shape.rows == 1 ? "" : "s", shape.sequences, shape.sequences == 1 ? "" : "s",
                                shape.logits_rows, shape.choice.token_limit > 0 ? ", tokens chosen" : "");
   out.is_recorded = recording != nullptr;

@@ -41,8 +41,8 @@ void need(ChoiceKind& kind, const Choice& choice, std::int64_t token_limit) {
   kind.weighs |= draws && (choice.top_k == 0 || choice.top_k >= token_limit);
 }
 
-DeviceSampler::DeviceSampler(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
-                 int logits_rows)
+DeviceSampler::DeviceSampler(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity,
+                             int vocab, int logits_rows)
     : machine_(machine),
       few_rows_(static_cast<std::size_t>(logits_rows)),
       row_limit_(std::max(few_rows_, static_cast<std::size_t>(capacity.row_count))),
@@ -112,7 +112,7 @@ void DeviceSampler::set_history(std::int32_t state_slot, std::span<const SeenTok
 
 // A sequence's tokens are noted together: its choices follow each other, for its last rows.
 void DeviceSampler::add_place(const RowGroup& group, std::int32_t row, std::int32_t first_row, int choice,
-                        bool has_history) {
+                              bool has_history) {
   if (!has_history) return;
   auto* places = host<sampling::AcceptPlace>(0);
   const step::RowPlace& place = group.rows[static_cast<std::size_t>(row)];
@@ -129,8 +129,8 @@ void DeviceSampler::add_place(const RowGroup& group, std::int32_t row, std::int3
   ++last.choice_count;
 }
 
-ChoiceKind DeviceSampler::send(const RowGroup& group, int begin, int count, const Choices& choices, bool notes,
-                         std::span<const std::int32_t> chain_rows) {
+ChoiceKind DeviceSampler::send(const RowGroup& group, int begin, int count, const Choices& choices,
+                               bool notes, std::span<const std::int32_t> chain_rows) {
   ChoiceKind kind;
   sequence_count_ = 0;
   const auto asked = std::count_if(group.logits_row.begin(), group.logits_row.end(),
@@ -169,7 +169,7 @@ ChoicePlaces DeviceSampler::places(const ChoiceKind& kind, const std::int32_t* r
 }
 
 void DeviceSampler::launch(const ChoiceKind& kind, const ChoicePlaces& places, const ChoiceRows& rows,
-                     Multiplier& multiplier) {
+                           Multiplier& multiplier) {
   sampling::ChoiceParams params{};
   params.logits = rows.logits;
   params.stride = rows.stride;
@@ -202,7 +202,7 @@ void DeviceSampler::launch(const ChoiceKind& kind, const ChoicePlaces& places, c
 }
 
 void DeviceSampler::read(std::span<const std::int32_t> places, const Choices& choices,
-                   std::span<std::int32_t> tokens) {
+                         std::span<std::int32_t> tokens) {
   // Few rows have their faults close behind their tokens.
   read_.resize(2 * room_);
   machine_.memory().read(read_.data(), chosen_, read_.size() * sizeof(std::int32_t));

@@ -55,7 +55,7 @@ void need(ChoiceKind& kind, const Choice& choice, std::int64_t token_limit);
 class DeviceSampler {
  public:
   DeviceSampler(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity, int vocab,
-          int logits_rows);
+                int logits_rows);
   ~DeviceSampler();
   DeviceSampler(const DeviceSampler&) = delete;
   DeviceSampler& operator=(const DeviceSampler&) = delete;

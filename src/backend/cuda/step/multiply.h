@@ -1,5 +1,6 @@
 // Dense matrices on the machine. Role decides arithmetic: generated rows take dense_few, dense_many or
-// dense_tall, the same sums in the same order; prompt rows the tiled kernels. kernel_selector.h says which row.
+// dense_tall, the same sums in the same order; prompt rows the tiled kernels. kernel_selector.h says which
+// row.
 #pragma once
 
 #include <string>
@@ -35,7 +36,8 @@ struct DenseOutput {
 
 class Multiplier {
  public:
-  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers, KernelSelector& selector);
+  Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
+             KernelSelector& selector);
 
   // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,

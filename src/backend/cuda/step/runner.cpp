@@ -215,7 +215,7 @@ void Runner::attend(const DeviceAttention& mixer) {
   attend.scale_log2 = mixer.scale * kLog2E;
   const AttendForm form =
       multiplier_.selector().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
-                                  std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
+                                     std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
   machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
 
   attention::CombineParams combine{};
@@ -251,7 +251,8 @@ const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
   auto found = layers_.find(key);
   if (found == layers_.end())
     found =
-        layers_.emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.selector().experts(request)))
+        layers_
+            .emplace(key, moe_layer::prepare_with(machine_, request, multiplier_.selector().experts(request)))
             .first;
   return found->second;
 }
@@ -344,7 +345,8 @@ void Runner::head(const DeviceHead& head, int begin) {
                   multiplier_);
 }
 
-std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel& model, const Capacity& capacity) {
+std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel& model,
+                                    const Capacity& capacity) {
   std::size_t most = 0;
   const int rows = std::min(static_cast<int>(capacity.row_count), kGeneratedRows);
   const auto prompt_rows = static_cast<int>(capacity.row_count);

@@ -51,7 +51,8 @@ struct PassPlaces {
 class Runner {
  public:
   Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
-         const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler, all_reduce::Exchange* exchange);
+         const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler,
+         all_reduce::Exchange* exchange);
 
   // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
   // launches.
@@ -67,7 +68,8 @@ class Runner {
   void keep_stages(unsigned mask) { stages_ = mask; }
 
   // Bytes of workspace for so many rows.
-  static std::size_t workspace_bytes(KernelSelector& selector, const DeviceModel& model, const Capacity& capacity);
+  static std::size_t workspace_bytes(KernelSelector& selector, const DeviceModel& model,
+                                     const Capacity& capacity);
 
   // Rows chosen for experts are asked for again: the forms have changed.
   void forget_choices() { layers_.clear(); }

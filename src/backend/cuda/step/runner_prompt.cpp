@@ -87,8 +87,8 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
     params.heads_per_kv = mixer.heads / mixer.kv_heads;
     params.scale_log2 = mixer.scale * kLog2E;
     params.out = buffers_.mixed;
-    const kernels::RowHandle row = multiplier_.step_row(
-        multiplier_.selector().attend_prompt({mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows}));
+    const kernels::RowHandle row = multiplier_.step_row(multiplier_.selector().attend_prompt(
+        {mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows}));
     machine_.launch(row, attention_units(mixer), params);
   }
   if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);

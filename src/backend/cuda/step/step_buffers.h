@@ -6,7 +6,8 @@
 
 namespace fourfold::backend::cuda {
 
-Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels::Arena& arena, const Capacity& capacity);
+Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels::Arena& arena,
+                     const Capacity& capacity);
 
 // As if nothing had been written to what a pass writes before it reads it.
 void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capacity& capacity,

@@ -114,7 +114,7 @@ bool KernelSelector::is_tuned(const DenseMatrix& matrix, dense::TokenSource sour
 }
 
 void KernelSelector::together(const DenseMatrix& matrix, dense::TokenSource source, int tokens,
-                     const std::string& row) {
+                              const std::string& row) {
   if (journal_ == nullptr) return;
   const Question question = question_of(dense_call(matrix, source, tokens, machine_.sm_count()));
   for (Question& asked : *journal_)

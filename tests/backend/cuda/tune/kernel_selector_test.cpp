@@ -46,11 +46,11 @@ TEST_F(FormsTest, AChoiceTakesTheDefaultsPlaceInItsRangeAlone) {
   const DenseMatrix matrix = matrix_of(448, 1024);
   const std::string chosen = "dense_many 16x32x512 bf16";
   KernelSelector tuned = forms({{.op = "matrix",
-                        .shape = "448x1024 bf16 norm",
-                        .tokens_from = 2,
-                        .tokens_to = 8,
-                        .form = {chosen, {}, 0},
-                        .default_form = {}}});
+                                 .shape = "448x1024 bf16 norm",
+                                 .tokens_from = 2,
+                                 .tokens_to = 8,
+                                 .form = {chosen, {}, 0},
+                                 .default_form = {}}});
   KernelSelector plain = forms({});
   for (const int tokens : {1, 2, 8, 9}) {
     const bool covered = tokens == 2 || tokens == 8;
