@@ -15,7 +15,7 @@ namespace fourfold::moe_gemm {
 enum class WarpRole { load, math };
 
 template <class Row>
-FOURFOLD_DEVICE Role role_of(int warp) {
+FOURFOLD_DEVICE WarpRole role_of(int warp) {
   return warp < Row::math_warps ? WarpRole::math : WarpRole::load;
 }
 
