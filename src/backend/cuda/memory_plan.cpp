@@ -104,8 +104,8 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   const cuda::AnchorPool anchors(memory, arena, model, capacity);
   const std::int64_t kept = memory.bytes("kept states");
   const cuda::BatchTables tables(memory, arena, capacity);
-  cuda::KernelSelector forms(counting, tuning);
-  cuda::make_buffers(model, forms, arena, capacity);
+  cuda::KernelSelector selector(counting, tuning);
+  cuda::make_buffers(model, selector, arena, capacity);
   const cuda::DeviceSampler sampler(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   const cuda::DraftChain chain(counting, arena, capacity);
   const std::int64_t workspace = memory.bytes("workspace");

@@ -19,9 +19,9 @@ std::vector<StepKernels> step_kernels(const Program& program, const Capacity& ca
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   const cuda::DeviceModel model =
       cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, counting.memory());
-  cuda::KernelSelector forms(counting, nullptr);
-  const cuda::Buffers buffers = cuda::make_buffers(model, forms, arena, capacity);
-  cuda::Multiplier multiplier(counting, tables, buffers, forms);
+  cuda::KernelSelector selector(counting, nullptr);
+  const cuda::Buffers buffers = cuda::make_buffers(model, selector, arena, capacity);
+  cuda::Multiplier multiplier(counting, tables, buffers, selector);
   cuda::DeviceSampler sampler(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
   cuda::Runner runner(counting, model, buffers, tables, multiplier, sampler, /*exchange=*/nullptr);
 

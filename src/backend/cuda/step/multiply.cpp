@@ -16,7 +16,7 @@ Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, con
       tokens_(moe_tokens::find_token_rows(machine)),
       tables_(tables),
       buffers_(buffers),
-      selector_(forms) {}
+      selector_(selector) {}
 
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);

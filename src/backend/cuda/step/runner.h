@@ -71,7 +71,7 @@ class Runner {
   static std::size_t workspace_bytes(KernelSelector& selector, const DeviceModel& model,
                                      const Capacity& capacity);
 
-  // Rows chosen for experts are asked for again: the forms have changed.
+  // Rows chosen for experts are asked for again: the choices have changed.
   void forget_choices() { layers_.clear(); }
 
  private:

@@ -1,5 +1,5 @@
-// What could answer a question of forms.h: every row of the kernels in question, those that cannot with the
-// reason.
+// What could answer a question of kernel_selector.h: every row of the kernels in question, those that cannot
+// with the reason.
 #pragma once
 
 #include <cstddef>

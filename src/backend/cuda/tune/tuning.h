@@ -20,7 +20,7 @@ std::string to_text(const TunedForm& form);
 
 struct TunedChoice {
   std::string op;     // "matrix", "experts", "attend", "prompt matrix", ...
-  std::string shape;  // as forms.h writes it: "9216x2048 bf16 norm"
+  std::string shape;  // as kernel_selector.h writes it: "9216x2048 bf16 norm"
   int tokens_from = 1, tokens_to = 1;
   TunedForm form;
   double microseconds = 0;  // of the op in all layers, when it was measured at tokens_to

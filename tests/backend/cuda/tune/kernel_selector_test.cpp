@@ -24,7 +24,7 @@ DenseMatrix matrix_of(int rows, int columns, WeightFormat format = WeightFormat:
 
 class FormsTest : public testing::Test {
  protected:
-  KernelSelector forms(std::vector<TunedChoice> choices) {
+  KernelSelector selector_with(std::vector<TunedChoice> choices) {
     auto tuning = std::make_shared<Tuning>();
     for (TunedChoice& choice : choices) tuning->add(std::move(choice));
     return {*machine_, tuning};
@@ -45,13 +45,13 @@ class FormsTest : public testing::Test {
 TEST_F(FormsTest, AChoiceTakesTheDefaultsPlaceInItsRangeAlone) {
   const DenseMatrix matrix = matrix_of(448, 1024);
   const std::string chosen = "dense_many 16x32x512 bf16";
-  KernelSelector tuned = forms({{.op = "matrix",
-                                 .shape = "448x1024 bf16 norm",
-                                 .tokens_from = 2,
-                                 .tokens_to = 8,
-                                 .form = {chosen, {}, 0},
-                                 .default_form = {}}});
-  KernelSelector plain = forms({});
+  KernelSelector tuned = selector_with({{.op = "matrix",
+                                         .shape = "448x1024 bf16 norm",
+                                         .tokens_from = 2,
+                                         .tokens_to = 8,
+                                         .form = {chosen, {}, 0},
+                                         .default_form = {}}});
+  KernelSelector plain = selector_with({});
   for (const int tokens : {1, 2, 8, 9}) {
     const bool covered = tokens == 2 || tokens == 8;
     const dense::DenseForm form = tuned.matrix(matrix, TokenSource::norm, tokens);
@@ -76,13 +76,13 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   const std::string stream = "moe_stream 32x8x256 w4a16-mma nvfp4";
   const std::string tile = "moe_gemm 128x64x128 w4a16-mma nvfp4";
   const AttendCall attend{256, 16, 2, "bf16", 1, 4};
-  KernelSelector tuned = forms(
+  KernelSelector tuned = selector_with(
       {{"experts", "2048,512,256,8 nvfp4", 1, 1, {stream, {}, 0}, 0, {}, 0},
        {"prompt experts", "2048,512,256,8 nvfp4", 1, 99, {tile, {}, 0}, 0, {}, 0},
        {"prompt matrix", "64x2048 nvfp4", 1, 99, {tile, {}, 0}, 0, {}, 0},
        {"attend", "16/2 heads of 256 bf16, 1 a sequence", 4, 4, {"attend 256 bf16 x64", {}, 7}, 0, {}, 0},
        {"attend prompt", "heads of 256 bf16", 1, 99, {"attend_prompt 256 bf16 mma", {}, 0}, 0, {}, 0}});
-  EXPECT_TRUE(forms({}).experts(request).few);
+  EXPECT_TRUE(selector_with({}).experts(request).few);
   EXPECT_EQ(tuned.experts(request).gate_up_row, stream);
   EXPECT_EQ(tuned.experts(request).down_row, stream);
   EXPECT_EQ(tuned.experts(request).tile_tokens, 8);
@@ -93,9 +93,9 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   EXPECT_NE(tuned.prompt_matrix(matrix, 100).gate_up_row, tile);
   EXPECT_EQ(tuned.attend(attend).row, "attend 256 bf16 x64");
   EXPECT_EQ(tuned.attend(attend).blocks, 7);
-  EXPECT_EQ(forms({}).attend(attend).row, "attend 256 bf16 x16");
+  EXPECT_EQ(selector_with({}).attend(attend).row, "attend 256 bf16 x16");
   EXPECT_EQ(tuned.attend_prompt({256, "bf16", 10}), "attend_prompt 256 bf16 mma");
-  EXPECT_EQ(forms({}).attend_prompt({256, "bf16", 10}), "attend_prompt 256 bf16 wgmma");
+  EXPECT_EQ(selector_with({}).attend_prompt({256, "bf16", 10}), "attend_prompt 256 bf16 wgmma");
 }
 
 TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
@@ -103,7 +103,8 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
   request.shape = {2048, 512, 256, 8};
   request.tokens = 64;
   const auto refused = [&](const std::string& row, const std::string& second = {}) {
-    KernelSelector tuned = forms({{"experts", "2048,512,256,8 nvfp4", 1, 64, {row, second, 0}, 0, {}, 0}});
+    KernelSelector tuned =
+        selector_with({{"experts", "2048,512,256,8 nvfp4", 1, 64, {row, second, 0}, 0, {}, 0}});
     return message([&] { tuned.experts(request); });
   };
   const auto contains = [](const std::string& text, const char* part) {
@@ -121,7 +122,8 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
   EXPECT_PRED2(contains, refused("moe_dream"), "has no such row");
 
   const auto matrix_refused = [&](const char* row, int blocks, int tokens) {
-    KernelSelector tuned = forms({{"matrix", "448x1024 bf16 rows", 1, 64, {row, {}, blocks}, 0, {}, 0}});
+    KernelSelector tuned =
+        selector_with({{"matrix", "448x1024 bf16 rows", 1, 64, {row, {}, blocks}, 0, {}, 0}});
     return message([&] { tuned.matrix(matrix_of(448, 1024), TokenSource::rows, tokens); });
   };
   EXPECT_PRED2(contains, matrix_refused("dense_few 32x8x512 rows bf16 w4", 0, 9), "takes up to 8 tokens");
@@ -133,7 +135,7 @@ TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
 // The default first and able to run; every other row of the kernel with a reason where it cannot.
 TEST_F(FormsTest, ListsEveryCandidateOnce) {
   std::vector<Question> asked;
-  KernelSelector listening = forms({});
+  KernelSelector listening = selector_with({});
   listening.listen(&asked);
   const DenseMatrix matrix = matrix_of(4096, 2048);
   moe_layer::Request request;
