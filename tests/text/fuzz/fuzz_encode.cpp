@@ -15,14 +15,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace fourfold::text;
   static const Tokenizer tokenizer = Tokenizer::load(std::getenv("FOURFOLD_FUZZ_TOKENIZER"));
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const std::string good = repaired(text);
+  const std::string good = fourfold::repaired(text);
   const auto ids = tokenizer.encode(text);
   fourfold::check(tokenizer.decode(ids) == good, "decoding gives the repaired text back");
   Detokenizer stream(tokenizer);
   std::string streamed;
   for (const TokenId id : ids) {
     const std::string part = stream.push(id);
-    fourfold::check(is_valid_utf8(part), "a streamed part is valid UTF-8");
+    fourfold::check(fourfold::is_valid_utf8(part), "a streamed part is valid UTF-8");
     streamed += part;
   }
   fourfold::check(streamed + stream.finish() == good, "streaming gives the same text");

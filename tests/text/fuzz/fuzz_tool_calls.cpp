@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "f"));
     return out;
   }();
-  const std::string answer = repaired({reinterpret_cast<const char*>(data), size});
+  const std::string answer = fourfold::repaired({reinterpret_cast<const char*>(data), size});
   text::ToolCallParser parser(schemas);
   std::string arguments;
   std::vector<text::ToolEvent> events = parser.push(answer);
