@@ -151,7 +151,8 @@ class List(unittest.TestCase):
         table = (ROOT / "docs/architecture.md").read_text().split("| room |")[1].split("\n\n")[0]
         for line in table.splitlines()[2:]:
             room = line.split("|")[1].strip()
-            if "/" not in room:
+            # Evaluation was a part of `model` when the list was fixed, and counts there.
+            if "/" not in room and room != "evaluate":
                 self.assertGreaterEqual(sum(entry["room"] == room for entry in entries), 3, room)
 
 
