@@ -88,6 +88,12 @@ bool AnswerReader::step(std::string& body) {
   if (!has_head() && head_bytes_ == 0 &&
       std::string_view(buffer_).substr(0, protocol.size()) != protocol.substr(0, buffer_.size()))
     fail(Code::io, "the answer is not HTTP/1.1");
+  // Beast judges a part of a head by how it was cut; a whole one it always judges alike.
+  if (!has_head() && buffer_.find("\r\n\r\n") == std::string::npos) {
+    if (head_bytes_ + buffer_.size() > kHeadBytesMax)
+      fail(Code::io, "the answer's head is over {} bytes", kHeadBytesMax);
+    return false;
+  }
   if (buffer_.empty() || (has_head() && parser_->chunked() && is_beast_chunk_trap(buffer_))) return false;
   error_code problem;
   const std::size_t used = parser_->put(asio::buffer(buffer_), problem);
