@@ -90,8 +90,9 @@ class Actions(PageTest):
         self.assertIn("Thought for", self.text(".thinking summary"))
         self.assertEqual("You said: think (1 messages)", self.answer())
         self.browser.click(".thinking summary")
+        # What a fold shows has a text once it has been laid out, which may take a frame.
+        self.browser.until(lambda: self.text(".thinking > div") == "First I weigh it. Then I decide.", "the thinking")
         self.assertTrue(self.visible(".thinking > div"))
-        self.assertEqual("First I weigh it. Then I decide.", self.text(".thinking > div"))
         self.ask("and now")
         self.assertNotIn("weigh", str(self.last_request()))
 
