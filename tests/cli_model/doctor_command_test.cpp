@@ -100,6 +100,11 @@ TEST_F(Doctor, EnvSaysWhy) {
   EXPECT_TRUE(contains(four.out, "export OMP_NUM_THREADS=6\n")) << four.out;
   EXPECT_EQ(shell("PROGRAM env --gpus 5 " + at("threadripper-iommu") + " 2>&1").status, 64);
   EXPECT_EQ(shell("PROGRAM env --for windows 2>&1").status, 64);
+  // For a machine that is not here: said, and answered.
+  const Outcome none = shell("PROGRAM env --gpus 4 --for vllm " + at("no-gpu") + " 2>&1");
+  EXPECT_EQ(none.status, kFine);
+  EXPECT_TRUE(contains(none.out, "has no NVIDIA GPU")) << none.out;
+  EXPECT_TRUE(contains(none.out, "VLLM_WORKER_MULTIPROC_METHOD=spawn")) << none.out;
 }
 
 }  // namespace

@@ -39,6 +39,9 @@ TEST(OutputFolder, RefusesWhatExists) {
   for (const char* name : {"model", "model/", "file", "link"})
     expect_error(Code::invalid_request, {"exists already"}, [&] { OutputFolder out(temp.path() / name); });
   expect_error(Code::io, {"cannot be made"}, [&] { OutputFolder out(temp.path() / "no/such/folder"); });
+  // What cannot be looked at is not said to exist.
+  expect_error(Code::io, {"cannot be made", "too long"},
+               [&] { OutputFolder out(temp.path() / std::string(300, 'x')); });
   EXPECT_EQ(read_file(temp.path() / "model/config.json"), "{}");
 }
 

@@ -53,9 +53,14 @@ std::int64_t WeightLoader::strips_of(const Piece& piece) const {
   return 2 * rounded(rows, record::kColumns) / record::kRows;  // neurons: columns of the next matrix
 }
 
+void WeightLoader::note_widened(const checkpoint::Matrix& held_as_bf16) {
+  if (checkpoint::format_of(held_as_bf16) != checkpoint::MatrixFormat::bf16)
+    widened_.push_back(&held_as_bf16);
+}
+
 RecordRun::Part WeightLoader::hold(const Piece& piece, WeightFormat format) {
   const auto one = [&](MatrixId id) {
-    if (format == WeightFormat::bf16 && is_widened(matrix(id))) widened_.push_back(&matrix(id));
+    if (format == WeightFormat::bf16) note_widened(matrix(id));
     return &stream_.hold(matrix(id), format);
   };
   RecordRun::Part part{one(piece.matrix), nullptr};
@@ -179,7 +184,7 @@ const std::uint16_t* WeightLoader::table(MatrixId id) {
   const auto columns = static_cast<std::size_t>(stored.columns);
   auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, "embedding");
   entry->second = to;
-  if (is_widened(stored)) widened_.push_back(&stored);
+  note_widened(stored);
   stream_.place_rows(stream_.hold(stored, WeightFormat::bf16), to);
   return to;
 }
@@ -192,11 +197,11 @@ void WeightLoader::finish() {
     stored += static_cast<std::int64_t>(checkpoint::stored_bytes(*from));
     held += 2 * from->rows * from->columns;
   }
-  notices_.push_back(
-      format("{} matrices (the first: {}) are F16, F32 or FP8 with block scales; the GPU backend holds them "
-             "as bf16: "
-             "{} bytes instead of {}, rounded to 8 significant bits",
-             widened_.size(), widened_.front()->name, held, stored));
+  notices_.push_back(format(
+      "{} matrices (the first: {}, {}) have no kernels of their own format here; the GPU backend holds "
+      "them as bf16: {} bytes instead of {}, rounded to 8 significant bits",
+      widened_.size(), widened_.front()->name,
+      checkpoint::format_name(checkpoint::format_of(*widened_.front())), held, stored));
 }
 
 }  // namespace fourfold::backend::cuda

@@ -90,6 +90,8 @@ class WeightLoader {
   void require_bf16_input(MatrixId id) const;
   WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
+  // Says so at the end where the checkpoint has it in another format.
+  void note_widened(const checkpoint::Matrix& held_as_bf16);
   RecordRun::Part hold(const Piece& piece, WeightFormat format);
 
   kernels::Arena& arena_;
