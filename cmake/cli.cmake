@@ -91,6 +91,11 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/make_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_file.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_parts.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_prediction.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/run_apart.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)
   target_link_libraries(fourfold_cli PUBLIC fourfold_evaluate fourfold_doctor fourfold_server fourfold_loadgen)

@@ -152,6 +152,19 @@ double prompt_seconds(backend::Prepared& prepared, const Plan& plan, int count, 
 
 }  // namespace
 
+std::int64_t bench_gpu_model_bytes(const BenchModelOptions& options, const kernels::Machine& machine) {
+  const checkpoint::ModelShape shape = bench_shape(options.shape);
+  const Plan plan(options, shape.positions);
+  const checkpoint::ModelConfig config = config_of(shape, options.layers > 0 ? options.layers : shape.layers);
+  const RandomWeights random(config, parse_random_dense(options.dense), plan.has_drafts());
+  backend::Program program = model::build_program(config, random.weights(), model::Activations::w4a16);
+  library::store_kv(program, options.kv);
+  std::int64_t bytes = 0;
+  for (const backend::MemoryUse& use : plan_memory(program, plan.capacity(options.chunk), machine))
+    bytes += use.bytes;
+  return bytes;
+}
+
 int run_bench_gpu_model(const BenchModelOptions& options, const Console& console) {
   const checkpoint::ModelShape shape = bench_shape(options.shape);
   const int layers = options.layers > 0 ? options.layers : static_cast<int>(shape.layers);

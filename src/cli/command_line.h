@@ -21,6 +21,7 @@
 #include "cli/plan_command.h"
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
+#include "cli/report_options.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
 #include "cli/tune_command.h"
@@ -54,6 +55,7 @@ struct CommandLine {
   EnvOptions env;
   InspectOptions inspect;
   QuantizeOptions quantize;
+  ReportOptions report;
   MakeModelOptions make_model;
   TuneCommandOptions tune;
   DiffBackendsOptions diff_backends;
@@ -95,6 +97,7 @@ void add_bench_moe(CLI::App& bench, CommandLine& line);
 void add_bench_pack(CLI::App& bench, CommandLine& line);
 void add_bench_serve(CLI::App& bench, CommandLine& line);
 void add_bench_diff(CLI::App& bench, CommandLine& line);
+void add_report(CLI::App& app, CommandLine& line);
 void add_tune(CLI::App& app, CommandLine& line);
 void add_diff_backends(CLI::App& app, CommandLine& line);
 

@@ -227,6 +227,29 @@ void add_tune(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_report(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "report", "One file to send: this machine verified, measured and recorded, names removed");
+  ReportOptions& o = line.report;
+  command->add_option("--out", o.out, "The file (fourfold-report-CARD.json in this folder)");
+  command->add_flag("--force", o.force, "Replace a file that is there");
+  command->add_option("--device", o.device, "cuda, or sim: the simulated GPU and this CPU")
+      ->capture_default_str();
+  command->add_flag("--quick", o.quick, "Fewer proofs, one MoE layer, one model");
+  command->add_flag("--tune", o.tune, "Also measure which kernels are fastest here, and keep that");
+  command->add_option("--tune-out", o.tune_out,
+                      "Of --tune: its file (the chip's own in the user's config folder)");
+  command->add_option("--results", o.results, "Also write each part's own file into this folder");
+  command->add_option("--rows", o.rows, "Of verify: only rows or kernels that match: 'moe_stream*w4a4*'");
+  command->add_option("--part-minutes", o.part_minutes, "Stop a part that takes longer")
+      ->capture_default_str();
+  command->add_option("--gpu", o.gpu, "Which GPU")->capture_default_str();
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_report(line.report, console); };
+  });
+}
+
 void add_diff_backends(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("diff-backends", "A model's layers on several backends, on the same inputs");

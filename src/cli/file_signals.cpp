@@ -35,8 +35,10 @@ FileSignals::~FileSignals() {
   sigaction(SIGXFSZ, &file_size_, nullptr);
 }
 
+bool FileSignals::asked() { return asked_to_stop; }
+
 void FileSignals::stop_if_asked() {
-  if (asked_to_stop) fail(Code::cancelled, "stopped; what was written has been removed");
+  if (asked()) fail(Code::cancelled, "stopped; what was written has been removed");
 }
 
 }  // namespace fourfold::cli

@@ -13,7 +13,9 @@ class FileSignals {
   FileSignals(const FileSignals&) = delete;
   FileSignals& operator=(const FileSignals&) = delete;
 
-  // Throws cancelled when somebody pressed Ctrl-C (or asked the process to end) since this object was made.
+  // Whether somebody pressed Ctrl-C, or asked the process to end, since this object was made.
+  static bool asked();
+  // Throws cancelled then.
   static void stop_if_asked();
 
  private:

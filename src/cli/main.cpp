@@ -86,6 +86,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_perplexity(app, line);
   add_verify(app, line);
   add_tune(app, line);
+  add_report(app, line);
   CLI::App* bench = app.add_subcommand("bench", "Measure");
   bench->require_subcommand(1);
   add_bench_model(*bench, line);

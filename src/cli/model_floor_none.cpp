@@ -13,6 +13,7 @@
 #include "cli/perplexity_command.h"
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
+#include "cli/report_options.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
 #include "cli/tune_command.h"
@@ -44,6 +45,7 @@ int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
 int run_plan_model(const PlanModelOptions&, const Console&) { refuse(); }
+int run_report(const ReportOptions&, const Console&) { refuse(); }
 int run_tune(const TuneCommandOptions&, const Console&) { refuse(); }
 int run_diff_backends(const DiffBackendsOptions&, const Console&) { refuse(); }
 int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "doctor/facts.h"
+#include "doctor/names.h"
 #include "doctor/source.h"
 
 namespace fourfold::doctor {
@@ -36,15 +37,5 @@ std::unique_ptr<Source> recorded_source(const Recording& recording);
 
 // Answers as `inner` does and keeps every answer, with names taken out, in `recording`. Both must outlive it.
 std::unique_ptr<Source> recorder(Source& inner, Recording& recording);
-
-// Names that point to a person or one machine: host, user, home folder, and whatever looks like a UUID, a MAC
-// address or user@host.
-struct Names {
-  std::string host;
-  std::string user;
-  std::string home;
-};
-Names names_here();
-std::string without_names(std::string_view text, const Names& names);
 
 }  // namespace fourfold::doctor

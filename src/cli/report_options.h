@@ -1,0 +1,26 @@
+// What `fourfold report` is asked for, without what it is made of: the command line is read where that was
+// not built, too.
+#pragma once
+
+#include <string>
+
+#include "cli/console.h"
+
+namespace fourfold::cli {
+
+struct ReportOptions {
+  std::string out = {};         // empty: fourfold-report-CARD.json here
+  std::string device = "cuda";  // or sim
+  bool quick = false;
+  bool tune = false;
+  std::string tune_out = {};  // of tune: its file; empty: the chip's own in the user's folder
+  std::string results = {};   // a folder that also gets the parts' own files
+  std::string rows = {};      // of verify: only these
+  int gpu = 0;
+  double part_minutes = 60;  // a part that takes longer is stopped
+  bool force = false;
+};
+
+int run_report(const ReportOptions& options, const Console& console);
+
+}  // namespace fourfold::cli

@@ -1,0 +1,23 @@
+// What points to a person, a machine or an account, and how it is taken out of text that is sent to others:
+// recordings of `fourfold doctor` and `fourfold report`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fourfold::doctor {
+
+struct Names {
+  std::string host;
+  std::string user;
+  std::string home;
+  std::vector<std::string> secrets = {};  // values of keys, tokens and passwords in the environment
+};
+Names names_here();
+
+// Without these names, and without whatever looks like a UUID, a serial number, a MAC or IP address, a key,
+// user@host or a home folder.
+std::string without_names(std::string_view text, const Names& names);
+
+}  // namespace fourfold::doctor

@@ -1,0 +1,139 @@
+// Which parts a card gets, what is left out of them and why, and predictions beside measurements.
+#include "cli/report_parts.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cli/report_prediction.h"
+#include "tests/cli_report/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+ReportDevice card(const char* name, const char* arch, int sms, std::int64_t mib) {
+  return {.name = name,
+          .chip = std::string(name) + ", " + arch,
+          .arch = arch,
+          .sm_count = sms,
+          .free_bytes = mib << 20,
+          .total_bytes = mib << 20,
+          .driver = "CUDA 13.0",
+          .sm_clock_mhz = 2000,
+          .memory_clock_mhz = 10000,
+          .unusable = {}};
+}
+
+// Names of those that run, and of all.
+std::string running(const std::vector<ReportPart>& parts) {
+  std::string names;
+  for (const ReportPart& part : parts)
+    if (part.skipped.empty()) names += (names.empty() ? "" : ", ") + part.name;
+  return names;
+}
+const ReportPart& named(const std::vector<ReportPart>& parts, const std::string& name) {
+  for (const ReportPart& part : parts)
+    if (part.name == name) return part;
+  throw std::runtime_error("no part " + name);
+}
+
+TEST(ReportParts, ModelsThatDoNotFitAreLeftOutWithNumbers) {
+  const ReportDevice small = card("NVIDIA GeForce RTX 5090", "sm120", 170, 32'607);
+  const auto parts = report_parts({}, small);
+  EXPECT_EQ(running(parts),
+            "doctor, verify, verify large, bench moe 35b, bench moe 35b w4a4, bench moe 122b, bench moe 122b "
+            "w4a4, bench moe 397b-tp4, bench moe 397b-tp4 w4a4, bench moe 397b, bench moe 397b w4a4, bench "
+            "model 35b bf16, bench model 35b nvfp4");
+  const std::string why = named(parts, "bench model 122b bf16").skipped;
+  EXPECT_NE(why.find("it needs "), std::string::npos) << why;
+  EXPECT_NE(why.find("34.2 GB may be used"), std::string::npos) << why;
+  // 64 users with 4,096 tokens each do not fit beside the 35B: fewer are timed, and that is said.
+  const ReportPart& fitted = named(parts, "bench model 35b nvfp4");
+  EXPECT_NE(fitted.command.find("--users 1,8 "), std::string::npos) << fitted.command;
+  const TestFolder folder;
+  boost::json::object kept;
+  fitted.keep({}, folder.path(), kept);
+  const std::string less(kept.at("left_out").as_string());
+  EXPECT_EQ(less.rfind("users 1,8,64 were asked for and 1,8 are timed: it needs ", 0), 0u) << less;
+  const auto tuned = report_parts({.tune = true}, small);
+  EXPECT_NE(named(tuned, "tune 35b").command.find("--dense bf16 --users 1"), std::string::npos);
+  EXPECT_EQ(named(parts, "bench moe 35b").result_file, "moe-geforce-rtx-5090-35b.csv");
+  EXPECT_EQ(named(parts, "verify large").result_file, "verify-large-geforce-rtx-5090.json");
+}
+
+// Without FP4 tensor cores no W4A4: emulated, its times say nothing. Tuning goes before what it makes faster.
+TEST(ReportParts, AnH200HasRoomForMoreAndNoW4a4) {
+  const auto parts = report_parts({.tune = true}, card("NVIDIA H200", "sm90", 132, 143'771));
+  EXPECT_EQ(
+      running(parts),
+      "doctor, verify, verify large, bench moe 35b, bench moe 122b, bench moe 397b-tp4, bench moe 397b, "
+      "tune 35b, bench model 35b bf16, bench model 35b nvfp4, bench model 122b bf16, bench model 122b "
+      "nvfp4, bench model 397b-tp4 bf16");
+  EXPECT_FALSE(named(parts, "bench model 397b nvfp4").skipped.empty());
+  EXPECT_NE(named(parts, "bench model 35b bf16").command.find("--users 1,8,64 "), std::string::npos);
+  EXPECT_EQ(named(parts, "bench model 35b bf16").result_file, "model-h200-35b-bf16.csv");
+}
+
+TEST(ReportParts, QuickIsLess) {
+  const auto parts = report_parts({.quick = true}, card("NVIDIA H200", "sm90", 132, 143'771));
+  EXPECT_EQ(running(parts), "doctor, verify, bench moe 35b, bench model 35b bf16");
+}
+
+TEST(ReportParts, ACardWithoutOurKernelsIsLookedAt) {
+  ReportDevice device{.name = "GPU 0"};
+  device.unusable = "sm89 has no rows";
+  const auto parts = report_parts({}, device);
+  EXPECT_EQ(running(parts), "doctor");
+  EXPECT_EQ(named(parts, "verify").skipped, "sm89 has no rows");
+}
+
+TEST(ReportParts, TheSimulatorHasNoTime) {
+  const auto parts = report_parts({.device = "sim", .quick = true, .tune = true}, {.name = "simulator"});
+  EXPECT_EQ(running(parts), "doctor, verify, bench model tiny on the CPU");
+  EXPECT_NE(named(parts, "bench moe 35b").skipped.find("needs a GPU"), std::string::npos);
+  EXPECT_NE(named(parts, "tune 35b").skipped.find("needs a GPU"), std::string::npos);
+}
+
+TEST(ReportParts, ADeviceIsToldAndRead) {
+  const ReportDevice device = device_of(
+      R"({"name":"NVIDIA GB10","chip":"NVIDIA GB10, sm121","arch":"sm121","sm_count":48,"free_bytes":5,)"
+      R"("total_bytes":128000000000,"driver":"CUDA 13.0","sm_clock_mhz":2,"memory_clock_mhz":3})");
+  EXPECT_EQ(device.card(), "gb10");
+  EXPECT_EQ(device.sm_count, 48);
+  EXPECT_EQ(device.total_bytes, 128'000'000'000);
+  EXPECT_THROW(device_of("{"), Error);
+}
+
+// The step of the 35B for one user took 1.947 ms on an H200 (bench/results/model-h200-35b-bf16.csv).
+TEST(ReportPrediction, OfAStepOrWhyNot) {
+  const Prediction step = predict_line({"NVIDIA H200", "35b", "bf16", "decode", 1, 0});
+  EXPECT_EQ(step.none, "");
+  EXPECT_LT(step.low_ms, 1.947);
+  EXPECT_GT(step.high_ms, 1.947);
+  EXPECT_NE(step.by.find("--model 35b --gpu H200"), std::string::npos) << step.by;
+  const auto why = [](const PredictedLine& line) { return predict_line(line).none; };
+  EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "prompt", 1, 2048}), "");
+  EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "decode", 128, 0}), "");
+  EXPECT_NE(why({"NVIDIA Z9", "35b", "bf16", "decode", 1, 0}).find("NVIDIA Z9 is not in"), std::string::npos);
+  EXPECT_NE(why({"NVIDIA H200", "397b-tp4", "bf16", "decode", 1, 0}).find("part of a model"),
+            std::string::npos);
+}
+
+// A table as `bench model` writes it, measured beside predicted.
+TEST(ReportParts, PredictionsStandBesideMeasurements) {
+  const TestFolder folder;
+  std::ofstream(folder / "table.csv") << "# about\nwhat,users,context,tokens_per_s,ms,floor_share\n"
+                                         "decode,1,0,513.7,1.947,0.5\nprompt,1,2048,33000,62,0\n";
+  const auto parts = report_parts({}, card("NVIDIA H200", "sm90", 132, 143'771));
+  boost::json::object kept;
+  named(parts, "bench model 35b bf16").keep({}, folder.path(), kept);
+  const auto& lines = kept.at("lines").as_array();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("ms").as_double(), 1.947);
+  EXPECT_LT(lines[0].at("predicted_ms").at(0).as_double(), 1.947);
+  EXPECT_GT(lines[0].at("predicted_ms").at(1).as_double(), 1.947);
+  EXPECT_TRUE(lines[1].at("predicted_ms").is_null());
+  EXPECT_FALSE(lines[1].at("not_predicted").as_string().empty());
+}
+
+}  // namespace
+}  // namespace fourfold::cli

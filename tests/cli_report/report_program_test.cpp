@@ -1,0 +1,108 @@
+// `fourfold report` as a user types it, on a machine that need not have a GPU.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+#include "kernels/gpu/gpu.h"
+#include "tests/cli_report/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out;
+};
+
+Outcome shell(const std::string& command) {
+  Outcome result{-1, {}};
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return result;
+  char buffer[4096];
+  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    result.out.append(buffer, got);
+  const int status = pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+class ReportProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::string(FOURFOLD_PROGRAM).empty()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  }
+  Outcome run(const std::string& arguments) { return shell("'" FOURFOLD_PROGRAM "' report " + arguments); }
+  TestFolder folder;
+};
+
+TEST_F(ReportProgram, OnTheSimulator) {
+  const std::string path = folder / "r.json";
+  const std::string command = "--device sim --quick --rows 'moe_route*' --out " + path;
+  const Outcome done = run(command);
+  ASSERT_EQ(done.status, kFine) << done.out;
+  EXPECT_NE(done.out.find("read it before you send it"), std::string::npos) << done.out;
+  const Json report = read_json(text_of(path));
+  EXPECT_EQ(status_of(report, "verify"), "done");
+  const Json& verified = part_of(report, "verify").at("result");
+  EXPECT_TRUE(verified.at("passed").truth);
+  EXPECT_FALSE(verified.at("rows").items.empty());
+  EXPECT_TRUE(verified.at("probes").items.empty());  // of silicon
+  EXPECT_EQ(status_of(report, "doctor"), "done");
+  EXPECT_GT(part_of(report, "doctor").at("recording").items.size(), 5u);
+  EXPECT_EQ(part_of(report, "doctor").at("result").kind, Json::Kind::object);
+  EXPECT_EQ(status_of(report, "bench moe 35b"), "skipped");
+  EXPECT_EQ(status_of(report, "bench model tiny on the CPU"), "done");
+  EXPECT_FALSE(part_of(report, "bench model tiny on the CPU").at("output").items.empty());
+  // It is not overwritten, and nothing is measured for that.
+  const Outcome again = run(command);
+  EXPECT_EQ(again.status, kFailed);
+  EXPECT_NE(again.out.find("is there already"), std::string::npos) << again.out;
+  EXPECT_EQ(again.out.find("report: 1 of"), std::string::npos) << again.out;
+}
+
+// A part that is refused is recorded with its sentence, and the others are there.
+TEST_F(ReportProgram, OnePartFails) {
+  const std::string path = folder / "r.json";
+  const Outcome done = run("--device sim --quick --rows nothing --out " + path);
+  EXPECT_EQ(done.status, kMiss) << done.out;
+  const Json report = read_json(text_of(path));
+  EXPECT_EQ(status_of(report, "verify"), "failed");
+  EXPECT_EQ(part_of(report, "verify").at("error").text, "no row matches 'nothing'");
+  EXPECT_EQ(status_of(report, "doctor"), "done");
+  EXPECT_EQ(status_of(report, "bench model tiny on the CPU"), "done");
+}
+
+TEST_F(ReportProgram, InterruptedItLeavesAValidFile) {
+  const std::string path = folder / "r.json";
+  // Every row four times: minutes, unless it is interrupted.
+  const Outcome done =
+      shell("timeout --preserve-status -s INT 4 '" FOURFOLD_PROGRAM "' report --device sim --out " + path);
+  EXPECT_EQ(done.status, kFailed) << done.out;
+  EXPECT_NE(done.out.find("has what was done until then"), std::string::npos) << done.out;
+  int stopped = 0;
+  const Json report = read_json(text_of(path));
+  for (const Json& part : report.at("parts").items) stopped += part.at("status").text == "stopped";
+  EXPECT_EQ(stopped, 1);
+  EXPECT_EQ(status_of(report, "bench model 35b on the CPU"), "not run");
+}
+
+TEST_F(ReportProgram, WrongUseIsExplained) {
+  const auto says = [&](const std::string& arguments, int status, const char* words) {
+    const Outcome done = run(arguments);
+    EXPECT_EQ(done.status, status) << arguments;
+    EXPECT_NE(done.out.find(words), std::string::npos) << done.out;
+  };
+  says("--device tpu", kFailed, "unknown device 'tpu'");
+  says("--quik", kUsage, "report has no option --quik; did you mean --quick?");
+  says("--device sim --out " + (folder / "none/r.json"), kFailed, "there is no folder");
+  says("--device sim --tune-out x", kFailed, "--tune-out x is the file of --tune");
+  says("--help", kFine, "One file to send");
+  if (!kernels::why_no_gpu().empty())
+    says("--out " + (folder / "r.json"), kFailed, "Here `fourfold report --device sim --quick` can write");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r.json"));
+}
+
+}  // namespace
+}  // namespace fourfold::cli
