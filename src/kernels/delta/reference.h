@@ -20,11 +20,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/delta/bounded_matrix.h"
 #include "kernels/delta/delta_state.h"
 
 namespace fourfold::delta {
-
-inline constexpr double kU = 0x1p-24;
 
 struct HostWeights {
   std::vector<float> taps, a_log, dt_bias, norm_weight;
@@ -37,8 +36,11 @@ struct HostRow {
   std::vector<float> qkv, z, beta, decay;
 };
 
-struct Bounded {
-  double value, error;
+// A head's state as a device keeps it: the block's anchor [key][value] and the block's rows so far.
+struct Anchored {
+  std::vector<double> anchor;
+  std::vector<std::vector<double>> keys, deltas;
+  std::vector<double> totals;  // G
 };
 
 struct Precision {
@@ -66,6 +68,18 @@ class Recurrence {
     return out;
   }
   int position() const { return position_; }
+  // Goes on from a device's own state, so with no error yet. inputs: of position p in place p % kTaps.
+  void resume(int position, const std::vector<std::vector<float>>& inputs,
+              const std::vector<Anchored>& heads) {
+    position_ = position;
+    inputs_ = inputs;
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      Head& head = heads_[h];
+      head = {};
+      head.state = heads[h].anchor;
+      if (position % kBlockRows > 0) resume_block(heads[h], head);
+    }
+  }
   // Of the last row.
   const std::vector<Bounded>& delta(int head) const { return heads_[head].delta; }
   const std::vector<Bounded>& key(int head) const { return heads_[head].key; }
@@ -95,6 +109,19 @@ class Recurrence {
     return std::sqrt(sum);
   }
   static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+  void resume_block(const Anchored& from, Head& head) const {
+    const int dim = layout_.head_dim;
+    head.total = from.totals.back();
+    head.absolute = std::exp(head.total) * norm(head.state);
+    for (double& s : head.state) s *= std::exp(head.total);
+    for (std::size_t j = 0; j < from.totals.size(); ++j) {
+      const double keep = std::exp(head.total - from.totals[j]);
+      head.absolute += keep * norm(from.deltas[j]);
+      for (int k = 0; k < dim; ++k)
+        for (int v = 0; v < dim; ++v) head.state[k * dim + v] += keep * from.keys[j][k] * from.deltas[j][v];
+    }
+  }
 
   // silu of the convolution; its slope is at most 1.1.
   Vector convolved(int channel) const {

@@ -1,7 +1,6 @@
 // The proofs of the DeltaNet kernels: generated rows against the recurrence, prompt rows against the chunk
-// form, both in double precision. The recurrence's bounds are derived (kernels/delta/reference.h); the chunk
-// form's is a rule of thumb, two bf16 roundings of the largest term (prompt_reference.h). Steps of several
-// sequences, across the border of a block, and with a sequence that sits out.
+// form, both in double precision and with derived bounds (kernels/delta/reference.h, prompt_reference.h).
+// Steps of several sequences, across the border of a block, and with a sequence that sits out.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -216,21 +215,104 @@ void follow_recurrence(StepRun& run, const Layout& layout, const HostWeights& we
   }
 }
 
-void follow_prompt(StepRun& run, const Layout& layout, const HostWeights& weights, const Steps& steps) {
-  const int sequences = static_cast<int>(steps[0].size());
-  DeltaLayer layer(run, layout, weights, sequences);
-  std::vector<delta::PromptModel> models(static_cast<std::size_t>(sequences),
-                                         delta::PromptModel(layout, weights));
-  for (const std::vector<int>& counts : steps) {
-    std::vector<StepRows> step;
-    std::vector<std::vector<Bounded>> want;
-    for (int s = 0; s < sequences; ++s) {
-      const int position = models[s].position();
-      step.push_back({position, make_rows(layout, run.test().seed + s, position, counts[s], true)});
-      for (auto& row : models[s].prompt(step.back().rows)) want.push_back(std::move(row));
+// A prompt twice: whole in its slot, and chunk by chunk in another one, where the model follows from the
+// state the chunk before has left. Both must have the same bits.
+template <int D>
+class PromptProof {
+ public:
+  PromptProof(StepRun& run, const Layout& layout, const HostWeights& weights, int sequences)
+      : run_(run),
+        layout_(layout),
+        layer_(run, layout, weights, 2 * sequences),
+        models_(static_cast<std::size_t>(sequences), delta::PromptModel(layout, weights)) {}
+
+  void take(const std::vector<int>& counts) {
+    std::vector<StepRows> whole;
+    std::vector<std::size_t> done(models_.size(), 0);  // rows
+    for (std::size_t s = 0; s < models_.size(); ++s) {
+      const int position = models_[s].position();
+      whole.push_back({position, make_rows(layout_, run_.test().seed + s, position, counts[s], true)});
     }
-    compare_out(run, layer.prompt(step), want);
+    const auto outs = layer_.prompt(whole);
+    for (bool more = true; more;) {
+      std::vector<StepRows> chunks(models_.size());  // places without a sequence
+      more = false;
+      for (std::size_t s = 0; s < models_.size(); ++s) {
+        chunks.push_back(next_chunk(whole[s], done[s]));
+        more = more || !chunks.back().rows.empty();
+      }
+      if (more) take_chunks(chunks, whole, outs, done);
+    }
   }
+  // What two slots of a sequence keep.
+  void compare_slots() {
+    for (std::size_t s = 0; s < models_.size(); ++s) {
+      const int end = models_[s].position(), from = delta::rows_kept_from(end);
+      for (int h = 0; h < layout_.value_heads; ++h) {
+        for (int position = from; position < end; ++position) {
+          compare_bits_of(
+              s, [&](const auto& slot) { return slot.delta(h, position); }, D);
+          compare_bits_of(
+              s, [&](const auto& slot) { return slot.decay(h, position); }, 1);
+          if (h % layout_.values_per_key == 0)
+            compare_bits_of(
+                s, [&](const auto& slot) { return slot.key(h / layout_.values_per_key, position); }, D);
+        }
+        for (int block = std::max(1, end / delta::kBlockRows - 1); block <= end / delta::kBlockRows; ++block)
+          compare_bits_of(
+              s, [&](const auto& slot) { return slot.anchor(block, h); }, D * D);
+      }
+    }
+  }
+
+ private:
+  delta::SlotState<D> slot(std::size_t place) {
+    return delta::slot_of<D>(layer_.state(), layout_, static_cast<int>(place));
+  }
+  static StepRows next_chunk(const StepRows& whole, std::size_t done) {
+    const int position = whole.position + static_cast<int>(done);
+    const auto room = static_cast<std::size_t>(delta::kBlockRows - position % delta::kBlockRows);
+    const auto from = whole.rows.begin() + static_cast<std::ptrdiff_t>(done);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(room, whole.rows.size() - done));
+    return {position, {from, from + count}};
+  }
+  void take_chunks(const std::vector<StepRows>& chunks, const std::vector<StepRows>& whole,
+                   const std::vector<std::uint16_t>& outs, std::vector<std::size_t>& done) {
+    const auto got = layer_.prompt(chunks);
+    std::size_t at = 0, first_row = 0;
+    for (std::size_t s = 0; s < models_.size(); first_row += whole[s].rows.size(), ++s) {
+      const auto& rows = chunks[models_.size() + s].rows;
+      if (rows.empty()) continue;
+      const auto read = [this](const float* from, std::size_t count) { return run_.read(from, count); };
+      const auto compare = [this](double actual, const Bounded& want) { compare_near(run_, actual, want); };
+      const auto want = models_[s].chunk(rows, delta::settled_by<D>(slot(models_.size() + s), read, compare));
+      std::size_t in_whole = (first_row + done[s]) * static_cast<std::size_t>(layout_.value_dim);
+      for (const auto& row : want)
+        for (const Bounded& value : row) {
+          compare_near(run_, bf16_value(got[at]), value);
+          run_.compare_exact(got[at++], outs[in_whole++]);
+        }
+      done[s] += rows.size();
+    }
+  }
+  template <class Place>
+  void compare_bits_of(std::size_t sequence, Place place, std::size_t count) {
+    const auto whole = run_.read<float>(place(slot(sequence)), count);
+    const auto chunked = run_.read<float>(place(slot(models_.size() + sequence)), count);
+    for (std::size_t i = 0; i < count; ++i) run_.compare_bits(chunked[i], whole[i]);
+  }
+
+  StepRun& run_;
+  Layout layout_;
+  DeltaLayer layer_;
+  std::vector<delta::PromptModel> models_;
+};
+
+template <int D>
+void follow_prompt(StepRun& run, const Layout& layout, const HostWeights& weights, const Steps& steps) {
+  PromptProof<D> proof(run, layout, weights, static_cast<int>(steps[0].size()));
+  for (const std::vector<int>& counts : steps) proof.take(counts);
+  proof.compare_slots();
 }
 
 struct DeltaShape {
@@ -282,10 +364,15 @@ void prove_delta_prompt(StepRun& run) {
   if (run.test().variant == 1) steps = {{128, 0}, {64, 65}};
   if (run.test().variant > 1)
     steps = {{1 + run.below(130), run.below(70)}, {1 + run.below(70), 1 + run.below(130)}};
-  // The model in double precision takes every head and row: two thousand rows are minutes of it.
+  // The model in double precision takes every head and row: two thousand rows are a minute of it.
   if (run.test().large) steps = {{1'000, 500, 3}, {200, 64, 130}};
   const DeltaShape shape = make_shape(run, steps);
-  follow_prompt(run, shape.layout, shape.weights, steps);
+  switch (run.test().row.k) {
+    case 32: return follow_prompt<32>(run, shape.layout, shape.weights, steps);
+    case 64: return follow_prompt<64>(run, shape.layout, shape.weights, steps);
+    case 128: return follow_prompt<128>(run, shape.layout, shape.weights, steps);
+  }
+  fail(Code::internal, "no proof for heads of {}", run.test().row.k);
 }
 
 }  // namespace fourfold::verify
