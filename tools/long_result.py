@@ -7,9 +7,11 @@ long_result.py --record PART HERE STATUS SECONDS SAYS [NOTE]  HERE: the tree bef
 long_result.py --done PART                                    ends with 0 where PART has passed here
 
 `here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
-there are changes that no commit has.
+there are changes that no commit has. In a copy without git, FOURFOLD_COMMIT names it. FOURFOLD_LONG_NOTE is what a
+reader must know of the machine: which packages it lacks. Several parts may be run at once.
 """
 import datetime
+import fcntl
 import os
 import pathlib
 import platform
@@ -25,13 +27,16 @@ SKIPPED = 77
 
 
 def git(*words):
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def here():
     code = (".", ":!docs")
-    commit = git("log", "-1", "--format=%h", "--", *code) or "unknown"
+    commit = git("log", "-1", "--format=%h", "--", *code) or os.environ.get("FOURFOLD_COMMIT") or "unknown"
     return commit + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", *code) else "")
 
 
@@ -56,9 +61,12 @@ def record(part, tree, status, seconds, says, note=""):
     verdict = {0: "passed", SKIPPED: "skipped"}.get(int(status), "FAILED")
     if here() != tree:
         verdict, note = "FAILED", f"the tree changed while it ran: {here()} at the end"
+    note = "; ".join(words for words in (note, os.environ.get("FOURFOLD_LONG_NOTE")) if words)
     today = datetime.date.today().isoformat()
     line = (f"{verdict:7} {today} {tree:10} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
             + (f" ({note})" if note else ""))
+    folder = os.open(RESULT.parent, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # until this ends
     rows = read()
     rows[part] = (verdict, today, tree, line)
     new = RESULT.with_suffix(".new")

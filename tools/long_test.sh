@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # ./dev test --long: what takes too long for every change, in parts. Each is run to its end even when one before it failed,
 # and recorded in docs/long-test.txt at once, to be committed; a run that was stopped goes on with what has not passed.
+# Where there are many cores, several may be run at once: ./dev test --long PART & ./dev test --long OTHER ...
 # And ./dev test --sanitize, a part of it. Sourced by dev.
 
 # long_part NAME "what it is" command...: unless it passed at this commit; one that ends with 77 was skipped, and its last
@@ -23,6 +24,8 @@ long_part() {
   (set -e; "$@") 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   set -e
+  note=$(sed -n 's/^  skipped: //p' "$log" | paste -sd ' ')
+  if [[ -n $note ]]; then note="skipped: $note"; fi
   if [[ $status -eq 77 ]]; then note=$(tail -n 1 "$log"); fi
   rm -f "$log"
   python3 tools/long_result.py --record "$name" "$before" "$status" "$((SECONDS - start))" "$says" "$note"
@@ -92,9 +95,14 @@ real_clients() {
   python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
 }
 
+# A process to a test: some take many minutes.
 every_mutation() {  # every_mutation FILTER
+  local tests
   build ci test_kernels
-  FOURFOLD_LONG=1 build/test_kernels --gtest_filter="$1"
+  export FOURFOLD_LONG=1
+  tests=$(build/test_kernels --gtest_list_tests --gtest_filter="$1" | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
+  if [[ -z $tests ]]; then echo "there is no test '$1'"; return 1; fi
+  echo "$tests" | xargs -P "$jobs" -I{} build/test_kernels --gtest_filter={}
 }
 
 long_prompt() {
@@ -150,7 +158,10 @@ command_long_test() {
   SECONDS=0
   if [[ $long_list == no ]]; then
     set_up build test
-    set_up page || echo "dev: without Chromium the tests of the chat page are SKIPPED"
+    # Only these parts have tests of the chat page.
+    if [[ ${#long_wanted[@]} -eq 0 || " ${long_wanted[*]} " =~ \ (default|clang|[at]san-rest)\  ]]; then
+      set_up page || echo "dev: without Chromium the tests of the chat page are SKIPPED"
+    fi
   fi
   all_long_parts
   local name

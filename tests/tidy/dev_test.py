@@ -87,6 +87,24 @@ class LongResult(unittest.TestCase):
         self.assertIn("verdict failed", output)
         self.assertEqual(self.file.read_text().count("FAILED"), 2, self.file.read_text())
 
+    def test_a_line_names_what_was_skipped_and_what_the_machine_lacks(self):
+        script = """
+            set -euo pipefail
+            cd %s
+            source tools/long_test.sh
+            long_wanted=(); long_list=no; long_parts=(); long_verdict=passed
+            long_part rooms "some rooms" printf 'tests: 3 passed\\n  skipped: page.page\\n  skipped: text.more\\n'
+        """ % ROOT
+        run("/bin/bash", "-c", script, FOURFOLD_LONG_RESULT=str(self.file), FOURFOLD_LONG_NOTE="without OpenSSL")
+        self.assertIn("rooms: some rooms (skipped: page.page text.more; without OpenSSL)", self.file.read_text())
+
+    def test_a_copy_without_git_is_told_its_commit(self):
+        copy = self.file.parent / "tools" / "long_result.py"
+        copy.parent.mkdir()
+        copy.write_text((ROOT / "tools" / "long_result.py").read_text())
+        for words, want in ({}, "unknown"), ({"FOURFOLD_COMMIT": "1234567"}, "1234567"):
+            self.assertEqual(run(sys.executable, copy, "--here", **words)[1].strip(), want)
+
     def test_parts_are_listed_and_unknown_ones_refused(self):
         status, output = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))
         self.assertEqual(status, 0)
