@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/format.h"
@@ -32,6 +34,21 @@ using sim::SyncSite;
 inline bool wants_all() {
   const char* const wanted = std::getenv("FOURFOLD_LONG");
   return wanted != nullptr && *wanted == '1';
+}
+
+// Rows, each with a device of its own: every row is many, and takes all cores.
+inline void mutate_rows(const std::vector<std::function<void()>>& rows) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < rows.size(); i = next++) try {
+        rows[i]();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+  };
+  std::vector<std::jthread> others;
+  for (unsigned i = 1; wants_all() && i < std::thread::hardware_concurrency(); ++i) others.emplace_back(work);
+  work();
 }
 
 // Schedules a damaged kernel is run under until one shows the damage. Some show in few of them: a lane that

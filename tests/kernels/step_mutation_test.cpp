@@ -75,9 +75,10 @@ void mutate_kernel(const char* kernel, const std::set<std::string>& files = {}, 
     sim::Device device;
     const auto machine = kernels::make_sim_machine(device, {.arch = arch});
     std::map<std::string, const plan::RowFacts*> smallest;
+    std::vector<std::function<void()>> rows;
     for (const plan::RowFacts& row : machine->rows(kernels::RowKind::step)) {
       if (row.kernel != kernel || row.arch != machine->arch().name) continue;
-      if (wants_all()) mutate_row(*arch, row, files);
+      if (wants_all()) rows.push_back([&] { mutate_row(*arch, row, files); });
       const plan::RowFacts*& least = smallest[kind_of(row)];
       const auto is_smaller = [heads](const plan::RowFacts& a, const plan::RowFacts& b) {
         return a.m != b.m ? a.m < b.m : heads == Heads::wide ? a.k > b.k : a.k < b.k;
@@ -86,6 +87,7 @@ void mutate_kernel(const char* kernel, const std::set<std::string>& files = {}, 
     }
     if (!wants_all())
       for (const auto& [kind, row] : smallest) mutate_row(*arch, *row, files);
+    mutate_rows(rows);
     EXPECT_TRUE(arch == &plan::kSm90 || !smallest.empty()) << "no row of " << kernel;
   }
 }
