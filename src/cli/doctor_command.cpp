@@ -81,7 +81,7 @@ void write_recording(const std::string& folder, doctor::Recording recording, con
   std::filesystem::create_directories(folder, error);
   if (error) fail(Code::io, "{} cannot be made: {}", folder, error.message());
   write_file((std::filesystem::path(folder) / doctor::kRecordingFile).string(),
-             doctor::recording_text(recording));
+             doctor::with_numbered_pci(doctor::recording_text(recording)));
 }
 
 Examination examine(const DoctorOptions& options, const Console& console) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 
 extern char** environ;
 
@@ -28,6 +29,8 @@ constexpr std::array<std::string_view, 6> kSecretWords{"KEY",      "TOKEN",  "SE
 constexpr std::array<std::string_view, 8> kTokenPrefixes{"hf_",   "sk-",  "ghp_",   "github_pat_",
                                                          "xoxb-", "AKIA", "glpat-", "nvapi-"};
 
+constexpr const char* kPciPrefix = "pci-";
+
 bool is_word(char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0; }
 bool is_digit(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
 bool is_hex(char letter) { return std::isxdigit(static_cast<unsigned char>(letter)) != 0; }
@@ -40,9 +43,19 @@ std::size_t end_of(std::string_view text, std::size_t at, const Is& is) {
   return at;
 }
 
+// Where `word` begins from `at` on, in capitals or not: a host "Beast" is "beast" to DNS.
+std::size_t find_word(const std::string& text, const std::string& word, std::size_t at) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  const auto found =
+      std::search(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), word.begin(), word.end(), same);
+  return found == text.end() ? std::string::npos : static_cast<std::size_t>(found - text.begin());
+}
+
 void replace_words(std::string& text, const std::string& word, const std::string& with) {
   if (word.size() < kNameLengthMin) return;
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+  for (std::size_t at = find_word(text, word, 0); at != std::string::npos; at = find_word(text, word, at)) {
     const std::size_t end = at + word.size();
     const bool is_whole = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
     if (is_whole) text.replace(at, word.size(), with);
@@ -127,9 +140,11 @@ void blank_serials(std::string& text) {
   }
 }
 
-// Addresses that every machine has.
-bool is_everybodys(const std::string& address) {
-  return address == "0.0.0.0" || address.starts_with("127.") || address == "::" || address == "::1";
+// Addresses that every machine has: none, and its own loop.
+bool is_everybodys(const unsigned char* bytes, int family) {
+  if (family == AF_INET)
+    return bytes[0] == 127 || std::all_of(bytes, bytes + 4, [](int b) { return b == 0; });
+  return bytes[15] <= 1 && std::all_of(bytes, bytes + 15, [](int b) { return b == 0; });
 }
 
 // Runs of letters of an address that `family` can read. A version of four numbers reads as one, too.
@@ -145,7 +160,7 @@ void blank_addresses(std::string& text, int family) {
     const std::string address = text.substr(at, last - at);
     unsigned char bytes[16];
     const bool is_whole = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
-    if (!is_whole || is_everybodys(address) || inet_pton(family, address.c_str(), bytes) != 1) {
+    if (!is_whole || inet_pton(family, address.c_str(), bytes) != 1 || is_everybodys(bytes, family)) {
       at = end;
       continue;
     }
@@ -167,6 +182,54 @@ void blank_tokens(std::string& text) {
   };
   for (const std::string_view prefix : kTokenPrefixes) blank(prefix, kTokenLengthMin);
   for (const std::string_view prefix : {"Bearer ", "bearer "}) blank(prefix, kSecretLengthMin);
+}
+
+// A PCI address: where it ends, and how the same one is always written. Not there: it ends where it began.
+struct PciAddress {
+  std::size_t end = 0;
+  std::string name = {};
+};
+
+// 0000:3b:00.0, 00000000:3B:00.0 as nvidia-smi has it, 3b:00.0 as lspci, 0000:3b:00 as the kernel's log.
+PciAddress pci_address(const std::string& text, std::size_t at) {
+  const PciAddress none{at};
+  const auto group = [&](std::size_t from, std::size_t length) {
+    return end_of(text, from, is_hex) == from + length ? text.substr(from, length) : std::string();
+  };
+  const auto is_at = [&](std::size_t place, char letter) {
+    return place < text.size() && text[place] == letter;
+  };
+  std::string domain = "0000";
+  std::size_t place = at;
+  const std::size_t first = end_of(text, at, is_hex) - at;
+  if (first == 4 || first == 8) {
+    domain = text.substr(at + first - 4, 4);
+    place += first + 1;
+  }
+  const bool has_domain = place > at;
+  const std::string bus = group(place, 2), device = group(std::min(place + 3, text.size()), 2);
+  if ((has_domain && !is_at(place - 1, ':')) || bus.empty() || !is_at(place + 2, ':') || device.empty() ||
+      device > "1f")
+    return none;
+  place += 5;
+  std::string function = "0";
+  if (is_at(place, '.') && place + 1 < text.size() && text[place + 1] >= '0' && text[place + 1] <= '7')
+    function = text[place + 1], place += 2;
+  else if (!has_domain)
+    return none;
+  if (place < text.size() && (is_word(text[place]) || text[place] == ':')) return none;
+  std::string name = domain + ":" + bus + ":" + device + "." + function;
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return {place, name};
+}
+
+// One above the highest number that the text has already.
+int first_pci_number(const std::string& text) {
+  int highest = 0;
+  const std::string prefix = kPciPrefix;
+  for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1))
+    highest = std::max(highest, std::atoi(text.c_str() + at + prefix.size()));
+  return highest + 1;
 }
 
 bool is_nobody(std::string_view name) {
@@ -195,13 +258,15 @@ Names names_here() {
   Names names;
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0) names.host = host;
-  if (const passwd* entry = getpwuid(getuid()); entry != nullptr) names.user = entry->pw_name;
+  if (const passwd* entry = getpwuid(getuid()); entry != nullptr) {
+    names.user = entry->pw_name;
+    names.homes.emplace_back(entry->pw_dir);
+  }
   if (is_nobody(names.user))
     if (const char* behind = std::getenv("SUDO_USER"); behind != nullptr) names.user = behind;
   if (is_nobody(names.user)) names.user.clear();
   if (is_nobody(names.host)) names.host.clear();
-  if (const char* home = std::getenv("HOME"); home != nullptr && std::string_view(home) != "/root")
-    names.home = home;
+  if (const char* home = std::getenv("HOME"); home != nullptr) names.homes.emplace_back(home);
   names.secrets = secrets_here();
   return names;
 }
@@ -210,18 +275,41 @@ std::string without_names(std::string_view text, const Names& names) {
   std::string out(text);
   for (const std::string& secret : names.secrets) replace_all(out, secret, "(secret)");
   blank_tokens(out);
-  replace_words(out, names.home, "/home/user");
+  for (const std::string& home : names.homes) replace_words(out, home, "/home/user");
   blank_homes(out);
   replace_words(out, names.user, "user");
   replace_words(out, names.host, "host");
   replace_words(out, names.host.substr(0, names.host.find('.')), "host");
   blank_groups(out, {8, 4, 4, 4, 12}, '-');
-  blank_groups(out, {2, 2, 2, 2, 2, 2}, ':');
+  // A machine's or a container's: hashes of commits have 40 digits.
+  for (const std::size_t digits : {32, 64}) blank_groups(out, {digits}, '-');
+  for (const char between : {':', '-'}) blank_groups(out, {2, 2, 2, 2, 2, 2}, between);
   blank_device_ids(out);
   blank_serials(out);
   blank_addresses(out, AF_INET);
   blank_addresses(out, AF_INET6);
   blank_mail(out);
+  return out;
+}
+
+std::string with_numbered_pci(std::string_view text) {
+  const std::string in(text);
+  const int first = first_pci_number(in);
+  std::map<std::string, int> numbers;
+  std::string out;
+  for (std::size_t at = 0; at < in.size();) {
+    const bool is_start = at == 0 || (!is_word(in[at - 1]) && in[at - 1] != ':') ||
+                          (at >= 4 && in.compare(at - 4, 4, "PCI:") == 0);
+    const PciAddress found = is_start ? pci_address(in, at) : PciAddress{at};
+    if (found.end == at) {
+      out += in[at++];
+      continue;
+    }
+    const int number =
+        numbers.try_emplace(found.name, first + static_cast<int>(numbers.size())).first->second;
+    out += kPciPrefix + std::to_string(number);
+    at = found.end;
+  }
   return out;
 }
 

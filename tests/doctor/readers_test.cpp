@@ -341,7 +341,7 @@ TEST(Scan, GarbageIsNoCode) {
 // ---- recordings and live answers ----
 
 TEST(Recording, KeepsAnswersAndTakesNamesOut) {
-  const Names names{"beast", "anna", "/home/anna"};
+  const Names names{"beast", "anna", {"/home/anna"}};
   EXPECT_EQ(without_names("LD_LIBRARY_PATH=/home/anna/cuda:/opt/beast/lib", names),
             "LD_LIBRARY_PATH=/home/user/cuda:/opt/host/lib");
   EXPECT_EQ(without_names("root=UUID=8c3f0e1a-1b2c-4d5e-8f90-a1b2c3d4e5f6 ro", names),

@@ -238,6 +238,19 @@ TEST(Machines, HaveTheVerdictsCommitted) {
   }
 }
 
+// A recording is sent without PCI addresses; what was numbered instead leads to the same verdict.
+TEST(Machines, JudgedTheSameWithoutPciAddresses) {
+  int numbered = 0;
+  for (const Machine& one : machines()) {
+    const std::string text = read_file(kSource / "tests/doctor/machines" / one.name / kRecordingFile);
+    const std::string sent = with_numbered_pci(text);
+    numbered += sent != text;
+    EXPECT_EQ(sent.find("0000:"), std::string::npos) << one.name;
+    EXPECT_EQ(as_json(judge(facts_of(parse_recording(sent, one.name)))) + "\n", one.verdict) << one.name;
+  }
+  EXPECT_GT(numbered, 5);
+}
+
 // On any GPU's way to the others, the first and the last alike.
 TEST(Machines, OneBridgeThatRedirectsIsEnough) {
   const Recording plain = read_recording(kSource / "tests/doctor/machines/four-pro-6000");
