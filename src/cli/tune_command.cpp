@@ -179,14 +179,32 @@ void tune_all(backend::Prepared& prepared, const Plan& plan, const TuneCommandOp
   tune_passes(plan.prompts, backend::Role::prefill, "rows of a prompt");
 }
 
-// Choices of other shapes that the file had stay; those measured now take the place of theirs.
-void keep_others(const fs::path& path, const kernels::Machine& machine, const TuneResult& result,
-                 backend::cuda::TuningFile& file) {
+// Where the choices go; empty: no file is written, since nothing will be timed and none was asked for.
+fs::path file_path(const TuneCommandOptions& options, const kernels::Machine& machine) {
+  if (!options.out.empty()) return options.out;
+  if (options.backend != "cuda") return {};
+  const fs::path folder = library::user_tuned_folder();
+  if (folder.empty()) fail_with_hint(Code::io, "Give --out FILE.", "neither XDG_CONFIG_HOME nor HOME is set");
+  fs::create_directories(folder);
+  return folder / library::tuned_file_name(machine.description());
+}
+
+// What the file has so far; read before anything is measured, so that one that cannot be kept costs no time.
+Tuning choices_before(const fs::path& path, const kernels::Machine& machine) {
   std::error_code none;
-  if (!fs::exists(path, none)) return;
+  const fs::path folder = path.parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, none))
+    fail_with_hint(Code::io, fourfold::format("mkdir -p {}", shell_word(folder.string())),
+                   "--out {}: there is no folder {}", path.string(), folder.string());
+  if (!fs::exists(path, none)) return {};
   const backend::cuda::TuningFile before = backend::cuda::read_tuning(path);
   require_for(before, machine, path.string());
-  for (const auto& choice : before.tuning.choices()) {
+  return before.tuning;
+}
+
+// Choices of other shapes that the file had stay; those measured now take the place of theirs.
+void keep_others(const Tuning& before, const TuneResult& result, backend::cuda::TuningFile& file) {
+  for (const auto& choice : before.choices()) {
     const bool is_measured = std::any_of(result.ops.begin(), result.ops.end(), [&](const MeasuredOp& op) {
       return op.op == choice.op && op.shape == choice.shape;
     });
@@ -194,20 +212,14 @@ void keep_others(const fs::path& path, const kernels::Machine& machine, const Tu
   }
 }
 
-void write_result(const TuneResult& result, const kernels::Machine& machine,
-                  const TuneCommandOptions& options, const Console& console) {
+void write_result(const TuneResult& result, const Tuning& before, const fs::path& path,
+                  const kernels::Machine& machine, const TuneCommandOptions& options,
+                  const Console& console) {
   const bool timed = std::any_of(result.ops.begin(), result.ops.end(),
                                  [](const MeasuredOp& op) { return op.candidates.front().microseconds > 0; });
   if (!timed && options.out.empty()) {
     console.out << "\nnothing was timed: no file is written (--out FILE writes one without choices)\n";
     return;
-  }
-  fs::path path = options.out;
-  if (options.out.empty()) {
-    path = library::user_tuned_folder();
-    if (path.empty()) fail_with_hint(Code::io, "Give --out FILE.", "neither XDG_CONFIG_HOME nor HOME is set");
-    fs::create_directories(path);
-    path /= library::tuned_file_name(machine.description());
   }
   backend::cuda::TuningFile file{
       .chip = machine.description(),
@@ -216,9 +228,11 @@ void write_result(const TuneResult& result, const kernels::Machine& machine,
       .commit = commit(),
       .date = utc_date(),
       .tuning = {}};
-  keep_others(path, machine, result, file);
+  keep_others(before, result, file);
   for (const auto& choice : result.tuning.choices()) file.tuning.add(choice);
   write_file(path.string(), to_json(file));
+  // As the next run will: a file that it would refuse is noticed now.
+  require_for(backend::cuda::read_tuning(path), machine, path.string());
   console.out << fourfold::format("\n{} choices other than the defaults in {}\n",
                                   file.tuning.choices().size(), path.string());
 }
@@ -242,10 +256,12 @@ int run_tune(const TuneCommandOptions& options, const Console& console) {
                  "default's bits.\n";
   if (options.backend == "sim")
     console.out << "The simulator has no time of its own: bits are compared, nothing is timed.\n";
+  const fs::path path = file_path(options, machine);
+  const Tuning before = path.empty() ? Tuning{} : choices_before(path, machine);
   TuneResult result;
   tune_all(*subject.prepared, plan, options, result, console);
   if (result.ops.empty()) fail(Code::invalid_request, "--ops '{}' matches no op of this model", options.ops);
-  write_result(result, machine, options, console);
+  write_result(result, before, path, machine, options, console);
   console.out << fourfold::format("{} s in all\n", std::llround(seconds_since(start)));
   return kFine;
 }
