@@ -92,9 +92,13 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/perplexity_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/quantize_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_device.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_file.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_models.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_parts.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_prediction.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_status.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_verify.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_apart.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/tune_command.cpp)

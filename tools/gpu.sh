@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2154
-# ./dev gpu: what needs an NVIDIA GPU. Proves every row on silicon against the simulator and the reference, and a long prompt
-# against another implementation, then measures the MoE layer and a whole model; all into bench/results/, named after the
-# card. Sourced by dev.
+# ./dev gpu: what needs an NVIDIA GPU: `fourfold report`, with each part's own file in bench/results/, named after the card,
+# and a long prompt against another implementation. Sourced by dev.
 
 command_gpu() {
   if [[ $# -gt 0 ]]; then fail 64 "gpu takes no arguments, not '$1'"; fi
@@ -12,14 +11,11 @@ command_gpu() {
   set_up build
   build default fourfold
   mkdir -p bench/results
-  # Proof, MoE layers, tuning, and the models that fit; each part's own file and the report of all. A model that does not fit is
-  # left out with its numbers, and that is not an error of this command. The tuning file is reviewed like code before it is
-  # committed.
-  build/fourfold report --force --tune --tune-out "tuned/$card.json" --results bench/results \
+  # The list of what is proved and measured is `fourfold report`'s: each part's own file and the report of all. A model that
+  # does not fit is left out with its numbers, and that is not an error of this command. The tuning file is reviewed like code
+  # before it is committed.
+  build/fourfold report --force --tune-out "tuned/$card.json" --results bench/results \
     --out "bench/results/report-$card.json" || status=$?
-  for rows in verify verify-large; do
-    if [[ -f bench/results/$rows-$card.json ]]; then python3 tools/summarise_verify.py "bench/results/$rows-$card.json"; fi
-  done
   # A prompt of 2,150 tokens through a whole model, against another implementation's numbers (tests/golden/families).
   scratch=$(mktemp -d)
   build/fourfold make-model "$scratch/long" --shape tiny-long --format bf16 --seed 1

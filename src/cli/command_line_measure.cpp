@@ -235,14 +235,15 @@ void add_report(CLI::App& app, CommandLine& line) {
   command->add_flag("--force", o.force, "Replace a file that is there");
   command->add_option("--device", o.device, "cuda, or sim: the simulated GPU and this CPU")
       ->capture_default_str();
-  command->add_flag("--quick", o.quick, "Fewer proofs, one MoE layer, one model");
-  command->add_flag("--tune", o.tune, "Also measure which kernels are fastest here, and keep that");
+  command->add_flag("--quick", o.quick,
+                    "Fewer proofs, one MoE layer, one model; the file says what was left out");
   command->add_option("--tune-out", o.tune_out,
-                      "Of --tune: its file (the chip's own in the user's config folder)");
+                      "Which kernels are fastest here (fourfold-tuned-CARD.json beside the report)");
+  command->add_flag("!--no-tune", o.tune, "Do not measure that");
   command->add_option("--results", o.results, "Also write each part's own file into this folder");
   command->add_option("--rows", o.rows, "Of verify: only rows or kernels that match: 'moe_stream*w4a4*'");
-  command->add_option("--part-minutes", o.part_minutes, "Stop a part that takes longer")
-      ->capture_default_str();
+  command->add_option("--part-minutes", o.part_minutes,
+                      "Stop a part that takes longer (ten times its estimate, 15 at least)");
   command->add_option("--gpu", o.gpu, "Which GPU")->capture_default_str();
   command->final_callback([&line] {
     line.has_strict = false;

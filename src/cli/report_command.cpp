@@ -2,20 +2,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <memory>
 
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/file_signals.h"
 #include "cli/parse.h"
 #include "cli/report_file.h"
+#include "cli/report_status.h"
 #include "kernels/gpu/gpu.h"
+#include "library/tuned.h"
 
 namespace fourfold::cli {
 namespace {
@@ -23,14 +24,17 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr int kFormat = 1;              // of the file; a change that readers must know raises it
-constexpr double kDeviceSeconds = 120;  // to say what it is
+constexpr int kFormat = 1;               // of the file; a change that readers must know raises it
+constexpr double kDeviceSeconds = 120;   // to say what it is
+constexpr double kPartSecondsMin = 900;  // a part gets ten times its estimate, but no less than this
 
-// A folder that goes with the object.
+// A folder that goes with the object. Throws io when there is no room for it.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "fourfold-report-XXXXXX").string();
+    std::error_code none;
+    const fs::path parent = fs::temp_directory_path(none);
+    std::string pattern = ((none ? fs::path("/tmp") : parent) / "fourfold-report-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr)
       fail(Code::io, "{} cannot be made: {}", pattern, std::strerror(errno));
     path_ = pattern;
@@ -46,11 +50,6 @@ class ScratchFolder {
  private:
   fs::path path_;
 };
-
-std::string duration(double seconds) {
-  const auto whole = std::llround(seconds);
-  return whole < 100 ? fourfold::format("{} s", whole) : fourfold::format("{} min", (whole + 30) / 60);
-}
 
 json::object head_of(const ReportOptions& options, const ReportDevice& device) {
   json::object head;
@@ -98,61 +97,24 @@ json::object head_of(const ReportOptions& options, const ReportDevice& device) {
   return head;
 }
 
-json::object begin_part(const ReportPart& part, const char* status) {
-  return {{"name", part.name}, {"command", part.command}, {"status", status}};
-}
-
-// done, missed (a check failed), failed (it ended with an error), out of time, stopped.
-std::string status_of(const Apart& ended) {
-  switch (ended.end) {
-    case Apart::End::returned:
-      return ended.status == kFine ? "done" : ended.status == kMiss ? "missed" : "failed";
-    case Apart::End::killed: return "failed";
-    case Apart::End::out_of_time: return "out of time";
-    case Apart::End::stopped: return "stopped";
-  }
-  return "failed";
-}
-
-std::string last_line(const std::string& text) {
-  std::istringstream lines(text);
-  std::string line, last;
-  while (std::getline(lines, line))
-    if (line.find_first_not_of(" \r") != std::string::npos) last = line;
-  return last;
-}
-
-// Why a part is not done, in a sentence; its own words where it had time for them.
-std::string error_of(const Apart& ended) {
-  if (ended.end == Apart::End::stopped) return "the run was interrupted";
-  if (ended.end == Apart::End::out_of_time)
-    return fourfold::format("stopped after {}; --part-minutes allows more", duration(ended.seconds));
-  const std::string said = last_line(ended.err);
-  if (ended.end == Apart::End::killed)
-    return fourfold::format("ended by signal {} ({}){}", ended.status, strsignal(ended.status),
-                            said.empty() ? "" : ": " + said);
-  // The message comes first, and may have a hint in the next line.
-  std::istringstream lines(ended.err);
-  for (std::string line, found; std::getline(lines, line);) {
-    constexpr std::string_view ours = "fourfold: ";
-    if (line.starts_with(ours) && !line.starts_with("fourfold: notice:") &&
-        !line.starts_with("fourfold: warning:"))
-      return line.substr(ours.size());
-  }
-  return said.empty() ? fourfold::format("ended with status {}", ended.status) : said;
+json::object begin_part(const ReportPart& part, const std::string& status) {
+  json::object out{{"name", part.name}, {"command", part.command}, {"status", status}};
+  if (!part.left_out.empty()) out["left_out"] = part.left_out;
+  return out;
 }
 
 class Run {
  public:
-  Run(const ReportOptions& options, const std::vector<ReportPart>& parts, ReportFile& file,
-      const Console& console)
-      : options_(options), parts_(parts), file_(file), console_(console) {}
+  Run(const ReportOptions& options, const ReportDevice& device, const std::vector<ReportPart>& parts,
+      ReportFile& file, const Console& console)
+      : options_(options), device_(device), parts_(parts), file_(file), console_(console) {}
 
   int run() {
     announce();
     for (std::size_t i = 0; i < parts_.size(); ++i) file_.set_part(i, begin_part(parts_[i], "not run"));
+    save();  // where nothing can be written, nothing is measured
     for (std::size_t i = 0; i < parts_.size() && !FileSignals::asked(); ++i) run_part(i);
-    file_.write();
+    save();
     return finish();
   }
 
@@ -167,24 +129,58 @@ class Run {
         parts_.size(), duration(seconds), file_.path());
   }
 
+  void save() {
+    try {
+      file_.write();
+      is_saved_ = true;
+    } catch (const Error& error) {
+      console_.out << summary_;
+      const std::string hint = fourfold::format(
+          "{} still has what was written before. Make room, then run it again with --force.", file_.path());
+      fail_with_hint(error.code(), is_saved_ ? hint : error.hint(), "{}", error.what());
+    }
+  }
+
   void run_part(std::size_t index) {
     const ReportPart& part = parts_[index];
     const std::string title = fourfold::format("report: {} of {}: {}", index + 1, parts_.size(), part.name);
-    if (!part.skipped.empty()) {
+    if (const std::string why = why_skipped(part); !why.empty()) {
       json::object kept = begin_part(part, "skipped");
-      kept["reason"] = part.skipped;
+      kept["reason"] = why;
       file_.set_part(index, kept);
-      console_.err << title << ": skipped: " << part.skipped << "\n";
-      summary_ += fourfold::format("  {}: skipped: {}\n", part.name, part.skipped);
+      console_.err << title << ": skipped: " << why << "\n";
+      summary_ += fourfold::format("  {}: skipped: {}\n", part.name, why);
       return;
     }
     file_.set_part(index, begin_part(part, "running"));
-    file_.write();
+    save();
     console_.err << title << fourfold::format(", about {}", duration(part.seconds))
                  << (console_.err_rewrites() ? "" : "\n") << std::flush;
-    const ScratchFolder folder;
+    // Without a folder or a process it has failed before it began.
+    Apart ended;
+    std::unique_ptr<ScratchFolder> folder;
+    try {
+      folder = std::make_unique<ScratchFolder>();
+      ended = run_apart(part, title, folder->path());
+    } catch (const Error& error) {
+      ended.status = kFailed;
+      ended.err = fourfold::format("fourfold: {}\n", error.what());
+    }
+    keep(index, ended, folder ? folder->path() : fs::path());
+  }
+
+  // Its own reason; or a part before it that nobody could end, which holds the GPU.
+  std::string why_skipped(const ReportPart& part) const {
+    if (!part.skipped.empty() || !part.uses_gpu || stuck_.empty()) return part.skipped;
+    return fourfold::format("the process of '{}' cannot be ended and holds the GPU; restart the machine",
+                            stuck_);
+  }
+
+  Apart run_apart(const ReportPart& part, const std::string& title, const fs::path& folder) const {
     ApartLimits limits;
-    limits.seconds = 60 * options_.part_minutes;
+    limits.seconds =
+        options_.part_minutes > 0 ? 60 * options_.part_minutes : std::max(kPartSecondsMin, 10 * part.seconds);
+    limits.stuck_seconds = std::min(limits.stuck_seconds, limits.seconds);
     limits.is_over = [] { return FileSignals::asked(); };
     limits.tick = [&, shown = 0](double seconds) mutable {
       if (!console_.err_rewrites() || static_cast<int>(seconds) == shown) return;
@@ -193,44 +189,60 @@ class Run {
                                        duration(part.seconds))
                    << std::flush;
     };
-    const Apart ended = run_apart([&](const Console& console) { return part.run(console, folder.path()); },
-                                  folder.path(), limits);
-    keep(index, ended, folder.path());
+    return cli::run_apart([&](const Console& console) { return part.run(console, folder); }, folder, limits);
+  }
+
+  // The part's members, or why they cannot be had: what a command that ended well printed and we cannot read.
+  static std::string keep_members(const ReportPart& part, const Apart& ended, const fs::path& folder,
+                                  json::object& kept) {
+    try {
+      part.keep(ended, folder, kept);
+      return {};
+    } catch (const std::exception& error) {
+      return fourfold::format("what it wrote cannot be read: {}", error.what());
+    }
   }
 
   void keep(std::size_t index, const Apart& ended, const fs::path& folder) {
     const ReportPart& part = parts_[index];
-    const std::string status = status_of(ended);
-    json::object kept = begin_part(part, status.c_str());
+    std::string status = status_of(ended), error;
+    json::object kept = begin_part(part, status);
     kept["seconds"] = ended.seconds;
-    const bool failed = status != "done" && status != "missed";
-    if (failed) kept["error"] = error_of(ended);
-    if (part.keep && !failed)
-      part.keep(ended, folder, kept);
-    else
-      kept["output"] = lines_of(ended.out);
+    if (status != "done" && status != "missed")
+      error = error_of(ended);
+    else if (part.keep)
+      error = keep_members(part, ended, folder, kept);
+    if (error.empty() && part.keep) write_result(part, folder, kept);
+    if (!error.empty()) {
+      if (status == "done" || status == "missed") status = "failed";
+      kept["status"] = status;
+      kept["error"] = error;
+    }
+    if (!error.empty() || !part.keep) kept["output"] = lines_of(ended.out);
     if (!ended.err.empty()) kept["stderr"] = lines_of(ended.err);
     file_.set_part(index, kept);
-    file_.write();
-    write_result(part, ended, folder, failed);
-    is_fine_ = is_fine_ && status == "done";
+    if (ended.is_stuck) stuck_ = part.name;
+    if (status == "done" && !part.tuning_file.empty()) tuning_file_ = part.tuning_file;
+    is_fine_ = is_fine_ && status == "done" && !kept.contains("results_error");
     const std::string line = fourfold::format("{} in {}{}", status, duration(ended.seconds),
-                                              failed ? ": " + file_.clean(error_of(ended)) : "");
+                                              error.empty() ? "" : ": " + file_.clean(error));
     console_.err << (console_.err_rewrites() ? "\r\033[K" : "") << "report: " << part.name << ": " << line
                  << "\n";
     summary_ += fourfold::format("  {}: {}\n", part.name, line);
+    save();
   }
 
-  void write_result(const ReportPart& part, const Apart& ended, const fs::path& folder, bool failed) const {
-    if (options_.results.empty() || part.result_file.empty() || failed) return;
-    std::string text = ended.out;
-    if (!part.result_source.empty()) {
-      std::ifstream source(folder / part.result_source, std::ios::binary);
-      std::stringstream all;
-      all << source.rdbuf();
-      text = all.str();
+  // The part's own file. The report has the same, so that one that cannot be written does not end it.
+  void write_result(const ReportPart& part, const fs::path& folder, json::object& kept) const {
+    if (options_.results.empty() || part.result_file.empty()) return;
+    const std::string text =
+        part.result_source.empty() ? json_text(kept.at("result")) : read_text(folder / part.result_source);
+    try {
+      write_file((fs::path(options_.results) / part.result_file).string(), file_.clean(text));
+    } catch (const Error& error) {
+      kept["results_error"] = error.what();
+      show_error(console_, error.what(), error.hint());
     }
-    write_file((fs::path(options_.results) / part.result_file).string(), file_.clean(text));
   }
 
   int finish() const {
@@ -240,6 +252,13 @@ class Run {
                  "The same command with --force begins anew.");
       return kFailed;
     }
+    if (!tuning_file_.empty() && device_.is_gpu())
+      console_.out << fourfold::format(
+          "{}\nThe kernels that are fastest on this card: --tuned FILE takes it, and so does every run "
+          "after\n"
+          "  install -D -m 644 {} {}\n",
+          tuning_file_, shell_word(tuning_file_),
+          shell_word((library::user_tuned_folder() / library::tuned_file_name(device_.chip)).string()));
     console_.out << fourfold::format(
         "{}\nNames, serials, addresses and keys were taken out of it; read it before you send it.\n",
         file_.path());
@@ -247,33 +266,51 @@ class Run {
   }
 
   const ReportOptions& options_;
+  const ReportDevice& device_;
   const std::vector<ReportPart>& parts_;
   ReportFile& file_;
   const Console& console_;
   std::string summary_;
+  std::string stuck_;        // the part whose process could not be ended
+  std::string tuning_file_;  // that this run has made
+  bool is_saved_ = false;
   bool is_fine_ = true;
 };
 
 void require_options(const ReportOptions& options) {
   if (options.device != "cuda" && options.device != "sim")
     fail_with_hint(Code::invalid_request, "Known devices: cuda, sim.", "unknown device '{}'", options.device);
-  if (!(options.part_minutes > 0))
-    fail(Code::invalid_request, "--part-minutes {}: more than 0", options.part_minutes);
+  if (!(options.part_minutes >= 0))
+    fail(Code::invalid_request, "--part-minutes {}: 0 or more", options.part_minutes);
   if (!options.tune && !options.tune_out.empty())
-    fail(Code::invalid_request, "--tune-out {} is the file of --tune, which was not asked for",
-         options.tune_out);
+    fail(Code::invalid_request, "--tune-out {} and --no-tune contradict each other", options.tune_out);
 }
 
 // Before anything is measured for an hour in vain.
-void require_place(const std::string& path, bool force) {
+void require_folder(const char* option, const fs::path& path) {
   std::error_code ignored;
-  const fs::path folder = fs::path(path).parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, ignored))
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (!fs::is_directory(folder, ignored))
     fail_with_hint(Code::io, fourfold::format("mkdir -p {}", shell_word(folder.string())),
-                   "--out {}: there is no folder {}", path, folder.string());
-  if (fs::is_directory(path, ignored)) fail(Code::io, "--out {} is a folder; a file is written", path);
-  if (fs::is_regular_file(path, ignored) && !force)
-    fail_with_hint(Code::io, "--force replaces it; --out FILE writes another.", "{} is there already", path);
+                   "{} {}: there is no folder {}", option, path.string(), folder.string());
+  if (::access(folder.c_str(), W_OK) != 0)
+    fail_with_hint(Code::io, "Give a folder of your own.", "{} {}: {} cannot be written: {}", option,
+                   path.string(), folder.string(), std::strerror(errno));
+  if (fs::is_directory(path, ignored))
+    fail(Code::io, "{} {} is a folder; a file is written", option, path.string());
+}
+
+void require_places(const ReportOptions& options, const ReportDevice& device) {
+  std::error_code error;
+  const fs::path path = report_path(options, device);
+  require_folder("--out", path);
+  if (fs::is_regular_file(path, error) && !options.force)
+    fail_with_hint(Code::io, "--force replaces it; --out FILE writes another.", "{} is there already",
+                   path.string());
+  if (options.tune) require_folder("--tune-out", tuning_path(options, device));
+  if (options.results.empty()) return;
+  fs::create_directories(options.results, error);
+  if (error) fail(Code::io, "--results {} cannot be made: {}", options.results, error.message());
 }
 
 // Asked in a process of its own: this one must not open CUDA, or the parts could not.
@@ -298,22 +335,15 @@ ReportDevice find_device(const ReportOptions& options) {
 
 int write_report(const ReportOptions& options, const ReportDevice& device,
                  const std::vector<ReportPart>& parts, const Console& console) {
-  const std::string path =
-      options.out.empty() ? fourfold::format("fourfold-report-{}.json", device.card()) : options.out;
-  require_place(path, options.force);
-  if (!options.results.empty()) {
-    std::error_code error;
-    fs::create_directories(options.results, error);
-    if (error) fail(Code::io, "--results {} cannot be made: {}", options.results, error.message());
-  }
+  require_places(options, device);
   const FileSignals signals;
-  ReportFile file(path, doctor::names_here(), head_of(options, device));
-  return Run(options, parts, file, console).run();
+  ReportFile file(report_path(options, device).string(), doctor::names_here(), head_of(options, device));
+  return Run(options, device, parts, file, console).run();
 }
 
 int run_report(const ReportOptions& options, const Console& console) {
   require_options(options);
-  if (!options.out.empty()) require_place(options.out, options.force);
+  if (!options.out.empty()) require_places(options, {});  // before a GPU is asked
   const ReportDevice device = find_device(options);
   return write_report(options, device, report_parts(options, device), console);
 }

@@ -19,6 +19,9 @@ boost::json::array lines_of(std::string_view text);
 // The lines of a CSV as objects by its header; lines that begin with # are left out. Numbers become numbers.
 boost::json::array rows_of_csv(std::string_view text);
 
+// As it is written: pretty, but a row of a table is one line, and so are a few numbers.
+std::string json_text(const boost::json::value& value);
+
 class ReportFile {
  public:
   // `head` are the members before the parts.
@@ -29,8 +32,10 @@ class ReportFile {
   void write() const;
 
   const std::string& path() const { return path_; }
-  // Of every text: what the file would say.
-  std::string clean(std::string_view text) const { return doctor::without_names(text, names_); }
+  // A text as this file, or one beside it, may say it.
+  std::string clean(std::string_view text) const {
+    return doctor::with_numbered_pci(doctor::without_names(text, names_));
+  }
 
  private:
   boost::json::value cleansed(const boost::json::value& value) const;

@@ -12,12 +12,12 @@ struct ReportOptions {
   std::string out = {};         // empty: fourfold-report-CARD.json here
   std::string device = "cuda";  // or sim
   bool quick = false;
-  bool tune = false;
-  std::string tune_out = {};  // of tune: its file; empty: the chip's own in the user's folder
+  bool tune = true;
+  std::string tune_out = {};  // the tuning file; empty: fourfold-tuned-CARD.json beside the report
   std::string results = {};   // a folder that also gets the parts' own files
   std::string rows = {};      // of verify: only these
   int gpu = 0;
-  double part_minutes = 60;  // a part that takes longer is stopped
+  double part_minutes = 0;  // a part that takes longer is stopped; 0: by its estimate
   bool force = false;
 };
 

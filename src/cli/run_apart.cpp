@@ -21,6 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPause{20};
+constexpr int kOutputLost = 74;  // of a child, which can say so in no other way; no command ends with it
 
 void redirect(int stream, const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
@@ -43,19 +44,28 @@ int run_here(const std::function<int(const Console&)>& run, const Console& conso
   for (const int signal : {SIGINT, SIGTERM, SIGXFSZ, SIGPIPE}) ::signal(signal, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to measure on for somebody who is gone
   if (::getppid() != parent) ::_exit(kFailed);
-  redirect(STDOUT_FILENO, folder / "stdout");
+  redirect(STDOUT_FILENO, folder / kApartOut);
   redirect(STDERR_FILENO, folder / "stderr");
+  std::cout << std::unitbuf;  // what was said before a kill is there
   const int status = run_here(run, {std::cout, std::cerr});
   std::cout.flush();
   std::cerr.flush();
-  ::_exit(std::cout ? status : static_cast<int>(kFailed));  // nothing of the parent's is torn down
+  ::_exit(std::cout && std::cerr ? status : kOutputLost);  // nothing of the parent's is torn down
 }
 
-std::string read_all(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Kills it and waits: until it is gone, or for so long that it must be held inside a driver, where no signal
+// reaches it. Whether it is gone.
+bool end_child(pid_t child, double patience_seconds, int& status) {
+  ::kill(child, SIGKILL);
+  for (const auto start = Clock::now(); seconds_since(start) < patience_seconds;) {
+    if (::waitpid(child, &status, WNOHANG) != 0) return true;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 }  // namespace
@@ -70,10 +80,10 @@ Apart run_apart(const std::function<int(const Console&)>& run, const std::filesy
   if (child == 0) be_child(run, folder, parent);
   Apart out;
   int status = 0;
-  for (pid_t ended = 0; ended == 0;) {
+  for (;;) {
     std::this_thread::sleep_for(kPause);
-    out.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    ended = ::waitpid(child, &status, WNOHANG);
+    out.seconds = seconds_since(start);
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
     if (ended < 0) fail(Code::io, "the process of a part was lost: {}", std::strerror(errno));
     if (ended != 0) break;
     limits.tick(out.seconds);
@@ -82,15 +92,27 @@ Apart run_apart(const std::function<int(const Console&)>& run, const std::filesy
     else if (limits.seconds > 0 && out.seconds > limits.seconds)
       out.end = Apart::End::out_of_time;
     if (out.end == Apart::End::returned) continue;
-    ::kill(child, SIGKILL);
-    ended = ::waitpid(child, &status, 0);
+    out.is_stuck = !end_child(child, limits.stuck_seconds, status);
+    break;
   }
   if (out.end == Apart::End::returned && WIFSIGNALED(status))
     out.end = limits.is_over() ? Apart::End::stopped : Apart::End::killed;  // Ctrl-C reaches both
   out.status = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-  out.out = read_all(folder / "stdout");
-  out.err = read_all(folder / "stderr");
+  out.out = read_text(folder / kApartOut);
+  out.err = read_text(folder / "stderr");
+  if (out.end == Apart::End::returned && out.status == kOutputLost) {
+    out.status = kFailed;
+    out.err += fourfold::format("fourfold: its output could not be written to {}; is there room?\n",
+                                folder.string());
+  }
   return out;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace fourfold::cli

@@ -2,6 +2,8 @@
 #include "cli/report_command.h"
 
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,6 +12,8 @@
 
 #include "base/error.h"
 #include "cli/report_file.h"
+#include "cli/report_status.h"
+#include "cli/report_verify.h"
 #include "tests/cli_report/support.h"
 
 namespace fourfold::cli {
@@ -18,12 +22,12 @@ namespace {
 using Folder = std::filesystem::path;
 
 ReportPart part(const std::string& name, std::function<int(const Console&, const Folder&)> run) {
-  return {.name = name,
-          .command = "fourfold " + name,
-          .seconds = 1,
-          .skipped = {},
-          .run = std::move(run),
-          .keep = {}};
+  ReportPart out;
+  out.name = name;
+  out.command = "fourfold " + name;
+  out.seconds = 1;
+  out.run = std::move(run);
+  return out;
 }
 
 ReportPart fine(const std::string& name) {
@@ -107,6 +111,15 @@ TEST(Report, AHangingPartIsEnded) {
   EXPECT_EQ(status_of(report, "last"), "done");
 }
 
+// The account's own name; root's is nobody's, then it is the one behind it.
+std::string name_of_user() {
+  const passwd* account = ::getpwuid(::getuid());
+  const std::string name = account == nullptr ? "root" : account->pw_name;
+  if (name != "root") return name;
+  ::setenv("SUDO_USER", "plantedname", 1);
+  return "plantedname";
+}
+
 // Of a person, a machine or an account, in every place that a part can write to.
 TEST(Report, SecretsAreTakenOutOfEveryPart) {
   const TestFolder folder;
@@ -115,6 +128,7 @@ TEST(Report, SecretsAreTakenOutOfEveryPart) {
   ::setenv("HF_TOKEN", "abcdefgh-planted-token", 1);
   ::setenv("SOME_API_KEY", "k3y/with\"quote", 1);
   ::setenv("HOME", "/data/anna-home", 1);
+  const std::string user = name_of_user();
   const std::vector<std::string> secrets{"abcdefgh-planted-token",
                                          "k3y/with\"quote",
                                          "/data/anna-home",
@@ -125,11 +139,13 @@ TEST(Report, SecretsAreTakenOutOfEveryPart) {
                                          "d8:5e:d3:01:ab:cd",
                                          "192.168.17.23",
                                          "fe80::1ff:fe23:4567:890a",
+                                         "0000:3b:00.0",
+                                         "00000000:AF:00.0",
                                          "anna@example.org",
                                          "hf_QqRrSsTtUuVvWwXxYyZz",
                                          "0123456789abcdef0123"};
-  std::string planted =
-      std::string("on ") + host + ", Bearer 0123456789abcdef0123, Serial Number : 1320123456789";
+  std::string planted = std::string("on ") + host + " as " + user +
+                        ", Bearer 0123456789abcdef0123, Serial Number : 1320123456789";
   for (const std::string& secret : secrets)
     if (secret != "1320123456789" && secret != "0123456789abcdef0123") planted += ", " + secret;
   ReportPart everywhere = part("everywhere", [planted](const Console& console, const Folder& here) {
@@ -158,9 +174,11 @@ TEST(Report, SecretsAreTakenOutOfEveryPart) {
   read_json(text_of(options.out));
   for (const std::string& secret : secrets) {
     EXPECT_EQ(whole.find(secret), std::string::npos) << secret;
-    EXPECT_EQ(whole.find(secret.substr(0, 7)), std::string::npos) << secret;
+    EXPECT_EQ(whole.find(secret.substr(0, 9)), std::string::npos) << secret;
   }
   EXPECT_EQ(whole.find("k3y"), std::string::npos);  // its quote is escaped in JSON
+  EXPECT_EQ(whole.find(user), std::string::npos) << user;
+  ::unsetenv("SUDO_USER");
   const std::string name = host;
   if (name.size() >= 3 && name != "localhost") {
     EXPECT_EQ(whole.find(name), std::string::npos) << name;
@@ -241,14 +259,129 @@ TEST(Report, PlacesThatCannotBeWritten) {
   EXPECT_EQ(status_of(read_json(text_of(folder / "r.json")), "first"), "done");
 }
 
+// Nothing runs where nothing can be kept.
+TEST(Report, AFullDiskOrAForeignFolderIsAnError) {
+  const TestFolder folder;
+  for (const char* path : {"/dev/full", "/proc/report-of-fourfold.json"}) {
+    Captured captured;
+    const std::string mark = folder / "ran";
+    ReportOptions options = to(path);
+    options.tune = false;
+    try {
+      write_report(options, kSimulator,
+                   {part("first",
+                         [mark](const Console&, const Folder&) {
+                           std::ofstream(mark) << "x";
+                           return static_cast<int>(kFine);
+                         })},
+                   captured.console);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      const std::string said = error.what();
+      EXPECT_NE(said.find(path), std::string::npos) << said;
+      EXPECT_TRUE(said.find("cannot write") != std::string::npos ||
+                  said.find("cannot be written") != std::string::npos)
+          << said;
+    }
+    EXPECT_FALSE(std::filesystem::exists(mark));
+  }
+}
+
+// A disk that fills up between two parts: what was written stays whole, and the error says so.
+TEST(Report, ADiskThatFillsUpLeavesTheLastWholeFile) {
+  const TestFolder folder;
+  Captured captured;
+  const auto long_part = [](const std::string& name) {
+    return part(name, [](const Console& console, const Folder&) {
+      for (int i = 0; i < 50; ++i) console.out << "a line of some forty letters, again and again\n";
+      return static_cast<int>(kFine);
+    });
+  };
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{6000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string said, hint;
+  try {
+    write_report(to(folder / "r.json"), kSimulator, {long_part("first"), long_part("second"), fine("last")},
+                 captured.console);
+  } catch (const Error& error) {
+    said = error.what();
+    hint = error.hint();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(said.find("r.json: File too large"), std::string::npos) << said;
+  EXPECT_NE(hint.find("still has what was written before"), std::string::npos) << hint;
+  const Json report = read_json(text_of(folder / "r.json"));
+  EXPECT_EQ(status_of(report, "first"), "done");
+  EXPECT_EQ(status_of(report, "second"), "running");
+  EXPECT_EQ(status_of(report, "last"), "not run");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r.json.new"));
+}
+
+// What a part wrote and what cannot be read, no folder for it, no place for its own file: recorded, and on.
+TEST(Report, TroubleAroundAPartIsRecorded) {
+  const TestFolder folder;
+  Captured captured;
+  ReportPart unread = fine("unread");
+  unread.keep = [](const Apart&, const Folder&, boost::json::object&) {
+    fail(Code::invalid_request, "no JSON at byte 3");
+  };
+  ReportPart unplaced = fine("unplaced");
+  unplaced.keep = [](const Apart&, const Folder&, boost::json::object& kept) { kept["result"] = 1; };
+  unplaced.result_file = "taken";
+  ReportOptions options = to(folder / "r.json");
+  options.results = folder / "results";
+  std::filesystem::create_directories(folder / "results/taken/by");
+  EXPECT_EQ(write_report(options, kSimulator, {unread, unplaced, fine("last")}, captured.console), kMiss);
+  Json report = read_json(text_of(options.out));
+  EXPECT_EQ(status_of(report, "unread"), "failed");
+  EXPECT_EQ(part_of(report, "unread").at("error").text, "what it wrote cannot be read: no JSON at byte 3");
+  EXPECT_EQ(part_of(report, "unread").at("output").items.at(0).text, "unread says this");
+  EXPECT_EQ(status_of(report, "unplaced"), "done");
+  EXPECT_NE(part_of(report, "unplaced").at("results_error").text.find("taken"), std::string::npos);
+  EXPECT_EQ(status_of(report, "last"), "done");
+
+  options.force = true;
+  ::setenv("TMPDIR", "/proc", 1);
+  EXPECT_EQ(write_report(options, kSimulator, {fine("first"), fine("last")}, captured.console), kMiss);
+  ::unsetenv("TMPDIR");
+  report = read_json(text_of(options.out));
+  for (const char* name : {"first", "last"})
+    EXPECT_NE(part_of(report, name).at("error").text.find("/proc/fourfold-report-"), std::string::npos);
+}
+
+// A process that no signal ends holds the GPU: what needs it is left out, the rest goes on.
+TEST(Report, AStuckPartKeepsOthersFromTheGpu) {
+  const TestFolder folder;
+  Captured captured;
+  ReportPart stuck = part("stuck", [](const Console&, const Folder&) {
+    return traced_by_a_sleeper() ? static_cast<int>(kFine) : static_cast<int>(kMiss);
+  });
+  ReportPart gpu = fine("on the GPU");
+  gpu.uses_gpu = true;
+  ReportOptions options = to(folder / "r.json");
+  options.part_minutes = 0.005;
+  write_report(options, kSimulator, {stuck, gpu, fine("on the CPU")}, captured.console);
+  const Json report = read_json(text_of(options.out));
+  if (status_of(report, "stuck") == "missed") GTEST_SKIP() << "no process may be traced here";
+  EXPECT_EQ(status_of(report, "stuck"), "out of time");
+  EXPECT_NE(part_of(report, "stuck").at("error").text.find("its process cannot be ended"), std::string::npos);
+  EXPECT_EQ(status_of(report, "on the GPU"), "skipped");
+  EXPECT_NE(part_of(report, "on the GPU").at("reason").text.find("the process of 'stuck'"),
+            std::string::npos);
+  EXPECT_EQ(status_of(report, "on the CPU"), "done");
+  reap_all();
+}
+
 TEST(Report, OptionsThatContradict) {
   Captured captured;
   const auto refused = [&](const ReportOptions& options) {
     EXPECT_THROW(run_report(options, captured.console), Error);
   };
   refused({.device = "tpu"});
-  refused({.device = "sim", .tune_out = "x"});
-  refused({.device = "sim", .part_minutes = 0});
+  refused({.device = "sim", .tune = false, .tune_out = "x"});
+  refused({.device = "sim", .part_minutes = -1});
 }
 
 TEST(ReportFile, LinesAndTables) {
@@ -260,6 +393,57 @@ TEST(ReportFile, LinesAndTables) {
   EXPECT_EQ(rows[0].at("us").as_double(), 2.5);
   EXPECT_EQ(rows[0].at("rows").as_string(), "moe_stream 64");
   EXPECT_EQ(rows[1].at("us").as_double(), 0.01);
+}
+
+// Rows of tables and lists of numbers are a line each, so that the file can be read.
+TEST(ReportFile, IsReadable) {
+  const boost::json::value value{{"a", {1, 2}},
+                                 {"lines", {"x", "y"}},
+                                 {"rows", {{{"p", 1}, {"q", nullptr}}}},
+                                 {"deep", {{{"o", {{"z", true}}}}}},
+                                 {"none", boost::json::array{}}};
+  EXPECT_EQ(json_text(value),
+            "{\n \"a\": [1, 2],\n \"lines\": [\n  \"x\",\n  \"y\"\n ],\n \"rows\": [\n  {\"p\": 1, \"q\": "
+            "null}\n ],\n"
+            " \"deep\": [\n  {\n   \"o\": {\n    \"z\": true\n   }\n  }\n ],\n \"none\": []\n}\n");
+}
+
+TEST(ReportStatus, TheErrorIsTheLastOfOurLines) {
+  Apart ended;
+  ended.status = kFailed;
+  ended.err = "fourfold: tuned by x.json\nfourfold: notice: slow\nfourfold: 7 GB are missing\n  Buy more.\n";
+  EXPECT_EQ(error_of(ended), "7 GB are missing");
+  ended.err = "terminate called\n\n";
+  EXPECT_EQ(error_of(ended), "terminate called");
+  ended.err = "";
+  EXPECT_EQ(error_of(ended), "ended with status 2");
+}
+
+TEST(ReportVerify, ALineARowAndOperation) {
+  const auto proof = [](const char* row, double error, const char* verdict) {
+    return boost::json::object{{"kernel", "k"},       {"row", row},     {"op", "o"},
+                               {"machine", "m"},      {"shape", "s"},   {"seed", 7},
+                               {"max_error", error},  {"bound", 0.5},   {"bits_exact", true},
+                               {"bit_mismatches", 0}, {"compared", 10}, {"verdict", verdict}};
+  };
+  const boost::json::object short_one = summarised_verify(
+      {{"passed", false},
+       {"rows", {proof("r1", 0.25, "pass"), proof("r2", 1.0, "miss"), proof("r1", 0.1, "pass")}},
+       {"comparisons",
+        {{{"bytes", 5}, {"different", 0}, {"verdict", "pass"}},
+         {{"bytes", 6}, {"different", 1}, {"verdict", "miss"}}}}});
+  const auto& rows = short_one.at("rows").as_array();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("proofs").as_int64(), 2);
+  EXPECT_EQ(rows[0].at("compared").as_int64(), 20);
+  EXPECT_EQ(rows[0].at("worst_share_of_bound").as_double(), 0.5);
+  EXPECT_EQ(rows[0].at("verdict").as_string(), "pass");
+  EXPECT_EQ(rows[1].at("verdict").as_string(), "miss");
+  EXPECT_EQ(rows[1].at("worst").at("seed").as_int64(), 7);
+  EXPECT_EQ(short_one.at("comparisons").at("cases").as_int64(), 2);
+  EXPECT_EQ(short_one.at("comparisons").at("bytes").as_int64(), 11);
+  EXPECT_EQ(short_one.at("comparisons").at("missed").as_array().size(), 1u);
+  EXPECT_FALSE(short_one.at("passed").as_bool());
 }
 
 }  // namespace

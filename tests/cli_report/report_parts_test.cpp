@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cli/report_models.h"
 #include "cli/report_prediction.h"
 #include "tests/cli_report/support.h"
 
@@ -23,6 +24,12 @@ ReportDevice card(const char* name, const char* arch, int sms, std::int64_t mib)
           .unusable = {}};
 }
 
+// An H200's, without options; made once, since every model is planned for it.
+const std::vector<ReportPart>& h200_parts() {
+  static const auto parts = report_parts({}, card("NVIDIA H200", "sm90", 132, 143'771));
+  return parts;
+}
+
 // Names of those that run, and of all.
 std::string running(const std::vector<ReportPart>& parts) {
   std::string names;
@@ -38,7 +45,7 @@ const ReportPart& named(const std::vector<ReportPart>& parts, const std::string&
 
 TEST(ReportParts, ModelsThatDoNotFitAreLeftOutWithNumbers) {
   const ReportDevice small = card("NVIDIA GeForce RTX 5090", "sm120", 170, 32'607);
-  const auto parts = report_parts({}, small);
+  const auto parts = report_parts({.out = "/data/r.json", .tune = false}, small);
   EXPECT_EQ(running(parts),
             "doctor, verify, verify large, bench moe 35b, bench moe 35b w4a4, bench moe 122b, bench moe 122b "
             "w4a4, bench moe 397b-tp4, bench moe 397b-tp4 w4a4, bench moe 397b, bench moe 397b w4a4, bench "
@@ -49,20 +56,22 @@ TEST(ReportParts, ModelsThatDoNotFitAreLeftOutWithNumbers) {
   // 64 users with 4,096 tokens each do not fit beside the 35B: fewer are timed, and that is said.
   const ReportPart& fitted = named(parts, "bench model 35b nvfp4");
   EXPECT_NE(fitted.command.find("--users 1,8 "), std::string::npos) << fitted.command;
-  const TestFolder folder;
-  boost::json::object kept;
-  fitted.keep({}, folder.path(), kept);
-  const std::string less(kept.at("left_out").as_string());
+  const std::string& less = fitted.left_out;
   EXPECT_EQ(less.rfind("users 1,8,64 were asked for and 1,8 are timed: it needs ", 0), 0u) << less;
-  const auto tuned = report_parts({.tune = true}, small);
-  EXPECT_NE(named(tuned, "tune 35b").command.find("--dense bf16 --users 1"), std::string::npos);
+  EXPECT_EQ(named(parts, "tune 35b").skipped, "--no-tune");
+  // The tuning file lies beside the report.
+  const ReportPart tune = named(report_parts({.out = "/data/r.json"}, small), "tune 35b");
+  EXPECT_EQ(tune.skipped, "");
+  EXPECT_EQ(tune.tuning_file, "/data/fourfold-tuned-geforce-rtx-5090.json");
+  EXPECT_NE(tune.command.find("--dense bf16 --users 1,2,4,8 "), std::string::npos) << tune.command;
+  EXPECT_NE(tune.command.find("--out /data/fourfold-tuned-geforce-rtx-5090.json"), std::string::npos);
   EXPECT_EQ(named(parts, "bench moe 35b").result_file, "moe-geforce-rtx-5090-35b.csv");
   EXPECT_EQ(named(parts, "verify large").result_file, "verify-large-geforce-rtx-5090.json");
 }
 
 // Without FP4 tensor cores no W4A4: emulated, its times say nothing. Tuning goes before what it makes faster.
 TEST(ReportParts, AnH200HasRoomForMoreAndNoW4a4) {
-  const auto parts = report_parts({.tune = true}, card("NVIDIA H200", "sm90", 132, 143'771));
+  const auto& parts = h200_parts();
   EXPECT_EQ(
       running(parts),
       "doctor, verify, verify large, bench moe 35b, bench moe 122b, bench moe 397b-tp4, bench moe 397b, "
@@ -73,9 +82,20 @@ TEST(ReportParts, AnH200HasRoomForMoreAndNoW4a4) {
   EXPECT_EQ(named(parts, "bench model 35b bf16").result_file, "model-h200-35b-bf16.csv");
 }
 
-TEST(ReportParts, QuickIsLess) {
+// What --quick leaves out is listed with that reason, as a part or within one.
+TEST(ReportParts, QuickIsLessAndSaysSo) {
   const auto parts = report_parts({.quick = true}, card("NVIDIA H200", "sm90", 132, 143'771));
-  EXPECT_EQ(running(parts), "doctor, verify, bench moe 35b, bench model 35b bf16");
+  EXPECT_EQ(running(parts), "doctor, verify, bench moe 35b, tune 35b, bench model 35b bf16");
+  const auto& all = h200_parts();
+  ASSERT_EQ(parts.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(parts[i].name, all[i].name);
+    const std::string& why = parts[i].skipped.empty() ? parts[i].left_out : parts[i].skipped;
+    if (all[i].skipped.empty()) {
+      EXPECT_NE(why.find("--quick"), std::string::npos) << parts[i].name;
+      EXPECT_EQ(all[i].left_out, "") << all[i].name;
+    }
+  }
 }
 
 TEST(ReportParts, ACardWithoutOurKernelsIsLookedAt) {
@@ -87,10 +107,10 @@ TEST(ReportParts, ACardWithoutOurKernelsIsLookedAt) {
 }
 
 TEST(ReportParts, TheSimulatorHasNoTime) {
-  const auto parts = report_parts({.device = "sim", .quick = true, .tune = true}, {.name = "simulator"});
+  const auto parts = report_parts({.device = "sim", .quick = true}, {.name = "simulator"});
   EXPECT_EQ(running(parts), "doctor, verify, bench model tiny on the CPU");
   EXPECT_NE(named(parts, "bench moe 35b").skipped.find("needs a GPU"), std::string::npos);
-  EXPECT_NE(named(parts, "tune 35b").skipped.find("needs a GPU"), std::string::npos);
+  EXPECT_NE(named(parts, "tune tiny").skipped.find("needs a GPU"), std::string::npos);
 }
 
 TEST(ReportParts, ADeviceIsToldAndRead) {
@@ -118,12 +138,28 @@ TEST(ReportPrediction, OfAStepOrWhyNot) {
             std::string::npos);
 }
 
+// Only a file that this run has made is used by its benches: another may lie there.
+TEST(ReportParts, ModelsRunByTheTuningOfThisRun) {
+  const TestFolder folder;
+  const auto parts = report_parts({.out = folder / "r.json"}, card("NVIDIA H200", "sm90", 132, 143'771));
+  const auto& model = named(parts, "bench model 35b bf16");
+  boost::json::object before, tuned, after;
+  model.keep({}, folder.path(), before);
+  EXPECT_FALSE(before.contains("tuned_by"));
+  std::ofstream(folder / "fourfold-tuned-h200.json") << "{\"choices\": []}\n";
+  named(parts, "tune 35b").keep({}, folder.path(), tuned);
+  EXPECT_EQ(tuned.at("tuning_file").as_string(), folder / "fourfold-tuned-h200.json");
+  EXPECT_EQ(tuned.at("tuning").as_array().at(0).as_string(), "{\"choices\": []}");
+  model.keep({}, folder.path(), after);
+  EXPECT_EQ(after.at("tuned_by").as_string(), folder / "fourfold-tuned-h200.json");
+}
+
 // A table as `bench model` writes it, measured beside predicted.
 TEST(ReportParts, PredictionsStandBesideMeasurements) {
   const TestFolder folder;
-  std::ofstream(folder / "table.csv") << "# about\nwhat,users,context,tokens_per_s,ms,floor_share\n"
-                                         "decode,1,0,513.7,1.947,0.5\nprompt,1,2048,33000,62,0\n";
-  const auto parts = report_parts({}, card("NVIDIA H200", "sm90", 132, 143'771));
+  std::ofstream(folder.path() / kReportTable) << "# about\nwhat,users,context,tokens_per_s,ms,floor_share\n"
+                                                 "decode,1,0,513.7,1.947,0.5\nprompt,1,2048,33000,62,0\n";
+  const auto& parts = h200_parts();
   boost::json::object kept;
   named(parts, "bench model 35b bf16").keep({}, folder.path(), kept);
   const auto& lines = kept.at("lines").as_array();

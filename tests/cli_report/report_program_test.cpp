@@ -52,6 +52,14 @@ TEST_F(ReportProgram, OnTheSimulator) {
   EXPECT_EQ(status_of(report, "doctor"), "done");
   EXPECT_GT(part_of(report, "doctor").at("recording").items.size(), 5u);
   EXPECT_EQ(part_of(report, "doctor").at("result").kind, Json::Kind::object);
+  // The recording is one for `doctor --root`, which says of it what it said here.
+  std::string recording;
+  for (const Json& line : part_of(report, "doctor").at("recording").items) recording += line.text + "\n";
+  std::filesystem::create_directory(folder.path() / "machine");
+  std::ofstream(folder / "machine/machine.txt") << recording;
+  const Json again_judged =
+      read_json(shell("'" FOURFOLD_PROGRAM "' doctor --json --root " + (folder / "machine")).out);
+  EXPECT_EQ(again_judged.at("verdict").text, part_of(report, "doctor").at("result").at("verdict").text);
   EXPECT_EQ(status_of(report, "bench moe 35b"), "skipped");
   EXPECT_EQ(status_of(report, "bench model tiny on the CPU"), "done");
   EXPECT_FALSE(part_of(report, "bench model tiny on the CPU").at("output").items.empty());
@@ -60,6 +68,33 @@ TEST_F(ReportProgram, OnTheSimulator) {
   EXPECT_EQ(again.status, kFailed);
   EXPECT_NE(again.out.find("is there already"), std::string::npos) << again.out;
   EXPECT_EQ(again.out.find("report: 1 of"), std::string::npos) << again.out;
+}
+
+// The tuning file is written, named and taken by the next run.
+TEST_F(ReportProgram, TheTuningFileCanBeUsed) {
+  const std::string path = folder / "r.json", tuned = folder / "tuned.json";
+  const Outcome done = run("--device sim --quick --rows 'moe_route*' --tune-out " + tuned + " --out " + path);
+  ASSERT_EQ(done.status, kFine) << done.out;
+  const Json report = read_json(text_of(path));
+  EXPECT_EQ(status_of(report, "tune tiny"), "done");
+  EXPECT_EQ(part_of(report, "tune tiny").at("tuning_file").text, tuned);
+  std::string lines;
+  for (const Json& line : part_of(report, "tune tiny").at("tuning").items) lines += line.text + "\n";
+  EXPECT_EQ(lines, text_of(tuned));
+  const std::string use =
+      "'" FOURFOLD_PROGRAM "' run " FOURFOLD_GOLDEN "/bf16 --backend sim --ids 1,2 --max-tokens 1 --tuned ";
+  const Outcome next = shell(use + tuned);
+  EXPECT_EQ(next.status, kFine) << next.out;
+  // A file that is there and cannot be kept is refused before anything is measured, and that is recorded.
+  std::ofstream(tuned) << "{";
+  const Outcome refused =
+      run("--device sim --quick --force --rows 'moe_route*' --tune-out " + tuned + " --out " + path);
+  EXPECT_EQ(refused.status, kMiss) << refused.out;
+  const Json second = read_json(text_of(path));
+  EXPECT_EQ(status_of(second, "tune tiny"), "failed");
+  EXPECT_NE(part_of(second, "tune tiny").at("error").text.find("tuned.json"), std::string::npos);
+  EXPECT_EQ(part_of(second, "tune tiny").at("output").items.size(), 3u) << "it was measured all the same";
+  EXPECT_EQ(status_of(second, "bench model tiny on the CPU"), "done");
 }
 
 // A part that is refused is recorded with its sentence, and the others are there.
@@ -97,7 +132,8 @@ TEST_F(ReportProgram, WrongUseIsExplained) {
   says("--device tpu", kFailed, "unknown device 'tpu'");
   says("--quik", kUsage, "report has no option --quik; did you mean --quick?");
   says("--device sim --out " + (folder / "none/r.json"), kFailed, "there is no folder");
-  says("--device sim --tune-out x", kFailed, "--tune-out x is the file of --tune");
+  says("--device sim --no-tune --tune-out x", kFailed, "--tune-out x and --no-tune contradict");
+  says("--device sim --tune-out " + (folder / "none/t.json"), kFailed, "there is no folder");
   says("--help", kFine, "One file to send");
   if (!kernels::why_no_gpu().empty())
     says("--out " + (folder / "r.json"), kFailed, "Here `fourfold report --device sim --quick` can write");

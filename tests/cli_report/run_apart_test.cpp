@@ -1,6 +1,7 @@
 // Code in a process of its own: what it says arrives, however it ends.
 #include "cli/run_apart.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -87,6 +88,51 @@ TEST(RunApart, IsStoppedWhenAsked) {
       },
       folder.path(), limits);
   EXPECT_EQ(ended.end, End::stopped);
+}
+
+// What a hung part had printed is there, though it never flushed.
+TEST(RunApart, WordsBeforeAHangAreKept) {
+  const TestFolder folder;
+  const Apart ended = run_apart(
+      [](const Console& console) {
+        console.out << "a line\n";
+        sleep_long();
+        return static_cast<int>(kFine);
+      },
+      folder.path(), {.seconds = 0.3});
+  EXPECT_EQ(ended.end, End::out_of_time);
+  EXPECT_EQ(ended.out, "a line\n");
+}
+
+TEST(RunApart, OutputThatCannotBeKeptIsAnError) {
+  const TestFolder folder;
+  const Apart ended = run_apart(
+      [](const Console& console) {
+        ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO);
+        console.out << "lost\n";
+        return static_cast<int>(kFine);
+      },
+      folder.path(), {});
+  EXPECT_EQ(ended.end, End::returned);
+  EXPECT_EQ(ended.status, kFailed);
+  EXPECT_NE(ended.err.find("its output could not be written"), std::string::npos) << ended.err;
+}
+
+TEST(RunApart, AProcessThatCannotBeEndedIsNotWaitedForForever) {
+  const TestFolder folder;
+  const auto start = std::chrono::steady_clock::now();
+  const Apart ended = run_apart(
+      [](const Console& console) {
+        console.out << "held\n";
+        return traced_by_a_sleeper() ? static_cast<int>(kFine) : static_cast<int>(kMiss);
+      },
+      folder.path(), {.seconds = 0.3, .stuck_seconds = 0.3});
+  if (ended.end == End::returned) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_EQ(ended.end, End::out_of_time);
+  EXPECT_TRUE(ended.is_stuck);
+  EXPECT_EQ(ended.out, "held\n");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  reap_all();
 }
 
 }  // namespace
