@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What runs on the GPU: not the CPU's kernels, nor the proofs.
 KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify"]
-PATTERNS = ["verify-*.json", "moe-*.csv", "model-*.csv"]
+PATTERNS = ["verify-*.json", "moe-*.csv", "model-*.csv", "report-*.json"]
 
 
 def commit_of(path):

@@ -32,7 +32,7 @@ BenchModelOptions model_options(const ReportOptions& options, const ModelCase& m
   bench.backend = "cuda";
   bench.shape = model.shape;
   bench.dense = model.dense;
-  bench.users = options.quick ? "1,8" : "1,8,64";
+  bench.users = options.quick ? "1,8" : "1,2,4,8,16,32,64";
   bench.contexts = options.quick ? "0" : "0,4k";
   bench.prompt = 2048;
   bench.gpu = options.gpu;
@@ -95,7 +95,7 @@ FittedModel fit_model(const ReportOptions& options, const ReportDevice& device, 
   const std::string all = fitted.bench.users;
   const std::string why = why_too_large(fitted.bench, device);
   fitted.skipped = why;
-  for (const char* users : {"1,8", "1"}) {
+  for (const char* users : {"1,2,4,8", "1"}) {
     if (fitted.skipped.empty()) break;
     fitted.bench.users = users;
     fitted.skipped = why_too_large(fitted.bench, device);
@@ -121,7 +121,9 @@ ReportPart model_part(const ReportOptions& options, const ReportDevice& device, 
   out.seconds = model.seconds;
   out.skipped = fitted.skipped;
   out.left_out = fitted.left_out;
-  if (options.quick && out.left_out.empty()) out.left_out = "--quick: not with 64 users, nor with a context";
+  if (options.quick)
+    out.left_out = "--quick: with 1 and 8 users alone, and without a context" +
+                   (fitted.left_out.empty() ? "" : "; " + fitted.left_out);
   out.uses_gpu = true;
   out.run = [asked = bench, tuned, tuning_file](const Console& console, const fs::path& folder) {
     BenchModelOptions timed = asked;
@@ -145,7 +147,7 @@ ReportPart tune_part(const TuneCommandOptions& tune, const ReportDevice& device,
   out.name = fourfold::format("tune {}", tune.shape);
   out.command = fourfold::format(
       "fourfold tune --backend {} --shape {} --dense {} --users {} --prompt {} --seconds {} --out {}",
-      tune.backend, tune.shape, tune.dense, tune.users, shell_word(tune.prompts), tune.seconds,
+      tune.backend, tune.shape, tune.dense, shell_word(tune.users), shell_word(tune.prompts), tune.seconds,
       shell_word(tune.out));
   out.seconds = tune.seconds + 15;
   out.uses_gpu = device.is_gpu();
@@ -162,7 +164,7 @@ ReportPart tune_part(const TuneCommandOptions& tune, const ReportDevice& device,
   return out;
 }
 
-// The first model that fits, with as many users as its bench has room for.
+// Of the first model that fits, with the users that its bench has room for.
 ReportPart gpu_tuning(const ReportOptions& options, const ReportDevice& device, const ModelCase& model,
                       const std::string& users, const Tuned& tuned) {
   TuneCommandOptions tune;
@@ -170,8 +172,7 @@ ReportPart gpu_tuning(const ReportOptions& options, const ReportDevice& device, 
   tune.dense = model.dense;
   tune.gpu = options.gpu;
   tune.out = tuning_path(options, device).string();
-  if (users == "1,8") tune.users = options.quick ? "1,8" : "1,2,4,8";
-  if (users == "1") tune.users = "1";
+  tune.users = users;
   if (options.quick) {
     tune.prompts = "2048";
     tune.seconds = 30;

@@ -55,9 +55,10 @@ TEST(ReportParts, ModelsThatDoNotFitAreLeftOutWithNumbers) {
   EXPECT_NE(why.find("34.2 GB may be used"), std::string::npos) << why;
   // 64 users with 4,096 tokens each do not fit beside the 35B: fewer are timed, and that is said.
   const ReportPart& fitted = named(parts, "bench model 35b nvfp4");
-  EXPECT_NE(fitted.command.find("--users 1,8 "), std::string::npos) << fitted.command;
+  EXPECT_NE(fitted.command.find("--users 1,2,4,8 "), std::string::npos) << fitted.command;
   const std::string& less = fitted.left_out;
-  EXPECT_EQ(less.rfind("users 1,8,64 were asked for and 1,8 are timed: it needs ", 0), 0u) << less;
+  EXPECT_EQ(less.rfind("users 1,2,4,8,16,32,64 were asked for and 1,2,4,8 are timed: it needs ", 0), 0u)
+      << less;
   EXPECT_EQ(named(parts, "tune 35b").skipped, "--no-tune");
   // The tuning file lies beside the report.
   const ReportPart tune = named(report_parts({.out = "/data/r.json"}, small), "tune 35b");
@@ -78,7 +79,8 @@ TEST(ReportParts, AnH200HasRoomForMoreAndNoW4a4) {
       "tune 35b, bench model 35b bf16, bench model 35b nvfp4, bench model 122b bf16, bench model 122b "
       "nvfp4, bench model 397b-tp4 bf16");
   EXPECT_FALSE(named(parts, "bench model 397b nvfp4").skipped.empty());
-  EXPECT_NE(named(parts, "bench model 35b bf16").command.find("--users 1,8,64 "), std::string::npos);
+  EXPECT_NE(named(parts, "bench model 35b bf16").command.find("--users 1,2,4,8,16,32,64 "),
+            std::string::npos);
   EXPECT_EQ(named(parts, "bench model 35b bf16").result_file, "model-h200-35b-bf16.csv");
 }
 
