@@ -52,6 +52,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/predict_report.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/step_report.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "cli/console.h"
-#include "plan/step_time.h"
+#include "plan/draft_tokens.h"
 
 namespace fourfold::cli {
 

@@ -21,9 +21,13 @@ void add_plan_step(CLI::App& command, PlanModelOptions& m, CLI::Option* model, C
       ->capture_default_str()
       ->needs(gpu);
   command.add_option("--mtp", m.drafts, "Of --gpu: drafts a step")->capture_default_str()->needs(gpu);
-  command.add_option("--acceptance", m.acceptance, "Of --mtp: chance that a draft stands")
+  command.add_option("--acceptance,--accept", m.acceptance, "Of --mtp: chance that a draft stands")
       ->capture_default_str()
       ->needs(gpu);
+  CLI::Option* predict = command.add_flag(
+      "--predict", m.predict, "Of --gpu: a step kernel row by kernel row, by a model checked on the H200");
+  predict->needs(model);
+  command.add_option("--prompt", m.prompt, "Of --predict: tokens of a prompt, too")->needs(predict);
 }
 
 }  // namespace

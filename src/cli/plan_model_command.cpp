@@ -17,6 +17,7 @@
 #include "cli/figures.h"
 #include "cli/load_model.h"
 #include "cli/parse.h"
+#include "cli/predict_report.h"
 #include "cli/step_report.h"
 #include "engine/anchor_room.h"
 #include "engine/sequence.h"
@@ -120,12 +121,6 @@ class PlannedModel {
     library::store_kv(program, options.kv);
   }
   backend::DenseWeights dense() const { return dense_; }
-  // Some of the experts are there, not a part of each.
-  bool by_expert() const {
-    return std::any_of(program.expert_sets.begin(), program.expert_sets.end(), [](const auto& set) {
-      return static_cast<std::int64_t>(set.experts.size()) < set.count();
-    });
-  }
   int expert_count() const { return config_.moe ? static_cast<int>(config_.moe->expert_count) : 0; }
 
   backend::Program program;
@@ -302,12 +297,24 @@ StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& mo
           .product = *target.product,
           .link = parse_link(options.link),
           .ranks = options.ranks,
-          .by_expert = model.by_expert(),
           .expert_count = model.expert_count(),
           .users = options.users,
           .context = static_cast<double>(options.context),
           .drafts = options.drafts,
-          .acceptance = options.acceptance};
+          .acceptance = options.acceptance,
+          .prompt = options.prompt};
+}
+
+int run_predict(const PlanModelOptions& options, const StepQuestion& question, const Console& console) {
+  const library::Prediction prediction = library::predict(question);
+  if (!options.json) {
+    print_prediction(question, prediction, console);
+    return kFine;
+  }
+  JsonWriter json(JsonWriter::Style::pretty);
+  write_prediction(question, prediction, json);
+  console.out << json.finish() << "\n";
+  return kFine;
 }
 
 }  // namespace
@@ -317,18 +324,32 @@ library::StepAnswer predict_model_step(const PlanModelOptions& options, const Co
   const PlannedModel model(options, console);
   check(target.product != nullptr, "a step is predicted for a product");
   const MemoryPlanner planner(options, model, target);
-  return library::predict_step(question_of(options, model, target, planner.capacity()));
+  return library::answer_step(question_of(options, model, target, planner.capacity()));
 }
 
-int run_plan_model(const PlanModelOptions& options, const Console& console) {
+std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOptions& options,
+                                                           std::span<const backend::StepRows> steps,
+                                                           const Console& console) {
   const Target target(options);
   const PlannedModel model(options, console);
   const MemoryPlanner planner(options, model, target);
+  return step_work(model.program, planner.capacity(), target.machine(), steps, model.dense());
+}
+
+int run_plan_model(const PlanModelOptions& options, const Console& console) {
+  if (options.predict && options.gpu.empty())
+    fail_with_hint(Code::invalid_request, "For example: fourfold plan --predict --model 35b --gpu h200",
+                   "--predict needs --gpu: the card that is asked about");
+  const Target target(options);
+  const PlannedModel model(options, console);
+  const MemoryPlanner planner(options, model, target);
+  if (options.predict)
+    return run_predict(options, question_of(options, model, target, planner.capacity()), console);
   std::optional<StepQuestion> question;
   std::optional<StepAnswer> answer;
   if (target.product != nullptr) {
     question.emplace(question_of(options, model, target, planner.capacity()));
-    answer = library::predict_step(*question);
+    answer = library::answer_step(*question);
   }
   const Planned planned = planner.plan();
   const std::string_view kv =

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cli/console.h"
 #include "library/plan_step.h"
@@ -21,6 +23,8 @@ struct PlanModelOptions {
   std::int64_t context = 0;                 // tokens of each before it
   int drafts = 0;                           // of each
   double acceptance = 0.7;                  // chance that a draft stands when those before it do
+  bool predict = false;                     // kernel row by kernel row, and no memory plan
+  int prompt = 0;                           // tokens of a prompt to predict, too
   std::string arch;                         // empty: the GPU that is there
   std::string kv = "auto";                  // keys and values: bf16, fp8 or as the activations are
   std::string dense = "keep";               // or fp8, nvfp4: as quantised at load
@@ -34,6 +38,11 @@ struct PlanModelOptions {
 
 // The step alone, whether or not the model fits. Needs --gpu.
 library::StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console);
+
+// What such steps launch, in numbers: for tests. Needs --gpu.
+std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOptions& options,
+                                                           std::span<const backend::StepRows> steps,
+                                                           const Console& console);
 
 // kMiss when it does not fit.
 int run_plan_model(const PlanModelOptions& options, const Console& console);

@@ -7,15 +7,11 @@
 #include "cli/parse.h"
 #include "cli/plan_model_command.h"
 #include "plan/products.h"
-#include "plan/step_time.h"
 
 namespace fourfold::cli {
 namespace {
 
 std::string why_not(const PredictedLine& line) {
-  if (line.what != "decode") return "only steps of generated rows are predicted";
-  if (line.users > plan::kPredictedRowsMost)
-    return fourfold::format("steps of more than {} rows are not predicted", plan::kPredictedRowsMost);
   if (plan::find_product(line.gpu) == nullptr)
     return fourfold::format("{} is not in the table of products", line.gpu);
   for (const checkpoint::ModelShape& shape : checkpoint::known_shapes())
@@ -34,19 +30,26 @@ Prediction predict_line(const PredictedLine& line) {
   options.gpu = plan::find_product(line.gpu)->name;
   options.dense = line.dense == "bf16" ? "keep" : line.dense;
   options.kv = "bf16";
-  options.users = line.users;
-  options.context = line.context;
+  options.predict = true;
+  const bool is_prompt = line.what == "prompt";
+  if (is_prompt)
+    options.prompt = static_cast<int>(line.context);
+  else
+    options.users = line.users, options.context = line.context;
   try {
     std::ostringstream unread;
-    const library::StepAnswer answer = predict_model_step(options, {unread, unread});
-    out.low_ms = answer.us.low / 1e3;
-    out.high_ms = answer.us.high / 1e3;
+    const library::Prediction predicted = predict_model_step(options, {unread, unread}).step;
+    const plan::Range us = is_prompt ? predicted.prompt_us : predicted.step_us;
+    out.low_ms = us.low / 1e3;
+    out.high_ms = us.high / 1e3;
   } catch (const Error& error) {
     out.none = error.what();
   }
-  out.by =
-      fourfold::format("fourfold plan --model {} --gpu {} --dense {} --kv bf16 --users {} --context {}",
-                       options.model, shell_word(options.gpu), options.dense, options.users, options.context);
+  const std::string which = is_prompt
+                                ? fourfold::format("--prompt {}", options.prompt)
+                                : fourfold::format("--users {} --context {}", options.users, options.context);
+  out.by = fourfold::format("fourfold plan --predict --model {} --gpu {} --dense {} --kv bf16 {}",
+                            options.model, shell_word(options.gpu), options.dense, which);
   return out;
 }
 

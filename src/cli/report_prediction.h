@@ -13,11 +13,11 @@ struct PredictedLine {
   std::string dense;  // bf16, fp8, nvfp4
   std::string what;   // decode or prompt
   int users = 1;
-  std::int64_t context = 0;
+  std::int64_t context = 0;  // of a prompt: its tokens
 };
 
 struct Prediction {
-  double low_ms = 0, high_ms = 0;  // of a step
+  double low_ms = 0, high_ms = 0;  // of a step or a prompt
   std::string by;                  // what says so, as it can be typed
   std::string none;                // why there is no prediction; empty: there is one
 };

@@ -20,15 +20,14 @@ std::string line_of(const char* pattern, const Args&... args) {
 void print_ways(const StepQuestion& question, const StepAnswer& answer, const Console& console) {
   console.out << "\na sum between GPUs, us               ";
   for (const int rows : {1, 8, 64}) console.out << line_of("   %9d row%s", rows, rows == 1 ? " " : "s");
-  console.out << line_of("   (%.0f KB a row)\n", answer.work.sum_bytes / answer.work.rows / 1024);
+  console.out << line_of("   (%.0f KB a row)\n", answer.step.sum_row_bytes / 1024);
   for (const plan::Link link : {plan::Link::pcie5, plan::Link::pcie4})
     for (const plan::SumWay way : {plan::SumWay::one_shot, plan::SumWay::two_shot, plan::SumWay::host}) {
       console.out << line_of("  %-8s%-13s", std::string(link_name(link)).c_str(),
                              std::string(sum_way_name(way)).c_str());
       console.out << line_of("%-14s", std::string(evidence_name(sum_evidence(way, link))).c_str());
       for (const int rows : {1, 8, 64}) {
-        const plan::Range us =
-            all_reduce_us(way, link, question.ranks, answer.work.sum_bytes / answer.work.rows * rows);
+        const plan::Range us = all_reduce_us(way, link, question.ranks, answer.step.sum_row_bytes * rows);
         console.out << line_of(" %6.1f - %6.1f", us.low, us.high);
       }
       console.out << "\n";
@@ -51,18 +50,18 @@ void print_step(const StepQuestion& question, const StepAnswer& answer, const Co
                                   question.users, question.users == 1 ? "" : "s",
                                   with_commas(static_cast<long long>(question.context)), question.ranks,
                                   question.product.name);
-  for (const plan::Estimate& line : answer.lines)
+  for (const plan::Estimate& line : answer.step.lines)
     console.out << line_of("  %-20s %7.2f - %5.2f ms  %-14s", line.what.c_str(), line.us.low / 1e3,
                            line.us.high / 1e3, std::string(evidence_name(line.evidence)).c_str())
                 << line.because << "\n";
-  const plan::Range speed = answer.tokens_per_s(question.users);
-  console.out << line_of("  %-20s %7.2f - %5.2f ms  %.0f to %.0f tokens/s", "together", answer.us.low / 1e3,
-                         answer.us.high / 1e3, speed.low, speed.high);
+  const plan::Range speed = answer.step.tokens_per_s(question.users);
+  console.out << line_of("  %-20s %7.2f - %5.2f ms  %.0f to %.0f tokens/s", "together",
+                         answer.step.step_us.low / 1e3, answer.step.step_us.high / 1e3, speed.low,
+                         speed.high);
   if (question.drafts > 0)
-    console.out << line_of(", %.2f tokens a step at an acceptance of %.2f", answer.tokens,
+    console.out << line_of(", %.2f tokens a step at an acceptance of %.2f", answer.step.tokens,
                            question.acceptance);
-  console.out << line_of("\n  %.3f GB and %d kernels on each GPU\n", answer.work.bytes / 1e9,
-                         answer.work.kernels);
+  console.out << line_of("\n  %.3f GB and %d kernels on each GPU\n", answer.bytes / 1e9, answer.step.kernels);
   if (question.ranks > 1) print_ways(question, answer, console);
   if (!answer.shardings.empty()) print_shardings(answer, console);
 }
@@ -72,18 +71,18 @@ void write_step(const StepQuestion& question, const StepAnswer& answer, JsonWrit
     json.key(name).begin_array().value(value.low).value(value.high).end_array();
   };
   json.key("step").begin_object().member("users", question.users).member("context", question.context);
-  json.member("drafts", question.drafts).member("tokens", answer.tokens);
-  json.member("bytes", answer.work.bytes).member("kernels", answer.work.kernels);
-  json.member("sums", answer.work.sums).member("sum_way", sum_way_name(answer.way));
+  json.member("drafts", question.drafts).member("tokens", answer.step.tokens);
+  json.member("bytes", answer.bytes).member("kernels", answer.step.kernels);
+  json.member("sums", answer.step.sums).member("sum_way", sum_way_name(answer.step.way));
   json.member("link", link_name(question.link)).key("parts").begin_array();
-  for (const plan::Estimate& line : answer.lines) {
+  for (const plan::Estimate& line : answer.step.lines) {
     json.begin_object().member("what", line.what);
     range("us", line.us);
     json.member("evidence", evidence_name(line.evidence)).member("because", line.because).end_object();
   }
   json.end_array();
-  range("us", answer.us);
-  range("tokens_per_s", answer.tokens_per_s(question.users));
+  range("us", answer.step.step_us);
+  range("tokens_per_s", answer.step.tokens_per_s(question.users));
   json.key("experts").begin_array();
   for (const ShardingLine& line : answer.shardings) {
     json.begin_object().member("users", line.users).member("tp_gb", line.column_gb);

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "base/format.h"
-#include "plan/step_time.h"
+#include "plan/expected_tiles.h"
 
 namespace fourfold::library {
 namespace {

@@ -133,8 +133,8 @@ TEST(ReportPrediction, OfAStepOrWhyNot) {
   EXPECT_GT(step.high_ms, 1.947);
   EXPECT_NE(step.by.find("--model 35b --gpu H200"), std::string::npos) << step.by;
   const auto why = [](const PredictedLine& line) { return predict_line(line).none; };
-  EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "prompt", 1, 2048}), "");
-  EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "decode", 128, 0}), "");
+  EXPECT_EQ(why({"NVIDIA H200", "35b", "bf16", "prompt", 1, 2048}), "");
+  EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "decode", 513, 0}).find("513 rows a step"), std::string::npos);
   EXPECT_NE(why({"NVIDIA Z9", "35b", "bf16", "decode", 1, 0}).find("NVIDIA Z9 is not in"), std::string::npos);
   EXPECT_NE(why({"NVIDIA H200", "397b-tp4", "bf16", "decode", 1, 0}).find("part of a model"),
             std::string::npos);
@@ -159,18 +159,21 @@ TEST(ReportParts, ModelsRunByTheTuningOfThisRun) {
 // A table as `bench model` writes it, measured beside predicted.
 TEST(ReportParts, PredictionsStandBesideMeasurements) {
   const TestFolder folder;
-  std::ofstream(folder.path() / kReportTable) << "# about\nwhat,users,context,tokens_per_s,ms,floor_share\n"
-                                                 "decode,1,0,513.7,1.947,0.5\nprompt,1,2048,33000,62,0\n";
+  std::ofstream(folder.path() / kReportTable)
+      << "# about\nwhat,users,context,tokens_per_s,ms,floor_share\n"
+         "decode,1,0,513.7,1.947,0.5\nprompt,1,2048,53208,38.49,0\ndecode,513,0,1,1,0\n";
   const auto& parts = h200_parts();
   boost::json::object kept;
   named(parts, "bench model 35b bf16").keep({}, folder.path(), kept);
   const auto& lines = kept.at("lines").as_array();
-  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].at("ms").as_double(), 1.947);
   EXPECT_LT(lines[0].at("predicted_ms").at(0).as_double(), 1.947);
   EXPECT_GT(lines[0].at("predicted_ms").at(1).as_double(), 1.947);
-  EXPECT_TRUE(lines[1].at("predicted_ms").is_null());
-  EXPECT_FALSE(lines[1].at("not_predicted").as_string().empty());
+  EXPECT_LT(lines[1].at("predicted_ms").at(0).as_double(), 38.49);
+  EXPECT_GT(lines[1].at("predicted_ms").at(1).as_double(), 38.49);
+  EXPECT_TRUE(lines[2].at("predicted_ms").is_null());
+  EXPECT_FALSE(lines[2].at("not_predicted").as_string().empty());
 }
 
 }  // namespace

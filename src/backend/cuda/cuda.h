@@ -20,6 +20,9 @@
 namespace fourfold::all_reduce {
 class Exchange;
 }
+namespace fourfold::plan {
+struct KernelWork;
+}
 
 namespace fourfold::backend {
 
@@ -60,19 +63,22 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
 // The first line of that plan by kind: attention, routed experts, ... Their sum is that line.
 std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
                                     const kernels::Machine& machine, DenseWeights dense = std::nullopt);
-// Generated rows of one step, as many for each sequence.
+// Rows of one step, as many for each sequence. Logits: of all generated rows in the main pass, else of each
+// sequence's last row.
 struct StepRows {
   Pass pass = Pass::main;
   int sequences = 1;
   int sequence_rows = 1;
+  Role role = Role::decode;
+  double context = 0;  // tokens of each sequence before the step
 };
-// The kernels each of these steps launches, by the shared memory that one of their blocks asks for: tokens
-// chosen on the GPU included, sums between ranks not. Found by launching them on a machine that only counts.
-// Kernels without rows (routing, combine) ask for next to nothing and are 0.
-using StepKernels = std::vector<int>;
-std::vector<StepKernels> step_kernels(const Program& program, const Capacity& capacity,
-                                      const kernels::Machine& machine, std::span<const StepRows> steps,
-                                      DenseWeights dense = std::nullopt);
+// What each of these steps launches, in numbers for the performance model: tokens chosen on the GPU included,
+// sums between ranks not. Found by launching them on a machine that only counts; generated rows beyond what
+// runs together go in pieces, as they do on a GPU.
+std::vector<std::vector<plan::KernelWork>> step_work(const Program& program, const Capacity& capacity,
+                                                     const kernels::Machine& machine,
+                                                     std::span<const StepRows> steps,
+                                                     DenseWeights dense = std::nullopt);
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/counting_machine.h"
 #include "backend/cuda/load/device_layers.h"
 #include "backend/cuda/load/weights.h"
 #include "backend/cuda/step/anchors.h"
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/all_reduce/exchange.h"
+#include "kernels/launch/counting_machine.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::backend {
@@ -69,8 +69,8 @@ MemoryRoom memory_room(std::int64_t free, std::int64_t total, double fraction, i
 
 std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
                                     const kernels::Machine& machine, DenseWeights dense) {
-  cuda::CountingMachine counting(machine);
-  cuda::CountingMemory& memory = counting.memory();
+  kernels::CountingMachine counting(machine);
+  kernels::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
   std::vector<std::string> notices;
   const LoadOptions options{.dense = dense};
@@ -91,8 +91,8 @@ std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capa
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
                                    const kernels::Machine& machine, DenseWeights dense,
                                    const std::shared_ptr<const cuda::Tuning>& tuning) {
-  cuda::CountingMachine counting(machine);
-  cuda::CountingMemory& memory = counting.memory();
+  kernels::CountingMachine counting(machine);
+  kernels::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
   std::vector<std::string> notices;
   const LoadOptions options{.dense = dense};

@@ -1,5 +1,6 @@
 // What a program will take of a machine's memory, known before a byte is loaded. It is found by preparing the
-// program on a machine that only counts (counting_machine.h), so it cannot differ from what is allocated.
+// program on a machine that only counts (kernels/launch/counting_machine.h), so it cannot differ from what is
+// allocated.
 #pragma once
 
 #include <vector>

@@ -1,10 +1,10 @@
-// Which way an all-reduce goes, by its size: what each costs on a bus is plan/step_time.h's.
+// Which way an all-reduce goes, by its size: what each costs on a bus is plan/link_time.h's.
 #pragma once
 
 #include <string>
 
 #include "base/format.h"
-#include "plan/step_time.h"
+#include "plan/link_time.h"
 
 namespace fourfold::all_reduce {
 

@@ -12,9 +12,9 @@
 #include "kernels/launch/machine.h"
 #include "kernels/launch/row.h"
 
-namespace fourfold::backend::cuda {
+namespace fourfold::kernels {
 
-class CountingMemory final : public kernels::Memory {
+class CountingMemory final : public Memory {
  public:
   std::int64_t free_bytes() override { return std::numeric_limits<std::int64_t>::max(); }
   std::int64_t total_bytes() override { return std::numeric_limits<std::int64_t>::max(); }
@@ -55,28 +55,26 @@ class CountingMemory final : public kernels::Memory {
 };
 
 // Rows, architecture and size are those of the machine it stands for.
-class CountingMachine final : public kernels::Machine {
+class CountingMachine : public Machine {
  public:
-  explicit CountingMachine(const kernels::Machine& machine) : machine_(machine) {}
+  explicit CountingMachine(const Machine& machine) : machine_(machine) {}
   CountingMemory& memory() override { return memory_; }
   std::string description() const override { return machine_.description(); }
   const plan::ArchFacts& arch() const override { return machine_.arch(); }
   int sm_count() const override { return machine_.sm_count(); }
-  const std::vector<plan::RowFacts>& rows(kernels::RowKind kind) const override {
-    return machine_.rows(kind);
-  }
-  int walkers(kernels::RowHandle row, int blocks_per_sm) const override {
+  const std::vector<plan::RowFacts>& rows(RowKind kind) const override { return machine_.rows(kind); }
+  int walkers(RowHandle row, int blocks_per_sm) const override {
     return machine_.walkers(row, blocks_per_sm);
   }
-  void launch(kernels::RowHandle row, int blocks, const void*, std::size_t) override {
-    if (blocks > 0) launched(kernels::told_name(row.kind, facts(row)));
+  void launch(RowHandle row, int blocks, const void*, std::size_t) override {
+    if (blocks > 0) launched(told_name(row.kind, facts(row)));
   }
-  std::unique_ptr<kernels::Recording> record(const std::function<void()>&) override { return nullptr; }
-  void replay(kernels::Recording&) override {}
+  std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
+  void replay(Recording&) override {}
 
  private:
-  const kernels::Machine& machine_;
+  const Machine& machine_;
   CountingMemory memory_;
 };
 
-}  // namespace fourfold::backend::cuda
+}  // namespace fourfold::kernels

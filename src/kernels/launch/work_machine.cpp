@@ -1,0 +1,205 @@
+#include "kernels/launch/work_machine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/weight_format.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/delta/delta_params.h"
+#include "kernels/dense/dense_pair.h"
+#include "kernels/dense/dense_params.h"
+#include "kernels/dense/many_params.h"
+#include "kernels/moe_combine/combine_params.h"
+#include "kernels/record/record.h"
+
+namespace fourfold::kernels {
+namespace {
+
+using plan::KernelWork;
+
+constexpr double kGroupBytes = 2 * 64;  // 32 columns of a staged row, read and written
+constexpr int kFewWarps = 8;            // that multiply in a block of either few-token kernel
+
+// Of a record of a row's weights, by its format's name.
+double record_bytes_of(std::string_view format) {
+  if (format == record::Bf16Format::name) return record::kRecordBytes<record::Bf16Format>;
+  if (format == record::Fp8Format::name) return record::kRecordBytes<record::Fp8Format>;
+  if (format == record::Nvfp4::name) return record::kRecordBytes<record::Nvfp4>;
+  check(format == record::Mxfp4::name, "a format that has records");
+  return record::kRecordBytes<record::Mxfp4>;
+}
+
+void add_matrix(KernelWork& work, double records, std::string_view format, double tokens, double tile) {
+  work.weight_bytes += records * record_bytes_of(format);
+  work.visits += records * std::ceil(tokens / tile);
+  work.visit_tokens += records * tokens;
+}
+
+// Splits of 64 to 512 positions, dealt out to the grid's blocks; two blocks share an SM where there are more
+// than SMs. A page is read once for every tile of query vectors.
+void note_attend(KernelWork& work, const plan::RowFacts& facts, const attention::AttendParams& params,
+                 const StepScene& scene, int sms) {
+  const double element = facts.format == "fp8" ? 1 : 2;
+  const int last = static_cast<int>(scene.context) + scene.sequence_rows - 1;
+  const double tiles = std::ceil(static_cast<double>(scene.sequence_rows) * params.heads_per_kv / facts.m);
+  const int splits = attention::split_count(last);
+  const double units = scene.sequences * splits * params.kv_heads * tiles;
+  const int longest =
+      splits < 2 ? last + 1 : attention::split_begin(splits) - attention::split_begin(splits - 1);
+  work.chain = std::ceil(units / work.blocks) * (units > sms ? 2 : 1);
+  work.link_bytes = longest * 2.0 * facts.k * element;
+  work.other_bytes = scene.sequences * params.kv_heads * tiles * (last + 1.0) * 2 * facts.k * element;
+}
+
+// Half of a prompt's own positions lie before a row, on average.
+void note_attend_prompt(KernelWork& work, int head_dim, const attention::PromptParams& params,
+                        const StepScene& scene) {
+  work.flops = 4.0 * scene.rows * (scene.context + scene.sequence_rows / 2.0) * params.heads * head_dim;
+}
+
+// The anchor of a sequence's first block is zero and not read; behind it the rows since it are.
+void note_delta_decode(KernelWork& work, const delta::DecodeParams& params, const StepScene& scene) {
+  const delta::Layout& layout = params.layout;
+  const bool has_anchor = scene.context >= delta::kBlockRows;
+  const double cells = has_anchor ? static_cast<double>(layout.value_dim) * layout.head_dim : 0;
+  const double rows = has_anchor ? delta::kBlockRows / 2.0 : std::max(1.0, scene.context);
+  work.other_bytes = 4.0 * scene.sequences * (cells + rows * (layout.key_dim + layout.value_dim));
+  work.chain = scene.sequence_rows;
+}
+
+template <class Params>
+const Params& as(const void* params) {
+  return *static_cast<const Params*>(params);
+}
+
+void note_dense(KernelWork& work, const dense::DenseParams& params, std::string_view format, double tile) {
+  work.tokens = params.token_count;
+  add_matrix(work, static_cast<double>(params.strips) * params.records, format, params.token_count, tile);
+}
+
+}  // namespace
+
+void WorkMachine::launch(RowHandle row, int blocks, const void* params, std::size_t params_bytes) {
+  if (blocks == 0) return;
+  CountingMachine::launch(row, blocks, params, params_bytes);
+  const plan::RowFacts& its = facts(row);
+  KernelWork work;
+  work.kernel = its.kernel;
+  work.row = told_name(row.kind, its);
+  work.tokens = scene_.rows;
+  if (row.kind == RowKind::basic) {
+    note_basic(work, its, params);
+  } else {
+    work.format = its.format;
+    work.shared_bytes = its.total_bytes;
+    note(work, its, blocks, params);
+  }
+  work_.push_back(std::move(work));
+}
+
+void WorkMachine::note_basic(KernelWork& work, const plan::RowFacts& facts, const void* params) {
+  const std::string& kernel = work.kernel;
+  if (kernel == moe_tokens::kStageRow) {
+    work.other_bytes = kGroupBytes * static_cast<double>(as<moe_tokens::StageParams>(params).groups);
+  } else if (kernel == moe_tokens::kQuantizeRow) {
+    // bf16 rows in, records of 4.5 bits a number out.
+    const double columns = 64.0 * as<moe_tokens::QuantizeParams>(params).column_records;
+    work.other_bytes = (2 + 4.5 / 8) * columns * route_.tokens * route_.top_k;
+  } else if (kernel == "combine") {
+    const auto& combine = as<moe_combine::CombineParams>(params);
+    const double number_bytes = facts.format == "f32" ? 4 : 2;
+    work.tokens = combine.tokens;
+    work.other_bytes = static_cast<double>(combine.tokens) * combine.columns *
+                       (combine.top_k * number_bytes + (combine.residual != nullptr ? 8 : 2));
+  } else if (kernel.starts_with("route_")) {
+    note_route(work, as<moe_route::RouteParams>(params));
+  }
+}
+
+void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& params) {
+  work.tokens = params.tokens;
+  // One kernel ranks: choose where there is one, else table.
+  const bool chooses = work.kernel == moe_route::kChooseRow;
+  const bool ranks = chooses || (work.kernel == moe_route::kTableRow &&
+                                 moe_route::in_one_block(params.tokens, params.experts));
+  work.experts = ranks ? params.experts : 0;
+  if (chooses) work.other_bytes = kGroupBytes * static_cast<double>(params.stage.groups);
+  route_ = params;
+}
+
+// A routed GEMM reads the tiles that routing wrote; a dense one has all rows of the step as one expert's.
+void WorkMachine::note_gemm(KernelWork& work, int tile_tokens, const moe::GemmParams& params) {
+  const double records = static_cast<double>(params.strips) * params.records;
+  if (route_.tables.tiles == nullptr || params.tiles != route_.tables.tiles)
+    return add_matrix(work, records, work.format, scene_.rows, tile_tokens);
+  const plan::ExpectedTiles expected =
+      plan::expected_tiles(route_.tokens, route_.top_k, route_.experts, tile_tokens, scene_.routing);
+  work.tokens = route_.tokens;
+  work.weight_bytes = records * expected.experts * record_bytes_of(work.format);
+  work.visits = records * expected.tiles;
+  work.visit_tokens = records * route_.tokens * route_.top_k;
+}
+
+// GEMM1: a warp a segment of K, so several strips at a time where segments are few. GEMM2: a block has a
+// strip of outputs and all pairs; its units wait with their weights for GEMM1.
+void WorkMachine::note_few(KernelWork& work, const moe_few::FewCall& call) {
+  const moe_few::FewParams& few = call.few;
+  const moe::GemmParams& params = call.gemm;
+  const double records = static_cast<double>(params.strips) * params.records;
+  const plan::ExpectedTiles expected =
+      plan::expected_tiles(few.tokens, few.top_k, few.experts, moe_few::kFewTokens, scene_.routing);
+  work.tokens = few.tokens;
+  work.weight_bytes = records * expected.experts * record_bytes_of(work.format);
+  work.visits = records * expected.tiles;
+  work.visit_tokens = records * few.tokens * few.top_k;
+  const int segments = (params.records + dense::kSegmentRecords - 1) / dense::kSegmentRecords;
+  const double segment_records = std::min(params.records, dense::kSegmentRecords);
+  if (work.kernel == "moe_few_gate_up") {
+    work.experts = few.experts;
+    const double groups = std::max(1, kFewWarps / segments);
+    work.chain = segment_records * std::ceil(params.strips * expected.tiles / (sm_count() * groups));
+    return;
+  }
+  work.chain = segment_records * std::ceil(1.0 * few.tokens * few.top_k * segments / kFewWarps);
+  if (few.shared.weights != nullptr)
+    add_matrix(work, static_cast<double>(params.strips) * few.shared.records, format_name(few.shared.format),
+               few.tokens, moe_few::kFewTokens);
+}
+
+// Blocks of grouped GEMMs stay and walk a list, as many as the chip holds; those of the other kernels are
+// part of what they have to do.
+void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks, const void* params) {
+  const std::string& kernel = work.kernel;
+  if (kernel == "moe_gemm" || kernel == "moe_stream")
+    return note_gemm(work, facts.n, as<moe::GemmParams>(params));
+  if (kernel == "moe_few_gate_up" || kernel == "moe_few_down")
+    return note_few(work, as<moe_few::FewCall>(params));
+  work.blocks = blocks;
+  if (kernel == "dense_few") {
+    note_dense(work, as<dense::DenseParams>(params), facts.format, 8);
+  } else if (kernel == "dense_pair") {
+    const auto& pair = as<dense::PairParams>(params);
+    work.format = facts.row.find("fp8") != std::string::npos ? "fp8" : "nvfp4";  // the second one's
+    note_dense(work, pair.first, "bf16", 8);
+    note_dense(work, pair.second, work.format, 8);
+  } else if (kernel == "dense_many" || kernel == "dense_tall") {
+    note_dense(work, as<dense::ManyParams>(params).dense, facts.format, facts.n);
+  } else if (kernel == "dense_sum" || kernel == "dense_sum_norm") {
+    const auto& dense = as<dense::ManyParams>(params).dense;
+    work.other_bytes = static_cast<double>(dense::partial_bytes(
+        dense.strips * record::kRows, dense.records * record::kColumns, dense.token_count));
+  } else if (kernel == "norm_rows") {
+    work.other_bytes = 10.0 * blocks * as<dense::NormParams>(params).columns;
+  } else if (kernel == "attend") {
+    note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
+  } else if (kernel == "attend_prompt") {
+    note_attend_prompt(work, facts.k, as<attention::PromptParams>(params), scene_);
+  } else if (kernel == "delta_decode") {
+    note_delta_decode(work, as<delta::DecodeParams>(params), scene_);
+  } else if (kernel.starts_with("delta_")) {
+    work.chain = as<delta::PromptParams>(params).chunk_limit / static_cast<double>(scene_.sequences);
+  }
+}
+
+}  // namespace fourfold::kernels

@@ -1,0 +1,314 @@
+// `plan --predict` against every line that was measured on the H200 (bench/results): the constants of
+// plan/kernel_time.cpp were fitted to the 35B's and 122B's, all others were held out.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "cli/plan_model_command.h"
+#include "kernels/launch/sim_machine.h"
+#include "kernels/launch/work_machine.h"
+#include "kernels/moe_layer/moe_layer.h"
+#include "library/predict.h"
+#include "tests/cli_model/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+using backend::Pass;
+using backend::Role;
+using backend::StepRows;
+using checkpoint::expect_error;
+
+const plan::ChipRates& h200() {
+  static const plan::ChipRates chip = plan::chip_range(*plan::find_product("h200"))->fast;
+  return chip;
+}
+
+struct Measured {
+  std::string line;
+  bool held_out;
+  double us;
+  std::vector<plan::KernelWork> work = {};
+  double error(const plan::ChipRates& chip) const { return library::work_us(work, chip) / us - 1; }
+};
+
+using Fields = std::vector<std::string>;
+std::vector<Fields> lines_of(const std::string& file) {
+  std::ifstream in(std::string(FOURFOLD_SOURCE_DIR) + "/bench/results/" + file);
+  EXPECT_TRUE(in) << file;
+  std::vector<Fields> lines;
+  bool has_header = false;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("#")) continue;
+    if (!std::exchange(has_header, true)) continue;
+    lines.emplace_back();
+    std::istringstream fields(line);
+    for (std::string field; std::getline(fields, field, ',');) lines.back().push_back(field);
+  }
+  EXPECT_FALSE(lines.empty()) << file;
+  return lines;
+}
+
+// ---- the MoE layer ----
+
+std::vector<plan::KernelWork> layer_work(const std::string& shape, const Fields& line,
+                                         const kernels::Machine& h200_machine) {
+  kernels::WorkMachine machine(h200_machine);
+  moe_layer::Request request;
+  request.shape = moe_layer::parse_shape(shape);
+  request.format = line.at(1) == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
+  request.tokens = std::stoi(line.at(3));
+  request.role = line.at(4) == "decode" ? moe_layer::Role::decode : moe_layer::Role::prefill;
+  const plan::Routing routing = line.at(2) == "zipf"   ? plan::Routing::zipf
+                                : line.at(2) == "same" ? plan::Routing::same
+                                                       : plan::Routing::uniform;
+  const moe_layer::Prepared layer = moe_layer::prepare(machine, request);
+  // Addresses that nobody follows.
+  static unsigned char anything[256];
+  moe_layer::LayerWeights weights;
+  weights.gate_up = weights.down = anything;
+  moe_layer::LayerCall call;
+  call.logits = reinterpret_cast<const float*>(anything);
+  call.tokens = reinterpret_cast<const std::uint16_t*>(anything);
+  call.out = reinterpret_cast<std::uint16_t*>(anything);
+  call.workspace = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+  call.workspace_bytes = layer.layout.total;
+  machine.enter({.rows = request.tokens, .routing = routing});
+  moe_layer::run(machine, layer, weights, call);
+  return machine.work();
+}
+
+void measured_layers(std::vector<Measured>& out) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90, .persistent_blocks = 132});
+  for (const char* file :
+       {"moe-h200-35b.csv", "moe-h200-35b-mxfp4.csv", "moe-h200-35b-same.csv", "moe-h200-35b-zipf.csv",
+        "moe-h200-122b.csv", "moe-h200-397b.csv", "moe-h200-397b-tp4.csv"})
+    for (const Fields& line : lines_of(file)) {
+      const std::string shape = line.at(0).substr(1, line.at(0).size() - 2);
+      out.push_back({format("layer {} {} {} {}", shape, line.at(1), line.at(2), line.at(3)),
+                     shape.starts_with("397b"), std::stod(line.at(7)), layer_work(shape, line, *machine)});
+    }
+}
+
+// ---- whole models ----
+
+struct Steps {
+  std::vector<StepRows> rows;
+  std::vector<Measured> lines;               // their work: to be found
+  std::vector<std::vector<std::size_t>> of;  // by line: its steps
+  void add(Measured line, const std::vector<StepRows>& steps) {
+    lines.push_back(std::move(line));
+    of.emplace_back();
+    for (const StepRows& step : steps) {
+      of.back().push_back(rows.size());
+      rows.push_back(step);
+    }
+  }
+};
+
+void find_work(Steps& steps, const std::string& shape, const std::string& dense, int ranks,
+               std::vector<Measured>& out) {
+  PlanModelOptions options;
+  options.model = shape;
+  options.gpu = "h200";
+  options.dense = dense;
+  options.ranks = ranks;
+  options.max_context = 4096;
+  Captured captured;
+  const auto work = model_step_work(options, steps.rows, captured.console);
+  for (std::size_t i = 0; i < steps.lines.size(); ++i) {
+    for (const std::size_t step : steps.of[i])
+      steps.lines[i].work.insert(steps.lines[i].work.end(), work[step].begin(), work[step].end());
+    out.push_back(steps.lines[i]);
+  }
+}
+
+// `bench model` times steps 7 to 36 of a sequence: the one in the middle. A prompt goes in pieces of 2,048.
+constexpr double kMeanStep = 20;
+
+void add_models(const std::string& file, bool held_out, Steps& steps) {
+  for (const Fields& line : lines_of(file)) {
+    const int users = std::stoi(line.at(1)), context = std::stoi(line.at(2));
+    std::vector<StepRows> rows;
+    if (line.at(0) == "prompt")
+      for (int at = 0; at < context; at += library::kPromptRows)
+        rows.push_back({Pass::main, 1, library::kPromptRows, Role::prefill, static_cast<double>(at)});
+    else
+      rows.push_back({Pass::main, users, 1, Role::decode, context + kMeanStep});
+    steps.add(
+        {format("{} {} {} {}", file, line.at(0), users, context), held_out, 1e3 * std::stod(line.at(4))},
+        rows);
+  }
+}
+
+void add_drafts(Steps& steps) {
+  for (const Fields& line : lines_of("mtp-h200-35b-bf16.csv")) {
+    const int users = std::stoi(line.at(0)), drafts = std::stoi(line.at(2));
+    const double context = 2 * kMeanStep;
+    steps.add({format("mtp verify {} {}", users, drafts), true, 1e3 * std::stod(line.at(3))},
+              {{Pass::main, users, drafts + 1, Role::decode, context}});
+    std::vector<StepRows> chain;
+    for (int draft = 0; draft < drafts; ++draft)
+      chain.push_back({Pass::draft, users, draft == 0 ? drafts + 1 : 1, Role::decode, context});
+    if (drafts > 0)
+      steps.add({format("mtp drafts {} {}", users, drafts), true, 1e3 * std::stod(line.at(4))}, chain);
+  }
+}
+
+std::vector<Measured> all_measured() {
+  std::vector<Measured> all;
+  measured_layers(all);
+  Steps bf16, fp8, nvfp4, large, rank;
+  add_models("model-h200-35b-bf16.csv", false, bf16);
+  add_models("model-h200-35b-bf16-context.csv", false, bf16);
+  add_drafts(bf16);
+  find_work(bf16, "35b", "keep", 1, all);
+  add_models("model-h200-35b-fp8.csv", false, fp8);
+  find_work(fp8, "35b", "fp8", 1, all);
+  add_models("model-h200-35b-nvfp4.csv", false, nvfp4);
+  find_work(nvfp4, "35b", "nvfp4", 1, all);
+  add_models("model-h200-122b-bf16.csv", false, large);
+  find_work(large, "122b", "keep", 1, all);
+  add_models("model-h200-397b-tp4-bf16.csv", true, rank);
+  find_work(rank, "397b", "keep", 4, all);
+  return all;
+}
+
+struct Errors {
+  std::size_t lines = 0;
+  double median = 0, within_model_error = 0, within_25 = 0, most = 0;
+};
+Errors errors_of(const std::vector<Measured>& all, bool held_out, const plan::ChipRates& chip) {
+  std::vector<double> sizes;
+  for (const Measured& one : all)
+    if (one.held_out == held_out) sizes.push_back(std::abs(one.error(chip)));
+  std::sort(sizes.begin(), sizes.end());
+  const auto within = [&](double most) {
+    const auto count = std::count_if(sizes.begin(), sizes.end(), [&](double size) { return size <= most; });
+    return static_cast<double>(count) / static_cast<double>(sizes.size());
+  };
+  return {sizes.size(), sizes[sizes.size() / 2], within(plan::kModelError), within(0.25), sizes.back()};
+}
+
+// What was wanted of the held-out lines: a median of 10 %, 95 % within 25 %. What was reached is better, and
+// these bounds are near it: the third digit is the noise of a run.
+bool is_as_good_as_recorded(const Errors& fitted, const Errors& held_out) {
+  return fitted.median <= 0.03 && fitted.most <= 0.17 && held_out.median <= 0.065 &&
+         held_out.within_model_error >= 0.95 && held_out.within_25 >= 0.97;
+}
+
+TEST(Predict, ErrorsOnWhatWasMeasured) {
+  const std::vector<Measured> all = all_measured();
+  for (const Measured& one : all)
+    std::printf("%-8s %-52s %10.1f %10.1f %+6.1f %%\n", one.held_out ? "held out" : "fitted",
+                one.line.c_str(), one.us, library::work_us(one.work, h200()), 100 * one.error(h200()));
+  const Errors fitted = errors_of(all, false, h200()), held_out = errors_of(all, true, h200());
+  for (const Errors& errors : {fitted, held_out})
+    std::printf("%zu lines: median %.1f %%, within 25 %% %.1f %%, most %.1f %%\n", errors.lines,
+                100 * errors.median, 100 * errors.within_25, 100 * errors.most);
+  EXPECT_EQ(fitted.lines, 58u);
+  EXPECT_EQ(held_out.lines, 68u);
+  EXPECT_TRUE(is_as_good_as_recorded(fitted, held_out));
+  // A model that is somewhat worse is noticed: one that has the memory, the clock or the latencies wrong.
+  const auto worse = [&](auto&& change) {
+    plan::ChipRates chip = h200();
+    change(chip);
+    return !is_as_good_as_recorded(errors_of(all, false, chip), errors_of(all, true, chip));
+  };
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 0.92; }));
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 1.08; }));
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.ghz *= 0.9; }));
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.ghz *= 1.1; }));
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.latency *= 0.9; }));
+  EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.latency *= 1.1; }));
+}
+
+// The launches read what the program has: counted here record by record, in backend/cost.h op by op.
+TEST(Predict, LaunchesReadTheProgramsWeights) {
+  PlanModelOptions options;
+  options.model = "35b";
+  options.gpu = "h200";
+  options.max_context = 4096;
+  for (const int users : {1, 64}) {
+    options.users = users;
+    Captured captured;
+    const StepRows step{Pass::main, users, 1, Role::decode, 0};
+    double bytes = 0;
+    const auto work = model_step_work(options, std::span(&step, 1), captured.console);
+    for (const plan::KernelWork& kernel : work.front()) bytes += kernel.weight_bytes;
+    const double states = users * (1 + 1.0 / 64) * 30 * 4 * 32 * 128 * 128;  // of the delta rule's layers
+    EXPECT_NEAR((predict_model_step(options, captured.console).bytes - states) / bytes, 1, 0.003) << users;
+  }
+}
+
+PlanModelOptions question(const std::string& model, const std::string& gpu) {
+  PlanModelOptions options;
+  options.model = model;
+  options.gpu = gpu;
+  options.max_context = 4096;
+  options.predict = options.json = true;
+  return options;
+}
+
+TEST(Predict, RowsAddUpAndDraftsAreInIt) {
+  PlanModelOptions options = question("35b", "h200");
+  options.drafts = 2;
+  options.acceptance = 0.5;
+  options.prompt = 2100;
+  Captured captured;
+  ASSERT_EQ(run_plan_model(options, captured.console), kFine);
+  const Json json = read_json(captured.out.str());
+  double step = 0, prompt = 0;
+  for (const Json& row : json.at("rows").items)
+    (row.at("what").text == "prompt" ? prompt : step) += row.at("us").items.at(0).number;
+  EXPECT_NEAR(json.at("us").items.at(0).number, step, 1e-6 * step);
+  EXPECT_NEAR(json.at("prompt_us").items.at(0).number, prompt, 1e-6 * prompt);
+  // Of the chip that was measured both ends are the model's error from what it says, or the memory's peak.
+  const double low = json.at("us").items.at(0).number, high = json.at("us").items.at(1).number;
+  EXPECT_LE(high / low, 1.0001 * (1 + plan::kModelError) * (1 + plan::kModelError));
+  EXPECT_GT(high / low, 1 + plan::kModelError);
+  EXPECT_EQ(json.at("tokens").number, 1.75);
+  EXPECT_EQ(json.at("parts").items.size(), 2u) << "kernels and drafts";
+  EXPECT_GT(json.at("parts").items.at(1).at("us").items.at(0).number, 0);
+  EXPECT_FALSE(json.at("constants").items.empty());
+}
+
+TEST(Predict, OtherChipsAreRanges) {
+  for (const char* gpu : {"rtx-pro-6000", "rtx-5090", "dgx-spark"}) {
+    PlanModelOptions options = question("35b", gpu);
+    options.json = false;
+    Captured captured;
+    ASSERT_EQ(run_plan_model(options, captured.console), kFine) << gpu;
+    EXPECT_TRUE(contains(captured.out.str(), "assumed")) << captured.out.str();
+    EXPECT_TRUE(contains(captured.out.str(), "tokens/s")) << captured.out.str();
+  }
+}
+
+TEST(Predict, RefusesWhatItWasNeverHeldAgainst) {
+  Captured captured;
+  const auto refused = [&](const PlanModelOptions& options, Code code, std::vector<std::string> words) {
+    expect_error(code, words, [&] { run_plan_model(options, captured.console); });
+  };
+  refused(question("35b", ""), Code::invalid_request, {"--predict needs --gpu"});
+  PlanModelOptions options = question("35b", "rtx-5090");
+  options.prompt = 2048;
+  refused(options, Code::unsupported_op, {"--prompt on RTX 5090", "never measured"});
+  options = question("35b", "h200");
+  options.prompt = -1;
+  refused(options, Code::invalid_request, {"--prompt -1"});
+  options.prompt = 0;
+  options.users = 513;
+  refused(options, Code::invalid_request, {"513 rows a step", "up to 512"});
+  options.users = 0;
+  refused(options, Code::invalid_request, {"--users 0"});
+  options.users = 1;
+  options.drafts = 9;
+  refused(options, Code::invalid_request, {"--mtp 9"});
+}
+
+}  // namespace
+}  // namespace fourfold::cli
