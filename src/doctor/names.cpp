@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <map>
 
@@ -212,11 +213,11 @@ PciAddress pci_address(const std::string& text, std::size_t at) {
       device > "1f")
     return none;
   place += 5;
-  std::string function = "0";
-  if (is_at(place, '.') && place + 1 < text.size() && text[place + 1] >= '0' && text[place + 1] <= '7')
-    function = text[place + 1], place += 2;
-  else if (!has_domain)
-    return none;
+  const bool has_function =
+      is_at(place, '.') && place + 1 < text.size() && text[place + 1] >= '0' && text[place + 1] <= '7';
+  if (!has_domain && !has_function) return none;
+  const char function = has_function ? text[place + 1] : '0';
+  if (has_function) place += 2;
   if (place < text.size() && (is_word(text[place]) || text[place] == ':')) return none;
   std::string name = domain + ":" + bus + ":" + device + "." + function;
   for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -227,8 +228,11 @@ PciAddress pci_address(const std::string& text, std::size_t at) {
 int first_pci_number(const std::string& text) {
   int highest = 0;
   const std::string prefix = kPciPrefix;
-  for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1))
-    highest = std::max(highest, std::atoi(text.c_str() + at + prefix.size()));
+  for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + 1)) {
+    int number = 0;
+    std::from_chars(text.data() + at + prefix.size(), text.data() + text.size(), number);
+    highest = std::max(highest, number);
+  }
   return highest + 1;
 }
 
@@ -282,7 +286,7 @@ std::string without_names(std::string_view text, const Names& names) {
   replace_words(out, names.host.substr(0, names.host.find('.')), "host");
   blank_groups(out, {8, 4, 4, 4, 12}, '-');
   // A machine's or a container's: hashes of commits have 40 digits.
-  for (const std::size_t digits : {32, 64}) blank_groups(out, {digits}, '-');
+  for (const std::size_t digits : {std::size_t{32}, std::size_t{64}}) blank_groups(out, {digits}, '-');
   for (const char between : {':', '-'}) blank_groups(out, {2, 2, 2, 2, 2, 2}, between);
   blank_device_ids(out);
   blank_serials(out);
