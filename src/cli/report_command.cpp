@@ -28,6 +28,19 @@ constexpr int kFormat = 1;               // of the file; a change that readers m
 constexpr double kDeviceSeconds = 120;   // to say what it is
 constexpr double kPartSecondsMin = 900;  // a part gets ten times its estimate, but no less than this
 
+#if defined(__x86_64__)
+constexpr const char* kTarget = "x86-64";
+#elif defined(__aarch64__)
+constexpr const char* kTarget = "aarch64";
+#else
+constexpr const char* kTarget = "unknown";
+#endif
+#ifdef __OPTIMIZE__
+constexpr bool kIsOptimised = true;
+#else
+constexpr bool kIsOptimised = false;
+#endif
+
 // A folder that goes with the object. Throws io when there is no room for it.
 class ScratchFolder {
  public:
@@ -59,23 +72,10 @@ json::object head_of(const ReportOptions& options, const ReportDevice& device) {
   head["version"] = version();
   head["commit"] = commit().empty() ? "unknown" : commit();
   head["date"] = utc_date();
-  head["build"] = {
-    {"cuda_kernels", kernels::has_cuda_kernels()},
-    {"compiler", __VERSION__},
-#if defined(__x86_64__)
-    {"target", "x86-64"},
-#elif defined(__aarch64__)
-    {"target", "aarch64"},
-#else
-    {"target", "unknown"},
-#endif
-#ifdef __OPTIMIZE__
-    {"optimised", true}
-  };
-#else
-    {"optimised", false}
-  };
-#endif
+  head["build"] = {{"cuda_kernels", kernels::has_cuda_kernels()},
+                   {"compiler", __VERSION__},
+                   {"target", kTarget},
+                   {"optimised", kIsOptimised}};
   if (const std::string bytes = emulated_sm_bytes(); !bytes.empty()) head["emulated_sm_bytes"] = bytes;
   head["options"] = {{"device", options.device},
                      {"quick", options.quick},
