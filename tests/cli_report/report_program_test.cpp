@@ -132,8 +132,10 @@ TEST_F(ReportProgram, WrongUseIsExplained) {
   says("--device tpu", kFailed, "unknown device 'tpu'");
   says("--quik", kUsage, "report has no option --quik; did you mean --quick?");
   says("--device sim --out " + (folder / "none/r.json"), kFailed, "there is no folder");
-  says("--device sim --no-tune --tune-out x", kFailed, "--tune-out x and --no-tune contradict");
-  says("--device sim --tune-out " + (folder / "none/t.json"), kFailed, "there is no folder");
+  says("--device sim --no-tune --tune-out x --out " + (folder / "none/r.json"), kFailed,
+       "--tune-out x and --no-tune contradict");
+  says("--device sim --tune-out " + (folder / "none/t.json") + " --out " + (folder / "r.json"), kFailed,
+       "none/t.json: there is no folder");
   says("--help", kFine, "One file to send");
   if (!kernels::why_no_gpu().empty())
     says("--out " + (folder / "r.json"), kFailed, "Here `fourfold report --device sim --quick` can write");
