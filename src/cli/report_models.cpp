@@ -55,13 +55,7 @@ json::array with_predictions(json::array lines, const ReportDevice& device, cons
                       .what = what != nullptr && what->is_string() ? what->get_string().c_str() : "",
                       .users = static_cast<int>(number("users")),
                       .context = static_cast<std::int64_t>(number("context"))});
-    if (prediction.none.empty()) {
-      line["predicted_ms"] = {prediction.low_ms, prediction.high_ms};
-      line["predicted_by"] = prediction.by;
-    } else {
-      line["predicted_ms"] = nullptr;
-      line["not_predicted"] = prediction.none;
-    }
+    add_prediction(prediction, "predicted_ms", 1, line);
   }
   return lines;
 }

@@ -7,6 +7,7 @@
 #include "cli/parse.h"
 #include "cli/report_file.h"
 #include "cli/report_models.h"
+#include "cli/report_prediction.h"
 #include "cli/report_verify.h"
 #include "cli/verify_command.h"
 #include "doctor/recording.h"
@@ -70,6 +71,20 @@ ReportPart verify_part(const ReportOptions& options, const ReportDevice& device,
   return out;
 }
 
+// A layer's time as measured, with what was predicted for it.
+json::array with_predictions(json::array lines, const ReportDevice& device, const std::string& activations) {
+  std::vector<PredictedLayer> layers;
+  for (const json::value& value : lines) {
+    const auto words = [&](const char* name) { return std::string(value.at(name).as_string()); };
+    layers.push_back({words("shape"), words("format"), activations, words("routing"), words("role"),
+                      static_cast<int>(value.at("tokens").as_double())});
+  }
+  const std::vector<Prediction> predictions = predict_layers(device, layers);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    add_prediction(predictions[i], "predicted_us", 1e3, lines[i].as_object());
+  return lines;
+}
+
 ReportPart moe_part(const ReportOptions& options, const ReportDevice& device, const std::string& shape,
                     const std::string& activations) {
   BenchMoeOptions moe;
@@ -93,11 +108,10 @@ ReportPart moe_part(const ReportOptions& options, const ReportDevice& device, co
     moe.csv = (folder / kReportTable).string();
     return run_bench_moe(moe, console);
   };
-  out.keep = [](const Apart&, const fs::path& folder, json::object& part) {
+  out.keep = [device, activations](const Apart&, const fs::path& folder, json::object& part) {
     const std::string csv = read_text(folder / kReportTable);
     part["about"] = lines_of(csv.substr(0, csv.find("\nshape,")));
-    part["lines"] = rows_of_csv(csv);
-    part["not_predicted"] = "no time of the MoE layer alone is predicted yet";
+    part["lines"] = with_predictions(rows_of_csv(csv), device, activations);
   };
   out.result_file = fourfold::format("moe-{}-{}{}.csv", device.card(), shape, fp4 ? "-" + activations : "");
   out.result_source = kReportTable;

@@ -110,8 +110,9 @@ void add_sums(const StepQuestion& question, const StepRows& pass, std::vector<pl
                    link_facts(question.link).evidence, format("{} KB of each", logits / 1024)});
 }
 
-std::vector<plan::Estimate> lines_of(const StepQuestion& question, const plan::ChipRange& chip,
-                                     const StepRows& pass, const std::vector<plan::KernelWork>& work) {
+// Of one rank without the others.
+std::vector<plan::Estimate> own_lines(const StepQuestion& question, const plan::ChipRange& chip,
+                                      const StepRows& pass, const std::vector<plan::KernelWork>& work) {
   plan::Range kernels;
   double bytes = 0;
   for (const plan::KernelWork& kernel : work) {
@@ -125,6 +126,12 @@ std::vector<plan::Estimate> lines_of(const StepQuestion& question, const plan::C
                           static_cast<long long>(bytes / 1e6 + 0.5), chip.because)});
   if (const int apart = apart_of(work, question); apart > 0)
     lines.push_back(small_sm_line(pass, apart, count, kernels.high));
+  return lines;
+}
+
+std::vector<plan::Estimate> lines_of(const StepQuestion& question, const plan::ChipRange& chip,
+                                     const StepRows& pass, const std::vector<plan::KernelWork>& work) {
+  std::vector<plan::Estimate> lines = own_lines(question, chip, pass, work);
   add_sums(question, pass, lines);
   return lines;
 }
@@ -201,6 +208,7 @@ Prediction predict(const StepQuestion& question) {
     out.lines.push_back(
         {"drafts", drafts, chip.evidence, format("{} of the MTP layer, each as above", question.drafts)});
   out.step_us = total_us(out.lines);
+  out.alone_us = total_us(own_lines(question, chip, rows.front(), work.front()));
   out.tokens = plan::tokens_of_step(question.acceptance, question.drafts);
   out.kernels = static_cast<int>(work.front().size());
   out.apart = apart_of(work.front(), question);

@@ -42,6 +42,7 @@ struct Prediction {
   // drafts.
   std::vector<plan::Estimate> lines;
   plan::Range step_us;    // all lines
+  plan::Range alone_us;   // of the verification, or the plain step, what a rank does without the others
   plan::Range prompt_us;  // 0: none was asked for
   double tokens = 1;      // of a user and step
   // Of the verification, or the plain step:

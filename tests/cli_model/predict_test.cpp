@@ -9,9 +9,9 @@
 
 #include "cli/plan_model_command.h"
 #include "kernels/launch/sim_machine.h"
-#include "kernels/launch/work_machine.h"
 #include "kernels/moe_layer/moe_layer.h"
 #include "library/predict.h"
+#include "library/predict_layer.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -54,31 +54,19 @@ std::vector<Fields> lines_of(const std::string& file) {
 
 // ---- the MoE layer ----
 
-std::vector<plan::KernelWork> layer_work(const std::string& shape, const Fields& line,
-                                         const kernels::Machine& h200_machine) {
-  kernels::WorkMachine machine(h200_machine);
+moe_layer::Request layer_of(const std::string& shape, const Fields& line) {
   moe_layer::Request request;
   request.shape = moe_layer::parse_shape(shape);
   request.format = line.at(1) == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
   request.tokens = std::stoi(line.at(3));
   request.role = line.at(4) == "decode" ? moe_layer::Role::decode : moe_layer::Role::prefill;
-  const plan::Routing routing = line.at(2) == "zipf"   ? plan::Routing::zipf
-                                : line.at(2) == "same" ? plan::Routing::same
-                                                       : plan::Routing::uniform;
-  const moe_layer::Prepared layer = moe_layer::prepare(machine, request);
-  // Addresses that nobody follows.
-  static unsigned char anything[256];
-  moe_layer::LayerWeights weights;
-  weights.gate_up = weights.down = anything;
-  moe_layer::LayerCall call;
-  call.logits = reinterpret_cast<const float*>(anything);
-  call.tokens = reinterpret_cast<const std::uint16_t*>(anything);
-  call.out = reinterpret_cast<std::uint16_t*>(anything);
-  call.workspace = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
-  call.workspace_bytes = layer.layout.total;
-  machine.enter({.rows = request.tokens, .routing = routing});
-  moe_layer::run(machine, layer, weights, call);
-  return machine.work();
+  return request;
+}
+
+plan::Routing routing_of(const Fields& line) {
+  return line.at(2) == "zipf"   ? plan::Routing::zipf
+         : line.at(2) == "same" ? plan::Routing::same
+                                : plan::Routing::uniform;
 }
 
 void measured_layers(std::vector<Measured>& out) {
@@ -90,7 +78,8 @@ void measured_layers(std::vector<Measured>& out) {
     for (const Fields& line : lines_of(file)) {
       const std::string shape = line.at(0).substr(1, line.at(0).size() - 2);
       out.push_back({format("layer {} {} {} {}", shape, line.at(1), line.at(2), line.at(3)),
-                     shape.starts_with("397b"), std::stod(line.at(7)), layer_work(shape, line, *machine)});
+                     shape.starts_with("397b"), std::stod(line.at(7)),
+                     library::layer_work(*machine, layer_of(shape, line), routing_of(line))});
     }
 }
 
