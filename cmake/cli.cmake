@@ -95,6 +95,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/report_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_device.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_file.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/report_headline.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_models.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_parts.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/report_prediction.cpp

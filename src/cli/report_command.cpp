@@ -224,8 +224,10 @@ class Run {
     if (ended.is_stuck) stuck_ = part.name;
     if (status == "done" && !part.tuning_file.empty()) tuning_file_ = part.tuning_file;
     is_fine_ = is_fine_ && status == "done" && !kept.contains("results_error");
+    const std::string found =
+        error.empty() && kept.contains("headline") ? std::string(kept.at("headline").as_string()) : error;
     const std::string line = fourfold::format("{} in {}{}", status, duration(ended.seconds),
-                                              error.empty() ? "" : ": " + file_.clean(error));
+                                              found.empty() ? "" : ": " + file_.clean(found));
     console_.err << (console_.err_rewrites() ? "\r\033[K" : "") << "report: " << part.name << ": " << line
                  << "\n";
     summary_ += fourfold::format("  {}: {}\n", part.name, line);

@@ -8,8 +8,10 @@
 #include "cli/figures.h"
 #include "cli/parse.h"
 #include "cli/report_file.h"
+#include "cli/report_headline.h"
 #include "cli/report_prediction.h"
 #include "cli/tune_command.h"
+#include "json/parse.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::cli {
@@ -129,7 +131,9 @@ ReportPart model_part(const ReportOptions& options, const ReportDevice& device, 
                                                  json::object& part) {
     if (*tuned) part["tuned_by"] = tuning_file;
     part["output"] = lines_of(ended.out);
-    part["lines"] = with_predictions(rows_of_csv(read_text(folder / kReportTable)), device, model);
+    const json::array lines = with_predictions(rows_of_csv(read_text(folder / kReportTable)), device, model);
+    part["headline"] = model_headline(lines);
+    part["lines"] = lines;
   };
   out.result_file = fourfold::format("model-{}-{}-{}.csv", device.card(), model.shape, model.dense);
   out.result_source = kReportTable;
@@ -148,6 +152,10 @@ ReportPart tune_part(const TuneCommandOptions& tune, const ReportDevice& device,
   out.run = [tune](const Console& console, const fs::path&) { return run_tune(tune, console); };
   out.keep = [path = tune.out, tuned](const Apart& ended, const fs::path&, json::object& part) {
     part["output"] = lines_of(ended.out);
+    const json::value file = fourfold::json::parse(read_text(path), path);
+    part["headline"] =
+        fourfold::format("{} other than the defaults",
+                         counted(static_cast<std::int64_t>(file.at("choices").as_array().size()), "choice"));
     part["tuning_file"] = path;
     part["tuning"] = lines_of(read_text(path));
     *tuned = true;

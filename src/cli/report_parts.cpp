@@ -6,6 +6,7 @@
 #include "cli/doctor_command.h"
 #include "cli/parse.h"
 #include "cli/report_file.h"
+#include "cli/report_headline.h"
 #include "cli/report_models.h"
 #include "cli/report_prediction.h"
 #include "cli/report_verify.h"
@@ -38,7 +39,9 @@ ReportPart doctor_part(const ReportOptions& options, const ReportDevice& device)
     return static_cast<int>(run_doctor(doctor, console) == kUsage ? kFailed : kFine);
   };
   out.keep = [](const Apart& ended, const fs::path& folder, json::object& part) {
-    part["result"] = fourfold::json::parse(ended.out, "the doctor's verdict");
+    const json::value verdict = fourfold::json::parse(ended.out, "the doctor's verdict");
+    part["headline"] = verdict.at("verdict");
+    part["result"] = verdict;
     part["recording"] = lines_of(read_text(folder / doctor::kRecordingFile));
   };
   return out;
@@ -65,7 +68,9 @@ ReportPart verify_part(const ReportOptions& options, const ReportDevice& device,
   out.uses_gpu = device.is_gpu();
   out.run = [verify](const Console& console, const fs::path&) { return run_verify(verify, console); };
   out.keep = [](const Apart& ended, const fs::path&, json::object& part) {
-    part["result"] = summarised_verify(fourfold::json::parse(ended.out, "the proof").as_object());
+    const json::object summary = summarised_verify(fourfold::json::parse(ended.out, "the proof").as_object());
+    part["headline"] = verify_headline(summary);
+    part["result"] = summary;
   };
   out.result_file = fourfold::format("verify{}-{}.json", large ? "-large" : "", device.card());
   return out;
@@ -111,7 +116,9 @@ ReportPart moe_part(const ReportOptions& options, const ReportDevice& device, co
   out.keep = [device, activations](const Apart&, const fs::path& folder, json::object& part) {
     const std::string csv = read_text(folder / kReportTable);
     part["about"] = lines_of(csv.substr(0, csv.find("\nshape,")));
-    part["lines"] = with_predictions(rows_of_csv(csv), device, activations);
+    const json::array lines = with_predictions(rows_of_csv(csv), device, activations);
+    part["headline"] = layer_headline(lines);
+    part["lines"] = lines;
   };
   out.result_file = fourfold::format("moe-{}-{}{}.csv", device.card(), shape, fp4 ? "-" + activations : "");
   out.result_source = kReportTable;

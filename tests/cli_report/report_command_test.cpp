@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/report_file.h"
+#include "cli/report_headline.h"
 #include "cli/report_status.h"
 #include "cli/report_verify.h"
 #include "tests/cli_report/support.h"
@@ -452,6 +453,8 @@ TEST(ReportVerify, ALineARowAndOperation) {
   EXPECT_EQ(short_one.at("comparisons").at("bytes").as_int64(), 11);
   EXPECT_EQ(short_one.at("comparisons").at("missed").as_array().size(), 1u);
   EXPECT_FALSE(short_one.at("passed").as_bool());
+  EXPECT_EQ(verify_headline(short_one),
+            "1 of 2 rows and operations passed, 3 proofs; r2 o: miss; unlike the simulator's: 1 byte");
 }
 
 }  // namespace

@@ -156,6 +156,7 @@ TEST(ReportParts, ModelsRunByTheTuningOfThisRun) {
   named(parts, "tune 35b").keep({}, folder.path(), tuned);
   EXPECT_EQ(tuned.at("tuning_file").as_string(), folder / "fourfold-tuned-h200.json");
   EXPECT_EQ(tuned.at("tuning").as_array().at(0).as_string(), "{\"choices\": []}");
+  EXPECT_EQ(tuned.at("headline").as_string(), "0 choices other than the defaults");
   model.keep({}, folder.path(), after);
   EXPECT_EQ(after.at("tuned_by").as_string(), folder / "fourfold-tuned-h200.json");
 }
@@ -177,6 +178,11 @@ TEST(ReportParts, PredictionsStandBesideMeasurements) {
   EXPECT_LT(lines[1].at("predicted_ms").at(0).as_double(), 38.49);
   EXPECT_GT(lines[1].at("predicted_ms").at(1).as_double(), 38.49);
   EXPECT_TRUE(lines[2].at("predicted_ms").is_null());
+  const std::string headline(kept.at("headline").as_string());
+  EXPECT_EQ(headline.rfind("1 user 514 tok/s (predicted 4", 0), 0u) << headline;
+  EXPECT_NE(headline.find("), 513 users 513,000 tok/s, prompt of 2,048 tokens 53,209 tok/s (predicted "),
+            std::string::npos)
+      << headline;
   EXPECT_FALSE(lines[2].at("not_predicted").as_string().empty());
 }
 
@@ -196,6 +202,11 @@ TEST(ReportParts, LayersHavePredictions) {
     EXPECT_GT(line.at("predicted_us").at(1).as_double(), line.at("microseconds").as_double());
     EXPECT_LT(line.at("predicted_us").at(1).as_double(), 1.5 * line.at("predicted_us").at(0).as_double());
   }
+  boost::json::object kept;
+  named(h200_parts(), "bench moe 35b").keep({}, folder.path(), kept);
+  const std::string headline(kept.at("headline").as_string());
+  EXPECT_EQ(headline.rfind("64 tokens 112 us (predicted ", 0), 0u) << headline;
+  EXPECT_EQ(headline.find("1,024"), std::string::npos) << "zipf: " << headline;
   const auto parts = report_parts({.quick = true}, card("NVIDIA GeForce RTX 5090", "sm120", 170, 32'607));
   const auto w4a16 = lines_of_part(parts, "bench moe 35b"), w4a4 = lines_of_part(parts, "bench moe 35b w4a4");
   EXPECT_GT(w4a16[0].at("predicted_us").at(0).as_double(), 112);
