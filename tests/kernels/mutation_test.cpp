@@ -34,6 +34,10 @@ const Survivor kSurvivors[] = {
      [](const plan::RowFacts& row) {
        return row.path.ends_with("-mma") && weight_panels(row) == token_panels(row);
      }},
+    {SyncOp::sync_warp, "load_tiles.h", "cta.sync_warp();  // every lane has looked",
+     "for lanes without a copy: one must miss its turns while the ring goes round, which one schedule in "
+     "many does (NoLaneOfTheFp4LoaderIsLapped)",
+     [](const plan::RowFacts&) { return true; }, true},
 };
 
 struct Subject {
@@ -202,6 +206,26 @@ TEST(Mutation, TiledFp4) {
                .tokens = 12,
                .choice = rows_of("moe_gemm 128x32x128 w4a4 nvfp4", 32),
                .files = tile_files("moe_tokens.h")});
+}
+
+// With a successor that starts late, schedules in which a lane of the loader that has nothing to copy fell
+// behind by a lap of the ring: it would have waited for a parity that meant another phase. One of 1,500, seed
+// 802, showed it.
+TEST(Mutation, NoLaneOfTheFp4LoaderIsLapped) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.persistent_blocks = 1, .dependent_launch = true});
+  SmallLayer layer(*machine, layer_of({576, 256, 3, 2}, 12, Activations::w4a4));
+  Batch batch(layer,
+              moe_layer::prepare_with(*machine, layer.request(Role::prefill, 12),
+                                      rows_of("moe_gemm 128x16x256 w4a4 nvfp4", 16)),
+              first_rows(12));
+  const auto expected = batch.run();
+  for (const SyncSite& site : device.executed_sites())
+    if (site.op == SyncOp::release_successors && site.file == "moe_gemm.h") device.install({site});
+  for (std::uint64_t seed = 800; seed < 808; ++seed) {
+    device.set_seed(seed);
+    EXPECT_EQ(noticed<std::uint16_t>([&] { return batch.run(); }, expected), "") << "seed " << seed;
+  }
 }
 
 TEST(Mutation, TiledWgmma) {

@@ -1,6 +1,6 @@
 // Removing synchronisations one at a time: what the mutation tests share. The simulator must report a fault,
 // or the result must be wrong. What survives stands in a list with the reason why it is harmless; an unlisted
-// survivor fails the test, and so does a listed one that is caught.
+// survivor fails the test, and so does a listed one that is caught, unless it is said to be seen rarely.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -68,7 +68,8 @@ struct Survivor {
   const char* why;
   bool (*in)(const plan::RowFacts& row) = [](const plan::RowFacts&) {
     return true;
-  };  // rows it is harmless in
+  };                    // rows it is harmless in
+  bool rarely = false;  // not harmless, but few schedules show it: caught or not, both may be
 };
 
 // Harmless in every kernel.
@@ -159,7 +160,8 @@ void mutate_all(sim::Device& device, const std::string& name, const plan::RowFac
         EXPECT_NE(survivor, nullptr) << describe(mutation) << " survives and is on no list:\n  "
                                      << source_line(site);
       } else {
-        EXPECT_EQ(survivor, nullptr) << describe(mutation) << " is listed as harmless, but: " << how;
+        EXPECT_TRUE(survivor == nullptr || survivor->rarely)
+            << describe(mutation) << " is listed as harmless, but: " << how;
       }
     }
   }

@@ -18,9 +18,8 @@ const Survivor kSurvivors[] = {
     {SyncOp::sync_warp, "attend_prompt_wgmma.h", "cta.sync_warp();  // every lane knows",
      "keeps lane 0 from saying `seen` while another lane has not passed its wait for `cleared`: the loader "
      "could complete the next tail's phase, and that lane would wait for a parity that has gone by. For that "
-     "it must miss its turns for as long as the loader takes for a tail; but the rest of its warpgroup waits "
-     "for it in the product behind this, so it is alone in its warp and has the warp's next turn: no seed of "
-     "the proofs holds it back that long"},
+     "it must miss its turns for as long as the loader takes for a tail, which one schedule in many does",
+     [](const plan::RowFacts&) { return true; }, true},
     {SyncOp::wgmma_wait, "attend_prompt_wgmma.h", "wgmma_wait<1>",
      "with two panels each has a set of operands of its own: nothing is overwritten before the wait for both",
      [](const plan::RowFacts& row) { return row.k == 128; }},

@@ -172,6 +172,9 @@ FOURFOLD_DEVICE void load_fp4_tiles(Cta cta, const moe::GemmParams& params, type
     const int groups = (item.tile.count + record::kTokens - 1) / record::kTokens;
     for (int s = 0; s < stages; ++s) {
       cta.wait(&storage.empty[fill.stage], fill.phase ^ 1u);  // released by the math warps one lap ago
+      // The ring does not wait for lanes without a copy: it could go round before one of them has seen the
+      // phase, whose parity would then mean another.
+      cta.sync_warp();  // every lane has looked
       const int bytes = panels_of_stage<Row>(params, s) * record::kTokenRecordBytes;
       device::Mbarrier* full = &storage.full[fill.stage];
       auto& stage = storage.stage[fill.stage];
