@@ -14,7 +14,7 @@ command_gpu() {
   # The list of what is proved and measured is `fourfold report`'s: each part's own file and the report of all. A model that
   # does not fit is left out with its numbers, and that is not an error of this command. The tuning file is reviewed like code
   # before it is committed.
-  build/fourfold report --force --tune-out "tuned/$card.json" --results bench/results \
+  build/fourfold report --force --tune-out tuned --results bench/results \
     --out "bench/results/report-$card.json" || status=$?
   # A prompt of 2,150 tokens through a whole model, against another implementation's numbers (tests/golden/families).
   scratch=$(mktemp -d)

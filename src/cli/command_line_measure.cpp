@@ -238,7 +238,7 @@ void add_report(CLI::App& app, CommandLine& line) {
   command->add_flag("--quick", o.quick,
                     "Fewer proofs, one MoE layer, one model; the file says what was left out");
   command->add_option("--tune-out", o.tune_out,
-                      "Which kernels are fastest here (fourfold-tuned-CARD.json beside the report)");
+                      "A file or folder for which kernels are fastest here (beside the report)");
   command->add_flag("!--no-tune", o.tune, "Do not measure that");
   command->add_option("--results", o.results, "Also write each part's own file into this folder");
   command->add_option("--rows", o.rows, "Of verify: only rows or kernels that match: 'moe_stream*w4a4*'");

@@ -13,7 +13,7 @@ struct ReportOptions {
   std::string device = "cuda";  // or sim
   bool quick = false;
   bool tune = true;
-  std::string tune_out = {};  // the tuning file; empty: fourfold-tuned-CARD.json beside the report
+  std::string tune_out = {};  // the tuning file, or its folder; empty: beside the report
   std::string results = {};   // a folder that also gets the parts' own files
   std::string rows = {};      // of verify: only these
   int gpu = 0;

@@ -13,6 +13,7 @@
 #include "cli/verify_command.h"
 #include "doctor/recording.h"
 #include "json/parse.h"
+#include "library/tuned.h"
 #include "plan/arch.h"
 
 namespace fourfold::cli {
@@ -148,6 +149,10 @@ fs::path report_path(const ReportOptions& options, const ReportDevice& device) {
 }
 
 fs::path tuning_path(const ReportOptions& options, const ReportDevice& device) {
+  std::error_code none;
+  if (fs::is_directory(options.tune_out, none))  // named as `fourfold tune` names its own
+    return fs::path(options.tune_out) /
+           library::tuned_file_name(device.chip.empty() ? device.name : device.chip);
   if (!options.tune_out.empty()) return options.tune_out;
   return report_path(options, device).parent_path() /
          fourfold::format("fourfold-tuned-{}.json", device.card());

@@ -64,6 +64,9 @@ TEST(ReportParts, ModelsThatDoNotFitAreLeftOutWithNumbers) {
   const ReportPart tune = named(report_parts({.out = "/data/r.json"}, small), "tune 35b");
   EXPECT_EQ(tune.skipped, "");
   EXPECT_EQ(tune.tuning_file, "/data/fourfold-tuned-geforce-rtx-5090.json");
+  const TestFolder folder;
+  EXPECT_EQ(tuning_path({.tune_out = folder.path().string()}, small),
+            folder.path() / "nvidia-geforce-rtx-5090-sm120.json");
   EXPECT_NE(tune.command.find("--dense bf16 --users 1,2,4,8 "), std::string::npos) << tune.command;
   EXPECT_NE(tune.command.find("--out /data/fourfold-tuned-geforce-rtx-5090.json"), std::string::npos);
   EXPECT_EQ(named(parts, "bench moe 35b").result_file, "moe-geforce-rtx-5090-35b.csv");
