@@ -42,6 +42,7 @@ OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "OMMA": 0x47F}
 # What the code of a path must consist of, by chip; None: no tensor-core instruction. W4A4 on Hopper is emulated with fp16 products.
 EXPECTED = {
     ("Hopper", "w4a16-mma"): "HMMA",
+    ("Hopper", "w4a16-fp4-mma"): "HMMA",
     ("Hopper", "w4a16-wgmma"): "HGMMA",
     ("Hopper", "w8a16-mma"): "HMMA",
     ("Hopper", "w8a16-wgmma"): "HGMMA",
@@ -49,6 +50,7 @@ EXPECTED = {
     ("Hopper", "w16a16-wgmma"): "HGMMA",
     ("Hopper", "w4a4"): "HMMA",
     ("Workstation", "w4a16-mma"): "HMMA",
+    ("Workstation", "w4a16-fp4-mma"): "HMMA",
     ("Workstation", "w8a16-mma"): "HMMA",
     ("Workstation", "w16a16-mma"): "HMMA",
     ("Workstation", "w4a4"): "OMMA",

@@ -31,7 +31,8 @@ struct RowFacts {
   std::string_view kernel;  // "moe_gemm"
   std::string row;          // unique name of the row
   std::string_view arch;    // "sm120"
-  std::string_view path;    // "w4a4", "w4a16-mma", "w4a16-wgmma"; fp8 "w8a16-..", bf16 "w16a16-.."
+  std::string_view
+      path;  // "w4a4", "w4a16-mma", "w4a16-fp4-mma", "w4a16-wgmma"; fp8 "w8a16-..", bf16 "w16a16-.."
   std::string_view format;  // "nvfp4", "mxfp4"
   std::string_view role;    // "prefill", "decode"
   int m = 0;

@@ -23,6 +23,7 @@ struct SmallLayerOptions {
   WeightFormat format = WeightFormat::nvfp4;
   int pool = 8;  // tokens to choose batches from
   std::uint64_t seed = 1;
+  bool packed_for_w4a4 = false;
 };
 
 class SmallLayer {
@@ -45,7 +46,7 @@ class SmallLayer {
   const SmallLayerOptions& options() const { return options_; }
 
   moe_layer::Request request(moe_layer::Role role, int tokens) const {
-    return {options_.shape, options_.activations, options_.format, role, tokens};
+    return {options_.shape, options_.activations, options_.format, role, tokens, options_.packed_for_w4a4};
   }
   // Rows of the pool, in the order given.
   std::vector<float> logits(const std::vector<int>& rows) const {
@@ -71,8 +72,7 @@ class SmallLayer {
   void upload_experts(Random& random) {
     const std::int64_t hidden = options_.shape.hidden, inner = options_.shape.intermediate;
     const bool mxfp4 = options_.format == WeightFormat::mxfp4;
-    const auto order =
-        options_.activations == moe_layer::Activations::w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
+    const record::BitOrder order = request(moe_layer::Role::decode, 1).order();
     const auto experts = static_cast<std::size_t>(options_.shape.experts);
     const std::size_t first =
         record::packed_bytes<Format>(static_cast<std::size_t>(2 * inner), static_cast<std::size_t>(hidden));

@@ -114,6 +114,36 @@ FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns
   cta.store(row + 4 * pair_chunk(strip, tile) + (cta.lane() >> 3), pair);
 }
 
+// ---- gate/up, 16-bit tokens, records in fp4 order: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----
+
+// The two neurons of a token lie in one lane already: no lane asks another.
+template <class Cta>
+FOURFOLD_DEVICE void store_gate_up_fp4_order(Cta cta, std::uint16_t* out, int columns, TokenGroup group,
+                                             int strip, const float (&tile0)[4], const float (&tile1)[4],
+                                             float gate_factor, float up_factor) {
+  const int g = cta.lane() >> 2, t = cta.lane() & 3;
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    const int token = 2 * t + b;
+    if (token >= group.count) continue;
+    auto* row = reinterpret_cast<std::uint32_t*>(out + (group.first_slot + token) * columns + 16 * strip) + g;
+    cta.store(row, Cta::pack_bf16(neuron<Cta>(tile0, b, gate_factor, up_factor),
+                                  neuron<Cta>(tile1, b, gate_factor, up_factor)));
+  }
+}
+
+// Both tiles of a strip as the records of `order` have them, into a plain row.
+template <record::BitOrder order, class Cta>
+FOURFOLD_DEVICE void store_gate_up_plain(Cta cta, std::uint16_t* out, int columns, TokenGroup group,
+                                         int strip, const float (&tile0)[4], const float (&tile1)[4],
+                                         float gate_factor, float up_factor) {
+  if constexpr (order == record::BitOrder::fp4)
+    store_gate_up_fp4_order(cta, out, columns, group, strip, tile0, tile1, gate_factor, up_factor);
+  else
+    store_gate_up_bf16<RowLayout::plain>(cta, out, columns, group, strip, tile0, tile1, gate_factor,
+                                         up_factor);
+}
+
 // ---- gate/up, FP4 tokens: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----
 
 // A strip's 16 neurons are one 16-block of the next GEMM's token: its largest value lies in the eight lanes

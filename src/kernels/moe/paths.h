@@ -2,6 +2,7 @@
 // types.
 #pragma once
 
+#include <string_view>
 #include <type_traits>
 
 #include "kernels/record/record.h"
@@ -20,6 +21,13 @@ struct W4a16Wgmma {
   static constexpr bool half_tokens = true;
   static constexpr record::BitOrder bit_order = record::BitOrder::half;
 };
+// As W4a16Mma, from records in the order the FP4 instruction reads: on a chip with that instruction one copy
+// of the weights serves prompts in W4A4 and generated tokens in W4A16.
+struct W4a16Fp4Order {
+  static constexpr const char* name = "w4a16-fp4-mma";
+  static constexpr bool half_tokens = true;
+  static constexpr record::BitOrder bit_order = record::BitOrder::fp4;
+};
 // Tokens quantised to token records, the FP4 instruction of SM120 (emulated elsewhere, for proof).
 struct W4a4 {
   static constexpr const char* name = "w4a4";
@@ -34,6 +42,11 @@ constexpr const char* path_name() {
   if constexpr (std::is_same_v<Format, record::Bf16Format>) return wgmma ? "w16a16-wgmma" : "w16a16-mma";
   if constexpr (std::is_same_v<Format, record::Fp8Format>) return wgmma ? "w8a16-wgmma" : "w8a16-mma";
   return Path::name;
+}
+
+// The bit order of the records that a row of this path reads.
+constexpr record::BitOrder order_of_path(std::string_view path) {
+  return path == W4a4::name || path == W4a16Fp4Order::name ? record::BitOrder::fp4 : record::BitOrder::half;
 }
 
 // What is left to multiply into a complete dot product besides the global scales.

@@ -109,7 +109,7 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void store_factors(Cta cta, DownStorage<Row>& storage, const FewParams& few,
                                    const moe::GemmParams& params) {
   static_assert(Row::threads >= kFewPairs);
-  constexpr float decode = moe::kDecodeFactor<moe::W4a16Mma, typename Row::Format>;
+  constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   const int pair = cta.thread();
   if (pair >= few.tokens * few.top_k) return;
   const int tile = cta.load_shared(&storage.route.pair_tile[pair]);
@@ -189,8 +189,9 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
     const int of =
         pair_of_entry(cta.load_shared(&storage.route.tile_entry[unit.tile][g < count ? g : count - 1]));
     float sum[tiles][4] = {};
-    multiply_segment<tiles>(cta, ring, feed, unit.records, first_tile,
-                            tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t, sum);
+    multiply_segment<tiles, Row::Path::bit_order>(
+        cta, ring, feed, unit.records, first_tile,
+        tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t, sum);
     keep_sums<Row>(cta, storage, unit.tile, count, segments, unit.segment, sum);
   }
 }

@@ -135,7 +135,7 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
   feed.fill(cta);
   cta.wait(&storage.tokens_full, 0u);
 
-  constexpr float decode = moe::kDecodeFactor<moe::W4a16Mma, typename Row::Format>;
+  constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
   int turn = 0, round = 0;  // the warps of a group take turns at adding up
 #pragma unroll 1
@@ -149,12 +149,13 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
     const int token =
         token_of_entry(cta.load_shared(&storage.route.tile_entry[walk.tile][g < count ? g : count - 1]));
     float sum[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
-    multiply_segment<2>(cta, ring, feed, records, 0,
-                        tokens + token * stride + first_record * 2 * record::kColumns + 16 * t, sum);
+    multiply_segment<2, Row::Path::bit_order>(
+        cta, ring, feed, records, 0, tokens + token * stride + first_record * 2 * record::kColumns + 16 * t,
+        sum);
     const bool adds = turn == share.place;
     turn = turn + 1 == share.segments ? 0 : turn + 1;
     if (!add_segments<Row>(cta, storage, share, round, adds, sum)) continue;
-    moe::store_gate_up_bf16<moe::RowLayout::plain>(
+    moe::store_gate_up_plain<Row::Path::bit_order>(
         cta, static_cast<std::uint16_t*>(params.out), params.out_columns,
         moe::TokenGroup{moe::kSlotGroup * walk.tile, count}, walk.strip, sum[0], sum[1],
         Cta::mul(Cta::keep(scale), decode), Cta::mul(Cta::keep(scale_up), decode));

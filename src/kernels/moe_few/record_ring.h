@@ -116,7 +116,7 @@ FOURFOLD_DEVICE void init_ring(Cta cta, device::Mbarrier (&full)[kMaxDepth]) {
 }
 
 // What a lane reads of Count records and their tokens, all of it before any of it is used.
-template <int Tiles, int Count, class Format>
+template <int Tiles, int Count, class Format, record::BitOrder order>
 struct LaneRecords {
   device::U32x4 codes[Count][Tiles];
   record::TileScales<Format> scales[Count][Tiles];
@@ -149,12 +149,12 @@ struct LaneRecords {
     for (int r = 0; r < Count; ++r)
 #pragma unroll
       for (int m = 0; m < Tiles; ++m) {
-        const std::uint32_t pair_g = record::scale_pair<Cta>(scales[r][m], 0, cta.lane());
-        const std::uint32_t pair_g8 = record::scale_pair<Cta>(scales[r][m], 1, cta.lane());
+        const std::uint32_t pair_g = record::scale_pair<Cta, order>(scales[r][m], 0, cta.lane());
+        const std::uint32_t pair_g8 = record::scale_pair<Cta, order>(scales[r][m], 1, cta.lane());
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           std::uint32_t steps[2][4];
-          record::decode_tile_half<Format, Cta>(codes[r][m], pair_g, pair_g8, half, steps);
+          record::decode_tile_half<Format, Cta, order>(codes[r][m], pair_g, pair_g8, half, steps);
           cta.mma_bf16(sum[m], steps[0], token[r][half].v[0], token[r][half].v[1]);
           cta.mma_bf16(sum[m], steps[1], token[r][half].v[2], token[r][half].v[3]);
         }
@@ -164,7 +164,7 @@ struct LaneRecords {
 
 // sum += tiles * tokens over one segment of K, in the order every decode kernel uses. `tokens` is where this
 // lane's token row has its column 8t of the segment, in shared memory.
-template <int Tiles, class Cta, class Ring, class Feed>
+template <int Tiles, record::BitOrder order, class Cta, class Ring, class Feed>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, Feed& feed, int records, int first_tile,
                                       const unsigned char* tokens, float (&sum)[Tiles][4]) {
   using Format = typename Ring::Format;
@@ -179,14 +179,15 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring& ring, Feed& feed, int recor
 #pragma unroll 1
   for (; records >= kCopyRecords; records -= kCopyRecords, tokens += 2 * record::kColumns * kCopyRecords) {
     cta.wait(&ring.full[ring.stage], ring.phase);
-    const LaneRecords<Tiles, kCopyRecords, Format> lane(cta, ring.records(ring.stage), first_tile, tokens);
+    const LaneRecords<Tiles, kCopyRecords, Format, order> lane(cta, ring.records(ring.stage), first_tile,
+                                                               tokens);
     release();
     lane.multiply(cta, sum);
   }
   static_assert(kCopyRecords == 2, "an odd record at the end");
   if (records > 0) {
     cta.wait(&ring.full[ring.stage], ring.phase);
-    const LaneRecords<Tiles, 1, Format> lane(cta, ring.records(ring.stage), first_tile, tokens);
+    const LaneRecords<Tiles, 1, Format, order> lane(cta, ring.records(ring.stage), first_tile, tokens);
     release();
     lane.multiply(cta, sum);
   }

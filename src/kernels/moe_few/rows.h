@@ -20,11 +20,11 @@ namespace fourfold::moe_few {
 //         so that GEMM2 starts, routes and fetches its weights before GEMM1 ends.
 //
 // The shared memory that the fixed parts leave is the rings' and the tokens'.
-template <class ArchT, class FormatT, int RowsN, int WarpsN, int OthersN, int BlocksN, int FixedBytes,
-          int TokenBytes>
+template <class ArchT, class PathT, class FormatT, int RowsN, int WarpsN, int OthersN, int BlocksN,
+          int FixedBytes, int TokenBytes>
 struct FewRow {
   using Arch = ArchT;
-  using Path = moe::W4a16Mma;
+  using Path = PathT;
   using Format = FormatT;
   static constexpr int rows = RowsN;
   static constexpr int warps = WarpsN;
@@ -50,9 +50,10 @@ plan::RowFacts gate_up_facts();
 template <class Row>
 plan::RowFacts down_facts();
 
-template <class Arch, class Format, int Rows, int Warps, int Others, int Blocks>
-struct GateUpRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes> {
-  using Few = FewRow<Arch, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes>;
+template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks>
+struct GateUpRow
+    : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes> {
+  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes>;
   using Params = FewCall;
   using Storage = GateUpStorage<Few>;
   static constexpr kernels::RowKind kind = kernels::RowKind::few_gate_up;
@@ -63,9 +64,10 @@ struct GateUpRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kGateUpFixe
     few_gate_up<Few>(cta, call.few, call.gemm);
   }
 };
-template <class Arch, class Format, int Rows, int Warps, int Others, int Blocks>
-struct DownRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes> {
-  using Few = FewRow<Arch, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes>;
+template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks>
+struct DownRow
+    : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes> {
+  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes>;
   using Params = FewCall;
   using Storage = DownStorage<Few>;
   static constexpr kernels::RowKind kind = kernels::RowKind::few_down;
@@ -78,20 +80,23 @@ struct DownRow : FewRow<Arch, Format, Rows, Warps, Others, Blocks, kDownFixedByt
 };
 
 // clang-format off
-template <class Arch, class Format>
+template <class Arch, class Path, class Format>
 using GateUpRows = moe::RowList<
-    //                      rows warps others blocks
-    GateUpRow<Arch, Format,   32, kWarps,  0,     2>>;
+    //                            rows warps others blocks
+    GateUpRow<Arch, Path, Format,   32, kWarps,  0,     2>>;
 
-template <class Arch, class Format>
+template <class Arch, class Path, class Format>
 using DownRows = moe::RowList<
-    DownRow<Arch, Format,     16, kWarps,  1,     2>,
-    DownRow<Arch, Format,     32, kWarps,  1,     2>>;
+    DownRow<Arch, Path, Format,     16, kWarps,  1,     2>,
+    DownRow<Arch, Path, Format,     32, kWarps,  1,     2>>;
 // clang-format on
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<GateUpRows<Arch, record::Nvfp4>, GateUpRows<Arch, record::Mxfp4>,
-                       DownRows<Arch, record::Nvfp4>, DownRows<Arch, record::Mxfp4>>;
+using Rows =
+    moe::Join<GateUpRows<Arch, moe::W4a16Mma, record::Nvfp4>, GateUpRows<Arch, moe::W4a16Mma, record::Mxfp4>,
+              GateUpRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>,
+              DownRows<Arch, moe::W4a16Mma, record::Nvfp4>, DownRows<Arch, moe::W4a16Mma, record::Mxfp4>,
+              DownRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>>;
 
 template <class Row>
 std::string gate_up_name() {

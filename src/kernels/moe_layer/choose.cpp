@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/published_shapes.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
@@ -23,7 +24,8 @@ bool is_fp4(WeightFormat format) { return format == WeightFormat::nvfp4 || forma
 
 // As moe/paths.h names them.
 std::string path_name(const Request& request, bool wgmma = false) {
-  if (request.activations == Activations::w4a4) return "w4a4";
+  if (request.activations == Activations::w4a4) return moe::W4a4::name;
+  if (request.packed_for_w4a4) return moe::W4a16Fp4Order::name;
   const char* weights = is_fp4(request.format) ? "w4" : request.format == WeightFormat::fp8 ? "w8" : "w16";
   return format("{}a16-{}", weights, wgmma ? "wgmma" : "mma");
 }
@@ -122,6 +124,11 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
     return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
   if (request.activations == Activations::w4a4 && !is_fp4(request.format))
     return format("FP4 activations need FP4 weights; use w4a16 for {} weights", format_name(request.format));
+  if (!request.packed_for_w4a4 || request.activations == Activations::w4a4) return {};
+  if (request.format != WeightFormat::nvfp4)
+    return format("weights packed for w4a4 are nvfp4; these are {}", format_name(request.format));
+  if (request.role == Role::prefill)
+    return "no row multiplies prompt rows in w4a16 from weights packed for w4a4";
   return {};
 }
 
@@ -176,7 +183,7 @@ Choice few_choice(const Request& request) {
   choice.few = true;
   choice.tile_tokens = moe_few::kFewTokens;
   const auto row = [&](const char* kernel, int rows) {
-    return moe::row_name(kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, "w4a16-mma",
+    return moe::row_name(kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, path_name(request),
                          format_name(request.format));
   };
   choice.gate_up_row = row("moe_few_gate_up", 32);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/weight_format.h"
+#include "kernels/record/record.h"
 #include "plan/arch.h"
 
 namespace fourfold::moe_layer {
@@ -27,6 +28,13 @@ struct Request {
   WeightFormat format = WeightFormat::nvfp4;
   Role role = Role::decode;
   int tokens = 1;
+  // W4A16 of generated tokens from weights that are packed for W4A4, as the prompts beside them are run.
+  bool packed_for_w4a4 = false;
+  // The order of the records the request's rows read.
+  record::BitOrder order() const {
+    return activations == Activations::w4a4 || packed_for_w4a4 ? record::BitOrder::fp4
+                                                               : record::BitOrder::half;
+  }
 };
 
 struct Choice {

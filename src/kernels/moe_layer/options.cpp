@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe_few/few_params.h"
 
 namespace fourfold::moe_layer {
@@ -21,9 +22,12 @@ const RowFacts* find_facts(const Machine& machine, RowKind kind, std::string_vie
 std::string refusal(const RowFacts& row, const Request& request, int columns) {
   if (row.format != format_name(request.format))
     return format("for {} weights; these are {}", row.format, format_name(request.format));
-  const bool fp4_tokens = row.path == "w4a4";
+  const bool fp4_tokens = row.path == moe::W4a4::name;
   if (fp4_tokens != (request.activations == Activations::w4a4))
     return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : "16-bit");
+  if (const record::BitOrder order = moe::order_of_path(row.path); order != request.order())
+    return format("for weights packed for {}; these are not",
+                  order == record::BitOrder::fp4 ? "w4a4" : "w4a16");
   const char* role = request.role == Role::decode ? "decode" : "prefill";
   if (row.role != role) return format("other bits: sums as {} does, this is {}", row.role, role);
   if (row.kernel == "moe_stream" && columns % row.k != 0)
@@ -86,7 +90,8 @@ std::vector<Choice> all_choices(const Machine& machine, const Request& request) 
   if (request.role == Role::decode)
     for (const RowFacts& gate_up : machine.rows(RowKind::few_gate_up))
       for (const RowFacts& down : machine.rows(RowKind::few_down))
-        if (gate_up.format == format_name(request.format) && down.format == gate_up.format)
+        if (refusal(gate_up, request, 0).empty() && down.path == gate_up.path &&
+            down.format == gate_up.format)
           choices.push_back(few_of(request, gate_up, down));
   for (const RowFacts& row : machine.rows(RowKind::gemm)) {
     if (!refusal(row, request, row.k).empty()) continue;  // for other weights, tokens or roles

@@ -98,7 +98,7 @@ FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const 
                                   const float (&tile1)[4], float factor, float factor_up) {
   if (params.op == moe::Op::gate_up) {
     if constexpr (Row::Path::half_tokens) {
-      moe::store_gate_up_bf16<moe::RowLayout::plain>(cta, static_cast<std::uint16_t*>(params.out),
+      moe::store_gate_up_plain<Row::Path::bit_order>(cta, static_cast<std::uint16_t*>(params.out),
                                                      params.out_columns, group, strip, tile0, tile1, factor,
                                                      factor_up);
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {

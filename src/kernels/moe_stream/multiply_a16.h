@@ -16,7 +16,7 @@ namespace fourfold::moe_stream {
 template <class Row>
 struct HalfOperands {
   static constexpr int depth = Row::depth;
-  record::LaneTiles<typename Row::Format, 2> weights[depth];
+  record::LaneTiles<typename Row::Format, 2, Row::Path::bit_order> weights[depth];
   // Lane's place in the token rows: token 8n + g at column 8t, counted in 16-byte chunks from the first row.
   // Half the registers of pointers.
   const unsigned char* tokens = nullptr;

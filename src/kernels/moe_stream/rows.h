@@ -31,19 +31,19 @@ struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth,
 // Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/decisions/0001);
 // wider rows pay for their sums with fewer blocks.
 // clang-format off
-template <class Arch, class Format>
+template <class Arch, class Path, class Format>
 using HalfRows = moe::RowList<
     //                                     N  unit warps depth blocks
-    Stream<Arch, moe::W4a16Mma, Format,    8,  8,   4,    2,    4>,
-    Stream<Arch, moe::W4a16Mma, Format,    8,  4,   4,    2,    4>,
-    Stream<Arch, moe::W4a16Mma, Format,    8,  1,   4,    1,    4>,
-    Stream<Arch, moe::W4a16Mma, Format,   16,  8,   4,    2,    3>,
-    Stream<Arch, moe::W4a16Mma, Format,   16,  4,   4,    2,    3>,
-    Stream<Arch, moe::W4a16Mma, Format,   16,  1,   4,    1,    3>,
-    Stream<Arch, moe::W4a16Mma, Format,   32,  4,   4,    2,    2>,
-    Stream<Arch, moe::W4a16Mma, Format,   32,  1,   4,    1,    2>,
-    Stream<Arch, moe::W4a16Mma, Format,   64,  4,   4,    1,    2>,
-    Stream<Arch, moe::W4a16Mma, Format,   64,  1,   4,    1,    2>>;
+    Stream<Arch, Path, Format,             8,  8,   4,    2,    4>,
+    Stream<Arch, Path, Format,             8,  4,   4,    2,    4>,
+    Stream<Arch, Path, Format,             8,  1,   4,    1,    4>,
+    Stream<Arch, Path, Format,            16,  8,   4,    2,    3>,
+    Stream<Arch, Path, Format,            16,  4,   4,    2,    3>,
+    Stream<Arch, Path, Format,            16,  1,   4,    1,    3>,
+    Stream<Arch, Path, Format,            32,  4,   4,    2,    2>,
+    Stream<Arch, Path, Format,            32,  1,   4,    1,    2>,
+    Stream<Arch, Path, Format,            64,  4,   4,    1,    2>,
+    Stream<Arch, Path, Format,            64,  1,   4,    1,    2>>;
 
 // A record of bf16 is eight 16-byte loads a lane and one of fp8 four: one or two of them in flight are more
 // bytes than FP4's two.
@@ -60,7 +60,7 @@ using Bf16Rows = moe::RowList<
     Stream<Arch, moe::W4a16Mma, record::Bf16Format,   64,  4,   4,    1,    2>,
     Stream<Arch, moe::W4a16Mma, record::Bf16Format,   64,  1,   4,    1,    2>>;
 template <class Arch>
-using Fp8Rows = HalfRows<Arch, record::Fp8Format>;
+using Fp8Rows = HalfRows<Arch, moe::W4a16Mma, record::Fp8Format>;
 
 template <class Arch>
 using Fp4Rows = moe::RowList<
@@ -75,8 +75,10 @@ using Fp4Rows = moe::RowList<
 // clang-format on
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<HalfRows<Arch, record::Nvfp4>, HalfRows<Arch, record::Mxfp4>, Fp4Rows<Arch>,
-                       Bf16Rows<Arch>, Fp8Rows<Arch>>;
+using Rows =
+    moe::Join<HalfRows<Arch, moe::W4a16Mma, record::Nvfp4>, HalfRows<Arch, moe::W4a16Mma, record::Mxfp4>,
+              HalfRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
+              Fp8Rows<Arch>>;
 
 template <class Row>
 std::string row_name() {

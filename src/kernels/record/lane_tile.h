@@ -4,8 +4,7 @@
 //
 //   LaneTile<Format>           one m16 tile, for a warp that owns 16 rows
 //   LaneTiles<Format, Count>   Count neighbouring tiles of one record; FP4 reads the scales of both tiles
-//   with
-//                              one load
+//                              with one load, and NVFP4 records in either bit order
 //
 //   load(lane, read, record, tile)  read(pointer) is cta.load_stream or cta.load_shared of a 16-, 8- or
 //   4-byte
@@ -58,7 +57,7 @@ struct LaneTile {
   }
 };
 
-template <class Format, int Count>
+template <class Format, int Count, BitOrder order = BitOrder::half>
 struct LaneTiles {
   device::U32x4 codes[Count];
   LaneScales<Format> scales;
@@ -75,8 +74,8 @@ struct LaneTiles {
   template <class Cta>
   FOURFOLD_DEVICE void decode(int lane, int m, int first_tile, int half, std::uint32_t (&steps)[2][4]) const {
     const int tile = Count == 2 ? m : first_tile;
-    decode_tile_half<Format, Cta>(codes[m], scale_pair<Cta>(scales, tile, 0, lane),
-                                  scale_pair<Cta>(scales, tile, 1, lane), half, steps);
+    decode_tile_half<Format, Cta, order>(codes[m], scale_pair<Cta, order>(scales, tile, 0, lane),
+                                         scale_pair<Cta, order>(scales, tile, 1, lane), half, steps);
   }
 };
 
@@ -156,8 +155,8 @@ struct LaneTile<Fp8Format> {
   }
 };
 
-template <class Format, int Count>
-requires(!kHasBlockScales<Format>) struct LaneTiles<Format, Count> {
+template <class Format, int Count, BitOrder order>
+requires(!kHasBlockScales<Format>) struct LaneTiles<Format, Count, order> {
   LaneTile<Format> tile[Count];
 
   template <class Read>

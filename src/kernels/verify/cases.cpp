@@ -154,6 +154,7 @@ struct LayerKind {
   bool renormalise;
   bool quick;        // part of the quick proof too
   bool few = false;  // by the two-kernel path
+  bool packed_for_w4a4 = false;
 };
 
 // Where some logits are NaN there are experts enough: a token with fewer numbers than k has no meaning.
@@ -186,6 +187,10 @@ constexpr LayerKind kLayers[] = {
     {{ 128,  64,  6, 3}, 20, Role::prefill, Activations::w4a16, Format::bf16,  LogitKind::random,         true,  true},
     {{ 256, 128,  4, 2},  5, Role::decode,  Activations::w4a16, Format::fp8,   LogitKind::random,         true,  false},
     {{ 128, 128,  4, 2}, 70, Role::prefill, Activations::w4a16, Format::fp8,   LogitKind::random,         true,  false},
+    {{ 512, 256,  6, 3},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  true,  true},
+    {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, true,  true},
+    {{ 320, 192,  6, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  false, true},
+    {{ 128,  64,  9, 2}, 70, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false, false, true},
 };
 // clang-format on
 
@@ -194,7 +199,8 @@ void add_layers(CaseList& list) {
     for (const LayerKind& kind : kLayers) {
       if (list.quick() && !kind.quick) continue;
       LayerCase test;
-      test.request = {kind.shape, kind.activations, kind.format, kind.role, kind.tokens};
+      test.request = {kind.shape, kind.activations, kind.format,
+                      kind.role,  kind.tokens,      kind.packed_for_w4a4};
       test.logits = kind.logits;
       test.renormalise = kind.renormalise;
       test.few = kind.few;

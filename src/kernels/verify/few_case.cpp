@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/arena.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe_few/launch_few.h"
 #include "kernels/record/pack.h"
 #include "kernels/reference/layer.h"
@@ -134,7 +135,7 @@ std::vector<std::uint8_t> pack_experts(const FewCase& test, const Setup& setup) 
                                   rows,
                                   test.columns,
                                   setup.gate_up ? record::RowOrder::gate_up : record::RowOrder::plain,
-                                  record::BitOrder::half});
+                                  moe::order_of_path(test.row.path)});
   return packed;
 }
 

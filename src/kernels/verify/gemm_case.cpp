@@ -12,6 +12,7 @@
 #include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/launch_gemm.h"
+#include "kernels/moe/paths.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
 #include "kernels/verify/large_shape.h"
@@ -93,7 +94,7 @@ Setup make_setup(const GemmCase& test) {
   Random random(test.seed);
   Setup setup{};
   setup.mxfp4 = test.row.format == "mxfp4";
-  setup.half_tokens = test.row.path != "w4a4";
+  setup.half_tokens = test.row.path != moe::W4a4::name;
   setup.gate_up = test.op == moe::Op::gate_up;
   setup.decode = test.row.role == "decode";
   setup.dense = test.row.format == "bf16" || test.row.format == "fp8";
@@ -149,7 +150,7 @@ std::vector<std::uint8_t> pack_experts(const GemmCase& test, const Setup& setup)
     job.rows = test.rows;
     job.columns = test.columns;
     job.row_order = setup.gate_up ? record::RowOrder::gate_up : record::RowOrder::plain;
-    job.bit_order = setup.half_tokens ? record::BitOrder::half : record::BitOrder::fp4;
+    job.bit_order = moe::order_of_path(test.row.path);
     if (setup.mxfp4)
       record::pack_records<record::Mxfp4>(job);
     else

@@ -148,7 +148,7 @@ HostLayer make_layer(const LayerCase& test) {
   HostLayer layer;
   Matrices matrices;
   layer.model = make_model(test, matrices);
-  const auto order = layer.model.w4a4 ? record::BitOrder::fp4 : record::BitOrder::half;
+  const record::BitOrder order = test.request.order();
   if (is_dense(test.request.format))
     pack_all_dense(matrices, layer);
   else if (test.request.format == WeightFormat::mxfp4)
@@ -246,13 +246,13 @@ std::string rows_of(const moe_layer::Choice& choice) {
 std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
   const auto& request = test.request;
   constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
-  return fourfold::format("{} {} {}{}{}{}",
+  return fourfold::format("{} {}{} {}{}{}{}",
                           request.role == Role::prefill ? "prefill"
                           : choice.few                  ? "few"
                                                         : "decode",
                           request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
-                          format_name(request.format), logits[static_cast<int>(test.logits)],
-                          test.renormalise ? "" : " not renormalised",
+                          request.packed_for_w4a4 ? " packed for w4a4" : "", format_name(request.format),
+                          logits[static_cast<int>(test.logits)], test.renormalise ? "" : " not renormalised",
                           request.tokens == 0 ? " no tokens" : "");
 }
 

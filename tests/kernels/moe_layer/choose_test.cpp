@@ -62,6 +62,25 @@ TEST(Choose, PromptTilesFollowTheMean) {
     EXPECT_EQ(row(plan::kSm120, WeightFormat::nvfp4, tokens), "moe_gemm 128x32x128 w4a16-mma nvfp4");
 }
 
+// Weights packed for W4A4: prompts in W4A4, generated tokens in either, and nothing else is guessed.
+TEST(Choose, WeightsPackedForW4a4) {
+  const auto choice = [](Role role, Activations activations, WeightFormat format, int tokens) {
+    return choose(plan::kSm120, {parse_shape("35b"), activations, format, role, tokens, true});
+  };
+  for (const int tokens : {1, 9, 64, 2048})
+    EXPECT_NE(
+        choice(Role::prefill, Activations::w4a4, WeightFormat::nvfp4, tokens).gate_up_row.find(" w4a4 nvfp4"),
+        std::string::npos);
+  EXPECT_EQ(choice(Role::decode, Activations::w4a16, WeightFormat::nvfp4, 1).gate_up_row,
+            "moe_few_gate_up 32x4x512 w4a16-fp4-mma nvfp4");
+  EXPECT_EQ(choice(Role::decode, Activations::w4a16, WeightFormat::nvfp4, 64).gate_up_row,
+            "moe_stream 32x8x512 w4a16-fp4-mma nvfp4");
+  EXPECT_NE(choice(Role::prefill, Activations::w4a16, WeightFormat::nvfp4, 64).refusal.find("prompt rows"),
+            std::string::npos);
+  EXPECT_NE(choice(Role::decode, Activations::w4a16, WeightFormat::mxfp4, 64).refusal.find("mxfp4"),
+            std::string::npos);
+}
+
 TEST(Choose, NoRowTakesF32Weights) {
   for (const Role role : {Role::prefill, Role::decode})
     for (const Activations activations : {Activations::w4a16, Activations::w4a4}) {

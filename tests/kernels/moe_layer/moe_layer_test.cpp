@@ -88,12 +88,14 @@ void check_decode(const SmallLayerOptions& options) {
   Invariance layer(plan::kSm120, options, Role::decode);
   layer.expect_same(4, 4, nullptr, 1);
   if (options.activations == Activations::w4a16) {
-    const Choice few =
-        moe_layer::few_choice({options.shape, options.activations, options.format, Role::decode, 4});
+    const Choice few = moe_layer::few_choice(
+        {options.shape, options.activations, options.format, Role::decode, 4, options.packed_for_w4a4});
     layer.expect_same(4, 4, &few, 1);
   }
   layer.expect_same(4, 40, nullptr, 2);
-  const std::string path = options.activations == Activations::w4a4 ? "w4a4" : "w4a16-mma";
+  const std::string path = options.activations == Activations::w4a4 ? "w4a4"
+                           : options.packed_for_w4a4                ? "w4a16-fp4-mma"
+                                                                    : "w4a16-mma";
   const std::string format_name = options.format == WeightFormat::mxfp4 ? "mxfp4" : "nvfp4";
   int found = 0;
   for (const plan::RowFacts& row : layer.gemm_rows()) {
@@ -119,6 +121,24 @@ TEST(LayerInvariance, DecodeMxfp4) {
 }
 TEST(LayerInvariance, DecodeW4a4) {
   check_decode(options_of({576, 128, 4, 2}, Activations::w4a4, WeightFormat::nvfp4));
+}
+
+// One copy of the weights for W4A4 prompts and W4A16 generated tokens: the latter lose nothing by it.
+TEST(LayerInvariance, DecodeFromWeightsPackedForW4a4HasTheSameBits) {
+  SmallLayerOptions options = options_of({1088, 192, 3, 2}, Activations::w4a16, WeightFormat::nvfp4);
+  std::vector<Row> results;
+  for (const bool packed : {false, true}) {
+    options.packed_for_w4a4 = packed;
+    check_decode(options);
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm120});
+    SmallLayer layer(*machine, options);
+    for (const std::vector<int>& rows : {std::vector<int>{0}, {1, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 0, 1}}) {
+      const Request request = layer.request(Role::decode, static_cast<int>(rows.size()));
+      results.push_back(Batch(layer, moe_layer::prepare(*machine, request), rows).run());
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(results[i], results[i + 3]);
 }
 
 void check_prefill(const plan::ArchFacts& arch, const SmallLayerOptions& options, const std::string& path) {

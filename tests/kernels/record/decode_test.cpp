@@ -38,11 +38,14 @@ int scale_byte(const LaneScales<Mxfp4>& scales, int tile, int upper, int half, i
   return static_cast<int>(scales.words.v[tile] >> (16 * upper + 8 * half) & 0xFFu);
 }
 
-double scale_value(Nvfp4, int byte) { return std::ldexp(8 + (byte & 7), (byte >> 3) - 24); }
-double scale_value(Mxfp4, int byte) { return std::ldexp(1.0, byte - 127); }
+double scale_value(Nvfp4, BitOrder order, int byte) {
+  if (order == BitOrder::fp4) return static_cast<double>(to_float(E4m3{static_cast<std::uint8_t>(byte)}));
+  return std::ldexp(8 + (byte & 7), (byte >> 3) - 24);
+}
+double scale_value(Mxfp4, BitOrder, int byte) { return std::ldexp(1.0, byte - 127); }
 
 // Decodes one lane's registers and compares all 32 values with code * scale * (what the decoder leaves out).
-template <class Format>
+template <class Format, BitOrder order>
 void check_lane(const LaneScales<Format>& scales, int tile, int lane, int shift) {
   // Column j of row slot g holds code j + shift, of slot g + 8 code j + shift + 8: every place sees every
   // code.
@@ -51,13 +54,14 @@ void check_lane(const LaneScales<Format>& scales, int tile, int lane, int shift)
     low |= static_cast<std::uint32_t>((j + shift) % 16) << (4 * j);
     high |= static_cast<std::uint32_t>((j + shift + 8) % 16) << (4 * j);
   }
-  const std::uint32_t a = to_half_order(low), b = to_half_order(high);
+  const bool is_half = order == BitOrder::half;
+  const std::uint32_t a = is_half ? to_half_order(low) : low, b = is_half ? to_half_order(high) : high;
   const device::U32x4 registers{{a, b, a, b}};
-  const std::uint32_t pair_g = scale_pair<Host>(scales, tile, 0, lane),
-                      pair_g8 = scale_pair<Host>(scales, tile, 1, lane);
+  const std::uint32_t pair_g = scale_pair<Host, order>(scales, tile, 0, lane),
+                      pair_g8 = scale_pair<Host, order>(scales, tile, 1, lane);
   for (int half = 0; half < 2; ++half) {
     std::uint32_t steps[2][4];
-    decode_tile_half<Format, Host>(registers, pair_g, pair_g8, half, steps);
+    decode_tile_half<Format, Host, order>(registers, pair_g, pair_g8, half, steps);
     for (int column = 0; column < 8; ++column)
       for (int upper = 0; upper < 2; ++upper) {
         const std::uint32_t pair = steps[column / 4][2 * (column % 4 / 2) + upper];
@@ -65,8 +69,8 @@ void check_lane(const LaneScales<Format>& scales, int tile, int lane, int shift)
         const std::uint32_t word = upper ? high : low;
         const E2m1 code{static_cast<std::uint8_t>(word >> (4 * column) & 15u)};
         const int byte = scale_byte(scales, tile, upper, half, lane);
-        const double exact =
-            static_cast<double>(to_float(code)) * scale_value(Format{}, byte) / Format::half_decode_factor;
+        const double exact = static_cast<double>(to_float(code)) * scale_value(Format{}, order, byte) /
+                             static_cast<double>(Format::half_decode_factor);
         ASSERT_EQ(static_cast<double>(to_float(Bf16{bits})), exact)
             << "code " << int{code.bits} << " scale " << byte;
         ASSERT_EQ(bits >> 15, code.bits >> 3) << "the sign of zero";
@@ -74,19 +78,21 @@ void check_lane(const LaneScales<Format>& scales, int tile, int lane, int shift)
   }
 }
 
-template <class Format>
+template <class Format, BitOrder order = BitOrder::half>
 void check_all(int low, int high) {
   for (int first = low; first <= high; ++first)
     for (int tile = 0; tile < 2; ++tile)
       for (int lane = 0; lane < 4; ++lane)
         for (int shift = 0; shift < 16; ++shift)
-          check_lane<Format>(scales_from<Format>(first, low, high), tile, lane, shift);
+          check_lane<Format, order>(scales_from<Format>(first, low, high), tile, lane, shift);
 }
 
 // As packed: the scale of 2^-9 is 12 << 3, that of 448 is 29 << 3 | 6; the codes of a zero scale are zero.
 TEST(Decode, EveryNvfp4CodeTimesEveryScaleIsExact) {
   check_all<Nvfp4>(static_cast<int>(to_half_scale(1)), static_cast<int>(to_half_scale(0x7E)));
 }
+// As stored, zero and subnormal scales among them.
+TEST(Decode, EveryNvfp4CodeTimesEveryScaleInFp4OrderIsExact) { check_all<Nvfp4, BitOrder::fp4>(0, 0x7E); }
 TEST(Decode, EveryMxfp4CodeTimesEveryScaleInRangeIsExact) {
   check_all<Mxfp4>(Mxfp4::smallest_scale_byte, Mxfp4::largest_scale_byte);
 }
