@@ -13,6 +13,12 @@ namespace fourfold::backend {
 // so what a row computes never depends on its neighbours in the batch.
 enum class Role { prefill, decode };
 
+// What a row of this role is rounded to in front of a matrix.
+constexpr InputFormat input_of(InputFormat format, Role role) {
+  if (format != InputFormat::nvfp4_prefill) return format;
+  return role == Role::prefill ? InputFormat::nvfp4 : InputFormat::bf16;
+}
+
 struct SequenceRows {
   std::int32_t row_count = 0;   // its rows follow those of the sequence before it
   std::int64_t position = 0;    // of its first row; 0 starts a new sequence in its slot

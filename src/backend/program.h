@@ -29,8 +29,17 @@ struct Value {
 enum class InputFormat {
   f32,   // as it is: the arithmetic of the float32 reference
   bf16,  // rounded to bf16: W4A16, W8A16, W16A16
-  nvfp4  // quantised with the matrix's own input scale: W4A4
+  // Quantised with the matrix's own input scale: W4A4. Rows are bf16 before they are quantised, as they come
+  // out of every engine's kernels; an expert's own activation, which never leaves its kernel, is not.
+  nvfp4,
+  // W4A4 for prefill rows, whose speed is the tensor cores'; W4A16 for decode rows, whose speed is the
+  // memory's, and which it leaves exact. Rows that ask for logits are decode rows of the head.
+  nvfp4_prefill
 };
+// Whether such an input is ever quantised, so that the matrix must have an input scale.
+constexpr bool quantises(InputFormat format) {
+  return format == InputFormat::nvfp4 || format == InputFormat::nvfp4_prefill;
+}
 
 struct MatrixUse {
   const checkpoint::Matrix* matrix = nullptr;

@@ -171,7 +171,7 @@ Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
                const backend::Capacity& capacity) {
   for (const backend::MatrixUse& use : program.matrices) {
     if (use.input == backend::InputFormat::bf16) noise_bf16 = relative_input_noise(use.input);
-    if (use.input == backend::InputFormat::nvfp4) noise_nvfp4 = relative_input_noise(use.input);
+    if (backend::quantises(use.input)) noise_nvfp4 = relative_input_noise(use.input);
   }
   for (const backend::KvCache& cache : program.kv_caches)
     noise_kv = std::max(noise_kv, relative_kv_noise(cache.format));

@@ -22,7 +22,8 @@ double relative_input_noise(backend::InputFormat format) {
     case backend::InputFormat::f32: return 0;
     case backend::InputFormat::bf16:
       return std::sqrt(2.0) * 0x1p-7 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2));
-    case backend::InputFormat::nvfp4: return 0.106;
+    case backend::InputFormat::nvfp4:
+    case backend::InputFormat::nvfp4_prefill: return 0.106;  // of the rows that are quantised
   }
   return 0;
 }

@@ -22,6 +22,9 @@ backend::InputFormat input_format(Activations activations, const checkpoint::Mat
     case Activations::automatic:
       return nvfp4 != nullptr && nvfp4->input_scale ? backend::InputFormat::nvfp4
                                                     : backend::InputFormat::bf16;
+    case Activations::w4a4_prefill:
+      return nvfp4 != nullptr && nvfp4->input_scale ? backend::InputFormat::nvfp4_prefill
+                                                    : backend::InputFormat::bf16;
     case Activations::w4a4: break;
   }
   if (nvfp4 == nullptr) return backend::InputFormat::bf16;

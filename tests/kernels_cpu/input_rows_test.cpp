@@ -111,8 +111,9 @@ TEST(InputRows, EveryInstructionSetMakesTheSameBytes) {
   for (const float x : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f, 0.1f, 1.00390625f, 1.01171875f})
     ties.push_back(x), ties.push_back(-x);
   rows.push_back(ties);
-  for (const InputForm form : {InputForm::floats, InputForm::floats_bf16, InputForm::one_plane,
-                               InputForm::two_planes, InputForm::three_planes, InputForm::bf16_tiles})
+  for (const InputForm form :
+       {InputForm::floats, InputForm::floats_bf16, InputForm::one_plane, InputForm::one_plane_bf16,
+        InputForm::two_planes, InputForm::three_planes, InputForm::bf16_tiles})
     for (const auto& x : rows) {
       const auto wanted = made(form, x);
       for (const Isa isa : available_isas()) {

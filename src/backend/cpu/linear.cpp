@@ -178,8 +178,10 @@ void ExpertRunner::down(Machine& machine, std::span<const ExpertWeights> set, st
     const InputNeed& need = set[static_cast<std::size_t>(group.expert)].down->need;
     for (std::int64_t i = group.begin; i < group.end; ++i) {
       tokens[i] = rows + i * bytes;
-      kernel::make_input_row(machine.kernels, need.form, inners + i * inner, inner, need.scale,
-                             rows + i * bytes);
+      // An expert's own activation is quantised as it is (InputFormat::nvfp4).
+      const bool is_fp4 = need.form == kernel::InputForm::one_plane_bf16;
+      kernel::make_input_row(machine.kernels, is_fp4 ? kernel::InputForm::one_plane : need.form,
+                             inners + i * inner, inner, need.scale, rows + i * bytes);
     }
   });
   float* results = result_.get(slot_count * hidden);

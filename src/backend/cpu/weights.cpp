@@ -96,11 +96,15 @@ InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool til
       if (takes_tiles(*use.matrix, kernels, tile_codes)) return {kernel::InputForm::bf16_tiles, {1, 1}};
       return {nvfp4 != nullptr ? kernel::InputForm::two_planes : kernel::InputForm::floats_bf16, {1, 1}};
     case InputFormat::nvfp4: break;
+    case InputFormat::nvfp4_prefill:
+      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a4 or w4a16.",
+                     "{}: the CPU backend quantises the inputs of a matrix for every row or for none",
+                     use.matrix->name);
   }
   if (nvfp4 == nullptr || !nvfp4->input_scale)
     fail_with_hint(Code::bad_checkpoint, "run it with 16-bit activations (w4a16)",
                    "{} has no input scale, which FP4 activations need", use.matrix->name);
-  return {kernel::InputForm::one_plane, *nvfp4->input_scale};
+  return {kernel::InputForm::one_plane_bf16, *nvfp4->input_scale};
 }
 
 // What the program does with a matrix.

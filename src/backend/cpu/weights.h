@@ -19,7 +19,7 @@ namespace kernel = fourfold::cpu;
 // What a matrix makes of its input. Matrices with equal needs read one and the same rows.
 struct InputNeed {
   kernel::InputForm form = kernel::InputForm::floats;
-  Nvfp4InputScale scale{1, 1};  // one_plane alone
+  Nvfp4InputScale scale{1, 1};  // one plane alone
   friend bool operator==(const InputNeed& a, const InputNeed& b) {
     return a.form == b.form && a.scale.scale == b.scale.scale && a.scale.inverse == b.scale.inverse;
   }

@@ -1,5 +1,6 @@
 #include "backend/reference/dense.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "checkpoint/load_matrix.h"
 
@@ -10,7 +11,7 @@ Weight expand(const MatrixUse& use) {
   const checkpoint::LoadedMatrix stored = checkpoint::load(*use.matrix);
   for (std::int64_t row = 0; row < use.matrix->rows; ++row)
     checkpoint::read_row(stored.matrix, row, weight.rows.row(row));
-  if (use.input != InputFormat::nvfp4) return weight;
+  if (!quantises(use.input)) return weight;
   const auto* storage = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
   if (storage == nullptr || !storage->input_scale)
     fail_with_hint(Code::bad_checkpoint, "run it with 16-bit activations (w4a16)",
@@ -19,23 +20,26 @@ Weight expand(const MatrixUse& use) {
   return weight;
 }
 
-std::vector<float> rounded_input(const Weight& weight, std::span<const float> in) {
+std::vector<float> rounded_input(const Weight& weight, Role role, std::span<const float> in, InputOf of) {
   std::vector<float> row(in.begin(), in.end());
-  switch (weight.input) {
-    case InputFormat::f32: break;
-    case InputFormat::bf16:
-      for (float& x : row) x = to_float(to_bf16(x));
-      break;
+  const InputFormat format = input_of(weight.input, role);
+  const bool is_bf16 = format == InputFormat::bf16 || (format == InputFormat::nvfp4 && of == InputOf::rows);
+  if (is_bf16)
+    for (float& x : row) x = to_float(to_bf16(x));
+  switch (format) {
+    case InputFormat::f32:
+    case InputFormat::bf16: break;
     case InputFormat::nvfp4:
       return dequantize(
           quantize_nvfp4_activations(row, 1, static_cast<std::int64_t>(row.size()), weight.input_scale)
               .view());
+    case InputFormat::nvfp4_prefill: check(false, "a role has one format");
   }
   return row;
 }
 
-void linear(const Weight& weight, std::span<const float> in, std::span<float> out) {
-  const std::vector<float> row = rounded_input(weight, in);
+void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out, InputOf of) {
+  const std::vector<float> row = rounded_input(weight, role, in, of);
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(dot(weight.rows.row(i), row));
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/batch.h"
 #include "backend/program.h"
 #include "backend/reference/rows.h"
 
@@ -20,10 +21,15 @@ struct Weight {
 // Reads every element. Throws bad_checkpoint when W4A4 is asked of a matrix without an input scale.
 Weight expand(const MatrixUse& use);
 
-// The row as the matrix sees it.
-std::vector<float> rounded_input(const Weight& weight, std::span<const float> in);
+// Where a matrix's input comes from: rows that were stored, or the activation inside an expert.
+enum class InputOf { rows, expert };
 
-void linear(const Weight& weight, std::span<const float> in, std::span<float> out);
+// The row as the matrix sees it.
+std::vector<float> rounded_input(const Weight& weight, Role role, std::span<const float> in,
+                                 InputOf of = InputOf::rows);
+
+void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out,
+            InputOf of = InputOf::rows);
 void rms_norm(std::span<const float> in, std::span<const float> weight, bool adds_one, double epsilon,
               std::span<float> out);
 void swiglu(std::span<const float> gate, std::span<const float> up, std::span<float> out);

@@ -31,9 +31,9 @@ void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::sp
   for (std::size_t i = 0; i < experts.size(); ++i) weights[i] = static_cast<float>(mass(experts[i]) / total);
 }
 
-void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, std::span<const float> in,
-                 std::span<const std::int32_t> experts, std::span<const float> weights,
-                 std::span<float> out) {
+void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, Role role,
+                 std::span<const float> in, std::span<const std::int32_t> experts,
+                 std::span<const float> weights, std::span<float> out) {
   std::vector<double> sum(out.size());
   std::vector<float> result(out.size());
   for (std::size_t rank = 0; rank < experts.size(); ++rank) {
@@ -42,10 +42,10 @@ void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, 
     const ExpertWeights& expert = set[number];
     std::vector<float> gate(expert.gate->rows.count());
     std::vector<float> up(gate.size());
-    linear(*expert.gate, in, gate);
-    linear(*expert.up, in, up);
+    linear(*expert.gate, role, in, gate);
+    linear(*expert.up, role, in, up);
     swiglu(gate, up, gate);
-    linear(*expert.down, gate, result);
+    linear(*expert.down, role, gate, result, InputOf::expert);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(weights[rank]) * result[i];
   }
   std::ranges::transform(sum, out.begin(), [](double x) { return static_cast<float>(x); });

@@ -19,7 +19,8 @@ struct ExpertWeights {
   const Weight* down;
 };
 // The set's experts are number first_expert and those behind it; choices of others add nothing.
-void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, std::span<const float> in,
-                 std::span<const std::int32_t> experts, std::span<const float> weights, std::span<float> out);
+void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, Role role,
+                 std::span<const float> in, std::span<const std::int32_t> experts,
+                 std::span<const float> weights, std::span<float> out);
 
 }  // namespace fourfold::backend::reference

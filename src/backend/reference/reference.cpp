@@ -20,6 +20,7 @@ struct RowPlace {
   std::int64_t position;
   std::int32_t slot;
   PageTable table;
+  Role role;
 };
 
 class PreparedReference final : public Prepared {
@@ -70,6 +71,10 @@ class PreparedReference final : public Prepared {
 
   static void take(const Rows& from, std::span<const std::int32_t> rows, Rows& to) {
     for (std::size_t i = 0; i < rows.size(); ++i) std::ranges::copy(from.row(rows[i]), to.row(i).begin());
+  }
+  // The head's few rows are decode rows, whatever asked for them.
+  Role role_of(ValueId in, std::int64_t row) const {
+    return program_.value(in).rows == RowSet::logits ? Role::decode : places_[row].role;
   }
   DeltaMemory& memory(DeltaStateId id, std::int32_t slot) {
     return delta_[id.index * capacity_.state_slot_count + slot];
@@ -154,7 +159,7 @@ void PreparedReference::place_rows() {
   for (const SequenceRows& rows : batch_->sequences) {
     const PageTable table{batch_->pages.subspan(rows.page_begin, rows.page_count), capacity_.page_tokens};
     for (std::int32_t i = 0; i < rows.row_count; ++i)
-      places_.push_back({rows.position + i, rows.state_slot, table});
+      places_.push_back({rows.position + i, rows.state_slot, table, rows.role});
   }
 }
 
@@ -173,7 +178,7 @@ void PreparedReference::apply(const RmsNorm& op) {
 void PreparedReference::apply(const Linear& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    linear(weights_[op.weight.index], in(op.in).row(row), out.row(row));
+    linear(weights_[op.weight.index], role_of(op.in, row), in(op.in).row(row), out.row(row));
 }
 
 void PreparedReference::apply(const Add& op) {
@@ -277,7 +282,7 @@ void PreparedReference::apply(const RunExperts& op) {
   const std::int64_t count = program_.value(op.experts).columns;
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    run_experts(set, program_.expert_set(op.set).first, in(op.in).row(row),
+    run_experts(set, program_.expert_set(op.set).first, role_of(op.in, row), in(op.in).row(row),
                 std::span(choices_[op.experts.index]).subspan(row * count, count), in(op.weights).row(row),
                 out.row(row));
 }

@@ -106,7 +106,8 @@ void make_input_row(InputForm form, const float* values, std::int64_t columns,
     }
     return;
   }
-  const bool rounds = form == InputForm::floats_bf16 || form == InputForm::two_planes;
+  const bool rounds =
+      form == InputForm::floats_bf16 || form == InputForm::two_planes || form == InputForm::one_plane_bf16;
   const int planes = plane_count(form);
   const std::int64_t step = planes == 0 ? 4 * kBlock : block_bytes(planes);
   for (std::int64_t begin = 0; begin < columns; begin += kBlock, out += step) {
@@ -122,7 +123,8 @@ void make_input_row(InputForm form, const float* values, std::int64_t columns,
     switch (form) {
       case InputForm::floats:
       case InputForm::floats_bf16: std::memcpy(out, x, sizeof x); break;
-      case InputForm::one_plane: make_one_plane(x, input_scale, out); break;
+      case InputForm::one_plane:
+      case InputForm::one_plane_bf16: make_one_plane(x, input_scale, out); break;
       case InputForm::two_planes: make_two_planes(x, finite, out); break;
       case InputForm::three_planes: make_three_planes(x, finite, out); break;
       case InputForm::bf16_tiles: break;  // above

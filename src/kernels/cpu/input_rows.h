@@ -22,19 +22,20 @@
 namespace fourfold::cpu {
 
 enum class InputForm {
-  floats,        // f32, as they are
-  floats_bf16,   // f32 after rounding to bf16
-  one_plane,     // NVFP4 with an input scale
-  two_planes,    // bf16
-  three_planes,  // f32
-  bf16_tiles     // bf16 as 16 bits, columns padded to 32: what the tile unit reads
+  floats,          // f32, as they are
+  floats_bf16,     // f32 after rounding to bf16
+  one_plane,       // NVFP4 with an input scale
+  one_plane_bf16,  // the same after rounding to bf16
+  two_planes,      // bf16
+  three_planes,    // f32
+  bf16_tiles       // bf16 as 16 bits, columns padded to 32: what the tile unit reads
 };
 
 constexpr int plane_count(InputForm form) {
-  return form == InputForm::one_plane      ? 1
-         : form == InputForm::two_planes   ? 2
-         : form == InputForm::three_planes ? 3
-                                           : 0;
+  return form == InputForm::one_plane || form == InputForm::one_plane_bf16 ? 1
+         : form == InputForm::two_planes                                   ? 2
+         : form == InputForm::three_planes                                 ? 3
+                                                                           : 0;
 }
 
 // A block of 16 in `planes` planes: the planes, highest first, then scale and two sums.
@@ -64,7 +65,7 @@ constexpr std::int64_t row_bytes(InputForm form, std::int64_t columns) {
   return (bytes + 63) / 64 * 64;
 }
 
-// One row. input_scale is read for one_plane alone. Columns are padded with zeros.
+// One row. input_scale is read for one plane alone. Columns are padded with zeros.
 //
 // A block with an infinity or a NaN gets the scale NaN (except in one plane, where NVFP4's own rules hold),
 // so that it shows in every result.

@@ -50,6 +50,17 @@ void build_draft(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig
 
 namespace {
 
+// w4a4_prefill is for routed experts: what else has an input scale takes bf16.
+void keep_fp4_for_experts(backend::Program& program) {
+  std::vector<bool> is_expert(program.matrices.size());
+  for (const backend::ExpertSet& set : program.expert_sets)
+    for (const backend::ExpertMatrices& expert : set.experts)
+      for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
+        is_expert[static_cast<std::size_t>(id.index)] = true;
+  for (std::size_t i = 0; i < is_expert.size(); ++i)
+    if (!is_expert[i]) program.matrices[i].input = backend::InputFormat::bf16;
+}
+
 backend::Program build_part(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
                             Activations activations, backend::PartOf part, std::int64_t first_expert) {
   backend::Program program;
@@ -68,6 +79,7 @@ backend::Program build_part(const checkpoint::ModelConfig& config, const checkpo
                      weights.mtp->layers.size());
     build_draft(builder, layers, config, weights);
   }
+  if (activations == Activations::w4a4_prefill) keep_fp4_for_experts(program);
   return program;
 }
 

@@ -50,13 +50,13 @@ TEST(RunExperts, AddsEachExpertByItsWeight) {
   const std::vector<std::int32_t> experts{1, 0};
   const std::vector<float> weights{0.75f, 0.25f};
   std::vector<float> out(1);
-  run_experts(set, 0, in, experts, weights, out);
+  run_experts(set, 0, Role::prefill, in, experts, weights, out);
   const auto swish = [](double x) { return x / (1 + std::exp(-x)); };
   const double first = 3 * swish(1.5) * 3;
   const double second = 2 * swish(0.75) * -1.5;
   EXPECT_NEAR(out[0], 0.25 * first + 0.75 * second, 4 * 0x1p-22);
   // A rank that has the second expert alone.
-  run_experts(std::span(set).subspan(1), 1, in, experts, weights, out);
+  run_experts(std::span(set).subspan(1), 1, Role::prefill, in, experts, weights, out);
   EXPECT_NEAR(out[0], 0.75 * second, 4 * 0x1p-22);
 }
 
