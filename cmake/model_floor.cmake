@@ -66,7 +66,8 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     message(WARNING "fourfold: OpenSSL 3 was not found (Debian: libssl-dev); the server is built without TLS")
   endif()
   # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
-  set(library_sources open_model prepare_model open_engine served_model calls rank_machines tuned expert_choice plan_step predict predict_layer)
+  set(library_sources activations open_model prepare_model open_engine served_model calls rank_machines tuned expert_choice plan_step predict
+    predict_layer)
   list(TRANSFORM library_sources REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/library/\\1.cpp")
   add_library(fourfold_library STATIC ${library_sources})
   target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_checkpoint fourfold_text

@@ -18,6 +18,7 @@
 #include "cli/load_model.h"
 #include "cli/parse.h"
 #include "kernels/gpu/gpu.h"
+#include "library/activations.h"
 #include "library/tuned.h"
 #include "model/qwen35/forward.h"
 
@@ -191,17 +192,24 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
     kernels = kernel_line(decision);
     if (options.explain) console.out << "  step of " << decision.text() << std::flush;
   };
-  backend::Program program = model::build_program(config, random.weights(), model::Activations::w4a16);
+  const library::ChosenActivations activations = library::choose_activations(
+      {.backend = "cuda", .activations = options.activations, .allow_emulated = true});
+  if (!activations.notice.empty()) console.err << "fourfold: " << activations.notice << "\n";
+  backend::Program program = model::build_program(config, random.weights(), activations.activations);
   library::store_kv(program, options.kv);
   const auto prepared = backend::make_gpu_backend(gpu->machine(), std::move(how))
                             ->prepare(std::move(program), plan.capacity(options.chunk));
   const kernels::GpuState state = gpu->state();
   const std::string comment = fourfold::format(
-      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, keys and values {}{}; {}, {}; memory "
+      "{}: {} of {} layers, random weights, experts nvfp4{}, dense {}, keys and values {}{}; {}, {}; memory "
       "ceiling in this run {} "
       "GB/s",
-      shape.what, layers, shape.layers, options.dense, options.kv,
-      plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver, ceiling / 1e9);
+      shape.what, layers, shape.layers,
+      activations.activations == model::Activations::w4a4           ? " (w4a4)"
+      : activations.activations == model::Activations::w4a4_prefill ? " (prompts w4a4)"
+                                                                    : "",
+      options.dense, options.kv, plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver,
+      ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
   if (plan.has_drafts()) {
     bench_mtp(*prepared, {plan.users, plan.drafts, plan.contexts, options.tokens, plan.room, ceiling},

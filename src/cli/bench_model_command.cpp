@@ -75,7 +75,7 @@ class Sequence {
 model::Activations parse_formats(const std::string& text) {
   if (text == "w4a16") return model::Activations::w4a16;
   if (text == "w4a4") return model::Activations::w4a4;
-  fail(Code::invalid_request, "--activations is '{}'; w4a16 and w4a4 are possible", text);
+  fail(Code::invalid_request, "--activations is '{}'; with --backend cpu w4a16 and w4a4 are possible", text);
 }
 
 void require_in_range(const char* name, int value, int most) {
@@ -129,7 +129,6 @@ void require_own_options(const BenchModelOptions& options) {
     refuse(!options.isa.empty(), "--isa");
     refuse(options.tile_codes, "--tile-codes");
     refuse(options.tp != none.tp, "--tp");
-    refuse(options.activations != none.activations, "--activations");
     return;
   }
   refuse(options.users != none.users, "--users");
@@ -198,6 +197,7 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
     fail(Code::invalid_request, "--backend is '{}'; cpu and cuda are possible", asked.backend);
   BenchModelOptions options = asked;
   if (options.layers == 0) options.layers = 4;
+  if (options.activations == "auto") options.activations = "w4a16";
   const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
   require_in_range("--layers", options.layers, static_cast<int>(shape.layers));
   require_in_range("--prompt", options.prompt, 65536);

@@ -17,11 +17,11 @@ struct BenchModelOptions {
   int threads = 0;  // 0: one per core
   int prompt = 256;
   int tokens = 32;
-  std::string dense = "nvfp4";        // what is not a routed expert: nvfp4, fp8 or bf16
-  std::string activations = "w4a16";  // or w4a4
-  std::string isa;                    // empty: the best this CPU has
-  bool tile_codes = false;            // NVFP4 weights on AMX's tile unit
-  int tp = 1;                         // ranks, and how they share the experts: see BackendOptions
+  std::string dense = "nvfp4";       // what is not a routed expert: nvfp4, fp8 or bf16
+  std::string activations = "auto";  // w4a16, w4a4; auto: on a GPU as a model is served, on the CPU w4a16
+  std::string isa;                   // empty: the best this CPU has
+  bool tile_codes = false;           // NVFP4 weights on AMX's tile unit
+  int tp = 1;                        // ranks, and how they share the experts: see BackendOptions
   std::string experts = "auto";
   // GPU alone.
   std::string users = "1";

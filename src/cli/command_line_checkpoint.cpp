@@ -13,7 +13,8 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("REFERENCE", o.reference, "A safetensors file of reference outputs")->required();
   command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "f32, w4a16, w4a4, auto or all")->capture_default_str();
+  command->add_option("--activations", o.activations, "f32, w4a16, w4a4-prefill, w4a4, auto or all")
+      ->capture_default_str();
   command->add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
   command->add_option("--step-rows", o.step_rows, "Run prompts in pieces of so many tokens; 0: whole")

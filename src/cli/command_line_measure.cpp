@@ -38,7 +38,8 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
       ->add_option("--dense", o.dense,
                    "All but the routed experts: nvfp4, fp8, or bf16 (keep: as releases have them)")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
+  command->add_option("--activations", o.activations, "auto, w4a16, w4a4; cuda: also w4a4-prefill")
+      ->capture_default_str();
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
   command->add_option("--tp", o.tp, "cpu: ranks that hold a part of the model each")->capture_default_str();
@@ -263,7 +264,8 @@ void add_diff_backends(CLI::App& app, CommandLine& line) {
   command->add_option("--tokens", o.tokens, "How many random tokens")->capture_default_str();
   command->add_option("--generated", o.generated, "The last so many run one by one, as generated rows")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "w4a16, f32, w4a4 or auto")->capture_default_str();
+  command->add_option("--activations", o.activations, "w4a16, f32, w4a4-prefill, w4a4 or auto")
+      ->capture_default_str();
   command->add_option("--threads", o.threads, "cpu: 0 is one per core")->capture_default_str();
   command->add_flag("--by-op", o.by_op,
                     "Also the values inside the layers that both backends keep: cpu, reference");

@@ -43,7 +43,8 @@ void add_plan(CLI::App& app, CommandLine& line) {
   command->add_flag("--choose", o.choose, "Which rows a layer runs with; needs --shape and --tokens");
   command->add_option("--shape", o.shape, "35b, 122b, 397b, 397b-tp4 or H,I,E,k");
   command->add_option("--tokens", o.tokens, "Token counts, commas between them");
-  command->add_option("--activations", o.activations, "w4a16 or w4a4")->capture_default_str();
+  command->add_option("--activations", o.activations, "auto (as a model is served), w4a16 or w4a4")
+      ->capture_default_str();
   command->add_option("--format", o.format, "nvfp4 or mxfp4")->capture_default_str();
   command->add_option("--role", o.role, "decode, prefill or both")->capture_default_str();
   PlanModelOptions& m = line.plan_model;

@@ -28,7 +28,9 @@ void add_ranks(CLI::App& command, int& tp, std::string& experts) {
 void add_backend(CLI::App& command, library::BackendOptions& o) {
   command.add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
-  command.add_option("--activations", o.activations, "auto (as the checkpoint was made), w4a16, w4a4 or f32")
+  command
+      .add_option("--activations", o.activations,
+                  "auto (as checkpoint and chip are made), w4a16, w4a4-prefill, w4a4 or f32")
       ->capture_default_str();
   command.add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();

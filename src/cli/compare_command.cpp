@@ -1,5 +1,6 @@
 #include "cli/compare_command.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 #include <vector>
@@ -15,19 +16,25 @@
 namespace fourfold::cli {
 namespace {
 
-bool takes_fp4_inputs(const OpenModel& model) {
-  const backend::Program program =
-      model::build_program(model.config, model.bound.weights, model::Activations::automatic);
-  for (const backend::MatrixUse& use : program.matrices)
-    if (use.input == backend::InputFormat::nvfp4) return true;
-  return false;
+std::ptrdiff_t fp4_inputs(const OpenModel& model, model::Activations activations) {
+  const backend::Program program = model::build_program(model.config, model.bound.weights, activations);
+  return std::ranges::count_if(program.matrices,
+                               [](const backend::MatrixUse& use) { return backend::quantises(use.input); });
 }
 
 std::vector<std::string> formats_of(const CompareOptions& options, const OpenModel& model) {
   if (options.activations != "all") return {options.activations};
-  if (on_machine(options.backend)) return {"w4a16"};  // what its kernels have
-  std::vector<std::string> formats{"f32", "w4a16"};
-  if (takes_fp4_inputs(model)) formats.push_back("w4a4");
+  const std::ptrdiff_t all = fp4_inputs(model, model::Activations::automatic);
+  if (!on_machine(options.backend)) {
+    std::vector<std::string> formats{"f32", "w4a16"};
+    if (all > 0) formats.push_back("w4a4");
+    return formats;
+  }
+  // What its kernels have: 16-bit inputs everywhere, FP4 ones of routed experts.
+  std::vector<std::string> formats{"w4a16"};
+  const std::ptrdiff_t experts = fp4_inputs(model, model::Activations::w4a4_prefill);
+  if (experts > 0) formats.push_back("w4a4-prefill");
+  if (experts > 0 && experts == all) formats.push_back("w4a4");
   return formats;
 }
 
@@ -108,13 +115,12 @@ int run_compare(const CompareOptions& options, const Console& console) {
     show(console,
          fourfold::format("{} against {} on the {} backend{}\n", model->folder.string(), options.reference,
                           options.backend, options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : ""));
-  if (!options.json && on_machine(options.backend) && options.activations == "all")
-    show(console, "w4a16 alone: the GPU backend multiplies 16-bit activations\n");
   for (const std::string& activations : formats_of(options, *model)) {
     const PreparedModel prepared =
         prepare_model(*model,
                       {.backend = options.backend,
                        .activations = activations,
+                       .allow_emulated = true,
                        .kv = options.kv,
                        .threads = options.threads,
                        .strict = options.strict,

@@ -14,6 +14,7 @@
 #include "cli/load_model.h"
 #include "cli/parse.h"
 #include "evaluate/diff_backends.h"
+#include "library/activations.h"
 
 namespace fourfold::cli {
 namespace {

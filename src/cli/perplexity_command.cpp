@@ -83,8 +83,10 @@ int run_perplexity(const PerplexityOptions& options, const Console& console) {
   require_sound(options, *model);
   const text::Tokenizer tokenizer = load_tokenizer(model->folder);
   const std::vector<std::int32_t> tokens = tokens_of(options, tokenizer);
+  BackendOptions backend = options.backend;
+  backend.allow_emulated = true;
   const PreparedModel prepared =
-      prepare_model(*model, options.backend, evaluate::score_capacity(options.window), console);
+      prepare_model(*model, backend, evaluate::score_capacity(options.window), console);
   const evaluate::TextScore score =
       evaluate::score_text(*prepared, tokens, options.window, [&](std::int64_t done) {
         if (console.err_rewrites())

@@ -123,6 +123,18 @@ std::vector<Role> roles_of(const std::string& text) {
 
 const char* role_name(Role role) { return role == Role::decode ? "decode" : "prefill"; }
 
+// auto: as a served model is run there whose experts have input scales.
+void set_activations(const PlanOptions& options, const ArchFacts& arch, Request& request) {
+  const bool is_auto = options.activations == "auto";
+  request.packed_for_w4a4 = is_auto && arch.has_fp4_mma && request.format == WeightFormat::nvfp4;
+  if (!is_auto)
+    request.activations = parse_activations(options.activations);
+  else
+    request.activations = request.packed_for_w4a4 && request.role == Role::prefill
+                              ? moe_layer::Activations::w4a4
+                              : moe_layer::Activations::w4a16;
+}
+
 std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<const ArchFacts*>& archs) {
   if (options.shape.empty() || options.tokens.empty())
     fail_with_hint(Code::invalid_request,
@@ -130,7 +142,6 @@ std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<con
                    "--choose needs --shape and --tokens");
   Request request;
   request.shape = parse_layer_shape(options.shape);
-  request.activations = parse_activations(options.activations);
   request.format = parse_format(options.format);
   std::vector<Answer> answers;
   for (const ArchFacts* arch : archs)
@@ -138,6 +149,7 @@ std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<con
       for (const Role role : roles_of(options.role)) {
         request.tokens = tokens;
         request.role = role;
+        set_activations(options, *arch, request);
         answers.push_back({arch, request, moe_layer::choose(*arch, request)});
       }
   return answers;
@@ -181,7 +193,7 @@ std::string answers_json(const PlanOptions& options, const std::vector<Answer>& 
         .member("arch", answer.arch->name)
         .member("tokens", answer.request.tokens)
         .member("role", role_name(answer.request.role))
-        .member("activations", options.activations)
+        .member("activations", answer.request.activations == moe_layer::Activations::w4a4 ? "w4a4" : "w4a16")
         .member("format", options.format);
     if (answer.choice.ok())
       json.member("gate_up_row", answer.choice.gate_up_row)

@@ -14,9 +14,9 @@ struct PlanOptions {
   std::string explain;   // a tile, "256x128x128"
   bool picture = false;  // the best known overflow as a picture
   bool choose = false;
-  std::string shape;   // 35b, 122b, 397b, 397b-tp4 or H,I,E,k
-  std::string tokens;  // comma separated
-  std::string activations = "w4a16";
+  std::string shape;                 // 35b, 122b, 397b, 397b-tp4 or H,I,E,k
+  std::string tokens;                // comma separated
+  std::string activations = "auto";  // w4a16, w4a4; auto: FP4 prompts where the chip has the instruction
   std::string format = "nvfp4";
   std::string role = "both";
   bool strict = false;

@@ -18,6 +18,7 @@
 #include "cli/load_model.h"
 #include "cli/parse.h"
 #include "kernels/gpu/gpu.h"
+#include "library/activations.h"
 #include "library/tuned.h"
 #include "model/qwen35/forward.h"
 
@@ -100,7 +101,8 @@ void open_shape(Subject& subject, const TuneCommandOptions& options, const Plan&
   subject.prepared.machine = library::open_machine(options.backend, options.gpu);
   subject.prepared.backend = backend::make_gpu_backend(*subject.prepared.machine, {});
   subject.prepared.prepared = subject.prepared.backend->prepare(
-      model::build_program(*subject.config, subject.random->weights(), model::Activations::w4a16),
+      model::build_program(*subject.config, subject.random->weights(),
+                           library::choose_activations({.backend = options.backend}).activations),
       plan.capacity());
 }
 

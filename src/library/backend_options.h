@@ -11,8 +11,9 @@ namespace fourfold::library {
 struct BackendOptions {
   std::string backend = "cpu";  // cpu, cuda, sim or reference
   std::string activations = "auto";
-  std::string kv = "auto";  // keys and values: bf16, fp8 or as the activations are
-  int threads = 0;          // 0: one per core
+  bool allow_emulated = false;  // FP4 activations also where the chip has no instruction for them: proofs
+  std::string kv = "auto";      // keys and values: bf16, fp8 or as the activations are
+  int threads = 0;              // 0: one per core
   std::optional<double> memory_fraction = std::nullopt;  // GPU: of its memory, what may be used
   bool explain = false;  // GPU: say which kernels a step of each new shape runs with
   // GPU: told the same, for whoever shows it elsewhere.

@@ -17,6 +17,7 @@
 #include "checkpoint/stream.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
+#include "library/activations.h"
 #include "library/expert_choice.h"
 #include "library/rank_machines.h"
 #include "library/tuned.h"
@@ -66,11 +67,6 @@ void mention_threads(const BackendOptions& options, const Listener& listener) {
         fourfold::format("--threads {} on {} cores: they will wait for each other", options.threads, cores));
 }
 
-bool takes_fp4(const backend::Program& program) {
-  return std::any_of(program.matrices.begin(), program.matrices.end(),
-                     [](const backend::MatrixUse& use) { return use.input == backend::InputFormat::nvfp4; });
-}
-
 // Where a checkpoint asks for FP4 activations and gets others, that is said.
 backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Listener& listener) {
   const auto build = [&](model::Activations activations) {
@@ -78,11 +74,10 @@ backend::Program program_of(const OpenModel& model, const BackendOptions& option
     store_kv(program, options.kv);
     return program;
   };
-  backend::Program program = build(parse_model_activations(options.activations));
-  if (!takes_fp4(program) || !on_machine(options.backend) || options.activations != "auto") return program;
-  listener.notice(
-      "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit ones (w4a16)");
-  return build(chosen_activations(options));
+  const ChosenActivations chosen = choose_activations(options);
+  backend::Program program = build(chosen.activations);
+  mention_activations(chosen, options, program, build(model::Activations::automatic), listener);
+  return program;
 }
 
 // What quantising at load cost: asked for, so not a notice.
@@ -185,7 +180,7 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
-    RankProgram made = rank_program(model, options, rank, chosen_activations(options));
+    RankProgram made = rank_program(model, options, rank, choose_activations(options).activations);
     bytes += checkpoint::stored_bytes(made.part->weights);
     ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
@@ -295,21 +290,6 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   }
   store_kv(out.program, options.kv);
   return out;
-}
-
-model::Activations chosen_activations(const BackendOptions& options) {
-  return on_machine(options.backend) && options.activations == "auto"
-             ? model::Activations::w4a16
-             : parse_model_activations(options.activations);
-}
-
-model::Activations parse_model_activations(std::string_view text) {
-  if (text == "auto") return model::Activations::automatic;
-  if (text == "f32") return model::Activations::f32;
-  if (text == "w4a16") return model::Activations::w4a16;
-  if (text == "w4a4") return model::Activations::w4a4;
-  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4.",
-                 "unknown activations '{}'", text);
 }
 
 backend::DenseWeights parse_dense_weights(std::string_view text) {

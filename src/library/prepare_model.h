@@ -28,12 +28,6 @@ backend::DenseWeights parse_dense_weights(std::string_view text);
 // weights.
 std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index);
 
-// auto, f32, w4a16 or w4a4.
-model::Activations parse_model_activations(std::string_view text);
-// What the backend multiplies: the GPU's takes 16-bit activations, also where a checkpoint asks for FP4 ones
-// and the user did not.
-model::Activations chosen_activations(const BackendOptions& options);
-
 // --kv: auto leaves the program as it was built, with the activations' format.
 void store_kv(backend::Program& program, std::string_view kv);
 

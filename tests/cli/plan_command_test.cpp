@@ -103,7 +103,7 @@ TEST(PlanCommand, ChoosesRowsThatExist) {
     std::set<std::string> have;
     for (const plan::RowFacts& row : kernels::rows_of(*plan::find_arch(arch))) have.insert(row.row);
     for (const char* shape : {"35b", "122b", "397b", "397b-tp4", "320,192,7,3"})
-      for (const char* activations : {"w4a16", "w4a4"})
+      for (const char* activations : {"auto", "w4a16", "w4a4"})
         for (const char* format : {"nvfp4", "mxfp4"}) {
           if (std::string(activations) == "w4a4" && std::string(format) == "mxfp4") continue;
           PlanOptions options;
@@ -124,6 +124,30 @@ TEST(PlanCommand, ChoosesRowsThatExist) {
   }
 }
 
+// As a model is served: on chips with the FP4 instruction every prompt, also a chunk of one token, in W4A4.
+TEST(PlanCommand, PromptsTakeFp4RowsWhereTheChipHasThem) {
+  PlanOptions options;
+  options.archs = "sm90,sm120,sm121";
+  options.choose = options.json = true;
+  options.shape = "397b";
+  options.tokens = "1,9,64,300,8192";
+  int fp4 = 0;
+  const Json json = read_json(plan_text(options));
+  for (const Json& choice : json.at("choices").items) {
+    const bool is_fp4 = choice.at("arch").text != "sm90" && choice.at("role").text == "prefill";
+    EXPECT_EQ(choice.at("activations").text, is_fp4 ? "w4a4" : "w4a16");
+    for (const char* row : {"gate_up_row", "down_row"}) {
+      const std::string name = choice.at(row).text;
+      EXPECT_EQ(name.find(" w4a4 ") != std::string::npos, is_fp4) << name;
+      EXPECT_EQ(name.find(" w4a16-fp4-mma ") != std::string::npos,
+                choice.at("arch").text != "sm90" && !is_fp4)
+          << name;
+    }
+    fp4 += is_fp4;
+  }
+  EXPECT_EQ(fp4, 10);
+}
+
 TEST(PlanCommand, ARefusedChoiceIsAMissWithItsReason) {
   PlanOptions options;
   options.choose = true;
@@ -139,6 +163,7 @@ TEST(PlanCommand, NativeRowsComeWithThePriceOfTheirRefusal) {
   options.shape = "35b";
   options.tokens = "8";
   options.archs = "sm120";
+  options.activations = "w4a16";
   EXPECT_EQ(plan_text(options, kFine).find("price"), std::string::npos);
   options.activations = "w4a4";
   const std::string text = plan_text(options, kFine);

@@ -1,9 +1,11 @@
 #include "cli/load_model.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "cli/bench_load_command.h"
 #include "cli/find_model.h"
+#include "library/activations.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -35,6 +37,7 @@ TEST(LoadModel, Activations) {
   EXPECT_EQ(library::parse_model_activations("f32"), model::Activations::f32);
   EXPECT_EQ(library::parse_model_activations("w4a16"), model::Activations::w4a16);
   EXPECT_EQ(library::parse_model_activations("w4a4"), model::Activations::w4a4);
+  EXPECT_EQ(library::parse_model_activations("w4a4-prefill"), model::Activations::w4a4_prefill);
   expect_error(Code::invalid_request, {"'fp8'"}, [] { library::parse_model_activations("fp8"); });
   // A checkpoint without input scales was not made for FP4 activations.
   Captured captured;
@@ -44,17 +47,49 @@ TEST(LoadModel, Activations) {
   });
 }
 
-// A checkpoint calibrated for FP4 activations runs with 16-bit ones on the (simulated) GPU: said, and an
-// error under --strict.
+// A chip with the FP4 instruction runs the prompts of a checkpoint that was calibrated for it so. Matrices
+// that have no FP4 kernels run with 16 bits: said, and an error under --strict.
 TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   Captured captured;
-  const auto model = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
+  const auto calibrated = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
+  const PreparedModel prompts = prepare_model(*calibrated, {.backend = "sim"}, kCapacity, captured.console);
+  EXPECT_EQ(captured.err.str().find("16-bit"), std::string::npos) << captured.err.str();
+  EXPECT_TRUE(std::ranges::any_of(prompts->program().matrices, [](const backend::MatrixUse& use) {
+    return use.input == backend::InputFormat::nvfp4_prefill;
+  }));
+  const auto model = open_model(checkpoint::golden_model("compressed").string(), captured.console);
   const PreparedModel prepared = prepare_model(*model, {.backend = "sim"}, kCapacity, captured.console);
   EXPECT_EQ(prepared.backend->name(), "cuda");
-  EXPECT_NE(captured.err.str().find("16-bit ones (w4a16)"), std::string::npos) << captured.err.str();
+  EXPECT_NE(captured.err.str().find("take 16-bit ones (w4a16)"), std::string::npos) << captured.err.str();
   EXPECT_NE(captured.err.str().find("memory: "), std::string::npos) << captured.err.str();
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console), Error);
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .threads = 2}, kCapacity, captured.console), Error);
+}
+
+TEST(LoadModel, ActivationsFollowTheChip) {
+  using library::choose_activations;
+  using library::Fp4Chip;
+  using model::Activations;
+  const Fp4Chip hopper{"sm90", false, {}, {}}, workstation{"sm120", true, {}, {}};
+  const Fp4Chip odd{"sm120", true, {}, "other bits"}, broken{"sm120", true, "beyond the bound", {}};
+  const BackendOptions automatic{.backend = "cuda"};
+  EXPECT_EQ(choose_activations(automatic, workstation).activations, Activations::w4a4_prefill);
+  EXPECT_EQ(choose_activations(automatic, odd).activations, Activations::w4a4_prefill);
+  EXPECT_EQ(choose_activations(automatic, odd).notice, "other bits");
+  EXPECT_EQ(choose_activations(automatic, hopper).activations, Activations::w4a16);
+  EXPECT_EQ(choose_activations(automatic, hopper).why_not_fp4, "sm90 has no FP4 tensor cores");
+  EXPECT_EQ(choose_activations(automatic, broken).activations, Activations::w4a16);
+  EXPECT_EQ(choose_activations(automatic, broken).why_not_fp4, "beyond the bound");
+  EXPECT_EQ(choose_activations({.backend = "cpu"}, {}).activations, Activations::automatic);
+  for (const char* asked : {"w4a4", "w4a4-prefill"}) {
+    BackendOptions options{.backend = "cuda", .activations = asked};
+    expect_error(Code::unsupported_op, {asked, "sm90"}, [&] { choose_activations(options, hopper); });
+    expect_error(Code::unsupported_op, {asked, "beyond"}, [&] { choose_activations(options, broken); });
+    EXPECT_NE(choose_activations(options, workstation).activations, Activations::w4a16);
+    options.allow_emulated = true;
+    EXPECT_NE(choose_activations(options, hopper).notice.find("emulated"), std::string::npos);
+    expect_error(Code::unsupported_op, {asked, "beyond"}, [&] { choose_activations(options, broken); });
+  }
 }
 
 TEST(LoadModel, TheDefaultIsTheCheckoutsOrTheInstalledOne) {

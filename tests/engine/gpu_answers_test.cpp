@@ -39,9 +39,9 @@ std::vector<std::vector<TokenId>> answers_of(backend::Prepared& prepared, std::v
 
 class Simulated {
  public:
-  explicit Simulated(const model::Golden& golden, const backend::Capacity& capacity = kThreeSequences)
-      : prepared_(backend::make_gpu_backend(*machine_, {})
-                      ->prepare(golden.program(model::Activations::w4a16), capacity)) {}
+  explicit Simulated(const model::Golden& golden, const backend::Capacity& capacity = kThreeSequences,
+                     model::Activations activations = model::Activations::w4a16)
+      : prepared_(backend::make_gpu_backend(*machine_, {})->prepare(golden.program(activations), capacity)) {}
   backend::Prepared& operator*() { return *prepared_; }
 
  private:
@@ -263,6 +263,23 @@ TEST(GpuAnswers, ChainedDraftsAreThoseOfSinglePasses) {
   const auto chained = next_rows(*gpu, greedy_request(prompt, 20, 5));
   EXPECT_GE(chained.size(), 3u * (6 + 3));
   EXPECT_EQ(chained, next_rows(host, greedy_request(prompt, 20, 5)));
+}
+
+// FP4 activations, of prompts or of all rows: the same answer with drafts and in a batch.
+TEST(GpuAnswers, WithFp4ActivationsAreTheSameWithDraftsAndInABatch) {
+  const model::Golden golden("modelopt");
+  auto prompt = golden.ids("long.input_ids");
+  prompt.resize(60);
+  const auto other = golden.ids("short.input_ids");
+  for (const model::Activations activations : {model::Activations::w4a4_prefill, model::Activations::w4a4}) {
+    Simulated gpu(golden, kThreeSequences, activations);
+    const auto plain = answers_of(*gpu, {greedy_request(prompt, 10)}).front();
+    EXPECT_EQ(answers_of(*gpu, {greedy_request(prompt, 10, 5)}).front(), plain);
+    const auto batch = answers_of(
+        *gpu, {greedy_request(other, 5, 1), greedy_request(prompt, 10, 2), greedy_request(prompt, 10, 4)});
+    EXPECT_EQ(batch[1], plain);
+    EXPECT_EQ(batch[2], plain);
+  }
 }
 
 // Keys and values in fp8: another answer may come, and it is the same with drafts and in a batch.

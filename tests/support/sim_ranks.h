@@ -53,13 +53,14 @@ class SimRank final : public Backend {
 // `loaded` has a config and a model of bound weights.
 template <class Loaded>
 std::unique_ptr<Prepared> prepare_sim(const Loaded& loaded, const std::shared_ptr<SimRanks>& all,
-                                      const Capacity& capacity) {
+                                      const Capacity& capacity,
+                                      model::Activations activations = model::Activations::w4a16) {
   std::vector<Rank> ranks;
   const auto count = static_cast<int>(all->machines.size());
   for (int rank = 0; rank < count; ++rank) {
     auto part = std::make_shared<const model::ModelShard>(model::shard_model(
         loaded.config, loaded.model.weights, {rank, count}, model::ExpertSharding::automatic));
-    Program program = model::build_program(*part, model::Activations::w4a16);
+    Program program = model::build_program(*part, activations);
     ranks.push_back({std::make_shared<SimRank>(all, rank), std::move(program), std::move(part)});
   }
   return prepare_ranks(std::move(ranks), capacity,

@@ -19,13 +19,14 @@ class Simulated {
       : machine_(kernels::make_sim_machine(device_, {.arch = &arch})) {}
   std::unique_ptr<backend::Prepared> prepare(const Loaded& model, const backend::Capacity& capacity,
                                              bool keep_values = false,
-                                             backend::KvFormat kv = backend::KvFormat::bf16) {
+                                             backend::KvFormat kv = backend::KvFormat::bf16,
+                                             Activations activations = Activations::w4a16) {
     return backend::make_gpu_backend(*machine_, {.keep_values = keep_values})
-        ->prepare(program_of(model, kv), capacity);
+        ->prepare(program_of(model, kv, activations), capacity);
   }
   kernels::Machine& machine() { return *machine_; }
-  static backend::Program program_of(const Loaded& model, backend::KvFormat kv) {
-    backend::Program program = model.program(Activations::w4a16);
+  static backend::Program program_of(const Loaded& model, backend::KvFormat kv, Activations activations) {
+    backend::Program program = model.program(activations);
     for (backend::KvCache& cache : program.kv_caches) cache.format = kv;
     return program;
   }
@@ -36,12 +37,14 @@ class Simulated {
 };
 
 void expect_fine(const std::string& name, const plan::ArchFacts& arch,
-                 backend::KvFormat kv = backend::KvFormat::bf16) {
+                 backend::KvFormat kv = backend::KvFormat::bf16,
+                 Activations activations = Activations::w4a16) {
   const Golden golden(name);
   const evaluate::ReferenceFile reference(checkpoint::golden_model(name) / "reference.safetensors",
                                           golden.program(Activations::w4a16));
   Simulated gpu(arch);
-  const auto prepared = gpu.prepare(golden, evaluate::trace_capacity(reference.prompts()), true, kv);
+  const auto prepared =
+      gpu.prepare(golden, evaluate::trace_capacity(reference.prompts()), true, kv, activations);
   const evaluate::Comparison result = evaluate::compare(*prepared, reference);
   for (const evaluate::NumberDifference& item : result.numbers)
     EXPECT_TRUE(item.fine()) << item.prompt << " " << item.what << ": " << item.largest << " of "
@@ -62,6 +65,13 @@ TEST(GoldenOnHopper, IsWithinItsBound) { expect_fine("modelopt", plan::kSm90); }
 
 // Keys and values in fp8: the bounds know E4M3's rounding by its size (input_noise.h), not by its codec.
 TEST(GoldenWithFp8Kv, IsWithinItsBound) { expect_fine("bf16", plan::kSm120, backend::KvFormat::fp8); }
+
+// FP4 activations of routed experts: of all rows, or of prompts alone. On Hopper the instruction is emulated.
+TEST(GoldenWithFp4Activations, IsWithinItsBound) {
+  for (const Activations activations : {Activations::w4a4, Activations::w4a4_prefill})
+    expect_fine("modelopt", plan::kSm120, backend::KvFormat::bf16, activations);
+  expect_fine("modelopt", plan::kSm90, backend::KvFormat::bf16, Activations::w4a4_prefill);
+}
 
 constexpr backend::Capacity kTenSequences{
     .page_count = 40, .page_tokens = 64, .state_slot_count = 10, .row_count = 128};
@@ -113,15 +123,16 @@ using backend::Role;
 
 // A prompt of 100 tokens and six generated ones: alone, one row at a time; and among nine others, with the
 // prompt cut at 64 and generated rows verified in threes, so that every matrix takes another kernel.
-TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
-  const Golden golden("modelopt_mixed");
+void expect_same_bits(const std::string& name, Activations activations) {
+  SCOPED_TRACE(name);
+  const Golden golden(name);
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
   Random random(3);
   const auto prompt = random_tokens(random, 100), answer = random_tokens(random, 6);
   std::vector<float> alone;
   {
     Simulated gpu;
-    const auto prepared = gpu.prepare(golden, kTenSequences);
+    const auto prepared = gpu.prepare(golden, kTenSequences, false, backend::KvFormat::bf16, activations);
     Sequences one(*prepared, 1);
     alone = one.run({{2, 0, prompt, Role::prefill}});
     for (std::size_t i = 0; i < answer.size(); ++i) {
@@ -130,7 +141,7 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
     }
   }
   Simulated gpu;
-  const auto prepared = gpu.prepare(golden, kTenSequences);
+  const auto prepared = gpu.prepare(golden, kTenSequences, false, backend::KvFormat::bf16, activations);
   Sequences many(*prepared, 2);
   std::vector<float> among;
   const auto take = [&](const std::vector<float>& logits, std::size_t first, std::size_t count) {
@@ -166,6 +177,14 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
   ASSERT_EQ(among.size(), alone.size());
   for (std::size_t i = 0; i < alone.size(); ++i)
     ASSERT_EQ(among[i], alone[i]) << "row " << i / vocab << ", logit " << i % vocab;
+}
+
+TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
+  expect_same_bits("modelopt_mixed", Activations::w4a16);
+}
+TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatchWithFp4Activations) {
+  expect_same_bits("modelopt", Activations::w4a4_prefill);
+  expect_same_bits("modelopt", Activations::w4a4);
 }
 
 TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
@@ -255,7 +274,7 @@ TEST(GpuBackend, RefusesWhatDoesNotFit) {
 }
 
 TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {
-  const Golden golden("modelopt");
+  const Golden golden("compressed");  // made for FP4 activations of every matrix
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   const auto message = [&](Activations activations, const backend::Capacity& capacity) -> std::string {

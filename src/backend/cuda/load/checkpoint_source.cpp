@@ -51,7 +51,7 @@ void pack(kernels::Machine& machine, const Lot& lot, const unsigned char* from, 
          .rows = all_rows,
          .columns = lot.columns,
          .row_order = order,
-         .bit_order = record::BitOrder::half},
+         .bit_order = lot.order},
         false);
   record::launch_pack_dense(machine, pack_rows,
                             {.matrix = from,
@@ -124,7 +124,7 @@ void CheckpointSource::place(const RecordRun& run) {
     const auto [entry, is_new] = placed_.try_emplace(
         {data_of(*part.first->matrix), part.up == nullptr ? nullptr : data_of(*part.up->matrix),
          part.first->matrix->stored_row(0), part.first->matrix->rows, part.first->columns(),
-         part.first->format},
+         part.first->format, run.order},
         to);
     if (is_new) continue;
     place_parts(run, begin, i, begin_to);

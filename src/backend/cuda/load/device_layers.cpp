@@ -234,6 +234,10 @@ moe_layer::LayerWeights DeviceMoe::layer_weights() const {
   out.gate_scale = experts.gate_scale;
   out.up_scale = experts.up_scale;
   out.down_scale = experts.down_scale;
+  out.gate_up_input_scale = experts.gate_up_input_scale;
+  out.gate_up_input_inverse = experts.gate_up_input_inverse;
+  out.down_input_scale = experts.down_input_scale;
+  out.down_input_inverse = experts.down_input_inverse;
   return out;
 }
 

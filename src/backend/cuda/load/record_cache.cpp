@@ -48,26 +48,28 @@ constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
 }
 std::string_view name_of(DenseWeights dense) { return dense ? format_name(*dense) : "keep"; }
 // As the header has it.
-std::uint64_t number_of(DenseWeights dense) {
-  if (!dense) return 0;
-  switch (*dense) {
-    case WeightFormat::fp8: return 1;
-    case WeightFormat::nvfp4: return 2;
+std::uint64_t number_of(const CacheKey& key) {
+  const std::uint64_t order = key.for_w4a4 ? 0x100 : 0;
+  if (!key.dense) return order;
+  switch (*key.dense) {
+    case WeightFormat::fp8: return order + 1;
+    case WeightFormat::nvfp4: return order + 2;
     case WeightFormat::bf16:
     case WeightFormat::mxfp4:
     case WeightFormat::f32: break;
   }
-  fail(Code::internal, "no packed copy has weights quantised to {}", format_name(*dense));
+  fail(Code::internal, "no packed copy has weights quantised to {}", format_name(*key.dense));
 }
 
 }  // namespace
 
 std::filesystem::path cache_file(const std::filesystem::path& cache, const std::filesystem::path& model,
-                                 DenseWeights dense) {
+                                 DenseWeights dense, bool for_w4a4) {
   std::error_code ignored;
   const std::filesystem::path whole = std::filesystem::weakly_canonical(model, ignored);
   const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-  return cache / fourfold::format("{}.{}.records", name.empty() ? "model" : name, name_of(dense));
+  return cache / fourfold::format("{}.{}{}.records", name.empty() ? "model" : name, name_of(dense),
+                                  for_w4a4 ? ".w4a4" : "");
 }
 
 CacheReader::CacheReader(const std::filesystem::path& path, const CacheKey& key) : file_(path) {
@@ -79,8 +81,9 @@ CacheReader::CacheReader(const std::filesystem::path& path, const CacheKey& key)
   if (header.byte_order != kByteOrder || header.version != kVersion)
     refuse(fourfold::format("it is of version {}; this program reads version {}", header.version, kVersion));
   if (header.header_sum != sum_of(header)) refuse("its header is damaged");
-  if (header.dense != number_of(key.dense))
-    refuse(fourfold::format("it was not made with --dense {}", name_of(key.dense)));
+  if (header.dense != number_of(key))
+    refuse(fourfold::format("it was not made with --dense {}{}", name_of(key.dense),
+                            key.for_w4a4 ? " for FP4 activations" : ""));
   const checkpoint::Identity made_from{header.headers, header.samples, header.times};
   if (const auto what = checkpoint::difference(made_from, key.identity); !what.empty())
     refuse(fourfold::format("it was made from another checkpoint: {}", what));
@@ -195,7 +198,7 @@ void CacheWriter::publish() {
                 key_.identity.headers,
                 key_.identity.samples,
                 key_.identity.times,
-                number_of(key_.dense),
+                number_of(key_),
                 entries_.size() / 2,
                 sums_.size(),
                 table_offset,

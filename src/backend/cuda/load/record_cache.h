@@ -1,5 +1,5 @@
 // A packed copy of a checkpoint: its records as they lie on the machine, so that the next start only copies.
-// The same on every chip.
+// The same on every chip that multiplies alike.
 //
 //   0        header, 4,096 bytes: version, whose copy it is, how it was quantised, sizes, checksums
 //   4,096    the pieces, each from a multiple of 4,096 on
@@ -28,11 +28,13 @@ inline constexpr std::uint64_t kCacheBlockBytes = std::uint64_t{1} << 20;
 struct CacheKey {
   checkpoint::Identity identity;
   DenseWeights dense = std::nullopt;
+  bool for_w4a4 = false;  // experts in the order the FP4 instruction reads
 };
 
-// The file in a cache's folder for the checkpoint in `model`: "Qwen3.5-35B-A3B.fp8.records".
+// The file in a cache's folder for the checkpoint in `model`: "Qwen3.5-35B-A3B.fp8.records", and
+// "Qwen3.5-35B-A3B.fp8.w4a4.records" where experts are packed for W4A4.
 std::filesystem::path cache_file(const std::filesystem::path& cache, const std::filesystem::path& model,
-                                 DenseWeights dense);
+                                 DenseWeights dense, bool for_w4a4 = false);
 
 class CacheReader {
  public:

@@ -41,8 +41,8 @@ std::uint64_t run_bytes(const RecordRun& run) {
 
 std::string piece_name(const RecordRun& run) {
   const HeldMatrix& head = *run.parts.front().first;
-  return fourfold::format("{} and {} more, {}", head.matrix->name, run.parts.size() - 1,
-                          format_name(head.format));
+  return fourfold::format("{} and {} more, {}{}", head.matrix->name, run.parts.size() - 1,
+                          format_name(head.format), run.order == record::BitOrder::fp4 ? " for w4a4" : "");
 }
 std::string rows_name(const HeldMatrix& held) { return fourfold::format("{} rows", held.matrix->name); }
 std::string scales_name(const checkpoint::Matrix& matrix) {
@@ -82,7 +82,7 @@ std::optional<CutLot> LotCutter::next(std::size_t room, std::size_t slot_bytes) 
   const auto count = std::min(left_, static_cast<std::int64_t>(room / each));
   // A crumb at a slot's end would be a launch of its own.
   if (count == 0 || (count < left_ && room < slot_bytes / 4)) return std::nullopt;
-  CutLot cut{{head.format, head.columns(), count * record::kRows, is_gate_up}, {}};
+  CutLot cut{{head.format, head.columns(), count * record::kRows, is_gate_up, run_.order}, {}};
   for (std::int64_t done = 0; done < count;) {
     const RecordRun::Part& part = run_.parts[part_];
     const std::int64_t all = blocks(part), some = std::min(all - block_, count - done);

@@ -11,6 +11,7 @@
 #include "backend/cuda/load/held_matrix.h"
 #include "backend/cuda/load/load_options.h"
 #include "backend/program.h"
+#include "kernels/record/record.h"
 
 namespace fourfold::backend::cuda {
 
@@ -22,6 +23,7 @@ struct RecordRun {
   };
   std::vector<Part> parts;  // each padded to whole strips; all with up, or none
   unsigned char* to = nullptr;
+  record::BitOrder order = record::BitOrder::half;  // of NVFP4
 };
 
 // Of records.
@@ -46,6 +48,7 @@ struct Lot {
   std::int64_t columns = 0;
   std::int64_t rows = 0;  // of one of the two matrices
   bool is_gate_up = false;
+  record::BitOrder order = record::BitOrder::half;
 
   std::size_t codes() const { return static_cast<std::size_t>(rows) * code_row_bytes(format, columns); }
   std::size_t scales() const { return static_cast<std::size_t>(rows) * scale_row_bytes(format, columns); }

@@ -30,8 +30,10 @@ RecordStream::~RecordStream() { uploads_.reset(); }
 
 bool RecordStream::find_copy(const Program& program) {
   check(options_.checkpoint != nullptr, "a packed copy is one of a checkpoint");
-  key_ = {checkpoint::identity_of(*options_.checkpoint), options_.dense};
-  cache_path_ = cache_file(options_.cache, options_.checkpoint->folder(), options_.dense);
+  const bool for_w4a4 =
+      std::ranges::any_of(program.matrices, [](const MatrixUse& use) { return quantises(use.input); });
+  key_ = {checkpoint::identity_of(*options_.checkpoint), options_.dense, for_w4a4};
+  cache_path_ = cache_file(options_.cache, options_.checkpoint->folder(), options_.dense, for_w4a4);
   report_.cache_file = cache_path_.string();
   std::error_code ignored;
   const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(cache_path_, ignored));

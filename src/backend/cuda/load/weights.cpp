@@ -41,6 +41,47 @@ void WeightLoader::require_bf16_input(MatrixId id) const {
                  use.matrix->name, use.input == InputFormat::f32 ? "f32" : "nvfp4 (w4a4)");
 }
 
+InputFormat WeightLoader::input_of(const ExpertSet& set) const {
+  const MatrixUse& first = program_.matrix(set.experts.front().gate);
+  for (const ExpertMatrices& expert : set.experts)
+    for (const MatrixId id : {expert.gate, expert.up, expert.down})
+      if (const MatrixUse& use = program_.matrix(id); use.input != first.input)
+        fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                       "{} takes {} activations and {} {}: the experts of a layer must take the same",
+                       first.matrix->name, quantises(first.input) ? "FP4" : "16-bit", use.matrix->name,
+                       quantises(use.input) ? "FP4" : "16-bit");
+  if (!quantises(first.input)) require_bf16_input(set.experts.front().gate);
+  return first.input;
+}
+
+// A layer quantises a row once for the gate and up of an expert.
+void WeightLoader::place_input_scales(const ExpertSet& set, ExpertRecords& out) {
+  const auto scale_of = [&](MatrixId id) {
+    const auto* stored = std::get_if<checkpoint::Nvfp4Storage>(&matrix(id).storage);
+    if (stored == nullptr || !stored->input_scale)
+      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                     "{} has no input scale: FP4 activations need one", matrix(id).name);
+    return *stored->input_scale;
+  };
+  std::vector<float> gate_up, gate_up_inverse, down, down_inverse;
+  for (const ExpertMatrices& expert : set.experts) {
+    const Nvfp4InputScale gate = scale_of(expert.gate), up = scale_of(expert.up),
+                          last = scale_of(expert.down);
+    if (gate.scale != up.scale || gate.inverse != up.inverse)
+      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                     "{} has the input scale {} and {} {}: gate and up must be calibrated alike",
+                     matrix(expert.gate).name, gate.scale, matrix(expert.up).name, up.scale);
+    gate_up.push_back(gate.scale);
+    gate_up_inverse.push_back(gate.inverse);
+    down.push_back(last.scale);
+    down_inverse.push_back(last.inverse);
+  }
+  out.gate_up_input_scale = arena_.upload(gate_up, "input scales");
+  out.gate_up_input_inverse = arena_.upload(gate_up_inverse, "input scales");
+  out.down_input_scale = arena_.upload(down, "input scales");
+  out.down_input_inverse = arena_.upload(down_inverse, "input scales");
+}
+
 WeightFormat WeightLoader::format_of(const Piece& piece) const {
   const WeightFormat format = record_format(matrix(piece.matrix), dense_);
   if (!piece.is_gate_up() || record_format(matrix(piece.up), dense_) == format) return format;
@@ -129,9 +170,9 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   out.hidden = static_cast<int>(matrix(first.gate).columns);
   out.intermediate = static_cast<int>(rounded(matrix(first.gate).rows, record::kColumns));
   out.format = format_of({first.gate, first.up});
+  out.input = input_of(set);
   for (const ExpertMatrices& expert : set.experts) {
     for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down}) {
-      require_bf16_input(matrix_id);
       if (record_format(matrix(matrix_id)) != out.format) out.format = WeightFormat::bf16;
     }
     if (matrix(expert.gate).rows != matrix(first.gate).rows)
@@ -139,13 +180,15 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
            matrix(first.gate).rows, matrix(expert.gate).rows);
   }
   if (out.format == WeightFormat::fp8) out.format = WeightFormat::bf16;
+  if (quantises(out.input)) place_input_scales(set, out);
   const std::int64_t bytes = record_bytes(out.format) * out.hidden * out.intermediate /
                              (record::kRows * record::kColumns);  // of a matrix
   const auto count = static_cast<std::size_t>(out.experts);
   auto* gate_up = arena_.take<unsigned char>(count * static_cast<std::size_t>(2 * bytes), "expert records");
   auto* down = arena_.take<unsigned char>(count * static_cast<std::size_t>(bytes), "expert records");
   std::vector<float> gate_scale, up_scale, down_scale;
-  RecordRun gate_up_run{{}, gate_up}, down_run{{}, down};
+  const record::BitOrder order = quantises(out.input) ? record::BitOrder::fp4 : record::BitOrder::half;
+  RecordRun gate_up_run{{}, gate_up, order}, down_run{{}, down, order};
   for (const ExpertMatrices& expert : set.experts) {
     const RecordRun::Part& first_two =
         gate_up_run.parts.emplace_back(hold({expert.gate, expert.up}, out.format));

@@ -62,6 +62,13 @@ struct ExpertRecords {
   const float* gate_scale = nullptr;  // [experts]
   const float* up_scale = nullptr;
   const float* down_scale = nullptr;
+  // What its tokens are multiplied as. Quantised ones have the scales below, and the records are packed for
+  // W4A4, also where generated tokens are 16-bit.
+  InputFormat input = InputFormat::bf16;
+  const float* gate_up_input_scale = nullptr;  // [experts]
+  const float* gate_up_input_inverse = nullptr;
+  const float* down_input_scale = nullptr;
+  const float* down_input_inverse = nullptr;
   int hidden = 0;
   int intermediate = 0;
   int experts = 0;
@@ -88,6 +95,9 @@ class WeightLoader {
  private:
   const checkpoint::Matrix& matrix(MatrixId id) const { return *program_.matrix(id).matrix; }
   void require_bf16_input(MatrixId id) const;
+  // What all matrices of a set take; refused where they differ.
+  InputFormat input_of(const ExpertSet& set) const;
+  void place_input_scales(const ExpertSet& set, ExpertRecords& out);
   WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
   // Says so at the end where the checkpoint has it in another format.

@@ -23,6 +23,9 @@ moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
   request.format = mlp.experts.format;
   request.role = role == Role::prefill ? moe_layer::Role::prefill : moe_layer::Role::decode;
   request.tokens = tokens;
+  request.packed_for_w4a4 = quantises(mlp.experts.input);
+  if (input_of(mlp.experts.input, role) == InputFormat::nvfp4)
+    request.activations = moe_layer::Activations::w4a4;
   return request;
 }
 
@@ -246,8 +249,13 @@ void Runner::apply(const DeviceMoe& mlp) {
 
 const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
   const moe_layer::Request request = request_of(mlp, shape_.rows, shape_.role);
-  const std::array key{static_cast<int>(request.format), request.shape.intermediate, request.shape.experts,
-                       request.tokens, static_cast<int>(request.role)};
+  const std::array key{static_cast<int>(request.format),
+                       request.shape.intermediate,
+                       request.shape.experts,
+                       request.tokens,
+                       static_cast<int>(request.activations),
+                       static_cast<int>(request.packed_for_w4a4),
+                       static_cast<int>(request.role)};
   auto found = layers_.find(key);
   if (found == layers_.end())
     found =

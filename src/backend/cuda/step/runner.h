@@ -136,7 +136,7 @@ class Runner {
   unsigned stages_ = ~0u;
   bool normed_ = false;  // Buffers::normed holds the rows of x for the next matrix
   int place_ = 0;        // of the next sum between ranks
-  std::map<std::array<int, 5>, moe_layer::Prepared> layers_;  // by format and sizes
+  std::map<std::array<int, 7>, moe_layer::Prepared> layers_;  // by sizes and arithmetic
 };
 
 }  // namespace fourfold::backend::cuda

@@ -22,8 +22,11 @@ Question question_of(const dense::DenseCall& call) {
 Question question_of(const moe_layer::Request& request) {
   const moe_layer::Shape& shape = request.shape;
   return {request.role == moe_layer::Role::prefill ? "prompt experts" : "experts",
-          fourfold::format("{},{},{},{} {}", shape.hidden, shape.intermediate, shape.experts, shape.top_k,
-                           format_name(request.format)),
+          fourfold::format("{},{},{},{} {}{}", shape.hidden, shape.intermediate, shape.experts, shape.top_k,
+                           format_name(request.format),
+                           request.activations == moe_layer::Activations::w4a4 ? " w4a4"
+                           : request.packed_for_w4a4                           ? " packed for w4a4"
+                                                                               : ""),
           request.tokens,
           request,
           0,
