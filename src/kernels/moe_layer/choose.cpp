@@ -46,8 +46,9 @@ double mean_tokens(const Request& request) {
 }
 
 std::string stream_row(const Request& request, int n, int k) {
-  const bool has_512 = request.activations == Activations::w4a16 && n <= 16;
-  return moe::row_name("moe_stream", 32, n, unit_columns(k, has_512), path_name(request),
+  const bool is_half = request.activations == Activations::w4a16, has_512 = is_half && n <= 16;
+  const bool has_256 = !(is_half && request.packed_for_w4a4 && n == 64);  // it would spill
+  return moe::row_name("moe_stream", 32, n, has_256 ? unit_columns(k, has_512) : 64, path_name(request),
                        format_name(request.format));
 }
 

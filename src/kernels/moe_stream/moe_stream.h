@@ -147,7 +147,11 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
       using Machine = std::conditional_t<is_short, moe::FreshLane<Cta>, Cta>;
       finish_group<Row>(Machine(cta), params, context, strip, group, tile[0], tile[1], 1.0f, 1.0f);
     } else {
-      finish_group<Row>(cta, params, context, strip, group, total[0][n], total[1][n], context.factor,
+      // And those that decode the FP4 order.
+      constexpr bool is_short =
+          Row::token_tiles > 4 && Row::Path::half_tokens && Row::Path::bit_order == record::BitOrder::fp4;
+      using Machine = std::conditional_t<is_short, moe::FreshLane<Cta>, Cta>;
+      finish_group<Row>(Machine(cta), params, context, strip, group, total[0][n], total[1][n], context.factor,
                         context.factor_up);
     }
   }

@@ -29,10 +29,11 @@ struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth,
 };
 
 // Four warps, two records in flight, four blocks an SM measured best for eight tokens (docs/decisions/0001);
-// wider rows pay for their sums with fewer blocks.
+// wider rows pay for their sums with fewer blocks. With 64 tokens and four records the decoder of the FP4
+// order would spill.
 // clang-format off
 template <class Arch, class Path, class Format>
-using HalfRows = moe::RowList<
+using NarrowHalfRows = moe::RowList<
     //                                     N  unit warps depth blocks
     Stream<Arch, Path, Format,             8,  8,   4,    2,    4>,
     Stream<Arch, Path, Format,             8,  4,   4,    2,    4>,
@@ -42,8 +43,10 @@ using HalfRows = moe::RowList<
     Stream<Arch, Path, Format,            16,  1,   4,    1,    3>,
     Stream<Arch, Path, Format,            32,  4,   4,    2,    2>,
     Stream<Arch, Path, Format,            32,  1,   4,    1,    2>,
-    Stream<Arch, Path, Format,            64,  4,   4,    1,    2>,
     Stream<Arch, Path, Format,            64,  1,   4,    1,    2>>;
+template <class Arch, class Path, class Format>
+using HalfRows = moe::Join<NarrowHalfRows<Arch, Path, Format>, moe::RowList<
+    Stream<Arch, Path, Format,            64,  4,   4,    1,    2>>>;
 
 // A record of bf16 is eight 16-byte loads a lane and one of fp8 four: one or two of them in flight are more
 // bytes than FP4's two.
@@ -77,7 +80,7 @@ using Fp4Rows = moe::RowList<
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<HalfRows<Arch, moe::W4a16Mma, record::Nvfp4>, HalfRows<Arch, moe::W4a16Mma, record::Mxfp4>,
-              HalfRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
+              NarrowHalfRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
               Fp8Rows<Arch>>;
 
 template <class Row>

@@ -75,6 +75,8 @@ TEST(Choose, WeightsPackedForW4a4) {
             "moe_few_gate_up 32x4x512 w4a16-fp4-mma nvfp4");
   EXPECT_EQ(choice(Role::decode, Activations::w4a16, WeightFormat::nvfp4, 64).gate_up_row,
             "moe_stream 32x8x512 w4a16-fp4-mma nvfp4");
+  EXPECT_EQ(choice(Role::decode, Activations::w4a16, WeightFormat::nvfp4, 2048).gate_up_row,
+            "moe_stream 32x64x64 w4a16-fp4-mma nvfp4");
   EXPECT_NE(choice(Role::prefill, Activations::w4a16, WeightFormat::nvfp4, 64).refusal.find("prompt rows"),
             std::string::npos);
   EXPECT_NE(choice(Role::decode, Activations::w4a16, WeightFormat::mxfp4, 64).refusal.find("mxfp4"),
