@@ -54,13 +54,14 @@ ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chi
   const bool wants_fp4 = asked == model::Activations::w4a4 || asked == model::Activations::w4a4_prefill;
   if (!on_machine(options.backend) || !(is_auto || wants_fp4)) return {asked, {}, {}};
   std::string why_not = chip.refusal;
-  if (!chip.has_instruction) why_not = format("{} has no FP4 tensor cores", chip.arch);
+  if (!chip.has_instruction) why_not = fourfold::format("{} has no FP4 tensor cores", chip.arch);
   if (is_auto && !why_not.empty()) return {model::Activations::w4a16, std::move(why_not), {}};
   if (is_auto) return {model::Activations::w4a4_prefill, {}, chip.notice};
   if (!chip.has_instruction && options.allow_emulated)
-    return {asked,
-            {},
-            format("{}: FP4 activations are emulated, for a proof; their speed says nothing", why_not)};
+    return {
+        asked,
+        {},
+        fourfold::format("{}: FP4 activations are emulated, for a proof; their speed says nothing", why_not)};
   if (!why_not.empty())
     fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
                    "--activations {} is refused on this {}: {}", options.activations, chip.arch, why_not);
@@ -80,15 +81,15 @@ void mention_activations(const ChosenActivations& chosen, const BackendOptions& 
   const std::size_t all = fp4_count(wanted);
   if (options.activations != "auto" || !on_machine(options.backend) || all == 0) return;
   if (!chosen.why_not_fp4.empty())
-    listener.notice(
-        format("the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit "
-               "ones (w4a16), which lose nothing: {}",
-               chosen.why_not_fp4));
+    listener.notice(fourfold::format(
+        "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit "
+        "ones (w4a16), which lose nothing: {}",
+        chosen.why_not_fp4));
   else if (const std::size_t here = fp4_count(program); here < all)
     listener.notice(
-        format("{} of {} matrices that were made for FP4 activations take 16-bit ones (w4a16): the "
-               "GPU backend has FP4 for routed experts",
-               all - here, all));
+        fourfold::format("{} of {} matrices that were made for FP4 activations take 16-bit ones (w4a16): the "
+                         "GPU backend has FP4 for routed experts",
+                         all - here, all));
 }
 
 }  // namespace fourfold::library
