@@ -150,10 +150,6 @@ plan::ChipRange require(const StepQuestion& question) {
   if (question.prompt < 0 || question.prompt > question.program.position_limit)
     fail(Code::invalid_request, "--prompt {}: 0 to the model's {} positions", question.prompt,
          question.program.position_limit);
-  if (question.prompt > 0 && !question.product.arch->has_wgmma)
-    fail_with_hint(Code::unsupported_op, "Leave --prompt out, or ask for h200.",
-                   "--prompt on {}: its prompt rows (mma) were never measured in a whole model",
-                   question.product.name);
   if (question.prompt > 0 && question.ranks > 1)
     fail(Code::unsupported_op, "--prompt with --tp {}: sums of so many rows were never measured",
          question.ranks);

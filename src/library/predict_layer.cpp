@@ -8,13 +8,22 @@
 namespace fourfold::library {
 
 std::vector<plan::KernelWork> layer_work(const kernels::Machine& machine, const moe_layer::Request& request,
-                                         plan::Routing routing) {
+                                         plan::Routing routing, const std::string& row) {
   kernels::WorkMachine counted(machine);
-  const moe_layer::Prepared layer = moe_layer::prepare(counted, request);
+  moe_layer::Choice choice;
+  if (!row.empty()) {
+    choice.gate_up_row = choice.down_row = row;
+    choice.tile_tokens = machine.facts(machine.required(kernels::RowKind::gemm, row)).n;
+  }
+  const moe_layer::Prepared layer =
+      row.empty() ? moe_layer::prepare(counted, request) : moe_layer::prepare_with(counted, request, choice);
   // Addresses that nobody follows.
-  static unsigned char anything[256];
+  alignas(256) static unsigned char anything[256];
   moe_layer::LayerWeights weights;
   weights.gate_up = weights.down = anything;
+  const auto* scales = reinterpret_cast<const float*>(anything);
+  weights.gate_up_input_scale = weights.gate_up_input_inverse = scales;
+  weights.down_input_scale = weights.down_input_inverse = scales;
   moe_layer::LayerCall call;
   call.logits = reinterpret_cast<const float*>(anything);
   call.tokens = reinterpret_cast<const std::uint16_t*>(anything);
@@ -29,10 +38,10 @@ std::vector<plan::KernelWork> layer_work(const kernels::Machine& machine, const 
 std::string why_no_layer_time(const plan::Product& product, const moe_layer::Request& request) {
   if (!plan::chip_range(product))
     return format("no clock is known for {}, and nothing of it was measured", product.name);
-  if (request.activations == moe_layer::Activations::w4a4)
-    return "W4A4 rows were never measured on a chip that has the instruction";
-  if (request.role == moe_layer::Role::prefill && !product.arch->has_wgmma)
-    return format("prompt rows of {} (mma) were never measured in a layer", product.arch->name);
+  if (request.activations == moe_layer::Activations::w4a4 && product.arch->cc_major != 12)
+    return format("W4A4 is emulated on {}: a proof, not a way to serve", product.arch->name);
+  if (request.activations == moe_layer::Activations::w4a4 && request.role == moe_layer::Role::decode)
+    return "decode rows with W4A4 were never measured, and nothing of them was counted";
   return {};
 }
 

@@ -12,12 +12,12 @@
 
 namespace fourfold::library {
 
-// What the layer's launches have to do on such a machine; nothing runs.
+// What the layer's launches have to do on such a machine; nothing runs. row: of both GEMMs, if not the one
+// that choose() has.
 std::vector<plan::KernelWork> layer_work(const kernels::Machine& machine, const moe_layer::Request& request,
-                                         plan::Routing routing);
+                                         plan::Routing routing, const std::string& row = "");
 
-// Why the time of such a layer is not predicted there; empty: it is. The model was held against W4A16 on the
-// H200 alone, where prompts run by wgmma.
+// Why the time of such a layer is not predicted there; empty: it is.
 std::string why_no_layer_time(const plan::Product& product, const moe_layer::Request& request);
 plan::Range predict_layer_us(const plan::Product& product, const kernels::Machine& machine,
                              const moe_layer::Request& request, plan::Routing routing);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plan/products.h"
 #include "plan/range.h"
@@ -22,6 +23,10 @@ struct ChipRates {
   double gb_per_s = 0;
   double latency = 1;  // times in microseconds against the H200's: starts, exchanges, chains
   int sm_shared_bytes = 0;
+  std::string_view code;    // whose machine code runs: "sm90" or "sm120" (instruction_counts.h)
+  double tensor_flops = 0;  // bf16, dense, f32 sums: a clock and SM
+  double fp4_flops = 0;     // 0: it has none
+  double tile_stall = 0;    // issue slots that an instruction of a tiled GEMM on mma takes of a warp's share
 };
 
 // 95 of a hundred lines that were measured on the H200 and kept out of the fit are closer than this; a test

@@ -6,6 +6,8 @@
 #include <initializer_list>
 
 #include "base/error.h"
+#include "plan/instruction_counts.h"
+#include "plan/record_size.h"
 
 namespace fourfold::plan {
 namespace {
@@ -49,20 +51,31 @@ constexpr Constant kDeltaRow{"delta row", 7'710, "clocks", Evidence::measured,
 constexpr Constant kDeltaChunk{"delta chunk", 50, "us", Evidence::measured,
                                "a wave of chunks prepared or finished"};
 constexpr Constant kDeltaScan{"delta scan", 3.3, "us", Evidence::measured, "a chunk of 64 rows"};
+// ---- fitted to the tiles on mma of bench/results/rows-h200-35b.csv, with the stall in chip_rates.cpp ----
+constexpr Constant kTileDecode{"tile decode", 0.44, "", kFitted,
+                               "of a visit's instructions, what empty groups of tokens do not save"};
+// ---- counted by hand in the machine code of attend_prompt 256 bf16 for SM120: 2,349 of a warp for a page
+// ----
+constexpr Constant kPromptProduct{"prompt product", 9.2, "instructions", Evidence::measured,
+                                  "of a warp, for each of a page's 256 products of the tensor cores"};
 // ---- by design ----
+constexpr Constant kGroupPadding{"group padding", 4, "tokens", Evidence::assumed,
+                                 "mma takes tokens in groups of eight, so half of that a tile"};
 constexpr Constant kFewDown{"few down", 0.25, "", Evidence::assumed,
                             "of GEMM2's records wait for GEMM1; the others are in shared memory"};
 constexpr Constant kPadding{"padding", 8, "tokens", Evidence::assumed,
                             "wgmma rounds a tile up to 16, so half of that"};
 
-constexpr std::array kAll{kNorm,      kStart,      kSmallStart, kNormStart,   kNormRow,   kRank,
-                          kFewRecord, kFewBf16,    kFewFp8,     kFewNvfp4,    kMany,      kManyToken,
-                          kStream,    kTileFp4,    kTileBf16,   kTileFp8,     kTileToken, kAttendStart,
-                          kSmBoost,   kSmRead,     kRowShare,   kPromptShare, kDelta,     kDeltaPair,
-                          kDeltaRow,  kDeltaChunk, kDeltaScan,  kFewDown,     kPadding};
+constexpr std::array kAll{kNorm,          kStart,       kSmallStart, kNormStart,   kNormRow,   kRank,
+                          kFewRecord,     kFewBf16,     kFewFp8,     kFewNvfp4,    kMany,      kManyToken,
+                          kStream,        kTileFp4,     kTileBf16,   kTileFp8,     kTileToken, kAttendStart,
+                          kSmBoost,       kSmRead,      kRowShare,   kPromptShare, kDelta,     kDeltaPair,
+                          kDeltaRow,      kDeltaChunk,  kDeltaScan,  kFewDown,     kPadding,   kTileDecode,
+                          kPromptProduct, kGroupPadding};
 
-constexpr double kTensorFlops = 4096;  // a clock and SM of Hopper: bf16, dense
-constexpr int kScanBlocks = 3;         // on an SM
+constexpr double kProductFlops = 2.0 * 16 * 8 * 16;  // of mma in bf16
+constexpr int kSchedulers = 4;                       // of an SM: each issues one instruction a clock
+constexpr int kScanBlocks = 3;                       // on an SM
 
 double side_by_side(std::initializer_list<double> parts) {
   double sum = 0;
@@ -88,7 +101,7 @@ class Timer {
       return wait(kAttendStart) +
              std::max(work_.other_bytes / rate(), work_.chain * work_.link_bytes / sm_rate(work_.chain == 1));
     if (kernel == "attend_prompt")
-      return wait(kAttendStart) + work_.flops / (kPromptShare.value * kTensorFlops * clocks_per_us());
+      return wait(kAttendStart) + work_.flops / (prompt_flops() * clocks_per_us());
     if (kernel.starts_with("delta_")) return delta();
     return wait(kSmallStart) + ranking() + work_.other_bytes / (kRowShare.value * rate());
   }
@@ -121,15 +134,41 @@ class Timer {
     return wait(kStart) + norm + side_by_side({memory(), issue(work_.visits * clocks.value)});
   }
   double tiled() const {
-    if (work_.row.find("wgmma") == std::string::npos)
-      fail(Code::unsupported_op, "{}: only tiles on wgmma were measured in whole models", work_.row);
+    if (work_.row.find("wgmma") == std::string::npos) return tiled_on_mma();
     const Constant& clocks = work_.format == "bf16" ? kTileBf16 : work_.format == "fp8" ? kTileFp8 : kTileFp4;
     const double tokens = work_.visit_tokens + kPadding.value * work_.visits;
     return wait(kStart) +
            side_by_side({memory(), issue(work_.visits * clocks.value + tokens * kTileToken.value)});
   }
+  // From the machine code: what a tile's products issue, as long as a warp's few neighbours let it wait.
+  // Empty groups of eight tokens are left out, decoding is not.
+  double tiled_on_mma() const {
+    const InstructionCount* count = find_instruction_count(work_.row, chip_.code);
+    if (count == nullptr)
+      fail(Code::unsupported_op, "{}: its instructions on {} were not counted (tools/count_instructions.py)",
+           work_.row, chip_.code);
+    const double slots = work_.visits * work_.tile_tokens;
+    const double filled = std::min(1.0, (work_.visit_tokens + kGroupPadding.value * work_.visits) / slots);
+    const double share = kTileDecode.value + (1 - kTileDecode.value) * filled;
+    const double multiply_adds = share * slots * kRecordRows * kRecordColumns;
+    const double issued = std::max(count->issued, 2 * count->alu);  // the ALU takes half a warp a clock
+    const double waits = multiply_adds / count->multiply_adds * issued / kSchedulers * chip_.tile_stall;
+    const double rate = 2 * count->multiply_adds > kProductFlops ? chip_.fp4_flops : chip_.tensor_flops;
+    return wait(kStart) + side_by_side({memory(), issue(std::max(waits, 2 * multiply_adds / rate))});
+  }
+  // A clock and SM, of a prompt's attention.
+  double prompt_flops() const {
+    if (chip_.code == "sm90") return kPromptShare.value * chip_.tensor_flops;
+    const double clocks = kPromptProduct.value / kSchedulers * chip_.tile_stall;
+    return std::min(kProductFlops / clocks, chip_.tensor_flops);
+  }
   double delta() const {
-    const auto waves = [&](int blocks) { return std::ceil(1.0 * work_.blocks / (blocks * chip_.sms)); };
+    // So many on an SM, or what its shared memory holds.
+    const auto waves = [&](int blocks) {
+      const int fit =
+          work_.shared_bytes > 0 ? std::max(1, chip_.sm_shared_bytes / work_.shared_bytes) : blocks;
+      return std::ceil(1.0 * work_.blocks / (std::min(blocks, fit) * chip_.sms));
+    };
     if (work_.kernel == "delta_scan")
       return wait(kSmallStart) + waves(kScanBlocks) * work_.chain * wait(kDeltaScan);
     if (work_.kernel != "delta_decode") return wait(kSmallStart) + waves(2) * wait(kDeltaChunk);

@@ -15,6 +15,7 @@ struct KernelWork {
   int shared_bytes = 0;
   double tokens = 0;        // rows of the step that it works on
   double weight_bytes = 0;  // each byte once
+  int tile_tokens = 0;      // of a tile of tokens
   double visits = 0;        // records times the tiles of tokens they meet
   double visit_tokens = 0;  // the tokens of all these visits
   double other_bytes = 0;   // recurrent state, keys and values, rows and sums that pass through memory

@@ -216,6 +216,26 @@ TEST(Predict, ErrorsOnWhatWasMeasured) {
   EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.latency *= 1.1; }));
 }
 
+// Twelve tiles on mma, which no chip with wgmma serves with: two constants and the instructions of each.
+TEST(Predict, InstructionsExplainTilesOnMma) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90, .persistent_blocks = 132});
+  std::vector<double> errors;
+  for (const Fields& line : lines_of("rows-h200-35b.csv")) {
+    const std::string& row = line.at(6);
+    if (!row.starts_with("moe_gemm") || row.find("w4a16-mma") == std::string::npos) continue;
+    const Measured one{row + " " + line.at(3), false, std::stod(line.at(7)),
+                       library::layer_work(*machine, layer_of("35b", line), routing_of(line), row)};
+    std::printf("%-60s %10.1f %10.1f %+6.1f %%\n", one.line.c_str(), one.us,
+                library::work_us(one.work, h200()), 100 * one.error(h200()));
+    errors.push_back(std::abs(one.error(h200())));
+  }
+  ASSERT_EQ(errors.size(), 24u);
+  std::sort(errors.begin(), errors.end());
+  EXPECT_LE(errors[12], 0.1);
+  EXPECT_LE(errors.back(), 0.35);
+}
+
 // The launches read what the program has: counted here record by record, in backend/cost.h op by op.
 TEST(Predict, LaunchesReadTheProgramsWeights) {
   PlanModelOptions options;
@@ -270,8 +290,10 @@ TEST(Predict, OtherChipsAreRanges) {
   for (const char* gpu : {"rtx-pro-6000", "rtx-5090", "dgx-spark"}) {
     PlanModelOptions options = question("35b", gpu);
     options.json = false;
+    options.prompt = 2048;
     Captured captured;
     ASSERT_EQ(run_plan_model(options, captured.console), kFine) << gpu;
+    EXPECT_TRUE(contains(captured.out.str(), "a prompt of 2,048: ")) << captured.out.str();
     EXPECT_TRUE(contains(captured.out.str(), "assumed")) << captured.out.str();
     EXPECT_TRUE(contains(captured.out.str(), "tokens/s")) << captured.out.str();
   }
@@ -283,9 +305,10 @@ TEST(Predict, RefusesWhatItWasNeverHeldAgainst) {
     expect_error(code, words, [&] { run_plan_model(options, captured.console); });
   };
   refused(question("35b", ""), Code::invalid_request, {"--predict needs --gpu"});
-  PlanModelOptions options = question("35b", "rtx-5090");
+  PlanModelOptions options = question("397b", "rtx-pro-6000");
   options.prompt = 2048;
-  refused(options, Code::unsupported_op, {"--prompt on RTX 5090", "never measured"});
+  options.ranks = 4;
+  refused(options, Code::unsupported_op, {"--prompt with --tp 4", "never measured"});
   options = question("35b", "h200");
   options.prompt = -1;
   refused(options, Code::invalid_request, {"--prompt -1"});

@@ -45,11 +45,38 @@ TEST(KernelTime, MoreOfAnythingTakesLonger) {
   EXPECT_GT(kernel_us(more, h200), normed);
 }
 
-TEST(KernelTime, TilesOnMmaAreNotGuessed) {
-  KernelWork work = head();
+KernelWork tile(const char* row, const char* format) {
+  KernelWork work;
   work.kernel = "moe_gemm";
-  work.row = "moe_gemm 128x32x128 w4a16-mma nvfp4";
-  EXPECT_THROW(kernel_us(work, chip_range(*find_product("h200"))->fast), Error);
+  work.row = row;
+  work.format = format;
+  work.tile_tokens = 32;
+  work.visits = 1e6;
+  work.visit_tokens = 32e6;
+  return work;
+}
+
+// Decoding takes the time of W4A16 on mma, not the tensor cores; FP4 has four times the products an
+// instruction.
+TEST(KernelTime, InstructionsLimitTilesOnMma) {
+  const ChipRange card = *chip_range(*find_product("rtx pro 6000"));
+  for (const ChipRates& chip : {card.fast, card.slow}) {
+    const double us = kernel_us(tile("moe_gemm 128x32x128 w4a16-mma nvfp4", "nvfp4"), chip);
+    const double flops = 2.0 * 32e6 * 32 * 64;
+    EXPECT_GT(us, flops / (1e3 * chip.tensor_flops * chip.ghz * chip.sms));
+    EXPECT_LT(kernel_us(tile("moe_gemm 128x32x128 w4a4 nvfp4", "nvfp4"), chip), 0.4 * us);
+  }
+  EXPECT_THROW(kernel_us(tile("moe_gemm 128x24x128 w4a16-mma nvfp4", "nvfp4"), card.fast), Error)
+      << "not counted";
+}
+
+TEST(KernelTime, EmptyTokensAreLeftOutAndDecodingIsNot) {
+  const ChipRates h200 = chip_range(*find_product("h200"))->fast;
+  KernelWork work = tile("moe_gemm 128x32x128 w4a16-mma nvfp4", "nvfp4");
+  const double full = kernel_us(work, h200);
+  work.visit_tokens = 4e6;
+  EXPECT_LT(kernel_us(work, h200), 0.75 * full);
+  EXPECT_GT(kernel_us(work, h200), 0.4 * full);
 }
 
 TEST(KernelTime, EveryConstantSaysWhatItIs) {

@@ -130,6 +130,7 @@ void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& par
 
 // A routed GEMM reads the tiles that routing wrote; a dense one has all rows of the step as one expert's.
 void WorkMachine::note_gemm(KernelWork& work, int tile_tokens, const moe::GemmParams& params) {
+  work.tile_tokens = tile_tokens;
   const double records = static_cast<double>(params.strips) * params.records;
   if (route_.tables.tiles == nullptr || params.tiles != route_.tables.tiles)
     return add_matrix(work, records, work.format, scene_.rows, tile_tokens);
