@@ -84,6 +84,7 @@ void add_plan(CLI::App& app, CommandLine& line) {
       line.plan.strict = line.plan_model.strict = line.strict;
       if (line.plan_model.model.empty()) return run_plan(line.plan, console);
       line.plan_model.json = line.plan.json;
+      line.plan_model.activations = line.plan.activations;
       if (command->count("--arch") > 0) line.plan_model.arch = line.plan.archs;
       return run_plan_model(line.plan_model, console);
     };

@@ -23,6 +23,7 @@
 #include "engine/sequence.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
+#include "library/activations.h"
 #include "model/qwen35/forward.h"
 #include "model/shard.h"
 #include "plan/products.h"
@@ -96,7 +97,7 @@ struct Target {
 // A checkpoint's program, or that of a shape with weights as releases have them; one rank's part of it.
 class PlannedModel {
  public:
-  PlannedModel(const PlanModelOptions& options, const Console& console)
+  PlannedModel(const PlanModelOptions& options, const plan::ArchFacts& arch, const Console& console)
       : dense_(library::parse_dense_weights(options.dense)) {
     if (options.ranks < 1 || options.ranks > library::kRanksMax)
       fail(Code::invalid_request, "--tp {}: 1 to {}", options.ranks, library::kRanksMax);
@@ -117,7 +118,10 @@ class PlannedModel {
     rank_ = model::shard_model(config_, random_ ? random_->weights() : opened_->bound.weights,
                                {.rank = 0, .count = options.ranks},
                                library::parse_expert_sharding(options.experts));
-    program = model::build_program(rank_, model::Activations::w4a16);
+    const library::ChosenActivations chosen = library::choose_activations(
+        {.backend = "cuda", .activations = options.activations},
+        {std::string(arch.name), arch.has_fp4_mma, /*refusal=*/{}, /*notice=*/{}});
+    program = model::build_program(rank_, chosen.activations);
     library::store_kv(program, options.kv);
   }
   backend::DenseWeights dense() const { return dense_; }
@@ -321,7 +325,7 @@ int run_predict(const PlanModelOptions& options, const StepQuestion& question, c
 
 library::StepAnswer predict_model_step(const PlanModelOptions& options, const Console& console) {
   const Target target(options);
-  const PlannedModel model(options, console);
+  const PlannedModel model(options, target.machine().arch(), console);
   check(target.product != nullptr, "a step is predicted for a product");
   const MemoryPlanner planner(options, model, target);
   return library::answer_step(question_of(options, model, target, planner.capacity()));
@@ -331,7 +335,7 @@ std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOption
                                                            std::span<const backend::StepRows> steps,
                                                            const Console& console) {
   const Target target(options);
-  const PlannedModel model(options, console);
+  const PlannedModel model(options, target.machine().arch(), console);
   const MemoryPlanner planner(options, model, target);
   return step_work(model.program, planner.capacity(), target.machine(), steps, model.dense());
 }
@@ -341,7 +345,7 @@ int run_plan_model(const PlanModelOptions& options, const Console& console) {
     fail_with_hint(Code::invalid_request, "For example: fourfold plan --predict --model 35b --gpu h200",
                    "--predict needs --gpu: the card that is asked about");
   const Target target(options);
-  const PlannedModel model(options, console);
+  const PlannedModel model(options, target.machine().arch(), console);
   const MemoryPlanner planner(options, model, target);
   if (options.predict)
     return run_predict(options, question_of(options, model, target, planner.capacity()), console);

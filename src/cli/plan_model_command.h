@@ -28,6 +28,7 @@ struct PlanModelOptions {
   std::string arch;                         // empty: the GPU that is there
   std::string kv = "auto";                  // keys and values: bf16, fp8 or as the activations are
   std::string dense = "keep";               // or fp8, nvfp4: as quantised at load
+  std::string activations = "auto";         // as a model is served there, or w4a16, w4a4-prefill, w4a4
   std::optional<std::int64_t> max_context;  // tokens of a sequence; else the model's limit
   std::int64_t max_sequences = 1;
   std::optional<double> memory_fraction;

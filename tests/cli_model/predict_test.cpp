@@ -299,6 +299,27 @@ TEST(Predict, OtherChipsAreRanges) {
   }
 }
 
+// As it is served: prompts of routed experts in FP4 where the chip has it.
+TEST(Predict, PromptsAreThoseThatAreServed) {
+  const auto prompt = [](const char* gpu, const char* activations) {
+    PlanModelOptions options = question("35b", gpu);
+    options.json = false;
+    options.prompt = 2048;
+    options.activations = activations;
+    Captured captured;
+    EXPECT_EQ(run_plan_model(options, captured.console), kFine) << gpu;
+    return captured.out.str();
+  };
+  EXPECT_TRUE(contains(prompt("rtx-5090", "auto"), "w4a4 nvfp4"));
+  EXPECT_FALSE(contains(prompt("rtx-5090", "w4a16"), "w4a4 nvfp4"));
+  EXPECT_FALSE(contains(prompt("h200", "auto"), "w4a4"));
+  Captured captured;
+  PlanModelOptions options = question("35b", "h200");
+  options.activations = "w4a4";
+  expect_error(Code::unsupported_op, {"--activations w4a4", "no FP4 tensor cores"},
+               [&] { run_plan_model(options, captured.console); });
+}
+
 TEST(Predict, RefusesWhatItWasNeverHeldAgainst) {
   Captured captured;
   const auto refused = [&](const PlanModelOptions& options, Code code, std::vector<std::string> words) {
