@@ -54,10 +54,9 @@ constexpr Constant kDeltaScan{"delta scan", 3.3, "us", Evidence::measured, "a ch
 // ---- fitted to the tiles on mma of bench/results/rows-h200-35b.csv, with the stall in chip_rates.cpp ----
 constexpr Constant kTileDecode{"tile decode", 0.44, "", kFitted,
                                "of a visit's instructions, what empty groups of tokens do not save"};
-// ---- counted by hand in the machine code of attend_prompt 256 bf16 for SM120: 2,349 of a warp for a page
-// ----
+// ---- counted by hand in the machine code of attend_prompt 256 bf16 for SM120: 2,349 for a page ----
 constexpr Constant kPromptProduct{"prompt product", 9.2, "instructions", Evidence::measured,
-                                  "of a warp, for each of a page's 256 products of the tensor cores"};
+                                  "of a warp for a product of attention on mma, counted in its code"};
 // ---- by design ----
 constexpr Constant kGroupPadding{"group padding", 4, "tokens", Evidence::assumed,
                                  "mma takes tokens in groups of eight, so half of that a tile"};
