@@ -25,6 +25,14 @@ void write_range(const char* name, const plan::Range& value, JsonWriter& json) {
   json.key(name).begin_array().value(value.low).value(value.high).end_array();
 }
 
+// Both ends of what is believed of the chip: plan/chip_rates.cpp says why.
+void write_rates(const char* name, const plan::ChipRates& rates, JsonWriter& json) {
+  json.key(name).begin_object().member("sms", rates.sms).member("ghz", rates.ghz);
+  json.member("gb_per_s", rates.gb_per_s).member("latency", rates.latency);
+  json.member("tensor_flops", rates.tensor_flops).member("fp4_flops", rates.fp4_flops);
+  json.member("tile_stall", rates.tile_stall).end_object();
+}
+
 }  // namespace
 
 void print_prediction(const library::StepQuestion& question, const library::Prediction& prediction,
@@ -68,6 +76,9 @@ void write_prediction(const library::StepQuestion& question, const library::Pred
       .member("tokens", prediction.tokens)
       .member("prompt", question.prompt);
   json.member("evidence", evidence_name(chip.evidence)).member("because", chip.because);
+  json.member("model_error", plan::kModelError);
+  write_rates("fast", chip.fast, json);
+  write_rates("slow", chip.slow, json);
   json.key("rows").begin_array();
   for (const library::PredictedRow& row : prediction.rows) {
     json.begin_object().member("what", row.what).member("row", row.kernel).member("launches", row.count);

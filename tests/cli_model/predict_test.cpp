@@ -284,6 +284,8 @@ TEST(Predict, RowsAddUpAndDraftsAreInIt) {
   EXPECT_EQ(json.at("parts").items.size(), 2u) << "kernels and drafts";
   EXPECT_GT(json.at("parts").items.at(1).at("us").items.at(0).number, 0);
   EXPECT_FALSE(json.at("constants").items.empty());
+  EXPECT_EQ(json.at("fast").at("gb_per_s").number, json.at("slow").at("gb_per_s").number) << "measured";
+  EXPECT_EQ(json.at("model_error").number, plan::kModelError);
 }
 
 TEST(Predict, OtherChipsAreRanges) {
