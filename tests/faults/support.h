@@ -25,6 +25,7 @@ struct RealOptions {
   std::int64_t max_context = 512, kv_tokens = 2048, max_sequences = 8, max_queue = 64;
   std::string mtp = "auto";
   std::size_t form_bytes = 0;  // of all forms in use; 0: as the program has it
+  int store_responses_mb = 64;
 };
 
 class RealServer {
@@ -35,6 +36,7 @@ class RealServer {
         http({.port = 0, .limits = options.limits}),
         keys(options.keys, {}) {
     cli::ServeOptions serve;
+    serve.store_responses_mb = options.store_responses_mb;
     serve.model = folder.path();
     serve.served_names = {"micro"};
     serve.max_context = options.max_context;
