@@ -44,7 +44,7 @@ struct ModelOptions {
   int threads = 0;                   // cpu: 0 is one for each core
   int tp = 1;                        // ranks that hold a part of the model each: GPUs, or parts of a CPU
   std::string experts = "auto";      // of several ranks: tp (a part of each expert), ep (some of the experts)
-  std::string activations = "auto";  // f32, w4a16, w4a4, or what the checkpoint was made for
+  std::string activations = "auto";  // f32, w4a16, w4a4-prefill, w4a4; auto: as checkpoint and chip are made
   std::string kv = "auto";           // keys and values: bf16, fp8, or as the activations are
   // cuda and sim.
   std::string dense = "keep";  // fp8, nvfp4: quantise 16-bit matrices at load

@@ -158,7 +158,8 @@ std::int64_t bench_gpu_model_bytes(const BenchModelOptions& options, const kerne
   const Plan plan(options, shape.positions);
   const checkpoint::ModelConfig config = config_of(shape, options.layers > 0 ? options.layers : shape.layers);
   const RandomWeights random(config, parse_random_dense(options.dense), plan.has_drafts());
-  backend::Program program = model::build_program(config, random.weights(), model::Activations::w4a16);
+  backend::Program program =
+      model::build_program(config, random.weights(), library::served_activations(machine.arch()));
   library::store_kv(program, options.kv);
   std::int64_t bytes = 0;
   for (const backend::MemoryUse& use : plan_memory(program, plan.capacity(options.chunk), machine))
@@ -193,7 +194,8 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
     if (options.explain) console.out << "  step of " << decision.text() << std::flush;
   };
   const library::ChosenActivations activations = library::choose_activations(
-      {.backend = "cuda", .activations = options.activations, .allow_emulated = true});
+      {.backend = "cuda", .activations = options.activations, .allow_emulated = true},
+      library::fp4_chip(gpu->machine(), false));
   if (!activations.notice.empty()) console.err << "fourfold: " << activations.notice << "\n";
   backend::Program program = model::build_program(config, random.weights(), activations.activations);
   library::store_kv(program, options.kv);
@@ -205,9 +207,10 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
       "ceiling in this run {} "
       "GB/s",
       shape.what, layers, shape.layers,
-      activations.activations == model::Activations::w4a4           ? " (w4a4)"
-      : activations.activations == model::Activations::w4a4_prefill ? " (prompts w4a4)"
-                                                                    : "",
+      activations.activations == model::Activations::w4a16
+          ? ""
+          : fourfold::format(" ({}{})", library::activations_name(activations.activations),
+                             activations.emulated ? ", emulated: times say nothing" : ""),
       options.dense, options.kv, plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver,
       ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));

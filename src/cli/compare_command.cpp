@@ -11,6 +11,7 @@
 #include "cli/terminal_text.h"
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
+#include "library/activations.h"
 #include "model/qwen35/forward.h"
 
 namespace fourfold::cli {
@@ -35,6 +36,25 @@ std::vector<std::string> formats_of(const CompareOptions& options, const OpenMod
   const std::ptrdiff_t experts = fp4_inputs(model, model::Activations::w4a4_prefill);
   if (experts > 0) formats.push_back("w4a4-prefill");
   if (experts > 0 && experts == all) formats.push_back("w4a4");
+  return formats;
+}
+
+// FP4 activations that this GPU does not have are no part of "all", which is said.
+std::vector<std::string> possible_formats(const CompareOptions& options, const OpenModel& model,
+                                          const Console& console) {
+  std::vector<std::string> formats = formats_of(options, model);
+  if (options.activations != "all" || !on_machine(options.backend)) return formats;
+  std::erase_if(formats, [&](const std::string& activations) {
+    try {
+      library::choose_activations(
+          model, {.backend = options.backend, .activations = activations, .allow_emulated = true});
+      return false;
+    } catch (const Error& error) {
+      if (error.code() != Code::unsupported_op) throw;
+      console.err << fourfold::format("fourfold: not compared: {}\n", error.what());
+      return true;
+    }
+  });
   return formats;
 }
 
@@ -80,8 +100,11 @@ std::string printed(const std::string& activations, const evaluate::Comparison& 
   return out.str();
 }
 
-void write(const std::string& activations, const evaluate::Comparison& result, JsonWriter& json) {
-  json.begin_object().member("activations", activations).member("fine", result.fine());
+void write(const std::string& activations, const library::ChosenActivations& used,
+           const evaluate::Comparison& result, JsonWriter& json) {
+  json.begin_object().member("activations", activations);
+  json.member("activations_used", library::activations_name(used.activations));
+  json.member("emulated", used.emulated).member("fine", result.fine());
   json.member("bound", derivation(result)).member("hidden_compared", result.hidden_compared);
   json.member("mtp_compared", result.mtp_compared).key("numbers").begin_array();
   for (const evaluate::NumberDifference& item : result.numbers) {
@@ -115,7 +138,7 @@ int run_compare(const CompareOptions& options, const Console& console) {
     show(console,
          fourfold::format("{} against {} on the {} backend{}\n", model->folder.string(), options.reference,
                           options.backend, options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : ""));
-  for (const std::string& activations : formats_of(options, *model)) {
+  for (const std::string& activations : possible_formats(options, *model, console)) {
     const PreparedModel prepared =
         prepare_model(*model,
                       {.backend = options.backend,
@@ -137,7 +160,7 @@ int run_compare(const CompareOptions& options, const Console& console) {
                                             : evaluate::compare(*prepared, reference);
     fine = fine && result.fine();
     if (options.json)
-      write(activations, result, json);
+      write(activations, prepared.activations, result, json);
     else
       show(console, printed(activations, result));
   }

@@ -77,10 +77,10 @@ void print(const Console& console, const evaluate::LayerDifference& item) {
 }
 
 std::string to_json(const std::vector<evaluate::LayerDifference>& found, const DiffBackendsOptions& options,
-                    bool fine) {
+                    std::string_view activations, bool fine) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("model", options.model).member("backends", options.backends);
-  json.member("activations", options.activations).key("layers").begin_array();
+  json.member("activations", activations).key("layers").begin_array();
   for (const evaluate::LayerDifference& item : found) {
     json.begin_object().member("what", item.what).member("backend", item.backend);
     json.member("largest", item.largest).member("relative", item.relative).member("bound", item.bound);
@@ -97,9 +97,14 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
   if (names.size() < 2)
     fail(Code::invalid_request, "--backends '{}': two at least, commas between them", options.backends);
   const auto model = open_model(options.model, console, options.strict);
+  // All of them run what the first GPU among them would.
+  library::ChosenActivations chosen{library::parse_model_activations(options.activations), false, {}, {}};
+  if (const auto gpu = std::ranges::find_if(names, on_machine); gpu != names.end())
+    chosen = library::choose_activations(
+        *model, {.backend = *gpu, .activations = options.activations, .allow_emulated = true});
   const evaluate::DiffRequest request{.config = model->config,
                                       .weights = model->bound.weights,
-                                      .activations = library::parse_model_activations(options.activations),
+                                      .activations = chosen.activations,
                                       .tokens = tokens_of(options, model->config.vocab_size),
                                       .generated_count = options.generated,
                                       .backends = names,
@@ -111,12 +116,13 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
         return opened.get(name).prepare(std::move(program), capacity);
       },
       [&](backend::Program program, const backend::Capacity& capacity) {
-        return opened.get("cpu").prepare(std::move(program), capacity);
+        return opened.get("reference").prepare(std::move(program), capacity);
       }};
   if (!options.json) {
     console.out << fourfold::format(
-        "{} layer by layer on inputs of the {} backend: {} tokens, the last {} generated; activations {}\n",
-        model->folder.string(), names.front(), request.tokens.size(), options.generated, options.activations);
+        "{} layer by layer on inputs of the {} backend: {} tokens, the last {} generated; activations {}{}\n",
+        model->folder.string(), names.front(), request.tokens.size(), options.generated,
+        library::activations_name(chosen.activations), chosen.emulated ? ", emulated on the GPU" : "");
     char head[160];
     std::snprintf(head, sizeof head, "  %-28s %-10s %12s %12s %12s\n", "what", "backend", "largest",
                   "relative", "bound");
@@ -127,7 +133,7 @@ int run_diff_backends(const DiffBackendsOptions& options, const Console& console
   });
   const bool fine = std::all_of(found.begin(), found.end(), [](const auto& item) { return item.fine(); });
   if (options.json)
-    console.out << to_json(found, options, fine) << "\n";
+    console.out << to_json(found, options, library::activations_name(chosen.activations), fine) << "\n";
   else
     console.out << (fine ? "fine: every layer within its bound\n" : "BEYOND the bound: see above\n");
   return fine ? kFine : kMiss;

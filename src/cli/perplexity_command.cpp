@@ -11,6 +11,7 @@
 #include "cli/terminal_text.h"
 #include "evaluate/perplexity.h"
 #include "json/parse.h"
+#include "library/activations.h"
 
 namespace fourfold::cli {
 namespace {
@@ -59,11 +60,13 @@ std::string printed(const evaluate::TextScore& score, double bits_per_byte) {
   return text + line;
 }
 
-std::string to_json(const PerplexityOptions& options, const evaluate::TextScore& score,
-                    double bits_per_byte) {
+std::string to_json(const PerplexityOptions& options, const library::ChosenActivations& used,
+                    const evaluate::TextScore& score, double bits_per_byte) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("model", options.model).member("file", options.file);
   json.member("backend", options.backend.backend).member("activations", options.backend.activations);
+  json.member("activations_used", library::activations_name(used.activations));
+  json.member("emulated", used.emulated);
   json.member("window", options.window).member("tokens", score.token_count);
   json.member("perplexity", score.perplexity()).member("mean_surprise", score.mean_surprise());
   json.member("bits_per_byte", bits_per_byte);
@@ -97,7 +100,7 @@ int run_perplexity(const PerplexityOptions& options, const Console& console) {
   const auto bytes = static_cast<double>(bytes_of(tokenizer, std::span(tokens).subspan(1)));
   const double bits_per_byte = score.surprise / std::log(2.0) / bytes;
   if (options.json)
-    console.out << to_json(options, score, bits_per_byte);
+    console.out << to_json(options, prepared.activations, score, bits_per_byte);
   else
     show(console, printed(score, bits_per_byte));
   return kFine;

@@ -126,7 +126,8 @@ const char* role_name(Role role) { return role == Role::decode ? "decode" : "pre
 // auto: as a served model is run there whose experts have input scales.
 void set_activations(const PlanOptions& options, const ArchFacts& arch, Request& request) {
   const bool is_auto = options.activations == "auto";
-  request.packed_for_w4a4 = is_auto && arch.has_fp4_mma && request.format == WeightFormat::nvfp4;
+  request.packed_for_w4a4 =
+      is_auto && moe_layer::serves_fp4_prompts(arch) && request.format == WeightFormat::nvfp4;
   if (!is_auto)
     request.activations = parse_activations(options.activations);
   else

@@ -94,15 +94,17 @@ void open_shape(Subject& subject, const TuneCommandOptions& options, const Plan&
   const auto layers = options.layers > 0 ? options.layers : static_cast<int>(shape.layers);
   if (layers > shape.layers)
     fail(Code::invalid_request, "--layers is {}; 1 to {} are possible", layers, shape.layers);
-  subject.what = fourfold::format("{}: {} of {} layers, random weights, experts nvfp4, dense {}", shape.what,
-                                  layers, shape.layers, options.dense);
   subject.config = config_of(shape, layers);
   subject.random.emplace(*subject.config, parse_dense(options.dense));
   subject.prepared.machine = library::open_machine(options.backend, options.gpu);
+  const library::ChosenActivations activations = library::choose_activations(
+      {.backend = options.backend}, library::fp4_chip(*subject.prepared.machine, options.backend == "sim"));
+  subject.what = fourfold::format("{}: {} of {} layers, random weights, experts nvfp4 ({}), dense {}",
+                                  shape.what, layers, shape.layers,
+                                  library::activations_name(activations.activations), options.dense);
   subject.prepared.backend = backend::make_gpu_backend(*subject.prepared.machine, {});
   subject.prepared.prepared = subject.prepared.backend->prepare(
-      model::build_program(*subject.config, subject.random->weights(),
-                           library::choose_activations({.backend = options.backend}).activations),
+      model::build_program(*subject.config, subject.random->weights(), activations.activations),
       plan.capacity());
 }
 

@@ -5,90 +5,137 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/moe_layer/choose.h"
 #include "kernels/verify/probes.h"
 #include "library/prepare_model.h"
+#include "model/qwen35/forward.h"
+#include "plan/w4a16_price.h"
 
 namespace fourfold::library {
 namespace {
 
-Fp4Chip look_at_gpu() {
-  const std::shared_ptr<kernels::Machine> machine = open_machine("cuda", 0);
-  Fp4Chip chip{std::string(machine->arch().name), machine->arch().has_fp4_mma, {}, {}};
-  if (!chip.has_instruction) return chip;
-  const verify::Arithmetic found = verify::arithmetic_of(verify::run_probes(*machine, 1), "nvfp4");
+using model::Activations;
+
+constexpr std::pair<std::string_view, Activations> kNames[] = {{"auto", Activations::automatic},
+                                                               {"f32", Activations::f32},
+                                                               {"w4a16", Activations::w4a16},
+                                                               {"w4a4-prefill", Activations::w4a4_prefill},
+                                                               {"w4a4", Activations::w4a4}};
+
+const Fp4Chip& chip_of(const std::string& backend) {
+  if (backend == "sim") {
+    const plan::ArchFacts& arch = *kernels::SimMachineOptions{}.arch;
+    static const Fp4Chip simulated{std::string(arch.name), arch.has_fp4_mma, {}, {}};
+    return simulated;
+  }
+  static const Fp4Chip gpu = fp4_chip(*open_machine("cuda", 0), false);
+  return gpu;
+}
+
+bool is_fp4(Activations activations) {
+  return activations == Activations::w4a4 || activations == Activations::w4a4_prefill;
+}
+
+std::ptrdiff_t fp4_count(const backend::Program& program) {
+  return std::ranges::count_if(program.matrices,
+                               [](const backend::MatrixUse& use) { return backend::quantises(use.input); });
+}
+// Matrices that the checkpoint has input scales for.
+std::ptrdiff_t calibrated_count(const OpenModel& model) {
+  return fp4_count(model::build_program(model.config, model.bound.weights, Activations::automatic));
+}
+
+}  // namespace
+
+Activations parse_model_activations(std::string_view text) {
+  for (const auto& [name, activations] : kNames)
+    if (text == name) return activations;
+  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4-prefill, w4a4.",
+                 "unknown activations '{}'", text);
+}
+
+std::string_view activations_name(Activations activations) {
+  for (const auto& [name, known] : kNames)
+    if (known == activations) return name;
+  fail(Code::internal, "activations without a name: {}", static_cast<int>(activations));
+}
+
+Activations served_activations(const plan::ArchFacts& arch) {
+  return moe_layer::serves_fp4_prompts(arch) ? Activations::w4a4_prefill : Activations::w4a16;
+}
+
+Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated) {
+  Fp4Chip chip{std::string(machine.arch().name), machine.arch().has_fp4_mma, {}, {}};
+  if (!chip.has_instruction || is_simulated) return chip;
+  const verify::Arithmetic found = verify::arithmetic_of(verify::run_probes(machine, 1), "nvfp4");
   chip.refusal = found.refusal;
   chip.notice = found.notice;
   return chip;
 }
 
-const Fp4Chip& chip_of(const std::string& backend) {
-  if (backend == "sim") {  // it is the model
-    const plan::ArchFacts& arch = *kernels::SimMachineOptions{}.arch;
-    static const Fp4Chip simulated{std::string(arch.name), arch.has_fp4_mma, {}, {}};
-    return simulated;
-  }
-  static const Fp4Chip gpu = look_at_gpu();
-  return gpu;
-}
-
-std::size_t fp4_count(const backend::Program& program) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      program.matrices, [](const backend::MatrixUse& use) { return backend::quantises(use.input); }));
-}
-
-}  // namespace
-
-model::Activations parse_model_activations(std::string_view text) {
-  if (text == "auto") return model::Activations::automatic;
-  if (text == "f32") return model::Activations::f32;
-  if (text == "w4a16") return model::Activations::w4a16;
-  if (text == "w4a4-prefill") return model::Activations::w4a4_prefill;
-  if (text == "w4a4") return model::Activations::w4a4;
-  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4-prefill, w4a4.",
-                 "unknown activations '{}'", text);
-}
-
 ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chip& chip) {
-  const model::Activations asked = parse_model_activations(options.activations);
-  const bool is_auto = asked == model::Activations::automatic;
-  const bool wants_fp4 = asked == model::Activations::w4a4 || asked == model::Activations::w4a4_prefill;
-  if (!on_machine(options.backend) || !(is_auto || wants_fp4)) return {asked, {}, {}};
+  const Activations asked = parse_model_activations(options.activations);
+  const bool is_auto = asked == Activations::automatic;
+  if (!on_machine(options.backend) || !(is_auto || is_fp4(asked))) return {asked, false, {}, {}};
   std::string why_not = chip.refusal;
   if (!chip.has_instruction) why_not = fourfold::format("{} has no FP4 tensor cores", chip.arch);
-  if (is_auto && !why_not.empty()) return {model::Activations::w4a16, std::move(why_not), {}};
-  if (is_auto) return {model::Activations::w4a4_prefill, {}, chip.notice};
-  if (!chip.has_instruction && options.allow_emulated)
-    return {
-        asked,
-        {},
-        fourfold::format("{}: FP4 activations are emulated, for a proof; their speed says nothing", why_not)};
+  if (is_auto && !why_not.empty()) return {Activations::w4a16, false, std::move(why_not), {}};
+  if (is_auto) return {Activations::w4a4_prefill, false, {}, chip.notice};
+  if (!chip.has_instruction && options.allow_emulated) return {asked, true, {}, {}};
   if (!why_not.empty())
     fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
                    "--activations {} is refused on this {}: {}", options.activations, chip.arch, why_not);
-  return {asked, {}, chip.notice};
+  return {asked, false, {}, chip.notice};
 }
 
-ChosenActivations choose_activations(const BackendOptions& options) {
-  const bool asks =
-      on_machine(options.backend) && options.activations != "w4a16" && options.activations != "f32";
-  return choose_activations(options, asks ? chip_of(options.backend) : Fp4Chip{});
+ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options) {
+  const Activations asked = parse_model_activations(options.activations);
+  if (asked == Activations::f32 || asked == Activations::w4a16) return {asked, false, {}, {}};
+  if (calibrated_count(model) == 0) {
+    if (is_fp4(asked))
+      fail_with_hint(
+          Code::unsupported_model, "Leave out --activations, or use w4a16.",
+          "--activations {}: no matrix of this checkpoint has an input scale; it was made for 16-bit "
+          "activations",
+          options.activations);
+    return {on_machine(options.backend) ? Activations::w4a16 : asked, false, {}, {}};
+  }
+  return choose_activations(options, on_machine(options.backend) ? chip_of(options.backend) : Fp4Chip{});
 }
 
-void mention_activations(const ChosenActivations& chosen, const BackendOptions& options,
-                         const backend::Program& program, const backend::Program& wanted,
+void require_fp4_experts(const backend::Program& program, const BackendOptions& options) {
+  if (parse_model_activations(options.activations) != Activations::w4a4_prefill) return;
+  for (const backend::ExpertSet& set : program.expert_sets)
+    for (const backend::ExpertMatrices& expert : set.experts)
+      for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
+        if (const backend::MatrixUse& use = program.matrix(id); !backend::quantises(use.input))
+          fail_with_hint(
+              Code::unsupported_model, "--activations auto runs such a layer with 16-bit ones.",
+              "--activations w4a4-prefill: {} takes 16-bit activations, because not every expert of "
+              "its layer has input scales, the same for gate and up",
+              use.matrix->name);
+}
+
+void mention_activations(const ChosenActivations& chosen, const OpenModel& model,
+                         const BackendOptions& options, const backend::Program& program,
                          const Listener& listener) {
-  if (!chosen.notice.empty()) listener.notice(chosen.notice);
-  const std::size_t all = fp4_count(wanted);
-  if (options.activations != "auto" || !on_machine(options.backend) || all == 0) return;
+  if (!on_machine(options.backend)) return;
+  const std::ptrdiff_t here = fp4_count(program);
+  if (here > 0 && !chosen.notice.empty()) listener.notice(chosen.notice);
+  if (here > 0 && chosen.emulated)
+    listener.fact("FP4 activations are emulated on this chip, for a proof: times say nothing");
+  if (options.activations != "auto") return;
+  const std::ptrdiff_t all = calibrated_count(model);
   if (!chosen.why_not_fp4.empty())
-    listener.notice(fourfold::format(
-        "the checkpoint was made for FP4 activations (w4a4); the GPU backend multiplies 16-bit "
-        "ones (w4a16), which lose nothing: {}",
-        chosen.why_not_fp4));
-  else if (const std::size_t here = fp4_count(program); here < all)
     listener.notice(
-        fourfold::format("{} of {} matrices that were made for FP4 activations take 16-bit ones (w4a16): the "
-                         "GPU backend has FP4 for routed experts",
+        fourfold::format("the checkpoint was made for FP4 activations (w4a4); this GPU gets 16-bit ones "
+                         "(w4a16), which lose nothing: {}. {}",
+                         chosen.why_not_fp4, plan::w4a16_price()));
+  else if (here < all)
+    listener.notice(
+        fourfold::format("{} of {} matrices that were made for FP4 activations take 16-bit ones (w4a16), "
+                         "which lose nothing: the GPU "
+                         "backend has FP4 for routed experts, where all experts of a layer have input scales",
                          all - here, all));
 }
 

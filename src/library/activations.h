@@ -1,31 +1,40 @@
-// What a model's activations are multiplied as, here: --activations, the chip, and what its FP4 instruction
-// was found to do.
+// What a model's activations are multiplied as, here: --activations, the checkpoint, the chip, and what its
+// FP4 instruction was found to do.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "backend/program.h"
+#include "kernels/launch/machine.h"
 #include "library/backend_options.h"
 #include "library/listener.h"
+#include "library/open_model.h"
 #include "model/builder.h"
 
 namespace fourfold::library {
 
 // auto, f32, w4a16, w4a4-prefill or w4a4.
 model::Activations parse_model_activations(std::string_view text);
+std::string_view activations_name(model::Activations activations);
 
-// What is known of the FP4 instruction on the chip of a backend.
+// What auto is on a chip whose FP4 instruction does what it should.
+model::Activations served_activations(const plan::ArchFacts& arch);
+
+// What is known of the FP4 instruction on a chip.
 struct Fp4Chip {
   std::string arch;
   bool has_instruction = false;
   std::string refusal;  // why it may not be used though it is there; empty: it may
   std::string notice;   // why its bits are not promised
 };
+// Asks the instruction, where there is one; the simulated one is the model itself.
+Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated);
 
 struct ChosenActivations {
   model::Activations activations = model::Activations::automatic;
-  std::string why_not_fp4;  // auto on a GPU that multiplies 16-bit activations: why; empty: it does not
+  bool emulated = false;    // the chip has no FP4 instruction: a proof
+  std::string why_not_fp4;  // auto on a GPU that takes 16-bit activations: why; empty: it does not
   std::string notice;       // about the FP4 instruction that is used
 };
 
@@ -33,12 +42,16 @@ struct ChosenActivations {
 // What was asked for by name and cannot be done is refused: an emulated instruction serves nobody, unless
 // options allow it for a proof.
 ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chip& chip);
-// By the backend's own chip, which is probed once a process.
-ChosenActivations choose_activations(const BackendOptions& options);
+// By the backend's own chip, which is asked once a process, and only for a model that has input scales. FP4
+// by name is refused for one that has none.
+ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options);
 
-// Says what is done instead of what the checkpoint was made for. `wanted` is its program as it asks for.
-void mention_activations(const ChosenActivations& chosen, const BackendOptions& options,
-                         const backend::Program& program, const backend::Program& wanted,
+// Throws unsupported_model where w4a4-prefill was asked for by name and a routed expert has no FP4 inputs.
+void require_fp4_experts(const backend::Program& program, const BackendOptions& options);
+
+// Says what is done instead of what the checkpoint was made for.
+void mention_activations(const ChosenActivations& chosen, const OpenModel& model,
+                         const BackendOptions& options, const backend::Program& program,
                          const Listener& listener);
 
 }  // namespace fourfold::library

@@ -100,7 +100,7 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
   capacity.page_count =
       settings.kv_tokens ? pages(*settings.kv_tokens) : pages(room.context) * room.sequences;
   const RankProgram first =
-      rank_program(model, settings.backend, 0, choose_activations(settings.backend).activations);
+      rank_program(model, settings.backend, 0, choose_activations(model, settings.backend).activations);
   const backend::Program& program = first.program;
   capacity.anchor_count = engine::anchor_room(
       program, capacity,

@@ -68,15 +68,18 @@ void mention_threads(const BackendOptions& options, const Listener& listener) {
 }
 
 // Where a checkpoint asks for FP4 activations and gets others, that is said.
-backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Listener& listener) {
+backend::Program program_of(const OpenModel& model, const BackendOptions& options, const Listener& listener,
+                            ChosenActivations& out) {
   const auto build = [&](model::Activations activations) {
     backend::Program program = model::build_program(model.config, model.bound.weights, activations);
     store_kv(program, options.kv);
     return program;
   };
-  const ChosenActivations chosen = choose_activations(options);
+  const ChosenActivations chosen = choose_activations(model, options);
   backend::Program program = build(chosen.activations);
-  mention_activations(chosen, options, program, build(model::Activations::automatic), listener);
+  require_fp4_experts(program, options);
+  mention_activations(chosen, model, options, program, listener);
+  out = chosen;
   return program;
 }
 
@@ -180,7 +183,7 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
-    RankProgram made = rank_program(model, options, rank, choose_activations(options).activations);
+    RankProgram made = rank_program(model, options, rank, out.activations.activations);
     bytes += checkpoint::stored_bytes(made.part->weights);
     ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
@@ -318,9 +321,9 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
                             const backend::Capacity& capacity, const Listener& listener) {
   require_known(options);
   const auto start = std::chrono::steady_clock::now();
-  backend::Program program = program_of(model, options, listener);
   checkpoint::LoadProgress progress(checkpoint::stored_bytes(model.bound.weights), listener.on_progress);
   PreparedModel out;
+  backend::Program program = program_of(model, options, listener, out.activations);
   mention_threads(options, listener);
   if (options.tp > 1) {
     out.prepared = prepare_all_ranks(model, options, capacity, progress, listener, out);

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
 #include "kernels/launch/machine.h"
+#include "library/activations.h"
 #include "library/backend_options.h"
 #include "library/listener.h"
 #include "library/open_model.h"
@@ -56,7 +57,8 @@ struct PreparedModel {
   std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<backend::Prepared> prepared;
-  double seconds = 0;        // it took to load
+  double seconds = 0;  // it took to load
+  ChosenActivations activations;
   backend::LoadReport load;  // cuda and sim: how the weights came there
   backend::Program whole;    // of several ranks: what they compute together
   // Of ranks on GPUs, by rank: its GPU, and what it may plan for there.

@@ -19,8 +19,9 @@ enum class Activations {
   f32,        // no rounding anywhere: the arithmetic of float32 reference runs
   w4a16,      // bf16 everywhere
   w4a4,       // FP4 for every NVFP4 matrix; refused when one has no input scale
-  // FP4 for the prefill rows of routed experts that have an input scale, bf16 for everything else: what
-  // serves best on FP4 tensor cores, where prompts wait for arithmetic and generated tokens for memory.
+  // FP4 for the prefill rows of routed experts where all of a layer have input scales, bf16 for everything
+  // else: what serves best on FP4 tensor cores, where prompts wait for arithmetic and generated tokens for
+  // memory.
   w4a4_prefill
 };
 

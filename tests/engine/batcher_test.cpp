@@ -256,16 +256,17 @@ TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
 
 // On the GPU backend the two kinds of rows do not agree. The second request finds the first one's page and
 // state; the third is taken out of its home and computed again.
-TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
-  const Golden golden("compressed");
+void expect_prefixes_change_nothing(const std::string& name, Activations activations) {
+  SCOPED_TRACE(name);
+  const Golden golden(name);
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   const auto prepared = backend::make_gpu_backend(*machine, {})
-                            ->prepare(golden.program(Activations::w4a16), {.page_count = 4,
-                                                                           .page_tokens = 64,
-                                                                           .state_slot_count = 2,
-                                                                           .row_count = 128,
-                                                                           .anchor_count = 2});
+                            ->prepare(golden.program(activations), {.page_count = 4,
+                                                                    .page_tokens = 64,
+                                                                    .state_slot_count = 2,
+                                                                    .row_count = 128,
+                                                                    .anchor_count = 2});
   auto prompt = golden.ids("long.input_ids");
   while (prompt.size() < 70) prompt.push_back(static_cast<TokenId>(prompt.size()));
   prompt.resize(70);
@@ -296,6 +297,11 @@ TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
   moved.move({1, {3, 2}}, 0);
   while (!moved.finished()) loop.step(all);
   EXPECT_EQ(std::vector<TokenId>(moved.answer().begin(), moved.answer().end()), wishes[0].alone);
+}
+
+TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
+  expect_prefixes_change_nothing("compressed", Activations::w4a16);
+  expect_prefixes_change_nothing("modelopt", Activations::w4a4_prefill);
 }
 
 // The third word's row of logits is not a number.

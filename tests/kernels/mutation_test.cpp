@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/verify/gemm_case.h"
 #include "tests/kernels/mutations.h"
@@ -275,7 +276,7 @@ TEST(Mutation, EveryFewRow) {
          {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
       const WeightFormat format = down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
       SmallLayerOptions layer = layer_of(shape, 3, Activations::w4a16, format);
-      layer.packed_for_w4a4 = down.path == "w4a16-fp4-mma";
+      layer.packed_for_w4a4 = down.path == moe::W4a16Fp4Order::name;
       moe_layer::Choice choice =
           moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3, layer.packed_for_w4a4});
       choice.down_row = down.row;  // small shapes choose the narrow one by themselves
@@ -302,7 +303,7 @@ Subject subject_of(const plan::RowFacts& row, const plan::ArchFacts* arch) {
   subject.layer = layer_of(decode ? moe_layer::Shape{1024, 64, 3, 2} : moe_layer::Shape{576, 256, 3, 2}, 12,
                            fp4 ? Activations::w4a4 : Activations::w4a16,
                            row.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4);
-  subject.layer.packed_for_w4a4 = row.path == "w4a16-fp4-mma";
+  subject.layer.packed_for_w4a4 = row.path == moe::W4a16Fp4Order::name;
   subject.tokens = decode ? 7 : 12;
   subject.choice = rows_of(row.row, row.n);
   if (decode) subject.choice.down_row = row_for_any_k(row);

@@ -87,6 +87,26 @@ TEST(Activations, AutomaticIsWhatTheCheckpointWasMadeFor) {
   }
 }
 
+// Prompts of routed experts alone, and of a layer all or none: one that lacks a scale, or whose gate and up
+// differ in theirs, takes 16 bits without a refusal.
+TEST(Activations, Fp4PromptsAreForLayersWhoseExpertsAllHaveScales) {
+  EXPECT_EQ(count_inputs(Golden("modelopt_mixed"), Activations::w4a4_prefill).size(), 1u);
+  for (const char* name : {"modelopt", "compressed"}) {
+    Golden golden(name);
+    const int all = count_inputs(golden, Activations::w4a4_prefill).at(InputFormat::nvfp4_prefill);
+    EXPECT_GE(all, 4 * 8 * 3);
+    const auto storage_of = [&](std::size_t layer, std::size_t expert) -> checkpoint::Nvfp4Storage& {
+      auto& moe = std::get<checkpoint::MoeWeights>(golden.model.weights.layers[layer].mlp);
+      return std::get<checkpoint::Nvfp4Storage>(moe.experts[expert].up.storage);
+    };
+    storage_of(1, 3).input_scale.reset();
+    EXPECT_EQ(count_inputs(golden, Activations::w4a4_prefill).at(InputFormat::nvfp4_prefill), all - 8 * 3);
+    storage_of(2, 5).input_scale->inverse *= 2;
+    EXPECT_EQ(count_inputs(golden, Activations::w4a4_prefill).at(InputFormat::nvfp4_prefill),
+              all - 2 * 8 * 3);
+  }
+}
+
 TEST(Activations, Fp4IsRefusedWithoutInputScales) {
   const Golden golden("modelopt_mixed");
   const std::string hint = checkpoint::expect_error(

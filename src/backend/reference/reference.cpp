@@ -32,6 +32,10 @@ class PreparedReference final : public Prepared {
   void run(Pass pass, const Batch& batch, std::span<float> logits) override;
   std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
   std::int64_t resumable_from(std::int32_t slot) const override { return slots_[slot].resumable_from(); }
+  bool roles_agree() const override {
+    return std::ranges::none_of(program_.matrices,
+                                [](const MatrixUse& use) { return use.input == InputFormat::nvfp4_prefill; });
+  }
   std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;

@@ -12,6 +12,7 @@
 #include "kernels/bench/device_tools.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/gemm_params.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_route/top_k.h"
 #include "kernels/moe_tokens/token_params.h"
@@ -42,7 +43,17 @@ std::size_t matrix_bytes(WeightFormat format, std::size_t rows, std::size_t colu
   return rows * columns / (record::kRows * record::kColumns) * static_cast<std::size_t>(record_bytes(format));
 }
 
-moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& options, void* stream) {
+// As a model is served: where the chip runs prompts in W4A4, generated tokens read weights packed for it.
+moe_layer::Request request_of(const Machine& machine, const MoeBenchOptions& options, int tokens) {
+  moe_layer::Request request{options.shape, options.activations, options.format,
+                             tokens >= options.prefill_from ? Role::prefill : Role::decode, tokens};
+  request.packed_for_w4a4 = request.role == Role::decode && options.format == WeightFormat::nvfp4 &&
+                            moe_layer::serves_fp4_prompts(machine.arch());
+  return request;
+}
+
+moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& options, record::BitOrder order,
+                                     void* stream) {
   const auto& s = options.shape;
   const auto experts = static_cast<std::size_t>(s.experts);
   const std::size_t gate_up =
@@ -52,7 +63,7 @@ moe_layer::LayerWeights make_weights(Arena& arena, const MoeBenchOptions& option
                                                   static_cast<std::size_t>(s.intermediate));
   auto* first = arena.take<unsigned char>(gate_up, "gate/up records");
   auto* second = arena.take<unsigned char>(down, "down records");
-  const bool half_scales = options.format == WeightFormat::nvfp4 && options.activations == Activations::w4a16;
+  const bool half_scales = options.format == WeightFormat::nvfp4 && order == record::BitOrder::half;
   const std::uint32_t bias = half_scales ? record::kScaleBias * 0x01010101u : 0u;
   fill_records(first, gate_up, record_bytes(options.format), options.seed, bias, stream);
   fill_records(second, down, record_bytes(options.format), options.seed + 1, bias, stream);
@@ -176,7 +187,12 @@ class MoeBench {
  public:
   MoeBench(Machine& machine, void* stream, const MoeBenchOptions& options)
       : machine_(machine), stream_(stream), options_(options), arena_(machine.memory()) {
-    weights_ = make_weights(arena_, options, stream);
+    // All rows of one call read one order, or the decode rows of a W4A16 bench another than its prompts.
+    for (const int tokens : options.tokens) {
+      const record::BitOrder order = request_of(machine, options, tokens).order();
+      auto& weights = order == record::BitOrder::fp4 ? fp4_weights_ : half_weights_;
+      if (weights.gate_up == nullptr) weights = make_weights(arena_, options, order, stream);
+    }
     // Far larger than any cache, and once per run: what the weights could at best be read with.
     constexpr std::size_t bytes = std::size_t{4} << 30;
     Arena big(machine.memory());
@@ -192,8 +208,9 @@ class MoeBench {
 
  private:
   void run_tokens(int tokens) {
-    moe_layer::Request request{options_.shape, options_.activations, options_.format,
-                               tokens >= options_.prefill_from ? Role::prefill : Role::decode, tokens};
+    const moe_layer::Request request = request_of(machine_, options_, tokens);
+    const moe_layer::LayerWeights& weights =
+        request.order() == record::BitOrder::fp4 ? fp4_weights_ : half_weights_;
     std::vector<moe_layer::Choice> choices;
     if (options_.rows.empty()) {
       choices.push_back(moe_layer::choose(machine_.arch(), request));
@@ -221,7 +238,7 @@ class MoeBench {
       auto* workspace = space.take<unsigned char>(layer.layout.total, "workspace");
       const auto record = [&](Machine& machine) {
         for (const float* rows : logits)
-          moe_layer::run(machine, layer, weights_, {rows, inputs, out, workspace, layer.layout.total, true});
+          moe_layer::run(machine, layer, weights, {rows, inputs, out, workspace, layer.layout.total, true});
       };
       add_line(request, choice, "layer", experts, [&] { record(machine_); });
       if (options_.parts) {
@@ -244,7 +261,9 @@ class MoeBench {
     std::vector<moe_layer::Choice> choices;
     const std::string_view format = format_name(options_.format);
     for (const auto& row : machine_.rows(kernels::RowKind::gemm)) {
-      if (row.format != format || (row.path == "w4a4") != (options_.activations == Activations::w4a4))
+      if (row.format != format ||
+          (row.path == moe::W4a4::name) != (options_.activations == Activations::w4a4) ||
+          moe::order_of_path(row.path) != request.order())
         continue;
       if (row.role != role_name(request.role)) continue;
       const bool wanted =
@@ -290,7 +309,7 @@ class MoeBench {
   void* stream_;
   const MoeBenchOptions& options_;
   Arena arena_;
-  moe_layer::LayerWeights weights_;
+  moe_layer::LayerWeights half_weights_, fp4_weights_;  // by the order of their records; unused: null
   MoeBenchReport report_;
 };
 

@@ -37,6 +37,10 @@ struct Request {
   }
 };
 
+// Whether a model whose experts have input scales is served with W4A4 prompts on this chip, if its
+// instruction does what it should; generated tokens then run in W4A16 from the same records.
+constexpr bool serves_fp4_prompts(const plan::ArchFacts& arch) { return arch.has_fp4_mma; }
+
 struct Choice {
   std::string refusal;  // why there is no row; empty when there is
   bool few = false;     // the two-kernel path for one to four tokens

@@ -33,7 +33,7 @@ struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth,
 // order would spill.
 // clang-format off
 template <class Arch, class Path, class Format>
-using NarrowHalfRows = moe::RowList<
+using HalfRowsWithout64x256 = moe::RowList<
     //                                     N  unit warps depth blocks
     Stream<Arch, Path, Format,             8,  8,   4,    2,    4>,
     Stream<Arch, Path, Format,             8,  4,   4,    2,    4>,
@@ -45,7 +45,7 @@ using NarrowHalfRows = moe::RowList<
     Stream<Arch, Path, Format,            32,  1,   4,    1,    2>,
     Stream<Arch, Path, Format,            64,  1,   4,    1,    2>>;
 template <class Arch, class Path, class Format>
-using HalfRows = moe::Join<NarrowHalfRows<Arch, Path, Format>, moe::RowList<
+using HalfRows = moe::Join<HalfRowsWithout64x256<Arch, Path, Format>, moe::RowList<
     Stream<Arch, Path, Format,            64,  4,   4,    1,    2>>>;
 
 // A record of bf16 is eight 16-byte loads a lane and one of fp8 four: one or two of them in flight are more
@@ -80,7 +80,7 @@ using Fp4Rows = moe::RowList<
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<HalfRows<Arch, moe::W4a16Mma, record::Nvfp4>, HalfRows<Arch, moe::W4a16Mma, record::Mxfp4>,
-              NarrowHalfRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
+              HalfRowsWithout64x256<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
               Fp8Rows<Arch>>;
 
 template <class Row>

@@ -1,5 +1,8 @@
 #include "model/qwen35/forward.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "base/error.h"
 #include "model/qwen35/layer.h"
 #include "model/rope.h"
@@ -50,15 +53,30 @@ void build_draft(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig
 
 namespace {
 
-// w4a4_prefill is for routed experts: what else has an input scale takes bf16.
+// A layer quantises a row once for the gate and up of an expert: all experts must have scales, gate and up
+// the same.
+bool takes_fp4(const backend::Program& program, const backend::ExpertSet& set) {
+  const auto scale = [&](backend::MatrixId id) -> std::optional<Nvfp4InputScale> {
+    const backend::MatrixUse& use = program.matrix(id);
+    if (!backend::quantises(use.input)) return std::nullopt;
+    return std::get<checkpoint::Nvfp4Storage>(use.matrix->storage).input_scale;
+  };
+  return std::ranges::all_of(set.experts, [&](const backend::ExpertMatrices& expert) {
+    const auto gate = scale(expert.gate), up = scale(expert.up);
+    return gate && up && scale(expert.down) && gate->scale == up->scale && gate->inverse == up->inverse;
+  });
+}
+
+// w4a4_prefill is for the routed experts of a layer, all or none: what else has an input scale takes bf16.
 void keep_fp4_for_experts(backend::Program& program) {
-  std::vector<bool> is_expert(program.matrices.size());
+  std::vector<bool> keeps(program.matrices.size());
   for (const backend::ExpertSet& set : program.expert_sets)
-    for (const backend::ExpertMatrices& expert : set.experts)
-      for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
-        is_expert[static_cast<std::size_t>(id.index)] = true;
-  for (std::size_t i = 0; i < is_expert.size(); ++i)
-    if (!is_expert[i]) program.matrices[i].input = backend::InputFormat::bf16;
+    if (takes_fp4(program, set))
+      for (const backend::ExpertMatrices& expert : set.experts)
+        for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
+          keeps[static_cast<std::size_t>(id.index)] = true;
+  for (std::size_t i = 0; i < keeps.size(); ++i)
+    if (!keeps[i]) program.matrices[i].input = backend::InputFormat::bf16;
 }
 
 backend::Program build_part(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,

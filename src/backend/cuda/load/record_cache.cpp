@@ -47,9 +47,10 @@ constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
   return (bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
 }
 std::string_view name_of(DenseWeights dense) { return dense ? format_name(*dense) : "keep"; }
+constexpr std::uint64_t kForW4a4 = 0x100;  // beside the number of the dense weights
 // As the header has it.
 std::uint64_t number_of(const CacheKey& key) {
-  const std::uint64_t order = key.for_w4a4 ? 0x100 : 0;
+  const std::uint64_t order = key.for_w4a4 ? kForW4a4 : 0;
   if (!key.dense) return order;
   switch (*key.dense) {
     case WeightFormat::fp8: return order + 1;
@@ -81,9 +82,11 @@ CacheReader::CacheReader(const std::filesystem::path& path, const CacheKey& key)
   if (header.byte_order != kByteOrder || header.version != kVersion)
     refuse(fourfold::format("it is of version {}; this program reads version {}", header.version, kVersion));
   if (header.header_sum != sum_of(header)) refuse("its header is damaged");
+  if ((header.dense & kForW4a4) != (number_of(key) & kForW4a4))
+    refuse(fourfold::format("it was made for {} activations of routed experts; these are {}",
+                            key.for_w4a4 ? "16-bit" : "FP4", key.for_w4a4 ? "FP4" : "16-bit"));
   if (header.dense != number_of(key))
-    refuse(fourfold::format("it was not made with --dense {}{}", name_of(key.dense),
-                            key.for_w4a4 ? " for FP4 activations" : ""));
+    refuse(fourfold::format("it was not made with --dense {}", name_of(key.dense)));
   const checkpoint::Identity made_from{header.headers, header.samples, header.times};
   if (const auto what = checkpoint::difference(made_from, key.identity); !what.empty())
     refuse(fourfold::format("it was made from another checkpoint: {}", what));

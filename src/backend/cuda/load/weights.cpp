@@ -36,9 +36,14 @@ WeightLoader::WeightLoader(kernels::Machine& machine, kernels::Arena& arena, con
 void WeightLoader::require_bf16_input(MatrixId id) const {
   const MatrixUse& use = program_.matrix(id);
   if (use.input == InputFormat::bf16) return;
-  fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                 "{}: the GPU backend multiplies 16-bit activations; this program asks for {}",
-                 use.matrix->name, use.input == InputFormat::f32 ? "f32" : "nvfp4 (w4a4)");
+  if (use.input == InputFormat::f32)
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{}: the GPU backend multiplies 16-bit activations, not f32", use.matrix->name);
+  fail_with_hint(
+      Code::unsupported_op, "Run it with --activations w4a4-prefill, or auto.",
+      "{}: FP4 activations (w4a4) of other matrices than routed experts have no kernels in the GPU "
+      "backend",
+      use.matrix->name);
 }
 
 InputFormat WeightLoader::input_of(const ExpertSet& set) const {
