@@ -285,7 +285,8 @@ TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {
     }
     return "nothing was refused";
   };
-  EXPECT_NE(message(Activations::w4a4, kTenSequences).find("of other matrices than routed experts"), std::string::npos);
+  EXPECT_NE(message(Activations::w4a4, kTenSequences).find("of other matrices than routed experts"),
+            std::string::npos);
   backend::Capacity small_pages = kTenSequences;
   small_pages.page_tokens = 16;
   EXPECT_NE(message(Activations::w4a16, small_pages).find("pages of 64"), std::string::npos);
