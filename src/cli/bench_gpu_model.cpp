@@ -151,6 +151,13 @@ double prompt_seconds(backend::Prepared& prepared, const Plan& plan, int count, 
   return median({times[2], times[3], times[4]});  // the first two warm up
 }
 
+// Behind the experts' format, where their activations are not 16-bit.
+std::string note_of(const library::ChosenActivations& chosen) {
+  if (chosen.activations == model::Activations::w4a16) return {};
+  return fourfold::format(" ({}{})", library::activations_name(chosen.activations),
+                          chosen.emulated ? ", emulated: times say nothing" : "");
+}
+
 }  // namespace
 
 std::int64_t bench_gpu_model_bytes(const BenchModelOptions& options, const kernels::Machine& machine) {
@@ -206,13 +213,8 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
       "{}: {} of {} layers, random weights, experts nvfp4{}, dense {}, keys and values {}{}; {}, {}; memory "
       "ceiling in this run {} "
       "GB/s",
-      shape.what, layers, shape.layers,
-      activations.activations == model::Activations::w4a16
-          ? ""
-          : fourfold::format(" ({}{})", library::activations_name(activations.activations),
-                             activations.emulated ? ", emulated: times say nothing" : ""),
-      options.dense, options.kv, plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver,
-      ceiling / 1e9);
+      shape.what, layers, shape.layers, note_of(activations), options.dense, options.kv,
+      plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver, ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
   if (plan.has_drafts()) {
     bench_mtp(*prepared, {plan.users, plan.drafts, plan.contexts, options.tokens, plan.room, ceiling},
