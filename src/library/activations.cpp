@@ -108,7 +108,9 @@ void require_fp4_experts(const backend::Program& program, const BackendOptions& 
   for (const backend::ExpertSet& set : program.expert_sets)
     for (const backend::ExpertMatrices& expert : set.experts)
       for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
-        if (const backend::MatrixUse& use = program.matrix(id); !backend::quantises(use.input))
+        if (const backend::MatrixUse& use = program.matrix(id);
+            !backend::quantises(use.input) &&
+            checkpoint::format_of(*use.matrix) == checkpoint::MatrixFormat::nvfp4)
           fail_with_hint(
               Code::unsupported_model, "--activations auto runs such a layer with 16-bit ones.",
               "--activations w4a4-prefill: {} takes 16-bit activations, because not every expert of "

@@ -46,7 +46,8 @@ ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chi
 // by name is refused for one that has none.
 ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options);
 
-// Throws unsupported_model where w4a4-prefill was asked for by name and a routed expert has no FP4 inputs.
+// Throws unsupported_model where w4a4-prefill was asked for by name and a routed expert stored in NVFP4 does
+// not get it. Those in 16 bits (an MTP layer's, often) are left as they are.
 void require_fp4_experts(const backend::Program& program, const BackendOptions& options);
 
 // Says what is done instead of what the checkpoint was made for.

@@ -61,6 +61,8 @@ TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   EXPECT_TRUE(std::ranges::any_of(prompts->program().matrices, [](const backend::MatrixUse& use) {
     return use.input == backend::InputFormat::nvfp4_prefill;
   }));
+  // By name, too, though its MTP layer's experts are bf16.
+  prepare_model(*calibrated, {.backend = "sim", .activations = "w4a4-prefill"}, kCapacity, captured.console);
   const auto model = open_model(checkpoint::golden_model("compressed").string(), captured.console);
   const PreparedModel prepared = prepare_model(*model, {.backend = "sim"}, kCapacity, captured.console);
   EXPECT_EQ(prepared.backend->name(), "cuda");
