@@ -66,7 +66,7 @@ TEST(Linear, RoundsItsInputToBf16) {
   Weight weight{Rows(1, 16), InputFormat::bf16, {1, 1}};
   weight.rows.cells = random_floats(16, 2);
   std::vector<float> out(1);
-  linear(weight, in, out);
+  linear(weight, Role::prefill, in, out);
   double sum = 0;
   for (int i = 0; i < 16; ++i) sum += static_cast<double>(to_float(to_bf16(in[i]))) * weight.rows.cells[i];
   EXPECT_FLOAT_EQ(out[0], static_cast<float>(sum));
@@ -90,7 +90,7 @@ TEST(Linear, QuantisesItsInputToFp4WithinHalfAGap) {
       bound += largest / 6 * (1 + 0x1p-4) * std::abs(static_cast<double>(weight.rows.cells[i]));
     }
     std::vector<float> out(1);
-    linear(weight, in, out);
+    linear(weight, Role::prefill, in, out);
     EXPECT_NEAR(out[0], exact, bound) << seed;
     EXPECT_NE(out[0], static_cast<float>(exact)) << "nothing was rounded";
   }
