@@ -119,8 +119,7 @@ class PlannedModel {
                                {.rank = 0, .count = options.ranks},
                                library::parse_expert_sharding(options.experts));
     const library::ChosenActivations chosen = library::choose_activations(
-        {.backend = "cuda", .activations = options.activations},
-        {std::string(arch.name), arch.has_fp4_mma, /*refusal=*/{}, /*notice=*/{}});
+        {.backend = "cuda", .activations = options.activations}, library::modelled_chip(arch));
     program = model::build_program(rank_, chosen.activations);
     library::store_kv(program, options.kv);
   }

@@ -24,8 +24,7 @@ constexpr std::pair<std::string_view, Activations> kNames[] = {{"auto", Activati
 
 const Fp4Chip& chip_of(const std::string& backend) {
   if (backend == "sim") {
-    const plan::ArchFacts& arch = *kernels::SimMachineOptions{}.arch;
-    static const Fp4Chip simulated{std::string(arch.name), arch.has_fp4_mma, {}, {}};
+    static const Fp4Chip simulated = modelled_chip(*kernels::SimMachineOptions{}.arch);
     return simulated;
   }
   static const Fp4Chip gpu = fp4_chip(*open_machine("cuda", 0), false);
@@ -60,12 +59,12 @@ std::string_view activations_name(Activations activations) {
   fail(Code::internal, "activations without a name: {}", static_cast<int>(activations));
 }
 
-Activations served_activations(const plan::ArchFacts& arch) {
-  return moe_layer::serves_fp4_prompts(arch) ? Activations::w4a4_prefill : Activations::w4a16;
+Fp4Chip modelled_chip(const plan::ArchFacts& arch) {
+  return {std::string(arch.name), moe_layer::serves_fp4_prompts(arch), {}, {}};
 }
 
 Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated) {
-  Fp4Chip chip{std::string(machine.arch().name), machine.arch().has_fp4_mma, {}, {}};
+  Fp4Chip chip = modelled_chip(machine.arch());
   if (!chip.has_instruction || is_simulated) return chip;
   const verify::Arithmetic found = verify::arithmetic_of(verify::run_probes(machine, 1), "nvfp4");
   chip.refusal = found.refusal;
@@ -86,6 +85,10 @@ ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chi
     fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
                    "--activations {} is refused on this {}: {}", options.activations, chip.arch, why_not);
   return {asked, false, {}, chip.notice};
+}
+
+Activations served_activations(const plan::ArchFacts& arch) {
+  return choose_activations({.backend = "cuda"}, modelled_chip(arch)).activations;
 }
 
 ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options) {

@@ -18,9 +18,6 @@ namespace fourfold::library {
 model::Activations parse_model_activations(std::string_view text);
 std::string_view activations_name(model::Activations activations);
 
-// What auto is on a chip whose FP4 instruction does what it should.
-model::Activations served_activations(const plan::ArchFacts& arch);
-
 // What is known of the FP4 instruction on a chip.
 struct Fp4Chip {
   std::string arch;
@@ -28,6 +25,8 @@ struct Fp4Chip {
   std::string refusal;  // why it may not be used though it is there; empty: it may
   std::string notice;   // why its bits are not promised
 };
+// One whose instruction, if it has one, does what it should: the simulated ones, and cards that are not here.
+Fp4Chip modelled_chip(const plan::ArchFacts& arch);
 // Asks the instruction, where there is one; the simulated one is the model itself.
 Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated);
 
@@ -42,6 +41,8 @@ struct ChosenActivations {
 // What was asked for by name and cannot be done is refused: an emulated instruction serves nobody, unless
 // options allow it for a proof.
 ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chip& chip);
+// What auto is on such a chip.
+model::Activations served_activations(const plan::ArchFacts& arch);
 // By the backend's own chip, which is asked once a process, and only for a model that has input scales. FP4
 // by name is refused for one that has none.
 ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options);

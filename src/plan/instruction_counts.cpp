@@ -86,10 +86,4 @@ constexpr std::array<InstructionCount, 71> kCounts{{
 
 std::span<const InstructionCount> instruction_counts() { return kCounts; }
 
-const InstructionCount* find_instruction_count(std::string_view row, std::string_view arch) {
-  for (const InstructionCount& count : kCounts)
-    if (count.row == row && count.arch == arch) return &count;
-  return nullptr;
-}
-
 }  // namespace fourfold::plan

@@ -18,6 +18,10 @@ struct InstructionCount {
 };
 std::span<const InstructionCount> instruction_counts();
 // Null: the row is not on mma, or newer than the table.
-const InstructionCount* find_instruction_count(std::string_view row, std::string_view arch);
+inline const InstructionCount* find_instruction_count(std::string_view row, std::string_view arch) {
+  for (const InstructionCount& count : instruction_counts())
+    if (count.row == row && count.arch == arch) return &count;
+  return nullptr;
+}
 
 }  // namespace fourfold::plan

@@ -9,32 +9,20 @@
 #include "cli/console.h"
 #include "kernels/gpu/gpu.h"
 #include "tests/cli/support.h"
+#include "tests/support/shell.h"
 
 namespace fourfold::cli {
 namespace {
 
-struct Outcome {
-  int status;
-  std::string out;
-};
-
 // Both streams together, or one of them: redirect is appended to the command.
 Outcome run(const std::string& arguments, const std::string& redirect = "2>&1") {
-  Outcome result{-1, {}};
-  std::FILE* pipe = popen(("'" FOURFOLD_PROGRAM "' " + arguments + " " + redirect).c_str(), "r");
-  if (pipe == nullptr) return result;
-  char buffer[4096];
-  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-    result.out.append(buffer, got);
-  const int status = pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+  return shell("PROGRAM " + arguments + " " + redirect);
 }
 
 class Program : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::string(FOURFOLD_PROGRAM).empty()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+    if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
   }
 };
 

@@ -1,39 +1,21 @@
 // `fourfold report` as a user types it, on a machine that need not have a GPU.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <string>
 
 #include "kernels/gpu/gpu.h"
 #include "tests/cli_report/support.h"
+#include "tests/support/shell.h"
 
 namespace fourfold::cli {
 namespace {
 
-struct Outcome {
-  int status;
-  std::string out;
-};
-
-Outcome shell(const std::string& command) {
-  Outcome result{-1, {}};
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return result;
-  char buffer[4096];
-  for (std::size_t got; (got = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
-    result.out.append(buffer, got);
-  const int status = pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
-
 class ReportProgram : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::string(FOURFOLD_PROGRAM).empty()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+    if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
   }
-  Outcome run(const std::string& arguments) { return shell("'" FOURFOLD_PROGRAM "' report " + arguments); }
+  Outcome run(const std::string& arguments) { return shell("PROGRAM report " + arguments + " 2>&1"); }
   TestFolder folder;
 };
 
@@ -58,7 +40,7 @@ TEST_F(ReportProgram, OnTheSimulator) {
   std::filesystem::create_directory(folder.path() / "machine");
   std::ofstream(folder / "machine/machine.txt") << recording;
   const Json again_judged =
-      read_json(shell("'" FOURFOLD_PROGRAM "' doctor --json --root " + (folder / "machine")).out);
+      read_json(shell("PROGRAM doctor --json --root " + (folder / "machine") + " 2>&1").out);
   EXPECT_EQ(again_judged.at("verdict").text, part_of(report, "doctor").at("result").at("verdict").text);
   EXPECT_EQ(status_of(report, "bench moe 35b"), "skipped");
   EXPECT_EQ(status_of(report, "bench model tiny on the CPU"), "done");
@@ -83,7 +65,7 @@ TEST_F(ReportProgram, TheTuningFileCanBeUsed) {
   EXPECT_EQ(lines, text_of(tuned));
   const std::string use =
       "'" FOURFOLD_PROGRAM "' run " FOURFOLD_GOLDEN "/bf16 --backend sim --ids 1,2 --max-tokens 1 --tuned ";
-  const Outcome next = shell(use + tuned);
+  const Outcome next = shell(use + tuned + " 2>&1");
   EXPECT_EQ(next.status, kFine) << next.out;
   // A file that is there and cannot be kept is refused before anything is measured, and that is recorded.
   std::ofstream(tuned) << "{";
@@ -113,7 +95,7 @@ TEST_F(ReportProgram, InterruptedItLeavesAValidFile) {
   const std::string path = folder / "r.json";
   // Every row four times: minutes, unless it is interrupted.
   const Outcome done =
-      shell("timeout --preserve-status -s INT 4 '" FOURFOLD_PROGRAM "' report --device sim --out " + path);
+      shell("timeout --preserve-status -s INT 4 PROGRAM report --device sim --out " + path + " 2>&1");
   EXPECT_EQ(done.status, kFailed) << done.out;
   EXPECT_NE(done.out.find("has what was done until then"), std::string::npos) << done.out;
   int stopped = 0;
