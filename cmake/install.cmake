@@ -42,6 +42,7 @@ set_target_properties(fourfold_kernels PROPERTIES
 target_include_directories(fourfold_kernels INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+fourfold_portable(fourfold_kernels)
 add_library(fourfold::kernels ALIAS fourfold_kernels)
 
 # libfourfold_engine: the whole engine behind fourfold/engine.h and fourfold/fourfold.h. (The target's name is longer
@@ -71,6 +72,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   target_include_directories(fourfold_engine_library INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  fourfold_portable(fourfold_engine_library)
   add_library(fourfold::engine ALIAS fourfold_engine_library)
   list(APPEND libraries fourfold_engine_library)
   install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/engine.h ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold.h
@@ -84,6 +86,10 @@ install(FILES ${PROJECT_SOURCE_DIR}/include/fourfold/fourfold_kernels.h
 # Measured choices of kernels, chip by chip; the program finds them from its own place.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tuned DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold)
 install(FILES ${PROJECT_SOURCE_DIR}/python/fourfold_kernels.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/python)
+if(FOURFOLD_HAS_MODEL_FLOOR)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/fourfold DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/python
+    PATTERN __pycache__ EXCLUDE)
+endif()
 # The model the program talks with when it is given none; src/cli/find_model.cpp looks for it there.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller DESTINATION ${CMAKE_INSTALL_DATADIR}/fourfold/models)
 if(TARGET fourfold)  # those who embed the library may build it alone
@@ -103,3 +109,10 @@ install(FILES ${CMAKE_BINARY_DIR}/package/fourfold-config.cmake
 file(RELATIVE_PATH FOURFOLD_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/fourfold_kernels.pc.in ${CMAKE_BINARY_DIR}/package/fourfold_kernels.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/package/fourfold_kernels.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Licences of what is inside, and the SBOM.
+set(doc_dir ${CMAKE_INSTALL_DATADIR}/doc/fourfold)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${doc_dir})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/licenses DESTINATION ${doc_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/src/server/page/math/font-license.txt DESTINATION ${doc_dir}/licenses)
+install(FILES ${CMAKE_BINARY_DIR}/fourfold.spdx.json DESTINATION ${doc_dir} OPTIONAL)

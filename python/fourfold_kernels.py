@@ -1,8 +1,8 @@
 """libfourfold_kernels for Python: the functions of fourfold_kernels.h through ctypes, and nothing to install.
 
 Device pointers are integers, as tensor.data_ptr() gives them. What fails raises KernelError with the library's
-sentence. The library is looked for, in this order, at FOURFOLD_KERNELS_LIBRARY, in the tree this file was
-installed into, and where the loader looks. One thread at a time may use a Context and what is prepared on it.
+sentence. The library is looked for, in this order, at FOURFOLD_KERNELS_LIBRARY, in the wheel or the tree this
+file was installed by, and where the loader looks. One thread at a time may use a Context and what is prepared on it.
 """
 
 import ctypes
@@ -99,9 +99,9 @@ def _candidates():
     if named:
         return [named]
     here = pathlib.Path(__file__).resolve().parent  # <prefix>/share/fourfold/python once installed
-    installed = []
+    installed = [str(path) for path in [here / "fourfold" / "lib" / _SONAME] if path.exists()]  # of a wheel
     if here.parts[-3:] == ("share", "fourfold", "python"):
-        installed = sorted(str(path) for path in here.parents[2].glob("lib*/**/" + _SONAME))
+        installed += sorted(str(path) for path in here.parents[2].glob("lib*/**/" + _SONAME))
     return installed + [_SONAME]
 
 

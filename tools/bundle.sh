@@ -10,8 +10,8 @@ command_bundle() {
   mkdir -p "$folder/include"
   # The closure of each source that names a dependency, as the compiler sees it.
   while read -r source; do
-    "${CXX:-c++}" -std=c++20 -M -Isrc -Iinclude "$source" | tr -s ' \\\n' '\n' | grep -E '/include/(CLI|boost)/' || true
-  done < <(grep -rlE '#include <(CLI|boost)/' src --include='*.cpp') | sort -u >"$folder/headers.txt"
+    "${CXX:-c++}" -std=c++20 -M -Isrc -Iinclude "$source" | tr -s ' \\\n' '\n' | grep -E '/include/(CLI|boost|toml[+][+])/' || true
+  done < <(grep -rlE '#include <(CLI|boost|toml[+][+])/' src --include='*.cpp') | sort -u >"$folder/headers.txt"
   while read -r header; do
     relative=${header#*/include/}
     mkdir -p "$folder/include/$(dirname "$relative")"

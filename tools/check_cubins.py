@@ -38,7 +38,7 @@ ATTRIBUTE_SIZED = 4
 REGCOUNT, FRAME_SIZE, MAX_THREADS = 0x2F, 0x11, 0x05
 
 # The lowest 12 bits of an instruction.
-OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "OMMA": 0x47F}
+OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "QGMMA": 0xDF3, "OMMA": 0x47F}
 # What the code of a path must consist of, by chip; None: no tensor-core instruction. W4A4 on Hopper is emulated with fp16 products.
 PROVED_ON_HOPPER = ("w4a4", "w4a16-fp4-mma")  # rows of chips with the FP4 instruction: they serve nobody on Hopper
 EXPECTED = {
@@ -47,6 +47,7 @@ EXPECTED = {
     ("Hopper", "w4a16-wgmma"): "HGMMA",
     ("Hopper", "w8a16-mma"): "HMMA",
     ("Hopper", "w8a16-wgmma"): "HGMMA",
+    ("Hopper", "w8a8-wgmma"): "QGMMA",
     ("Hopper", "w16a16-mma"): "HMMA",
     ("Hopper", "w16a16-wgmma"): "HGMMA",
     ("Hopper", "w4a4"): "HMMA",

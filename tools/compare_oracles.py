@@ -58,7 +58,7 @@ def processor():
 
 
 def main(program, out, *words):
-    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
     lines = ["# Compare: oracles", "",
              "Written by tools/compare_oracles.py. Each cell is the largest difference and the typical row's, each with its "
              "bound in brackets,", "of the item nearest to its bound; `fourfold compare` prints all of them and where the "

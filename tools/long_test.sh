@@ -124,6 +124,27 @@ one_line_row() {
   python3 tests/kernels/one_line_row.py . build/one-line-row --jobs "$jobs"
 }
 
+# What ./dev package makes, without CUDA kernels, as strangers get it.
+packaged() {  # packaged wheel|deb|image
+  FOURFOLD_CMAKE="${FOURFOLD_CMAKE:-} -DFOURFOLD_CUDA=off" ./dev package "$1"
+  case $1 in
+    wheel) tools/package_test.sh wheel dist/fourfold-*.whl ;;
+    deb) tools/package_test.sh deb dist/fourfold_*.deb ;;
+    image) tools/package_test.sh image dist/fourfold-image ;;
+  esac
+}
+
+# torch.ops.fourfold with torch from PyPI (gigabytes), on the simulated GPU, or on a GPU where there is one.
+torch_operators() {
+  build ci fourfold_kernels
+  python3 -m venv --clear build/torch
+  if ! build/torch/bin/pip --quiet install torch==2.15.0; then
+    echo "skipped: torch cannot be had from PyPI"
+    return 77
+  fi
+  FOURFOLD_KERNELS_LIBRARY=build/libfourfold_kernels.so.0 build/torch/bin/python tests/packaging/torch_test.py .
+}
+
 all_long_parts() {
   long_part default "default build and tests" whole ci
   local preset group
@@ -137,6 +158,10 @@ all_long_parts() {
   done
   long_part clang "clang 19, warnings as errors" clang_build
   long_part debian-13 "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
+  long_part package-wheel "the wheel, in a Debian without compilers" packaged wheel
+  long_part package-deb "the .deb installed, serving and removed in a fresh Debian" packaged deb
+  long_part package-image "the image as nobody, its root read-only" packaged image
+  long_part torch "operators of PyTorch on the simulated GPU" torch_operators
   long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'

@@ -10,6 +10,7 @@ import os
 import pathlib
 import queue
 import re
+import resource
 import subprocess
 import sys
 import threading
@@ -142,7 +143,9 @@ def ninja(folder, jobs, targets):
     if status:
         progress.say(f"building {folder} failed after {span(progress.elapsed())}")
     elif progress.done > 1:
-        progress.say(f"built {folder}: {progress.done} steps in {span(progress.elapsed())}")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # machines differ less in this than in minutes
+        progress.say(f"built {folder}: {progress.done} steps in {span(progress.elapsed())}, "
+                     f"{used.ru_utime + used.ru_stime:.0f} s of CPU time")
     return status
 
 

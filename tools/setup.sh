@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what the named groups need is installed: tools/setup.sh build [test] [page]. As root it installs what is
+# Makes sure that what the named groups need is installed: tools/setup.sh build [test] [page] [package] [deb] [image]. As root it installs what is
 # missing and says so in one line; otherwise it shows the one sudo line and asks, or ends with 3 where nobody can answer.
 set -euo pipefail
 
@@ -13,6 +13,8 @@ lacks_header() {
     if [[ -e $folder/$1 ]]; then return 1; fi
   done
 }
+
+lacks_library() { ! compgen -G "/usr/lib/$1" >/dev/null && ! compgen -G "/usr/lib/*/$1" >/dev/null && ! compgen -G "/usr/lib64/$1" >/dev/null; }
 
 # older_than WANTED FOUND
 older_than() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
@@ -53,7 +55,9 @@ for group in "$@"; do
       if [[ ${FOURFOLD_CMAKE:-} != *FOURFOLD_BUNDLE=* ]]; then
         if lacks_header CLI/CLI.hpp; then missing+=(libcli11-dev); fi
         if lacks_boost; then missing+=(boost); fi
-        # TLS of the server; without it the program is built all the same, and --tls-cert is refused.
+        # Reads --config; without it that option is refused.
+        if lacks_header toml++/toml.h; then missing+=(libtomlplusplus-dev); fi
+        # TLS of the server and of fourfold pull; without it the program is built all the same, and both are refused.
         if lacks_header openssl/ssl.h; then missing+=(libssl-dev); fi
         # The line editor of `fourfold chat`; without it lines are read plainly.
         if lacks_header histedit.h; then missing+=(libedit-dev); fi
@@ -65,6 +69,18 @@ for group in "$@"; do
     page)  # the chat page is tested in a real browser
       if lacks_command chromium; then missing+=(chromium); fi
       if lacks_command chromedriver; then missing+=(chromium-driver); fi
+      ;;
+    package)  # libraries that a wheel has inside
+      if lacks_library libtinfo.a; then missing+=(libncurses-dev); fi
+      if lacks_library libbsd.a; then missing+=(libbsd-dev); fi
+      if lacks_library libmd.a; then missing+=(libmd-dev); fi
+      ;;
+    deb)
+      if lacks_command dpkg-shlibdeps; then missing+=(dpkg-dev); fi
+      ;;
+    image)
+      if lacks_command mmdebstrap; then missing+=(mmdebstrap); fi
+      if lacks_command umoci; then missing+=(umoci); fi
       ;;
     *)
       echo "setup: there is no group '$group'" >&2
@@ -103,7 +119,8 @@ Install these with your distribution's tools, then start again:
   cmake 3.25 or newer, ninja 1.10, g++ 12 or clang 19, python 3.9
   CLI11 2.1 or newer (header-only)           for the program
   Boost 1.81 or newer (headers only)         for the rooms that read JSON
-  OpenSSL 3 (headers and libraries)          optional, for the server's TLS
+  OpenSSL 3 (headers and libraries)          optional, for the server's TLS and for fetching models by name
+  toml++ 3.3 or newer (header-only)          optional, for fourfold serve --config
   libedit (headers and library)              optional, for editing lines in fourfold chat
   GoogleTest 1.12 or newer                   for the tests
   Chromium and its driver                    for the tests of the chat page

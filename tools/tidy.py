@@ -151,7 +151,7 @@ def check_links(tree, table):
 # ---- facts: one definition each ------------------------------------------------------------------------------
 
 # Enums of other facts: a program's inputs; how a checkpoint stores a tensor, and says it does; another library's operands.
-OTHER_FORMATS = "InputFormat|MatrixFormat|StoredAs|QuantAlgorithm|Operands"
+OTHER_FORMATS = "InputFormat|MatrixFormat|StoredAs|QuantAlgorithm|KvCacheScheme|Operands"
 # What it is, where it is defined, what a definition looks like. Anything below src that looks like one elsewhere is a
 # second one; it refers to the first instead, or a static_assert compares them.
 FACTS = [

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2154
-# ./dev try: from nothing to every kernel row proved, an answer, and the chat page. Sourced by dev.
+# ./dev try: from nothing to an answer and the chat page, then, for whoever wants it, the plan and every kernel row proved on
+# the simulated GPU. Sourced by dev.
 
 # The report is kept as long as the program is the same, so that a second run only shows it.
 verify_or_show() {
@@ -22,9 +23,9 @@ verify_or_show() {
 # The model that comes with the program tells a story.
 answer_once() {
   local question='Write a short story about an old sailor.'
-  echo "build/fourfold run -p '$question' --seed 1"
+  echo "$program run -p '$question' --seed 1"
   echo
-  build/fourfold run -p "$question" --seed 1
+  "$program" run -p "$question" --seed 1
 }
 
 # One answer through the API, as any client gets it: python3 is there, curl may not be.
@@ -47,9 +48,10 @@ END
 
 # At a terminal the server stays until Ctrl-C; elsewhere one answer shows that it works.
 chat_page() {
-  local log=build/serve.log port=8000 address='' again='build/fourfold serve' tries
+  local log=build/serve.log port=8000 address='' again="$program serve" tries
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi  # somebody has it: take a free one
-  build/fourfold serve --port "$port" --grace 1 >"$log" 2>&1 &
+  mkdir -p build
+  "$program" serve --port "$port" --grace 1 >"$log" 2>&1 &
   server=$!
   trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM
   for ((tries = 0; tries < 600; ++tries)); do
@@ -68,11 +70,12 @@ chat_page() {
   if [[ -t 0 && -t 1 ]]; then
     echo "Click here, or open it in a browser:  $address"
     echo "Ctrl-C ends the server."
+    trap 'kill "$server" 2>/dev/null || true' INT  # of the server alone: the proof may follow
     wait "$server" || true
   else
     kill "$server"
     wait "$server" || true
-    if [[ $port == 0 ]]; then again='build/fourfold serve --port 0 (8000 is in use)'; fi
+    if [[ $port == 0 ]]; then again="$program serve --port 0 (8000 is in use)"; fi
     echo "Nobody is at a terminal, so the server has ended. To keep one:  $again"
     echo "Then open in a browser what it prints behind \"chat page\"."
   fi
@@ -91,32 +94,79 @@ leave_out_cuda() {
 
 headline() { printf '\n== %s\n\n' "$*"; }
 
-command_try() {
-  if [[ $# -gt 0 ]]; then fail 64 "try takes no arguments, not '$1'"; fi
-  SECONDS=0
+# Sets `program` to one that answers: one that is there (FOURFOLD_PROGRAM, this tree's build, or on the PATH: a wheel's, a
+# package's), else fourfold-chat, which is little more than half of the whole program to build.
+find_or_build_program() {
+  if [[ -n ${FOURFOLD_PROGRAM:-} ]]; then
+    program=$FOURFOLD_PROGRAM
+  elif [[ -x build/fourfold ]]; then
+    build default fourfold
+    program=build/fourfold
+  elif program=$(command -v fourfold); then
+    echo "There is $program already ($("$program" --version)); ./dev build makes one of this tree."
+  else
+    set_up build
+    leave_out_cuda
+    headline "Building what answers: run, chat and serve on the CPU"
+    build default fourfold_chat
+    program=build/fourfold-chat
+  fi
+}
+
+prove() {
   set_up build
   leave_out_cuda
   headline "The point of the project"
   build default plan_preview
   build/plan_preview
-  headline "Building the program"
+  headline "Building the rest of the program"
   build default fourfold
   headline "Proving every kernel row on the simulated GPU, against a scalar reference"
   verify_or_show
-  headline "An answer, from the small model that comes with the program"
-  answer_once
-  headline "$((SECONDS / 60)) min $((SECONDS % 60)) s so far. What to do next"
+  headline "What to do next"
   cat <<'END'
   build/fourfold plan --arch sm120                          every row and its bytes
   build/fourfold plan --explain 256x128x128 --arch sm120    the failure of the picture above, byte by byte
   build/fourfold plan --choose --shape 397b --tokens 64 --arch sm120
-  build/fourfold chat                                       a conversation with the model that comes with the program
-  build/fourfold chat MODEL                                 with a Qwen3.5 checkpoint, on the CPU; --backend cuda on a GPU
-  build/fourfold serve MODEL                                a server for many, with a chat page (docs/serving.md)
   ./dev test                                                all tests
   ./dev gpu                                                 with an NVIDIA GPU: the same proof on silicon, and speed
   docs/architecture.md, docs/kernels.md, docs/simulator.md  how it works
 END
-  headline "The chat page: build/fourfold serve"
+}
+
+# At a terminal a question; elsewhere the line that does it.
+offer_proof() {
+  local answer=''
+  headline "The proof: every kernel row on a simulated GPU, against a scalar reference"
+  if [[ -t 0 && -t 1 ]]; then
+    read -r -p "Build the rest of the program and run it now? Some minutes. [y/N] " answer || true
+    if [[ $answer == [yY]* ]]; then
+      prove
+      return
+    fi
+  fi
+  echo "./dev try --proof builds the rest of the program, shows the plan and runs it: some minutes on two cores."
+}
+
+command_try() {
+  if [[ ${1:-} == --proof && $# -eq 1 ]]; then
+    prove
+    return
+  elif [[ $# -gt 0 ]]; then
+    fail 64 "try takes --proof or nothing, not '$*'"
+  fi
+  SECONDS=0
+  find_or_build_program
+  headline "An answer, from the small model that comes with the program"
+  answer_once
+  headline "$((SECONDS / 60)) min $((SECONDS % 60)) s so far. What to do next"
+  cat <<END
+  $program chat           a conversation with the model that comes with the program
+  $program chat MODEL     with a Qwen3.5 checkpoint, on the CPU
+  $program serve MODEL    a server for many, with a chat page (docs/serving.md)
+  ./dev build                     the whole program, build/fourfold: GPUs, planner, doctor, benches
+END
+  headline "The chat page: $program serve"
   chat_page
+  offer_proof
 }

@@ -40,12 +40,13 @@ class FOURFOLD_LIBRARY Failure : public std::runtime_error {
 
 // The words are those of `fourfold serve`; docs/serving.md has more about each.
 struct ModelOptions {
-  std::string backend = "cpu";       // cpu, cuda (a build with CUDA, on a GPU), sim, reference
-  int threads = 0;                   // cpu: 0 is one for each core
-  int tp = 1;                        // ranks that hold a part of the model each: GPUs, or parts of a CPU
-  std::string experts = "auto";      // of several ranks: tp (a part of each expert), ep (some of the experts)
-  std::string activations = "auto";  // f32, w4a16, w4a4-prefill, w4a4; auto: as checkpoint and chip are made
-  std::string kv = "auto";           // keys and values: bf16, fp8, or as the activations are
+  std::string backend = "cpu";   // cpu, cuda (a build with CUDA, on a GPU), sim, reference
+  int threads = 0;               // cpu: 0 is one for each core
+  int tp = 1;                    // ranks that hold a part of the model each: GPUs, or parts of a CPU
+  std::string experts = "auto";  // of several ranks: tp (a part of each expert), ep (some of the experts)
+  // f32, w4a16, w4a4-prefill, w4a4, w8a8; auto: as checkpoint and chip are made
+  std::string activations = "auto";
+  std::string kv = "auto";  // keys and values: bf16, fp8, or as the activations are
   // cuda and sim.
   std::string dense = "keep";  // fp8, nvfp4: quantise 16-bit matrices at load
   std::string cache = {};      // a folder for packed copies, for the next start; empty: none

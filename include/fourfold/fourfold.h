@@ -52,7 +52,7 @@ typedef struct fourfold_model_options {
   int32_t no_prefix_cache; /* 1: prefixes are not shared */
   /* Words and meanings of `fourfold serve`; null and 0 are its defaults. */
   const char* experts;        /* of several ranks: "tp", "ep" or "auto" */
-  const char* activations;    /* "f32", "w4a16", "w4a4-prefill", "w4a4" or "auto" */
+  const char* activations;    /* "f32", "w4a16", "w4a4-prefill", "w4a4", "w8a8" or "auto" */
   const char* kv;             /* keys and values: "bf16", "fp8" or "auto" */
   const char* dense;          /* cuda, sim: "fp8", "nvfp4" quantise 16-bit matrices at load; "keep" */
   const char* cache;          /* cuda, sim: a folder for packed copies, for the next start */

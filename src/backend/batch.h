@@ -15,8 +15,9 @@ enum class Role { prefill, decode };
 
 // What a row of this role is rounded to in front of a matrix.
 constexpr InputFormat input_of(InputFormat format, Role role) {
-  if (format != InputFormat::nvfp4_prefill) return format;
-  return role == Role::prefill ? InputFormat::nvfp4 : InputFormat::bf16;
+  if (format != InputFormat::nvfp4_prefill && format != InputFormat::fp8_prefill) return format;
+  if (role != Role::prefill) return InputFormat::bf16;
+  return format == InputFormat::nvfp4_prefill ? InputFormat::nvfp4 : InputFormat::fp8;
 }
 
 struct SequenceRows {

@@ -34,9 +34,13 @@ enum class InputFormat {
   nvfp4,
   // W4A4 for prefill rows, whose speed is the tensor cores'; W4A16 for decode rows, whose speed is the
   // memory's, and which it leaves exact. Rows that ask for logits are decode rows of the head.
-  nvfp4_prefill
+  nvfp4_prefill,
+  // Rounded to bf16, then to E4M3, with the matrix's own input scale or, where it has none, a power of two
+  // for every row (base/fp8_rows.h): W8A8. In programs always for prefill rows alone; decode rows take bf16.
+  fp8,
+  fp8_prefill
 };
-// Whether such an input is ever quantised, so that the matrix must have an input scale.
+// Whether such an input is ever quantised to FP4, so that the matrix must have an input scale.
 constexpr bool quantises(InputFormat format) {
   return format == InputFormat::nvfp4 || format == InputFormat::nvfp4_prefill;
 }

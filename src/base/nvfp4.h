@@ -147,6 +147,7 @@ struct CompressedTensorsInputScale {
 struct Nvfp4InputScale {
   float scale;
   float inverse;
+  friend constexpr bool operator==(const Nvfp4InputScale&, const Nvfp4InputScale&) = default;
 };
 
 // Refuses what lies outside 2^-117..2^117: within, the multiplier of every block scale is a normal number (an

@@ -6,6 +6,10 @@
 // rounded toward zero to f32 once. Checked on an H200: 0 of 1,536,000 mma outputs and 0 of 1,536,000 wgmma
 // outputs differ, subnormal operands included (bench/results/).
 //
+// FP8 (wgmma k32 of E4M3 on Hopper): the thirty-two products and C aligned the same way, but truncated below
+// 2^(E-13), and the sum rounded toward zero to 13 fraction bits, which is why a chain of them must be short.
+// A published model of Hopper (MMA-Sim); bench/results/w8a8-h200.txt has what an H200 said to it.
+//
 // FP4 (mma.m16n8k64 on SM120): four exact 16-block sums, each times its two scales; the four and C are
 // aligned to E = max(exp C, exp scale_a + exp scale_b), truncated below 2^(E-35), summed, rounded toward zero
 // once. A published model of RTX Blackwell (MMA-Sim); not measured by us.
@@ -92,6 +96,33 @@ constexpr float fused_sum_16(float c, const Operand* a, const Operand* b) {
   for (int k = 0; k < 16; ++k)
     if (product[k] != 0) sum += shift_toward_zero(product[k], product_exponent[k] - 14 - lsb);
   return round_toward_zero(sum, lsb);
+}
+
+// E4M3: value = magnitude * 2^(exponent - 3); subnormals have the exponent of the smallest normal number.
+constexpr Operand split_e4m3(std::uint8_t bits) {
+  const int biased = (bits >> 3) & 15;
+  const int fraction = bits & 7;
+  const int magnitude = biased ? (fraction | 8) : fraction;
+  return {biased ? biased - 7 : -6, (bits & 0x80) ? -magnitude : magnitude};
+}
+
+inline constexpr int kFp8FractionBits = 13;  // of a sum of FP8 products on Hopper
+
+// C + sum of 32 products of E4M3, finite operands only.
+constexpr float fused_sum_fp8(float c, const Operand* a, const Operand* b) {
+  const Operand addend = split_f32(c);
+  int largest = addend.magnitude ? addend.exponent : INT32_MIN;
+  for (int k = 0; k < 32; ++k)
+    if (a[k].magnitude != 0 && b[k].magnitude != 0 && a[k].exponent + b[k].exponent > largest)
+      largest = a[k].exponent + b[k].exponent;
+  if (largest == INT32_MIN) return 0.0f;
+  const int lsb = largest - kFp8FractionBits;
+  std::int64_t sum = addend.magnitude ? shift_toward_zero(addend.magnitude, addend.exponent - 23 - lsb) : 0;
+  for (int k = 0; k < 32; ++k)
+    sum += shift_toward_zero(a[k].magnitude * b[k].magnitude, a[k].exponent + b[k].exponent - 6 - lsb);
+  // What f32 has beyond the thirteen bits is cut off.
+  constexpr std::uint32_t beyond = (1u << (23 - kFp8FractionBits)) - 1u;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(round_toward_zero(sum, lsb)) & ~beyond);
 }
 
 // One FP4 output. block_sum_x4: the exact block sums times 4 (a sum of 16 products of E2M1 values is a

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/ue8m0.h"
 
 namespace fourfold::checkpoint {
 namespace {
@@ -97,8 +98,31 @@ void bind_nvfp4(TensorPool& pool, const Nvfp4Parts& parts, Matrix& matrix) {
                                 .input_scale = parts.input_scale};
 }
 
+// Scales are powers of two in a byte, under U8 or the name of their own.
+bool is_mxfp4(const TensorView* scales) {
+  return scales != nullptr && (scales->dtype == DType::u8 || scales->dtype == DType::f8_e8m0);
+}
+
+void bind_mxfp4(TensorPool& pool, const TensorView& codes, const TensorView& scales, Matrix& matrix) {
+  const Shape code_shape{matrix.rows, matrix.columns / 2};
+  const Shape scale_shape{matrix.rows, matrix.columns / kMxfp4BlockColumns};
+  const bool whole_blocks = matrix.columns % kMxfp4BlockColumns == 0;
+  const bool codes_fit = codes.dtype == DType::u8 && codes.shape == code_shape && whole_blocks;
+  const bool scales_fit = scales.shape == scale_shape && whole_blocks;
+  const std::string blocks =
+      whole_blocks ? "" : fourfold::format(" of {} columns, a multiple of 32", matrix.columns);
+  if (!codes_fit) pool.misshapen(codes, wanted("U8", code_shape) + blocks);
+  if (!scales_fit) pool.misshapen(scales, wanted("U8 or F8_E8M0", scale_shape) + blocks);
+  if (!codes_fit || !scales_fit) return;
+  matrix.storage = Mxfp4Storage{{.rows = matrix.rows,
+                                 .columns = matrix.columns,
+                                 .codes = elements<std::uint8_t>(codes),
+                                 .scales = as_ue8m0(scales.bytes)}};
+}
+
 void bind_model_opt(TensorPool& pool, const std::string& module, const TensorView* weight, Matrix& matrix) {
   Nvfp4Parts parts{weight, pool.take(module + ".weight_scale"), std::nullopt, std::nullopt};
+  if (is_mxfp4(parts.scales)) return bind_mxfp4(pool, *weight, *parts.scales, matrix);
   const std::string global_name = module + ".weight_scale_2";
   if (const auto stored = scalar_of(pool, pool.take(global_name)))
     parts.global_scale = usable(pool, global_name, [&] { return global_scale(ModelOptScale{*stored}); });
@@ -112,6 +136,7 @@ void bind_model_opt(TensorPool& pool, const std::string& module, const TensorVie
 void bind_compressed_tensors(TensorPool& pool, const std::string& module, const TensorView* packed,
                              Matrix& matrix) {
   Nvfp4Parts parts{packed, pool.take(module + ".weight_scale"), std::nullopt, std::nullopt};
+  if (is_mxfp4(parts.scales)) return bind_mxfp4(pool, *packed, *parts.scales, matrix);
   const std::string global_name = module + ".weight_global_scale";
   if (const auto stored = scalar_of(pool, pool.take(global_name)))
     parts.global_scale =
@@ -123,19 +148,43 @@ void bind_compressed_tensors(TensorPool& pool, const std::string& module, const 
   bind_nvfp4(pool, parts, matrix);
 }
 
+// MXFP8: a power of two for 32 columns of a row, in bytes of either type.
+void bind_mxfp8(TensorPool& pool, const TensorView& weight, const TensorView& scale, Matrix& matrix) {
+  const Shape wanted_shape{matrix.rows, matrix.columns / kMxfp8BlockColumns};
+  if (matrix.columns % kMxfp8BlockColumns != 0 || scale.shape != wanted_shape)
+    return pool.misshapen(scale, fourfold::format("{} of {} columns, a multiple of 32",
+                                                  wanted("U8 or F8_E8M0", wanted_shape), matrix.columns));
+  const auto stored = elements<std::uint8_t>(scale);
+  std::vector<std::uint8_t> bytes(stored.size());
+  pool.checkpoint().read(std::as_bytes(stored), std::as_writable_bytes(std::span(bytes)));
+  std::vector<float> scales;
+  scales.reserve(bytes.size());
+  for (const std::uint8_t byte : bytes) scales.push_back(to_float(Ue8m0{byte}));
+  if (!all_finite(scales)) return pool.unusable(scale.name, "a scale is NaN");
+  matrix.storage = Fp8Storage{.codes = elements<E4m3>(weight),
+                              .scale = Fp8BlockScales{1, kMxfp8BlockColumns, std::move(scales)},
+                              .input_scale = {}};
+}
+
 // Shape tells the kind of scale: one number, one a row, one a 128 x 128 block. Blocks are also found under
-// the name weight_scale_inv, which in spite of it multiplies.
+// the name weight_scale_inv, which in spite of it multiplies, and from ModelOpt as [rows, 1, columns, 1].
 void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& weight, Matrix& matrix) {
   const TensorView* scale = pool.take_if_present(module + ".weight_scale_inv");
   if (scale == nullptr) scale = pool.take(module + ".weight_scale");
   const auto input_scale = bind_optional_scalar(pool, module + ".input_scale");
+  if (input_scale && !(std::isnormal(*input_scale) && *input_scale > 0 && std::isnormal(1 / *input_scale)))
+    return pool.unusable(module + ".input_scale", "not a positive number with a reciprocal");
   if (scale == nullptr) return;
+  if (scale->dtype == DType::u8 || scale->dtype == DType::f8_e8m0)
+    return bind_mxfp8(pool, weight, *scale, matrix);
   const Shape rows{matrix.rows};
   const Shape rows_column{matrix.rows, 1};
   const Shape blocks{(matrix.rows + kFp8Block - 1) / kFp8Block, (matrix.columns + kFp8Block - 1) / kFp8Block};
+  const Shape blocks_apart{blocks.sizes()[0], 1, blocks.sizes()[1], 1};
   const bool one = element_count(*scale) == 1;
   const bool per_row = scale->shape == rows || scale->shape == rows_column;
-  if (!is_plain(scale->dtype) || (!one && !per_row && scale->shape != blocks)) {
+  const bool per_block = scale->shape == blocks || scale->shape == blocks_apart;
+  if (!is_plain(scale->dtype) || (!one && !per_row && !per_block)) {
     pool.misshapen(*scale, fourfold::format("F32 [], {} or {}", to_string(rows_column), to_string(blocks)));
     return;
   }

@@ -24,6 +24,10 @@ void bring_all(const Checkpoint& source, Nvfp4Storage& storage, LoadedMatrix& lo
   bring(source, storage.view.codes, loaded);
   bring(source, storage.view.scales, loaded);
 }
+void bring_all(const Checkpoint& source, Mxfp4Storage& storage, LoadedMatrix& loaded) {
+  bring(source, storage.view.codes, loaded);
+  bring(source, storage.view.scales, loaded);
+}
 void bring_all(const Checkpoint& source, Fp8Storage& storage, LoadedMatrix& loaded) {
   bring(source, storage.codes, loaded);
 }

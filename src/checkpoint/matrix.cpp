@@ -56,15 +56,30 @@ void read_stored_row(const Matrix& matrix, const Fp8Storage& storage, std::int64
         scale_at(storage, row, matrix.first_column + i, matrix.stored_columns());
 }
 
+// A whole row of FP4, or the columns that are the matrix's own: value(column).
+template <class Fp4View, class Value>
+void read_fp4_row(const Matrix& matrix, const Fp4View& view, std::int64_t row, std::span<float> out,
+                  const Value& value) {
+  if (matrix.columns == view.columns) return dequantize_row(view, row, out);
+  for (std::int64_t i = 0; i < matrix.columns; ++i)
+    out[static_cast<std::size_t>(i)] = value(matrix.first_column + i);
+}
+
 void read_stored_row(const Matrix& matrix, const Nvfp4Storage& storage, std::int64_t row,
                      std::span<float> out) {
-  if (matrix.columns == storage.view.columns) return dequantize_row(storage.view, row, out);
-  for (std::int64_t i = 0; i < matrix.columns; ++i) {
-    const std::int64_t column = matrix.first_column + i;
-    out[static_cast<std::size_t>(i)] =
-        nvfp4_value(storage.view.code(row, column), storage.view.scale(row, column / kNvfp4BlockColumns),
-                    storage.view.global_scale);
-  }
+  const Nvfp4View& view = storage.view;
+  read_fp4_row(matrix, view, row, out, [&](std::int64_t column) {
+    return nvfp4_value(view.code(row, column), view.scale(row, column / kNvfp4BlockColumns),
+                       view.global_scale);
+  });
+}
+
+void read_stored_row(const Matrix& matrix, const Mxfp4Storage& storage, std::int64_t row,
+                     std::span<float> out) {
+  const Mxfp4View& view = storage.view;
+  read_fp4_row(matrix, view, row, out, [&](std::int64_t column) {
+    return mxfp4_value(view.code(row, column), view.scale(row, column / kMxfp4BlockColumns));
+  });
 }
 
 template <class Plain>
@@ -95,7 +110,8 @@ void require_all_finite(std::span<const T> values, const Matrix& matrix) {
   }
 }
 
-std::span<const E4m3> cut(std::span<const E4m3> codes, RowRange range, std::int64_t per_row) {
+template <class T>
+std::span<const T> cut(std::span<const T> codes, RowRange range, std::int64_t per_row) {
   return codes.subspan(static_cast<std::size_t>(range.first * per_row),
                        static_cast<std::size_t>(range.count * per_row));
 }
@@ -119,13 +135,19 @@ Fp8Storage slice(const Fp8Storage& whole, RowRange range, std::int64_t columns) 
   return part;
 }
 
-Nvfp4Storage slice(const Nvfp4Storage& whole, RowRange range, std::int64_t columns) {
-  Nvfp4Storage part = whole;
+template <class Fp4>
+Fp4 slice_fp4(const Fp4& whole, RowRange range, std::int64_t columns, std::int64_t block_columns) {
+  Fp4 part = whole;
   part.view.rows = range.count;
-  part.view.codes = whole.view.codes.subspan(static_cast<std::size_t>(range.first * columns / 2),
-                                             static_cast<std::size_t>(range.count * columns / 2));
-  part.view.scales = cut(whole.view.scales, range, columns / kNvfp4BlockColumns);
+  part.view.codes = cut(whole.view.codes, range, columns / 2);
+  part.view.scales = cut(whole.view.scales, range, columns / block_columns);
   return part;
+}
+Nvfp4Storage slice(const Nvfp4Storage& whole, RowRange range, std::int64_t columns) {
+  return slice_fp4(whole, range, columns, kNvfp4BlockColumns);
+}
+Mxfp4Storage slice(const Mxfp4Storage& whole, RowRange range, std::int64_t columns) {
+  return slice_fp4(whole, range, columns, kMxfp4BlockColumns);
 }
 
 template <class Plain>
@@ -140,6 +162,7 @@ std::int64_t Matrix::stored_rows() const {
   const auto elements =
       std::visit(Overload{[](const Fp8Storage& s) { return static_cast<std::int64_t>(s.codes.size()); },
                           [&](const Nvfp4Storage& s) { return s.view.rows * stored_columns(); },
+                          [&](const Mxfp4Storage& s) { return s.view.rows * stored_columns(); },
                           [](const auto& plain) { return static_cast<std::int64_t>(plain.values.size()); }},
                  storage);
   return stored_columns() == 0 ? 0 : elements / stored_columns();
@@ -165,7 +188,8 @@ MatrixFormat format_of(const Matrix& matrix) {
                                                                    MatrixFormat::fp8_blocks};
                                return formats[s.scale.index()];
                              },
-                             [](const Nvfp4Storage&) { return MatrixFormat::nvfp4; }},
+                             [](const Nvfp4Storage&) { return MatrixFormat::nvfp4; },
+                             [](const Mxfp4Storage&) { return MatrixFormat::mxfp4; }},
                     matrix.storage);
 }
 
@@ -178,6 +202,7 @@ std::string_view format_name(MatrixFormat format) {
     case MatrixFormat::fp8_rows: return "FP8 per row";
     case MatrixFormat::fp8_blocks: return "FP8 per block";
     case MatrixFormat::nvfp4: return "NVFP4";
+    case MatrixFormat::mxfp4: return "MXFP4";
   }
   return "unknown";
 }
@@ -251,6 +276,9 @@ Matrix pick_columns(const Matrix& matrix, RowRange range) {
   if (std::holds_alternative<Nvfp4Storage>(matrix.storage))
     check(range.first % kNvfp4BlockColumns == 0 && range.count % kNvfp4BlockColumns == 0,
           "NVFP4 is cut at whole blocks", range.first, range.count);
+  if (std::holds_alternative<Mxfp4Storage>(matrix.storage))
+    check(range.first % kMxfp4BlockColumns == 0 && range.count % kMxfp4BlockColumns == 0,
+          "MXFP4 is cut at whole blocks", range.first, range.count);
   Matrix part = matrix;
   part.whole_columns = matrix.stored_columns();
   part.first_column = matrix.first_column + range.first;
@@ -281,11 +309,13 @@ Matrix narrowed(const Matrix& matrix) {
 }
 
 void for_each_range(const Matrix& matrix, const std::function<void(std::span<const std::byte>)>& visit) {
+  const auto visit_both = [&](const auto& view) {
+    visit(std::as_bytes(view.codes));
+    visit(std::as_bytes(view.scales));
+  };
   std::visit(Overload{[&](const Fp8Storage& s) { visit(std::as_bytes(s.codes)); },
-                      [&](const Nvfp4Storage& s) {
-                        visit(std::as_bytes(s.view.codes));
-                        visit(std::as_bytes(s.view.scales));
-                      },
+                      [&](const Nvfp4Storage& s) { visit_both(s.view); },
+                      [&](const Mxfp4Storage& s) { visit_both(s.view); },
                       [&](const auto& plain) { visit(std::as_bytes(plain.values)); }},
              matrix.storage);
 }
@@ -303,18 +333,18 @@ std::uint64_t stored_bytes(const Matrix& matrix) {
 
 void validate(const Matrix& matrix) {
   check(matrix.source == nullptr, "the matrix has been loaded", matrix.name);
-  if (const auto* nvfp4 = std::get_if<Nvfp4Storage>(&matrix.storage)) {
+  const auto validate_fp4 = [&](const auto& view) {  // of a part, too: all of the tensor's scales
     try {
-      fourfold::validate(nvfp4->view);  // of a part, too: all of the tensor's scales
+      fourfold::validate(view);
     } catch (const Error& error) {
       throw Error(error.code(), std::string(matrix.name) + ": " + error.what(), error.hint());
     }
-    return;
-  }
-  std::visit(
-      Overload{[&](const Fp8Storage& s) { require_all_finite(s.codes, matrix); }, [](const Nvfp4Storage&) {},
-               [&](const auto& plain) { require_all_finite(plain.values, matrix); }},
-      matrix.storage);
+  };
+  std::visit(Overload{[&](const Fp8Storage& s) { require_all_finite(s.codes, matrix); },
+                      [&](const Nvfp4Storage& s) { validate_fp4(s.view); },
+                      [&](const Mxfp4Storage& s) { validate_fp4(s.view); },
+                      [&](const auto& plain) { require_all_finite(plain.values, matrix); }},
+             matrix.storage);
 }
 
 }  // namespace fourfold::checkpoint

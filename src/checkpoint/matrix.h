@@ -15,6 +15,7 @@
 #include "base/bf16.h"
 #include "base/e4m3.h"
 #include "base/f16.h"
+#include "base/mxfp4.h"
 #include "base/nvfp4.h"
 
 namespace fourfold::checkpoint {
@@ -43,6 +44,8 @@ struct Fp8BlockScales {
   std::int64_t block_columns = 0;
   std::vector<float> scales;  // [ceil(rows / block_rows), ceil(columns / block_columns)]
 };
+// MXFP8 is FP8 in blocks of one row and this many columns.
+inline constexpr std::int64_t kMxfp8BlockColumns = 32;
 struct Fp8Storage {
   std::span<const E4m3> codes;  // [rows, columns]
   std::variant<Fp8TensorScale, Fp8RowScales, Fp8BlockScales> scale;
@@ -54,12 +57,17 @@ struct Nvfp4Storage {
   std::optional<Nvfp4InputScale> input_scale;  // absent: made for 16-bit activations
 };
 
+// No scale above the blocks', and none for inputs: they are 16 bits wide, or scaled as they come.
+struct Mxfp4Storage {
+  Mxfp4View view;
+};
+
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
 
-using Storage = std::variant<Bf16Storage, F16Storage, F32Storage, Fp8Storage, Nvfp4Storage>;
+using Storage = std::variant<Bf16Storage, F16Storage, F32Storage, Fp8Storage, Nvfp4Storage, Mxfp4Storage>;
 
 struct Matrix {
   std::string_view name;  // of the tensor with the weights
@@ -84,7 +92,7 @@ struct Matrix {
   std::int64_t stored_row(std::int64_t row) const;
 };
 
-enum class MatrixFormat { bf16, f16, f32, fp8_tensor, fp8_rows, fp8_blocks, nvfp4 };
+enum class MatrixFormat { bf16, f16, f32, fp8_tensor, fp8_rows, fp8_blocks, nvfp4, mxfp4 };
 MatrixFormat format_of(const Matrix& matrix);
 std::string_view format_name(MatrixFormat format);
 
@@ -98,7 +106,7 @@ std::vector<float> read_all(const Matrix& matrix);
 Matrix slice_rows(const Matrix& matrix, RowRange range);
 
 // Views of part of a matrix's own rows or columns, whatever it is itself a view of. Neither copies weights.
-// Columns of NVFP4 are cut at multiples of 16.
+// Columns of NVFP4 are cut at multiples of 16, of MXFP4 of 32.
 Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges);
 Matrix pick_columns(const Matrix& matrix, RowRange range);
 

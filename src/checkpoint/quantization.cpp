@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/mxfp4.h"
 #include "base/nvfp4.h"
 #include "checkpoint/field_reader.h"
+#include "checkpoint/matrix.h"
 #include "json/parse.h"
 
 namespace fourfold::checkpoint {
@@ -15,14 +17,33 @@ namespace {
 namespace bj = boost::json;
 
 constexpr json::Limits kLimits{.text_bytes_max = std::size_t{64} << 20, .depth_max = 32};
-constexpr const char* kKnownAlgorithms = "NVFP4, W4A16_NVFP4, FP8, MIXED_PRECISION";
+constexpr const char* kKnownAlgorithms = "NVFP4, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8, MIXED_PRECISION";
 
-std::optional<QuantAlgorithm> algorithm_from_name(std::string_view name) {
-  if (name == "FP8" || name == "FP8_PER_CHANNEL_PER_TOKEN") return QuantAlgorithm::fp8;
+// ModelOpt writes names in either case: its own recipes are in lower case, what it exports mostly is not.
+std::string in_capitals(std::string_view name) {
+  std::string out(name);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+std::optional<QuantAlgorithm> algorithm_from_name(std::string_view written) {
+  const std::string name = in_capitals(written);
+  // Per tensor, per row, or 128 x 128 blocks: the tensors say which.
+  if (name == "FP8" || name == "FP8_PER_CHANNEL_PER_TOKEN" || name == "FP8_PB_WO") return QuantAlgorithm::fp8;
+  if (name == "MXFP8") return QuantAlgorithm::mxfp8;
   if (name == "NVFP4") return QuantAlgorithm::nvfp4;
   if (name == "W4A16_NVFP4") return QuantAlgorithm::w4a16_nvfp4;
+  if (name == "MXFP4") return QuantAlgorithm::mxfp4;
   if (name == "MIXED_PRECISION") return QuantAlgorithm::mixed_precision;
   return std::nullopt;
+}
+
+KvCacheScheme kv_cache_from_name(std::string_view written) {
+  const std::string name = in_capitals(written);
+  if (name.empty() || name == "NONE") return KvCacheScheme::none;
+  if (name == "FP8") return KvCacheScheme::fp8;
+  return name == "NVFP4" ? KvCacheScheme::nvfp4 : KvCacheScheme::other;
 }
 
 void add_unique(std::vector<QuantAlgorithm>& algorithms, QuantAlgorithm algorithm) {
@@ -38,6 +59,22 @@ void require_group_size(FieldReader& fields, QuantAlgorithm algorithm) {
   const auto group = fields.optional_int("group_size", {0, 1 << 20});
   if (group && is_fp4(algorithm) && *group != kNvfp4BlockColumns)
     fields.unsupported("group_size", std::to_string(*group), "16 for NVFP4");
+  if (group && algorithm == QuantAlgorithm::mxfp4 && *group != kMxfp4BlockColumns)
+    fields.unsupported("group_size", std::to_string(*group), "32 for MXFP4");
+}
+
+// kv_cache_scheme: a name, or the format's numbers.
+KvCacheScheme kv_cache_scheme(const bj::object& object) {
+  const bj::value* scheme = object.if_contains("kv_cache_scheme");
+  if (scheme == nullptr || scheme->is_null()) return KvCacheScheme::none;
+  if (const bj::string* name = scheme->if_string()) return kv_cache_from_name(*name);
+  const bj::object* numbers = scheme->if_object();
+  const bj::value* bits = numbers == nullptr ? nullptr : numbers->if_contains("num_bits");
+  const bj::value* type = numbers == nullptr ? nullptr : numbers->if_contains("type");
+  const bool is_float = type == nullptr || (type->is_string() && type->get_string() == "float");
+  if (bits == nullptr || !bits->is_int64() || !is_float) return KvCacheScheme::other;
+  if (bits->get_int64() == 8) return KvCacheScheme::fp8;
+  return bits->get_int64() == 4 ? KvCacheScheme::nvfp4 : KvCacheScheme::other;
 }
 
 // quant_algo, group_size, quantized_layers: the same names in hf_quant_config.json and in
@@ -71,7 +108,7 @@ void read_modelopt(FieldReader& fields, std::string_view what, ProblemList& prob
     const std::string inner_name = inner.optional_text("quant_algo").value_or("");
     const auto inner_algorithm = algorithm_from_name(inner_name);
     if (!inner_algorithm || *inner_algorithm == QuantAlgorithm::mixed_precision)
-      inner.unsupported("quant_algo", inner_name, "NVFP4, W4A16_NVFP4, FP8");
+      inner.unsupported("quant_algo", inner_name, "NVFP4, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8");
     require_group_size(inner, *inner_algorithm);
     out.modules.emplace(std::string(std::string_view(module)), *inner_algorithm);
     add_unique(out.algorithms, *inner_algorithm);
@@ -98,20 +135,25 @@ QuantAlgorithm read_group(const bj::object& group, const std::string& prefix, st
   const std::int64_t bits = weights.required_int("num_bits", {1, 64});
   const std::string type = weights.optional_text("type").value_or("int");
   if (type != "float") weights.unsupported("type", type, "float");
-  if (bits == 8) return QuantAlgorithm::fp8;
-  if (bits != 4) weights.unsupported("num_bits", std::to_string(bits), "4 (NVFP4), 8 (FP8)");
   const auto group_size = weights.optional_int("group_size", {-1, 1 << 20});
+  if (bits == 8) return group_size == kMxfp8BlockColumns ? QuantAlgorithm::mxfp8 : QuantAlgorithm::fp8;
+  if (bits != 4) weights.unsupported("num_bits", std::to_string(bits), "4 (NVFP4, MXFP4), 8 (FP8, MXFP8)");
+  if (group_size.value_or(0) == kMxfp4BlockColumns) return QuantAlgorithm::mxfp4;
   if (group_size.value_or(0) != kNvfp4BlockColumns)
-    weights.unsupported("group_size", group_size ? std::to_string(*group_size) : "absent", "16 for NVFP4");
+    weights.unsupported("group_size", group_size ? std::to_string(*group_size) : "absent",
+                        "16 for NVFP4, 32 for MXFP4");
   return fields.has("input_activations") ? QuantAlgorithm::nvfp4 : QuantAlgorithm::w4a16_nvfp4;
 }
 
 void read_compressed_tensors(FieldReader& fields, std::string_view what, ProblemList& problems,
                              Quantization& out) {
   const std::string format_name = fields.optional_text("format").value_or("");
-  constexpr std::string_view formats[] = {"nvfp4-pack-quantized", "float-quantized", "mixed-precision"};
+  constexpr std::string_view formats[] = {"nvfp4-pack-quantized", "mxfp4-pack-quantized", "float-quantized",
+                                          "mxfp8-quantized", "mixed-precision"};
   if (std::find(std::begin(formats), std::end(formats), format_name) == std::end(formats))
-    fields.unsupported("format", format_name, "nvfp4-pack-quantized, float-quantized, mixed-precision");
+    fields.unsupported("format", format_name,
+                       "nvfp4-pack-quantized, mxfp4-pack-quantized, float-quantized, mxfp8-quantized, "
+                       "mixed-precision");
   const bj::object* groups = fields.optional_object("config_groups");
   if (groups == nullptr) {
     problems.add("missing", "quantization_config.config_groups");
@@ -125,7 +167,6 @@ void read_compressed_tensors(FieldReader& fields, std::string_view what, Problem
       add_unique(out.algorithms, read_group(group.get_object(), prefix, what, problems));
   }
   out.excluded = fields.optional_texts("ignore");
-  out.kv_cache_fp8 = fields.has("kv_cache_scheme");
   out.producer = "compressed-tensors " + fields.optional_text("version").value_or("");
 }
 
@@ -138,7 +179,6 @@ Quantization read_inline(const bj::object& object, std::string_view what, Proble
     out.method = QuantMethod::modelopt;
     read_modelopt(fields, what, problems, out);
     out.excluded = fields.optional_texts("ignore");
-    out.kv_cache_fp8 = fields.has("kv_cache_scheme");
     out.producer = read_producer(fields, what, problems);
   } else if (method == "compressed-tensors") {
     out.method = QuantMethod::compressed_tensors;
@@ -150,6 +190,7 @@ Quantization read_inline(const bj::object& object, std::string_view what, Proble
   } else {
     fields.unsupported("quant_method", method, "modelopt, compressed-tensors, fp8");
   }
+  out.kv_cache = kv_cache_scheme(object);
   return out;
 }
 
@@ -166,7 +207,7 @@ Quantization read_sidecar(const bj::object& document, std::string_view what, Pro
   FieldReader fields(*object, what, "quantization.", problems);
   read_modelopt(fields, what, problems, out);
   out.excluded = fields.optional_texts("exclude_modules");
-  out.kv_cache_fp8 = fields.optional_text("kv_cache_quant_algo").value_or("") == "FP8";
+  out.kv_cache = kv_cache_from_name(fields.optional_text("kv_cache_quant_algo").value_or(""));
   out.producer = read_producer(root, what, problems);
   return out;
 }
@@ -205,9 +246,21 @@ std::string_view quant_method_name(QuantMethod method) {
 std::string_view quant_algorithm_name(QuantAlgorithm algorithm) {
   switch (algorithm) {
     case QuantAlgorithm::fp8: return "FP8";
+    case QuantAlgorithm::mxfp8: return "MXFP8";
     case QuantAlgorithm::nvfp4: return "NVFP4";
     case QuantAlgorithm::w4a16_nvfp4: return "W4A16_NVFP4";
+    case QuantAlgorithm::mxfp4: return "MXFP4";
     case QuantAlgorithm::mixed_precision: return "MIXED_PRECISION";
+  }
+  return "unknown";
+}
+
+std::string_view kv_cache_name(KvCacheScheme scheme) {
+  switch (scheme) {
+    case KvCacheScheme::none: return "none";
+    case KvCacheScheme::fp8: return "FP8";
+    case KvCacheScheme::nvfp4: return "NVFP4";
+    case KvCacheScheme::other: return "another format";
   }
   return "unknown";
 }

@@ -16,8 +16,12 @@ enum class QuantMethod { none, modelopt, compressed_tensors, fp8 };
 std::string_view quant_method_name(QuantMethod method);
 
 // What the weights of a module are multiplied with, as the makers meant it.
-enum class QuantAlgorithm { fp8, nvfp4, w4a16_nvfp4, mixed_precision };
+enum class QuantAlgorithm { fp8, mxfp8, nvfp4, w4a16_nvfp4, mxfp4, mixed_precision };
 std::string_view quant_algorithm_name(QuantAlgorithm algorithm);
+
+// What the file says keys and values were calibrated for; --kv decides what they are kept in.
+enum class KvCacheScheme { none, fp8, nvfp4, other };
+std::string_view kv_cache_name(KvCacheScheme scheme);
 
 struct Quantization {
   QuantMethod method = QuantMethod::none;
@@ -25,7 +29,7 @@ struct Quantization {
                                            // stands for a list that the file does not give
   std::map<std::string, QuantAlgorithm> modules;  // MIXED_PRECISION: module name -> algorithm
   std::vector<std::string> excluded;              // patterns as written, for people to read
-  bool kv_cache_fp8 = false;                      // declared; the scales may be absent all the same
+  KvCacheScheme kv_cache = KvCacheScheme::none;   // declared; the scales may be absent all the same
   std::string producer;                           // "modelopt 0.44.0", when stated
 
   bool quantized() const { return method != QuantMethod::none; }

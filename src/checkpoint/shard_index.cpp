@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kIndexName = "model.safetensors.index.json";
-constexpr const char* kSingleName = "model.safetensors";
 // 397B per expert: 370,000 names of 130 bytes.
 constexpr json::Limits kIndexLimits{.text_bytes_max = std::size_t{256} << 20, .depth_max = 8};
 constexpr std::size_t kShardsMax = 10'000;
@@ -98,10 +96,16 @@ void compare_with_index(const WeightMap& index, std::span<const SafetensorsFile>
 
 }  // namespace
 
+std::vector<std::string> shard_names(const fs::path& index) {
+  std::vector<std::string> names;
+  for (const auto& [file, tensors] : read_weight_map(index)) names.push_back(file);
+  return names;
+}
+
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) fail(Code::io, "{}: there is no such folder", folder.string());
-  const fs::path index_path = folder / kIndexName;
+  const fs::path index_path = folder / kShardIndexName;
   // symlink_status: a dangling index is a broken download, not an unsharded model.
   if (fs::exists(fs::symlink_status(index_path, ignored))) {
     const WeightMap index = read_weight_map(index_path);
@@ -112,11 +116,11 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
     shards_.reserve(index.size());
     for (const auto& [file, names] : index) shards_.emplace_back(folder / file);
     compare_with_index(index, shards_, folder);
-  } else if (fs::exists(fs::symlink_status(folder / kSingleName, ignored))) {
-    shards_.emplace_back(folder / kSingleName);
+  } else if (fs::exists(fs::symlink_status(folder / kSingleShardName, ignored))) {
+    shards_.emplace_back(folder / kSingleShardName);
   } else {
     fail_with_hint(Code::bad_checkpoint, what_is_there(folder), "{}: holds neither {} nor {}",
-                   folder.string(), kIndexName, kSingleName);
+                   folder.string(), kShardIndexName, kSingleShardName);
   }
   for (const SafetensorsFile& shard : shards_)
     for (const TensorEntry& entry : shard.entries()) tensors_.push_back(shard.view(entry));

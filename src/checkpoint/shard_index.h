@@ -7,12 +7,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
 
 namespace fourfold::checkpoint {
+
+// What a model folder's weights are in: the second, or the shards that the first names.
+inline constexpr const char* kShardIndexName = "model.safetensors.index.json";
+inline constexpr const char* kSingleShardName = "model.safetensors";
+
+// The files that an index names, each once. Throws bad_checkpoint, for names that lead out of the folder too.
+std::vector<std::string> shard_names(const std::filesystem::path& index);
 
 class Checkpoint {
  public:

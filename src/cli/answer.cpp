@@ -13,6 +13,7 @@
 #include "base/token_grain.h"
 #include "cli/figures.h"
 #include "cli/parse.h"
+#include "cli/reader_gone.h"
 #include "cli/terminal_text.h"
 #include "cli/word_wrap.h"
 #include "engine/answer_text.h"
@@ -109,6 +110,7 @@ class AnswerWriter {
   void write(std::string_view text) {
     errno = 0;
     console_.out << text << std::flush;
+    if (!console_.out && errno == EPIPE) throw ReaderGone();
     if (!console_.out)
       fail(Code::io, "the answer cannot be written to standard output: {}",
            errno == 0 ? "it is closed" : std::strerror(errno));

@@ -205,6 +205,7 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
       library::fp4_chip(gpu->machine(), false));
   if (!activations.notice.empty()) console.err << "fourfold: " << activations.notice << "\n";
   backend::Program program = model::build_program(config, random.weights(), activations.activations);
+  library::take_fp8_rows(program, {.dense = "keep"}, activations.activations);  // random ones are stored so
   library::store_kv(program, options.kv);
   const auto prepared = backend::make_gpu_backend(gpu->machine(), std::move(how))
                             ->prepare(std::move(program), plan.capacity(options.chunk));

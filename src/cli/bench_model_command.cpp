@@ -18,6 +18,7 @@
 #include "cli/bench_model_weights.h"
 #include "cli/figures.h"
 #include "cli/load_model.h"
+#include "cli/progress.h"
 #include "kernels/cpu/isa.h"
 #include "model/qwen35/forward.h"
 
@@ -95,7 +96,7 @@ struct Times {
   double head = 0;     // seconds of the head over one row
 };
 
-Times measure(backend::Prepared& prepared, const BenchModelOptions& options) {
+Times measure(backend::Prepared& prepared, const BenchModelOptions& options, const Console& console) {
   Sequence sequence(prepared, static_cast<std::int32_t>(prepared.capacity().page_count));
   const auto prompt = [&] {
     sequence.restart();
@@ -104,11 +105,21 @@ Times measure(backend::Prepared& prepared, const BenchModelOptions& options) {
       seconds += sequence.advance(std::min(kChunk, options.prompt - done), false);
     return seconds;
   };
-  prompt();  // touches every page and grows every buffer
   Times times;
-  times.prefill = median({prompt(), prompt(), prompt()}) / options.prompt;
+  constexpr int rounds = 4;
+  std::vector<double> prompts;
+  ProgressLine reading(console, "prompts");
+  for (int i = 0; i < rounds; ++i) {
+    const double seconds = prompt();
+    if (i > 0) prompts.push_back(seconds);  // the first touches every page and grows every buffer
+    reading.update(i + 1, rounds, (i + 1.0) / rounds);
+  }
+  reading.clear();
+  times.prefill = median(prompts) / options.prompt;
   std::vector<double> with, without;
+  ProgressLine decoding(console, "decoding");
   for (int i = 0; i < options.tokens; ++i) {
+    decoding.update(i, options.tokens, static_cast<double>(i) / options.tokens);
     without.push_back(sequence.advance(1, false));
     with.push_back(sequence.advance(1, true));
   }
@@ -213,6 +224,8 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
                                    .page_tokens = kTokenGrain,
                                    .state_slot_count = 1,
                                    .row_count = std::min(kChunk, options.prompt)};
+  console.err << fourfold::format("fourfold: making random weights of {}\n",
+                                  counted(options.layers, "layer"));
   const auto start = Clock::now();
   const Made made =
       (options.tp > 1 ? make_ranks : make_one)(options, config, random.weights(), capacity, one_token);
@@ -223,7 +236,7 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
       options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : "", rounded(seconds_since(start)));
 
   const double before = measure_read_gb_per_s();
-  const Times times = measure(*made.prepared, options);
+  const Times times = measure(*made.prepared, options, console);
   const double ceiling = std::max(before, measure_read_gb_per_s());
   const double bytes = made.cost.weight_bytes + made.cost.state_bytes;
   const double rate = bytes / (times.decode + times.head) / 1e9;

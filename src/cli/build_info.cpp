@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/utc_time.h"
+#include "build_facts.h"
 #include "commit.h"
 
 namespace fourfold::cli {
@@ -20,6 +21,16 @@ std::string commit() {
   if (const std::string built = kCommit; !built.empty()) return built;
   const char* given = std::getenv("FOURFOLD_COMMIT");
   return given ? given : "";
+}
+
+std::string version_text() {
+  const std::string id = commit(), gpu = kGpuChips, without = kWithout;
+  std::string text = "fourfold " + version() + (id.empty() ? "" : " (" + id + ")") + "\n";
+  text += std::string("  compiler  ") + kCompiled + "\n";
+  text += std::string("  CPU       ") + kCpuIsas + "\n";
+  text += "  GPU       " + (gpu.empty() ? "none: built without CUDA kernels" : gpu) + "\n";
+  text += std::string("  with      ") + kWith;
+  return text + (without.empty() ? "" : "\n  without   " + without);
 }
 
 std::string utc_date() { return utc_time(std::time(nullptr)); }

@@ -5,7 +5,9 @@
 
 namespace fourfold::cli {
 
-std::string version();  // "0.1.0"
+std::string version();  // "1.2.3", of CMakeLists.txt
+// What `fourfold --version` says: version and commit in the first line, then compiler, chips and parts.
+std::string version_text();
 // `git describe` at build time, or FOURFOLD_COMMIT of the environment where the build had no git; else empty.
 std::string commit();
 // "# commit: ...\n# date: ...\n", and that SMs were made smaller, for the head of a result file.

@@ -14,11 +14,11 @@ constexpr double kLogSeconds = 15.0;
 }  // namespace
 
 std::string byte_line(const std::string& verb, std::uint64_t bytes_done, std::uint64_t bytes_total,
-                      double seconds) {
+                      double seconds, std::uint64_t bytes_before) {
   const auto done = static_cast<double>(bytes_done);
   const auto total = static_cast<double>(bytes_total);
   char text[120];
-  const double rate = seconds > 0 ? done / seconds : 0;
+  const double rate = seconds > 0 ? (done - static_cast<double>(bytes_before)) / seconds : 0;
   const double left = rate > 0 ? (total - done) / rate : 0;
   const bool large = total >= 1e9;
   const double unit = large ? 1e9 : 1e6;
@@ -28,13 +28,13 @@ std::string byte_line(const std::string& verb, std::uint64_t bytes_done, std::ui
   return verb + std::string(text, static_cast<std::size_t>(length));
 }
 
-void ByteBar::update(std::uint64_t bytes_done, std::uint64_t bytes_total) {
+void ByteBar::update(std::uint64_t bytes_done, std::uint64_t bytes_total, std::uint64_t bytes_before) {
   const Clock::time_point now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double since = std::chrono::duration<double>(now - last_).count();
   const double pause = console_.err_rewrites() ? kTerminalSeconds : kLogSeconds;
   if (elapsed < kQuietSeconds || (shown_ && since < pause)) return;
-  const std::string text = byte_line(verb_, bytes_done, bytes_total, elapsed);
+  const std::string text = byte_line(verb_, bytes_done, bytes_total, elapsed, bytes_before);
   console_.err << (console_.err_rewrites() ? "\r\033[K" : "fourfold: ") << text
                << (console_.err_rewrites() ? "" : "\n") << std::flush;
   last_ = now;

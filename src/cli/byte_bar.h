@@ -13,7 +13,7 @@ namespace fourfold::cli {
 
 // "loading 12.5 of 250.2 GB, 2.41 GB/s, about 98 s left"
 std::string byte_line(const std::string& verb, std::uint64_t bytes_done, std::uint64_t bytes_total,
-                      double seconds);
+                      double seconds, std::uint64_t bytes_before = 0);
 
 class ByteBar {
  public:
@@ -22,8 +22,9 @@ class ByteBar {
   ByteBar(const ByteBar&) = delete;
   ByteBar& operator=(const ByteBar&) = delete;
 
-  // One thread at a time; checkpoint::LoadProgress sees to that.
-  void update(std::uint64_t bytes_done, std::uint64_t bytes_total);
+  // One thread at a time; checkpoint::LoadProgress sees to that. What was done before the start says nothing
+  // about the speed.
+  void update(std::uint64_t bytes_done, std::uint64_t bytes_total, std::uint64_t bytes_before = 0);
   void clear();  // takes the line off a terminal
 
  private:

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/answer.h"
 #include "cli/chat_words.h"
+#include "cli/fetch_model.h"
 #include "cli/line_editor.h"
 #include "cli/line_reader.h"
 #include "cli/terminal_text.h"
@@ -86,7 +87,7 @@ class Chat {
 Chat::Chat(const ChatOptions& options, const Console& console)
     : options_(options),
       console_(console),
-      model_(open_model(options.model, console, options.generation.backend.strict)),
+      model_(fetch_and_open_model(options.model, console, options.generation.backend.strict)),
       tokenizer_(load_tokenizer(model_->folder)),
       template_(text::ChatTemplate::load(model_->folder)),
       request_(make_request(options.generation, *model_, &tokenizer_)),

@@ -15,6 +15,8 @@
 #include "cli/console.h"
 #include "cli/diff_backends_command.h"
 #include "cli/doctor_command.h"
+#include "cli/health_command.h"
+#include "cli/hub_commands.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
@@ -49,24 +51,38 @@ struct CommandLine {
   RunOptions answer;
   ChatOptions chat;
   ServeOptions serve;
+  PullOptions pull;
+  ListOptions list;
+  RemoveOptions remove;
   CompareOptions compare;
   PerplexityOptions perplexity;
   DoctorOptions doctor;
   EnvOptions env;
+  HealthOptions health;
   InspectOptions inspect;
   QuantizeOptions quantize;
   ReportOptions report;
   MakeModelOptions make_model;
   TuneCommandOptions tune;
   DiffBackendsOptions diff_backends;
+  std::string shell;  // of completion
   std::function<int(const Console&)> run;
+  std::function<int(const Console&)> alone;  // without a command, at a terminal; none: help
 };
+
+// Those the program has: all_commands.cpp, or chat_commands.cpp for fourfold-chat.
+void add_commands(CLI::App& app, CommandLine& line);
 
 // What a MODEL is, where there is a default and where there is none.
 inline constexpr const char* kModelHelp =
     "A folder, a hub name in the local cache, or storyteller, which comes with the program";
 inline constexpr const char* kModelOrDefaultHelp =
     "A folder, or a hub name in the local cache; without one: storyteller, which comes with the program";
+// Of the commands that fetch.
+inline constexpr const char* kFetchedModelHelp =
+    "A folder, or a hub name, fetched when it is not in the local cache; without one: storyteller, which "
+    "comes with the "
+    "program";
 
 // Where and how a MODEL runs; command_line_talk.cpp, with run and chat.
 void add_backend(CLI::App& command, library::BackendOptions& options);
@@ -76,6 +92,15 @@ void add_run(CLI::App& app, CommandLine& line);
 void add_chat(CLI::App& app, CommandLine& line);
 // command_line_serve.cpp.
 void add_serve(CLI::App& app, CommandLine& line);
+void add_serve_options(CLI::App& command, ServeOptions& options);
+// Options of serve that the command line does not name, from the environment or else from the file `config`
+// (or FOURFOLD_SERVE_CONFIG). Throws Error; command_line_config.cpp.
+void take_serve_settings(CLI::App& command, CLI::App& root, const std::string& config);
+void add_config(CLI::App& app, CommandLine& line);
+// Models by name; command_line_hub.cpp.
+void add_pull(CLI::App& app, CommandLine& line);
+void add_list(CLI::App& app, CommandLine& line);
+void add_remove(CLI::App& app, CommandLine& line);
 // What can be known without a model; command_line_plan.cpp.
 void add_plan(CLI::App& app, CommandLine& line);
 void add_verify(CLI::App& app, CommandLine& line);
@@ -86,6 +111,7 @@ void add_perplexity(CLI::App& app, CommandLine& line);
 void add_inspect(CLI::App& app, CommandLine& line);
 void add_doctor(CLI::App& app, CommandLine& line);
 void add_env(CLI::App& app, CommandLine& line);
+void add_health(CLI::App& app, CommandLine& line);
 void add_quantize(CLI::App& app, CommandLine& line);
 void add_make_model(CLI::App& app, CommandLine& line);
 

@@ -13,7 +13,7 @@ void add_compare(CLI::App& app, CommandLine& line) {
   command->add_option("REFERENCE", o.reference, "A safetensors file of reference outputs")->required();
   command->add_option("--backend", o.backend, "cpu, cuda, sim (the simulated GPU) or reference")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "f32, w4a16, w4a4-prefill, w4a4, auto or all")
+  command->add_option("--activations", o.activations, "f32, w4a16, w4a4-prefill, w4a4, w8a8, auto or all")
       ->capture_default_str();
   command->add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
@@ -56,7 +56,8 @@ void add_inspect(CLI::App& app, CommandLine& line) {
   InspectOptions& o = line.inspect;
   command->add_option("MODEL", o.model, kModelOrDefaultHelp);
   command->add_option("--context", o.context, "Positions a token attends to")->capture_default_str();
-  command->add_flag("!--no-measure", o.measure, "Do not measure this machine's memory");
+  command->add_flag_callback(
+      "--no-measure", [&o] { o.measure = false; }, "Do not measure this machine's memory");
   command->add_flag("--json", o.json, "JSON instead of text");
   command->final_callback([&line] {
     line.run = [&line](const Console& console) {
@@ -101,6 +102,20 @@ void add_env(CLI::App& app, CommandLine& line) {
   });
 }
 
+void add_health(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("health", "Whether a server is well, as an exit code: 0, or 1");
+  HealthOptions& o = line.health;
+  command->add_option("URL", o.url, "Where it is")->capture_default_str();
+  command->add_flag("--ready", o.ready, "Also whether it takes requests now");
+  command->add_option("--api-key-file", o.api_key_file,
+                      "A server with keys tells --ready to those who have one");
+  command->add_option("--timeout", o.seconds, "Seconds to wait")->capture_default_str();
+  command->final_callback([&line] {
+    line.has_strict = false;
+    line.run = [&line](const Console& console) { return run_health(line.health, console); };
+  });
+}
+
 void add_quantize(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("quantize", "A 16-bit checkpoint to NVFP4");
   QuantizeOptions& o = line.quantize;
@@ -129,7 +144,8 @@ void add_make_model(CLI::App& app, CommandLine& line) {
                    "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, tiny-long, small, 35b, 122b, 397b, "
                    "next-80b, qwen3-30b")
       ->capture_default_str();
-  command->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors or nvfp4")
+  command
+      ->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4 or mxfp4")
       ->capture_default_str();
   command->add_option("--seed", o.seed, "The same seed gives the same bytes")->capture_default_str();
   command->add_option("--layers", o.layers, "So many layers instead of the shape's");

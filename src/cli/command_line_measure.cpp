@@ -38,7 +38,7 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
       ->add_option("--dense", o.dense,
                    "All but the routed experts: nvfp4, fp8, or bf16 (keep: as releases have them)")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "auto, w4a16, w4a4; cuda: also w4a4-prefill")
+  command->add_option("--activations", o.activations, "auto, w4a16, w4a4; cuda: also w4a4-prefill, w8a8")
       ->capture_default_str();
   command->add_option("--isa", o.isa, "plain, avx2, avx512, amx or neon; else the best this CPU has");
   command->add_flag("--tile-codes", o.tile_codes, "NVFP4 weights on AMX's tile unit: faster prompts");
@@ -53,7 +53,8 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
       ->capture_default_str();
   command->add_option("--chunk", o.chunk, "cuda: rows of a prompt at a time")->capture_default_str();
   command->add_option("--gpu", o.gpu, "cuda: which GPU")->capture_default_str();
-  command->add_flag("!--no-graphs", o.graphs, "cuda: launch every kernel by itself");
+  command->add_flag_callback(
+      "--no-graphs", [&o] { o.graphs = false; }, "cuda: launch every kernel by itself");
   command->add_flag("--stages", o.stages, "cuda: where a step's time goes, each stage timed alone");
   command->add_option("--kv", o.kv, "cuda: keys and values, bf16 or fp8")->capture_default_str();
   command->add_option("--memory-fraction", o.memory_fraction,
@@ -240,7 +241,8 @@ void add_report(CLI::App& app, CommandLine& line) {
                     "Fewer proofs, one MoE layer, one model; the file says what was left out");
   command->add_option("--tune-out", o.tune_out,
                       "A file or folder for which kernels are fastest here (beside the report)");
-  command->add_flag("!--no-tune", o.tune, "Do not measure that");
+  command->add_flag_callback(
+      "--no-tune", [&o] { o.tune = false; }, "Do not measure that");
   command->add_option("--results", o.results, "Also write each part's own file into this folder");
   command->add_option("--rows", o.rows, "Of verify: only rows or kernels that match: 'moe_stream*w4a4*'");
   command->add_option("--part-minutes", o.part_minutes,
@@ -264,7 +266,7 @@ void add_diff_backends(CLI::App& app, CommandLine& line) {
   command->add_option("--tokens", o.tokens, "How many random tokens")->capture_default_str();
   command->add_option("--generated", o.generated, "The last so many run one by one, as generated rows")
       ->capture_default_str();
-  command->add_option("--activations", o.activations, "w4a16, f32, w4a4-prefill, w4a4 or auto")
+  command->add_option("--activations", o.activations, "w4a16, f32, w4a4-prefill, w4a4, w8a8 or auto")
       ->capture_default_str();
   command->add_option("--threads", o.threads, "cpu: 0 is one per core")->capture_default_str();
   command->add_flag("--by-op", o.by_op,

@@ -40,8 +40,15 @@ void add_plan(CLI::App& app, CommandLine& line) {
   command->add_flag("--json", o.json, "JSON instead of text");
   command->add_option("--explain", o.explain, "Walk the bytes of one tile, MxNxK in elements: 256x128x128");
   command->add_flag("--picture", o.picture, "Also draw the best known overflow");
-  command->add_flag("--choose", o.choose, "Which rows a layer runs with; needs --shape and --tokens");
+  command->add_flag("--choose", o.choose,
+                    "Which rows a layer (--shape) or a matrix (--matrix) runs with; needs --tokens");
   command->add_option("--shape", o.shape, "35b, 122b, 397b, 397b-tp4 or H,I,E,k");
+  command
+      ->add_option(
+          "--matrix", o.matrix,
+          "Of --choose, in place of --shape: a dense NVFP4 matrix of so many columns that has an input "
+          "scale")
+      ->excludes("--shape");
   command->add_option("--tokens", o.tokens, "Token counts, commas between them");
   command->add_option("--activations", o.activations, "auto (as a model is served), w4a16 or w4a4")
       ->capture_default_str();
@@ -52,7 +59,7 @@ void add_plan(CLI::App& app, CommandLine& line) {
       command->add_option("--model", m.model,
                           "What this MODEL (or a shape: 397b, 122b, 35b) takes of a GPU's memory, "
                           "and what fits");
-  for (const char* other : {"--explain", "--choose", "--picture", "--shape", "--tokens"})
+  for (const char* other : {"--explain", "--choose", "--picture", "--shape", "--matrix", "--tokens"})
     model->excludes(other);
   CLI::Option* gpu = command
                          ->add_option("--gpu", m.gpu,

@@ -7,24 +7,21 @@ namespace fourfold::cli {
 namespace {
 
 void add_access(CLI::App& command, ServeOptions& o) {
-  CLI::Option* key = command.add_option("--api-key", o.api_keys, "Who asks must know it; may be given again")
-                         ->allow_extra_args(false);
-  CLI::Option* file = command
-                          .add_option("--api-key-file", o.api_key_files,
-                                      "Keys, one a line, read again when it changes; may be given again")
-                          ->allow_extra_args(false);
+  // What goes with what is checked where all of it is known, from files and the environment, too: run_serve.
+  command.add_option("--api-key", o.api_keys, "Who asks must know it; may be given again")
+      ->allow_extra_args(false);
+  command
+      .add_option("--api-key-file", o.api_key_files,
+                  "Keys, one a line, read again when it changes; may be given again")
+      ->allow_extra_args(false);
   command
       .add_option(
           "--operator-key-file", o.operator_key_files,
           "Keys that may read /metrics and /status.json, which others then may not; may be given again")
       ->allow_extra_args(false);
-  command.add_flag("--no-auth", o.no_auth, "No key, also where other machines can reach it")
-      ->excludes(key)
-      ->excludes(file);
-  CLI::Option* certificate = command.add_option("--tls-cert", o.tls_cert, "Certificate chain, PEM: https");
-  CLI::Option* private_key = command.add_option("--tls-key", o.tls_key, "Its private key, PEM");
-  certificate->needs(private_key);
-  private_key->needs(certificate);
+  command.add_flag("--no-auth", o.no_auth, "No key, also where other machines can reach it");
+  command.add_option("--tls-cert", o.tls_cert, "Certificate chain, PEM: https");
+  command.add_option("--tls-key", o.tls_key, "Its private key, PEM");
   command
       .add_option("--cors-origin", o.cors_origins, "Pages of this origin may ask, or *; may be given again")
       ->allow_extra_args(false);
@@ -64,23 +61,29 @@ void add_room(CLI::App& command, ServeOptions& o) {
 
 }  // namespace
 
+void add_serve_options(CLI::App& command, ServeOptions& o) {
+  command.add_option("MODEL", o.model, kFetchedModelHelp);
+  command.add_option("--config", o.config,
+                     "A TOML file with options, as in: port = 8000 (also FOURFOLD_SERVE_... variables)");
+  command.add_option("--host", o.host, "The address to listen on; 0.0.0.0: all of this machine")
+      ->capture_default_str();
+  command.add_option("--port", o.port, "0: one that is free")->capture_default_str();
+  command
+      .add_option("--served-model-name", o.served_names,
+                  "What requests call the model; may be given again (the folder's or the hub's name)")
+      ->allow_extra_args(false);
+  command.add_flag("--log-requests", o.log_requests, "One line a request on stderr: when, how long, tokens");
+  add_access(command, o);
+  add_room(command, o);
+  add_backend(command, o.backend);
+}
+
 void add_serve(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("serve", "A model behind HTTP: OpenAI's and Anthropic's APIs, a chat page");
-  ServeOptions& o = line.serve;
-  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
-  command->add_option("--host", o.host, "The address to listen on; 0.0.0.0: all of this machine")
-      ->capture_default_str();
-  command->add_option("--port", o.port, "0: one that is free")->capture_default_str();
-  command
-      ->add_option("--served-model-name", o.served_names,
-                   "What requests call the model; may be given again (the folder's or the hub's name)")
-      ->allow_extra_args(false);
-  command->add_flag("--log-requests", o.log_requests, "One line a request on stderr: when, how long, tokens");
-  add_access(*command, o);
-  add_room(*command, o);
-  add_backend(*command, o.backend);
-  command->final_callback([&line] {
+  add_serve_options(*command, line.serve);
+  command->final_callback([&app, &line, command] {
+    take_serve_settings(*command, app, line.serve.config);
     line.run = [&line](const Console& console) {
       line.serve.backend.strict = line.strict;
       return run_serve(line.serve, console);

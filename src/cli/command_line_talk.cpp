@@ -30,7 +30,7 @@ void add_backend(CLI::App& command, library::BackendOptions& o) {
       ->capture_default_str();
   command
       .add_option("--activations", o.activations,
-                  "auto (as checkpoint and chip are made), w4a16, w4a4-prefill, w4a4 or f32")
+                  "auto (as checkpoint and chip are made), w4a16, w4a4-prefill, w4a4, w8a8 or f32")
       ->capture_default_str();
   command.add_option("--kv", o.kv, "Keys and values: bf16, fp8 (cuda, sim, reference) or auto")
       ->capture_default_str();
@@ -79,7 +79,7 @@ void add_generation(CLI::App& command, GenerationOptions& o) {
 void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("run", "One answer of a model, on stdout");
   RunOptions& o = line.answer;
-  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
+  command->add_option("MODEL", o.model, kFetchedModelHelp);
   command->add_option("-p,--prompt", o.prompt, "One chat turn; -, or nothing and a pipe: from stdin");
   command->add_flag("--raw", o.raw, "Continue the prompt instead of answering it");
   command->add_option("--ids", o.ids, "The prompt as token ids, 1,2,3; the answer is ids, too");
@@ -98,7 +98,7 @@ void add_run(CLI::App& app, CommandLine& line) {
 void add_chat(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, line by line");
   ChatOptions& o = line.chat;
-  command->add_option("MODEL", o.model, kModelOrDefaultHelp);
+  command->add_option("MODEL", o.model, kFetchedModelHelp);
   command->add_option("--context,--max-context", o.context,
                       "Tokens of conversation to make room for (16384, or the model's)");
   command->add_flag("--fast", o.fast,

@@ -31,11 +31,12 @@ std::vector<std::string> formats_of(const CompareOptions& options, const OpenMod
     if (all > 0) formats.push_back("w4a4");
     return formats;
   }
-  // What its kernels have: 16-bit inputs everywhere, FP4 ones of routed experts.
+  // What its kernels have: 16-bit inputs everywhere, FP4 ones where an MLP or a layer's experts all have
+  // scales.
   std::vector<std::string> formats{"w4a16"};
-  const std::ptrdiff_t experts = fp4_inputs(model, model::Activations::w4a4_prefill);
-  if (experts > 0) formats.push_back("w4a4-prefill");
-  if (experts > 0 && experts == all) formats.push_back("w4a4");
+  const std::ptrdiff_t some = fp4_inputs(model, model::Activations::w4a4_prefill);
+  if (some > 0) formats.push_back("w4a4-prefill");
+  if (some > 0 && some == all) formats.push_back("w4a4");
   return formats;
 }
 
@@ -60,7 +61,7 @@ std::vector<std::string> possible_formats(const CompareOptions& options, const O
 
 // Where the bounds of a run come from, in one line.
 std::string derivation(const evaluate::Comparison& result) {
-  if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0 && result.noise_kv == 0)
+  if (result.noise_bf16 == 0 && result.noise_nvfp4 == 0 && result.noise_fp8 == 0 && result.noise_kv == 0)
     return fourfold::format("bound: {}, the same arithmetic in another order", evaluate::kExactBound);
   std::string text;
   const auto add = [&](double noise, const char* what, const char* format) {
@@ -69,6 +70,7 @@ std::string derivation(const evaluate::Comparison& result) {
   };
   add(result.noise_bf16, "inputs of matrices are off by", "bf16");
   add(result.noise_nvfp4, "inputs of matrices are off by", "NVFP4");
+  add(result.noise_fp8, "inputs of matrices are off by", "FP8");
   add(result.noise_kv, "keys and values by", "fp8");
   return text + fourfold::format(
                     " of themselves; {} times the largest and {} times the typical difference that {}"

@@ -13,11 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_built_in(const std::string& model) {
-  std::error_code ignored;
-  return model.empty() || (model == kBuiltInModel && !fs::exists(model, ignored));
-}
-
 fs::path program_folder() {
   std::error_code problem;
   const fs::path program = fs::read_symlink("/proc/self/exe", problem);
@@ -55,6 +50,13 @@ std::vector<std::string> known_models(const std::string& model) {
   return names;
 }
 
+}  // namespace
+
+bool is_built_in(const std::string& model) {
+  std::error_code ignored;
+  return model.empty() || (model == kBuiltInModel && !fs::exists(model, ignored));
+}
+
 // By letters whatever their case, and by the name without its organisation.
 std::string meant_model(const std::string& model) {
   const std::vector<std::string> names = known_models(model);
@@ -71,8 +73,6 @@ std::string meant_model(const std::string& model) {
   return found.empty() || at == lowered.end() ? std::string()
                                               : names[static_cast<std::size_t>(at - lowered.begin())];
 }
-
-}  // namespace
 
 std::string built_in_model(const fs::path& program_folder) {
   const fs::path above = program_folder.parent_path();

@@ -14,6 +14,12 @@ inline constexpr const char* kBuiltInModel = "storyteller";
 // may have been meant.
 std::filesystem::path find_model(const std::string& model);
 
+// Whether MODEL means the built-in one.
+bool is_built_in(const std::string& model);
+
+// A model that is here and has almost this name; empty without one.
+std::string meant_model(const std::string& model);
+
 // Whether find_model() finds something, complete or not.
 bool is_model(const std::string& model);
 

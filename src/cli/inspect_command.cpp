@@ -123,6 +123,9 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
                                                : ", for 16-bit activations"
                                          : "")
       << "\n";
+  if (facts.quantization.kv_cache != checkpoint::KvCacheScheme::none)
+    out << "  keys and values: made for " << checkpoint::kv_cache_name(facts.quantization.kv_cache)
+        << "; --kv decides\n";
   for (const std::string& skipped : model.bound.skipped) out << "  not used: " << skipped << "\n";
 }
 
@@ -165,6 +168,7 @@ std::string to_json(const OpenModel& model, const Facts& facts, const InspectOpt
   json.member("tensor_bytes", model.checkpoint.tensor_bytes());
   json.member("quant_method", checkpoint::quant_method_name(facts.quantization.method));
   json.member("fp4_activations", facts.quantization.made_for_fp4_activations());
+  json.member("kv_cache", checkpoint::kv_cache_name(facts.quantization.kv_cache));
   json.key("matrices").begin_array();
   for (const model::MatrixGroup& group : facts.groups) {
     json.begin_object().member("name", group.pattern).member("format", checkpoint::format_name(group.format));

@@ -1,11 +1,13 @@
 // The program: reads the command line into the options of one command, runs it, turns errors into a message
 // and an exit code. This, usage.cpp and the files command_line_*.cpp know CLI11, nothing else does.
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,8 +20,10 @@
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
+#include "cli/completion.h"
 #include "cli/console.h"
 #include "cli/parse.h"
+#include "cli/reader_gone.h"
 #include "cli/usage.h"
 
 namespace fourfold::cli {
@@ -57,46 +61,50 @@ int report(const Console& console, const Error& error) {
   return kFailed;
 }
 
+// Ends as a program does that never heard of SIGPIPE: quietly, and whoever started it can tell.
+int end_without_reader() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+  return kFailed;  // it was blocked
+}
+
+bool reader_is_gone() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 // What was printed has arrived, or the command has failed: a full disk must not look like success.
 int finish(int status, const Console& console) {
   errno = 0;
   console.out.flush();
   if (console.out || status == kFailed) return status;
+  if (reader_is_gone()) return end_without_reader();
   show_error(console, fourfold::format("standard output cannot be written: {}",
                                        errno == 0 ? "it is full or closed" : std::strerror(errno)));
   return kFailed;
 }
 
-void add_commands(CLI::App& app, CommandLine& line) {
-  app.add_flag("--strict", line.strict,
-               "Nothing other than asked: degradations and notices are errors (serve: of requests, too)");
-  app.fallthrough();
-  app.require_subcommand(0, 1);
-  add_run(app, line);
-  add_chat(app, line);
-  add_serve(app, line);
-  add_inspect(app, line);
-  add_plan(app, line);
-  add_doctor(app, line);
-  add_env(app, line);
-  add_quantize(app, line);
-  add_make_model(app, line);
-  add_compare(app, line);
-  add_diff_backends(app, line);
-  add_perplexity(app, line);
-  add_verify(app, line);
-  add_tune(app, line);
-  add_report(app, line);
-  CLI::App* bench = app.add_subcommand("bench", "Measure");
-  bench->require_subcommand(1);
-  add_bench_model(*bench, line);
-  add_bench_load(*bench, line);
-  add_bench_moe(*bench, line);
-  add_bench_pack(*bench, line);
-  add_bench_all_reduce(*bench, line);
-  add_bench_serve(*bench, line);
-  add_bench_diff(*bench, line);
-  // Both are other words for flags; here so that they are listed.
+// What describes the program itself. help and version are other words for flags; here so that they are
+// listed.
+void add_descriptions(CLI::App& app, CommandLine& line) {
+  CLI::App* completion = app.add_subcommand("completion", "Completions of commands and options for a shell");
+  completion->add_option("SHELL", line.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->final_callback([&app, &line] {
+    line.has_strict = false;
+    line.run = [&](const Console& console) {
+      write_completion(console.out, app, line.shell);
+      return kFine;
+    };
+  });
+  app.add_subcommand("man", "The manual page: fourfold man | man -l -")->final_callback([&app, &line] {
+    line.has_strict = false;
+    line.run = [&](const Console& console) {
+      write_manual(console.out, app, version());
+      return kFine;
+    };
+  });
   app.add_subcommand("help", "What a command takes: fourfold help run");
   app.add_subcommand("version", "Which fourfold this is");
 }
@@ -105,9 +113,13 @@ int run(std::vector<std::string> words, const Console& console) {
   CLI::App app("Fourfold: NVFP4 mixture-of-experts models on CPUs and on GPUs with little shared memory",
                "fourfold");
   CommandLine line;
-  app.set_version_flag("--version",
-                       "fourfold " + version() + (commit().empty() ? "" : " (" + commit() + ")"));
+  app.set_version_flag("--version", version_text());
+  app.add_flag("--strict", line.strict,
+               "Nothing other than asked: degradations and notices are errors (serve: of requests, too)");
+  app.fallthrough();
+  app.require_subcommand(0, 1);
   add_commands(app, line);
+  add_descriptions(app, line);
   const std::string whole = typed(words);
   if (const std::optional<Usage> wrong = replace_help_words(app, words)) {
     show_error(console, wrong->message, wrong->hint);
@@ -118,12 +130,15 @@ int run(std::vector<std::string> words, const Console& console) {
     app.parse(reversed);
   } catch (const CLI::Success& asked) {  // --help and --version
     return app.exit(asked, console.out, console.err);
+  } catch (const Error& error) {  // of files and variables that have options
+    return report(console, error);
   } catch (const CLI::ParseError& error) {
     const Usage usage = explain_usage(app, error);
     show_error(console, usage.message, usage.hint);
     return kUsage;
   }
   if (!line.run) {
+    if (console.out_is_terminal && line.alone) return line.alone(console);
     console.out << app.help();
     return kFine;
   }
@@ -135,6 +150,8 @@ int run(std::vector<std::string> words, const Console& console) {
   }
   try {
     return line.run(console);
+  } catch (const ReaderGone&) {
+    return end_without_reader();
   } catch (const Error& error) {
     return report(console, error);
   } catch (const std::exception& error) {

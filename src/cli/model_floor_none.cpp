@@ -8,6 +8,9 @@
 #include "cli/compare_command.h"
 #include "cli/diff_backends_command.h"
 #include "cli/doctor_command.h"
+#include "cli/health_command.h"
+#include "cli/hello.h"
+#include "cli/hub_commands.h"
 #include "cli/inspect_command.h"
 #include "cli/make_model_command.h"
 #include "cli/perplexity_command.h"
@@ -41,6 +44,7 @@ int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
 int run_compare(const CompareOptions&, const Console&) { refuse(); }
 int run_doctor(const DoctorOptions&, const Console&) { refuse(); }
 int run_env(const EnvOptions&, const Console&) { refuse(); }
+int run_health(const HealthOptions&, const Console&) { refuse(); }
 int run_inspect(const InspectOptions&, const Console&) { refuse(); }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
@@ -48,6 +52,13 @@ int run_plan_model(const PlanModelOptions&, const Console&) { refuse(); }
 int run_report(const ReportOptions&, const Console&) { refuse(); }
 int run_tune(const TuneCommandOptions&, const Console&) { refuse(); }
 int run_diff_backends(const DiffBackendsOptions&, const Console&) { refuse(); }
+int run_hello(const Console& console) {
+  console.out << "This fourfold was built without the model floor; fourfold help lists what it can do.\n";
+  return kFine;
+}
+int run_pull(const PullOptions&, const Console&) { refuse(); }
+int run_list(const ListOptions&, const Console&) { refuse(); }
+int run_remove(const RemoveOptions&, const Console&) { refuse(); }
 int run_quantize(const QuantizeOptions&, const Console&) { refuse(); }
 
 }  // namespace fourfold::cli

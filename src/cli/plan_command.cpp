@@ -136,13 +136,29 @@ void set_activations(const PlanOptions& options, const ArchFacts& arch, Request&
                               : moe_layer::Activations::w4a16;
 }
 
+// A dense matrix some of whose inputs are FP4 is one expert of these rows (docs/decisions/0022).
+Choice matrix_choice(const ArchFacts& arch, const Request& request) {
+  Choice choice;
+  if (request.order() == record::BitOrder::fp4) {
+    choice = moe_layer::choose_gemm(arch, request);
+    choice.down_row = choice.gate_up_row;
+    return choice;
+  }
+  choice.refusal = fourfold::format(
+      "--matrix is for {} and FP4 inputs; with 16-bit ones the rows depend on the number of SMs (run "
+      "--explain)",
+      format_name(WeightFormat::nvfp4));
+  return choice;
+}
+
 std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<const ArchFacts*>& archs) {
-  if (options.shape.empty() || options.tokens.empty())
+  if ((options.shape.empty() && options.matrix == 0) || options.tokens.empty())
     fail_with_hint(Code::invalid_request,
                    "For example: fourfold plan --choose --shape 397b --tokens 64 --arch sm120",
-                   "--choose needs --shape and --tokens");
+                   "--choose needs --shape or --matrix, and --tokens");
   Request request;
-  request.shape = parse_layer_shape(options.shape);
+  request.shape =
+      options.matrix != 0 ? moe_layer::Shape{options.matrix, 64, 1, 1} : parse_layer_shape(options.shape);
   request.format = parse_format(options.format);
   std::vector<Answer> answers;
   for (const ArchFacts* arch : archs)
@@ -151,7 +167,9 @@ std::vector<Answer> answers_to(const PlanOptions& options, const std::vector<con
         request.tokens = tokens;
         request.role = role;
         set_activations(options, *arch, request);
-        answers.push_back({arch, request, moe_layer::choose(*arch, request)});
+        answers.push_back(
+            {arch, request,
+             options.matrix != 0 ? matrix_choice(*arch, request) : moe_layer::choose(*arch, request)});
       }
   return answers;
 }
@@ -188,7 +206,12 @@ std::string answers_text(const std::vector<Answer>& answers) {
 
 std::string answers_json(const PlanOptions& options, const std::vector<Answer>& answers) {
   JsonWriter json(JsonWriter::Style::pretty);
-  json.begin_object().member("shape", options.shape).key("choices").begin_array();
+  json.begin_object();
+  if (options.matrix != 0)
+    json.member("matrix", options.matrix);
+  else
+    json.member("shape", options.shape);
+  json.key("choices").begin_array();
   for (const Answer& answer : answers) {
     json.begin_object()
         .member("arch", answer.arch->name)
@@ -232,7 +255,7 @@ int print_choice(const PlanOptions& options, const std::vector<const ArchFacts*>
 int run_plan(const PlanOptions& options, const Console& console) {
   const std::vector<const ArchFacts*> archs = parse_archs(options.archs);
   if (options.choose) return print_choice(options, archs, console);
-  if (!options.shape.empty() || !options.tokens.empty())
+  if (!options.shape.empty() || options.matrix != 0 || !options.tokens.empty())
     fail_with_hint(Code::invalid_request, "Add --choose to see which rows a layer of this shape runs with.",
                    "--shape and --tokens mean nothing without --choose");
   if (!options.explain.empty()) return print_explanation(options, archs, console);

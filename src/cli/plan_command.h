@@ -15,6 +15,7 @@ struct PlanOptions {
   bool picture = false;  // the best known overflow as a picture
   bool choose = false;
   std::string shape;                 // 35b, 122b, 397b, 397b-tp4 or H,I,E,k
+  int matrix = 0;                    // columns of a dense matrix with FP4 inputs, in place of a shape
   std::string tokens;                // comma separated
   std::string activations = "auto";  // w4a16, w4a4; auto: FP4 prompts where the chip has the instruction
   std::string format = "nvfp4";

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/answer.h"
+#include "cli/fetch_model.h"
 #include "cli/figures.h"
 #include "cli/find_model.h"
 #include "cli/parse.h"
@@ -47,6 +48,7 @@ void require_consistent(const RunOptions& options) {
 // `fourfold run "Hello"` is what many type first.
 void require_model(const RunOptions& options) {
   if (options.prompt || !options.ids.empty() || is_model(options.model)) return;
+  if (checkpoint::as_hub_name(options.model)) return;  // it is fetched
   std::string hint = fourfold::format("To ask the model that comes with the program: fourfold run -p {}",
                                       shell_word(options.model));
   try {
@@ -124,7 +126,7 @@ int run_run(const RunOptions& options, const Console& console) {
   const std::string asked = is_text ? prompt_text(options) : "";
   require_utf8(options.generation.system, "--system");
   for (const std::string& stop : options.generation.stops) require_utf8(stop, "--stop");
-  const auto model = open_model(options.model, console, options.generation.backend.strict);
+  const auto model = fetch_and_open_model(options.model, console, options.generation.backend.strict);
   std::optional<text::Tokenizer> tokenizer;
   if (is_text) tokenizer = load_tokenizer(model->folder);
   engine::Request request = make_request(options.generation, *model, tokenizer ? &*tokenizer : nullptr);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/build_info.h"
+#include "cli/fetch_model.h"
 #include "cli/interrupt.h"
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
@@ -161,7 +162,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   server::ServiceOptions service_settings = service_options(options, log);
   if (operator_keys.any()) service_settings.operator_keys = &operator_keys;
 
-  const auto model = open_model(options.model, console, options.backend.strict);
+  const auto model = fetch_and_open_model(options.model, console, options.backend.strict);
   library::EngineSettings settings = engine_settings(options, *model);
   const server::ServedModel served = served_model(options, *model);
   const auto kernels = std::make_shared<server::KernelLines>();

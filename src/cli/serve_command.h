@@ -13,6 +13,7 @@ namespace fourfold::cli {
 
 struct ServeOptions {
   std::string model;
+  std::string config;  // a file with the rest; command_line_config.cpp reads it
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: one that is free
   std::vector<std::string> api_keys, api_key_files, operator_key_files;

@@ -60,10 +60,15 @@ Usage unknown_word(const CLI::App& app, const Named& named, const std::vector<st
     const std::string name = word.substr(0, word.find('='));
     std::vector<std::string> names = option_names(*named.command);
     for (const std::string& more : option_names(app)) names.push_back(more);
-    return {with_suggestion(
-                fourfold::format("{} has no option {}", named.words.empty() ? "fourfold" : named.words, name),
-                name, names),
-            help + " lists what there is."};
+    return {
+        with_suggestion(
+            fourfold::format("{} has no option {}", named.words.empty() ? "fourfold" : named.words, name),
+            name, names),
+        help + " lists what there is." +
+            // People bring the lines they know.
+            (named.words == "serve" ? " docs/serving.md has a table of vLLM's and llama-server's flags, and "
+                                      "what each is here."
+                                    : "")};
   }
   if (!command_names(*named.command).empty()) return unknown_command(*named.command, named.words, word);
   if (named.words == "run" || named.words == "chat") {

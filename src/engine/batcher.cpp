@@ -223,16 +223,21 @@ void Batcher::run(const schedule::StepPlan& plan) {
 
 // Steps of generated rows alone, with as many drafts as the step before, say what drafts are worth.
 void Batcher::note_pace(const schedule::StepPlan& plan, double seconds) {
-  std::int64_t tokens = 0, rows = 0;
+  schedule::DraftTuner::Step step{.sequence_count = std::ssize(plan.work),
+                                  .draft_count = draft_count_,
+                                  .accepted = {},
+                                  .seconds = seconds};
+  std::int64_t rows = 0;
   for (const schedule::Work& work : plan.work) {
     const Sequence& sequence = *live_.at(work.id).sequence;
     if (sequence.newest().empty()) return;
-    tokens += std::ssize(sequence.newest());
+    // The last token is the model's own.
+    const std::size_t accepted = std::min(sequence.newest().size() - 1, step.accepted.size());
+    for (std::size_t i = 0; i < accepted; ++i) ++step.accepted[i];
     rows += work.row_count;
   }
-  const auto members = std::ssize(plan.work);
-  if (draft_count_ == draft_count_before_ && rows == members * (1 + draft_count_))
-    tuner_.note(members, draft_count_, tokens, seconds);
+  if (draft_count_ == draft_count_before_ && rows == step.sequence_count * (1 + draft_count_))
+    tuner_.note(step);
 }
 
 void Batcher::advance(const schedule::Work& work, std::vector<Delivery>& out) {

@@ -172,6 +172,7 @@ Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
   for (const backend::MatrixUse& use : program.matrices) {
     if (use.input == backend::InputFormat::bf16) noise_bf16 = relative_input_noise(use.input);
     if (backend::quantises(use.input)) noise_nvfp4 = relative_input_noise(use.input);
+    if (use.input == backend::InputFormat::fp8_prefill) noise_fp8 = relative_input_noise(use.input);
   }
   for (const backend::KvCache& cache : program.kv_caches)
     noise_kv = std::max(noise_kv, relative_kv_noise(cache.format));
@@ -179,7 +180,8 @@ Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
     prompts_.push_back({{},
                         std::vector<double>(prompt.greedy_ids.size(), kExactBound),
                         std::vector<double>(prompt.draft_ids.size(), kExactBound)});
-  if (noise_bf16 > 0 || noise_nvfp4 > 0 || noise_kv > 0) derive(program, reference, capacity);
+  if (noise_bf16 > 0 || noise_nvfp4 > 0 || noise_fp8 > 0 || noise_kv > 0)
+    derive(program, reference, capacity);
 }
 
 // On the reference backend; see the header.
@@ -216,6 +218,7 @@ Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference, 
   Comparison out;
   out.noise_bf16 = bounds.noise_bf16;
   out.noise_nvfp4 = bounds.noise_nvfp4;
+  out.noise_fp8 = bounds.noise_fp8;
   out.noise_kv = bounds.noise_kv;
   const auto prompts = reference.prompts();
   for (std::size_t i = 0; i < prompts.size(); ++i) {

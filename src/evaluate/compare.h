@@ -49,8 +49,8 @@ struct Comparison {
   std::vector<TokenDifference> tokens;
   bool hidden_compared = false;  // the backend kept its values
   bool mtp_compared = false;
-  double noise_bf16 = 0, noise_nvfp4 = 0;  // relative, of the formats in use; 0: not in use
-  double noise_kv = 0;                     // of keys and values in fp8
+  double noise_bf16 = 0, noise_nvfp4 = 0, noise_fp8 = 0;  // relative, of the formats in use; 0: not in use
+  double noise_kv = 0;                                    // of keys and values in fp8
   bool fine() const;
 };
 
@@ -71,7 +71,7 @@ class Bounds {
   Bounds(const backend::Program& program, const ReferenceFile& reference, const backend::Capacity& capacity);
   const Prompt& of(std::size_t prompt) const { return prompts_[prompt]; }
 
-  double noise_bf16 = 0, noise_nvfp4 = 0, noise_kv = 0;  // as in Comparison
+  double noise_bf16 = 0, noise_nvfp4 = 0, noise_fp8 = 0, noise_kv = 0;  // as in Comparison
 
  private:
   void derive(const backend::Program& program, const ReferenceFile& reference,

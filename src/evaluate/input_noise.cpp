@@ -7,6 +7,10 @@
 
 namespace fourfold::evaluate {
 
+namespace {
+double relative_e4m3_noise() { return 0x1p-3 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2)); }
+}  // namespace
+
 // bf16: eight significant bits, so steps of 2^-7 between 1 and 2, and an error uniform within half a step
 // either way: 2^-7 / sqrt(12) at 1 and half of that at 2. Over an octave, where mantissas m are spread evenly
 // in their logarithm, 1/m^2 is 3 / (8 ln 2) on average: together 1.66e-3. Times sqrt(2), because keys and
@@ -24,16 +28,18 @@ double relative_input_noise(backend::InputFormat format) {
       return std::sqrt(2.0) * 0x1p-7 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2));
     case backend::InputFormat::nvfp4:
     case backend::InputFormat::nvfp4_prefill: return 0.106;  // of the rows that are quantised
+    case backend::InputFormat::fp8:
+    case backend::InputFormat::fp8_prefill: return relative_e4m3_noise();
   }
   return 0;
 }
 
-// E4M3: four significant bits, so what was said of bf16 with steps of 2^-3: 2.66e-2. Below 2^-6 steps are
-// 2^-9 whatever the number, less than that beside numbers of a deviation of 0.02 and more: keys are normed,
-// and values are sums like other activations.
+// E4M3: four significant bits, so what was said of bf16 with steps of 2^-3: 2.66e-2. Rows of activations are
+// scaled to 224 and more, where smaller steps end 14 binary places below the largest number. Below 2^-6 steps
+// are 2^-9 whatever the number, less than that beside numbers of a deviation of 0.02 and more: keys are
+// normed, and values are sums like other activations.
 double relative_kv_noise(backend::KvFormat format) {
-  if (format != backend::KvFormat::fp8) return 0;
-  return 0x1p-3 / std::sqrt(12.0) * std::sqrt(3 / (8 * std::numbers::ln2));
+  return format == backend::KvFormat::fp8 ? relative_e4m3_noise() : 0;
 }
 
 namespace {

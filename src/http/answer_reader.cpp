@@ -82,6 +82,12 @@ void AnswerReader::close() {
                              : "the server closed the connection in the middle of its answer");
 }
 
+std::string AnswerReader::field(std::string_view name) const {
+  return has_head() ? std::string(parser_->get()[name]) : std::string();
+}
+
+bool AnswerReader::may_ask_again() const { return done_ && buffer_.empty() && parser_->keep_alive(); }
+
 bool AnswerReader::step(std::string& body) {
   // Something else than HTTP is told from its first bytes, not when its first line fails to end.
   constexpr std::string_view protocol = "HTTP/1.";

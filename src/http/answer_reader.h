@@ -23,6 +23,10 @@ class AnswerReader {
   bool has_head() const { return status_ != 0; }
   bool done() const { return done_; }
   int status() const { return status_; }  // 0 before the head is there
+  // A field of the head; empty without one.
+  std::string field(std::string_view name) const;
+  // The answer is whole, nothing came behind it, and the server will take another request.
+  bool may_ask_again() const;
 
  private:
   struct Parser;

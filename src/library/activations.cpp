@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/load/held_matrix.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
@@ -16,11 +17,10 @@ namespace {
 
 using model::Activations;
 
-constexpr std::pair<std::string_view, Activations> kNames[] = {{"auto", Activations::automatic},
-                                                               {"f32", Activations::f32},
-                                                               {"w4a16", Activations::w4a16},
-                                                               {"w4a4-prefill", Activations::w4a4_prefill},
-                                                               {"w4a4", Activations::w4a4}};
+constexpr std::pair<std::string_view, Activations> kNames[] = {
+    {"auto", Activations::automatic}, {"f32", Activations::f32},
+    {"w4a16", Activations::w4a16},    {"w4a4-prefill", Activations::w4a4_prefill},
+    {"w4a4", Activations::w4a4},      {"w8a8", Activations::w8a8}};
 
 const Fp4Chip& chip_of(const std::string& backend) {
   if (backend == "sim") {
@@ -39,6 +39,11 @@ std::ptrdiff_t fp4_count(const backend::Program& program) {
   return std::ranges::count_if(program.matrices,
                                [](const backend::MatrixUse& use) { return backend::quantises(use.input); });
 }
+// Whether --dense makes it NVFP4, without an input scale.
+bool is_made_nvfp4(const checkpoint::Matrix& matrix, const BackendOptions& options) {
+  return options.dense == "nvfp4" && checkpoint::format_of(matrix) != checkpoint::MatrixFormat::nvfp4 &&
+         backend::cuda::record_format(matrix, WeightFormat::nvfp4) == WeightFormat::nvfp4;
+}
 // Matrices that the checkpoint has input scales for.
 std::ptrdiff_t calibrated_count(const OpenModel& model) {
   return fp4_count(model::build_program(model.config, model.bound.weights, Activations::automatic));
@@ -49,7 +54,7 @@ std::ptrdiff_t calibrated_count(const OpenModel& model) {
 Activations parse_model_activations(std::string_view text) {
   for (const auto& [name, activations] : kNames)
     if (text == name) return activations;
-  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4-prefill, w4a4.",
+  fail_with_hint(Code::invalid_request, "Known activations: auto, f32, w4a16, w4a4-prefill, w4a4, w8a8.",
                  "unknown activations '{}'", text);
 }
 
@@ -60,7 +65,8 @@ std::string_view activations_name(Activations activations) {
 }
 
 Fp4Chip modelled_chip(const plan::ArchFacts& arch) {
-  return {std::string(arch.name), moe_layer::serves_fp4_prompts(arch), {}, {}};
+  return {
+      std::string(arch.name), moe_layer::serves_fp4_prompts(arch), {}, {}, moe_layer::has_fp8_prompts(arch)};
 }
 
 Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated) {
@@ -75,6 +81,11 @@ Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated) {
 ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chip& chip) {
   const Activations asked = parse_model_activations(options.activations);
   const bool is_auto = asked == Activations::automatic;
+  if (asked == Activations::w8a8 && on_machine(options.backend) && !chip.has_fp8_rows)
+    fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
+                   "--activations w8a8 is refused on this {}: FP8 x FP8 kernels are there for Hopper's wgmma "
+                   "alone",
+                   chip.arch);
   if (!on_machine(options.backend) || !(is_auto || is_fp4(asked))) return {asked, false, {}, {}};
   std::string why_not = chip.refusal;
   if (!chip.has_instruction) why_not = fourfold::format("{} has no FP4 tensor cores", chip.arch);
@@ -94,6 +105,8 @@ Activations served_activations(const plan::ArchFacts& arch) {
 ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options) {
   const Activations asked = parse_model_activations(options.activations);
   if (asked == Activations::f32 || asked == Activations::w4a16) return {asked, false, {}, {}};
+  if (asked == Activations::w8a8)
+    return choose_activations(options, on_machine(options.backend) ? chip_of(options.backend) : Fp4Chip{});
   if (calibrated_count(model) == 0) {
     if (is_fp4(asked))
       fail_with_hint(
@@ -106,19 +119,40 @@ ChosenActivations choose_activations(const OpenModel& model, const BackendOption
   return choose_activations(options, on_machine(options.backend) ? chip_of(options.backend) : Fp4Chip{});
 }
 
-void require_fp4_experts(const backend::Program& program, const BackendOptions& options) {
-  if (parse_model_activations(options.activations) != Activations::w4a4_prefill) return;
-  for (const backend::ExpertSet& set : program.expert_sets)
-    for (const backend::ExpertMatrices& expert : set.experts)
-      for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
-        if (const backend::MatrixUse& use = program.matrix(id);
-            !backend::quantises(use.input) &&
-            checkpoint::format_of(*use.matrix) == checkpoint::MatrixFormat::nvfp4)
-          fail_with_hint(
-              Code::unsupported_model, "--activations auto runs such a layer with 16-bit ones.",
-              "--activations w4a4-prefill: {} takes 16-bit activations, because not every expert of "
-              "its layer has input scales, the same for gate and up",
-              use.matrix->name);
+void require_fp4(const backend::Program& program, const BackendOptions& options) {
+  const Activations asked = parse_model_activations(options.activations);
+  if (!is_fp4(asked)) return;
+  for (const backend::MatrixUse& use : program.matrices) {
+    if (is_made_nvfp4(*use.matrix, options))
+      fail_with_hint(
+          Code::unsupported_model,
+          "--activations auto runs them with 16-bit ones; --dense keep leaves them as they are.",
+          "--activations {} with --dense nvfp4: {} and others made NVFP4 at load have no input scale, "
+          "which calibration gives",
+          options.activations, use.matrix->name);
+    if (asked == Activations::w4a4_prefill && !backend::quantises(use.input) &&
+        checkpoint::format_of(*use.matrix) == checkpoint::MatrixFormat::nvfp4)
+      fail_with_hint(
+          Code::unsupported_model, "--activations auto runs such a matrix with 16-bit ones.",
+          "--activations w4a4-prefill: {} takes 16-bit activations, because not every matrix of its "
+          "MLP, or not every expert of its layer, has an input scale, the same for gate and up",
+          use.matrix->name);
+  }
+}
+
+void take_fp8_rows(backend::Program& program, const BackendOptions& options, Activations activations) {
+  if (activations != Activations::w8a8) return;
+  const backend::DenseWeights dense = parse_dense_weights(options.dense);
+  if (dense)
+    model::take_fp8_rows(program, [&](const checkpoint::Matrix& matrix) {
+      return backend::cuda::record_format(matrix, dense) == WeightFormat::fp8;
+    });
+  if (std::ranges::none_of(program.matrices, [](const backend::MatrixUse& use) {
+        return use.input == backend::InputFormat::fp8_prefill;
+      }))
+    fail_with_hint(Code::unsupported_model, "Add --dense fp8, or leave out --activations.",
+                   "--activations w8a8: no dense matrix of this checkpoint is in FP8 with a scale for the "
+                   "matrix or for each row");
 }
 
 void mention_activations(const ChosenActivations& chosen, const OpenModel& model,
@@ -130,6 +164,13 @@ void mention_activations(const ChosenActivations& chosen, const OpenModel& model
   if (here > 0 && chosen.emulated)
     listener.fact("FP4 activations are emulated on this chip, for a proof: times say nothing");
   if (options.activations != "auto") return;
+  const std::ptrdiff_t made = std::ranges::count_if(
+      program.matrices, [&](const backend::MatrixUse& use) { return is_made_nvfp4(*use.matrix, options); });
+  if (here > 0 && made > 0)
+    listener.fact(fourfold::format(
+        "--dense nvfp4: {} matrices take 16-bit activations (w4a16), prompts too: they have no "
+        "input scale",
+        made));
   const std::ptrdiff_t all = calibrated_count(model);
   if (!chosen.why_not_fp4.empty())
     listener.notice(
@@ -139,8 +180,8 @@ void mention_activations(const ChosenActivations& chosen, const OpenModel& model
   else if (here < all)
     listener.notice(
         fourfold::format("{} of {} matrices that were made for FP4 activations take 16-bit ones (w4a16), "
-                         "which lose nothing: the GPU "
-                         "backend has FP4 for routed experts, where all experts of a layer have input scales",
+                         "which lose nothing: the GPU backend has FP4 for an MLP, or the experts of a layer, "
+                         "where all of it has input scales, the same for gate and up",
                          all - here, all));
 }
 

@@ -14,7 +14,7 @@
 
 namespace fourfold::library {
 
-// auto, f32, w4a16, w4a4-prefill or w4a4.
+// auto, f32, w4a16, w4a4-prefill, w4a4 or w8a8.
 model::Activations parse_model_activations(std::string_view text);
 std::string_view activations_name(model::Activations activations);
 
@@ -22,8 +22,9 @@ std::string_view activations_name(model::Activations activations);
 struct Fp4Chip {
   std::string arch;
   bool has_instruction = false;
-  std::string refusal;  // why it may not be used though it is there; empty: it may
-  std::string notice;   // why its bits are not promised
+  std::string refusal;        // why it may not be used though it is there; empty: it may
+  std::string notice;         // why its bits are not promised
+  bool has_fp8_rows = false;  // kernels that multiply FP8 x FP8 for prompts (w8a8)
 };
 // One whose instruction, if it has one, does what it should: the simulated ones, and cards that are not here.
 Fp4Chip modelled_chip(const plan::ArchFacts& arch);
@@ -47,9 +48,14 @@ model::Activations served_activations(const plan::ArchFacts& arch);
 // by name is refused for one that has none.
 ChosenActivations choose_activations(const OpenModel& model, const BackendOptions& options);
 
-// Throws unsupported_model where w4a4-prefill was asked for by name and a routed expert stored in NVFP4 does
-// not get it. Those in 16 bits (an MTP layer's, often) are left as they are.
-void require_fp4_experts(const backend::Program& program, const BackendOptions& options);
+// Throws unsupported_model where FP4 was asked for by name and a matrix held in NVFP4 does not get it: one
+// that its MLP or layer keeps from it, one that --dense nvfp4 makes. Those in 16 bits (an MTP layer's, often)
+// are left as they are.
+void require_fp4(const backend::Program& program, const BackendOptions& options);
+
+// Makes what --dense holds in FP8 take FP8 prompt rows, where w8a8 was chosen. Throws unsupported_model where
+// no matrix does then.
+void take_fp8_rows(backend::Program& program, const BackendOptions& options, model::Activations activations);
 
 // Says what is done instead of what the checkpoint was made for.
 void mention_activations(const ChosenActivations& chosen, const OpenModel& model,

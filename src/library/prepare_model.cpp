@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "checkpoint/stream.h"
 #include "kernels/gpu/gpu.h"
-#include "kernels/launch/sim_machine.h"
 #include "library/activations.h"
 #include "library/expert_choice.h"
 #include "library/rank_machines.h"
@@ -72,12 +71,13 @@ backend::Program program_of(const OpenModel& model, const BackendOptions& option
                             ChosenActivations& out) {
   const auto build = [&](model::Activations activations) {
     backend::Program program = model::build_program(model.config, model.bound.weights, activations);
+    take_fp8_rows(program, options, activations);
     store_kv(program, options.kv);
     return program;
   };
   const ChosenActivations chosen = choose_activations(model, options);
   backend::Program program = build(chosen.activations);
-  require_fp4_experts(program, options);
+  require_fp4(program, options);
   mention_activations(chosen, model, options, program, listener);
   out = chosen;
   return program;
@@ -255,20 +255,6 @@ void require_known(const BackendOptions& options) {
 
 bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }
 
-std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {
-  if (backend == "cuda") {
-    std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(gpu_index);
-    return {gpu, &gpu->machine()};
-  }
-  struct Simulated {
-    // Addresses alone: room for the largest model that anybody has the patience for.
-    sim::Device device{sim::DeviceOptions{.memory_bytes = std::size_t{4} << 30}};
-    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
-  };
-  const auto simulated = std::make_shared<Simulated>();
-  return {simulated, simulated->machine.get()};
-}
-
 model::ExpertSharding parse_expert_sharding(std::string_view text) {
   if (text == "auto") return model::ExpertSharding::automatic;
   if (text == "tp") return model::ExpertSharding::columns;
@@ -291,6 +277,7 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
         model::shard_model(model.config, model.bound.weights, {rank, options.tp}, sharding));
     out.program = model::build_program(*out.part, activations);
   }
+  take_fp8_rows(out.program, options, activations);
   store_kv(out.program, options.kv);
   return out;
 }

@@ -158,4 +158,18 @@ std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int
   return out;
 }
 
+std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {
+  if (backend == "cuda") {
+    std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(gpu_index);
+    return {gpu, &gpu->machine()};
+  }
+  struct Simulated {
+    // Addresses alone: room for the largest model that anybody has the patience for.
+    sim::Device device{sim::DeviceOptions{.memory_bytes = std::size_t{4} << 30}};
+    std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
+  };
+  const auto simulated = std::make_shared<Simulated>();
+  return {simulated, simulated->machine.get()};
+}
+
 }  // namespace fourfold::library

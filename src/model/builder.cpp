@@ -18,7 +18,8 @@ backend::InputFormat input_format(Activations activations, const checkpoint::Mat
   const auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&matrix.storage);
   switch (activations) {
     case Activations::f32: return backend::InputFormat::f32;
-    case Activations::w4a16: return backend::InputFormat::bf16;
+    case Activations::w4a16:
+    case Activations::w8a8: return backend::InputFormat::bf16;  // take_fp8_rows() knows what is dense
     case Activations::automatic:
       return nvfp4 != nullptr && nvfp4->input_scale ? backend::InputFormat::nvfp4
                                                     : backend::InputFormat::bf16;
@@ -102,6 +103,7 @@ Builder::ValueId Builder::gated_mlp(const std::string& prefix, ValueId in,
   const ValueId up = linear(prefix + "up", in, weights.up);
   const auto inner = like(prefix + "inner", gate);
   push(backend::SwiGlu{gate, up, inner});
+  gated_mlps_.push_back({matrix(weights.gate), matrix(weights.up), matrix(weights.down)});
   return linear(prefix + "down", inner, weights.down);
 }
 

@@ -19,10 +19,13 @@ enum class Activations {
   f32,        // no rounding anywhere: the arithmetic of float32 reference runs
   w4a16,      // bf16 everywhere
   w4a4,       // FP4 for every NVFP4 matrix; refused when one has no input scale
-  // FP4 for the prefill rows of routed experts where all of a layer have input scales, bf16 for everything
-  // else: what serves best on FP4 tensor cores, where prompts wait for arithmetic and generated tokens for
-  // memory.
-  w4a4_prefill
+  // FP4 for the prefill rows of matrices with an input scale, bf16 for everything else: what serves best on
+  // FP4 tensor cores, where prompts wait for arithmetic and generated tokens for memory. An MLP, or the
+  // routed experts of a layer, take FP4 all or none (takes_fp4).
+  w4a4_prefill,
+  // FP8 for the prefill rows of dense matrices stored in FP8, bf16 for everything else: what is fastest on
+  // Hopper, whose tensor cores take FP8 at twice the rate.
+  w8a8
 };
 
 // Throws unsupported_model when w4a4 is asked of an NVFP4 matrix without an input scale.
@@ -64,12 +67,15 @@ class Builder {
   backend::MatrixId matrix(const checkpoint::Matrix& matrix);
   backend::VectorId vector(std::string name, const checkpoint::Vector& values);
   backend::Program& program() { return program_; }
+  // Every gated_mlp() so far.
+  const std::vector<backend::ExpertMatrices>& gated_mlps() const { return gated_mlps_; }
 
  private:
   backend::Program& program_;
   Activations activations_;
   std::vector<backend::Op>* ops_;
   std::unordered_map<const checkpoint::Matrix*, backend::MatrixId> matrix_ids_;
+  std::vector<backend::ExpertMatrices> gated_mlps_;
 };
 
 }  // namespace fourfold::model

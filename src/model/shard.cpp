@@ -53,13 +53,15 @@ class Problems {
     if (const std::string problem = column_problem(matrix); !problem.empty()) add(problem);
   }
   std::string column_problem(const Matrix& matrix) const {
-    const bool is_nvfp4 = std::holds_alternative<checkpoint::Nvfp4Storage>(matrix.storage);
-    const std::int64_t grain = is_nvfp4 ? kNvfp4BlockColumns : 1;
+    const checkpoint::MatrixFormat stored = checkpoint::format_of(matrix);
+    const std::int64_t grain = stored == checkpoint::MatrixFormat::nvfp4   ? kNvfp4BlockColumns
+                               : stored == checkpoint::MatrixFormat::mxfp4 ? kMxfp4BlockColumns
+                                                                           : 1;
     if (matrix.columns % (grain * parts_) == 0) return {};
-    if (!is_nvfp4)
+    if (grain == 1)
       return format("{}: {} columns are not a multiple of {}", matrix.name, matrix.columns, parts_);
-    return format("{}: {} columns of NVFP4 are not {} times a multiple of {}", matrix.name, matrix.columns,
-                  parts_, grain);
+    return format("{}: {} columns of {} are not {} times a multiple of {}", matrix.name, matrix.columns,
+                  checkpoint::format_name(stored), parts_, grain);
   }
   void add(std::string text) { texts_.insert(std::move(text)); }
 

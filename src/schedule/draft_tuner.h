@@ -1,6 +1,7 @@
-// How many drafts a step pay, learnt from the steps themselves: tokens and seconds of steps with so many
-// sequences and so many drafts. One sequence leaves a machine idle enough for five; many need its arithmetic
-// for themselves.
+// How many drafts a step pay, learnt while running. Whether a draft stands depends on the text, and every
+// step that made it tells. What a step costs depends on how many sequences share it, and is nearly a line in
+// the number of drafts, so two numbers tried tell of all: the rest is predicted, and measured once it is
+// chosen.
 #pragma once
 
 #include <array>
@@ -12,31 +13,50 @@ class DraftTuner {
  public:
   static constexpr int kDraftsMost = 5;
 
+  // A step whose sequences each verified and made the same number of drafts.
+  struct Step {
+    std::int64_t sequence_count = 0;
+    int draft_count = 0;
+    std::array<std::int64_t, kDraftsMost> accepted{};  // sequences that accepted draft i and those before it
+    double seconds = 0;
+  };
+
   explicit DraftTuner(int drafts_most) : drafts_most_(drafts_most) {}
 
   // Drafts for the next step of so many sequences.
   int choose(std::int64_t sequence_count);
-  // What a step gave whose sequences each verified and made the same number of drafts.
-  void note(std::int64_t sequence_count, int draft_count, std::int64_t token_count, double seconds);
+  void note(const Step& step);
 
  private:
   static constexpr int kLoads = 10;  // 1, 2, 3-4, 5-8, ... sequences
-  struct Pace {
-    double tokens = 0, seconds = 0;  // of late: old ones fade
-    bool known() const { return seconds > 0; }
-    double rate() const { return tokens / seconds; }
+  struct Cost {
+    double seconds = 0;  // of a step, of late: old ones fade
+    std::int64_t steps = 0;
+    bool known() const { return steps > 1; }
   };
   struct Load {
-    std::array<Pace, kDraftsMost + 1> paces;
+    std::array<Cost, kDraftsMost + 1> costs;
     int best = -1;  // none yet
-    int trying = -1;
-    std::int64_t steps = 0;
+    int trying = 0;
+    std::int64_t trial_steps = 0;  // left
+    std::int64_t steady_steps = 0;
+  };
+  // Of drafts of late whose predecessors were accepted.
+  struct Acceptance {
+    double made = 0, accepted = 0;
   };
   static std::size_t load_of(std::int64_t sequence_count);
-  void judge(Load& load) const;
+  double tokens_of(int draft_count) const;
+  double seconds_of(const Load& load, int draft_count) const;
+  double rate_of(const Load& load, int draft_count) const {
+    return tokens_of(draft_count) / seconds_of(load, draft_count);
+  }
+  int best_of(const Load& load) const;
+  int start_trial(Load& load, int draft_count) const;
 
   int drafts_most_;
   std::array<Load, kLoads> loads_;
+  std::array<Acceptance, kDraftsMost> acceptance_;
 };
 
 }  // namespace fourfold::schedule

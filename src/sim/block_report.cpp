@@ -45,6 +45,7 @@ std::string_view name_of(Collective op) {
     case Collective::match: return "match";
     case Collective::wgmma_fence: return "wgmma_fence";
     case Collective::wgmma_bf16: return "wgmma_bf16";
+    case Collective::wgmma_e4m3: return "wgmma_e4m3";
     case Collective::wgmma_commit: return "wgmma_commit";
     case Collective::wgmma_wait: return "wgmma_wait";
     case Collective::raise_registers: return "raise_registers";

@@ -214,16 +214,26 @@ void Lane::wgmma_fence(Site at) const {
   });
 }
 
+namespace {
+
+bool act_wgmma(Block& block, Warp& warp) {
+  const WgmmaLane* lanes[32];
+  for (int lane = 0; lane < 32; ++lane) lanes[lane] = static_cast<const WgmmaLane*>(warp.args[lane]);
+  block.warpgroups().issue(warp, lanes, warp.site);
+  return true;
+}
+
+}  // namespace
+
 void Lane::wgmma_bf16(int n, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor, Site at) const {
-  WgmmaLane args{n, d, a, descriptor};
-  block_.meet(thread_, Collective::wgmma_bf16, block_.sites().intern(at), &args,
-              [](Block& block, Warp& warp) {
-                const WgmmaLane* lanes[32];
-                for (int lane = 0; lane < 32; ++lane)
-                  lanes[lane] = static_cast<const WgmmaLane*>(warp.args[lane]);
-                block.warpgroups().issue(warp, lanes, warp.site);
-                return true;
-              });
+  WgmmaLane args{WgmmaNumbers::bf16, true, n, d, a, descriptor};
+  block_.meet(thread_, Collective::wgmma_bf16, block_.sites().intern(at), &args, act_wgmma);
+}
+
+void Lane::wgmma_e4m3(int n, bool adds, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor,
+                      Site at) const {
+  WgmmaLane args{WgmmaNumbers::e4m3, adds, n, d, a, descriptor};
+  block_.meet(thread_, Collective::wgmma_e4m3, block_.sites().intern(at), &args, act_wgmma);
 }
 
 void Lane::wgmma_commit(Site at) const {

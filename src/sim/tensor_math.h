@@ -32,6 +32,16 @@ void prepare(Bf16Columns& columns);
 // c = rows x columns + c.
 void multiply(const Bf16Rows& rows, const Bf16Columns& columns, float (&c)[16][8]);
 
+// The same of one E4M3 step: 16 rows x 32 and 32 x 8 columns, [row][k] and [column][k].
+struct Fp8Rows {
+  std::uint8_t bits[16][32];
+};
+struct Fp8Columns {
+  std::uint8_t bits[8][32];
+};
+void gather_rows(const std::uint32_t* const (&a)[32], Fp8Rows& rows);
+void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8]);
+
 // Where output register i (0..3) of a lane lies in a 16 x 8 tile.
 constexpr int output_row(int lane, int i) { return (lane >> 2) + 8 * (i >> 1); }
 constexpr int output_column(int lane, int i) { return 2 * (lane & 3) + (i & 1); }

@@ -76,6 +76,7 @@ enum class Collective : std::uint8_t {
   match,
   wgmma_fence,
   wgmma_bf16,
+  wgmma_e4m3,
   wgmma_commit,
   wgmma_wait,
   raise_registers,

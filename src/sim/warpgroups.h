@@ -19,10 +19,13 @@
 namespace fourfold::sim {
 
 class Block;
-struct Bf16Columns;
 
-// One lane's arguments of wgmma.m64nNk16.
+enum class WgmmaNumbers : std::uint8_t { bf16, e4m3 };
+
+// One lane's arguments of wgmma.m64nNk16 (bf16) or m64nNk32 (E4M3): 32 bytes of K either way.
 struct WgmmaLane {
+  WgmmaNumbers numbers;
+  bool adds;  // to what d holds; else d is only written
   int n;
   float* d;                // [n / 2]
   const std::uint32_t* a;  // [4]
@@ -71,8 +74,9 @@ class Warpgroups {
   void check_operands(Warp& warp, const IssuedWgmma& issued);
   void check_registers(Warp& warp, int count, SiteTable::Id site);
   Panel check_issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site);
+  // 32 bytes of K of eight columns.
   void read_columns(const Panel& panel, int first_column, const Readers& readers, SiteTable::Id site,
-                    Bf16Columns& columns);
+                    unsigned char (&bytes)[8][32]);
   Accumulator& accumulator(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site);
 
   Block& block_;

@@ -15,7 +15,7 @@ struct Warpgroups::Panel {
   std::uint32_t start;        // of column 0, with the advance along K inside the swizzle atom
   std::uint32_t atom_stride;  // between groups of eight columns
 
-  // Where 16-byte chunk `chunk` (0 or 1) of a k16 step of column `column` lies. The swizzle works on the
+  // Where 16-byte chunk `chunk` (0 or 1) of a step of column `column` lies. The swizzle works on the
   // final address.
   std::uint32_t chunk_offset(int column, int chunk) const {
     const std::uint32_t plain = start + static_cast<std::uint32_t>(column / 8) * atom_stride +
@@ -24,6 +24,39 @@ struct Warpgroups::Panel {
     return plain ^ ((plain >> 7 & 7u) << 4);
   }
 };
+
+namespace {
+
+Collective op_of(const WgmmaLane& lane) {
+  return lane.numbers == WgmmaNumbers::bf16 ? Collective::wgmma_bf16 : Collective::wgmma_e4m3;
+}
+
+// c = rows x columns + c of one tile of eight columns, whatever the numbers.
+template <class Rows, class Columns>
+void multiply_tile(const Rows& rows, const Columns& columns, bool adds, Accumulator& open, int tile) {
+  const auto value = [&](int lane, int i) -> float& {
+    return open.values[static_cast<std::size_t>(lane * open.floats + 4 * tile + i)];
+  };
+  float c[16][8];
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) c[output_row(lane, i)][output_column(lane, i)] = adds ? value(lane, i) : 0.0f;
+  multiply(rows, columns, c);
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) value(lane, i) = c[output_row(lane, i)][output_column(lane, i)];
+}
+
+Bf16Columns bf16_columns(const unsigned char (&bytes)[8][32]) {
+  Bf16Columns columns;
+  for (int column = 0; column < 8; ++column) {
+    std::uint16_t bits[16];
+    std::memcpy(bits, bytes[column], sizeof bits);
+    for (int k = 0; k < 16; ++k) columns.bits[k][column] = bits[k];
+  }
+  prepare(columns);
+  return columns;
+}
+
+}  // namespace
 
 // The lanes of a warp that know different things, and on whose behalf they read.
 struct Warpgroups::Readers {
@@ -68,20 +101,22 @@ Warpgroups::Panel Warpgroups::check_issue(Warp& warp, const WgmmaLane* const (&l
                                           SiteTable::Id site) {
   const int n = lanes[0]->n;
   const std::uint64_t descriptor = lanes[0]->descriptor;
+  const std::string_view name = name_of(op_of(*lanes[0]));
   for (unsigned lane = 0; lane < 32; ++lane)
     if (lanes[lane]->descriptor != descriptor)
       block_.fault(FaultKind::divergent_collective, &warp.threads[lane], site,
-                   "wgmma_bf16 with another descriptor than lane 0");
-  pass(warp, Collective::wgmma_bf16, site, descriptor * 31u + static_cast<std::uint64_t>(n));
+                   format("{} with another descriptor than lane 0", name));
+  pass(warp, op_of(*lanes[0]), site, descriptor * 31u + static_cast<std::uint64_t>(n));
   const Thread& thread = warp.threads[0];
   if (!warp.wgmma_fenced)
-    block_.fault(FaultKind::register_rule, &thread, site,
-                 "wgmma_bf16 without a wgmma_fence since the start or the last wgmma_wait: the tensor core "
-                 "may read its "
-                 "registers before they are written");
+    block_.fault(
+        FaultKind::register_rule, &thread, site,
+        format("{} without a wgmma_fence since the start or the last wgmma_wait: the tensor core may "
+               "read its registers before they are written",
+               name));
   if (n < 8 || n > 256 || n % 8 != 0)
     block_.fault(FaultKind::bad_descriptor, &thread, site,
-                 format("wgmma_bf16 with N = {}; it is 8 to 256, in eights", n));
+                 format("{} with N = {}; it is 8 to 256, in eights", name, n));
   // Bits 0-13 start / 16, 16-29 leading offset (unused), 32-45 stride / 16, 49-51 base offset, 62-63 swizzle.
   constexpr std::uint64_t kKnownBits = 0x3FFFull | 0x3FFFull << 16 | 0x3FFFull << 32 | 3ull << 62;
   if ((descriptor & ~kKnownBits) != 0 || descriptor >> 62 != 1)
@@ -97,26 +132,22 @@ Warpgroups::Panel Warpgroups::check_issue(Warp& warp, const WgmmaLane* const (&l
   return panel;
 }
 
-// Eight columns of B, k = 0..15.
 void Warpgroups::read_columns(const Panel& panel, int first_column, const Readers& readers,
-                              SiteTable::Id site, Bf16Columns& columns) {
+                              SiteTable::Id site, unsigned char (&bytes)[8][32]) {
   for (int column = 0; column < 8; ++column)
     for (int chunk = 0; chunk < 2; ++chunk) {
       const std::uint32_t offset = panel.chunk_offset(first_column + column, chunk);
       if (!block_.shared().contains(offset, 16))
         block_.fault(FaultKind::out_of_bounds, readers.thread[0], site,
-                     format("wgmma_bf16 reads shared byte {}; the block has {} bytes", with_commas(offset),
+                     format("wgmma reads shared byte {}; the block has {} bytes", with_commas(offset),
                             with_commas(block_.shared().bytes())));
       SharedConflict conflict;
       for (int i = 0; i < readers.count; ++i)
         if (!block_.shared().read_async(block_.view(*readers.thread[i]), offset, readers.epoch, site,
                                         conflict))
-          block_.fault(conflict, readers.thread[i], site, "wgmma_bf16");
-      std::uint16_t bits[8];
-      std::memcpy(bits, block_.shared().data() + offset, sizeof bits);
-      for (int k = 0; k < 8; ++k) columns.bits[8 * chunk + k][column] = bits[k];
+          block_.fault(conflict, readers.thread[i], site, "wgmma");
+      std::memcpy(bytes[column] + 16 * chunk, block_.shared().data() + offset, 16);
     }
-  prepare(columns);
 }
 
 void Warpgroups::issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site) {
@@ -135,24 +166,21 @@ void Warpgroups::issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTabl
     issued.a[lane] = lanes[lane]->a;
     std::memcpy(issued.a_values[lane], lanes[lane]->a, sizeof issued.a_values[lane]);
   }
-  Bf16Rows rows;
-  gather_rows(issued.a, rows);
   Accumulator& open = accumulator(warp, lanes, site);
   open.last_group = warp.wgmma_committed;
   open.site = site;
-  for (int tile = 0; tile < open.floats / 4; ++tile) {
-    Bf16Columns columns;
-    read_columns(panel, 8 * tile, readers, site, columns);
-    const auto value = [&](int lane, int i) -> float& {
-      return open.values[static_cast<std::size_t>(lane * open.floats + 4 * tile + i)];
-    };
-    float c[16][8];
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < 4; ++i) c[output_row(lane, i)][output_column(lane, i)] = value(lane, i);
-    multiply(rows, columns, c);
-    for (int lane = 0; lane < 32; ++lane)
-      for (int i = 0; i < 4; ++i) value(lane, i) = c[output_row(lane, i)][output_column(lane, i)];
-  }
+  const auto multiply_tiles = [&](auto rows, const auto& columns_of) {
+    gather_rows(issued.a, rows);
+    for (int tile = 0; tile < open.floats / 4; ++tile) {
+      unsigned char bytes[8][32];
+      read_columns(panel, 8 * tile, readers, site, bytes);
+      multiply_tile(rows, columns_of(bytes), lanes[0]->adds, open, tile);
+    }
+  };
+  if (lanes[0]->numbers == WgmmaNumbers::bf16)
+    multiply_tiles(Bf16Rows{}, bf16_columns);
+  else
+    multiply_tiles(Fp8Rows{}, [](const auto& bytes) { return std::bit_cast<Fp8Columns>(bytes); });
   ++block_.stats().wgmma;
 }
 

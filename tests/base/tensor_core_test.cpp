@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/e4m3.h"
+
 namespace fourfold::tensor_core {
 namespace {
 
@@ -35,6 +37,48 @@ TEST(TensorCore, DropsBitsBelow25PlacesOfTheLargest) {
   b[0] = split_bf16(0x3280);  // 2^-26: gone when C is 1
   EXPECT_EQ(fused_sum_16(1.0f, a, b), 1.0f);
   EXPECT_EQ(fused_sum_16(0.0f, a, b), std::ldexp(1.0f, -26));
+}
+
+TEST(TensorCore, SplitsE4m3) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    const E4m3 code{static_cast<std::uint8_t>(bits)};
+    if (is_nan(code)) continue;
+    const Operand operand = split_e4m3(code.bits);
+    EXPECT_EQ(std::ldexp(static_cast<float>(operand.magnitude), operand.exponent - 3), to_float(code))
+        << bits;
+  }
+}
+
+// FP8 sums keep thirteen bits behind the leading one of the largest addend, and of the sum.
+TEST(TensorCore, Fp8SumsAreShort) {
+  Operand a[32]{}, b[32]{};
+  for (int k = 0; k < 32; ++k) a[k] = b[k] = split_e4m3(0);
+  a[0] = b[0] = split_e4m3(0x38);  // 1
+  EXPECT_EQ(fused_sum_fp8(0.0f, a, b), 1.0f);
+  const float last = std::ldexp(1.0f, -13);
+  EXPECT_EQ(fused_sum_fp8(last, a, b), 1.0f + last);
+  EXPECT_EQ(fused_sum_fp8(last / 2, a, b), 1.0f);
+  EXPECT_EQ(fused_sum_fp8(-last / 2, a, b), 1.0f);                   // cut before it is added: toward zero
+  EXPECT_EQ(fused_sum_fp8(1.0f + 3 * last, a, b), 2.0f + 2 * last);  // the sum has an exponent more
+  // Products of subnormals count from the exponent of the smallest normal number, 2^-12.
+  a[0] = b[0] = split_e4m3(0x01);  // 2^-9
+  EXPECT_EQ(fused_sum_fp8(0.0f, a, b), std::ldexp(1.0f, -18));
+  a[1] = split_e4m3(0x7E), b[1] = split_e4m3(0x7E);  // 448 * 448
+  EXPECT_EQ(fused_sum_fp8(0.0f, a, b), 448.0f * 448.0f);
+  b[1] = split_e4m3(0xFE);
+  EXPECT_EQ(fused_sum_fp8(448.0f * 448.0f, a, b), 0.0f);
+}
+
+// The whole of a product's sum: exact where nothing is cut.
+TEST(TensorCore, Fp8SumsOfThirtyTwoProducts) {
+  Operand a[32], b[32];
+  float exact = 0;
+  for (int k = 0; k < 32; ++k) {
+    a[k] = split_e4m3(to_e4m3(static_cast<float>(k % 8 + 1)).bits);
+    b[k] = split_e4m3(to_e4m3(k % 3 == 0 ? -2.0f : 1.0f).bits);
+    exact += static_cast<float>(k % 8 + 1) * (k % 3 == 0 ? -2.0f : 1.0f);
+  }
+  EXPECT_EQ(fused_sum_fp8(5.0f, a, b), exact + 5.0f);
 }
 
 TEST(TensorCore, RoundsSubnormalsAndZero) {

@@ -217,6 +217,44 @@ TEST(Bind, TheTwoNvfp4ConventionsMeanTheSame) {
   EXPECT_EQ(std::get<Nvfp4Storage>(compressed.storage).input_scale->inverse, 336.0f);
 }
 
+// MXFP4 under either convention's names: a byte for 32 columns, no scale above it.
+TEST(Bind, Mxfp4IsKnownByItsScales) {
+  const std::string module = "model.layers.1.mlp.experts.0.up_proj";
+  std::vector<float> values(16 * 32);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(static_cast<int>(i % 29) - 14);
+  const Mxfp4Matrix made = quantize_mxfp4_weights(values, 16, 32);
+  for (const char* name : {".weight_packed", ".weight"})
+    for (const char* type : {"U8", "F8_E8M0"}) {
+      TinyModel model = tiny_qwen3_moe();
+      model.remove(module + ".weight");
+      model.tensors.push_back({module + name, "U8", {16, 16}, bytes_of(made.codes)});
+      model.tensors.push_back({module + ".weight_scale", type, {16, 1}, bytes_of(made.scales)});
+      const Opened opened(model);
+      const BoundModel bound = opened.bind();
+      const Matrix& up = std::get<MoeWeights>(bound.weights.layers[1].mlp).experts[0].up;
+      ASSERT_EQ(format_of(up), MatrixFormat::mxfp4);
+      EXPECT_EQ(read_all(up), dequantize(made.view()));
+      EXPECT_EQ(stored_bytes(up), 16u * 16 + 16);
+      const Matrix rows = pick_rows(up, std::vector<RowRange>{{3, 2}, {9, 1}});
+      const std::vector<float> all = read_all(up), some = read_all(rows);
+      EXPECT_TRUE(std::equal(some.begin(), some.begin() + 64, all.begin() + 3 * 32));
+      EXPECT_TRUE(std::equal(some.begin() + 64, some.end(), all.begin() + 9 * 32));
+      TinyModel wrong = model;
+      wrong.tensor(module + ".weight_scale").shape = {8, 2};
+      const Opened misshapen(wrong);
+      expect_error(Code::bad_checkpoint, {"weight_scale", "[8, 2]", "U8 or F8_E8M0 [16, 1]"},
+                   [&] { misshapen.bind(); });
+      TinyModel broken = model;
+      broken.tensor(module + ".weight_scale").bytes[4] = static_cast<char>(0xFF);
+      const Opened damaged(broken);
+      const BoundModel last = damaged.bind();
+      expect_error(Code::bad_checkpoint, {module}, [&] {
+        validate(load(std::get<MoeWeights>(last.weights.layers[1].mlp).experts[0].up).matrix);
+      });
+    }
+}
+
 TEST(Bind, RefusesHalfAnNvfp4Matrix) {
   const std::string module = "model.layers.1.mlp.experts.0.up_proj";
   TinyModel whole = tiny_qwen3_moe();
@@ -287,13 +325,45 @@ TEST(Bind, BindsBlockScaledFp8) {
   const Opened opened(model);
   const BoundModel bound = opened.bind();
   EXPECT_EQ(format_of(bound.weights.head), MatrixFormat::fp8_blocks);
-  std::vector<float> row(32);
-  const LoadedMatrix head = load(bound.weights.head);
-  for (const auto& [index, value] :
-       {std::pair{0, 1.0f}, {127, 1.0f}, {128, 2.0f}, {255, 2.0f}, {256, 3.0f}}) {
-    read_row(head.matrix, index, row);
-    EXPECT_EQ(row, std::vector<float>(32, value)) << index;
+  const std::vector<float> values = read_all(bound.weights.head);
+  for (const auto& [index, value] : {std::pair{0, 1.0f}, {127, 1.0f}, {128, 2.0f}, {255, 2.0f}, {256, 3.0f}})
+    EXPECT_EQ(values[static_cast<std::size_t>(index) * 32], value) << index;
+  // ModelOpt keeps the axes of blocks apart, under the other name.
+  model.tensor("lm_head.weight_scale_inv") = {
+      "lm_head.weight_scale", "F32", {3, 1, 1, 1}, bytes_of(std::vector<float>{1, 2, 3})};
+  const Opened apart(model);
+  EXPECT_EQ(read_all(apart.bind().weights.head), values);
+}
+
+TEST(Bind, BindsMxfp8) {
+  TinyModel model = tiny_qwen3_moe();
+  const std::string module = "model.layers.0.self_attn.k_proj";
+  std::string scales(16, '\x7f');  // 2^0
+  scales[3] = '\x81';              // 2^2
+  model.tensor(module + ".weight") = {module + ".weight", "F8_E4M3", {16, 32}, std::string(512, '\x38')};
+  for (const char* type : {"U8", "F8_E8M0"}) {
+    TinyModel typed = model;
+    typed.tensors.insert(typed.tensors.begin(), {module + ".weight_scale", type, {16, 1}, scales});
+    const Opened opened(typed);
+    const BoundModel bound = opened.bind();
+    const std::vector<float> values = read_all(std::get<AttentionWeights>(bound.weights.layers[0].mixer).key);
+    EXPECT_EQ(values[2 * 32], 1.0f);
+    EXPECT_EQ(values[3 * 32], 4.0f);
+    EXPECT_EQ(values[3 * 32 + 31], 4.0f);
+    EXPECT_EQ(values[4 * 32], 1.0f);
   }
+  TinyModel damaged = model;
+  scales[5] = '\xff';
+  damaged.tensors.insert(damaged.tensors.begin(), {module + ".weight_scale", "U8", {16, 1}, scales});
+  const Opened with_nan(damaged);
+  expect_error(Code::bad_checkpoint, {"unusable: " + module + ".weight_scale", "a scale is NaN"},
+               [&] { with_nan.bind(); });
+  TinyModel narrow = model;
+  narrow.tensors.insert(narrow.tensors.begin(),
+                        {module + ".weight_scale", "U8", {16, 2}, std::string(32, '\x7f')});
+  const Opened misshapen(narrow);
+  expect_error(Code::bad_checkpoint, {"weight_scale is U8 [16, 2], not U8 or F8_E8M0 [16, 1]"},
+               [&] { misshapen.bind(); });
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST(HubCache, FindsTheSnapshotOfMain) {
   const std::string hint = expect_error(Code::invalid_request, {"revision v2 is not in the hub cache"}, [&] {
     find_model("nvidia/Qwen3.5-397B-A17B-NVFP4@v2", cache_at(folder));
   });
-  EXPECT_EQ(hint, "hf download nvidia/Qwen3.5-397B-A17B-NVFP4 --revision v2");
+  EXPECT_EQ(hint, "fourfold pull nvidia/Qwen3.5-397B-A17B-NVFP4 --revision v2");
 }
 
 TEST(HubCache, PrintsTheDownloadLine) {
@@ -60,7 +60,7 @@ TEST(HubCache, PrintsTheDownloadLine) {
   const std::string hint =
       expect_error(Code::invalid_request, {"org/name is neither a folder nor in the hub cache"},
                    [&] { find_model("org/name", cache_at(folder)); });
-  EXPECT_EQ(hint, "hf download org/name");
+  EXPECT_EQ(hint, "fourfold pull org/name");
 }
 
 TEST(HubCache, AnUnfinishedDownloadIsNamed) {
@@ -71,7 +71,7 @@ TEST(HubCache, AnUnfinishedDownloadIsNamed) {
   folder.write(std::string("models--org--name/snapshots/") + kCommit + "/tokenizer.json", "{}");
   EXPECT_EQ(expect_error(Code::bad_checkpoint, {"the download is incomplete", "no config.json"},
                          [&] { find_model("org/name", cache_at(folder)); }),
-            "hf download org/name");
+            "fourfold pull org/name");
 }
 
 TEST(HubCache, AReferenceCannotLeaveTheCache) {

@@ -20,20 +20,20 @@ TEST(Quantization, ReadsTheGoldenDescriptions) {
   EXPECT_EQ(compressed.method, QuantMethod::compressed_tensors);
   EXPECT_EQ(compressed.algorithms, Algorithms{QuantAlgorithm::nvfp4});
   EXPECT_TRUE(compressed.made_for_fp4_activations());
-  EXPECT_FALSE(compressed.kv_cache_fp8);
+  EXPECT_EQ(compressed.kv_cache, KvCacheScheme::none);
   EXPECT_EQ(compressed.excluded.front(), "lm_head");
 
   const Quantization modelopt = read_quantization(golden_model("modelopt"));
   EXPECT_EQ(modelopt.method, QuantMethod::modelopt);
   EXPECT_EQ(modelopt.algorithms, Algorithms{QuantAlgorithm::nvfp4});
   EXPECT_TRUE(modelopt.made_for_fp4_activations());
-  EXPECT_TRUE(modelopt.kv_cache_fp8);
+  EXPECT_EQ(modelopt.kv_cache, KvCacheScheme::fp8);
 
   const Quantization mixed = read_quantization(golden_folder() / "modelopt_mixed");
   EXPECT_EQ(mixed.method, QuantMethod::modelopt);
   EXPECT_EQ(mixed.algorithms, (Algorithms{QuantAlgorithm::fp8, QuantAlgorithm::w4a16_nvfp4}));
   EXPECT_FALSE(mixed.made_for_fp4_activations());
-  EXPECT_TRUE(mixed.kv_cache_fp8);
+  EXPECT_EQ(mixed.kv_cache, KvCacheScheme::fp8);
   EXPECT_EQ(mixed.modules.at("lm_head"), QuantAlgorithm::w4a16_nvfp4);
   EXPECT_EQ(mixed.producer, "modelopt 0.0.0+tiny");
 }
@@ -46,7 +46,7 @@ TEST(Quantization, ReadsModelOptFromEitherFile) {
   for (const Quantization& one : {parse(inside), parse("null", beside), parse(inside, beside)}) {
     EXPECT_EQ(one.method, QuantMethod::modelopt);
     EXPECT_EQ(one.algorithms, Algorithms{QuantAlgorithm::nvfp4});
-    EXPECT_TRUE(one.kv_cache_fp8);
+    EXPECT_EQ(one.kv_cache, KvCacheScheme::fp8);
     EXPECT_TRUE(one.made_for_fp4_activations());
     EXPECT_EQ(one.excluded, std::vector<std::string>{"lm_head"});
   }
@@ -66,6 +66,51 @@ TEST(Quantization, ReadsBlockFp8AndWeightOnlyGroups) {
   EXPECT_EQ(parse(groups).algorithms, Algorithms{QuantAlgorithm::w4a16_nvfp4});
 }
 
+TEST(Quantization, ReadsNamesInEitherCase) {
+  const auto algorithms = [](const std::string& name) {
+    return parse(R"({"quant_method": "modelopt", "quant_algo": ")" + name + "\"}").algorithms;
+  };
+  for (const char* name : {"FP8", "fp8", "FP8_PB_WO", "fp8_pb_wo", "FP8_PER_CHANNEL_PER_TOKEN"})
+    EXPECT_EQ(algorithms(name), Algorithms{QuantAlgorithm::fp8}) << name;
+  EXPECT_EQ(algorithms("nvfp4"), Algorithms{QuantAlgorithm::nvfp4});
+  EXPECT_EQ(algorithms("mxfp8"), Algorithms{QuantAlgorithm::mxfp8});
+  EXPECT_EQ(parse(R"({"quant_method": "modelopt", "quant_algo": "mixed_precision", "quantized_layers":
+                      {"a": {"quant_algo": "fp8_pb_wo"}, "b": {"quant_algo": "NVFP4"}}})")
+                .modules.at("a"),
+            QuantAlgorithm::fp8);
+}
+
+TEST(Quantization, ReadsMxfp8OfCompressedTensors) {
+  const std::string groups = R"({"quant_method": "compressed-tensors", "format": "mxfp8-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "group_size": 32}}}})";
+  EXPECT_EQ(parse(groups).algorithms, Algorithms{QuantAlgorithm::mxfp8});
+}
+
+TEST(Quantization, ReadsWhatTheKvSchemeSays) {
+  const std::pair<const char*, KvCacheScheme> cases[] = {
+      {"null", KvCacheScheme::none},
+      {R"("FP8")", KvCacheScheme::fp8},
+      {R"("nvfp4")", KvCacheScheme::nvfp4},
+      {R"("INT8")", KvCacheScheme::other},
+      {R"({"num_bits": 8, "type": "float"})", KvCacheScheme::fp8},
+      {R"({"num_bits": 4, "type": "float", "group_size": 16})", KvCacheScheme::nvfp4},
+      {R"({"num_bits": 8, "type": "int"})", KvCacheScheme::other},
+      {R"({"num_bits": "many"})", KvCacheScheme::other},
+      {"7", KvCacheScheme::other},
+  };
+  for (const auto& [scheme, wanted] : cases)
+    EXPECT_EQ(parse(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": )" +
+                    std::string(scheme) + "}")
+                  .kv_cache,
+              wanted)
+        << scheme;
+  EXPECT_EQ(
+      parse("null",
+            R"({"quantization": {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": "NVFP4"}})")
+          .kv_cache,
+      KvCacheScheme::nvfp4);
+}
+
 TEST(Quantization, RefusesWhatItDoesNotKnow) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"quant_method": "awq"})", "quant_method is \"awq\""},
@@ -81,8 +126,8 @@ TEST(Quantization, RefusesWhatItDoesNotKnow) {
            {"g": {"weights": {"num_bits": 4, "type": "int", "group_size": 16}}}})",
        "type is \"int\""},
       {R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
-           {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})",
-       "group_size is \"32\""},
+           {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 64}}}})",
+       "group_size is \"64\""},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);

@@ -148,6 +148,21 @@ TEST(PlanCommand, PromptsTakeFp4RowsWhereTheChipHasThem) {
   EXPECT_EQ(fp4, 10);
 }
 
+// A dense matrix with an input scale: the same, by rows of one expert.
+TEST(PlanCommand, AMatrixWithAnInputScaleTakesFp4RowsToo) {
+  PlanOptions options;
+  options.choose = true;
+  options.matrix = 2048;
+  options.tokens = "1,2048";
+  const std::string text = plan_text(options);
+  for (const char* line : {"1 token, decode: moe_stream 32x8x512 w4a16-fp4-mma nvfp4\n",
+                           "1 token, prefill: moe_gemm 128x8x256 w4a4 nvfp4\n",
+                           "2048 tokens, prefill: moe_gemm 128x128x128 w4a4 nvfp4\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  options.archs = "sm90";
+  EXPECT_NE(plan_text(options, kMiss).find("--matrix is for nvfp4 and FP4 inputs"), std::string::npos);
+}
+
 TEST(PlanCommand, ARefusedChoiceIsAMissWithItsReason) {
   PlanOptions options;
   options.choose = true;

@@ -10,6 +10,9 @@ TEST(ByteBar, SaysGigabytesSpeedAndTimeLeft) {
             "loading 50.0 of 250.0 GB, 2 GB/s, about 100 s left");
   EXPECT_EQ(byte_line("writing", 400'000'000, 800'000'000, 4),
             "writing 400.0 of 800.0 MB, 100 MB/s, about 4 s left");
+  // What was here before says nothing about the speed.
+  EXPECT_EQ(byte_line("fetching", 400'000'000, 800'000'000, 4, 360'000'000),
+            "fetching 400.0 of 800.0 MB, 10 MB/s, about 40 s left");
   EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 MB, 0 bytes/s, about 0 s left");
   Captured captured;
   {

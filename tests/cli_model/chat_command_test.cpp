@@ -288,7 +288,7 @@ TEST_F(ChatProgram, EndsWithItsInput) {
   EXPECT_EQ(talk.status, kFine);
   EXPECT_FALSE(talk.out.empty());
   EXPECT_EQ(shell("PROGRAM chat '" + talking_model().path() + "' </dev/null").status, kFine);
-  EXPECT_EQ(shell("PROGRAM chat no-such/model </dev/null 2>&1").status, kFailed);
+  EXPECT_EQ(shell("PROGRAM chat ./no-such/model </dev/null 2>&1").status, kFailed);
   EXPECT_EQ(shell("PROGRAM chat '" + talking_model().path() + "' --nonsense 2>&1").status, kUsage);
 }
 

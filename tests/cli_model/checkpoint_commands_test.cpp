@@ -38,7 +38,8 @@ std::string golden(const std::string& name) { return checkpoint::golden_model(na
 
 TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
   for (const char* shape : kTinyShapes)
-    for (const char* format_name : {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"}) {
+    for (const char* format_name :
+         {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"}) {
       const std::string name = std::string(shape) + "-" + format_name;
       const Outcome made = make(name, format("--shape {} --format {} --seed 3", shape, format_name));
       ASSERT_EQ(made.status, kFine) << made.out;
@@ -47,6 +48,23 @@ TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
           shell("PROGRAM run " + at(name) + " --ids 1,2,3 --max-tokens 4 --temperature 0 2>&1");
       EXPECT_EQ(answer.status, kFine) << name << ": " << answer.out;
     }
+}
+
+// From the checkpoint to the chosen tokens on the simulated GPU, with drafts: those of the reference.
+TEST_F(CheckpointCommands, Mxfp4ExpertsRunOnTheGpu) {
+  ASSERT_EQ(make("m", "--shape tiny --format mxfp4 --seed 3").status, kFine);
+  const auto answer = [&](const std::string& how) {
+    const Outcome out =
+        shell("PROGRAM run " + at("m") + " --ids 1,2,3 --max-tokens 6 --temperature 0 " + how);
+    EXPECT_EQ(out.status, kFine) << how;
+    return out.out;
+  };
+  const std::string expected = answer("--backend reference --activations w4a16 2>/dev/null");
+  EXPECT_EQ(answer("--backend sim --mtp 0 2>/dev/null"), expected);
+  EXPECT_EQ(answer("--backend sim --mtp 2 2>/dev/null"), expected);
+  // A rank's part of an expert is narrower than a record.
+  EXPECT_EQ(answer("--backend sim --tp 2 --mtp 0 2>/dev/null"), expected);
+  EXPECT_TRUE(contains(answer("--backend cpu 2>&1"), "MXFP4; they are held as bf16, which is exact"));
 }
 
 // On each backend, at a high temperature and with drafts: the same words.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <fstream>
 
+#include "checkpoint/tensor_role.h"
 #include "cli/bench_load_command.h"
 #include "cli/find_model.h"
 #include "library/activations.h"
+#include "model/qwen35/forward.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -38,6 +40,7 @@ TEST(LoadModel, Activations) {
   EXPECT_EQ(library::parse_model_activations("w4a16"), model::Activations::w4a16);
   EXPECT_EQ(library::parse_model_activations("w4a4"), model::Activations::w4a4);
   EXPECT_EQ(library::parse_model_activations("w4a4-prefill"), model::Activations::w4a4_prefill);
+  EXPECT_EQ(library::parse_model_activations("w8a8"), model::Activations::w8a8);
   expect_error(Code::invalid_request, {"'fp8'"}, [] { library::parse_model_activations("fp8"); });
   // A checkpoint without input scales was not made for FP4 activations.
   Captured captured;
@@ -52,7 +55,7 @@ TEST(LoadModel, Activations) {
 }
 
 // A chip with the FP4 instruction runs the prompts of a checkpoint that was calibrated for it so. Matrices
-// that have no FP4 kernels run with 16 bits: said, and an error under --strict.
+// whose MLP keeps them from it run with 16 bits: said, and an error under --strict.
 TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   Captured captured;
   const auto calibrated = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
@@ -64,12 +67,38 @@ TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   // By name, too, though its MTP layer's experts are bf16.
   prepare_model(*calibrated, {.backend = "sim", .activations = "w4a4-prefill"}, kCapacity, captured.console);
   const auto model = open_model(checkpoint::golden_model("compressed").string(), captured.console);
+  prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console);
+  EXPECT_EQ(captured.err.str().find("16-bit"), std::string::npos) << "attention and shared experts, too";
+  auto& moe = std::get<checkpoint::MoeWeights>(model->bound.weights.layers[1].mlp);
+  std::get<checkpoint::Nvfp4Storage>(moe.shared->up.storage).input_scale->scale *= 2;
   const PreparedModel prepared = prepare_model(*model, {.backend = "sim"}, kCapacity, captured.console);
   EXPECT_EQ(prepared.backend->name(), "cuda");
-  EXPECT_NE(captured.err.str().find("take 16-bit ones (w4a16)"), std::string::npos) << captured.err.str();
+  EXPECT_NE(captured.err.str().find("3 of 112 matrices that were made for FP4 activations take 16-bit ones"),
+            std::string::npos)
+      << captured.err.str();
+  expect_error(Code::unsupported_model, {"w4a4-prefill", "shared_expert", "the same for gate and up"}, [&] {
+    prepare_model(*model, {.backend = "sim", .activations = "w4a4-prefill"}, kCapacity, captured.console);
+  });
+  expect_error(Code::unsupported_op, {"shared_expert", "calibrated alike"}, [&] {
+    prepare_model(*model, {.backend = "sim", .activations = "w4a4"}, kCapacity, captured.console);
+  });
   EXPECT_NE(captured.err.str().find("memory: "), std::string::npos) << captured.err.str();
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console), Error);
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .threads = 2}, kCapacity, captured.console), Error);
+}
+
+// What is made NVFP4 at load has no input scale: 16 bits, which is said, and no FP4 by name.
+TEST(LoadModel, DenseNvfp4HasNoFp4Activations) {
+  Captured captured;
+  const auto model = open_model(checkpoint::golden_model("modelopt").string(), captured.console);
+  prepare_model(*model, {.backend = "sim", .dense = "nvfp4"}, kCapacity, captured.console);
+  EXPECT_NE(captured.err.str().find("--dense nvfp4: 26 matrices take 16-bit activations"), std::string::npos)
+      << captured.err.str();
+  for (const char* asked : {"w4a4", "w4a4-prefill"})
+    expect_error(Code::unsupported_model, {asked, "--dense nvfp4", "no input scale"}, [&] {
+      prepare_model(*model, {.backend = "sim", .activations = asked, .dense = "nvfp4"}, kCapacity,
+                    captured.console);
+    });
 }
 
 TEST(LoadModel, ActivationsFollowTheChip) {
@@ -96,6 +125,45 @@ TEST(LoadModel, ActivationsFollowTheChip) {
     EXPECT_TRUE(choose_activations(options, hopper).emulated);
     EXPECT_FALSE(choose_activations(options, workstation).emulated);
     expect_error(Code::unsupported_op, {asked, "beyond"}, [&] { choose_activations(options, broken); });
+  }
+}
+
+// FP8 x FP8: on chips that have kernels for it, for checkpoints that have dense matrices in FP8.
+TEST(LoadModel, Fp8ActivationsAreGivenOrRefused) {
+  using library::choose_activations;
+  const BackendOptions asked{.backend = "cuda", .activations = "w8a8"};
+  EXPECT_EQ(choose_activations(asked, library::modelled_chip(plan::kSm90)).activations,
+            model::Activations::w8a8);
+  expect_error(Code::unsupported_op, {"w8a8", "sm120", "Hopper"},
+               [&] { choose_activations(asked, library::modelled_chip(plan::kSm120)); });
+  Captured captured;
+  const auto mixed = open_model(checkpoint::golden_model("modelopt_mixed").string(), captured.console);
+  const auto plain = open_model(checkpoint::golden_model("bf16").string(), captured.console);
+  const PreparedModel reference =
+      prepare_model(*mixed, {.backend = "reference", .activations = "w8a8"}, kCapacity, captured.console);
+  const auto counted = [](const backend::Program& program) {
+    return std::ranges::count_if(program.matrices, [](const backend::MatrixUse& use) {
+      return use.input == backend::InputFormat::fp8_prefill;
+    });
+  };
+  EXPECT_GT(counted(reference->program()), 0);
+  expect_error(Code::unsupported_op, {"the CPU backend", "w8a8"}, [&] {
+    prepare_model(*mixed, {.backend = "cpu", .activations = "w8a8"}, kCapacity, captured.console);
+  });
+  expect_error(Code::unsupported_model, {"w8a8", "no dense matrix of this checkpoint is in FP8"}, [&] {
+    prepare_model(*plain, {.backend = "reference", .activations = "w8a8"}, kCapacity, captured.console);
+  });
+  // What --dense holds in FP8 takes FP8 rows; the head and the small projections of DeltaNet are not among
+  // it.
+  backend::Program program =
+      model::build_program(plain->config, plain->bound.weights, model::Activations::w8a8);
+  library::take_fp8_rows(program, {.backend = "sim", .dense = "fp8"}, model::Activations::w8a8);
+  for (const backend::MatrixUse& use : program.matrices) {
+    const auto role = checkpoint::role_of(use.matrix->name);
+    const bool is_dense = role == checkpoint::TensorRole::attention ||
+                          role == checkpoint::TensorRole::delta ||
+                          role == checkpoint::TensorRole::shared_expert;
+    EXPECT_EQ(use.input == backend::InputFormat::fp8_prefill, is_dense) << use.matrix->name;
   }
 }
 

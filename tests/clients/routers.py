@@ -59,7 +59,8 @@ def vllm_router(url):
 
 def smg(url):
     """smg: registers the server; chat, stream, tool calls and completions pass"""
-    through(url, "smg", "launch")
+    # Not bin/smg: sglang-router installs one as well, and which of the two is there depends on the order.
+    through(url, "python", "-m", "smg", "launch")
 
 
 ROWS = [sglang_router, vllm_router, smg]

@@ -26,7 +26,7 @@ UV = "uv==0.13.7"
 NEWEST = "2026-11-16T00:00:00Z"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
-SUITES = ["official", "frameworks", "routers", "replayed"]
+SUITES = ["official", "frameworks", "routers", "replayed", "hub_package", "sbom_package"]
 LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "open_webui_suite", "lm_eval_suite"]
 
 
@@ -58,6 +58,16 @@ def environment(folder, suite):
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # suites run beside each other and share the installer
         return made_environment(folder, suite)
+
+
+def environment_or_skip(folder, suite):
+    """For tests that only borrow the installer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return environment(folder, suite)
+    except NoPackages as error:
+        print(f"skipped: {error}")
+        sys.exit(SKIPPED)
 
 
 def made_environment(folder, suite):

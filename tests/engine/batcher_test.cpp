@@ -301,7 +301,8 @@ void expect_prefixes_change_nothing(const std::string& name, Activations activat
 
 TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
   expect_prefixes_change_nothing("compressed", Activations::w4a16);
-  expect_prefixes_change_nothing("modelopt", Activations::w4a4_prefill);
+  expect_prefixes_change_nothing("compressed", Activations::w4a4_prefill);
+  expect_prefixes_change_nothing("compressed", Activations::w4a4);
 }
 
 // The third word's row of logits is not a number.

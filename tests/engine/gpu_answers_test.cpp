@@ -267,7 +267,7 @@ TEST(GpuAnswers, ChainedDraftsAreThoseOfSinglePasses) {
 
 // FP4 activations, of prompts or of all rows: the same answer with drafts and in a batch.
 TEST(GpuAnswers, WithFp4ActivationsAreTheSameWithDraftsAndInABatch) {
-  const model::Golden golden("modelopt");
+  const model::Golden golden("compressed");
   auto prompt = golden.ids("long.input_ids");
   prompt.resize(60);
   const auto other = golden.ids("short.input_ids");

@@ -266,6 +266,13 @@ void run_row_alone(const plan::RowFacts& row, const plan::ArchFacts* arch) {
   mutate_all<std::uint16_t>(device, row.row, row, kSurvivors, run, {});
 }
 
+TEST(Mutation, TiledFp8) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+  for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm))
+    if (row.path == moe::W8a8Wgmma::name && (row.n == 64 || wants_all())) run_row_alone(row, &plan::kSm90);
+}
+
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
   // One segment and several in either GEMM, the last of them short.

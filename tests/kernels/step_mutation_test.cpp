@@ -100,6 +100,8 @@ TEST(StepMutation, DenseSumNorm) {
   mutate_kernel("dense_sum_norm", {"dense_sum_norm.h", "dense_sum.h", "norm.h"});
 }
 TEST(StepMutation, NormRows) { mutate_kernel("norm_rows"); }
+TEST(StepMutation, NormPrompt) { mutate_kernel("norm_prompt"); }
+TEST(StepMutation, QuantizeRows) { mutate_kernel("quantize_rows"); }
 TEST(StepMutation, SelectNorm) { mutate_kernel("select_norm"); }
 TEST(StepMutation, AddGated) { mutate_kernel("add_gated"); }
 TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }

@@ -87,9 +87,9 @@ TEST(Activations, AutomaticIsWhatTheCheckpointWasMadeFor) {
   }
 }
 
-// Prompts of routed experts alone, and of a layer all or none: one that lacks a scale, or whose gate and up
-// differ in theirs, takes 16 bits without a refusal.
-TEST(Activations, Fp4PromptsAreForLayersWhoseExpertsAllHaveScales) {
+// Of a layer's experts all or none, and so of an MLP: one that lacks a scale, or whose gate and up differ in
+// theirs, takes 16 bits without a refusal.
+TEST(Activations, Fp4PromptsAreForMlpsThatHaveAllScales) {
   EXPECT_EQ(count_inputs(Golden("modelopt_mixed"), Activations::w4a4_prefill).size(), 1u);
   for (const char* name : {"modelopt", "compressed"}) {
     Golden golden(name);
@@ -104,6 +104,43 @@ TEST(Activations, Fp4PromptsAreForLayersWhoseExpertsAllHaveScales) {
     storage_of(2, 5).input_scale->inverse *= 2;
     EXPECT_EQ(count_inputs(golden, Activations::w4a4_prefill).at(InputFormat::nvfp4_prefill),
               all - 2 * 8 * 3);
+  }
+  Golden golden("compressed");
+  const auto fp4 = [&] {
+    return count_inputs(golden, Activations::w4a4_prefill).at(InputFormat::nvfp4_prefill);
+  };
+  const int all = fp4();
+  EXPECT_EQ(all, count_inputs(golden, Activations::w4a4).at(InputFormat::nvfp4))
+      << "attention, shared experts";
+  const auto shared_of = [&](std::size_t layer) -> checkpoint::GatedMlp& {
+    return *std::get<checkpoint::MoeWeights>(golden.model.weights.layers[layer].mlp).shared;
+  };
+  std::get<checkpoint::Nvfp4Storage>(shared_of(0).down.storage).input_scale.reset();
+  EXPECT_EQ(fp4(), all - 3);
+  std::get<checkpoint::Nvfp4Storage>(shared_of(1).gate.storage).input_scale->scale *= 2;
+  EXPECT_EQ(fp4(), all - 2 * 3);
+}
+
+// w8a8: what layers multiply their rows with and is stored in FP8; neither experts nor the head nor what
+// joins the inputs of the MTP layer, whoever stores it so.
+TEST(Activations, Fp8PromptsAreForDenseMatrices) {
+  for (const char* name : {"bf16", "modelopt", "compressed"})
+    EXPECT_EQ(count_inputs(Golden(name), Activations::w8a8).count(InputFormat::fp8_prefill), 0u) << name;
+  const Golden golden("modelopt_mixed");
+  int stored = 0;
+  for (const backend::MatrixUse& use : golden.program(Activations::w8a8).matrices) {
+    const bool is_fp8 = std::holds_alternative<checkpoint::Fp8Storage>(use.matrix->storage);
+    stored += is_fp8 ? 1 : 0;
+    EXPECT_EQ(use.input, is_fp8 ? InputFormat::fp8_prefill : InputFormat::bf16) << use.matrix->name;
+  }
+  EXPECT_GT(stored, 0);
+  backend::Program all = golden.program(Activations::w8a8);
+  take_fp8_rows(all, [](const checkpoint::Matrix&) { return true; });
+  for (const backend::MatrixUse& use : all.matrices) {
+    const std::string_view name = use.matrix->name;
+    const bool is_other = name.find(".experts.") != std::string_view::npos || name.find("lm_head") == 0 ||
+                          name.find("embed") != std::string_view::npos || name == "mtp.fc.weight";
+    EXPECT_EQ(use.input == InputFormat::fp8_prefill, !is_other) << name;
   }
 }
 

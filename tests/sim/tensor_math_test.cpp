@@ -195,6 +195,51 @@ TEST(TensorMath, Fp4AgreesWithTheModelBitForBit) {
       }
 }
 
+TEST(TensorMath, Fp8IsTheSumOfTheModelAndKeepsNan) {
+  Dice dice(7);
+  for (int round = 0; round < 20; ++round) {
+    std::uint32_t registers[32][4];
+    const std::uint32_t* a[32];
+    Fp8Columns columns;
+    const auto code = [&] {
+      const auto bits = static_cast<std::uint8_t>(dice.below(256));
+      return static_cast<std::uint8_t>((bits & 0x7F) == 0x7F ? 0x38 : bits);
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+      a[lane] = registers[lane];
+      for (std::uint32_t& word : registers[lane]) {
+        word = 0;
+        for (int byte = 0; byte < 4; ++byte) word |= std::uint32_t{code()} << (8 * byte);
+      }
+    }
+    for (auto& column : columns.bits)
+      for (std::uint8_t& bits : column) bits = code();
+    if (round == 0) columns.bits[5][9] = 0xFF;
+    float c[16][8];
+    for (auto& row : c)
+      for (float& value : row) value = static_cast<float>(dice.below(1000)) - 500.0f;
+    Fp8Rows rows;
+    gather_rows(a, rows);
+    float d[16][8];
+    std::memcpy(d, c, sizeof d);
+    multiply(rows, columns, d);
+    for (int row = 0; row < 16; ++row)
+      for (int n = 0; n < 8; ++n) {
+        tensor_core::Operand x[32], y[32];
+        for (int k = 0; k < 32; ++k) {
+          // Register i of lane (g, t): row g + 8 (i & 1), k = 16 (i >> 1) + 4t ..
+          const int lane = 4 * (row % 8) + k % 16 / 4, i = 2 * (k / 16) + row / 8;
+          x[k] = tensor_core::split_e4m3(static_cast<std::uint8_t>(registers[lane][i] >> (8 * (k % 4))));
+          y[k] = tensor_core::split_e4m3(columns.bits[n][k]);
+        }
+        if (round == 0 && n == 5)
+          EXPECT_EQ(bits_of(d[row][n]), 0x7FFFFFFFu);
+        else
+          EXPECT_EQ(bits_of(d[row][n]), bits_of(tensor_core::fused_sum_fp8(c[row][n], x, y)));
+      }
+  }
+}
+
 TEST(TensorMath, Fp4CollectivesUseTheirSelectors) {
   Device device({.memory_bytes = 1 << 20});
   for (std::uint64_t seed = 0; seed < 5; ++seed)

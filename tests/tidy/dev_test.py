@@ -23,11 +23,12 @@ class Dev(unittest.TestCase):
     def test_help_names_every_command(self):
         status, output = run(ROOT / "dev", "help")
         self.assertEqual(status, 0)
-        for command in ("try", "test", "test --long", "build", "gpu", "fmt", "tidy", "docs", "bundle"):
+        for command in ("try", "test", "test --long", "build", "package", "gpu", "fmt", "tidy", "docs", "bundle"):
             self.assertIn(f"./dev {command}", output)
 
     def test_unknown_words_are_refused(self):
-        for words in (("tset",), ("test", "--short"), ("try", "hard"), ("fmt", "--fix"), ("bundle",), ("gpu", "now")):
+        for words in (("tset",), ("test", "--short"), ("try", "hard"), ("fmt", "--fix"), ("bundle",), ("gpu", "now"),
+                      ("try", "--proof", "twice"), ("package",), ("package", "rpm"), ("package", "deb", "wheel")):
             status, output = run(ROOT / "dev", *words)
             self.assertEqual(status, 64, words)
             self.assertIn("dev: ", output)
@@ -180,7 +181,7 @@ class SetUp(unittest.TestCase):
                                      ("1.90.0", (), "libboost-dev")):
             status, output = asked(own, beside)
             self.assertEqual(status, 3)  # the fake apt-get fails
-            self.assertIn(f"libcli11-dev {package} libssl-dev libedit-dev", output)
+            self.assertIn(f"libcli11-dev {package} libtomlplusplus-dev libssl-dev libedit-dev", output)
         for own, beside in (("1.74.0.3", ("1.74",)), ("", ())):  # Ubuntu 22.04
             status, output = asked(own, beside)
             self.assertEqual(status, 3)

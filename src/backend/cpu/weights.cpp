@@ -51,6 +51,18 @@ kernel::PackedMatrix pack_fp8(const checkpoint::Matrix& matrix, const checkpoint
                            {matrix.first_column, matrix.stored_columns()});
 }
 
+// MXFP4, of which there are no panels: a code times a power of two is a bf16 number.
+kernel::PackedMatrix pack_as_bf16(const checkpoint::Matrix& matrix) {
+  std::vector<Bf16> values;
+  std::vector<float> row(static_cast<std::size_t>(matrix.columns));
+  for (std::int64_t i = 0; i < matrix.rows; ++i) {
+    checkpoint::read_row(matrix, i, row);
+    for (const float value : row) values.push_back(to_bf16(value));
+  }
+  return kernel::pack_bf16(values, matrix.rows, matrix.columns, [](std::int64_t i) { return i; },
+                           {0, matrix.columns});
+}
+
 kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
   const kernel::StoredRow stored_row = [&](std::int64_t row) { return matrix.stored_row(row); };
   const kernel::StoredColumns from{matrix.first_column, matrix.stored_columns()};
@@ -62,6 +74,7 @@ kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
                  return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row, from);
                },
                [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
+               [&](const checkpoint::Mxfp4Storage&) { return pack_as_bf16(matrix); },
                [&](const auto&) {
                  return kernel::pack_f32(
                      matrix.rows, matrix.columns,
@@ -83,6 +96,7 @@ bool takes_tiles(const checkpoint::Matrix& matrix, const kernel::Kernels& kernel
                                           0;
                              },
                              [](const checkpoint::Bf16Storage&) { return true; },
+                             [](const checkpoint::Mxfp4Storage&) { return true; },
                              [&](const checkpoint::Nvfp4Storage&) { return tile_codes; }},
                     matrix.storage);
 }
@@ -96,6 +110,11 @@ InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool til
       if (takes_tiles(*use.matrix, kernels, tile_codes)) return {kernel::InputForm::bf16_tiles, {1, 1}};
       return {nvfp4 != nullptr ? kernel::InputForm::two_planes : kernel::InputForm::floats_bf16, {1, 1}};
     case InputFormat::nvfp4: break;
+    case InputFormat::fp8:
+    case InputFormat::fp8_prefill:
+      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                     "{}: the CPU backend has no FP8 activations (w8a8); Hopper GPUs and the reference do",
+                     use.matrix->name);
     case InputFormat::nvfp4_prefill:
       fail_with_hint(Code::unsupported_op, "Run it with --activations w4a4 or w4a16.",
                      "{}: the CPU backend quantises the inputs of a matrix for every row or for none",
@@ -127,24 +146,34 @@ std::vector<Purpose> purposes(const Program& program) {  // by MatrixId
   return all;
 }
 
-// Which matrices the kernels have no form for and are held as f32.
+// Which matrices the kernels have no form for and are held wider.
 void note_widened(const Program& program, std::span<const Weight> weights,
                   std::vector<std::string>& notices) {
-  std::int64_t count = 0, stored = 0, held = 0;
-  std::string_view first;
+  struct Widened {
+    std::int64_t count = 0, stored = 0, held = 0;
+    std::string_view first;
+  } as_f32, as_bf16;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
     const bool is_f32 = std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
-    if (weights[i].matrix.rows == 0 || is_f32 || weights[i].matrix.format != WeightFormat::f32) continue;
-    if (count++ == 0) first = matrix.name;
-    stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
-    held += static_cast<std::int64_t>(weights[i].matrix.panels.size());
+    const bool is_mxfp4 = std::holds_alternative<checkpoint::Mxfp4Storage>(matrix.storage);
+    if (weights[i].matrix.rows == 0 || is_f32) continue;
+    if (!is_mxfp4 && weights[i].matrix.format != WeightFormat::f32) continue;
+    Widened& widened = is_mxfp4 ? as_bf16 : as_f32;
+    if (widened.count++ == 0) widened.first = matrix.name;
+    widened.stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
+    widened.held += static_cast<std::int64_t>(weights[i].matrix.panels.size());
   }
-  if (count > 0)
+  if (as_f32.count > 0)
     notices.push_back(
         format("{} matrices (the first: {}) are F16, or FP8 with scale blocks not a multiple of {} columns "
                "wide; they are held as f32: {} bytes instead of {}",
-               count, first, kernel::kPanelColumns, held, stored));
+               as_f32.count, as_f32.first, kernel::kPanelColumns, as_f32.held, as_f32.stored));
+  if (as_bf16.count > 0)
+    notices.push_back(
+        format("{} matrices (the first: {}) are MXFP4; they are held as bf16, which is exact: {} bytes "
+               "instead of {}",
+               as_bf16.count, as_bf16.first, as_bf16.held, as_bf16.stored));
 }
 
 }  // namespace

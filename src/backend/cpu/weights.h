@@ -20,9 +20,7 @@ namespace kernel = fourfold::cpu;
 struct InputNeed {
   kernel::InputForm form = kernel::InputForm::floats;
   Nvfp4InputScale scale{1, 1};  // one plane alone
-  friend bool operator==(const InputNeed& a, const InputNeed& b) {
-    return a.form == b.form && a.scale.scale == b.scale.scale && a.scale.inverse == b.scale.inverse;
-  }
+  friend bool operator==(const InputNeed&, const InputNeed&) = default;
 };
 
 struct Weight {

@@ -7,10 +7,12 @@
 namespace fourfold::backend::reference {
 
 Weight expand(const MatrixUse& use) {
-  Weight weight{Rows(use.matrix->rows, use.matrix->columns), use.input, {1, 1}};
+  Weight weight{Rows(use.matrix->rows, use.matrix->columns), use.input, {1, 1}, {}};
   const checkpoint::LoadedMatrix stored = checkpoint::load(*use.matrix);
   for (std::int64_t row = 0; row < use.matrix->rows; ++row)
     checkpoint::read_row(stored.matrix, row, weight.rows.row(row));
+  if (const auto* fp8 = std::get_if<checkpoint::Fp8Storage>(&use.matrix->storage); fp8 && fp8->input_scale)
+    weight.fp8_scale = fp8_input_factor(*fp8->input_scale);
   if (!quantises(use.input)) return weight;
   const auto* storage = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
   if (storage == nullptr || !storage->input_scale)
@@ -20,10 +22,22 @@ Weight expand(const MatrixUse& use) {
   return weight;
 }
 
+namespace {
+
+void round_to_fp8(const Weight& weight, std::span<float> row) {
+  float largest = 0;
+  for (const float x : row) largest = std::fmax(largest, std::fabs(x));
+  const Fp8RowFactor by = weight.fp8_scale ? *weight.fp8_scale : fp8_row_factor(largest);
+  for (float& x : row) x = to_float(to_e4m3(x * by.inverse)) * by.factor;
+}
+
+}  // namespace
+
 std::vector<float> rounded_input(const Weight& weight, Role role, std::span<const float> in, InputOf of) {
   std::vector<float> row(in.begin(), in.end());
   const InputFormat format = input_of(weight.input, role);
-  const bool is_bf16 = format == InputFormat::bf16 || (format == InputFormat::nvfp4 && of == InputOf::rows);
+  const bool is_bf16 = format == InputFormat::bf16 || format == InputFormat::fp8 ||
+                       (format == InputFormat::nvfp4 && of == InputOf::rows);
   if (is_bf16)
     for (float& x : row) x = to_float(to_bf16(x));
   switch (format) {
@@ -33,7 +47,9 @@ std::vector<float> rounded_input(const Weight& weight, Role role, std::span<cons
       return dequantize(
           quantize_nvfp4_activations(row, 1, static_cast<std::int64_t>(row.size()), weight.input_scale)
               .view());
-    case InputFormat::nvfp4_prefill: check(false, "a role has one format");
+    case InputFormat::fp8: round_to_fp8(weight, row); break;
+    case InputFormat::nvfp4_prefill:
+    case InputFormat::fp8_prefill: check(false, "a role has one format");
   }
   return row;
 }

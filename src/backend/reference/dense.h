@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/batch.h"
 #include "backend/program.h"
 #include "backend/reference/rows.h"
+#include "base/fp8_rows.h"
 
 namespace fourfold::backend::reference {
 
@@ -15,7 +17,8 @@ namespace fourfold::backend::reference {
 struct Weight {
   Rows rows;
   InputFormat input = InputFormat::f32;
-  Nvfp4InputScale input_scale{1, 1};
+  Nvfp4InputScale input_scale{1, 1};           // of FP4
+  std::optional<Fp8RowFactor> fp8_scale = {};  // none: every row has its own
 };
 
 // Reads every element. Throws bad_checkpoint when W4A4 is asked of a matrix without an input scale.

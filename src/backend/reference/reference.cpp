@@ -33,8 +33,9 @@ class PreparedReference final : public Prepared {
   std::span<const float> value(ValueId id) const override { return values_[id.index].cells; }
   std::int64_t resumable_from(std::int32_t slot) const override { return slots_[slot].resumable_from(); }
   bool roles_agree() const override {
-    return std::ranges::none_of(program_.matrices,
-                                [](const MatrixUse& use) { return use.input == InputFormat::nvfp4_prefill; });
+    return std::ranges::none_of(program_.matrices, [](const MatrixUse& use) {
+      return input_of(use.input, Role::prefill) != input_of(use.input, Role::decode);
+    });
   }
   std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/e4m3.h"
 #include "base/error.h"
+#include "base/mxfp4.h"
 #include "base/nvfp4.h"
 #include "base/parallel.h"
 #include "base/random.h"
@@ -109,6 +110,7 @@ class Filler {
         break;
       case StoredAs::fp8: fp8(job, numbers, hole); break;
       case StoredAs::nvfp4: nvfp4(job, numbers, hole); break;
+      case StoredAs::mxfp4: mxfp4(job, numbers, hole); break;
     }
   }
 
@@ -167,6 +169,20 @@ class Filler {
     }
   }
 
+  // Quantised normals: a power of two cannot follow the row factors of random codes.
+  void mxfp4(const Job& job, const Numbers& numbers, bool hole) {
+    const std::int64_t rows = job.tensor->shape[0], columns = numbers.columns();
+    std::vector<float> values(static_cast<std::size_t>(columns));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (!hole) numbers.fill(row * columns, values);
+      const Mxfp4Matrix made = quantize_mxfp4_weights(values, 1, columns);
+      put(job.first, static_cast<std::uint64_t>(row * columns / 2),
+          std::span<const std::uint8_t>(made.codes));
+      put(job.first + 1, static_cast<std::uint64_t>(row * columns / kMxfp4BlockColumns),
+          std::span<const Ue8m0>(made.scales));
+    }
+  }
+
   template <class T>
   void put(std::size_t tensor, std::uint64_t offset, std::span<const T> values) {
     writer_.write(tensor, offset, std::as_bytes(values));
@@ -221,12 +237,15 @@ StorageScheme scheme_named(std::string_view name) {
     scheme.names = NameConvention::compressed_tensors;
     scheme.shared = scheme.attention = StoredAs::nvfp4;
     scheme.input_scales = true;
+  } else if (name == "mxfp4") {
+    scheme.names = NameConvention::compressed_tensors;
+    scheme.routed = StoredAs::mxfp4;
   } else if (name == "nvfp4") {
     scheme.shared = scheme.attention = scheme.delta = scheme.head = StoredAs::nvfp4;
     scheme.input_scales = true;
   } else {
     fail_with_hint(Code::invalid_request,
-                   "known formats: bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4",
+                   "known formats: bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4, mxfp4",
                    "unknown format '{}'", name);
   }
   return scheme;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/format.h"
+#include "base/mxfp4.h"
 #include "base/nvfp4.h"
 
 namespace fourfold::checkpoint {
@@ -34,7 +36,11 @@ void write_texts(JsonWriter& json, std::string_view key, const std::vector<std::
 }
 
 void write_producer(JsonWriter& json) {
-  json.key("producer").begin_object().member("name", "fourfold").member("version", "0.1.0").end_object();
+  json.key("producer")
+      .begin_object()
+      .member("name", "fourfold")
+      .member("version", FOURFOLD_VERSION_TEXT)
+      .end_object();
 }
 
 bool stores(const std::vector<StoredModule>& modules, StoredAs stored) {
@@ -44,7 +50,7 @@ bool stores(const std::vector<StoredModule>& modules, StoredAs stored) {
 
 // ModelOpt has one word for "all quantised matrices are W4A4"; everything else is a list.
 bool is_uniform(const StorageScheme& scheme, const std::vector<StoredModule>& modules) {
-  return scheme.input_scales && !stores(modules, StoredAs::fp8);
+  return scheme.input_scales && !stores(modules, StoredAs::fp8) && !stores(modules, StoredAs::mxfp4);
 }
 
 void write_modelopt(JsonWriter& json, const StorageScheme& scheme, const std::vector<StoredModule>& modules,
@@ -62,28 +68,44 @@ void write_modelopt(JsonWriter& json, const StorageScheme& scheme, const std::ve
           .member("quant_algo", scheme.input_scales ? "NVFP4" : "W4A16_NVFP4")
           .member("group_size", kNvfp4BlockColumns)
           .end_object();
+    for (const std::string& name : listed(modules, StoredAs::mxfp4))
+      json.key(name)
+          .begin_object()
+          .member("quant_algo", "MXFP4")
+          .member("group_size", kMxfp4BlockColumns)
+          .end_object();
     json.end_object();
   }
   write_texts(json, kept_key, listed(modules, StoredAs::plain));
 }
 
+std::string_view format_of(StoredAs stored) {
+  switch (stored) {
+    case StoredAs::nvfp4: return "nvfp4-pack-quantized";
+    case StoredAs::mxfp4: return "mxfp4-pack-quantized";
+    case StoredAs::plain:
+    case StoredAs::fp8: break;
+  }
+  return "float-quantized";
+}
+
 void write_group(JsonWriter& json, std::string_view name, StoredAs stored, const StorageScheme& scheme,
                  const std::vector<std::string>& targets) {
-  const bool four = stored == StoredAs::nvfp4;
+  const bool micro = stored == StoredAs::mxfp4, four = stored == StoredAs::nvfp4 || micro;
   const auto numbers = [&](std::string_view key, bool activations) {
     json.key(key).begin_object().member("num_bits", four ? 4 : 8).member("type", "float");
-    json.member("symmetric", true).member("strategy", four ? "tensor_group" : "tensor");
-    if (four) json.member("group_size", kNvfp4BlockColumns);
+    json.member("symmetric", true).member("strategy", micro ? "group" : four ? "tensor_group" : "tensor");
+    if (four) json.member("group_size", micro ? kMxfp4BlockColumns : kNvfp4BlockColumns);
     if (four && activations)
       json.member("dynamic", "local");
     else
       json.member("dynamic", false);
     json.end_object();
   };
-  json.key(name).begin_object().member("format", four ? "nvfp4-pack-quantized" : "float-quantized");
+  json.key(name).begin_object().member("format", format_of(stored));
   write_texts(json, "targets", targets);
   numbers("weights", false);
-  if (four && scheme.input_scales)
+  if (four && !micro && scheme.input_scales)
     numbers("input_activations", true);
   else
     json.member("input_activations", nullptr);
@@ -92,9 +114,14 @@ void write_group(JsonWriter& json, std::string_view name, StoredAs stored, const
 
 void write_compressed(JsonWriter& json, const StorageScheme& scheme,
                       const std::vector<StoredModule>& modules) {
-  const bool mixed = stores(modules, StoredAs::fp8);
+  std::vector<StoredAs> kinds;
+  for (const StoredAs stored : {StoredAs::nvfp4, StoredAs::mxfp4, StoredAs::fp8})
+    if (stores(modules, stored)) kinds.push_back(stored);
+  const bool mixed = kinds.size() > 1;
   json.member("quant_method", "compressed-tensors");
-  json.member("format", mixed ? "mixed-precision" : "nvfp4-pack-quantized");
+  json.member("format", mixed           ? "mixed-precision"
+                        : kinds.empty() ? "float-quantized"
+                                        : format_of(kinds.front()));
   json.key("config_groups").begin_object();
   const auto targets = [&](StoredAs stored) {
     std::vector<std::string> names = listed(modules, stored);
@@ -102,9 +129,9 @@ void write_compressed(JsonWriter& json, const StorageScheme& scheme,
       if (name.ends_with(".experts")) name = "re:.*" + name.substr(name.find("layers.")) + "\\..*";
     return names;
   };
-  write_group(json, "group_0", StoredAs::nvfp4, scheme,
-              mixed ? targets(StoredAs::nvfp4) : std::vector<std::string>{"Linear"});
-  if (mixed) write_group(json, "group_1", StoredAs::fp8, scheme, targets(StoredAs::fp8));
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    write_group(json, fourfold::format("group_{}", i), kinds[i], scheme,
+                mixed ? targets(kinds[i]) : std::vector<std::string>{"Linear"});
   json.end_object();
   write_texts(json, "ignore", listed(modules, StoredAs::plain));
   json.member("kv_cache_scheme", nullptr).member("quantization_status", "compressed");
@@ -138,6 +165,9 @@ std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored,
   const Shape one = compressed ? Shape{1} : Shape{};
   if (stored == StoredAs::fp8)
     return {{module + ".weight", DType::f8_e4m3, shape}, {module + ".weight_scale", DType::f32, one}};
+  if (stored == StoredAs::mxfp4)
+    return {{module + (compressed ? ".weight_packed" : ".weight"), DType::u8, {shape[0], shape[1] / 2}},
+            {module + ".weight_scale", DType::u8, {shape[0], shape[1] / kMxfp4BlockColumns}}};
   std::vector<TensorSpec> tensors{
       {module + (compressed ? ".weight_packed" : ".weight"), DType::u8, {shape[0], shape[1] / 2}},
       {module + ".weight_scale", DType::f8_e4m3, {shape[0], shape[1] / kNvfp4BlockColumns}},

@@ -14,7 +14,7 @@
 
 namespace fourfold::checkpoint {
 
-enum class StoredAs { plain, fp8, nvfp4 };
+enum class StoredAs { plain, fp8, nvfp4, mxfp4 };
 enum class NameConvention { modelopt, compressed_tensors };
 
 struct StorageScheme {
@@ -31,7 +31,8 @@ struct StorageScheme {
 };
 
 // The tensors of one stored matrix, in this order: the weights (codes), then the scales of blocks (NVFP4),
-// then the matrix's own scale, then the scale of its inputs where the scheme has one.
+// then the matrix's own scale, then the scale of its inputs where the scheme has one. MXFP4 has the first
+// two.
 std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored, const std::string& module,
                                    Shape shape);
 

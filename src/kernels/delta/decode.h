@@ -18,6 +18,7 @@
 
 #include "base/macros.h"
 #include "kernels/delta/decode_inputs.h"
+#include "kernels/delta/decode_one.h"
 #include "kernels/delta/decode_rule.h"
 #include "kernels/delta/delta_params.h"
 #include "kernels/delta/delta_state.h"
@@ -52,6 +53,8 @@ FOURFOLD_DEVICE void decode(Cta cta, const DecodeParams& params) {
   DecodeHead<D, Cta> head(cta, params, sequence, place);
   const DecodeRule<DecodeHead<D, Cta>> rule{head};
   head.load_past();
+  if (place.row_count == 1) return decode_one(cta, head);
+  head.load_inputs();
   cta.wait_predecessors();
   cta.release_successors();
   const int end = place.position + place.row_count, past = place_in_block(place.position);

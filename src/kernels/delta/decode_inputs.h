@@ -94,8 +94,8 @@ struct DecodeHead {
   }
   FOURFOLD_DEVICE float* lane_of(float* row) const { return row + kCount * lane; }
 
-  // Everything that does not come from this layer's projection. It was written at least one step ago, or is
-  // constant: it may be on its way before wait_predecessors.
+  // What earlier rows left: the block's keys, deltas and decays, and S. All of it was written at least one
+  // step ago: it may be on its way before wait_predecessors.
   FOURFOLD_DEVICE void load_past() {
     const int past = place_in_block(place.position);
     if (cta.thread() == 0) {
@@ -111,6 +111,10 @@ struct DecodeHead {
     load_anchor();
     old_decay = 0.0f;
     if (cta.thread() < past) old_decay = cta.load(slot.decay(head, block_begin() + cta.thread()));
+  }
+
+  // What else does not come from this layer's projection: inputs of the convolution, and constants.
+  FOURFOLD_DEVICE void load_inputs() {
     load_window(place.position, 0, kTaps - 1);
     const auto* weights = params.weights.norm_weight;
     if (cta.thread() < D / 4)
@@ -194,7 +198,7 @@ struct DecodeHead {
       const int at = position + r;
       if (part == 2 || owns_key)
         cta.store(as_floats<kCount>(slot.conv_input(at, channel(part) + kCount * lane)), x[kTaps - 1]);
-      Values out = convolve<Cta>(x, taps);
+      Values out = opened<Cta>(convolution<Cta>(x, taps), false);
       if (part == 0) {
         out = normalized(cta, out, kQueryScale<D>);
         cta.store_shared(as_floats<kCount>(lane_of(storage.query[r])), out);

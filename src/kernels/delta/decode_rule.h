@@ -160,8 +160,9 @@ struct DecodeRule {
     const Values answer =
         add_eight(cta, load(h.storage.answer[r]), h.storage.eight[r][1], place / 8, place % 8 + 1);
     const LayerWeights& weights = h.params.weights;
-    const Values out = gated_norm(cta, answer, load(h.storage.gate[r]), load(h.storage.norm_weight),
-                                  weights.epsilon, weights.gate_is_sigmoid != 0);
+    const Values out =
+        gated_norm(cta, answer, opened<Cta>(load(h.storage.gate[r]), weights.gate_is_sigmoid != 0),
+                   load(h.storage.norm_weight), weights.epsilon);
     const std::int64_t row = h.place.first_row + position - h.place.position;
     store_bf16(cta, h.params.out + row * h.params.out_stride + 32 * kCount * h.head + kCount * h.lane, out);
   }

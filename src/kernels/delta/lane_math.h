@@ -83,18 +83,29 @@ FOURFOLD_DEVICE float sum_of_squares(Cta cta, const Floats<Count>& x) {
   return sum_of_warp(cta, sum);
 }
 
-// silu of the convolution of four inputs, oldest first.
+// The convolution of four inputs, oldest first.
 template <class Cta, int Count>
-FOURFOLD_DEVICE Floats<Count> convolve(const Floats<Count> (&x)[kTaps], const Floats<kTaps> (&taps)[Count]) {
+FOURFOLD_DEVICE Floats<Count> convolution(const Floats<Count> (&x)[kTaps],
+                                          const Floats<kTaps> (&taps)[Count]) {
   Floats<Count> out;
 #pragma unroll
   for (int e = 0; e < Count; ++e) {
-    float sum = Cta::mul(taps[e].v[0], x[0].v[e]);
+    out.v[e] = Cta::mul(taps[e].v[0], x[0].v[e]);
 #pragma unroll
-    for (int tap = 1; tap < kTaps; ++tap) sum = Cta::fma(taps[e].v[tap], x[tap].v[e], sum);
-    out.v[e] = Cta::mul(sum, device::sigmoid<Cta>(sum));
+    for (int tap = 1; tap < kTaps; ++tap) out.v[e] = Cta::fma(taps[e].v[tap], x[tap].v[e], out.v[e]);
   }
   return out;
+}
+
+// silu, or the sigmoid alone.
+template <class Cta, int Count>
+FOURFOLD_DEVICE Floats<Count> opened(Floats<Count> x, bool is_sigmoid) {
+#pragma unroll
+  for (int e = 0; e < Count; ++e) {
+    const float open = device::sigmoid<Cta>(x.v[e]);
+    x.v[e] = is_sigmoid ? open : Cta::mul(x.v[e], open);
+  }
+  return x;
 }
 
 // x / |x| * scale over the warp's lanes.
@@ -113,26 +124,28 @@ inline constexpr float kQueryScale = HeadDim == 128  ? 0.0883883461f
                                      : HeadDim == 64 ? 0.125f
                                                      : 0.176776692f;
 
-// log of the factor by which a row's state forgets: -e^a_log softplus(logit + dt_bias), never above zero.
+// log of the factor by which a row's state forgets: -rate softplus(logit + dt_bias), never above zero. The
+// head's rate is e^a_log.
+template <class Cta>
+FOURFOLD_DEVICE float log_decay_of(float logit, float rate, float dt_bias) {
+  return -Cta::mul(rate, device::softplus<Cta>(Cta::add(logit, dt_bias)));
+}
 template <class Cta>
 FOURFOLD_DEVICE float log_decay(float logit, float a_log, float dt_bias) {
-  return -Cta::mul(device::exp_f32<Cta>(a_log), device::softplus<Cta>(Cta::add(logit, dt_bias)));
+  return log_decay_of<Cta>(logit, device::exp_f32<Cta>(a_log), dt_bias);
 }
 
-// The gated norm of a head's answer: rms norm with plain weights, then the gate.
+// The gated norm of a head's answer: rms norm with plain weights, then what the gate opened.
 template <class Cta, int Count>
-FOURFOLD_DEVICE Floats<Count> gated_norm(Cta cta, const Floats<Count>& x, const Floats<Count>& gate,
-                                         const Floats<Count>& weight, float epsilon, bool gate_is_sigmoid) {
+FOURFOLD_DEVICE Floats<Count> gated_norm(Cta cta, const Floats<Count>& x, const Floats<Count>& open,
+                                         const Floats<Count>& weight, float epsilon) {
   constexpr float one_over_dim = 1.0f / (32.0f * Count);
   const float mean = Cta::mul(sum_of_squares(cta, x), one_over_dim);
   const float factor = Cta::reciprocal(Cta::sqrt(Cta::add(mean, epsilon)));
   Floats<Count> out;
 #pragma unroll
-  for (int e = 0; e < Count; ++e) {
-    const float open = device::sigmoid<Cta>(gate.v[e]);
-    const float opened = gate_is_sigmoid ? open : Cta::mul(gate.v[e], open);
-    out.v[e] = Cta::mul(Cta::mul(Cta::mul(x.v[e], factor), weight.v[e]), opened);
-  }
+  for (int e = 0; e < Count; ++e)
+    out.v[e] = Cta::mul(Cta::mul(Cta::mul(x.v[e], factor), weight.v[e]), open.v[e]);
   return out;
 }
 

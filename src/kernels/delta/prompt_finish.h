@@ -67,8 +67,9 @@ struct PromptFinish {
       for (int b = 0; b < batch; ++b) {
         const int i = first + b * kFinishWarps;
         if (i >= count) break;
-        const Values out = gated_norm(cta, answer[b], gate[b], weight, params.weights.epsilon,
-                                      params.weights.gate_is_sigmoid != 0);
+        const Values out =
+            gated_norm(cta, answer[b], opened<Cta>(gate[b], params.weights.gate_is_sigmoid != 0), weight,
+                       params.weights.epsilon);
         const int row = place.first_row + i / heads, at = (key_head * heads + i % heads) * D + column;
         store_bf16(cta, params.out + std::int64_t{row} * params.out_stride + at, out);
       }

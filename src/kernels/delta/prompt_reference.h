@@ -34,11 +34,23 @@ class PromptModel {
 
   // rounds: false leaves out bf16, which makes it the recurrence.
   PromptModel(const Layout& layout, const HostWeights& weights, bool rounds = true)
-      : layout_(layout), weights_(weights), rounds_(rounds), inputs_(kTaps), heads_(layout.value_heads) {
+      : layout_(layout),
+        weights_(weights),
+        rounds_(rounds),
+        followed_(layout.key_heads, true),
+        inputs_(kTaps),
+        heads_(layout.value_heads) {
     for (Anchored& head : heads_) head.anchor = Matrix(layout.head_dim, layout.head_dim).value;
   }
+  // Before the first chunk: only these key heads and their value heads, for no head depends on another.
+  void follow_only(const std::vector<int>& key_heads) {
+    followed_.assign(followed_.size(), false);
+    for (const int head : key_heads) followed_[head] = true;
+  }
+  bool follows(int value_head) const { return followed_[value_head / layout_.values_per_key]; }
 
-  // Rows of one block, which follow what the model has: their results, value_dim to a row.
+  // Rows of one block, which follow what the model has: their results, value_dim to a row; zeros for heads
+  // that are not followed.
   std::vector<std::vector<Bounded>> chunk(const std::vector<HostRow>& rows, const Settle& settle) {
     const int first = position_, count = static_cast<int>(rows.size());
     if (first % kBlockRows == 0)
@@ -48,8 +60,9 @@ class PromptModel {
       inputs_[position_ % kTaps] = rows[i].qkv;
       for (int c = 0; c < layout_.conv_dim; ++c) all.set(c, i, convolved(c));
     }
-    std::vector<std::vector<Bounded>> out(rows.size());
-    for (int k = 0; k < layout_.key_heads; ++k) take_key_head(k, rows, first, all, settle, out);
+    std::vector<std::vector<Bounded>> out(rows.size(), std::vector<Bounded>(layout_.value_dim));
+    for (int k = 0; k < layout_.key_heads; ++k)
+      if (followed_[k]) take_key_head(k, rows, first, all, settle, out);
     return out;
   }
   // As many as there are, with nobody to compare with.
@@ -318,13 +331,14 @@ class PromptModel {
                                                     std::sqrt(static_cast<double>(dim));
       const double near = std::abs(factor) * through + std::abs(y) * (sigmoid_error(z) + 16 * kU);
       const Bounded stored = rounded({y, near});
-      out.push_back({y, std::abs(stored.value - y) + stored.error + 1e-30});
+      out[h * dim + v] = {y, std::abs(stored.value - y) + stored.error + 1e-30};
     }
   }
 
   Layout layout_;
   HostWeights weights_;
   bool rounds_;
+  std::vector<bool> followed_;  // of key heads
   std::vector<std::vector<float>> inputs_;
   std::vector<Anchored> heads_;
   int position_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/dense/dense_epilogue.h"
@@ -178,7 +179,7 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStora
         for (int i = 0; i < 4; ++i) sum[m][i] = 0.0f;
       const int segment = wave * Row::warps + share.place;
       if (segment < share.segments) {
-        if constexpr (!Row::Prologue::norms)
+        if constexpr (std::is_same_v<TokensT, Tokens>)
           if (share.waves > 1) load_given(cta, params, segment, tokens);
         const int left = params.records - segment * kSegmentRecords;
         multiply_segment<Row>(cta, storage.ring, feed, cursor,
@@ -203,17 +204,17 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
   const int warp = cta.warp();
   const WarpShare share(cta, Row::warps, warp, Row::units(params), params.records);
   const int columns = params.records * record::kColumns;
-  const int token_bytes = Row::Prologue::shared_bytes(columns, params.token_count);
+  const int token_bytes = Row::Prologue::template shared_bytes<Row::warps>(columns, params.token_count);
   const int stages = (Row::ring_bytes - token_bytes) / Row::stage_bytes;
   const int depth = share.works ? device::quotient<Cta>(stages, share.active) : 0;
   RingCursor cursor(warp * depth, depth);
   WeightFeed<Row> feed(storage.ring, params, share);
   if (share.works) fill_ring(cta, storage.ring, feed, cursor);
-  typename Row::Prologue::Tokens tokens;
   if constexpr (Row::Prologue::norms) {
     unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
     PassValues weight;
     load_norm_weight<Row::warps>(cta, params, warp, weight);
+    const float per_column = Cta::keep(Cta::reciprocal(static_cast<float>(columns)));
     // Early only where it measured faster (docs/decisions/0009). Behind a pair comes GEMM1, which reads
     // nothing before its wait, or the delta rule, which reads what an earlier step wrote: both may come while
     // the kernel in front of this one still runs.
@@ -221,14 +222,25 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     if (early) cta.release_successors();
     cta.wait_predecessors();
     if (!early) cta.release_successors();
-    if (share.active > 0) norm_tokens<Row::warps>(cta, params, storage.prologue, rows, warp, weight);
-    tokens = rows + normed_offset(cta, params, share.place);
+    if (share.active > 0)
+      norm_tokens<Row::warps>(cta, params, storage.prologue, rows, warp, weight, per_column);
+    const unsigned char* tokens = rows + normed_offset(cta, params, share.place);
+    if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
   } else {
     cta.wait_predecessors();
     cta.release_successors();
-    if (share.works && share.waves == 1) load_given(cta, params, share.place, tokens);
+    if (!share.works) return;
+    if (GivenRows::stages(columns, params.token_count, Row::warps)) {
+      const unsigned char* tokens =
+          stage_given(cta, params, share.place,
+                      storage.ring.bytes + Row::ring_bytes - (Row::warps - warp) * kStagedBytes);
+      multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
+    } else {
+      Tokens tokens;
+      if (share.waves == 1) load_given(cta, params, share.place, tokens);
+      multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
+    }
   }
-  if (share.works) multiply_units<Row>(cta, params, storage, share, warp, feed, cursor, tokens);
 }
 
 }  // namespace fourfold::dense

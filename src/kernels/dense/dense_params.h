@@ -65,4 +65,37 @@ struct NormParams {
   std::int32_t columns;  // a multiple of 64, at most kNormColumnsMax
 };
 
+// ---- rows for the tiled kernels of prompts ----
+
+// A row as its matrices read it; what is null is not wanted.
+struct PromptRows {
+  std::uint16_t* plain;   // [rows, columns] bf16
+  std::uint16_t* staged;  // [rows, columns] bf16 in staged order (moe/epilogue.h)
+  std::uint8_t* codes;    // [rows, columns] E4M3 in the order of record::fp8_token_byte()
+  float* factor;          // [rows] what its codes are multiplied with
+  float inverse;          // not 0: of the matrices' own input scale, the same for every row; then no factor
+};
+
+// norm_prompt: as norm_rows, into all the forms that are wanted.
+struct NormPromptParams {
+  NormParams norm;  // `out` is not used
+  PromptRows rows;
+};
+
+// quantize_rows: bf16 rows, plain or staged, to codes. A warp a row.
+struct QuantizeRowsParams {
+  const std::uint16_t* rows;
+  std::uint8_t* codes;
+  float* factor;
+  float inverse;  // as above
+  std::int32_t row_count;
+  std::int32_t columns;  // a multiple of 64
+  std::int32_t is_staged;
+};
+
+inline constexpr const char* kNormPromptRow = "norm_prompt";
+inline constexpr const char* kQuantizeRowsRow = "quantize_rows";
+inline constexpr int kQuantizeWarps = 8;
+constexpr int quantize_blocks(int rows) { return (rows + kQuantizeWarps - 1) / kQuantizeWarps; }
+
 }  // namespace fourfold::dense

@@ -22,11 +22,20 @@ FOURFOLD_DEVICE int token_of_place(int place, int count) { return place < count 
 
 // ---- bf16 rows in global memory ----
 
+// One user's row is staged in shared memory, by every warp its own segment: the loop over it is rolled, and
+// its code half as long.
+inline constexpr int kStagedBytes = 2 * moe::kSegmentColumns;
+
 struct GivenRows {
-  using Tokens = dense::Tokens;
   static constexpr const char* name = "rows";
   static constexpr bool norms = false;
-  static constexpr int shared_bytes(int, int) { return 0; }
+  static constexpr bool stages(int columns, int tokens, int warps) {
+    return tokens == 1 && columns <= warps * moe::kSegmentColumns;
+  }
+  template <int Warps>
+  static constexpr int shared_bytes(int columns, int tokens) {
+    return stages(columns, tokens, Warps) ? Warps * kStagedBytes : 0;
+  }
   template <int Warps>
   struct Storage {};
 };
@@ -47,6 +56,24 @@ FOURFOLD_DEVICE void load_given(Cta cta, const DenseParams& params, int segment,
             cta.load(reinterpret_cast<const device::U32x4*>(row + r * record::kColumns + 32 * half));
 }
 
+// The one token's columns of the warp's segment into the warp's own place; where this lane reads them there.
+template <class Cta>
+FOURFOLD_DEVICE const unsigned char* stage_given(Cta cta, const DenseParams& params, int segment,
+                                                 unsigned char* to) {
+  const int first = segment * moe::kSegmentColumns, columns = params.records * record::kColumns;
+  const auto* from = static_cast<const std::uint16_t*>(params.tokens) + first;
+  device::U32x4 part[2] = {};
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (first + 8 * (32 * i + cta.lane()) < columns)
+      part[i] = cta.load(reinterpret_cast<const device::U32x4*>(from) + 32 * i + cta.lane());
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    cta.store_shared(reinterpret_cast<device::U32x4*>(to) + 32 * i + cta.lane(), part[i]);
+  cta.sync_warp();  // what the other lanes have brought
+  return to + 16 * (cta.lane() & 3);
+}
+
 // ---- normed from f32 rows ----
 
 // Every block norms all tokens by itself, as many rows at a time as Warps * kPassPieces pieces are.
@@ -55,7 +82,7 @@ inline constexpr int kPassPieces = 4;
 // instructions would stand between the row and its first product, in every block.
 inline constexpr int kNarrowColumns = 2048;
 template <int Warps>
-inline constexpr int kNarrowPieces = kNarrowColumns / kPieceColumns / Warps;
+inline constexpr int kNarrowPieces = (kNarrowColumns / kPieceColumns + Warps - 1) / Warps;
 FOURFOLD_DEVICE bool is_narrow(const DenseParams& params) {
   return params.token_count == 1 && params.records * record::kColumns <= kNarrowColumns;
 }
@@ -64,10 +91,12 @@ FOURFOLD_DEVICE bool is_narrow(const DenseParams& params) {
 constexpr int row_bytes(int columns) { return 2 * columns + 64; }
 
 struct NormedRows {
-  using Tokens = const unsigned char*;
   static constexpr const char* name = "norm";
   static constexpr bool norms = true;
-  static constexpr int shared_bytes(int columns, int tokens) { return tokens * row_bytes(columns); }
+  template <int Warps>
+  static constexpr int shared_bytes(int columns, int tokens) {
+    return tokens * row_bytes(columns);
+  }
   template <int Warps>
   struct Storage {
     float piece_sums[Warps * kPassPieces];
@@ -100,28 +129,28 @@ FOURFOLD_DEVICE void load_norm_weight(Cta cta, const DenseParams& params, int wa
 }
 
 // `rows` rows of the tokens from `first` on, normed, into shared memory.
-template <int Warps, int Pieces, class Cta>
+template <int Warps, class Cta>
 FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
                                unsigned char* to, int warp, int first, int rows, const PassValues& weight) {
   const int columns = params.records * record::kColumns, pieces = pieces_of(columns);
   const auto* x =
       static_cast<const float*>(params.tokens) + static_cast<std::int64_t>(first) * params.token_stride;
-  float values[Pieces][kLaneColumns];
+  float values[kPassPieces][kLaneColumns];
 #pragma unroll
-  for (int i = 0; i < Pieces; ++i) {
+  for (int i = 0; i < kPassPieces; ++i) {
     const PassPiece at(cta, warp + Warps * i, pieces);
     load_eight(cta, x + static_cast<std::int64_t>(at.row) * params.token_stride, at.column(cta),
                at.row < rows ? columns : 0, values[i]);
   }
-  float sum[Pieces];
+  float sum[kPassPieces];
 #pragma unroll
-  for (int i = 0; i < Pieces; ++i) sum[i] = piece_square_sum(cta, values[i]);
+  for (int i = 0; i < kPassPieces; ++i) sum[i] = piece_square_sum(cta, values[i]);
 #pragma unroll
-  for (int i = 0; i < Pieces; ++i)
+  for (int i = 0; i < kPassPieces; ++i)
     if (cta.lane() == 0) cta.store_shared(&storage.piece_sums[warp + Warps * i], sum[i]);
   cta.sync_block();  // every piece is summed
 #pragma unroll
-  for (int i = 0; i < Pieces; ++i) {
+  for (int i = 0; i < kPassPieces; ++i) {
     const PassPiece at(cta, warp + Warps * i, pieces);
     if (at.row >= rows) break;
     const float factor = inverse_rms(cta, storage.piece_sums + at.row * pieces, columns, params.epsilon);
@@ -138,18 +167,50 @@ FOURFOLD_DEVICE void norm_pass(Cta cta, const DenseParams& params, NormedRows::S
   cta.sync_block();  // the rows are complete, and the sums are read
 }
 
-// All tokens into shared memory, a pass after the other. All warps of the block.
+// One user's row. Every block stands still for it, so it has code of its own that is short: no row to find,
+// one factor, and what is known without the row is known before.
+template <int Warps, class Cta>
+FOURFOLD_DEVICE void norm_narrow(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
+                                 unsigned char* to, int warp, const PassValues& weight, float per_column) {
+  constexpr int pieces = kNarrowPieces<Warps>;
+  const int columns = params.records * record::kColumns;
+  const int first = warp * kPieceColumns + cta.lane() * kLaneColumns;
+  float values[pieces][kLaneColumns];
+#pragma unroll
+  for (int i = 0; i < pieces; ++i)
+    load_eight(cta, static_cast<const float*>(params.tokens), first + i * Warps * kPieceColumns, columns,
+               values[i]);
+#pragma unroll
+  for (int i = 0; i < pieces; ++i) {
+    const float sum = piece_square_sum(cta, values[i]);
+    if (cta.lane() == 0) cta.store_shared(&storage.piece_sums[warp + Warps * i], sum);
+  }
+  cta.sync_block();  // every piece is summed
+  const float factor =
+      inverse_rms_of(cta, storage.piece_sums, pieces_of(columns), per_column, params.epsilon);
+#pragma unroll
+  for (int i = 0; i < pieces; ++i) {
+    const int column = first + i * Warps * kPieceColumns;
+    if (column >= columns) break;
+    const device::U32x4 normed = normed_eight<Cta>(values[i], factor, weight[i]);
+    cta.store_shared(reinterpret_cast<device::U32x4*>(to + 2 * column), normed);
+    if (params.normed_out && cta.block() == 0)
+      cta.store(reinterpret_cast<device::U32x4*>(params.normed_out + column), normed);
+  }
+  cta.sync_block();  // the row is complete
+}
+
+// All tokens into shared memory, a pass after the other. All warps of the block. per_column: 1 / columns.
 template <int Warps, class Cta>
 FOURFOLD_DEVICE void norm_tokens(Cta cta, const DenseParams& params, NormedRows::Storage<Warps>& storage,
-                                 unsigned char* to, int warp, const PassValues& weight) {
-  if (is_narrow(params))
-    return norm_pass<Warps, kNarrowPieces<Warps>>(cta, params, storage, to, warp, 0, 1, weight);
+                                 unsigned char* to, int warp, const PassValues& weight, float per_column) {
+  if (is_narrow(params)) return norm_narrow<Warps>(cta, params, storage, to, warp, weight, per_column);
   const int rows_of_pass = Warps * kPassPieces / pieces_of(params.records * record::kColumns);
 #pragma unroll 1
   for (int first = 0; first < params.token_count; first += rows_of_pass) {
     const int left = params.token_count - first;
-    norm_pass<Warps, kPassPieces>(cta, params, storage, to, warp, first,
-                                  left < rows_of_pass ? left : rows_of_pass, weight);
+    norm_pass<Warps>(cta, params, storage, to, warp, first, left < rows_of_pass ? left : rows_of_pass,
+                     weight);
   }
 }
 

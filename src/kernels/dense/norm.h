@@ -47,11 +47,12 @@ FOURFOLD_DEVICE float piece_square_sum(Cta cta, const float (&values)[kLaneColum
   return sum;
 }
 
-// 1 / sqrt(mean + epsilon), from the sums of the row's pieces in shared memory.
+// 1 / sqrt(mean + epsilon), from the sums of the row's pieces in shared memory. per_column: 1 / columns,
+// which may be made before there is a row.
 template <class Cta>
-FOURFOLD_DEVICE float inverse_rms(Cta cta, const float* piece_sums, int columns, float epsilon) {
+FOURFOLD_DEVICE float inverse_rms_of(Cta cta, const float* piece_sums, int pieces, float per_column,
+                                     float epsilon) {
   float total = 0.0f;
-  const int pieces = pieces_of(columns);
 #pragma unroll 1
   for (int first = 0; first < pieces; first += 8) {  // eight are read at once
     float sum[8] = {};                               // a zero changes no sum of squares
@@ -61,8 +62,13 @@ FOURFOLD_DEVICE float inverse_rms(Cta cta, const float* piece_sums, int columns,
 #pragma unroll
     for (int p = 0; p < 8; ++p) total = Cta::add(total, sum[p]);
   }
-  const float mean = Cta::mul(total, Cta::reciprocal(static_cast<float>(columns)));
+  const float mean = Cta::mul(total, per_column);
   return Cta::reciprocal(Cta::sqrt(Cta::add(mean, epsilon)));
+}
+template <class Cta>
+FOURFOLD_DEVICE float inverse_rms(Cta cta, const float* piece_sums, int columns, float epsilon) {
+  return inverse_rms_of(cta, piece_sums, pieces_of(columns), Cta::reciprocal(static_cast<float>(columns)),
+                        epsilon);
 }
 
 template <class Cta>

@@ -49,10 +49,10 @@ FOURFOLD_DEVICE int norm_column(Cta cta, int warp, int i) {
   return (warp + kNormWarps * i) * kPieceColumns + cta.lane() * kLaneColumns;
 }
 
-// What is left once a block has its row: its norm, and the result. All warps.
+// 1 / rms of the row a block has; all warps.
 template <class Cta>
-FOURFOLD_DEVICE void norm_and_store(Cta cta, NormStorage& storage, int warp, int columns, float epsilon,
-                                    const NormValues& values, const NormValues& weight, std::uint16_t* out) {
+FOURFOLD_DEVICE float norm_factor(Cta cta, NormStorage& storage, int warp, int columns, float epsilon,
+                                  const NormValues& values) {
   const int pieces = pieces_of(columns);
 #pragma unroll
   for (int i = 0; i < kNormPieces; ++i) {
@@ -61,7 +61,14 @@ FOURFOLD_DEVICE void norm_and_store(Cta cta, NormStorage& storage, int warp, int
     if (cta.lane() == 0) cta.store_shared(&storage.piece_sums[warp + kNormWarps * i], sum);
   }
   cta.sync_block();  // every piece is summed
-  const float factor = inverse_rms(cta, storage.piece_sums, columns, epsilon);
+  return inverse_rms(cta, storage.piece_sums, columns, epsilon);
+}
+
+// What is left once a block has its row: its norm, and the result. All warps.
+template <class Cta>
+FOURFOLD_DEVICE void norm_and_store(Cta cta, NormStorage& storage, int warp, int columns, float epsilon,
+                                    const NormValues& values, const NormValues& weight, std::uint16_t* out) {
+  const float factor = norm_factor(cta, storage, warp, columns, epsilon, values);
 #pragma unroll
   for (int i = 0; i < kNormPieces; ++i) {
     const int column = norm_column(cta, warp, i);
@@ -71,12 +78,11 @@ FOURFOLD_DEVICE void norm_and_store(Cta cta, NormStorage& storage, int warp, int
   }
 }
 
+// The row a block norms, with what is added to it, and the norm's weights, which no kernel before this
+// writes.
 template <class Cta>
-FOURFOLD_DEVICE void norm_rows(Cta cta, const NormParams& params) {
-  auto& storage = cta.template shared<NormStorage>();
-  const int warp = cta.warp();
-  const std::int64_t row = static_cast<std::int64_t>(cta.block()) * params.columns;
-  NormValues values, weight;
+FOURFOLD_DEVICE void load_norm_row(Cta cta, const NormParams& params, int warp, std::int64_t row,
+                                   NormValues& values, NormValues& weight) {
 #pragma unroll
   for (int i = 0; i < kNormPieces; ++i)
     load_eight(cta, params.weight, norm_column(cta, warp, i), params.columns, weight[i]);
@@ -89,6 +95,15 @@ FOURFOLD_DEVICE void norm_rows(Cta cta, const NormParams& params) {
   for (int i = 0; i < kNormPieces; ++i)
     if (params.add != NormAdd::none && norm_column(cta, warp, i) < params.columns)
       add_eight(cta, params, row + norm_column(cta, warp, i), values[i]);
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void norm_rows(Cta cta, const NormParams& params) {
+  auto& storage = cta.template shared<NormStorage>();
+  const int warp = cta.warp();
+  const std::int64_t row = static_cast<std::int64_t>(cta.block()) * params.columns;
+  NormValues values, weight;
+  load_norm_row(cta, params, warp, row, values, weight);
   norm_and_store(cta, storage, warp, params.columns, params.epsilon, values, weight, params.out + row);
 }
 

@@ -11,7 +11,9 @@
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
 #include "kernels/dense/dense_tall.h"
+#include "kernels/dense/norm_prompt.h"
 #include "kernels/dense/norm_rows.h"
+#include "kernels/dense/quantize_rows.h"
 #include "kernels/launch/row.h"
 #include "plan/arch.h"
 
@@ -36,7 +38,8 @@ struct FewRow {
   static constexpr int blocks_per_sm = 1;
   // SM90 has shared memory for two such blocks. With half its registers each, the next kernel's blocks start,
   // and fetch their weights, beside this one's.
-  static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> ? 2 : 1;
+  // Sixteen warps would have too few: they are for the head, behind which nothing can start early.
+  static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> && WarpsN <= 8 ? 2 : 1;
   static constexpr int stage_records = RecordsN;
   static constexpr bool is_of_pair = IsOfPair;  // dense_pair.h
   // Not with whole strips: they would spill, or leave too few registers to the next kernel's blocks.
@@ -225,6 +228,38 @@ struct NormRow {
   }
 };
 
+template <class ArchT>
+struct NormPromptRow {
+  using Arch = ArchT;
+  using Params = NormPromptParams;
+  using Storage = NormPromptStorage;
+  static constexpr int threads = 32 * kNormWarps;
+  static constexpr int blocks_per_sm = 2;
+  static std::string name() { return kNormPromptRow; }
+  static plan::RowFacts facts() { return kernels::step_facts<NormPromptRow>(kNormPromptRow, "prefill"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    norm_prompt(cta, params);
+  }
+};
+
+template <class ArchT>
+struct QuantizeRowsRow {
+  using Arch = ArchT;
+  using Params = QuantizeRowsParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int threads = 32 * kQuantizeWarps;
+  static constexpr int blocks_per_sm = 4;
+  static std::string name() { return kQuantizeRowsRow; }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<QuantizeRowsRow>(kQuantizeRowsRow, "prefill", "fp8");
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    quantize_rows(cta, params);
+  }
+};
+
 // clang-format off
 template <class Arch, class Prologue>
 using FewRowsOf = moe::RowList<
@@ -234,7 +269,8 @@ using FewRowsOf = moe::RowList<
     FewRow<Arch, record::Fp8Format,  Prologue, 2,  8,   1>,
     FewRow<Arch, record::Fp8Format,  Prologue, 2,  4,   2>,
     FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>,
-    FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4>>;
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2, 16,   1>>;
 template <class Arch, class Format, int Tiles, int Records>
 using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, true>;
 template <class Arch, class Format, int Records>
@@ -280,7 +316,7 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
 template <class Arch>
 using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>>;
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows =
-    moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>, moe::RowList<NormRow<Arch>>>;
+using Rows = moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,
+                       moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, QuantizeRowsRow<Arch>>>;
 
 }  // namespace fourfold::dense

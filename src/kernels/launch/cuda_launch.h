@@ -77,7 +77,6 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch
 // What a compiled kernel turned out to be, for the comparison with its plan.
 struct KernelFacts {
   int registers;
-  int local_bytes;
   int resident_blocks;
 };
 
@@ -100,7 +99,7 @@ KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int thre
                name);
   cudaFuncAttributes attributes{};
   cuda_check(cudaFuncGetAttributes(&attributes, function), name);
-  KernelFacts facts{attributes.numRegs, static_cast<int>(attributes.localSizeBytes), 0};
+  KernelFacts facts{attributes.numRegs, 0};
   cuda_check(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.resident_blocks, function, threads, shared_bytes),
       name);

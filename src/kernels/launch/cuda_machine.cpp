@@ -232,7 +232,6 @@ class CudaMachine final : public Machine {
   }
   int walkers(RowHandle, int blocks_per_sm) const override { return blocks_per_sm * sm_count_; }
   std::vector<RefusedRow> refused_rows() const override { return refused_; }
-  const std::vector<CompiledRow>& compiled() const { return compiled_; }
   void set_stream(cudaStream_t stream) {
     stream_ = stream;
     memory_.set_stream(stream);
@@ -288,7 +287,6 @@ class CudaMachine final : public Machine {
     const KernelFacts compiled = row.prepare(row.facts.row.c_str());
     if (const std::string why = missed_plan(row.facts, compiled); !why.empty())
       return refused_.push_back({row.facts.row, why, std::string(row.facts.kernel)});
-    compiled_.push_back({row.facts.row, compiled.registers, compiled.local_bytes, compiled.resident_blocks});
     facts_[static_cast<std::size_t>(row.kind)].push_back(row.facts);
     rows_[static_cast<std::size_t>(row.kind)].push_back(std::move(row));
   }
@@ -309,7 +307,6 @@ class CudaMachine final : public Machine {
   std::string description_;
   std::array<std::vector<CudaRow>, kRowKinds> rows_;
   std::array<std::vector<plan::RowFacts>, kRowKinds> facts_;
-  std::vector<CompiledRow> compiled_;
   std::vector<RefusedRow> refused_;
 };
 
@@ -345,10 +342,6 @@ std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options) {
 
 void set_stream(Machine& machine, void* stream) {
   static_cast<CudaMachine&>(machine).set_stream(static_cast<cudaStream_t>(stream));
-}
-
-std::vector<CompiledRow> compiled_rows(const Machine& machine) {
-  return static_cast<const CudaMachine&>(machine).compiled();
 }
 
 }  // namespace fourfold::kernels

@@ -39,13 +39,4 @@ std::unique_ptr<Machine> make_cuda_machine(const CudaMachineOptions& options);
 // Later launches and copies of a GPU's machine go to this stream (cudaStream_t).
 void set_stream(Machine& machine, void* stream);
 
-// Compiled registers, local bytes and resident blocks of each gemm row, in the order of rows(RowKind::gemm).
-struct CompiledRow {
-  std::string row;
-  int registers;
-  int local_bytes;
-  int resident_blocks;
-};
-std::vector<CompiledRow> compiled_rows(const Machine& machine);
-
 }  // namespace fourfold::kernels

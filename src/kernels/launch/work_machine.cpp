@@ -104,14 +104,17 @@ void WorkMachine::note_basic(KernelWork& work, const plan::RowFacts& facts, cons
     work.other_bytes = kGroupBytes * static_cast<double>(as<moe_tokens::StageParams>(params).groups);
   } else if (kernel == moe_tokens::kQuantizeRow) {
     // bf16 rows in, records of 4.5 bits a number out.
-    const double columns = 64.0 * as<moe_tokens::QuantizeParams>(params).column_records;
-    work.other_bytes = (2 + 4.5 / 8) * columns * route_.tokens * route_.top_k;
+    const auto& quantize = as<moe_tokens::QuantizeParams>(params);
+    const bool is_routed = route_.tables.tiles != nullptr && quantize.tiles == route_.tables.tiles;
+    const double rows = is_routed ? 1.0 * route_.tokens * route_.top_k : scene_.rows;
+    work.other_bytes = (2 + 4.5 / 8) * 64.0 * quantize.column_records * rows;
   } else if (kernel == "combine") {
     const auto& combine = as<moe_combine::CombineParams>(params);
     const double number_bytes = facts.format == "f32" ? 4 : 2;
     work.tokens = combine.tokens;
     work.other_bytes = static_cast<double>(combine.tokens) * combine.columns *
-                       (combine.top_k * number_bytes + (combine.residual != nullptr ? 8 : 2));
+                       (combine.top_k * number_bytes + (combine.residual != nullptr ? 8 : 2) +
+                        (combine.joined.rows != nullptr ? 2 : 0));
   } else if (kernel.starts_with("route_")) {
     note_route(work, as<moe_route::RouteParams>(params));
   }
@@ -192,6 +195,14 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
         dense.strips * record::kRows, dense.records * record::kColumns, dense.token_count));
   } else if (kernel == "norm_rows") {
     work.other_bytes = 10.0 * blocks * as<dense::NormParams>(params).columns;
+  } else if (kernel == dense::kNormPromptRow) {
+    const auto& norm = as<dense::NormPromptParams>(params);
+    const dense::PromptRows& rows = norm.rows;
+    work.other_bytes = (8.0 + (rows.plain ? 2 : 0) + (rows.staged ? 2 : 0) + (rows.codes ? 1 : 0)) * blocks *
+                       norm.norm.columns;
+  } else if (kernel == dense::kQuantizeRowsRow) {
+    const auto& quantize = as<dense::QuantizeRowsParams>(params);
+    work.other_bytes = 3.0 * quantize.row_count * quantize.columns;
   } else if (kernel == "attend") {
     note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
   } else if (kernel == "attend_prompt") {

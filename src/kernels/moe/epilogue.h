@@ -3,6 +3,7 @@
 // c[2] = (g+8, 2t), c[3] = (g+8, 2t+1). The row orders of record.h make what a lane holds adjacent in memory.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "base/e2m1.h"
@@ -148,18 +149,24 @@ FOURFOLD_DEVICE void store_gate_up_plain(Cta cta, std::uint16_t* out, int column
 
 // A strip's 16 neurons are one 16-block of the next GEMM's token: its largest value lies in the eight lanes
 // of one t. All lanes of the warp take part, and all eight places are stored: places without a token hold
-// zeros, so that every byte of a token record is written. records: K / 64 of the next GEMM. NVFP4 only (a
-// block of 16).
+// zeros, so that every byte of a token record is written. records: K / 64 of the next GEMM. rounds: to bf16
+// first. NVFP4 only (a block of 16).
 template <class Cta>
 FOURFOLD_DEVICE void store_gate_up_nvfp4(Cta cta, unsigned char* out, int records, TokenGroup group,
                                          int strip, const float (&tile0)[4], const float (&tile1)[4],
-                                         float gate_factor, float up_factor, float inverse_input_scale) {
+                                         float gate_factor, float up_factor, float inverse_input_scale,
+                                         bool rounds) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
   const int column = 16 * strip + 2 * g;
 #pragma unroll
   for (int b = 0; b < 2; ++b) {
-    const float even = neuron<Cta>(tile0, b, gate_factor, up_factor);
-    const float odd = neuron<Cta>(tile1, b, gate_factor, up_factor);
+    float even = neuron<Cta>(tile0, b, gate_factor, up_factor);
+    float odd = neuron<Cta>(tile1, b, gate_factor, up_factor);
+    if (rounds) {
+      const std::uint32_t pair = Cta::pack_bf16(even, odd);
+      even = std::bit_cast<float>(pair << 16);
+      odd = std::bit_cast<float>(pair & 0xFFFF0000u);
+    }
     float amax = Cta::max(Cta::abs(even), Cta::abs(odd));
 #pragma unroll
     for (int mask = 4; mask < 32; mask *= 2) amax = Cta::max(amax, cta.shuffle_xor(amax, mask));

@@ -25,14 +25,16 @@ constexpr bool stores_f32(Op op, bool decode) {
 
 struct GemmParams {
   const unsigned char* weights;  // records [experts][strips][records]
-  const unsigned char* tokens;   // W4A16: bf16 rows; W4A4: token records [slot / 8][records]
-  const TokenTile* tiles;        // [*tile_count]
+  // W4A16: bf16 rows in staged order; W8A8: E4M3 rows (fp8_token_byte() in record.h); W4A4: token records
+  // [slot / 8][records].
+  const unsigned char* tokens;
+  const TokenTile* tiles;  // [*tile_count]
   const std::int32_t* tile_count;
   const std::int32_t* slot_token;   // row of `tokens` that a slot reads; null: the slot itself (W4A16 only)
   const float* slot_weight;         // down: factor per slot; null: 1
   const float* scale;               // [experts] global scale of gate (or of the one matrix); null: 1
   const float* scale_up;            // [experts] global scale of up
-  const float* token_scale;         // [experts] W4A4: input scale the tokens were quantised with; null: 1
+  const float* token_scale;         // [experts] input scale the tokens were quantised with; null: 1
   const float* next_inverse_scale;  // [experts] W4A4 gate_up: reciprocal of the input scale the result is
                                     // quantised with
   void* out;                        // see Op and the kernel's README; rows are slots
@@ -43,9 +45,13 @@ struct GemmParams {
   // The tables were complete before the predecessor started (GEMM2: the router's, and GEMM1 waited for them).
   // Then tiles and first weights are read while the predecessor still runs.
   bool tables_are_older;
+  // W4A4 gate_up: the result is rounded to bf16 before it is quantised, as rows of dense matrices are. A
+  // routed expert's own activation is not.
+  bool rounds_neurons;
   // Records without block scales: [experts][32 * strips] a factor for every row of the packed matrix
   // (gate_up: the gate rows, then the up rows); null: 1. FP4 rows do not read it.
   const float* row_scale;
+  const float* token_factor;  // W8A8: [slots] what the codes of a row are multiplied with; null: 1
 };
 
 // The factor of a complete dot product, given the expert's scales.

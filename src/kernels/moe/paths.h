@@ -1,5 +1,8 @@
 // The mathematics a row can run: which operands, which tensor-core instruction. Types, because rows are
 // types.
+//
+//   half_tokens   tokens are rows that a block gathers, and results 16-bit rows; else token records
+//   token_bytes   of an element of such a row; 0: there are none
 #pragma once
 
 #include <string_view>
@@ -13,12 +16,14 @@ namespace fourfold::moe {
 struct W4a16Mma {
   static constexpr const char* name = "w4a16-mma";
   static constexpr bool half_tokens = true;
+  static constexpr int token_bytes = 2;
   static constexpr record::BitOrder bit_order = record::BitOrder::half;
 };
 // The same operands through the warpgroup instruction of Hopper; tokens come from shared memory.
 struct W4a16Wgmma {
   static constexpr const char* name = "w4a16-wgmma";
   static constexpr bool half_tokens = true;
+  static constexpr int token_bytes = 2;
   static constexpr record::BitOrder bit_order = record::BitOrder::half;
 };
 // As W4a16Mma, from records in the order the FP4 instruction reads: on a chip with that instruction one copy
@@ -26,19 +31,33 @@ struct W4a16Wgmma {
 struct W4a16Fp4Order {
   static constexpr const char* name = "w4a16-fp4-mma";
   static constexpr bool half_tokens = true;
+  static constexpr int token_bytes = 2;
   static constexpr record::BitOrder bit_order = record::BitOrder::fp4;
+};
+// Tokens and weights in E4M3, through Hopper's warpgroup instruction: nothing to decode. Sums of 128 columns
+// at most leave the tensor core, whose own are short (base/tensor_core.h), and are added in f32.
+struct W8a8Wgmma {
+  static constexpr const char* name = "w8a8-wgmma";
+  static constexpr bool half_tokens = true;
+  static constexpr int token_bytes = 1;
+  static constexpr record::BitOrder bit_order = record::BitOrder::half;
 };
 // Tokens quantised to token records, the FP4 instruction of SM120 (emulated elsewhere, for proof).
 struct W4a4 {
   static constexpr const char* name = "w4a4";
   static constexpr bool half_tokens = false;
+  static constexpr int token_bytes = 0;
   static constexpr record::BitOrder bit_order = record::BitOrder::fp4;
 };
+
+template <class Path>
+inline constexpr bool kUsesWgmma = std::is_same_v<Path, W4a16Wgmma> || std::is_same_v<Path, W8a8Wgmma>;
 
 // The path's name in a row's: it says how wide the weights are in memory.
 template <class Path, class Format>
 constexpr const char* path_name() {
   constexpr bool wgmma = std::is_same_v<Path, W4a16Wgmma>;
+  if constexpr (std::is_same_v<Path, W8a8Wgmma>) return Path::name;
   if constexpr (std::is_same_v<Format, record::Bf16Format>) return wgmma ? "w16a16-wgmma" : "w16a16-mma";
   if constexpr (std::is_same_v<Format, record::Fp8Format>) return wgmma ? "w8a16-wgmma" : "w8a16-mma";
   return Path::name;

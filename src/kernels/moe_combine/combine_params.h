@@ -13,6 +13,14 @@ inline constexpr int kThreads = 128;
 inline constexpr int kColumnsPerThread = 8;
 inline constexpr int kColumnsPerBlock = kThreads * kColumnsPerThread;
 
+// Rows that join the residual stream before the experts' sum does, times the sigmoid of a gate: the shared
+// expert of prompts. x + sigmoid(gate) * y, rounded, then + sum, as a kernel before this one would have it.
+struct JoinedRows {
+  const std::uint16_t* rows = nullptr;  // [tokens, columns] bf16; null: there are none
+  const float* gate = nullptr;          // one logit a token, gate_stride apart; null: factor 1
+  std::int32_t gate_stride = 0;
+};
+
 struct CombineParams {
   const void* rows;               // [slots, columns]: f32 (decode) or bf16 (prefill), routing weight applied
   const std::int32_t* pair_slot;  // [tokens * top_k], complete before the predecessor started (GEMM1 had
@@ -22,6 +30,7 @@ struct CombineParams {
   std::int32_t top_k;
   std::int32_t columns;
   float* residual = nullptr;  // [tokens, columns] f32: add the sum here, unrounded, instead of storing bf16
+  JoinedRows joined = {};     // with a residual and rows in bf16 alone
 };
 
 constexpr int blocks_per_token(int columns) { return (columns + kColumnsPerBlock - 1) / kColumnsPerBlock; }

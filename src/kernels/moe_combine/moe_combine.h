@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "base/macros.h"
+#include "kernels/device/functions.h"
 #include "kernels/device/types.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_combine/combine_params.h"
@@ -35,6 +36,18 @@ FOURFOLD_DEVICE void load_eight(Cta cta, const void* rows, std::int64_t at, floa
       values[2 * i + 1] = std::bit_cast<float>(packed.v[i] & 0xFFFF0000u);
     }
   }
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void join(Cta cta, const JoinedRows& joined, std::int64_t token, std::int64_t at,
+                          float (&x)[8]) {
+  if (joined.rows == nullptr) return;
+  float y[8], factor = 1.0f;
+  load_eight<std::uint16_t>(cta, joined.rows, at, y);
+  if (joined.gate != nullptr)
+    factor = device::sigmoid<Cta>(cta.load(joined.gate + token * joined.gate_stride));
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = Cta::add(x[i], Cta::mul(factor, y[i]));
 }
 
 // Element: float or std::uint16_t (bf16).
@@ -69,14 +82,14 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
   if (!has_columns) return;
   const std::int64_t at = static_cast<std::int64_t>(token) * params.columns + column;
   if (params.residual != nullptr) {
+    float x[8];
+    load_eight<float>(cta, params.residual, at, x);
+    if constexpr (!std::is_same_v<Element, float>) join(cta, params.joined, token, at, x);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = Cta::add(x[i], sum[i]);
     auto* to = reinterpret_cast<device::F32x4*>(params.residual + at);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      device::F32x4 x = cta.load(to + half);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x.v[i] = Cta::add(x.v[i], sum[4 * half + i]);
-      cta.store(to + half, x);
-    }
+    cta.store(to, device::F32x4{{x[0], x[1], x[2], x[3]}});
+    cta.store(to + 1, device::F32x4{{x[4], x[5], x[6], x[7]}});
     return;
   }
   const device::U32x4 packed{{Cta::pack_bf16(sum[0], sum[1]), Cta::pack_bf16(sum[2], sum[3]),

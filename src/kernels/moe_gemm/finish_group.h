@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/device/named_barrier.h"
@@ -61,15 +62,80 @@ FOURFOLD_DEVICE void copy_staged(Cta cta, const unsigned char* staging, unsigned
   }
 }
 
-// A lane's sums of one group of eight tokens, with the factors of their rows where the format has them.
+// A number for each of a tile's tokens (null: 1), spread over the lanes of a warp: a few loads in flight
+// together, where a load per use would wait for memory each time.
+template <int N>
+struct TokenWeights {
+  float of_lane[(N + 31) / 32];  // token 32i + lane; tokens beyond the count repeat the last
+  template <class Cta>
+  FOURFOLD_DEVICE TokenWeights(Cta cta, const float* slot_weight, const moe::TokenTile& tile) {
+#pragma unroll
+    for (int i = 0; i < (N + 31) / 32; ++i) {
+      const int token = 32 * i + cta.lane();
+      of_lane[i] =
+          moe::weight_of(cta, slot_weight, tile.first_slot + (token < tile.count ? token : tile.count - 1));
+    }
+  }
+  // Of token 8 * group + in_group; all lanes of the warp take part.
+  template <class Cta>
+  FOURFOLD_DEVICE float operator()(Cta cta, int group, int in_group) const {
+    return cta.shuffle(of_lane[group / 4], 8 * (group % 4) + in_group);
+  }
+};
+
+// Tokens in E4M3 have a factor each, which takes the routing weight along: it is a power of two, or 1, so no
+// rounding is added. Asked for behind the main loop, whose sums leave no registers.
+template <class Row>
+inline constexpr bool kScalesTokens = Row::Path::token_bytes == 1;
+template <int N>
+struct FactorsOfTokens : TokenWeights<N> {
+  template <class Cta>
+  FOURFOLD_DEVICE FactorsOfTokens(Cta cta, const moe::GemmParams& params, const moe::TokenTile& tile)
+      : TokenWeights<N>(cta, params.token_factor, tile) {
+    if (params.op != moe::Op::down || params.slot_weight == nullptr) return;
+    const TokenWeights<N> weights(cta, params.slot_weight, tile);
+#pragma unroll
+    for (int i = 0; i < (N + 31) / 32; ++i) this->of_lane[i] = Cta::mul(this->of_lane[i], weights.of_lane[i]);
+  }
+};
+struct NoFactors {
+  template <class Cta>
+  FOURFOLD_DEVICE NoFactors(Cta, const moe::GemmParams&, const moe::TokenTile&) {}
+};
+template <class Row>
+using TokenFactors = std::conditional_t<kScalesTokens<Row>, FactorsOfTokens<Row::n>, NoFactors>;
+
+// Routing weights that are asked for before the main loop, and looked at after it.
+struct NoWeights {
+  template <class Cta>
+  FOURFOLD_DEVICE NoWeights(Cta, const float*, const moe::TokenTile&) {}
+  template <class Cta>
+  FOURFOLD_DEVICE float operator()(Cta, int, int) const {
+    return 1.0f;
+  }
+};
+template <class Row>
+using AskedWeights = std::conditional_t<kScalesTokens<Row>, NoWeights, TokenWeights<Row::n>>;
+
+// A lane's sums of one group of eight tokens, with the factors of their rows where the format has them and of
+// their tokens where the path does. All lanes of the warp take part.
 template <class Row>
 struct GroupSums {
   float c[4];
   template <class Cta>
-  FOURFOLD_DEVICE GroupSums(Cta, const float (&sums)[Row::n / 2], int n, const Factors& factors,
-                            const device::F32x2& rows)
+  FOURFOLD_DEVICE GroupSums(Cta cta, const float (&sums)[Row::n / 2], int n, const Factors& factors,
+                            const device::F32x2& rows, const TokenFactors<Row>& tokens)
       : c{sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]} {
     if constexpr (kScalesRows<Row>) moe::scale_rows<Cta>(c, factors.gate, factors.up, rows);
+    if constexpr (kScalesTokens<Row>) {
+      const int t = Cta::keep(cta.lane()) & 3;
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        const float factor = tokens(cta, n, 2 * t + b);
+        c[b] = Cta::mul(c[b], factor);
+        c[2 + b] = Cta::mul(c[2 + b], factor);
+      }
+    }
   }
 };
 
@@ -91,8 +157,9 @@ FOURFOLD_DEVICE Factors left_factors(const Factors& factors) {
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group_gate_up(Cta cta, const moe::GemmParams& params, const Item& item,
-                                          const Factors& factors, const GroupPlace& place,
-                                          const float (&sums)[Row::n / 2], unsigned char* staging) {
+                                          const Factors& factors, const TokenFactors<Row>& tokens,
+                                          const GroupPlace& place, const float (&sums)[Row::n / 2],
+                                          unsigned char* staging) {
   const device::F32x2 rows = group_row_factors<Row>(cta, params, item, place);
   const Factors left = left_factors<Row>(factors);
   constexpr int pitch = staging_pitch_bytes(kGateUpRowBytes);
@@ -110,7 +177,7 @@ FOURFOLD_DEVICE void finish_group_gate_up(Cta cta, const moe::GemmParams& params
 #pragma unroll
     for (int n = first; n < first + groups_at_once && n < Row::n / 8; ++n) {
       if (8 * n >= item.tile.count) break;
-      const GroupSums<Row> group(cta, sums, n, factors, rows);
+      const GroupSums<Row> group(cta, sums, n, factors, rows, tokens);
       cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + 8 * (n - first) * pitch),
                        moe::neuron_pair(cta, group.c, left.gate, left.up));
     }
@@ -123,32 +190,11 @@ FOURFOLD_DEVICE void finish_group_gate_up(Cta cta, const moe::GemmParams& params
   }
 }
 
-// The routing weights of a tile's tokens, spread over the lanes of a warp: a few loads in flight together,
-// where a load per use would wait for memory each time.
-template <int N>
-struct TokenWeights {
-  float of_lane[(N + 31) / 32];  // token 32i + lane; tokens beyond the count repeat the last
-  template <class Cta>
-  FOURFOLD_DEVICE TokenWeights(Cta cta, const float* slot_weight, const moe::TokenTile& tile) {
-#pragma unroll
-    for (int i = 0; i < (N + 31) / 32; ++i) {
-      const int token = 32 * i + cta.lane();
-      of_lane[i] =
-          moe::weight_of(cta, slot_weight, tile.first_slot + (token < tile.count ? token : tile.count - 1));
-    }
-  }
-  // Of token 8 * group + in_group; all lanes of the warp take part.
-  template <class Cta>
-  FOURFOLD_DEVICE float operator()(Cta cta, int group, int in_group) const {
-    return cta.shuffle(of_lane[group / 4], 8 * (group % 4) + in_group);
-  }
-};
-
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, const Item& item,
-                                       const Factors& factors, const TokenWeights<Row::n>& weights,
-                                       const GroupPlace& place, const float (&sums)[Row::n / 2],
-                                       unsigned char* staging) {
+                                       const Factors& factors, const TokenFactors<Row>& tokens,
+                                       const AskedWeights<Row>& weights, const GroupPlace& place,
+                                       const float (&sums)[Row::n / 2], unsigned char* staging) {
   const device::F32x2 row_factors = group_row_factors<Row>(cta, params, item, place);
   const Factors left_of = left_factors<Row>(factors);
   constexpr int pitch = staging_pitch_bytes(kPlainRowBytes);
@@ -167,7 +213,7 @@ FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, c
 #pragma unroll
     for (int n = first; n < first + groups_at_once && n < Row::n / 8; ++n) {
       if (8 * n >= item.tile.count) break;
-      const GroupSums<Row> group(cta, sums, n, factors, row_factors);
+      const GroupSums<Row> group(cta, sums, n, factors, row_factors, tokens);
 #pragma unroll
       for (int b = 0; b < 2; ++b)
         cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + (8 * (n - first) + b) * pitch),
@@ -184,15 +230,15 @@ FOURFOLD_DEVICE void finish_group_rows(Cta cta, const moe::GemmParams& params, c
 // f32 rows straight from registers: the eight lanes of a token's tile write 64 neighbouring bytes.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group_f32(Cta cta, const moe::GemmParams& params, const Item& item,
-                                      const Factors& factors, const GroupPlace& place,
-                                      const float (&sums)[Row::n / 2]) {
+                                      const Factors& factors, const TokenFactors<Row>& tokens,
+                                      const GroupPlace& place, const float (&sums)[Row::n / 2]) {
   const int strip = item.first_strip + place.strip;
   if (strip >= params.strips) return;
   const device::F32x2 rows = group_row_factors<Row>(cta, params, item, place);
 #pragma unroll
   for (int n = 0; n < Row::n / 8; ++n) {
     if (8 * n >= item.tile.count) break;
-    const GroupSums<Row> group(cta, sums, n, factors, rows);
+    const GroupSums<Row> group(cta, sums, n, factors, rows, tokens);
     moe::put_rows_f32(cta, static_cast<float*>(params.out), params.out_columns,
                       {item.tile.first_slot + 8 * n, item.tile.count - 8 * n}, strip, place.tile, group.c,
                       1.0f, params.op == moe::Op::add_f32);
@@ -201,17 +247,18 @@ FOURFOLD_DEVICE void finish_group_f32(Cta cta, const moe::GemmParams& params, co
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const Item& item,
-                                  const Factors& factors, const TokenWeights<Row::n>& weights,
+                                  const Factors& factors, const AskedWeights<Row>& weights,
                                   const GroupPlace& place, const float (&sums)[Row::n / 2],
                                   unsigned char* staging) {
+  const TokenFactors<Row> tokens(cta, params, item.tile);
   if constexpr (kScalesRows<Row>) {
     if (moe::stores_f32(params.op, false))
-      return finish_group_f32<Row>(cta, params, item, factors, place, sums);
+      return finish_group_f32<Row>(cta, params, item, factors, tokens, place, sums);
   }
   if (params.op == moe::Op::gate_up)
-    finish_group_gate_up<Row>(cta, params, item, factors, place, sums, staging);
+    finish_group_gate_up<Row>(cta, params, item, factors, tokens, place, sums, staging);
   else
-    finish_group_rows<Row>(cta, params, item, factors, weights, place, sums, staging);
+    finish_group_rows<Row>(cta, params, item, factors, tokens, weights, place, sums, staging);
 }
 
 }  // namespace fourfold::moe_gemm

@@ -57,7 +57,7 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
       moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
                                params.out_columns / record::kColumns, group, strip, tile0, tile1,
-                               factors.gate, factors.up, factors.next_inverse_scale);
+                               factors.gate, factors.up, factors.next_inverse_scale, params.rounds_neurons);
     }
   } else {
     moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,

@@ -36,7 +36,7 @@ FOURFOLD_DEVICE void load_weights(Cta cta, const moe::GemmParams& params,
   }
 }
 
-// ---- bf16 tokens ----
+// ---- tokens as rows ----
 
 // Producer threads gather rows together: eight 16-byte chunks make a 128-byte row of a panel. A thread keeps
 // where its rows are, counted in 16-byte chunks: half the registers of pointers, and one instruction makes an
@@ -58,7 +58,9 @@ FOURFOLD_DEVICE void find_rows(Cta cta, const moe::GemmParams& params, const Ite
     const int place = pass * TokenRows<Row>::rows_per_pass + thread / 8;
     const int slot = item.tile.first_slot + (place < item.tile.count ? place : item.tile.count - 1);
     const int row = params.slot_token ? cta.load(params.slot_token + slot) : slot;
-    rows.chunk[pass] = static_cast<std::uint32_t>(row) * static_cast<std::uint32_t>(params.records) * 8u;
+    constexpr std::uint32_t record_chunks = Row::record_token_bytes / 16;
+    rows.chunk[pass] =
+        static_cast<std::uint32_t>(row) * static_cast<std::uint32_t>(params.records) * record_chunks;
   }
 }
 
@@ -144,7 +146,10 @@ FOURFOLD_DEVICE void load_group_tiles(Cta cta, const moe::GemmParams& params,
                       panels * record_bytes, full);
       TokenPanel<Row::n>* to = storage.tokens[fill.stage];
       if (panels == Row::panels) {
-        copy_rows<Row, Row::panels>(cta, to, tokens, item, thread, rows);
+        copy_rows<Row, Row::token_panels_of_stage>(cta, to, tokens, item, thread, rows);
+      } else if constexpr (Row::Path::token_bytes == 1) {
+        // One record: half of the panel's rows.
+        if (thread % 8 < Row::record_token_bytes / 16) copy_rows<Row, 1>(cta, to, tokens, item, thread, rows);
       } else {
 #pragma unroll 1
         for (int panel = 0; panel < panels; ++panel)
@@ -153,7 +158,7 @@ FOURFOLD_DEVICE void load_group_tiles(Cta cta, const moe::GemmParams& params,
       cta.copy_arrive(full);
       fill.advance();
       record += panels;
-      tokens += panels * 128;
+      tokens += panels * Row::record_token_bytes;
       left -= panels;
     }
   }

@@ -21,7 +21,7 @@ FOURFOLD_DEVICE WarpRole role_of(int warp) {
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_tiles(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
-  if constexpr (std::is_same_v<typename Row::Path, moe::W4a16Wgmma>)
+  if constexpr (moe::kUsesWgmma<typename Row::Path>)
     multiply_tiles_wgmma<Row>(cta, params, storage);
   else
     multiply_tiles_mma<Row>(cta, params, storage);

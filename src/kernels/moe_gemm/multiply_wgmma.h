@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "kernels/device/types.h"
 #include "kernels/moe_gemm/finish_group.h"
+#include "kernels/moe_gemm/multiply_fp8.h"
 #include "kernels/moe_gemm/multiply_mma.h"
 #include "kernels/moe_gemm/tile_row.h"
 #include "kernels/moe_gemm/tile_walk.h"
@@ -166,7 +167,12 @@ FOURFOLD_DEVICE void multiply_width(Cta cta, const moe::GemmParams& params, type
                                     device::PipelineCursor<Row::stages>& at, int columns,
                                     const GroupPlace& place, float (&sums)[Row::n / 2]) {
   if constexpr (N <= Row::n && padded_columns<Row>(N) == N) {
-    if (columns == N) multiply_columns<Row, N>(cta, params, storage, at, place, sums);
+    if (columns == N) {
+      if constexpr (Row::Path::token_bytes == 1)
+        multiply_fp8_columns<Row, N>(cta, params, storage, at, place, sums);
+      else
+        multiply_columns<Row, N>(cta, params, storage, at, place, sums);
+    }
   }
 }
 
@@ -187,8 +193,8 @@ FOURFOLD_DEVICE void multiply_tiles_wgmma(Cta cta, const moe::GemmParams& params
     // Before the loads below: hardware counts loads together, and a wait for one would be a wait for all.
     const int columns = Cta::keep(padded_columns<Row>(item.tile.count));
     const Scales scales(cta, params, item.tile.expert);
-    const TokenWeights<Row::n> weights(cta, params.op == moe::Op::down ? params.slot_weight : nullptr,
-                                       item.tile);
+    const AskedWeights<Row> weights(cta, params.op == moe::Op::down ? params.slot_weight : nullptr,
+                                    item.tile);
     walk.advance();
     if (!walk.done()) next = walk.item();
     float sums[Row::n / 2];

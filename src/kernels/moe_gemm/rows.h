@@ -104,6 +104,12 @@ using PlainWgmmaTiles = moe::RowList<
     TileKernel<TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 128, 64, 8, 4, 1, true>>>,
     Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
 
+// FP8 x FP8: two warpgroups, so that one adds sums up while the other multiplies. 256 tokens need the fewest
+// bytes of L2 a product, 128 and 64 are for matrices and prompts that would leave SMs without work.
+using Fp8Fp8Tiles = moe::RowList<Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8Format, 128, 256, 128>,  //
+                                 Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8Format, 128, 128, 128>,  //
+                                 Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8Format, 128, 64, 128>>;
+
 template <class Arch>
 using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
 // MXFP4 tokens are a verified row, not a path that serves.
@@ -111,8 +117,9 @@ template <class Arch>
 using Mxfp4Tiles = moe::RowList<Wide<Arch, moe::W4a4, record::Mxfp4, 128, 128, 64>>;
 
 // Hopper's own.
-using HopperTiles = moe::Join<WgmmaTiles<record::Nvfp4>, WgmmaTiles<record::Mxfp4>,
-                              PlainWgmmaTiles<record::Bf16Format>, PlainWgmmaTiles<record::Fp8Format>>;
+using HopperTiles =
+    moe::Join<WgmmaTiles<record::Nvfp4>, WgmmaTiles<record::Mxfp4>, PlainWgmmaTiles<record::Bf16Format>,
+              PlainWgmmaTiles<record::Fp8Format>, Fp8Fp8Tiles>;
 
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =

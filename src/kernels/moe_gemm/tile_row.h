@@ -12,7 +12,7 @@
 
 namespace fourfold::moe_gemm {
 
-// bf16 tokens of 64 columns: N rows x 128 bytes in the 128-byte swizzle, columns in staged order.
+// N rows x 128 bytes in the 128-byte swizzle: bf16 tokens of 64 columns in staged order, or E4M3 ones of 128.
 template <int N>
 struct alignas(1024) TokenPanel {
   static_assert(N % 8 == 0, "the swizzle pattern repeats every 8 rows");
@@ -49,16 +49,19 @@ constexpr int staging_bytes(int tokens) {
 }
 
 // Tokens that pass through the staging buffer at once: the whole tile, or half of it where the bytes make
-// another stage of bf16 records.
+// another stage of bf16 or W8A8 operands.
 template <class Shape>
-inline constexpr int kStagedTokens =
-    std::is_same_v<typename Shape::Format, record::Bf16Format>&& Shape::n >= 128 ? Shape::n / 2 : Shape::n;
+inline constexpr int kStagedTokens = (std::is_same_v<typename Shape::Format, record::Bf16Format> &&
+                                      Shape::n >= 128) ||
+                                             (Shape::Path::token_bytes == 1 && Shape::n >= 256)
+                                         ? Shape::n / 2
+                                         : Shape::n;
 
 // Warpgroup path: one ring for both operands, because every wait of sixteen math warps costs issue slots.
 // Results leave through a buffer of their own, so that the next item's copies never wait for them.
 template <class Shape, int Stages>
 struct GroupStorage {
-  TokenPanel<Shape::n> tokens[Stages][Shape::panels];
+  TokenPanel<Shape::n> tokens[Stages][Shape::token_panels_of_stage];
   WeightStage<Shape> weights[Stages];
   alignas(16) unsigned char staging[Shape::math_warps / 4][staging_bytes(kStagedTokens<Shape>)];
   device::Mbarrier full[Stages];   // records and token rows have landed
@@ -80,7 +83,7 @@ struct Fp4Storage {
 // ArchT gives the budget; MathWarps and ProducerWarps the roles. Warps of the math role form a grid of
 // m16-tile rows (see tiles_per_warp) times token columns. FineWidths: see padded_columns in tile_walk.h.
 template <class ArchT, class PathT, class FormatT, int M, int N, int K, int MathWarpsN, int ProducerWarpsN,
-          int BlocksN = 1, bool FineWidths = !std::is_same_v<PathT, moe::W4a16Wgmma>>
+          int BlocksN = 1, bool FineWidths = !moe::kUsesWgmma<PathT>>
 struct TileShape {
   using Arch = ArchT;
   using Path = PathT;
@@ -88,6 +91,8 @@ struct TileShape {
   static constexpr int m = M, n = N, k = K;
   static constexpr int strips = M / record::kRows;
   static constexpr int panels = K / record::kColumns;
+  static constexpr int record_token_bytes = record::kColumns * PathT::token_bytes;  // of a token
+  static constexpr int token_panels_of_stage = panels * record_token_bytes / 128;
   static constexpr int math_warps = MathWarpsN;
   static constexpr int producer_warps = ProducerWarpsN;
   static constexpr int threads = 32 * (MathWarpsN + ProducerWarpsN);
@@ -116,7 +121,7 @@ struct Depth {
 
 template <class Shape, int Stages, int Panels>
 using TileStorage =
-    std::conditional_t<std::is_same_v<typename Shape::Path, moe::W4a16Wgmma>, GroupStorage<Shape, Stages>,
+    std::conditional_t<moe::kUsesWgmma<typename Shape::Path>, GroupStorage<Shape, Stages>,
                        std::conditional_t<Shape::Path::half_tokens, HalfStorage<Shape, Stages, Panels>,
                                           Fp4Storage<Shape, Stages>>>;
 

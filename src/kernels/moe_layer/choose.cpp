@@ -25,6 +25,7 @@ bool is_fp4(WeightFormat format) { return format == WeightFormat::nvfp4 || forma
 // As moe/paths.h names them.
 std::string path_name(const Request& request, bool wgmma = false) {
   if (request.activations == Activations::w4a4) return moe::W4a4::name;
+  if (request.activations == Activations::w8a8) return moe::W8a8Wgmma::name;
   if (request.packed_for_w4a4) return moe::W4a16Fp4Order::name;
   const char* weights = is_fp4(request.format) ? "w4" : request.format == WeightFormat::fp8 ? "w8" : "w16";
   return format("{}a16-{}", weights, wgmma ? "wgmma" : "mma");
@@ -54,7 +55,8 @@ std::string stream_row(const Request& request, int n, int k) {
 
 Choice stream_choice(const Request& request) {
   Choice choice;
-  choice.tile_tokens = stream_tokens(mean_tokens(request));
+  choice.tile_tokens =
+      request.shape.experts == 1 ? one_expert_tokens(request.tokens) : stream_tokens(mean_tokens(request));
   choice.gate_up_row = stream_row(request, choice.tile_tokens, request.shape.hidden);
   choice.down_row = stream_row(request, choice.tile_tokens, request.shape.intermediate);
   return choice;
@@ -83,11 +85,25 @@ struct TileSize {
   int m, n, k;
 };
 
+// Whether tiles of m x n of a lone matrix are fewer than two thirds of the SMs of the cards we know (132 to
+// 188).
+bool leaves_sms_idle(const Request& request, int m, int n) {
+  const auto parts = [](int whole, int part) { return (whole + part - 1) / part; };
+  return request.rows > 0 && parts(request.rows, m) * parts(request.tokens, n) <= 88;
+}
+
+TileSize fp8_tile(const Request& request) {
+  if (request.tokens <= 64) return {128, 64, 128};
+  return {128, request.tokens <= 128 || leaves_sms_idle(request, 128, 256) ? 128 : 256, 128};
+}
+
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   const double mean = mean_tokens(request);
+  if (request.activations == Activations::w8a8) return fp8_tile(request);
   if (request.activations == Activations::w4a16 && arch.has_wgmma) {
     // H200, 35b, prompts of 2,048 tokens (mean 64): 40 layers in 14.4 ms with tiles of 64, 15.4 with 128.
     if (is_fp4(request.format)) return {256, mean <= 64.0 ? 64 : 128, 128};
+    if (mean > 48.0 && leaves_sms_idle(request, 256, 128)) return {128, 128, 64};
     return {256, mean <= 48.0 ? 64 : 128, 64};
   }
   if (!is_fp4(request.format)) {
@@ -125,6 +141,13 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
     return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
   if (request.activations == Activations::w4a4 && !is_fp4(request.format))
     return format("FP4 activations need FP4 weights; use w4a16 for {} weights", format_name(request.format));
+  if (request.activations == Activations::w8a8) {
+    if (request.format != WeightFormat::fp8)
+      return format("FP8 activations need fp8 weights; these are {}", format_name(request.format));
+    if (request.role != Role::prefill) return "FP8 activations (w8a8) are for prompt rows";
+    if (!has_fp8_prompts(arch))
+      return format("{} has no rows for FP8 activations (w8a8): they are Hopper's wgmma", arch.name);
+  }
   if (!request.packed_for_w4a4 || request.activations == Activations::w4a4) return {};
   if (request.format != WeightFormat::nvfp4)
     return format("weights packed for w4a4 are nvfp4; these are {}", format_name(request.format));
@@ -221,6 +244,11 @@ void require_shape(const Request& request) {
 }
 
 Choice choose(const plan::ArchFacts& arch, const Request& request) {
+  if (request.activations == Activations::w8a8) {
+    Choice none;
+    none.refusal = "FP8 activations (w8a8) are for dense matrices; use w4a16 or w4a4 for experts";
+    return none;
+  }
   return choose_by_role(arch, request, decode_choice);
 }
 

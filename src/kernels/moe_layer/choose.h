@@ -17,7 +17,8 @@ struct Shape {
   int top_k = 0;         // k
 };
 
-enum class Activations { w4a16, w4a4 };
+// w8a8: fp8 weights and fp8 tokens, for prompt rows of one matrix.
+enum class Activations { w4a16, w4a4, w8a8 };
 // Role decides arithmetic, batch never does: prompt rows and generated rows may round differently, but a
 // row's result never depends on its neighbours.
 enum class Role { prefill, decode };
@@ -30,6 +31,7 @@ struct Request {
   int tokens = 1;
   // W4A16 of generated tokens from weights that are packed for W4A4, as the prompts beside them are run.
   bool packed_for_w4a4 = false;
+  int rows = 0;  // of a lone matrix, where the number of its tiles matters; 0: not said
   // The order of the records the request's rows read.
   record::BitOrder order() const {
     return activations == Activations::w4a4 || packed_for_w4a4 ? record::BitOrder::fp4
@@ -40,6 +42,9 @@ struct Request {
 // Whether a model whose experts have input scales is served with W4A4 prompts on this chip, if its
 // instruction does what it should; generated tokens then run in W4A16 from the same records.
 constexpr bool serves_fp4_prompts(const plan::ArchFacts& arch) { return arch.has_fp4_mma; }
+
+// Whether prompt rows of fp8 matrices can run FP8 x FP8 (w8a8).
+constexpr bool has_fp8_prompts(const plan::ArchFacts& arch) { return arch.has_wgmma; }
 
 struct Choice {
   std::string refusal;  // why there is no row; empty when there is
@@ -56,6 +61,11 @@ void require_shape(const Request& request);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
 // The two-kernel path, which can take up to four tokens, whether or not choose() prefers it.
 Choice few_choice(const Request& request);
+// Tokens of a pass where one expert gets all of them: their number is known, and the narrowest pass that
+// takes them is the best.
+constexpr int one_expert_tokens(int tokens) {
+  return tokens <= 8 ? 8 : tokens <= 16 ? 16 : tokens <= 32 ? 32 : 64;
+}
 // The same for one grouped GEMM without router: H is its K, top_k is 1, gate_up_row the row.
 Choice choose_gemm(const plan::ArchFacts& arch, const Request& request);
 

@@ -70,6 +70,8 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
     need(weights.down_input_scale, "the down input scales");
     need(weights.down_input_inverse, "the reciprocal down input scales");
   }
+  if (call.joined.rows != nullptr && (layer.request.role != Role::prefill || call.residual == nullptr))
+    fail(Code::invalid_request, "rows are joined to prompts and a residual only");
   if (call.workspace_bytes < layer.layout.total)
     fail(Code::invalid_request, "the workspace has {} bytes; {} tokens need {}",
          with_commas(static_cast<long long>(call.workspace_bytes)), layer.request.tokens,
@@ -96,7 +98,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.tile_tokens = layer.choice.tile_tokens;
   params.renormalise = call.renormalise;
   params.logits_stride = call.logits_stride;
-  if (stages_while_routing(layer.request)) params.stage = stage_params(layer, call);
+  if (stages_while_routing(layer.request) && call.staged == nullptr) params.stage = stage_params(layer, call);
   moe_route::launch_route(machine, layer.route, params);
 }
 
@@ -106,13 +108,16 @@ moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weight
   moe::GemmParams params{};
   params.weights = weights.gate_up;
   const bool own_tokens = stages_tokens(layer.request) || !half_tokens(layer.request);
-  params.tokens = own_tokens ? place<unsigned char>(call, layer.layout.tokens)
-                             : reinterpret_cast<const unsigned char*>(call.tokens);
+  const bool is_given = stages_tokens(layer.request) && call.staged != nullptr;
+  params.tokens = is_given     ? reinterpret_cast<const unsigned char*>(call.staged)
+                  : own_tokens ? place<unsigned char>(call, layer.layout.tokens)
+                               : reinterpret_cast<const unsigned char*>(call.tokens);
   params.tiles = tables.tiles;
   params.tile_count = tables.tile_count;
   params.slot_token = half_tokens(layer.request) ? tables.slot_token : nullptr;
   params.scale = weights.gate_scale;
   params.scale_up = weights.up_scale;
+  params.row_scale = weights.gate_up_row_scale;
   params.token_scale = half_tokens(layer.request) ? nullptr : weights.gate_up_input_scale;
   params.next_inverse_scale = weights.down_input_inverse;
   params.out = place<void>(call, layer.layout.intermediate);
@@ -133,6 +138,7 @@ moe::GemmParams down_params(const Prepared& layer, const LayerWeights& weights, 
   params.tile_count = tables.tile_count;
   params.slot_weight = tables.slot_weight;
   params.scale = weights.down_scale;
+  params.row_scale = weights.down_row_scale;
   params.token_scale = half_tokens(layer.request) ? nullptr : weights.down_input_scale;
   params.out = layer.choice.few ? static_cast<void*>(call.out) : place<void>(call, layer.layout.rows);
   params.op = moe::Op::down;
@@ -155,7 +161,7 @@ void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights&
                     const LayerCall& call) {
   const Shape& shape = layer.request.shape;
   if (stages_tokens(layer.request)) {
-    if (!stages_while_routing(layer.request))
+    if (!stages_while_routing(layer.request) && call.staged == nullptr)
       moe_tokens::launch_stage(machine, layer.tokens, stage_params(layer, call));
   } else if (!half_tokens(layer.request)) {
     const moe::RouteTables tables = tables_of(layer.layout, call);
@@ -233,10 +239,10 @@ void run(Machine& machine, const Prepared& layer, const LayerWeights& weights, c
   prepare_tokens(machine, layer, weights, call);
   moe::launch_gemm(machine, layer.gate_up, gate_up_params(layer, weights, call));
   moe::launch_gemm(machine, layer.down, down_params(layer, weights, call));
-  moe_combine::launch_combine(
-      machine, layer.combine,
-      {place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot, call.out,
-       layer.request.tokens, layer.request.shape.top_k, layer.request.shape.hidden, call.residual});
+  moe_combine::launch_combine(machine, layer.combine,
+                              {place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot,
+                               call.out, layer.request.tokens, layer.request.shape.top_k,
+                               layer.request.shape.hidden, call.residual, call.joined});
 }
 
 }  // namespace fourfold::moe_layer

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/launch/machine.h"
+#include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_few/few_params.h"
 #include "kernels/moe_layer/choose.h"
 #include "kernels/moe_route/launch_route.h"
@@ -24,6 +25,8 @@ struct LayerWeights {
   const float* gate_up_input_inverse = nullptr;  // [E]
   const float* down_input_scale = nullptr;       // [E]
   const float* down_input_inverse = nullptr;     // [E]
+  const float* gate_up_row_scale = nullptr;      // bf16, fp8: [E][I gate rows, I up rows]; null: 1
+  const float* down_row_scale = nullptr;         // bf16, fp8: [E][H]
 };
 
 struct LayerCall {
@@ -38,6 +41,9 @@ struct LayerCall {
   int logits_stride = 0;  // from one token's logits to the next's; 0: E
   // The few-token path alone (Choice::few): the shared expert's second matrix goes along.
   moe_few::SharedDown shared = {};
+  // Prompts: the tokens in staged order, where the caller has them; the tiled 16-bit kernels read these then.
+  const std::uint16_t* staged = nullptr;
+  moe_combine::JoinedRows joined = {};  // prompts with a residual
 };
 
 // Byte offsets into the workspace; what a path does not need has size zero.

@@ -23,8 +23,10 @@ std::string refusal(const RowFacts& row, const Request& request, int columns) {
   if (row.format != format_name(request.format))
     return format("for {} weights; these are {}", row.format, format_name(request.format));
   const bool fp4_tokens = row.path == moe::W4a4::name;
-  if (fp4_tokens != (request.activations == Activations::w4a4))
-    return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : "16-bit");
+  const bool fp8_tokens = row.path == moe::W8a8Wgmma::name;
+  if (fp4_tokens != (request.activations == Activations::w4a4) ||
+      fp8_tokens != (request.activations == Activations::w8a8))
+    return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : fp8_tokens ? "FP8" : "16-bit");
   if (const record::BitOrder order = moe::order_of_path(row.path); order != request.order())
     return format("for weights packed for {}; these are not",
                   order == record::BitOrder::fp4 ? "w4a4" : "w4a16");

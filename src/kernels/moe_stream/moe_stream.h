@@ -104,7 +104,7 @@ FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const 
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
       moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
                                params.out_columns / record::kColumns, group, strip, tile0, tile1, factor,
-                               factor_up, context.next_inverse_scale);
+                               factor_up, context.next_inverse_scale, params.rounds_neurons);
     }
   } else if (params.op == moe::Op::down) {
     moe::store_rows_f32(cta, static_cast<float*>(params.out), params.out_columns, group, strip, tile0, tile1,

@@ -134,6 +134,12 @@ constexpr int fp8_offset(int tile, int half, int lane) {
 // Place (0..3, from the low end) of column i of four in an fp8 word: two masks and a shift make bf16 pairs of
 // it (decode.h).
 constexpr int fp8_byte(int i) { return i == 0 ? 1 : i == 1 ? 3 : i == 2 ? 0 : 2; }
+// Where a column of a token row in E4M3 lies: 16 bytes of each 32 meet words 0 and 2 of a lane's sixteen, the
+// next 16 words 1 and 3, so that those words are the A operands of one k32 step as they lie.
+constexpr int fp8_token_byte(int column) {
+  const int t = column / 8 % 4, upper = column / 4 % 2;
+  return (column & ~31) + 16 * upper + 4 * t + fp8_byte(column % 4);
+}
 // Offset, inside the scales, of the scale word of slot 0..15 of a tile.
 template <class Format>
 constexpr int scale_offset(int tile, int slot) {

@@ -178,4 +178,39 @@ Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, st
   return dot;
 }
 
+Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token) {
+  constexpr std::int64_t kStep = 32, kSum = 128;
+  Dot dot{};
+  const auto weight = [&](std::int64_t c) {
+    return weights.values[static_cast<std::size_t>(row * weights.columns + c)];
+  };
+  std::int64_t end = weights.columns % kSum != 0 ? weights.columns % kSum : kSum;
+  for (std::int64_t first = 0; first < weights.columns; first = end, end += kSum) {
+    float sum = 0.0f;
+    double magnitude = 0.0, bound = 0.0;  // of this sum
+    for (std::int64_t step = first; step < end; step += kStep) {
+      Operand a[kStep], b[kStep];
+      double largest = magnitude + bound;  // what the sum so far may be
+      for (std::int64_t c = step; c < step + kStep; ++c) {
+        const E4m3 code = to_e4m3(to_float(weight(c)));
+        a[c - step] = tensor_core::split_e4m3(code.bits);
+        b[c - step] = tensor_core::split_e4m3(token[c].bits);
+        const double product = static_cast<double>(to_float(code)) * to_float(token[c]);
+        dot.value += product;
+        magnitude += std::abs(product);
+        largest = std::max(largest, std::abs(product));
+      }
+      sum = tensor_core::fused_sum_fp8(sum, a, b);
+      // 33 addends lose less than 2^-13 of the largest each, the rounding toward zero less than that of the
+      // sum.
+      bound += 33.0 * 0x1p-13 * largest + 0x1p-13 * (magnitude + bound);
+    }
+    dot.magnitude += magnitude;
+    // What was added up before takes part in this rounding to nearest.
+    dot.bound = dot.bound + bound + (dot.magnitude + dot.bound + bound) * 0x1p-24;
+    dot.bits = dot.bits + sum;
+  }
+  return dot;
+}
+
 }  // namespace fourfold::reference

@@ -46,6 +46,10 @@ Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order
 Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, std::int64_t token,
              Order order);
 
+// Row of an fp8 matrix times a token in E4M3 codes (plain column order): sums of at most 128 columns in the
+// tensor core, added in f32. Where 128 does not divide K, the first sum is of 64 columns.
+Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token);
+
 // The worst rounding of a chain of `steps` tensor-core sums whose absolute products sum to `magnitude`, plus
 // the final additions of `segments` partial sums. bf16: 17 addends truncated below 2^(E-25), one rounding
 // toward zero. FP4: five addends truncated below 2^(E-35), where E may be the exponent of a step's largest

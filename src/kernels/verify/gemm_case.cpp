@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/fp8_rows.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/epilogue.h"
 #include "kernels/moe/launch_gemm.h"
@@ -34,7 +35,7 @@ struct Expert {
 
 // Everything of a case, host side.
 struct Setup {
-  bool mxfp4, half_tokens, gate_up, decode, dense;
+  bool mxfp4, half_tokens, fp8_tokens, gate_up, decode, dense;
   std::vector<Expert> experts;
   std::vector<GlobalScale> scale, scale_up, token_scale;
   std::vector<float> token_inverse, next_scale, next_inverse;
@@ -42,6 +43,10 @@ struct Setup {
   std::vector<float> before;     // add_f32: what `out` holds
   std::vector<Bf16> tokens;
   Assignment assignment;
+  // W8A8: [tokens, columns], and the factor of each token; with an input scale, which every second case has,
+  // no factors.
+  std::vector<E4m3> codes;
+  std::vector<float> token_factor;
   CheckpointMatrix slots;  // W4A4: quantised tokens
   reference::Weights slot_weights;
 };
@@ -90,11 +95,28 @@ Expert random_dense_expert(Random& random, const GemmCase& test, Setup& setup) {
   return expert;
 }
 
+void quantize_to_fp8(const GemmCase& test, Setup& setup) {
+  const auto columns = static_cast<std::size_t>(test.columns);
+  const bool has_scale = test.seed % 2 == 1;
+  constexpr float scale = 0.75f, inverse = 1.0f / 0.75f;
+  if (has_scale) setup.token_scale.assign(setup.experts.size(), {scale, double{scale}});
+  for (std::size_t first = 0; first < setup.tokens.size(); first += columns) {
+    float largest = 0.0f;
+    for (std::size_t i = first; i < first + columns; ++i)
+      largest = Host::max(largest, Host::abs(to_float(setup.tokens[i])));
+    const Fp8RowFactor factor = fp8_row_factor(largest);
+    if (!has_scale) setup.token_factor.push_back(factor.factor);
+    for (std::size_t i = first; i < first + columns; ++i)
+      setup.codes.push_back(to_e4m3(to_float(setup.tokens[i]) * (has_scale ? inverse : factor.inverse)));
+  }
+}
+
 Setup make_setup(const GemmCase& test) {
   Random random(test.seed);
   Setup setup{};
   setup.mxfp4 = test.row.format == "mxfp4";
   setup.half_tokens = test.row.path != moe::W4a4::name;
+  setup.fp8_tokens = test.row.path == moe::W8a8Wgmma::name;
   setup.gate_up = test.op == moe::Op::gate_up;
   setup.decode = test.row.role == "decode";
   setup.dense = test.row.format == "bf16" || test.row.format == "fp8";
@@ -116,6 +138,7 @@ Setup make_setup(const GemmCase& test) {
   const int token_count = 24;
   setup.tokens = random_tokens(random, token_count, test.columns);
   setup.assignment = random_assignment(random, test.tokens_per_expert, token_count, test.row.n);
+  if (setup.fp8_tokens) quantize_to_fp8(test, setup);
   if (!setup.half_tokens) {
     setup.slots = setup.mxfp4
                       ? quantize_slots_mxfp4(setup.tokens, test.columns, setup.assignment)
@@ -172,22 +195,34 @@ std::vector<Bf16> rows_for(const GemmCase& test, const Setup& setup) {
   return staged;
 }
 
+// The same of tokens in E4M3.
+std::vector<std::uint8_t> fp8_rows_for(const GemmCase& test, const Setup& setup) {
+  const auto columns = static_cast<std::size_t>(test.columns);
+  std::vector<std::uint8_t> bytes(setup.codes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i / columns * columns +
+          static_cast<std::size_t>(record::fp8_token_byte(static_cast<int>(i % columns)))] =
+        setup.codes[i].bits;
+  return bytes;
+}
+
 // scale_row: the row's place among the row scales, which `weighted` multiplies in.
 Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::int64_t row, std::int64_t slot,
                   std::int64_t columns, int expert, const GlobalScale& scale, std::int64_t scale_row) {
   const auto order = setup.decode ? reference::Order::decode : reference::Order::prefill;
-  const Bf16* token =
-      setup.tokens.data() + setup.assignment.slot_token[static_cast<std::size_t>(slot)] * columns;
-  const reference::Dot dot = setup.half_tokens
-                                 ? reference::dot_w4a16(weights, row, token, order)
-                                 : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
+  const std::int64_t token = setup.assignment.slot_token[static_cast<std::size_t>(slot)];
+  const reference::Dot dot =
+      setup.fp8_tokens    ? reference::dot_w8a8(weights, row, setup.codes.data() + token * columns)
+      : setup.half_tokens ? reference::dot_w4a16(weights, row, setup.tokens.data() + token * columns, order)
+                          : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
   const float decode_factor = setup.half_tokens && !setup.dense ? half_decode_factor(setup.mxfp4) : 1.0f;
-  const Scaled sum =
-      scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)], decode_factor);
+  Scaled sum = scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)], decode_factor);
   if (setup.row_scale.empty()) return sum;
   const std::size_t rows = setup.row_scale.size() / setup.experts.size();
-  return weighted(
+  sum = weighted(
       sum, setup.row_scale[static_cast<std::size_t>(expert) * rows + static_cast<std::size_t>(scale_row)]);
+  return setup.token_factor.empty() ? sum
+                                    : weighted(sum, setup.token_factor[static_cast<std::size_t>(token)]);
 }
 
 void real_slots(const Setup& setup, const std::function<void(std::int64_t slot, int expert)>& visit) {
@@ -350,7 +385,9 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
   Arena arena(machine.memory());
   moe::GemmParams params{};
   params.weights = arena.upload(pack_experts(test, setup), "weights");
-  if (setup.half_tokens)
+  if (setup.fp8_tokens)
+    params.tokens = arena.upload(fp8_rows_for(test, setup), "tokens");
+  else if (setup.half_tokens)
     params.tokens = reinterpret_cast<const unsigned char*>(arena.upload(rows_for(test, setup), "tokens"));
   else
     params.tokens = arena.upload(token_records(setup.slots), "token records");
@@ -362,7 +399,14 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
       test.op == moe::Op::down ? arena.upload(setup.assignment.slot_weight, "slot weights") : nullptr;
   params.scale = arena.upload(given(setup.scale), "scales");
   params.scale_up = arena.upload(given(setup.scale_up), "up scales");
-  params.token_scale = setup.half_tokens ? nullptr : arena.upload(given(setup.token_scale), "token scales");
+  const bool has_token_scale = setup.fp8_tokens ? setup.token_factor.empty() : !setup.half_tokens;
+  params.token_scale = has_token_scale ? arena.upload(given(setup.token_scale), "token scales") : nullptr;
+  if (!setup.token_factor.empty()) {
+    std::vector<float> of_slots;
+    for (const std::int32_t token : setup.assignment.slot_token)
+      of_slots.push_back(setup.token_factor[static_cast<std::size_t>(token)]);
+    params.token_factor = arena.upload(of_slots, "token factors");
+  }
   params.next_inverse_scale = arena.upload(setup.next_inverse, "next scales");
   params.row_scale = setup.row_scale.empty() ? nullptr : arena.upload(setup.row_scale, "row scales");
   params.op = test.op;

@@ -30,6 +30,8 @@ constexpr StepProof kProofs[] = {
     {"all_gather",     "",          prove_all_gather,    "", 1.0},
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
     {"norm_rows",      "",          prove_norm_rows,     "norm add_f32 add_bf16", 0.2},
+    {"norm_prompt",    "",          prove_norm_prompt,   "norm add_f32 add_bf16", 0.3},
+    {"quantize_rows",  "",          prove_quantize_rows, "plain staged scaled", 0.2},
     {"select_norm",    "",          prove_select_norm,   "bf16 f32 both", 0.2},
     {"add_gated",      "",          prove_add_gated,     "f32 bf16 ungated", 0.1},
     {"delta_decode",   "",          prove_delta_decode,  "", 1.0, true},

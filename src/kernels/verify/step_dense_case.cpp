@@ -76,8 +76,9 @@ void shape_dense(StepRun& run, DenseSetup& setup) {
     case 2:  // several segments, many tokens; K in waves where the tokens are given
       return take(32, 32, norms ? 1344 : 4672, norms ? 8 : 2);
   }
+  // One token alone has code of its own, as given and as normed.
   take(32 * (run.below(3) + (gate_up ? 0 : 1)), 32 * (1 + run.below(2)), 64 * (1 + run.below(16)),
-       1 + run.below(dense::kTokens));
+       run.test().variant == 3 ? 1 : 1 + run.below(dense::kTokens));
 }
 
 void append(std::vector<std::uint8_t>& to, const std::vector<std::uint8_t>& more) {

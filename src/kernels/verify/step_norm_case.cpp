@@ -1,12 +1,17 @@
 // The proofs of the row norms and of the gated sum: plain f32 operations in a fixed order, so bit for bit.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/bf16.h"
 #include "base/format.h"
-#include "kernels/dense/norm_rows.h"
+#include "base/fp8_rows.h"
+#include "kernels/dense/dense_params.h"
 #include "kernels/dense/reference.h"
+#include "kernels/moe/epilogue.h"
+#include "kernels/record/record.h"
 #include "kernels/step/step_params.h"
+#include "kernels/verify/inputs.h"
 #include "kernels/verify/step_run.h"
 
 namespace fourfold::verify {
@@ -69,6 +74,20 @@ Addend make_addend(StepRun& run, std::size_t count, bool bf16) {
   return addend;
 }
 
+// The codes of a row, and its factor where it has one of its own: exact.
+void compare_codes(StepRun& run, const std::vector<Bf16>& row, const std::uint8_t* codes, const float* factor,
+                   float inverse) {
+  float largest = 0.0f;
+  for (const Bf16 value : row) largest = Host::max(largest, Host::abs(to_float(value)));
+  const Fp8RowFactor own = fp8_row_factor(largest);
+  if (factor != nullptr) run.compare_bits(*factor, own.factor);
+  for (std::size_t c = 0; c < row.size(); ++c) {
+    const E4m3 want = to_e4m3(to_float(row[c]) * (factor != nullptr ? own.inverse : inverse));
+    const std::uint8_t got = codes[record::fp8_token_byte(static_cast<int>(c))];
+    run.compare_bits(to_float(E4m3{got}), to_float(want));
+  }
+}
+
 }  // namespace
 
 void prove_norm_rows(StepRun& run) {
@@ -96,6 +115,83 @@ void prove_norm_rows(StepRun& run) {
   for (std::size_t at = 0; at < sum.size(); at += columns)
     compare_row(run, out, at,
                 dense::normed_row<Host>(sum.data() + at, in.weight.data(), in.columns, kEpsilon));
+}
+
+void prove_norm_prompt(StepRun& run) {
+  const NormInputs in = norm_inputs(run);
+  const std::size_t columns = static_cast<std::size_t>(in.columns), count = in.x.size();
+  dense::NormPromptParams params{};
+  params.norm.x = run.upload(in.x, "x");
+  params.norm.weight = run.upload(in.weight, "weight");
+  params.norm.epsilon = kEpsilon;
+  params.norm.columns = in.columns;
+  params.norm.add = run.test().op == "norm"      ? dense::NormAdd::none
+                    : run.test().op == "add_f32" ? dense::NormAdd::f32
+                                                 : dense::NormAdd::bf16;
+  // Each form is left out once.
+  dense::PromptRows& rows = params.rows;
+  if (run.test().op != "add_f32") rows.plain = run.take<std::uint16_t>(count, "plain");
+  if (run.test().op != "add_bf16") rows.staged = run.take<std::uint16_t>(count, "staged");
+  rows.codes = run.take<std::uint8_t>(count, "codes");
+  rows.inverse = run.test().variant == 1 ? 96.0f : 0.0f;
+  if (rows.inverse == 0.0f) rows.factor = run.take<float>(static_cast<std::size_t>(in.rows), "factors");
+  std::vector<float> sum = in.x;
+  if (params.norm.add != dense::NormAdd::none) {
+    const Addend y = make_addend(run, count, params.norm.add == dense::NormAdd::bf16);
+    params.norm.y = y.device;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = Host::add(sum[i], y.values[i]);
+  }
+  run.launch(run.test().row.row, in.rows, params);
+  const auto plain = rows.plain ? run.written(rows.plain, count) : std::vector<std::uint16_t>{};
+  const auto staged = rows.staged ? run.written(rows.staged, count) : std::vector<std::uint16_t>{};
+  const auto codes = run.written(rows.codes, count);
+  const auto factors =
+      rows.factor ? run.written(rows.factor, static_cast<std::size_t>(in.rows)) : std::vector<float>{};
+  for (std::size_t at = 0; at < count; at += columns) {
+    const auto want = dense::normed_row<Host>(sum.data() + at, in.weight.data(), in.columns, kEpsilon);
+    if (rows.plain) compare_row(run, plain, at, want);
+    std::vector<Bf16> row;
+    for (const dense::NormedValue& value : want) row.push_back(to_bf16(value.bits));
+    for (std::size_t c = 0; rows.staged != nullptr && c < columns; ++c) {
+      const int pair = moe::staged_pair(static_cast<int>(c / 2));
+      compare_bf16(run.result(), staged[at + 2 * static_cast<std::size_t>(pair) + c % 2], scaled(want[c]));
+    }
+    compare_codes(run, row, codes.data() + at, rows.factor ? &factors[at / columns] : nullptr, rows.inverse);
+  }
+}
+
+void prove_quantize_rows(StepRun& run) {
+  constexpr int columns_of[] = {320, 2048, 64, 1024};
+  dense::QuantizeRowsParams params{};
+  params.row_count = 3 + run.below(20);
+  params.columns = run.test().variant < 4 ? columns_of[run.test().variant] : 64 * (1 + run.below(64));
+  if (run.test().large) params.row_count = run.large_shape().prompt_rows;
+  params.is_staged = run.test().op == "staged" ? 1 : 0;
+  params.inverse = run.test().op == "scaled" ? 96.0f : 0.0f;
+  const std::size_t columns = static_cast<std::size_t>(params.columns),
+                    count = static_cast<std::size_t>(params.row_count) * columns;
+  std::vector<Bf16> rows = random_tokens(run.random, params.row_count, params.columns);
+  std::fill_n(rows.begin(), columns, Bf16{0});  // a row of zeros
+  std::vector<Bf16> laid_out(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t c = i % columns;
+    const auto pair = static_cast<std::size_t>(moe::staged_pair(static_cast<int>(c / 2)));
+    laid_out[params.is_staged ? i - c + 2 * pair + c % 2 : i] = rows[i];
+  }
+  params.rows = reinterpret_cast<const std::uint16_t*>(run.upload(laid_out, "rows"));
+  params.codes = run.take<std::uint8_t>(count, "codes");
+  if (params.inverse == 0.0f)
+    params.factor = run.take<float>(static_cast<std::size_t>(params.row_count), "factors");
+  run.result().shape = fourfold::format("{} rows of {}", params.row_count, params.columns);
+  run.launch(run.test().row.row, dense::quantize_blocks(params.row_count), params);
+  const auto codes = run.written(params.codes, count);
+  const auto factors = params.factor ? run.written(params.factor, static_cast<std::size_t>(params.row_count))
+                                     : std::vector<float>{};
+  for (std::size_t at = 0; at < count; at += columns)
+    compare_codes(run,
+                  std::vector<Bf16>(rows.begin() + static_cast<std::ptrdiff_t>(at),
+                                    rows.begin() + static_cast<std::ptrdiff_t>(at + columns)),
+                  codes.data() + at, params.factor ? &factors[at / columns] : nullptr, params.inverse);
 }
 
 void prove_select_norm(StepRun& run) {

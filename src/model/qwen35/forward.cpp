@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "base/error.h"
 #include "model/qwen35/layer.h"
@@ -53,30 +54,35 @@ void build_draft(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig
 
 namespace {
 
-// A layer quantises a row once for the gate and up of an expert: all experts must have scales, gate and up
-// the same.
-bool takes_fp4(const backend::Program& program, const backend::ExpertSet& set) {
+// A row is quantised once for gate and up, and their result for down before it leaves the kernel: all three
+// have scales, gate and up the same.
+bool takes_fp4(const backend::Program& program, const backend::ExpertMatrices& mlp) {
   const auto scale = [&](backend::MatrixId id) -> std::optional<Nvfp4InputScale> {
     const backend::MatrixUse& use = program.matrix(id);
     if (!backend::quantises(use.input)) return std::nullopt;
     return std::get<checkpoint::Nvfp4Storage>(use.matrix->storage).input_scale;
   };
-  return std::ranges::all_of(set.experts, [&](const backend::ExpertMatrices& expert) {
-    const auto gate = scale(expert.gate), up = scale(expert.up);
-    return gate && up && scale(expert.down) && gate->scale == up->scale && gate->inverse == up->inverse;
-  });
+  const auto gate = scale(mlp.gate), up = scale(mlp.up);
+  return gate && up && scale(mlp.down) && *gate == *up;
 }
 
-// w4a4_prefill is for the routed experts of a layer, all or none: what else has an input scale takes bf16.
-void keep_fp4_for_experts(backend::Program& program) {
-  std::vector<bool> keeps(program.matrices.size());
-  for (const backend::ExpertSet& set : program.expert_sets)
-    if (takes_fp4(program, set))
-      for (const backend::ExpertMatrices& expert : set.experts)
-        for (const backend::MatrixId id : {expert.gate, expert.up, expert.down})
-          keeps[static_cast<std::size_t>(id.index)] = true;
-  for (std::size_t i = 0; i < keeps.size(); ++i)
-    if (!keeps[i]) program.matrices[i].input = backend::InputFormat::bf16;
+// w4a4_prefill: an MLP takes FP4 whole or not at all, and so do all routed experts of a layer.
+void keep_fp4_whole(backend::Program& program, std::span<const backend::ExpertMatrices> gated_mlps) {
+  const auto keep_all_or_none = [&](std::span<const backend::ExpertMatrices> mlps) {
+    if (std::ranges::all_of(mlps, [&](const auto& mlp) { return takes_fp4(program, mlp); })) return;
+    for (const backend::ExpertMatrices& mlp : mlps)
+      for (const backend::MatrixId id : {mlp.gate, mlp.up, mlp.down})
+        program.matrices[static_cast<std::size_t>(id.index)].input = backend::InputFormat::bf16;
+  };
+  for (const backend::ExpertSet& set : program.expert_sets) keep_all_or_none(set.experts);
+  for (const backend::ExpertMatrices& mlp : gated_mlps) keep_all_or_none({&mlp, 1});
+}
+
+// With a factor for the matrix or for each row, which kernels multiply in behind a sum. Blocks of columns
+// have theirs inside it: such matrices are widened.
+bool is_stored_fp8(const checkpoint::Matrix& matrix) {
+  const auto* stored = std::get_if<checkpoint::Fp8Storage>(&matrix.storage);
+  return stored != nullptr && !std::holds_alternative<checkpoint::Fp8BlockScales>(stored->scale);
 }
 
 backend::Program build_part(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
@@ -97,7 +103,8 @@ backend::Program build_part(const checkpoint::ModelConfig& config, const checkpo
                      weights.mtp->layers.size());
     build_draft(builder, layers, config, weights);
   }
-  if (activations == Activations::w4a4_prefill) keep_fp4_for_experts(program);
+  if (activations == Activations::w4a4_prefill) keep_fp4_whole(program, builder.gated_mlps());
+  if (activations == Activations::w8a8) take_fp8_rows(program, is_stored_fp8);
   return program;
 }
 
@@ -110,6 +117,22 @@ backend::Program build_program(const checkpoint::ModelConfig& config, const chec
 
 backend::Program build_program(const ModelShard& part, Activations activations) {
   return build_part(part.config, part.weights, activations, part.part, part.first_expert);
+}
+
+void take_fp8_rows(backend::Program& program, const std::function<bool(const checkpoint::Matrix&)>& is_fp8) {
+  for (const backend::Pass pass : {backend::Pass::main, backend::Pass::draft}) {
+    std::vector<bool> is_joined(program.values.size());  // by Concat: an MTP layer's two inputs
+    for (const backend::Op& op : program.ops(pass)) {
+      if (const auto* both = std::get_if<backend::Concat>(&op))
+        is_joined[static_cast<std::size_t>(both->out.index)] = true;
+      const auto* linear = std::get_if<backend::Linear>(&op);
+      if (linear == nullptr || is_joined[static_cast<std::size_t>(linear->in.index)] ||
+          program.value(linear->in).rows != backend::RowSet::tokens)
+        continue;
+      backend::MatrixUse& use = program.matrices[static_cast<std::size_t>(linear->weight.index)];
+      if (is_fp8(*use.matrix)) use.input = backend::InputFormat::fp8_prefill;
+    }
+  }
 }
 
 }  // namespace fourfold::model

@@ -1,6 +1,8 @@
 // Config and weights -> the program of a Qwen3.5 (and Qwen3-Next, Qwen3-MoE: the config says what differs).
 #pragma once
 
+#include <functional>
+
 #include "backend/program.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/weights.h"
@@ -16,5 +18,10 @@ backend::Program build_program(const checkpoint::ModelConfig& config, const chec
 
 // The program of one rank of several.
 backend::Program build_program(const ModelShard& part, Activations activations);
+
+// w8a8: dense matrices of which `is_fp8` says so take FP8 prefill rows from now on. Dense is what a layer
+// multiplies its rows with: neither experts nor the head nor what joins the inputs of an MTP layer. A program
+// made for w8a8 has it for the matrices stored in FP8.
+void take_fp8_rows(backend::Program& program, const std::function<bool(const checkpoint::Matrix&)>& is_fp8);
 
 }  // namespace fourfold::model

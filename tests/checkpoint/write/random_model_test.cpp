@@ -13,7 +13,7 @@ namespace {
 
 constexpr TokenIds kIds{5, 6};
 const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe", "tiny-long"};
-const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4"};
+const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"};
 
 std::filesystem::path make(const TempFolder& temp, const std::string& name,
                            const RandomModelOptions& options) {
@@ -52,15 +52,16 @@ TEST(RandomModel, EveryFamilyInEveryFormatBinds) {
       EXPECT_TRUE(model.skipped.empty());
       EXPECT_EQ(model.weights.mtp.has_value(), options.shape.mtp) << shape;
       EXPECT_EQ(read_quantization(folder).quantized(), std::string(format_name) != "bf16");
-      int nvfp4 = 0;
+      int fp4 = 0;
       for_each_matrix(model.weights, [&](const Matrix& matrix) {
         validate(load(matrix).matrix);
-        if (format_of(matrix) == MatrixFormat::nvfp4) ++nvfp4;
+        const bool is_mxfp4 = std::string(format_name) == "mxfp4";
+        if (format_of(matrix) == (is_mxfp4 ? MatrixFormat::mxfp4 : MatrixFormat::nvfp4)) ++fp4;
       });
-      // A dense model in ModelOpt's scheme has no experts to quantise.
-      const bool some = std::string(format_name) != "bf16" &&
-                        !(options.shape.experts == 0 && std::string(format_name) == "modelopt");
-      EXPECT_EQ(nvfp4 > 0, some) << shape << " " << format_name;
+      // A dense model has no experts to quantise.
+      const bool of_experts = std::string(format_name) == "modelopt" || std::string(format_name) == "mxfp4";
+      const bool some = std::string(format_name) != "bf16" && !(options.shape.experts == 0 && of_experts);
+      EXPECT_EQ(fp4 > 0, some) << shape << " " << format_name;
     }
 }
 

@@ -36,6 +36,27 @@ TEST(DescribeQuantization, IsUnderstoodByTheReader) {
   }
 }
 
+TEST(DescribeQuantization, Mxfp4IsUnderstoodByTheReader) {
+  std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::mxfp4},
+                                    {"lm_head", StoredAs::plain}};
+  for (const bool mixed : {false, true}) {
+    if (mixed) modules.push_back({"model.layers.0.self_attn.q_proj", StoredAs::fp8});
+    for (const NameConvention names : {NameConvention::compressed_tensors, NameConvention::modelopt}) {
+      StorageScheme scheme = scheme_named("mxfp4");
+      scheme.names = names;
+      JsonWriter json;
+      json.begin_object().key("quantization_config");
+      describe_quantization(json, scheme, modules);
+      const Quantization read =
+          parse_quantization(json.end_object().finish(), modelopt_sidecar(scheme, modules), "mxfp4");
+      std::set<QuantAlgorithm> expected{QuantAlgorithm::mxfp4};
+      if (mixed) expected.insert(QuantAlgorithm::fp8);
+      EXPECT_EQ(std::set(read.algorithms.begin(), read.algorithms.end()), expected);
+      EXPECT_FALSE(read.made_for_fp4_activations());
+    }
+  }
+}
+
 TEST(DescribeQuantization, OneAlgorithmNeedsNoList) {
   const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4}};
   const StorageScheme scheme = scheme_named("modelopt");

@@ -124,8 +124,9 @@ TEST(DeltaDecode, FollowsTheRecurrenceAtTheSizeOfRealHeads) {
   const HostWeights weights = make_weights(layout, 9);
   DeltaBench bench(layout, weights, 1, 9);
   std::vector<HostSequence> sequences(1);
-  // One launch to just before the anchor moves, then across it with drafts, and on.
-  for (const int rows : {60, 6, 1, 3}) {
+  // One launch to just before the anchor moves, then across it with drafts, and on; the next time with a row
+  // alone.
+  for (const int rows : {60, 6, 1, 3, 57, 1, 1}) {
     check_step<128>(bench, weights, sequences, {rows});
     if (HasFatalFailure()) return;
   }

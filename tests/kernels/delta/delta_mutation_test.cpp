@@ -17,7 +17,7 @@ namespace {
 constexpr int kHeadDim = 32;
 
 // A prompt of three chunks beside one that ends inside its first, then generated rows that cross an eight and
-// a block, alone and several to a step.
+// a block, several to a step and alone.
 struct Scenario {
   Layout layout = layout_of(1, 2, kHeadDim);
   HostWeights weights = make_weights(layout, 3);
@@ -41,13 +41,16 @@ struct Scenario {
     add(bench.decode<Decode>({rows(0, 182, 5), rows(1, 40, 1)}));
     add(bench.decode<Decode>({rows(0, 187, 8), rows(1, 41, 10)}));
     add(bench.decode<Decode>({rows(0, 192, 3), rows(1, 51, 30)}));
+    add(bench.decode<Decode>({rows(0, 195, 60), rows(1, 81, 1)}));
+    add(bench.decode<Decode>({rows(0, 255, 1)}));
+    add(bench.decode<Decode>({rows(0, 256, 1), rows(1, 82, 1)}));
     if (sites) *sites = bench.device().executed_sites();
     return all;
   }
 };
 
 bool is_ours(const sim::SyncSite& site) {
-  for (const char* file : {"decode.h", "decode_inputs.h", "decode_rule.h", "prompt_rows.h",
+  for (const char* file : {"decode.h", "decode_inputs.h", "decode_one.h", "decode_rule.h", "prompt_rows.h",
                            "prompt_prepare.h", "prompt_scan.h", "prompt_finish.h", "lane_math.h"})
     if (site.file == file) return true;
   return false;

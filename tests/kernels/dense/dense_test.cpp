@@ -411,6 +411,16 @@ TEST(ChooseDense, HasARowForEveryMatrixOfTheModels) {
   EXPECT_TRUE(choose_dense(20480, 4096, WeightFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
 }
 
+// Sixteen warps decode a head in FP4, unless the tokens they would norm leave too little of the ring.
+TEST(ChooseDense, TheHeadInFp4) {
+  const auto head = [](TokenSource source, int tokens) {
+    return choose_dense(248320, 2048, WeightFormat::nvfp4, source, tokens, 132);
+  };
+  EXPECT_EQ(head(TokenSource::norm, 1).row, "dense_few 32x8x512 norm nvfp4 w16");
+  EXPECT_EQ(head(TokenSource::rows, 8).row, "dense_few 32x8x512 rows nvfp4 w16");
+  EXPECT_EQ(head(TokenSource::norm, 4).row, "dense_few 32x8x512 norm nvfp4 w8");
+}
+
 // What has no rows is refused by its name, not taken for another format.
 TEST(ChooseDense, RefusesOtherFormats) {
   for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::f32}) {

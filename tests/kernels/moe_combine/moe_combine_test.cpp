@@ -4,6 +4,8 @@
 
 #include "base/bf16.h"
 #include "base/random.h"
+#include "kernels/device/functions.h"
+#include "kernels/device/sim/cta.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/sim_machine.h"
 #include "kernels/moe_combine/launch_combine.h"
@@ -21,10 +23,32 @@ float value_of(Element element) {
     return to_float(element);
 }
 
+// Rows of a shared expert and their gates, between which other numbers lie.
+struct Shared {
+  std::vector<Bf16> rows;
+  std::vector<float> gates;
+
+  Shared(Random& random, int tokens, int columns)
+      : rows(static_cast<std::size_t>(tokens * columns)), gates(3 * static_cast<std::size_t>(tokens)) {
+    for (Bf16& value : rows) value = to_bf16(static_cast<float>(random.normal()));
+    for (float& gate : gates) gate = static_cast<float>(random.normal());
+  }
+  JoinedRows upload(kernels::Arena& arena, bool gated) const {
+    return {reinterpret_cast<const std::uint16_t*>(arena.upload(rows, "joined rows")),
+            gated ? arena.upload(gates, "gates") : nullptr, 3};
+  }
+  float joined_to(float before, int token, std::size_t at, bool gated) const {
+    using Host = device::SimCta;
+    const float factor = gated ? device::sigmoid<Host>(gates[3 * static_cast<std::size_t>(token)]) : 1.0f;
+    return Host::add(before, Host::mul(factor, to_float(rows[at])));
+  }
+};
+
 // Adds a token's rows in the order of their rank, in f32, and rounds once to bf16; or adds the sum to a
 // residual stream, unrounded.
 template <class Element>
-void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool adds = false) {
+void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool adds = false,
+                   bool joins = false, bool gated = false) {
   SCOPED_TRACE(testing::Message() << tokens << " tokens, top-k " << top_k << ", " << columns << " columns");
   Random random(seed);
   const int slots = tokens * top_k + 24;  // rows nobody asks for stay unwritten
@@ -58,8 +82,10 @@ void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool 
   std::vector<float> before(count), after(count);
   for (float& value : before) value = static_cast<float>(random.normal() * 100.0);
   float* const residual = adds ? arena.upload(before, "residual") : nullptr;
+  const Shared shared(random, tokens, columns);
+  const JoinedRows joined = joins ? shared.upload(arena, gated) : JoinedRows{};
   launch_combine(*machine, find_combine(*machine, std::is_same_v<Element, float>),
-                 {memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns, residual});
+                 {memory, arena.upload(pair_slot, "slots"), out, tokens, top_k, columns, residual, joined});
   std::vector<Bf16> got(count);
   if (adds)
     machine->memory().read(after.data(), residual, count * 4);
@@ -75,8 +101,9 @@ void check_combine(int tokens, int top_k, int columns, std::uint64_t seed, bool 
         sum = rank == 0 ? part : sum + part;
       }
       const auto at = static_cast<std::size_t>(token * columns + column);
+      const float start = joins ? shared.joined_to(before[at], token, at, gated) : before[at];
       if (adds)
-        ASSERT_EQ(after[at], before[at] + sum) << "token " << token << " column " << column;
+        ASSERT_EQ(after[at], start + sum) << "token " << token << " column " << column;
       else
         ASSERT_EQ(got[at].bits, to_bf16(sum).bits) << "token " << token << " column " << column;
     }
@@ -100,6 +127,13 @@ TEST(MoeCombine, AddsToTheResidualStream) {
       check_combine<float>(3, top_k, columns, seed, true);
       check_combine<Bf16>(3, top_k, columns, seed++, true);
     }
+}
+
+// The bits of a kernel that adds the shared expert's rows first.
+TEST(MoeCombine, RowsJoinTheResidualStreamBeforeTheSum) {
+  std::uint64_t seed = 90;
+  for (const int columns : {64, 1088})
+    for (const bool gated : {false, true}) check_combine<Bf16>(3, 10, columns, seed++, true, true, gated);
 }
 
 // The slots are read before the wait: whoever wrote them must be older than the predecessor.

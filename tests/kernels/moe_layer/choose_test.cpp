@@ -252,5 +252,36 @@ TEST(ParseShape, KnownNamesAndNumbers) {
   }
 }
 
+// Prompt rows of fp8 matrices: by the number of tokens, and tiles of 128 where 256 would leave SMs idle.
+TEST(Choose, Fp8Fp8RowsFillTheSms) {
+  const auto choice = [](const plan::ArchFacts& arch, int rows, int tokens, Role role = Role::prefill,
+                         WeightFormat format = WeightFormat::fp8) {
+    return choose_gemm(arch, {{2048, 64, 1, 1}, Activations::w8a8, format, role, tokens, false, rows});
+  };
+  EXPECT_EQ(choice(plan::kSm90, 12288, 2048).gate_up_row, "moe_gemm 128x256x128 w8a8-wgmma fp8");
+  EXPECT_EQ(choice(plan::kSm90, 2048, 2048).gate_up_row, "moe_gemm 128x256x128 w8a8-wgmma fp8");
+  EXPECT_EQ(choice(plan::kSm90, 1024, 2048).gate_up_row, "moe_gemm 128x128x128 w8a8-wgmma fp8");
+  EXPECT_EQ(choice(plan::kSm90, 12288, 128).gate_up_row, "moe_gemm 128x128x128 w8a8-wgmma fp8");
+  EXPECT_EQ(choice(plan::kSm90, 12288, 1).gate_up_row, "moe_gemm 128x64x128 w8a8-wgmma fp8");
+  EXPECT_EQ(choice(plan::kSm90, 12288, 1).tile_tokens, 64);
+  EXPECT_NE(choice(plan::kSm120, 2048, 64).refusal.find("sm120"), std::string::npos);
+  EXPECT_NE(choice(plan::kSm90, 2048, 64, Role::decode).refusal.find("prompt"), std::string::npos);
+  EXPECT_NE(choice(plan::kSm90, 2048, 64, Role::prefill, WeightFormat::bf16).refusal.find("fp8 weights"),
+            std::string::npos);
+}
+
+// A router's few rows, of 16-bit weights, take the smaller tile.
+TEST(Choose, SmallMatricesTakeSmallTilesOnHopper) {
+  const auto row = [](int rows) {
+    return choose_gemm(
+               plan::kSm90,
+               {{2048, 64, 1, 1}, Activations::w4a16, WeightFormat::bf16, Role::prefill, 2048, false, rows})
+        .gate_up_row;
+  };
+  EXPECT_EQ(row(288), "moe_gemm 128x128x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(12352), "moe_gemm 256x128x64 w16a16-wgmma bf16");
+  EXPECT_EQ(row(0), "moe_gemm 256x128x64 w16a16-wgmma bf16");
+}
+
 }  // namespace
 }  // namespace fourfold::moe_layer

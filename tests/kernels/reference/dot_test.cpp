@@ -6,7 +6,9 @@
 
 #include <cmath>
 
+#include "base/fp8_rows.h"
 #include "base/random.h"
+#include "base/tensor_core.h"
 #include "kernels/record/record.h"
 #include "kernels/verify/inputs.h"
 
@@ -130,6 +132,66 @@ TEST(Dot, OrderMatters) {
     }
   }
   EXPECT_GT(different, 0);
+}
+
+// Bits within the derived bound, for K with a short first sum, too.
+TEST(Fp8Sums, AreWithinTheirBound) {
+  Random random(11);
+  for (const std::int64_t columns : {64, 128, 192, 2048}) {
+    const Weights weights =
+        verify::reference_of(verify::random_dense(random, 8, columns, record::DenseSource::e4m3));
+    std::vector<E4m3> token;
+    for (std::int64_t c = 0; c < columns; ++c)
+      token.push_back(to_e4m3(static_cast<float>(random.normal() * 100.0)));
+    for (std::int64_t row = 0; row < 8; ++row) {
+      const Dot dot = dot_w8a8(weights, row, token.data());
+      EXPECT_LE(std::abs(dot.bits - dot.value), dot.bound) << columns;
+      EXPECT_LE(dot.bound, 0.05 * dot.magnitude) << columns;
+    }
+  }
+}
+
+// The table of docs/models.md: what sums of 128 columns cost beside one long sum in the tensor core, and
+// beside rounding the activations, which both do.
+TEST(Fp8Sums, OfOneHundredAndTwentyEightColumnsCostLittle) {
+  constexpr int columns = 8192, rows = 60;
+  Random random(13);
+  double all = 0, rounding = 0, by_part = 0, in_one = 0;
+  for (int row = 0; row < rows; ++row) {
+    Weights weights;
+    weights.rows = 1;
+    weights.columns = columns;
+    std::vector<E4m3> token;
+    double exact = 0, largest = 0;
+    std::vector<float> values;
+    for (int c = 0; c < columns; ++c) {
+      weights.values.push_back(to_bf16(to_float(to_e4m3(static_cast<float>(100 * random.normal())))));
+      values.push_back(to_float(to_bf16(static_cast<float>(random.normal()))));
+      largest = std::max(largest, std::abs(double{values.back()}));
+      exact += double{to_float(weights.values.back())} * values.back();
+    }
+    const Fp8RowFactor factor = fp8_row_factor(static_cast<float>(largest));
+    for (const float value : values) token.push_back(to_e4m3(value * factor.inverse));
+    const Dot dot = dot_w8a8(weights, 0, token.data());
+    float one = 0;
+    for (int first = 0; first < columns; first += 32) {
+      tensor_core::Operand a[32], b[32];
+      for (int k = 0; k < 32; ++k) {
+        a[k] = tensor_core::split_e4m3(
+            to_e4m3(to_float(weights.values[static_cast<std::size_t>(first + k)])).bits);
+        b[k] = tensor_core::split_e4m3(token[static_cast<std::size_t>(first + k)].bits);
+      }
+      one = tensor_core::fused_sum_fp8(one, a, b);
+    }
+    const auto square = [](double x) { return x * x; };
+    all += square(exact);
+    rounding += square(dot.value * factor.factor - exact);
+    by_part += square((dot.bits - dot.value) * factor.factor);
+    in_one += square((one - dot.value) * factor.factor);
+  }
+  EXPECT_NEAR(std::sqrt(rounding / all), 0.0265, 0.01);
+  EXPECT_LT(std::sqrt(by_part / all), 0.0003);
+  EXPECT_GT(std::sqrt(in_one / all), 0.001);
 }
 
 }  // namespace

@@ -66,11 +66,17 @@ TEST(GoldenOnHopper, IsWithinItsBound) { expect_fine("modelopt", plan::kSm90); }
 // Keys and values in fp8: the bounds know E4M3's rounding by its size (input_noise.h), not by its codec.
 TEST(GoldenWithFp8Kv, IsWithinItsBound) { expect_fine("bf16", plan::kSm120, backend::KvFormat::fp8); }
 
-// FP4 activations of routed experts: of all rows, or of prompts alone. On Hopper the instruction is emulated.
+// FP4 activations of all rows, or of prompts alone. On Hopper the instruction is emulated.
 TEST(GoldenWithFp4Activations, IsWithinItsBound) {
+  expect_fine("modelopt", plan::kSm120, backend::KvFormat::bf16, Activations::w4a4);
   for (const Activations activations : {Activations::w4a4, Activations::w4a4_prefill})
-    expect_fine("modelopt", plan::kSm120, backend::KvFormat::bf16, activations);
-  expect_fine("modelopt", plan::kSm90, backend::KvFormat::bf16, Activations::w4a4_prefill);
+    expect_fine("compressed", plan::kSm120, backend::KvFormat::bf16, activations);
+  expect_fine("compressed", plan::kSm90, backend::KvFormat::bf16, Activations::w4a4_prefill);
+}
+
+// FP8 x FP8 of prompts, with the checkpoint's input scales, on Hopper's own kernels.
+TEST(GoldenWithFp8Activations, IsWithinItsBound) {
+  expect_fine("modelopt_mixed", plan::kSm90, backend::KvFormat::bf16, Activations::w8a8);
 }
 
 constexpr backend::Capacity kTenSequences{
@@ -123,7 +129,8 @@ using backend::Role;
 
 // A prompt of 100 tokens and six generated ones: alone, one row at a time; and among nine others, with the
 // prompt cut at 64 and generated rows verified in threes, so that every matrix takes another kernel.
-void expect_same_bits(const std::string& name, Activations activations) {
+void expect_same_bits(const std::string& name, Activations activations,
+                      const plan::ArchFacts& arch = plan::kSm120) {
   SCOPED_TRACE(name);
   const Golden golden(name);
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
@@ -131,7 +138,7 @@ void expect_same_bits(const std::string& name, Activations activations) {
   const auto prompt = random_tokens(random, 100), answer = random_tokens(random, 6);
   std::vector<float> alone;
   {
-    Simulated gpu;
+    Simulated gpu(arch);
     const auto prepared = gpu.prepare(golden, kTenSequences, false, backend::KvFormat::bf16, activations);
     Sequences one(*prepared, 1);
     alone = one.run({{2, 0, prompt, Role::prefill}});
@@ -140,7 +147,7 @@ void expect_same_bits(const std::string& name, Activations activations) {
       alone.insert(alone.end(), more.begin(), more.end());
     }
   }
-  Simulated gpu;
+  Simulated gpu(arch);
   const auto prepared = gpu.prepare(golden, kTenSequences, false, backend::KvFormat::bf16, activations);
   Sequences many(*prepared, 2);
   std::vector<float> among;
@@ -183,8 +190,14 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
   expect_same_bits("modelopt_mixed", Activations::w4a16);
 }
 TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatchWithFp4Activations) {
-  expect_same_bits("modelopt", Activations::w4a4_prefill);
-  expect_same_bits("modelopt", Activations::w4a4);
+  // The first has a 16-bit shared expert beside FP4 experts, the second FP4 everywhere.
+  for (const char* name : {"modelopt", "compressed"})
+    for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4})
+      expect_same_bits(name, activations);
+}
+
+TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatchWithFp8Activations) {
+  expect_same_bits("modelopt_mixed", Activations::w8a8, plan::kSm90);
 }
 
 TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
@@ -274,7 +287,7 @@ TEST(GpuBackend, RefusesWhatDoesNotFit) {
 }
 
 TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {
-  const Golden golden("compressed");  // made for FP4 activations of every matrix
+  const Golden golden("compressed");
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   const auto message = [&](Activations activations, const backend::Capacity& capacity) -> std::string {
@@ -285,8 +298,7 @@ TEST(GpuBackend, RefusesWhatItHasNoKernelsFor) {
     }
     return "nothing was refused";
   };
-  EXPECT_NE(message(Activations::w4a4, kTenSequences).find("of other matrices than routed experts"),
-            std::string::npos);
+  EXPECT_NE(message(Activations::f32, kTenSequences).find("16-bit activations, not f32"), std::string::npos);
   backend::Capacity small_pages = kTenSequences;
   small_pages.page_tokens = 16;
   EXPECT_NE(message(Activations::w4a16, small_pages).find("pages of 64"), std::string::npos);

@@ -46,7 +46,7 @@ void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std
 
 // A prompt and generated rows of two ranks with FP4 activations: alone, and among others.
 TEST(SimRanks, RowsHaveTheSameBitsInEveryBatchWithFp4Activations) {
-  const Golden golden("modelopt");
+  const Golden golden("compressed");
   const std::vector<std::int32_t> pages{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
   for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4}) {

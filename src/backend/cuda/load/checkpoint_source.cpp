@@ -42,7 +42,7 @@ void pack(kernels::Machine& machine, const Lot& lot, const unsigned char* from, 
   const record::RowOrder order = lot.is_gate_up ? record::RowOrder::gate_up : record::RowOrder::plain;
   const std::int64_t all_rows = lot.rows * (lot.is_gate_up ? 2 : 1);
   const record::PackRows pack_rows = record::find_pack_rows(machine);
-  if (lot.format == WeightFormat::nvfp4)
+  if (lot.format == WeightFormat::nvfp4 || lot.format == WeightFormat::mxfp4)
     return record::launch_pack(
         machine, pack_rows,
         {.matrix = {from, from + lot.codes()},
@@ -52,7 +52,7 @@ void pack(kernels::Machine& machine, const Lot& lot, const unsigned char* from, 
          .columns = lot.columns,
          .row_order = order,
          .bit_order = lot.order},
-        false);
+        lot.format == WeightFormat::mxfp4);
   record::launch_pack_dense(machine, pack_rows,
                             {.matrix = from,
                              .up = lot.is_gate_up ? up : nullptr,

@@ -156,7 +156,7 @@ class ModelLoader {
     out.norm = norm(mlp.norm);
     std::vector<Piece> pieces{{mlp.router}};
     if (mlp.shared_gate) pieces.push_back({*mlp.shared_gate});
-    if (mlp.shared) pieces.push_back({mlp.shared->gate, mlp.shared->up});
+    if (mlp.shared) pieces.push_back({mlp.shared->gate, mlp.shared->up, mlp.shared->down});
     out.in = loader_.dense(pieces);
     out.has_shared = mlp.shared.has_value();
     out.has_shared_gate = mlp.shared_gate.has_value();
@@ -180,7 +180,7 @@ class ModelLoader {
   DeviceMlp load(const DenseMlp& mlp) {
     DeviceMlp out;
     out.norm = norm(mlp.norm);
-    out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up}});
+    out.gate_up = loader_.dense(std::array{Piece{mlp.mlp.gate, mlp.mlp.up, mlp.mlp.down}});
     out.inner = neurons(mlp.mlp.gate);
     out.down = loader_.dense(std::array{Piece{mlp.mlp.down}});
     loaded("dense MLPs");
@@ -234,6 +234,8 @@ moe_layer::LayerWeights DeviceMoe::layer_weights() const {
   out.gate_scale = experts.gate_scale;
   out.up_scale = experts.up_scale;
   out.down_scale = experts.down_scale;
+  out.gate_up_row_scale = experts.gate_up_row_scale;
+  out.down_row_scale = experts.down_row_scale;
   out.gate_up_input_scale = experts.gate_up_input_scale;
   out.gate_up_input_inverse = experts.gate_up_input_inverse;
   out.down_input_scale = experts.down_input_scale;

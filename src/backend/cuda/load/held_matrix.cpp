@@ -27,6 +27,7 @@ bool is_plain(const Matrix& matrix) {
 WeightFormat stored_format(const Matrix& matrix) {
   switch (checkpoint::format_of(matrix)) {
     case MatrixFormat::nvfp4: return WeightFormat::nvfp4;
+    case MatrixFormat::mxfp4: return WeightFormat::mxfp4;
     case MatrixFormat::fp8_tensor:
     case MatrixFormat::fp8_rows: return WeightFormat::fp8;
     default: return WeightFormat::bf16;
@@ -110,6 +111,29 @@ void require_numbers(const Matrix& matrix, const std::byte* copied, std::size_t 
                  "{}: holds a weight that is no number", matrix.name);
 }
 
+// Records hold the powers of two with which every product is exact in bf16; checkpoints have few beyond
+// 2^-20. A block of zeros may have any scale, and gets 2^0.
+void require_scales(const Matrix& matrix, std::int64_t first, std::size_t row_bytes, const FillTarget& copied,
+                    std::size_t rows) {
+  constexpr std::size_t block_bytes = kMxfp4BlockColumns / 2;
+  for (std::size_t at = 0; at < rows * row_bytes; ++at) {
+    const auto byte = static_cast<int>(copied.scales[at]);
+    if (byte >= record::Mxfp4::smallest_scale_byte && byte <= record::Mxfp4::largest_scale_byte) continue;
+    const std::span<const std::byte> codes(copied.codes + at * block_bytes, block_bytes);
+    const auto is_zero = [](std::byte two) { return (two & std::byte{0x77}) == std::byte{0}; };
+    if (byte != 255 && std::ranges::all_of(codes, is_zero)) {
+      copied.scales[at] = std::byte{127};
+      continue;
+    }
+    fail_with_hint(
+        Code::bad_checkpoint, "Run it with --backend cpu, or download it again.",
+        "{}: the scale of row {}, block {} is byte {}; the GPU backend has 2^{} to 2^{}, bytes {} to {}",
+        matrix.name, first + static_cast<std::int64_t>(at / row_bytes), at % row_bytes, byte,
+        record::Mxfp4::smallest_scale_byte - 127, record::Mxfp4::largest_scale_byte - 127,
+        record::Mxfp4::smallest_scale_byte, record::Mxfp4::largest_scale_byte);
+  }
+}
+
 void fill_as_stored(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to) {
   const Matrix& matrix = *held.matrix;
   const std::size_t code_bytes = code_row_bytes(held.format, matrix.columns);
@@ -122,6 +146,10 @@ void fill_as_stored(const HeldMatrix& held, std::int64_t first, std::int64_t cou
     copy_codes(std::as_bytes(nvfp4->view.codes));
     copy_rows(matrix, std::as_bytes(nvfp4->view.scales), scale_bytes, first, count, to.scales);
     require_numbers<marks_scale>(matrix, to.scales, rows * scale_bytes);
+  } else if (const auto* mxfp4 = std::get_if<checkpoint::Mxfp4Storage>(&matrix.storage)) {
+    copy_codes(std::as_bytes(mxfp4->view.codes));
+    copy_rows(matrix, std::as_bytes(mxfp4->view.scales), scale_bytes, first, count, to.scales);
+    require_scales(matrix, first, scale_bytes, to, rows);
   } else if (const auto* fp8 = std::get_if<checkpoint::Fp8Storage>(&matrix.storage)) {
     copy_codes(std::as_bytes(fp8->codes));
     require_numbers<marks_e4m3>(matrix, to.codes, rows * code_bytes);
@@ -184,7 +212,7 @@ void quantize_nvfp4(const HeldMatrix& held, std::int64_t rows, std::span<const f
 }  // namespace
 
 [[noreturn]] static void refuse_format(WeightFormat format) {
-  fail(Code::internal, "no records of {} weights: the GPU backend holds bf16, fp8 and nvfp4",
+  fail(Code::internal, "no records of {} weights: the GPU backend holds bf16, fp8, nvfp4 and mxfp4",
        format_name(format));
 }
 
@@ -193,7 +221,7 @@ std::int64_t record_bytes(WeightFormat format) {
     case WeightFormat::bf16: return record::kRecordBytes<record::Bf16Format>;
     case WeightFormat::fp8: return record::kRecordBytes<record::Fp8Format>;
     case WeightFormat::nvfp4: return record::kRecordBytes<record::Nvfp4>;
-    case WeightFormat::mxfp4:
+    case WeightFormat::mxfp4: return record::kRecordBytes<record::Mxfp4>;
     case WeightFormat::f32: break;
   }
   refuse_format(format);
@@ -230,15 +258,18 @@ std::size_t code_row_bytes(WeightFormat format, std::int64_t columns) {
   switch (format) {
     case WeightFormat::bf16: return 2 * count;
     case WeightFormat::fp8: return count;
-    case WeightFormat::nvfp4: return count / 2;
-    case WeightFormat::mxfp4:
+    case WeightFormat::nvfp4:
+    case WeightFormat::mxfp4: return count / 2;
     case WeightFormat::f32: break;
   }
   refuse_format(format);
 }
 
 std::size_t scale_row_bytes(WeightFormat format, std::int64_t columns) {
-  return format == WeightFormat::nvfp4 ? static_cast<std::size_t>(columns / kNvfp4BlockColumns) : 0;
+  const std::int64_t blocks = format == WeightFormat::nvfp4   ? columns / kNvfp4BlockColumns
+                              : format == WeightFormat::mxfp4 ? columns / kMxfp4BlockColumns
+                                                              : 0;
+  return static_cast<std::size_t>(blocks);
 }
 
 float HeldMatrix::factor(std::int64_t row) const {

@@ -13,8 +13,8 @@
 
 namespace fourfold::backend::cuda {
 
-// Bytes of a record of 32 rows and 64 columns. This and the others below are of bf16, fp8 and nvfp4; there
-// are no records of the backend's in other formats, and asking for them is our mistake.
+// Bytes of a record of 32 rows and 64 columns. This and the others below are of bf16, fp8, nvfp4 and mxfp4;
+// there are no records of the backend's in other formats, and asking for them is our mistake.
 std::int64_t record_bytes(WeightFormat format);
 
 // What a matrix is multiplied as. --dense asks for the matrices `fourfold quantize --dense` would quantise,

@@ -17,7 +17,7 @@ namespace fourfold::backend::cuda {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint32_t kVersion = 2;  // of records, order of pieces, or this file
+constexpr std::uint32_t kVersion = 3;  // of records, order of pieces, or this file
 constexpr std::uint32_t kByteOrder = 0x01020304;
 constexpr std::array<char, 16> kMagic{'f', 'o', 'u', 'r', 'f', 'o', 'l', 'd',
                                       ' ', 'r', 'e', 'c', 'o', 'r', 'd', 's'};

@@ -1,9 +1,12 @@
 #include "backend/cuda/load/weights.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/fp8_rows.h"
+#include "kernels/moe_layer/choose.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::backend::cuda {
@@ -26,58 +29,79 @@ void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
 
 WeightLoader::WeightLoader(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
                            const LoadOptions& options, std::vector<std::string>& notices, bool sizes_alone)
-    : arena_(arena),
+    : arch_(machine.arch()),
+      arena_(arena),
       program_(program),
       dense_(options.dense),
       notices_(notices),
       sizes_alone_(sizes_alone),
       stream_(machine, program, options, sizes_alone) {}
 
-void WeightLoader::require_bf16_input(MatrixId id) const {
-  const MatrixUse& use = program_.matrix(id);
-  if (use.input == InputFormat::bf16) return;
-  if (use.input == InputFormat::f32)
-    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                   "{}: the GPU backend multiplies 16-bit activations, not f32", use.matrix->name);
-  fail_with_hint(
-      Code::unsupported_op, "Run it with --activations w4a4-prefill, or auto.",
-      "{}: FP4 activations (w4a4) of other matrices than routed experts have no kernels in the GPU "
-      "backend",
-      use.matrix->name);
+const DenseMatrix* DenseGroup::fp8_reader() const {
+  const auto found = std::ranges::find_if(matrices, &DenseMatrix::takes_fp8);
+  return found == matrices.end() ? nullptr : &*found;
 }
 
-InputFormat WeightLoader::input_of(const ExpertSet& set) const {
-  const MatrixUse& first = program_.matrix(set.experts.front().gate);
-  for (const ExpertMatrices& expert : set.experts)
-    for (const MatrixId id : {expert.gate, expert.up, expert.down})
-      if (const MatrixUse& use = program_.matrix(id); use.input != first.input)
-        fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                       "{} takes {} activations and {} {}: the experts of a layer must take the same",
-                       first.matrix->name, quantises(first.input) ? "FP4" : "16-bit", use.matrix->name,
-                       quantises(use.input) ? "FP4" : "16-bit");
-  if (!quantises(first.input)) require_bf16_input(set.experts.front().gate);
+bool DenseGroup::reads_staged() const {
+  return std::ranges::any_of(
+      matrices, [](const DenseMatrix& matrix) { return !matrix.takes_fp8() && !quantises(matrix.input); });
+}
+
+bool DenseGroup::reads_plain() const {
+  return std::ranges::any_of(matrices, [](const DenseMatrix& matrix) { return quantises(matrix.input); });
+}
+
+InputFormat WeightLoader::common_input(std::span<const MatrixId> ids, std::string_view what) const {
+  const MatrixUse& first = program_.matrix(ids.front());
+  if (first.input == InputFormat::f32)
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{}: the GPU backend multiplies 16-bit activations, not f32", first.matrix->name);
+  // FP8 rows are made for each matrix where it reads them, so only FP4 has to be the same everywhere.
+  const auto as_fp4 = [](InputFormat input) { return quantises(input) ? input : InputFormat::bf16; };
+  for (const MatrixId id : ids)
+    if (const MatrixUse& use = program_.matrix(id); as_fp4(use.input) != as_fp4(first.input))
+      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                     "{} takes {} activations and {} {}: {} must take the same", first.matrix->name,
+                     quantises(first.input) ? "FP4" : "16-bit", use.matrix->name,
+                     quantises(use.input) ? "FP4" : "16-bit", what);
   return first.input;
 }
 
-// A layer quantises a row once for the gate and up of an expert.
+InputFormat WeightLoader::input_of(const ExpertSet& set) const {
+  std::vector<MatrixId> ids;
+  for (const ExpertMatrices& expert : set.experts)
+    ids.insert(ids.end(), {expert.gate, expert.up, expert.down});
+  return common_input(ids, "the experts of a layer");
+}
+
+InputFormat WeightLoader::input_of(const Piece& piece) const {
+  if (!piece.is_gate_up()) return common_input(std::array{piece.matrix}, "");
+  return common_input(std::array{piece.matrix, piece.up, piece.down}, "the matrices of an MLP");
+}
+
+Nvfp4InputScale WeightLoader::input_scale_of(MatrixId id) const {
+  const auto* stored = std::get_if<checkpoint::Nvfp4Storage>(&matrix(id).storage);
+  if (stored == nullptr || !stored->input_scale)
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{} has no input scale: FP4 activations need one", matrix(id).name);
+  return *stored->input_scale;
+}
+
+Nvfp4InputScale WeightLoader::input_scale_of(MatrixId gate_id, MatrixId up_id) const {
+  const Nvfp4InputScale gate = input_scale_of(gate_id), up = input_scale_of(up_id);
+  if (gate.scale != up.scale || gate.inverse != up.inverse)
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{} has the input scale {} and {} {}: gate and up must be calibrated alike",
+                   matrix(gate_id).name, gate.scale, matrix(up_id).name, up.scale);
+  return gate;
+}
+
 void WeightLoader::place_input_scales(const ExpertSet& set, ExpertRecords& out) {
-  const auto scale_of = [&](MatrixId id) {
-    const auto* stored = std::get_if<checkpoint::Nvfp4Storage>(&matrix(id).storage);
-    if (stored == nullptr || !stored->input_scale)
-      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                     "{} has no input scale: FP4 activations need one", matrix(id).name);
-    return *stored->input_scale;
-  };
   std::vector<float> gate_up, gate_up_inverse, down, down_inverse;
   for (const ExpertMatrices& expert : set.experts) {
-    const Nvfp4InputScale gate = scale_of(expert.gate), up = scale_of(expert.up),
-                          last = scale_of(expert.down);
-    if (gate.scale != up.scale || gate.inverse != up.inverse)
-      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                     "{} has the input scale {} and {} {}: gate and up must be calibrated alike",
-                     matrix(expert.gate).name, gate.scale, matrix(expert.up).name, up.scale);
-    gate_up.push_back(gate.scale);
-    gate_up_inverse.push_back(gate.inverse);
+    const Nvfp4InputScale first = input_scale_of(expert.gate, expert.up), last = input_scale_of(expert.down);
+    gate_up.push_back(first.scale);
+    gate_up_inverse.push_back(first.inverse);
     down.push_back(last.scale);
     down_inverse.push_back(last.inverse);
   }
@@ -87,8 +111,18 @@ void WeightLoader::place_input_scales(const ExpertSet& set, ExpertRecords& out) 
   out.down_input_inverse = arena_.upload(down_inverse, "input scales");
 }
 
+void WeightLoader::place_input_scale(const Piece& piece, PieceStrips& out) {
+  const auto upload = [&](float value) { return arena_.upload(std::vector<float>{value}, "input scale"); };
+  out.input = piece.is_gate_up() ? input_scale_of(piece.matrix, piece.up) : input_scale_of(piece.matrix);
+  out.input_scale = upload(out.input.scale);
+  out.input_inverse = upload(out.input.inverse);
+  if (piece.is_gate_up()) out.next_inverse = upload(input_scale_of(piece.down).inverse);
+}
+
+// MXFP4 has rows for experts alone.
 WeightFormat WeightLoader::format_of(const Piece& piece) const {
   const WeightFormat format = record_format(matrix(piece.matrix), dense_);
+  if (format == WeightFormat::mxfp4) return WeightFormat::bf16;
   if (!piece.is_gate_up() || record_format(matrix(piece.up), dense_) == format) return format;
   return WeightFormat::bf16;
 }
@@ -114,57 +148,117 @@ RecordRun::Part WeightLoader::hold(const Piece& piece, WeightFormat format) {
   return part;
 }
 
+// Matrices that read the same rows see the same codes of them.
+void WeightLoader::place_fp8_scale(std::span<const Piece> pieces, std::span<const std::size_t> members,
+                                   DenseMatrix& out) {
+  const checkpoint::Matrix* first = nullptr;
+  std::optional<float> scale;
+  const auto see = [&](MatrixId id) {
+    const checkpoint::Matrix& stored = matrix(id);
+    const auto* fp8 = std::get_if<checkpoint::Fp8Storage>(&stored.storage);
+    const std::optional<float> its = fp8 != nullptr ? fp8->input_scale : std::nullopt;
+    const auto text = [](std::optional<float> value) { return value ? format("{}", *value) : "none"; };
+    if (first != nullptr && its != scale)
+      fail_with_hint(
+          Code::unsupported_op, "Run it with --activations w4a16.",
+          "{} has the input scale {} and {} {}: FP8 activations (w8a8) of matrices that share their "
+          "input must be calibrated alike",
+          first->name, text(scale), stored.name, text(its));
+    first = &stored;
+    scale = its;
+  };
+  for (const std::size_t i : members) {
+    see(pieces[i].matrix);
+    if (pieces[i].is_gate_up()) see(pieces[i].up);
+  }
+  if (!scale) return;
+  const Fp8RowFactor factor = fp8_input_factor(*scale);
+  out.input_scale = arena_.upload(std::vector<float>{factor.factor}, "input scale");
+  out.input_inverse = factor.inverse;
+}
+
 DenseGroup WeightLoader::dense(std::span<const Piece> pieces) {
   DenseGroup group;
   group.first_column.resize(pieces.size());
-  // Plain pieces of each format in the order given, then the gate/up pieces of that format.
-  for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4}) {
-    std::vector<std::size_t> members;
-    for (const bool gate_up : {false, true})
-      for (std::size_t i = 0; i < pieces.size(); ++i)
-        if (format_of(pieces[i]) == format && pieces[i].is_gate_up() == gate_up) members.push_back(i);
-    if (members.empty()) continue;
-    DenseMatrix out;
-    out.format = format;
-    out.first_column = group.width;
-    const std::int64_t columns = matrix(pieces[members.front()].matrix).columns;
-    out.column_records = static_cast<int>(rounded(columns, record::kColumns) / record::kColumns);
-    std::vector<float> scales;
-    RecordRun plain, gate_up;
-    for (const std::size_t i : members) {
-      require_bf16_input(pieces[i].matrix);
-      const auto count = static_cast<int>(strips_of(pieces[i]));
-      const RecordRun::Part part = hold(pieces[i], format);
-      (pieces[i].is_gate_up() ? gate_up : plain).parts.push_back(part);
-      group.first_column[i] = group.width;
-      out.pieces.push_back({out.strips, count, pieces[i].is_gate_up(), nullptr, nullptr});
-      if (format == WeightFormat::nvfp4) {
-        const auto global = [&](const HeldMatrix& held) {
-          return arena_.upload(std::vector<float>{held.factor(0)}, "global scale");
-        };
-        out.pieces.back().scale = global(*part.first);
-        if (part.up != nullptr) out.pieces.back().scale_up = global(*part.up);
-      }
-      out.strips += count;
-      if (!pieces[i].is_gate_up()) {
-        out.plain_strips += count;
-        group.width += record::kRows * count;
-      }
-      append_scales(part, scales);
-    }
-    const std::int64_t strip_bytes = out.column_records * record_bytes(format);
-    auto* records =
-        arena_.take<unsigned char>(static_cast<std::size_t>(out.strips * strip_bytes), "weight records");
-    plain.to = records;
-    gate_up.to = records + out.plain_strips * strip_bytes;
-    if (!plain.parts.empty()) stream_.place(plain);
-    if (!gate_up.parts.empty()) stream_.place(gate_up);
-    out.records = records;
-    if (std::any_of(scales.begin(), scales.end(), [](float s) { return s != 1.0f; }))
-      out.row_scale = arena_.upload(scales, "row scales");
-    group.matrices.push_back(out);
+  std::vector<InputFormat> inputs;
+  for (const Piece& piece : pieces) {
+    // A gate in FP8 whose up is not is widened with it, and takes what bf16 takes; so does an FP8 up.
+    const InputFormat input = input_of(piece);
+    const bool is_fp8 = format_of(piece) == WeightFormat::fp8 && input == InputFormat::fp8_prefill;
+    inputs.push_back(is_fp8 || quantises(input) ? input : InputFormat::bf16);
   }
+  // Plain pieces of each format and input in the order given, then the gate/up pieces of the same.
+  for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4})
+    for (const InputFormat input :
+         {InputFormat::bf16, InputFormat::nvfp4, InputFormat::nvfp4_prefill, InputFormat::fp8_prefill}) {
+      std::vector<std::size_t> members;
+      for (const bool gate_up : {false, true})
+        for (std::size_t i = 0; i < pieces.size(); ++i)
+          if (format_of(pieces[i]) == format && inputs[i] == input && pieces[i].is_gate_up() == gate_up)
+            members.push_back(i);
+      if (!members.empty()) group.matrices.push_back(dense_matrix(pieces, members, format, input, group));
+    }
   return group;
+}
+
+// FP4 has its global scale by piece; the others have a factor by row.
+DenseMatrix WeightLoader::dense_matrix(std::span<const Piece> pieces, std::span<const std::size_t> members,
+                                       WeightFormat format, InputFormat input, DenseGroup& group) {
+  if (input == InputFormat::fp8_prefill && !moe_layer::has_fp8_prompts(arch_))
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{}: {} has no kernels for FP8 activations (w8a8)",
+                   matrix(pieces[members.front()].matrix).name, arch_.name);
+  DenseMatrix out;
+  out.format = format;
+  out.input = input;
+  out.first_column = group.width;
+  const std::int64_t columns = matrix(pieces[members.front()].matrix).columns;
+  out.column_records = static_cast<int>(rounded(columns, record::kColumns) / record::kColumns);
+  std::vector<float> scales;
+  float before = 0;  // global scale of the piece before
+  const record::BitOrder order = quantises(input) ? record::BitOrder::fp4 : record::BitOrder::half;
+  RecordRun plain{{}, nullptr, order}, gate_up{{}, nullptr, order};
+  for (const std::size_t i : members) {
+    const auto count = static_cast<int>(strips_of(pieces[i]));
+    const RecordRun::Part part = hold(pieces[i], format);
+    (pieces[i].is_gate_up() ? gate_up : plain).parts.push_back(part);
+    group.first_column[i] = group.width;
+    PieceStrips piece{out.strips, count, pieces[i].is_gate_up()};
+    if (format == WeightFormat::nvfp4) {
+      const auto global = [&](const HeldMatrix& held) {
+        return arena_.upload(std::vector<float>{held.factor(0)}, "global scale");
+      };
+      piece.scale = global(*part.first);
+      if (part.up != nullptr) piece.scale_up = global(*part.up);
+    }
+    if (quantises(input)) place_input_scale(pieces[i], piece);
+    // Query, key and value are mostly quantised alike: they are one launch then.
+    const bool joins = quantises(input) && !piece.is_gate_up && !out.pieces.empty() &&
+                       part.first->factor(0) == before && piece.input == out.pieces.back().input;
+    before = part.first->factor(0);
+    if (joins)
+      out.pieces.back().strips += count;
+    else
+      out.pieces.push_back(piece);
+    out.strips += count;
+    if (!piece.is_gate_up) {
+      out.plain_strips += count;
+      group.width += record::kRows * count;
+    }
+    append_scales(part, scales);
+  }
+  const std::int64_t strip_bytes = out.column_records * record_bytes(format);
+  auto* records =
+      arena_.take<unsigned char>(static_cast<std::size_t>(out.strips * strip_bytes), "weight records");
+  plain.to = records;
+  gate_up.to = records + out.plain_strips * strip_bytes;
+  if (!plain.parts.empty()) stream_.place(plain);
+  if (!gate_up.parts.empty()) stream_.place(gate_up);
+  out.records = records;
+  if (!quantises(input) && std::any_of(scales.begin(), scales.end(), [](float s) { return s != 1.0f; }))
+    out.row_scale = arena_.upload(scales, "row scales");
+  if (out.takes_fp8()) place_fp8_scale(pieces, members, out);
+  return out;
 }
 
 ExpertRecords WeightLoader::experts(ExpertSetId id) {
@@ -174,7 +268,7 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   out.experts = static_cast<int>(set.experts.size());
   out.hidden = static_cast<int>(matrix(first.gate).columns);
   out.intermediate = static_cast<int>(rounded(matrix(first.gate).rows, record::kColumns));
-  out.format = format_of({first.gate, first.up});
+  out.format = record_format(matrix(first.gate));
   out.input = input_of(set);
   for (const ExpertMatrices& expert : set.experts) {
     for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down}) {
@@ -184,20 +278,24 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
       fail(Code::unsupported_op, "{}: experts of {} and of {} neurons in one layer", set.name,
            matrix(first.gate).rows, matrix(expert.gate).rows);
   }
-  if (out.format == WeightFormat::fp8) out.format = WeightFormat::bf16;
   if (quantises(out.input)) place_input_scales(set, out);
   const std::int64_t bytes = record_bytes(out.format) * out.hidden * out.intermediate /
                              (record::kRows * record::kColumns);  // of a matrix
   const auto count = static_cast<std::size_t>(out.experts);
   auto* gate_up = arena_.take<unsigned char>(count * static_cast<std::size_t>(2 * bytes), "expert records");
   auto* down = arena_.take<unsigned char>(count * static_cast<std::size_t>(bytes), "expert records");
-  std::vector<float> gate_scale, up_scale, down_scale;
+  std::vector<float> gate_scale, up_scale, down_scale, gate_up_rows, down_rows;
   const record::BitOrder order = quantises(out.input) ? record::BitOrder::fp4 : record::BitOrder::half;
   RecordRun gate_up_run{{}, gate_up, order}, down_run{{}, down, order};
   for (const ExpertMatrices& expert : set.experts) {
     const RecordRun::Part& first_two =
         gate_up_run.parts.emplace_back(hold({expert.gate, expert.up}, out.format));
     const RecordRun::Part& last = down_run.parts.emplace_back(hold({expert.down}, out.format));
+    if (out.format == WeightFormat::fp8) {
+      append_scales(first_two, gate_up_rows);
+      append_scales(last, down_rows);
+      continue;
+    }
     gate_scale.push_back(first_two.first->factor(0));
     up_scale.push_back(first_two.up->factor(0));
     down_scale.push_back(last.first->factor(0));
@@ -206,6 +304,11 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   stream_.place(down_run);
   out.gate_up = gate_up;
   out.down = down;
+  if (out.format == WeightFormat::fp8) {
+    out.gate_up_row_scale = arena_.upload(gate_up_rows, "expert scales");
+    out.down_row_scale = arena_.upload(down_rows, "expert scales");
+    return out;
+  }
   out.gate_scale = arena_.upload(gate_scale, "expert scales");
   out.up_scale = arena_.upload(up_scale, "expert scales");
   out.down_scale = arena_.upload(down_scale, "expert scales");

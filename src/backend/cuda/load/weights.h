@@ -18,10 +18,11 @@
 
 namespace fourfold::backend::cuda {
 
-// A matrix, or gate and up of an MLP interleaved (up.index >= 0).
+// A matrix, or gate and up of an MLP interleaved (up.index >= 0), whose result `down` takes.
 struct Piece {
   MatrixId matrix;
   MatrixId up = {};
+  MatrixId down = {};
   bool is_gate_up() const { return up.index >= 0; }
 };
 
@@ -32,11 +33,21 @@ struct PieceStrips {
   bool is_gate_up = false;
   const float* scale = nullptr;
   const float* scale_up = nullptr;
+  // FP4 inputs alone: the input scale, and on the device it, its reciprocal, and the reciprocal of the one
+  // that the result of gate and up is quantised with.
+  Nvfp4InputScale input{1, 1};
+  const float* input_scale = nullptr;
+  const float* input_inverse = nullptr;
+  const float* next_inverse = nullptr;
 };
 
-// Pieces of one format one after another, each padded to whole strips: one launch.
+// Pieces of one format and input one after another, each padded to whole strips: one launch, or with FP4
+// inputs one for each piece.
 struct DenseMatrix {
   WeightFormat format = WeightFormat::bf16;
+  // What its rows are multiplied as. Where some are quantised the records are packed for W4A4 (decision
+  // 0022).
+  InputFormat input = InputFormat::bf16;
   const unsigned char* records = nullptr;
   const float* row_scale = nullptr;  // [32 * strips]; null: 1
   int strips = 0;
@@ -44,6 +55,11 @@ struct DenseMatrix {
   int column_records = 0;
   int first_column = 0;  // of its output in the buffer the group shares
   std::vector<PieceStrips> pieces;
+  // FP8 inputs of prompt rows (W8A8): the matrix's own input scale, on the device, and its reciprocal; null
+  // and 0: every row has a factor of its own.
+  const float* input_scale = nullptr;
+  float input_inverse = 0;
+  bool takes_fp8() const { return input == InputFormat::fp8_prefill; }
   int rows() const { return record::kRows * strips; }
   int columns() const { return record::kColumns * column_records; }
 };
@@ -53,6 +69,11 @@ struct DenseGroup {
   std::vector<DenseMatrix> matrices;
   std::vector<int> first_column;  // by piece, in the buffer the plain pieces share
   int width = 0;                  // columns of that buffer
+  // What its matrices read of prompt rows: the one that reads E4M3 codes (null: none does), whether some read
+  // staged rows, and whether some quantise plain ones.
+  const DenseMatrix* fp8_reader() const;
+  bool reads_staged() const;
+  bool reads_plain() const;
 };
 
 struct ExpertRecords {
@@ -62,6 +83,9 @@ struct ExpertRecords {
   const float* gate_scale = nullptr;  // [experts]
   const float* up_scale = nullptr;
   const float* down_scale = nullptr;
+  // FP8 instead: of every row, [experts][gate rows, up rows] and [experts][rows].
+  const float* gate_up_row_scale = nullptr;
+  const float* down_row_scale = nullptr;
   // What its tokens are multiplied as. Quantised ones have the scales below, and the records are packed for
   // W4A4, also where generated tokens are 16-bit.
   InputFormat input = InputFormat::bf16;
@@ -94,16 +118,27 @@ class WeightLoader {
 
  private:
   const checkpoint::Matrix& matrix(MatrixId id) const { return *program_.matrix(id).matrix; }
-  void require_bf16_input(MatrixId id) const;
-  // What all matrices of a set take; refused where they differ.
+  // What all of these take, refused where they differ or the backend has no such inputs; `what` they are.
+  InputFormat common_input(std::span<const MatrixId> ids, std::string_view what) const;
+  // The FP8 input scale of matrices that share their input; refused where they differ.
+  void place_fp8_scale(std::span<const Piece> pieces, std::span<const std::size_t> members, DenseMatrix& out);
   InputFormat input_of(const ExpertSet& set) const;
+  InputFormat input_of(const Piece& piece) const;
+  Nvfp4InputScale input_scale_of(MatrixId id) const;
+  // Of gate and up, which read the same quantised rows; refused where they differ.
+  Nvfp4InputScale input_scale_of(MatrixId gate, MatrixId up) const;
+  void place_input_scale(const Piece& piece, PieceStrips& out);
   void place_input_scales(const ExpertSet& set, ExpertRecords& out);
   WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
   // Says so at the end where the checkpoint has it in another format.
   void note_widened(const checkpoint::Matrix& held_as_bf16);
   RecordRun::Part hold(const Piece& piece, WeightFormat format);
+  // The matrix of these members of a group, behind the columns that the group has.
+  DenseMatrix dense_matrix(std::span<const Piece> pieces, std::span<const std::size_t> members,
+                           WeightFormat format, InputFormat input, DenseGroup& group);
 
+  const plan::ArchFacts& arch_;
   kernels::Arena& arena_;
   const Program& program_;
   DenseWeights dense_;

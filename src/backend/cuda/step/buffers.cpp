@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernels/moe_layer/choose.h"
 
 namespace fourfold::backend::cuda {
 
@@ -93,6 +94,33 @@ BatchTables::Tiles BatchTables::tiles(int width) const {
   while ((8 << index) < width) ++index;
   check(index < kTileWidths && 8 << index == width, "tiles have a width of the tables", width);
   return {device<moe::TokenTile>(tiles_at_[index]), device<std::int32_t>(tile_counts_at_) + index};
+}
+
+RowTiles make_row_tiles(kernels::Arena& arena, const Capacity& capacity) {
+  std::vector<moe::TokenTile> tiles;
+  std::vector<std::int32_t> counts, numbers;
+  for (int count = 1; count <= dense::kManyTokens; ++count) {
+    const auto cut = [&](int width, std::size_t room) {
+      const std::size_t begin = tiles.size();
+      for (int row = 0; row < count; row += width) tiles.push_back({0, row, std::min(width, count - row), 0});
+      counts.push_back(static_cast<std::int32_t>(tiles.size() - begin));
+      check(tiles.size() - begin <= room, "a table has room for the tiles of its rows", count, width);
+      tiles.resize(begin + room);
+    };
+    cut(8, RowTiles::kEights);
+    cut(moe_layer::one_expert_tokens(count), RowTiles::kWides);
+  }
+  const std::int64_t most = std::max<std::int64_t>(capacity.row_count, dense::kManyTokens);
+  for (std::int32_t row = 0; row < most; ++row) numbers.push_back(row);
+  return {arena.upload(tiles, "tiles of rows"), arena.upload(counts, "tiles of rows"),
+          arena.upload(numbers, "row numbers")};
+}
+
+BatchTables::Tiles RowTiles::eights(int count) const {
+  return {tiles + (count - 1) * (kEights + kWides), counts + 2 * (count - 1)};
+}
+BatchTables::Tiles RowTiles::wides(int count) const {
+  return {tiles + (count - 1) * (kEights + kWides) + kEights, counts + 2 * (count - 1) + 1};
 }
 
 step::Tables BatchTables::tables() const {

@@ -8,6 +8,7 @@
 #include "backend/cuda/load/device_layers.h"
 #include "backend/cuda/step/row_group.h"
 #include "kernels/delta/delta_params.h"
+#include "kernels/dense/many_params.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/tables.h"
 
@@ -70,10 +71,33 @@ class BatchTables {
   std::vector<std::int32_t> logits_places_;
 };
 
+// The rows of a step as tokens of one expert, where their number is the host's: constant, whatever the batch.
+// Generated rows, a piece of at most kManyTokens at a time, and rows that ask for logits.
+struct RowTiles {
+  static constexpr int kEights = dense::kManyTokens / 8;
+  static constexpr int kWides = dense::kManyTokens / 64;
+  const moe::TokenTile* tiles = nullptr;      // [count - 1][kEights + kWides]
+  const std::int32_t* counts = nullptr;       // [count - 1][2]
+  const std::int32_t* row_numbers = nullptr;  // 0, 1, 2, ... for all rows of a step
+  // Of eight rows each; and of moe_layer::one_expert_tokens(count).
+  BatchTables::Tiles eights(int count) const;
+  BatchTables::Tiles wides(int count) const;
+};
+RowTiles make_row_tiles(kernels::Arena& arena, const Capacity& capacity);
+
+// Token records, for matrices with FP4 inputs; none where a model has no such matrix.
+struct Fp4Buffers {
+  unsigned char* rows = nullptr;   // of a matrix's input: [rows / 8][widest input / 64]
+  unsigned char* inner = nullptr;  // of an MLP: [rows / 8][widest MLP / 64]
+  RowTiles tiles;
+};
+
 struct Buffers {
   float* x = nullptr;               // [rows, hidden] the residual stream
   std::uint16_t* normed = nullptr;  // [rows, widest input]
   std::uint16_t* staged = nullptr;  // [rows, widest input] as the tiled kernels read it
+  std::uint8_t* codes = nullptr;    // [rows, widest input of a W8A8 matrix] likewise; null: there is none
+  float* factor = nullptr;          // [rows] of the codes
   void* projection = nullptr;       // [rows, widest projection] f32 or bf16
   std::uint16_t* query = nullptr;   // [rows, heads * head_dim]
   std::uint16_t* mixed = nullptr;   // [rows, widest mixer output]
@@ -85,7 +109,8 @@ struct Buffers {
   float* logits = nullptr;         // [kLogitsRows, vocab, padded]
   float* hidden[2] = {nullptr,
                       nullptr};  // [rows, hidden] what a pass leaves for the next; which one: in turn
-  void* workspace = nullptr;     // of one kernel at a time
+  Fp4Buffers fp4;
+  void* workspace = nullptr;  // of one kernel at a time
   std::size_t workspace_bytes = 0;
 };
 

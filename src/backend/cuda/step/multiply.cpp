@@ -32,6 +32,35 @@ void Multiplier::norm_rows(const DeviceNorm& norm, int row_count, float* x, cons
                   dense::NormParams{x, y, norm.weight, out, norm.epsilon, add, norm.columns});
 }
 
+PromptInput Multiplier::norm_prompt(const DeviceNorm& norm, int row_count, const std::uint16_t* added,
+                                    const DenseGroup& readers, bool wants_plain) {
+  dense::NormPromptParams params{};
+  params.norm = {buffers_.x,  added,        norm.weight,
+                 nullptr,     norm.epsilon, added != nullptr ? dense::NormAdd::bf16 : dense::NormAdd::none,
+                 norm.columns};
+  if (wants_plain || readers.reads_plain()) params.rows.plain = buffers_.normed;
+  if (readers.reads_staged()) params.rows.staged = buffers_.staged;
+  if (const DenseMatrix* reader = readers.fp8_reader()) {
+    params.rows.codes = buffers_.codes;
+    params.rows.inverse = reader->input_inverse;
+    if (reader->input_scale == nullptr) params.rows.factor = buffers_.factor;
+  }
+  machine_.launch(step_row(dense::kNormPromptRow), row_count, params);
+  return {.rows = params.rows.plain, .staged = params.rows.staged, .has_codes = params.rows.codes != nullptr};
+}
+
+void Multiplier::quantize(const PromptInput& in, int row_count, const DenseMatrix& reader) {
+  const bool is_staged = in.rows == nullptr;
+  const dense::QuantizeRowsParams params{is_staged ? in.staged : in.rows,
+                                         buffers_.codes,
+                                         reader.input_scale == nullptr ? buffers_.factor : nullptr,
+                                         reader.input_inverse,
+                                         row_count,
+                                         reader.columns(),
+                                         is_staged ? 1 : 0};
+  machine_.launch(step_row(dense::kQuantizeRowsRow), dense::quantize_blocks(row_count), params);
+}
+
 void Multiplier::stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged) {
   moe_tokens::launch_stage(machine_, tokens_,
                            {rows, staged, static_cast<std::int64_t>(row_count) * columns / 32});
@@ -102,7 +131,7 @@ std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGro
   std::size_t most = 0;
   // Fewer rows may choose another form.
   for (const DenseMatrix& matrix : group.matrices)
-    for (int rows = 1; rows <= row_count; ++rows)
+    for (int rows = 1; rows <= row_count && !quantises(matrix.input); ++rows)
       for (const dense::TokenSource source : {dense::TokenSource::rows, dense::TokenSource::norm})
         most = std::max(most, selector.matrix(matrix, source, rows).workspace_bytes);
   return most;
@@ -138,7 +167,9 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
     moe::GemmParams params{};
     params.weights = matrix.records +
                      std::int64_t{piece.first_strip} * matrix.column_records * record_bytes(matrix.format);
-    params.tokens = reinterpret_cast<const unsigned char*>(staged);
+    params.tokens = matrix.takes_fp8() ? buffers_.codes : reinterpret_cast<const unsigned char*>(staged);
+    params.token_scale = matrix.input_scale;
+    if (matrix.takes_fp8() && matrix.input_scale == nullptr) params.token_factor = buffers_.factor;
     params.tiles = table.tiles;
     params.tile_count = table.count;
     params.scale = piece.scale;
@@ -166,39 +197,45 @@ void Multiplier::gemm(const DenseMatrix& matrix, int row_count, const std::uint1
 }
 
 void Multiplier::generated(const DenseGroup& group, int row_count, const DenseInput& in,
-                           const DenseOutput& out, std::uint16_t* normed) {
+                           const DenseOutput& out, std::uint16_t* normed, Role role) {
   for (int first = 0; first < row_count; first += dense::kManyTokens) {
     const int count = std::min(dense::kManyTokens, row_count - first);
     const int columns = group.matrices.front().columns();
     DenseInput piece = in;
     if (in.rows != nullptr) piece.rows += std::int64_t{first} * columns;
     if (in.x != nullptr) piece.x += std::int64_t{first} * columns;
+    const auto records_before = [&](int width) {
+      return std::int64_t{first / record::kTokens} * (width / record::kColumns) * record::kTokenRecordBytes;
+    };
+    if (in.records != nullptr) piece.records += records_before(columns);
     DenseOutput to = out;
     const int element = out.op == dense::PlainOp::store_bf16 ? 2 : 4;
     if (out.out != nullptr)
       to.out = static_cast<unsigned char*>(out.out) + std::int64_t{first} * out.stride * element;
     if (out.inner != nullptr) to.inner += std::int64_t{first} * out.inner_stride;
+    if (out.inner_records != nullptr) to.inner_records += records_before(out.inner_stride);
     if (out.token_gate != nullptr) to.token_gate += std::int64_t{first} * out.token_gate_stride;
     generated_piece(group, count, piece, to,
-                    normed != nullptr ? normed + std::int64_t{first} * columns : nullptr);
+                    normed != nullptr ? normed + std::int64_t{first} * columns : nullptr, role);
   }
 }
 
 bool Multiplier::norms_apart(const DenseGroup& group, int row_count) {
   const int count = std::min(row_count, dense::kManyTokens);
   return std::ranges::any_of(group.matrices, [&](const DenseMatrix& matrix) {
-    return !selector_.matrix(matrix, dense::TokenSource::norm, count).norms;
+    return quantises(matrix.input) || !selector_.matrix(matrix, dense::TokenSource::norm, count).norms;
   });
 }
 
 // Where one of the kernels does not norm its input itself, all of them read normed rows.
 void Multiplier::generated_piece(const DenseGroup& group, int row_count, const DenseInput& in,
-                                 const DenseOutput& out, std::uint16_t* normed) {
+                                 const DenseOutput& out, std::uint16_t* normed, Role role) {
   using dense::TokenSource;
+  const TokenSource source = in.norm != nullptr ? TokenSource::norm : TokenSource::rows;
   std::vector<dense::DenseForm> forms;
   for (const DenseMatrix& matrix : group.matrices)
-    forms.push_back(
-        selector_.matrix(matrix, in.norm != nullptr ? TokenSource::norm : TokenSource::rows, row_count));
+    forms.push_back(quantises(matrix.input) ? dense::DenseForm{}
+                                            : selector_.matrix(matrix, source, row_count));
   const bool norms = std::all_of(forms.begin(), forms.end(), [](const auto& form) { return form.norms; });
   DenseInput given = in;
   if (in.norm != nullptr && !norms) {
@@ -208,6 +245,10 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
   if (in.norm != nullptr && norms && pair(group, row_count, in, out, normed)) return;
   for (std::size_t i = 0; i < forms.size(); ++i) {
     const DenseMatrix& matrix = group.matrices[i];
+    if (quantises(matrix.input)) {
+      generated_fp4(matrix, role, row_count, given, out);
+      continue;
+    }
     if (forms[i].norms && !norms) forms[i] = selector_.matrix(matrix, TokenSource::rows, row_count);
     if (forms[i].many) {
       many(forms[i], matrix, row_count, given.rows, out);
@@ -218,9 +259,23 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
   }
 }
 
-void Multiplier::prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged,
+void Multiplier::prompt(const DenseGroup& group, int row_count, const PromptInput& in,
                         const DenseOutput& out) {
-  for (const DenseMatrix& matrix : group.matrices) gemm(matrix, row_count, staged, out);
+  const std::uint16_t* staged = in.staged;
+  for (const DenseMatrix& matrix : group.matrices) {
+    if (quantises(matrix.input)) {
+      prompt_fp4(matrix, row_count, in, out);
+      continue;
+    }
+    if (matrix.takes_fp8()) {
+      if (!in.has_codes) quantize(in, row_count, matrix);
+      gemm(matrix, row_count, nullptr, out);
+      continue;
+    }
+    if (staged == nullptr) stage(in.rows, row_count, matrix.columns(), buffers_.staged);
+    staged = staged == nullptr ? buffers_.staged : staged;
+    gemm(matrix, row_count, staged, out);
+  }
 }
 
 }  // namespace fourfold::backend::cuda

@@ -1,6 +1,6 @@
 // Dense matrices on the machine. Role decides arithmetic: generated rows take dense_few, dense_many or
-// dense_tall, the same sums in the same order; prompt rows the tiled kernels. kernel_selector.h says which
-// row.
+// dense_tall, the same sums in the same order; prompt rows the tiled kernels. Matrices with FP4 inputs take
+// the kernels of the experts, tiled or streaming (multiply_fp4.cpp). kernel_selector.h says which row.
 #pragma once
 
 #include <string>
@@ -16,20 +16,31 @@
 
 namespace fourfold::backend::cuda {
 
-// What is multiplied: bf16 rows, or rows of the residual stream still to be normed.
+// What is multiplied: bf16 rows, or rows of the residual stream still to be normed. An MLP's inner rows are
+// token records where its inputs are FP4.
 struct DenseInput {
   const std::uint16_t* rows = nullptr;
   const float* x = nullptr;
   const DeviceNorm* norm = nullptr;
+  const unsigned char* records = nullptr;
+};
+// The same of prompts: bf16 rows, which are staged or quantised here where a matrix wants them so, or are
+// already.
+struct PromptInput {
+  const std::uint16_t* rows = nullptr;
+  const std::uint16_t* staged = nullptr;
+  const unsigned char* records = nullptr;
+  bool has_codes = false;  // in Buffers::codes
 };
 
-// Where results go. Gate and up strips become silu(gate) * up in `inner`.
+// Where results go. Gate and up strips become silu(gate) * up in `inner`, or as token records.
 struct DenseOutput {
   void* out = nullptr;
   int stride = 0;
   dense::PlainOp op = dense::PlainOp::store_f32;
   std::uint16_t* inner = nullptr;
   int inner_stride = 0;
+  unsigned char* inner_records = nullptr;
   const float* token_gate = nullptr;  // add_f32 only: a row's product times sigmoid of its gate
   int token_gate_stride = 0;
 };
@@ -39,18 +50,20 @@ class Multiplier {
   Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
              KernelSelector& selector);
 
-  // Generated rows. Rows to be normed are left in `normed`, too, where it is given.
+  // Generated rows, or few rows of a prompt that are run as these are: `role` says what FP4 inputs are. Rows
+  // to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
-                 std::uint16_t* normed);
+                 std::uint16_t* normed, Role role = Role::decode);
   // Whether generated() would launch a norm of its own in front of this group.
   bool norms_apart(const DenseGroup& group, int row_count);
-  // Prompt rows: bf16 rows in, staged; bf16 rows out, `inner` staged for the next matrix.
-  void prompt(const DenseGroup& group, int row_count, const std::uint16_t* staged, const DenseOutput& out);
+  // Prompt rows: bf16 rows out, `inner` staged for the next matrix.
+  void prompt(const DenseGroup& group, int row_count, const PromptInput& in, const DenseOutput& out);
   // x = x + y where there is a y, then normed.
   void norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
                  std::uint16_t* out);
-  void stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged);
-
+  // The same for prompt rows, in every form that the group reads; plain, too, where that is wanted.
+  PromptInput norm_prompt(const DeviceNorm& norm, int row_count, const std::uint16_t* added,
+                          const DenseGroup& readers, bool wants_plain);
   kernels::RowHandle step_row(const std::string& name);
   KernelSelector& selector() { return selector_; }
 
@@ -59,7 +72,7 @@ class Multiplier {
 
  private:
   void generated_piece(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
-                       std::uint16_t* normed);
+                       std::uint16_t* normed, Role role);
   static dense::DenseParams params_of(const DenseMatrix& matrix, int row_count, const DenseOutput& out);
   static dense::DenseParams normed_params(const DenseMatrix& matrix, int row_count, const DenseInput& in,
                                           const DenseOutput& out, std::uint16_t* normed);
@@ -71,6 +84,22 @@ class Multiplier {
   void many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
             const DenseOutput& out);
   void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);
+  void stage(const std::uint16_t* rows, int row_count, int columns, std::uint16_t* staged);
+  // Prompt rows to Buffers::codes.
+  void quantize(const PromptInput& in, int row_count, const DenseMatrix& reader);
+
+  // A matrix that may have FP4 inputs; multiply_fp4.cpp.
+  struct OneExpert {
+    std::string row;
+    BatchTables::Tiles tiles;   // of the row's width
+    BatchTables::Tiles eights;  // for quantising
+    bool is_fp4 = false;
+  };
+  void one_expert(const DenseMatrix& matrix, const OneExpert& how, const DenseInput& in,
+                  const DenseOutput& out);
+  void generated_fp4(const DenseMatrix& matrix, Role role, int row_count, const DenseInput& in,
+                     const DenseOutput& out);
+  void prompt_fp4(const DenseMatrix& matrix, int row_count, const PromptInput& in, const DenseOutput& out);
 
   kernels::Machine& machine_;
   moe_tokens::TokenRows tokens_;

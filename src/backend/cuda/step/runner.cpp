@@ -238,11 +238,16 @@ void Runner::attend(const DeviceAttention& mixer) {
 // Router, shared expert, routed experts. The experts read the normed rows, so they are written once.
 void Runner::apply(const DeviceMoe& mlp) {
   auto* logits = static_cast<float*>(buffers_.projection);
-  DenseOutput out{
-      .out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns};
+  const DenseOutput out{.out = logits,
+                        .stride = mlp.in.width,
+                        .inner = buffers_.inner,
+                        .inner_stride = mlp.shared_columns,
+                        .inner_records = buffers_.fp4.inner};
   if (wants(Stage::router))
     multiplier_.generated(mlp.in, shape_.rows, normed_input(mlp.norm), out, buffers_.normed);
-  const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few;
+  // The two-kernel path reads the order of 16-bit inputs alone.
+  const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few &&
+                     !quantises(mlp.shared_down.matrices.front().input);
   if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
   if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
 }
@@ -270,7 +275,13 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
   call.logits = logits + mlp.in.first_column[0];
   call.logits_stride = mlp.in.width;
   call.tokens = buffers_.normed;
+  // The norm has staged them for the router, where that is not in FP8.
+  if (shape_.role == Role::prefill && mlp.in.reads_staged()) call.staged = buffers_.staged;
   call.residual = sum();
+  // A prompt's shared expert waits in `added` and joins the stream on the way.
+  if (shape_.role == Role::prefill && mlp.has_shared)
+    call.joined = {static_cast<const std::uint16_t*>(buffers_.added),
+                   mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr, mlp.in.width};
   call.workspace = buffers_.workspace;
   call.workspace_bytes = buffers_.workspace_bytes;
   call.renormalise = mlp.renormalises;
@@ -288,7 +299,7 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
 }
 
 void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
-  multiplier_.generated(mlp.shared_down, shape_.rows, {.rows = buffers_.inner},
+  multiplier_.generated(mlp.shared_down, shape_.rows, {.rows = buffers_.inner, .records = buffers_.fp4.inner},
                         {.out = sum(),
                          .stride = model_.hidden,
                          .op = dense::PlainOp::add_f32,
@@ -299,9 +310,11 @@ void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
 
 void Runner::apply(const DeviceMlp& mlp) {
   if (!wants(Stage::mlp)) return;
-  multiplier_.generated(mlp.gate_up, shape_.rows, normed_input(mlp.norm),
-                        {.inner = buffers_.inner, .inner_stride = mlp.inner}, buffers_.normed);
-  multiplier_.generated(mlp.down, shape_.rows, {.rows = buffers_.inner},
+  multiplier_.generated(
+      mlp.gate_up, shape_.rows, normed_input(mlp.norm),
+      {.inner = buffers_.inner, .inner_stride = mlp.inner, .inner_records = buffers_.fp4.inner},
+      buffers_.normed);
+  multiplier_.generated(mlp.down, shape_.rows, {.rows = buffers_.inner, .records = buffers_.fp4.inner},
                         {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32}, nullptr);
 }
 
@@ -321,7 +334,7 @@ void Runner::draft_input(const DeviceDraft& draft, const float* hidden) {
   select_norm(draft.hidden_norm, shape_.rows, hidden, places_.hidden_rows, buffers_.mixed + model_.hidden,
               width, nullptr, nullptr);
   multiplier_.generated(draft.combine, shape_.rows, {.rows = buffers_.mixed},
-                        {.out = buffers_.x, .stride = model_.hidden}, nullptr);
+                        {.out = buffers_.x, .stride = model_.hidden}, nullptr, shape_.role);
 }
 
 void Runner::leave_hidden(const DeviceHead& head, float* to) {

@@ -106,9 +106,10 @@ class Runner {
   const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);
   void run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared);
   // Prompt rows; runner_prompt.cpp.
-  void prompt_input(const DeviceNorm& norm, bool adds);
-  void prompt_output(const DenseGroup& out, int columns);
-  void prompt_add(const float* gate, int gate_stride);
+  PromptInput prompt_input(const DeviceNorm& norm, bool adds, const DenseGroup& readers,
+                           bool wants_plain = false);
+  void prompt_output(const DenseGroup& out);
+  void prompt_add();
   void prompt_mix(const DeviceDelta& mixer);
   void prompt_mix(const DeviceAttention& mixer);
   void prompt_apply(const DeviceMoe& mlp);

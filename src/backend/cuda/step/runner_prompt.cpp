@@ -12,31 +12,31 @@ namespace {
 constexpr float kLog2E = 1.44269504088896341f;
 }
 
-// Normed rows, plain in `normed` and staged in `staged`.
-void Runner::prompt_input(const DeviceNorm& norm, bool adds) {
-  multiplier_.norm_rows(norm, shape_.rows, buffers_.x, adds ? buffers_.added : nullptr,
-                        adds ? dense::NormAdd::bf16 : dense::NormAdd::none, buffers_.normed);
-  multiplier_.stage(buffers_.normed, shape_.rows, norm.columns, buffers_.staged);
+// Normed rows as the matrices read them, and plain in `normed` where experts quantise them or find none
+// staged.
+PromptInput Runner::prompt_input(const DeviceNorm& norm, bool adds, const DenseGroup& readers,
+                                 bool wants_plain) {
+  return multiplier_.norm_prompt(norm, shape_.rows,
+                                 adds ? static_cast<const std::uint16_t*>(buffers_.added) : nullptr, readers,
+                                 wants_plain);
 }
 
-void Runner::prompt_output(const DenseGroup& out, int columns) {
-  multiplier_.stage(buffers_.mixed, shape_.rows, columns, buffers_.staged);
-  multiplier_.prompt(out, shape_.rows, buffers_.staged,
+void Runner::prompt_output(const DenseGroup& out) {
+  multiplier_.prompt(out, shape_.rows, {.rows = buffers_.mixed},
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
-  if (exchange_ != nullptr) prompt_add(nullptr, 0);
+  if (exchange_ != nullptr) prompt_add();
 }
 
-// What waits as bf16 rows is added to this half's sum, times the sigmoid of a row's gate where there is one.
-void Runner::prompt_add(const float* gate, int gate_stride) {
-  const step::AddGatedParams add{sum(), buffers_.added, gate, gate_stride, shape_.rows, model_.hidden, 0};
+// What waits as bf16 rows is added to this half's sum.
+void Runner::prompt_add() {
+  const step::AddGatedParams add{sum(), buffers_.added, nullptr, 0, shape_.rows, model_.hidden, 0};
   machine_.launch(multiplier_.step_row(step::kAddGated), step::add_blocks(shape_.rows, model_.hidden), add);
 }
 
 void Runner::prompt_mix(const DeviceDelta& mixer) {
   if (wants(Stage::delta_in)) {
-    prompt_input(mixer.norm, false);
     multiplier_.prompt(
-        mixer.in, shape_.rows, buffers_.staged,
+        mixer.in, shape_.rows, prompt_input(mixer.norm, false, mixer.in),
         {.out = buffers_.projection, .stride = mixer.in.width, .op = dense::PlainOp::store_bf16});
   }
   if (wants(Stage::delta)) {
@@ -60,14 +60,13 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     launch(delta::kScanKernel, delta::scan_blocks(params.prompt_limit, mixer.layout));
     launch(delta::kFinishKernel, delta::finish_blocks(params.chunk_limit, mixer.layout));
   }
-  if (wants(Stage::delta_out)) prompt_output(mixer.out, mixer.out_columns);
+  if (wants(Stage::delta_out)) prompt_output(mixer.out);
 }
 
 void Runner::prompt_mix(const DeviceAttention& mixer) {
   if (wants(Stage::attention_in)) {
-    prompt_input(mixer.norm, false);
     multiplier_.prompt(
-        mixer.in, shape_.rows, buffers_.staged,
+        mixer.in, shape_.rows, prompt_input(mixer.norm, false, mixer.in),
         {.out = buffers_.projection, .stride = mixer.in.width, .op = dense::PlainOp::store_bf16});
   }
   if (wants(Stage::attention)) {
@@ -91,7 +90,7 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
         {mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows}));
     machine_.launch(row, attention_units(mixer), params);
   }
-  if (wants(Stage::attention_out)) prompt_output(mixer.out, mixer.heads * mixer.head_dim);
+  if (wants(Stage::attention_out)) prompt_output(mixer.out);
 }
 
 // A block a tile of 64 positions and a head; rows that take two heads at once leave blocks without work.
@@ -102,28 +101,31 @@ int Runner::attention_units(const DeviceAttention& mixer) const {
 void Runner::prompt_apply(const DeviceMoe& mlp) {
   auto* logits = static_cast<float*>(buffers_.projection);
   if (wants(Stage::router)) {
-    prompt_input(mlp.norm, exchange_ == nullptr);
-    multiplier_.prompt(
-        mlp.in, shape_.rows, buffers_.staged,
-        {.out = logits, .stride = mlp.in.width, .inner = buffers_.inner, .inner_stride = mlp.shared_columns});
+    const PromptInput in = prompt_input(mlp.norm, exchange_ == nullptr, mlp.in,
+                                        quantises(mlp.experts.input) || !mlp.in.reads_staged());
+    multiplier_.prompt(mlp.in, shape_.rows, in,
+                       {.out = logits,
+                        .stride = mlp.in.width,
+                        .inner = buffers_.inner,
+                        .inner_stride = mlp.shared_columns,
+                        .inner_records = buffers_.fp4.inner});
   }
   if (mlp.has_shared && wants(Stage::shared_down)) {
-    multiplier_.prompt(mlp.shared_down, shape_.rows, buffers_.inner,
+    multiplier_.prompt(mlp.shared_down, shape_.rows,
+                       {.staged = buffers_.inner, .records = buffers_.fp4.inner},
                        {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
-    const float* gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr;
-    prompt_add(gate, mlp.in.width);
   }
   if (wants(Stage::experts)) run_experts(mlp, logits, false);
 }
 
 void Runner::prompt_apply(const DeviceMlp& mlp) {
   if (!wants(Stage::mlp)) return;
-  prompt_input(mlp.norm, exchange_ == nullptr);
-  multiplier_.prompt(mlp.gate_up, shape_.rows, buffers_.staged,
-                     {.inner = buffers_.inner, .inner_stride = mlp.inner});
-  multiplier_.prompt(mlp.down, shape_.rows, buffers_.inner,
+  multiplier_.prompt(
+      mlp.gate_up, shape_.rows, prompt_input(mlp.norm, exchange_ == nullptr, mlp.gate_up),
+      {.inner = buffers_.inner, .inner_stride = mlp.inner, .inner_records = buffers_.fp4.inner});
+  multiplier_.prompt(mlp.down, shape_.rows, {.staged = buffers_.inner, .records = buffers_.fp4.inner},
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
-  prompt_add(nullptr, 0);
+  prompt_add();
 }
 
 }  // namespace fourfold::backend::cuda

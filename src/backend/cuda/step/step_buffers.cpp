@@ -10,16 +10,34 @@ namespace {
 // The widest of each kind of row, over all layers.
 struct Widths {
   int input = 0;       // of a matrix
+  int codes = 0;       // of a matrix that takes FP8 rows
   int projection = 0;  // of a mixer or a router
   int query = 0;
   int mixed = 0;
   int inner = 64;
+  int fp4_input = 0;  // of a matrix with FP4 inputs; 0: there is none
 };
+
+void see_fp4(Widths& widths, const DenseGroup& group) {
+  for (const DenseMatrix& matrix : group.matrices)
+    if (quantises(matrix.input)) widths.fp4_input = std::max(widths.fp4_input, matrix.columns());
+}
+
+// Token records of so many rows and columns.
+std::size_t fp4_bytes(std::size_t rows, int columns) {
+  const std::size_t groups =
+      (std::max<std::size_t>(rows, dense::kManyTokens) + record::kTokens - 1) / record::kTokens;
+  return groups * static_cast<std::size_t>(columns / record::kColumns) * record::kTokenRecordBytes;
+}
 
 void see(Widths& widths, const DeviceLayer& layer) {
   const auto take = [&](const DenseGroup& group) {
-    for (const DenseMatrix& matrix : group.matrices) widths.input = std::max(widths.input, matrix.columns());
+    for (const DenseMatrix& matrix : group.matrices) {
+      widths.input = std::max(widths.input, matrix.columns());
+      if (matrix.takes_fp8()) widths.codes = std::max(widths.codes, matrix.columns());
+    }
     widths.projection = std::max(widths.projection, group.width);
+    see_fp4(widths, group);
   };
   if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
     take(mixer->in), take(mixer->out);
@@ -46,7 +64,10 @@ Widths widths_of(const DeviceModel& model) {
   if (model.draft) {
     see(widths, model.draft->layer);
     widths.mixed = std::max(widths.mixed, 2 * model.hidden);
+    see_fp4(widths, model.draft->combine);
+    see_fp4(widths, model.draft->head.matrix);
   }
+  see_fp4(widths, model.head.matrix);
   widths.input = std::max(widths.input, model.hidden);
   return widths;
 }
@@ -65,6 +86,10 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
   buffers.x = arena.take<float>(rows * hidden, "residual stream");
   buffers.normed = bf16(widths.input, "normed rows");
   buffers.staged = bf16(widths.input, "staged rows");
+  if (widths.codes > 0) {
+    buffers.codes = arena.take<std::uint8_t>(rows * static_cast<std::size_t>(widths.codes), "FP8 rows");
+    buffers.factor = arena.take<float>(rows, "factors of FP8 rows");
+  }
   buffers.projection = arena.take<float>(rows * static_cast<std::size_t>(widths.projection), "projections");
   buffers.query = bf16(widths.query, "queries");
   buffers.mixed = bf16(widths.mixed, "mixed rows");
@@ -79,6 +104,11 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
         arena.take<float>(kLogitsRows * static_cast<std::size_t>(model.head.matrix.width), "logits");
   }
   for (float*& rows_kept : buffers.hidden) rows_kept = arena.take<float>(rows * hidden, "hidden rows");
+  if (widths.fp4_input > 0) {
+    buffers.fp4.rows = arena.take<unsigned char>(fp4_bytes(rows, widths.fp4_input), "quantised rows");
+    buffers.fp4.inner = arena.take<unsigned char>(fp4_bytes(rows, widths.inner), "quantised inner rows");
+    buffers.fp4.tiles = make_row_tiles(arena, capacity);
+  }
   buffers.workspace_bytes = Runner::workspace_bytes(selector, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
   return buffers;
@@ -94,6 +124,8 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
   forget(buffers.x, rows, model.hidden, 4);
   forget(buffers.normed, rows, widths.input, 2);
   forget(buffers.staged, rows, widths.input, 2);
+  forget(buffers.codes, rows, widths.codes, 1);
+  if (buffers.factor != nullptr) forget(buffers.factor, rows, 1, 4);
   forget(buffers.projection, rows, widths.projection, 4);
   forget(buffers.query, rows, widths.query, 2);
   forget(buffers.mixed, rows, widths.mixed, 2);
@@ -101,6 +133,11 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
   forget(buffers.added, rows, model.hidden, 4);
   forget(buffers.logits, kLogitsRows, model.head.logits_stride, 4);
   if (buffers.logits_part != nullptr) forget(buffers.logits_part, kLogitsRows, model.head.matrix.width, 4);
+  if (widths.fp4_input > 0) {
+    const auto count = static_cast<std::size_t>(rows);
+    memory.forget(buffers.fp4.rows, fp4_bytes(count, widths.fp4_input));
+    memory.forget(buffers.fp4.inner, fp4_bytes(count, widths.inner));
+  }
   forget(buffers.workspace, static_cast<std::int64_t>(buffers.workspace_bytes), 1, 1);
 }
 

@@ -34,7 +34,10 @@ Question question_of(const moe_layer::Request& request) {
 }
 Question question_of(const PromptMatrixCall& call, WeightFormat weights) {
   return {"prompt matrix",
-          fourfold::format("{}x{} {}", call.matrix_rows, call.request.shape.hidden, format_name(weights)),
+          fourfold::format("{}x{} {}{}", call.matrix_rows, call.request.shape.hidden, format_name(weights),
+                           call.request.activations == moe_layer::Activations::w4a4   ? " w4a4"
+                           : call.request.activations == moe_layer::Activations::w8a8 ? " w8a8"
+                                                                                      : ""),
           call.request.tokens,
           call,
           0,
@@ -140,13 +143,28 @@ moe_layer::Choice KernelSelector::prompt_matrix(const DenseMatrix& matrix, int r
   call.request.shape = {matrix.columns(), 64, 1, 1};
   call.request.format = matrix.format;
   call.request.role = moe_layer::Role::prefill;
+  if (matrix.takes_fp8()) call.request.activations = moe_layer::Activations::w8a8;
   call.request.tokens = rows;
-  call.matrix_rows = matrix.rows();
+  if (quantises(matrix.input)) call.request.activations = moe_layer::Activations::w4a4;
+  call.matrix_rows = call.request.rows = matrix.rows();
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call, matrix.format));
   moe_layer::Choice choice = tuned == nullptr
                                  ? moe_layer::choose_gemm(machine_.arch(), call.request)
                                  : moe_layer::gemm_choice_of(machine_, call.request, tuned->form.row);
   if (!choice.ok() && tuned != nullptr) refuse(*tuned, choice.refusal);
+  if (!choice.ok()) throw Error(Code::unsupported_op, choice.refusal);
+  return choice;
+}
+
+moe_layer::Choice KernelSelector::one_expert(const DenseMatrix& matrix, int rows,
+                                             moe_layer::Activations activations) const {
+  moe_layer::Request request;
+  request.shape = {matrix.columns(), 64, 1, 1};
+  request.format = matrix.format;
+  request.tokens = rows;
+  request.activations = activations;
+  request.packed_for_w4a4 = true;
+  moe_layer::Choice choice = moe_layer::choose_gemm(machine_.arch(), request);
   if (!choice.ok()) throw Error(Code::unsupported_op, choice.refusal);
   return choice;
 }

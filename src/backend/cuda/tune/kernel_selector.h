@@ -63,6 +63,9 @@ class KernelSelector {
   dense::DenseForm matrix(const DenseMatrix& matrix, dense::TokenSource source, int tokens);
   moe_layer::Choice experts(const moe_layer::Request& request);
   moe_layer::Choice prompt_matrix(const DenseMatrix& matrix, int rows);
+  // Rows of a matrix whose inputs may be FP4, by the streaming kernel: generated ones, and those that are
+  // wanted in f32. Its one expert's width follows from their number, so there is nothing to measure.
+  moe_layer::Choice one_expert(const DenseMatrix& matrix, int rows, moe_layer::Activations activations) const;
   AttendForm attend(const AttendCall& call);
   std::string attend_prompt(const PromptAttendCall& call);
   void only(const std::string& row);

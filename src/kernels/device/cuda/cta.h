@@ -191,6 +191,11 @@ class CudaCta {
   __device__ void wgmma_bf16(float* d, const std::uint32_t (&a)[4], std::uint64_t b) const {
     ptx::Wgmma<N>::run(d, a, b);
   }
+  // Adds: to what d holds; else d is only written.
+  template <int N, bool Adds>
+  __device__ void wgmma_e4m3(float* d, const std::uint32_t (&a)[4], std::uint64_t b) const {
+    ptx::WgmmaE4m3<N, Adds>::run(d, a, b);
+  }
   __device__ void wgmma_commit() const { ptx::wgmma_commit(); }
   template <int Pending>
   __device__ void wgmma_wait() const {
@@ -241,6 +246,12 @@ class CudaCta {
   static __device__ std::uint32_t pack_bf16(float low, float high) {
     std::uint32_t r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+  }
+  // Nearest even, saturating at 448; low in the low byte.
+  static __device__ std::uint32_t pack_e4m3(float low, float high) {
+    std::uint16_t r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));
     return r;
   }
   static __device__ std::uint32_t mul_bf16x2(std::uint32_t a, std::uint32_t b) {

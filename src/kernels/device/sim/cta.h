@@ -12,6 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/e4m3.h"
 #include "kernels/device/named_barrier.h"
 #include "kernels/device/types.h"
 #include "sim/lane.h"
@@ -197,6 +198,12 @@ class SimCta {
     static_assert(N >= 8 && N <= 256 && N % 8 == 0);
     lane_->wgmma_bf16(N, d, a, b, {file, line});
   }
+  template <int N, bool Adds>
+  void wgmma_e4m3(float* d, const std::uint32_t (&a)[4], std::uint64_t b, const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) const {
+    static_assert(N >= 8 && N <= 256 && N % 8 == 0);
+    lane_->wgmma_e4m3(N, Adds, d, a, b, {file, line});
+  }
   void wgmma_commit(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->wgmma_commit({file, line});
   }
@@ -269,6 +276,11 @@ class SimCta {
   static std::uint32_t pack_bf16(float low, float high, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
     return round_bf16(settled(low, {file, line}, low)) | round_bf16(settled(high, {file, line}, high)) << 16;
+  }
+  static std::uint32_t pack_e4m3(float low, float high, const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
+    return to_e4m3(settled(low, {file, line}, low)).bits |
+           static_cast<std::uint32_t>(to_e4m3(settled(high, {file, line}, high)).bits) << 8;
   }
   static std::uint32_t mul_bf16x2(std::uint32_t a, std::uint32_t b) {
     return mul_bf16(a & 0xFFFFu, b & 0xFFFFu) | mul_bf16(a >> 16, b >> 16) << 16;

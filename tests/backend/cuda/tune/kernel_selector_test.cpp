@@ -98,6 +98,23 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   EXPECT_EQ(selector_with({}).attend_prompt({256, "bf16", 10}), "attend_prompt 256 bf16 wgmma");
 }
 
+// A matrix with FP4 inputs is one expert: prompts are a question of their own, generated rows none.
+TEST_F(FormsTest, Fp4InputsTakeRowsOfOneExpert) {
+  DenseMatrix matrix = matrix_of(64, 2048, WeightFormat::nvfp4);
+  matrix.input = InputFormat::nvfp4_prefill;
+  const std::string tile = "moe_gemm 128x64x128 w4a4 nvfp4";
+  KernelSelector tuned =
+      selector_with({{"prompt matrix", "64x2048 nvfp4 w4a4", 1, 99, {tile, {}, 0}, 0, {}, 0}});
+  EXPECT_EQ(tuned.prompt_matrix(matrix, 50).gate_up_row, tile);
+  EXPECT_EQ(tuned.prompt_matrix(matrix, 2048).gate_up_row, "moe_gemm 128x128x128 w4a4 nvfp4");
+  using enum moe_layer::Activations;
+  for (const auto& [rows, width] : {std::pair{1, 8}, {8, 8}, {9, 16}, {32, 32}, {33, 64}, {128, 64}}) {
+    EXPECT_EQ(tuned.one_expert(matrix, rows, w4a4).tile_tokens, width) << rows;
+    const std::string row = tuned.one_expert(matrix, rows, w4a16).gate_up_row;
+    EXPECT_NE(row.find(" w4a16-fp4-mma nvfp4"), std::string::npos) << row;
+  }
+}
+
 TEST_F(FormsTest, RefusesRowsThatWouldNotGiveTheSameBits) {
   moe_layer::Request request;
   request.shape = {2048, 512, 256, 8};

@@ -1,0 +1,249 @@
+// A DeltaNet layer of the 35B for one row: its six kernels as the engine launches them, 30 layers of random
+// weights in a graph with dependent launch. Compiles in ten seconds, so that a change to a kernel can be timed
+// by turns with what was there before: twice, once with the headers of each. The bits of the residual stream
+// are printed, too. Both in one way: `--split-compile` makes other code of the delta rule.
+//
+//   nvcc -O3 -std=c++20 --expt-relaxed-constexpr -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude
+//        [-DNVFP4] bench/probes/decode_layer.cu src/base/error.cpp src/base/format.cpp && ./a.out [position]
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "kernels/delta/rows.h"
+#include "kernels/dense/choose.h"
+#include "kernels/launch/cuda_row.cuh"
+#include "kernels/moe/chips.h"
+#include "kernels/moe_few/rows.h"
+
+using namespace fourfold;
+
+namespace {
+
+using Arch = moe::Sm90Within99K;
+using Delta = delta::DecodeRow<plan::Sm90, 128>;
+using GateUp = moe_few::GateUpRow<Arch, moe::W4a16Mma, record::Nvfp4, 32, 8, 0, 2>;
+using Down = moe_few::DownRow<Arch, moe::W4a16Mma, record::Nvfp4, 16, 8, 1, 2>;
+#ifdef NVFP4
+using In = dense::PairOf<Arch, record::Nvfp4, 2>;
+using Out = dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>;
+using Router = In;
+using Dense = record::Nvfp4;
+#else
+using In = dense::FewRow<Arch, record::Bf16Format, dense::NormedRows, 2, 4, 1>;
+using Out = dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>;
+using Router = dense::FewRow<Arch, record::Bf16Format, dense::NormedRows, 1, 8, 1>;
+using Dense = record::Bf16Format;
+#endif
+constexpr bool kFp4 = record::kHasBlockScales<Dense>;
+constexpr int kLayers = 30, kSms = 132, kHidden = 2048, kWide = 12352, kExperts = 256, kLogits = 1312;
+constexpr std::size_t kFp4Bytes = record::kRecordBytes<record::Nvfp4>, kBytes = record::kRecordBytes<Dense>,
+                      kBf16Bytes = record::kRecordBytes<record::Bf16Format>;
+
+void ok(cudaError_t status) { kernels::cuda_check(status, "the probe"); }
+
+__device__ unsigned mixed_bits(unsigned h) {
+  h = (h * 2654435761u) ^ (h * 2654435761u >> 15);
+  return (h * 2246822519u) ^ (h * 2246822519u >> 13);
+}
+__global__ void fill_floats(float* to, std::size_t count, float scale, unsigned seed) {
+  for (std::size_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull)
+    to[i] = scale * static_cast<float>(static_cast<int>(mixed_bits(static_cast<unsigned>(i) + seed))) / 2.1e9f;
+}
+// bf16 of either sign near 0.01, or FP4 codes with scales below 2.
+__global__ void fill_words(unsigned* to, std::size_t count, unsigned seed, bool fp4) {
+  for (std::size_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
+    const unsigned bits = mixed_bits(static_cast<unsigned>(i) + seed);
+    to[i] = fp4 ? bits & 0xBFBFBFBFu : (bits & 0x807F807Fu) | 0x3C003C00u;
+  }
+}
+
+unsigned next_seed() {
+  static unsigned seed = 1;
+  return seed += 7919u;
+}
+float* floats(std::size_t count, float scale = 0.1f) {
+  float* place = nullptr;
+  ok(cudaMalloc(&place, 4 * count));
+  fill_floats<<<512, 256>>>(place, count, scale, next_seed());
+  return place;
+}
+unsigned char* words(std::size_t bytes, bool fp4 = false) {
+  unsigned* place = nullptr;
+  ok(cudaMalloc(&place, bytes));
+  fill_words<<<1024, 256>>>(place, bytes / 4, next_seed(), fp4);
+  return reinterpret_cast<unsigned char*>(place);
+}
+std::uint16_t* halves(std::size_t count) { return reinterpret_cast<std::uint16_t*>(words(2 * count)); }
+
+template <class Row>
+void prepare() {
+  kernels::prepare_kernel("the probe", kernels::row_kernel<Row>, Row::threads, kernels::kStorageBytes<Row>);
+}
+template <class Row>
+void launch(cudaStream_t stream, int blocks, const typename Row::Params& params) {
+  kernels::launch_kernel(
+      "the probe", kernels::row_kernel<Row>,
+      kernels::CudaLaunch{blocks, Row::threads, static_cast<int>(kernels::kStorageBytes<Row>), stream, true},
+      params);
+}
+
+struct Layer {
+  unsigned char *in = words((kFp4 ? 384 : 386) * 32 * kBytes, kFp4), *gates = words(2 * 32 * kBf16Bytes),
+                *out = words(64 * 64 * kBytes, kFp4), *router = words((kFp4 ? 9 : 41) * 32 * kBf16Bytes),
+                *shared_in = words(32 * 32 * kBytes, kFp4), *shared_down = words(64 * 8 * kBytes, kFp4),
+                *gate_up = words(kExperts * 32 * 32 * kFp4Bytes, true),
+                *down = words(kExperts * 64 * 8 * kFp4Bytes, true);
+  float *state, *taps, *a_log = floats(32), *dt_bias = floats(32), *norm = floats(128, 1.0f);
+  explicit Layer(const delta::Layout& layout)
+      : state(floats(layout.slot_floats)), taps(floats(4ull * layout.conv_dim)) {}
+};
+
+struct Step {
+  delta::Layout layout = delta::layout_of(16, 32, 128);
+  std::vector<Layer> layers;
+  float *start = floats(kHidden, 1.0f), *x = floats(kHidden), *norm = floats(kHidden, 1.0f),
+        *projection = floats(kWide), *logits = floats(kLogits);
+  std::uint16_t *mixed = halves(4096), *normed = halves(kHidden), *inner = halves(512), *slots = halves(64 * 512);
+  step::SequencePlace* sequence = nullptr;
+  cudaStream_t stream = nullptr;
+
+  explicit Step(int position) {
+    for (int i = 0; i < kLayers; ++i) layers.emplace_back(layout);
+    const step::SequencePlace place{0, 1, position, 0, 0, {}};
+    ok(cudaMalloc(&sequence, sizeof place));
+    ok(cudaMemcpy(sequence, &place, sizeof place, cudaMemcpyHostToDevice));
+    ok(cudaStreamCreate(&stream));
+    prepare<In>(), prepare<Delta>(), prepare<Out>(), prepare<Router>(), prepare<GateUp>(), prepare<Down>();
+  }
+
+  dense::DenseParams matrix(const unsigned char* weights, int strips, float* out, int stride) const {
+    dense::DenseParams params{};
+    params.weights = weights;
+    params.tokens = x;
+    params.norm_weight = norm;
+    params.out = out;
+    params.scale = params.scale_gate = params.scale_up = kFp4 ? 1e-3f : 1.0f;
+    params.epsilon = 1e-6f;
+    params.op = dense::PlainOp::store_f32;
+    params.strips = params.plain_strips = strips;
+    params.records = kHidden / record::kColumns;
+    params.token_count = 1;
+    params.token_stride = kHidden;
+    params.out_stride = stride;
+    return params;
+  }
+  void mix(const Layer& layer) const {
+    if constexpr (kFp4) {
+      const auto choice = dense::choose_pair(64, 12288, kHidden, WeightFormat::nvfp4, 1, kSms);
+      launch_pair<In>(choice, matrix(layer.gates, 2, projection + 12288, kWide),
+                  matrix(layer.in, 384, projection, kWide));
+    } else {
+      launch_one<In>(kSms, matrix(layer.in, 386, projection, kWide));
+    }
+    delta::DecodeParams rule{};
+    rule.sequences = sequence;
+    rule.sequence_limit = 1;
+    rule.mixed = {projection, kWide, 0, 8192, 12288, 12320};
+    rule.weights = {layer.taps, layer.a_log, layer.dt_bias, layer.norm, 1e-6f, 0};
+    rule.state = layer.state;
+    rule.layout = layout;
+    rule.out = mixed;
+    rule.out_stride = 4096;
+    launch<Delta>(stream, 32, rule);
+    dense::DenseParams out = matrix(layer.out, 64, x, kHidden);
+    out.tokens = mixed;
+    out.op = dense::PlainOp::add_f32;
+    out.records = out.token_stride = 4096;
+    out.records /= record::kColumns;
+    out.scale *= 1e-3f;
+    launch<Out>(stream, kFp4 ? 64 : 128, out);
+  }
+  void apply(const Layer& layer) const {
+    dense::DenseParams router = matrix(layer.router, kFp4 ? 9 : 41, logits, kLogits);
+    router.plain_strips = 9;
+    router.normed_out = normed;
+    dense::DenseParams shared = matrix(layer.shared_in, 32, nullptr, 0);
+    shared.plain_strips = 0;
+    router.gate_up_out = shared.gate_up_out = inner;
+    router.gate_up_stride = shared.gate_up_stride = 512;
+    if constexpr (kFp4) {
+      router.scale = 1.0f;
+      launch_pair<Router>(dense::choose_pair(288, 1024, kHidden, WeightFormat::nvfp4, 1, kSms), router, shared);
+    } else {
+      launch_one<Router>(82, router);
+    }
+    moe_few::FewCall call{};
+    call.few = {logits, 1, kExperts, 8, true, x, kLogits, {}};
+    call.few.shared = {layer.shared_down, inner,   logits + kExperts,
+                       8,                 kLogits, nullptr,
+                       kFp4 ? WeightFormat::nvfp4 : WeightFormat::bf16};
+    call.gemm.weights = layer.gate_up;
+    call.gemm.tokens = reinterpret_cast<const unsigned char*>(normed);
+    call.gemm.out = slots;
+    call.gemm.op = moe::Op::gate_up;
+    call.gemm.strips = call.gemm.records = 32;
+    call.gemm.out_columns = 512;
+    launch<GateUp>(stream, kSms, call);
+    call.gemm.weights = layer.down;
+    call.gemm.tokens = reinterpret_cast<const unsigned char*>(slots);
+    call.gemm.out = nullptr;
+    call.gemm.op = moe::Op::plain;
+    call.gemm.strips = 64;
+    call.gemm.records = 8;
+    call.gemm.out_columns = kHidden;
+    launch<Down>(stream, 128, call);
+  }
+  // Templates, so that only the ones of the format are made.
+  template <class Row>
+  void launch_one(int blocks, const dense::DenseParams& params) const {
+    if constexpr (!kFp4) launch<Row>(stream, blocks, params);
+  }
+  template <class Row>
+  void launch_pair(const dense::PairChoice& choice, const dense::DenseParams& first,
+                   const dense::DenseParams& second) const {
+    if constexpr (kFp4)
+      launch<Row>(stream, choice.blocks, dense::PairParams{first, second, choice.first_blocks});
+  }
+
+  cudaGraphExec_t record() const {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t ready = nullptr;
+    ok(cudaDeviceSynchronize());
+    ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    ok(cudaMemcpyAsync(x, start, 4 * kHidden, cudaMemcpyDeviceToDevice, stream));
+    for (const Layer& layer : layers) mix(layer), apply(layer);
+    ok(cudaStreamEndCapture(stream, &graph));
+    ok(cudaGraphInstantiate(&ready, graph, 0));
+    return ready;
+  }
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const int position = count > 1 ? std::atoi(arguments[1]) : 20;
+  const Step step(position);
+  cudaGraphExec_t graph = step.record();
+  cudaEvent_t before = nullptr, after = nullptr;
+  ok(cudaEventCreate(&before));
+  ok(cudaEventCreate(&after));
+  std::vector<float> times;
+  for (int i = 0; i < 50; ++i) {
+    float ms = 0;
+    ok(cudaEventRecord(before, step.stream));
+    ok(cudaGraphLaunch(graph, step.stream));
+    ok(cudaEventRecord(after, step.stream));
+    ok(cudaEventSynchronize(after));
+    ok(cudaEventElapsedTime(&ms, before, after));
+    if (i >= 10) times.push_back(1e3f * ms / kLayers);
+  }
+  std::sort(times.begin(), times.end());
+  std::vector<float> x(kHidden);
+  ok(cudaMemcpy(x.data(), step.x, 4 * kHidden, cudaMemcpyDeviceToHost));
+  unsigned bits = 0;
+  for (const float value : x) bits = 31 * bits + std::bit_cast<unsigned>(value);
+  std::printf("%s, position %d: %.2f us a layer (tenth part below %.2f), bits %08x\n", kFp4 ? "nvfp4" : "bf16",
+              position, times[times.size() / 2], times[times.size() / 10], bits);
+}

@@ -1,0 +1,106 @@
+"""torch.ops.fourfold, on the simulated GPU or with a GPU on it: torch_test.py SOURCE. Needs torch, which is large: a part of
+./dev test --long. FOURFOLD_KERNELS_LIBRARY names the build's library."""
+import pathlib
+import random
+import sys
+import unittest
+
+SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
+sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-torch"), str(SOURCE / "examples/python")]
+import fourfold_kernels as ff  # noqa: E402
+import fourfold_torch  # noqa: E402,F401
+import moe_layer as example  # noqa: E402
+import torch  # noqa: E402
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+H, I, E, K, T = example.HIDDEN, example.INNER, example.EXPERTS, example.TOP_K, example.TOKENS
+
+
+def stacked(matrices, kind):
+    """codes or scales of matrices as a checkpoint's tensor."""
+    shape = (len(matrices), matrices[0].rows, -1)
+    data = b"".join(getattr(matrix, kind) for matrix in matrices)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(shape).to(DEVICE)
+
+
+class Operators(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        rng = random.Random(7)
+        cls.experts = [(example.Matrix(rng, I, H), example.Matrix(rng, I, H), example.Matrix(rng, H, I)) for _ in range(E)]
+        cls.gate, cls.up, cls.down = ([expert[i] for expert in cls.experts] for i in range(3))
+        cls.logits = [example.to_f32(rng.uniform(-3.0, 3.0)) for _ in range(T * E)]
+        cls.tokens = [example.from_bf16(example.to_bf16(rng.uniform(-1.0, 1.0))) for _ in range(T * H)]
+
+    def scales(self, matrices):
+        return torch.tensor([matrix.scale for matrix in matrices], dtype=torch.float32, device=DEVICE)
+
+    def arguments(self, role):
+        pack = torch.ops.fourfold.pack
+        gate_up = pack(stacked(self.gate, "codes"), stacked(self.gate, "scales"), stacked(self.up, "codes"),
+                       stacked(self.up, "scales"), "nvfp4")
+        down = pack(stacked(self.down, "codes"), stacked(self.down, "scales"), None, None, "nvfp4")
+        return (torch.tensor(self.tokens, dtype=torch.bfloat16, device=DEVICE).view(T, H),
+                torch.tensor(self.logits, device=DEVICE).view(T, E), gate_up, down, self.scales(self.gate),
+                self.scales(self.up), self.scales(self.down), I, K, role)
+
+    def test_layer_is_within_its_bound(self):
+        for role in ("decode", "prefill"):
+            output = torch.ops.fourfold.moe_layer(*self.arguments(role))
+            self.assertEqual((output.dtype, tuple(output.shape)), (torch.bfloat16, (T, H)))
+            worst = example.worst_share(self.experts, self.logits, self.tokens, output.float().flatten().tolist())
+            self.assertLessEqual(worst, 1.0, role)
+
+    def test_records_are_the_librarys(self):
+        packed = self.arguments("decode")[3]
+        first = ff.pack_host(self.down[0].codes, self.down[0].scales, format=ff.NVFP4, activations=ff.W4A16,
+                             row_order=ff.PLAIN, rows=H, columns=I)
+        self.assertEqual(bytes(packed[0].cpu().tolist()), first)
+
+    def test_gemm(self):
+        records = self.arguments("decode")[3]
+        rows = torch.tensor(self.tokens[:4 * I], dtype=torch.bfloat16, device=DEVICE).view(4, I)
+        offsets = torch.tensor([0, 1, 1, 3, 4], dtype=torch.int32, device=DEVICE)
+        output = torch.ops.fourfold.grouped_gemm(rows, records, self.scales(self.down), offsets, H, "decode")
+        for row, expert in ((0, 0), (1, 2), (2, 2), (3, 3)):
+            matrix = torch.tensor([self.down[expert].row(i) for i in range(H)], dtype=torch.float64)
+            wanted = matrix @ rows[row].double().cpu()
+            allowed = wanted.abs() * 2.0**-8 + (matrix.abs() @ rows[row].double().abs().cpu()) * I * 2.0**-22
+            self.assertTrue(((output[row].double().cpu() - wanted).abs() <= allowed).all())
+
+    def test_fake_tensors_and_compile(self):
+        arguments = self.arguments("decode")
+        torch.library.opcheck(torch.ops.fourfold.moe_layer, arguments, test_utils=("test_schema", "test_faketensor"))
+        codes, scales = stacked(self.down, "codes"), stacked(self.down, "scales")
+        torch.library.opcheck(torch.ops.fourfold.pack, (codes, scales, None, None, "nvfp4"),
+                              test_utils=("test_schema", "test_faketensor"))
+        compiled = torch.compile(lambda *words: torch.ops.fourfold.moe_layer(*words) + 0, backend="eager", fullgraph=True)
+        self.assertTrue(torch.equal(compiled(*arguments), torch.ops.fourfold.moe_layer(*arguments)))
+
+    def test_what_is_wrong_is_said(self):
+        arguments = list(self.arguments("decode"))
+        with self.assertRaisesRegex(ValueError, "role is 'fast'"):
+            torch.ops.fourfold.moe_layer(*arguments[:-1], "fast")
+        for place, what in ((0, "hidden"), (2, "gate_up"), (4, "gate_scale")):  # the kernels would read beyond them
+            cut = list(arguments)
+            cut[place] = cut[place][:-1]
+            with self.assertRaisesRegex(ValueError, what + " is"):
+                torch.ops.fourfold.moe_layer(*cut)
+        arguments[0] = arguments[0].float()
+        with self.assertRaisesRegex(ValueError, "hidden is torch.float32"):
+            torch.ops.fourfold.moe_layer(*arguments)
+
+    @unittest.skipUnless(DEVICE == "cuda", "no GPU")
+    def test_graph(self):
+        arguments = self.arguments("decode")
+        wanted = torch.ops.fourfold.moe_layer(*arguments)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = torch.ops.fourfold.moe_layer(*arguments)
+        graph.replay()
+        torch.cuda.synchronize()
+        self.assertTrue(torch.equal(output, wanted))
+
+
+if __name__ == "__main__":
+    unittest.main()
