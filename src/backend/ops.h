@@ -21,12 +21,19 @@ using ValueId = Id<ValueTag>;  // read by the op
 struct ResultId : ValueId {};
 using MatrixId = Id<struct MatrixTag>;
 using VectorId = Id<struct VectorTag>;
+// A vector that an op may be without: index -1.
+struct OptionalVectorId : VectorId {
+  OptionalVectorId() = default;
+  OptionalVectorId(VectorId id) : VectorId(id) {}
+  bool is_there() const { return index >= 0; }
+};
 using ExpertSetId = Id<struct ExpertSetTag>;
 using KvCacheId = Id<struct KvCacheTag>;
 using DeltaStateId = Id<struct DeltaStateTag>;
 using RopeId = Id<struct RopeTag>;
 
 enum class GateKind { silu, sigmoid };
+enum class RouterScore { softmax, sigmoid };
 
 // Each op lists its fields by name; printing and checking read the list.
 
@@ -50,12 +57,16 @@ struct RmsNorm {  // x * rsqrt(mean(x^2) + epsilon) * (w, or 1 + w)
   }
 };
 
-struct Linear {  // out = W in, the input rounded as the matrix's InputFormat says
+struct Linear {  // out = W in + bias, the input rounded as the matrix's InputFormat says, the bias added in
+                 // f32
   static constexpr std::string_view name = "linear";
   ValueId in;
   MatrixId weight;
   ResultId out;
-  void fields(auto&& visit) const { visit("in", in), visit("weight", weight), visit("out", out); }
+  OptionalVectorId bias = {};
+  void fields(auto&& visit) const {
+    visit("in", in), visit("weight", weight), visit("bias", bias), visit("out", out);
+  }
 };
 
 struct Add {
@@ -72,6 +83,14 @@ struct Concat {  // the columns of first, then those of second
   ValueId second;
   ResultId out;
   void fields(auto&& visit) const { visit("first", first), visit("second", second), visit("out", out); }
+};
+
+struct TakeColumns {  // out's columns are those of in from `first` on
+  static constexpr std::string_view name = "take_columns";
+  ValueId in;
+  std::int64_t first = 0;
+  ResultId out;
+  void fields(auto&& visit) const { visit("in", in), visit("first", first), visit("out", out); }
 };
 
 // Where tensor parallelism sums the ranks' parts: exactly two a layer, after the mixer and after the MLP
@@ -114,12 +133,13 @@ struct TakeHidden {
 
 // ---- gated full attention ----
 
-// For each head: RmsNorm over its head_dim columns, then RoPE at the row's position. A head's columns start
-// head_stride apart in `in` (twice head_dim where query and gate alternate) and head_dim apart in `out`.
+// For each head: RmsNorm over its head_dim columns (without a weight no norm at all), then RoPE at the row's
+// position. A head's columns start head_stride apart in `in` (twice head_dim where query and gate alternate)
+// and head_dim apart in `out`. A norm over all heads together is an RmsNorm before an op without weight.
 struct HeadNormRope {
   static constexpr std::string_view name = "head_norm_rope";
   ValueId in;
-  VectorId weight;
+  OptionalVectorId weight;
   bool adds_one = false;
   double epsilon = 0;
   RopeId rope;
@@ -218,16 +238,30 @@ struct SwiGlu {  // silu(gate) * up
   void fields(auto&& visit) const { visit("gate", gate), visit("up", up), visit("out", out); }
 };
 
-struct TopKExperts {  // softmax over all, the k largest (ties to the lower index, NaN last), perhaps
-                      // renormalised
+// Scores are the softmax over all experts, or the sigmoid of each. The `count` experts with the largest
+// score + choice_bias are chosen (ties to the lower index, NaN last); their weights are the scores alone,
+// divided by their sum when they are normalised, times `scale`. A sum of sigmoids has kSumGuard added first,
+// so that it is never zero.
+//
+// With groups (experts in order, group_count runs of equal length) only experts of groups_kept groups can be
+// chosen: those whose two largest biased scores have the largest sum, ties to the lower group.
+struct TopKExperts {
   static constexpr std::string_view name = "top_k_experts";
+  static constexpr double kSumGuard = 1e-20;
   ValueId logits;
   std::int64_t count = 0;
   bool normalize = true;
   ResultId experts;  // i32 [rows, count], best first
   ResultId weights;  // f32 [rows, count]
+  RouterScore score = RouterScore::softmax;
+  OptionalVectorId choice_bias = {};
+  std::int64_t group_count = 1;
+  std::int64_t groups_kept = 1;
+  double scale = 1;
   void fields(auto&& visit) const {
     visit("logits", logits), visit("count", count), visit("normalize", normalize);
+    visit("score", score == RouterScore::softmax ? "softmax" : "sigmoid"), visit("choice_bias", choice_bias);
+    visit("group_count", group_count), visit("groups_kept", groups_kept), visit("scale", scale);
     visit("experts", experts), visit("weights", weights);
   }
 };
@@ -256,8 +290,8 @@ struct AddGated {  // in + sigmoid(gate) * other; gate has one column
   }
 };
 
-using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, AllReduce, AllGather, TakeLogitsRows, KeepHidden,
-                        TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate, CausalConv, DeltaRule,
-                        GatedHeadNorm, SwiGlu, TopKExperts, RunExperts, AddGated>;
+using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, TakeColumns, AllReduce, AllGather,
+                        TakeLogitsRows, KeepHidden, TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate,
+                        CausalConv, DeltaRule, GatedHeadNorm, SwiGlu, TopKExperts, RunExperts, AddGated>;
 
 }  // namespace fourfold::backend

@@ -23,6 +23,9 @@ struct FieldPrinter {
   void operator()(std::string_view field, ValueId id) { add(field, program.value(id).name); }
   void operator()(std::string_view field, MatrixId id) { add(field, program.matrix(id).matrix->name); }
   void operator()(std::string_view field, VectorId id) { add(field, program.vector(id).name); }
+  void operator()(std::string_view field, OptionalVectorId id) {
+    if (id.is_there()) add(field, program.vector(id).name);
+  }
   void operator()(std::string_view field, ExpertSetId id) { add(field, program.expert_set(id).name); }
   void operator()(std::string_view field, KvCacheId id) { add(field, program.kv_cache(id).name); }
   void operator()(std::string_view field, DeltaStateId id) { add(field, program.delta_state(id).name); }

@@ -41,6 +41,9 @@ class Checker {
     in_table(field, id.index, program_.matrices.size());
   }
   void operator()(std::string_view field, VectorId id) { in_table(field, id.index, program_.vectors.size()); }
+  void operator()(std::string_view field, OptionalVectorId id) {
+    if (id.is_there()) in_table(field, id.index, program_.vectors.size());
+  }
   void operator()(std::string_view field, ExpertSetId id) {
     if (!in_table(field, id.index, program_.expert_sets.size())) return;
     for (const ExpertMatrices& expert : program_.expert_set(id).experts)
@@ -83,11 +86,18 @@ class Checker {
   void sizes(const RmsNorm& op) {
     want("weight", size(op.weight), columns(op.in)), want("out", columns(op.out), columns(op.in));
   }
-  void sizes(const Linear& op) { matrix_sizes("weight", op.weight, columns(op.in), columns(op.out)); }
+  void sizes(const Linear& op) {
+    matrix_sizes("weight", op.weight, columns(op.in), columns(op.out));
+    if (op.bias.is_there()) want("bias", size(op.bias), columns(op.out));
+  }
   void sizes(const Add& op) {
     want("second", columns(op.second), columns(op.first)), want("out", columns(op.out), columns(op.first));
   }
   void sizes(const Concat& op) { want("out", columns(op.out), columns(op.first) + columns(op.second)); }
+  void sizes(const TakeColumns& op) {
+    if (op.first < 0 || op.first + columns(op.out) > columns(op.in))
+      problem(format("columns {} to {} of {}", op.first, op.first + columns(op.out), columns(op.in)));
+  }
   void sizes(const AllReduce& op) { want("out", columns(op.out), columns(op.in)); }
   void sizes(const AllGather& op) { want("out", columns(op.out), program_.part.count * columns(op.in)); }
   void sizes(const TakeLogitsRows& op) { want("out", columns(op.out), columns(op.in)); }
@@ -96,7 +106,7 @@ class Checker {
   void sizes(const HeadNormRope& op) {
     want("in", columns(op.in), op.head_count * op.head_stride);
     want("out", columns(op.out), op.head_count * op.head_dim);
-    want("weight", size(op.weight), op.head_dim);
+    if (op.weight.is_there()) want("weight", size(op.weight), op.head_dim);
     if (2 * static_cast<std::int64_t>(program_.rope(op.rope).inverse_frequency.size()) > op.head_dim)
       problem("the rope turns more columns than a head has");
   }
@@ -135,7 +145,15 @@ class Checker {
   }
   void sizes(const TopKExperts& op) {
     want("experts", columns(op.experts), op.count), want("weights", columns(op.weights), op.count);
-    if (op.count > columns(op.logits)) problem("more experts are chosen than there are");
+    if (op.choice_bias.is_there()) want("choice_bias", size(op.choice_bias), columns(op.logits));
+    if (op.group_count < 1 || columns(op.logits) % op.group_count != 0)
+      return problem(
+          format("{} experts are not {} groups of equal length", columns(op.logits), op.group_count));
+    if (op.groups_kept < 1 || op.groups_kept > op.group_count)
+      return problem(format("{} groups are kept of {}", op.groups_kept, op.group_count));
+    const std::int64_t in_group = columns(op.logits) / op.group_count;
+    if (op.group_count > 1 && in_group < 2) problem("a group has one expert, and its rank needs two");
+    if (op.count > op.groups_kept * in_group) problem("more experts are chosen than there are");
   }
   void sizes(const RunExperts& op) {
     for (const ExpertMatrices& expert : program_.expert_set(op.set).experts) {

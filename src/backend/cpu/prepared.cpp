@@ -60,11 +60,13 @@ class PreparedCpu final : public Prepared {
 
   void run_step(const Step& step);
   void multiply_all(const std::vector<Linear>& linears);
+  void add_bias(const Linear& linear);
   void apply(const Embed& op);
   void apply(const RmsNorm& op);
   void apply(const Linear&) {}  // multiply_all
   void apply(const Add& op);
   void apply(const Concat& op);
+  void apply(const TakeColumns& op);
   void apply(const AllReduce& op);
   void apply(const AllGather& op);
   void apply(const TakeLogitsRows& op) { take(at(op.in), batch_->logits_rows, columns(op.in), at(op.out)); }
@@ -282,6 +284,16 @@ void PreparedCpu::multiply_all(const std::vector<Linear>& linears) {
   }
   const ValueId in = linears.front().in;
   multiply(machine_, inputs_, products_, at(in), row_count(in), columns(in));
+  for (const Linear& linear : linears)
+    if (linear.bias.is_there()) add_bias(linear);
+}
+
+void PreparedCpu::add_bias(const Linear& linear) {
+  float* out = at(linear.out);
+  const std::int64_t width = columns(linear.out);
+  each_row(linear.out, [&](std::int64_t row) {
+    machine_.kernels.add_rows(out + row * width, vector(linear.bias), width, out + row * width);
+  });
 }
 
 void PreparedCpu::apply(const Embed& op) {
@@ -324,6 +336,15 @@ void PreparedCpu::apply(const Concat& op) {
   });
 }
 
+void PreparedCpu::apply(const TakeColumns& op) {
+  const float* in = at(op.in);
+  float* out = at(op.out);
+  const std::int64_t width = columns(op.out);
+  each_row(op.out, [&](std::int64_t row) {
+    std::copy_n(in + row * columns(op.in) + op.first, width, out + row * width);
+  });
+}
+
 std::span<float> PreparedCpu::cells(ValueId id) {
   return {at(id), static_cast<std::size_t>(row_count(id) * columns(id))};
 }
@@ -362,8 +383,11 @@ void PreparedCpu::apply(const HeadNormRope& op) {
   each_row(op.out, [&](std::int64_t row) {
     for (std::int64_t head = 0; head < op.head_count; ++head) {
       float* to = out + row * columns(op.out) + head * op.head_dim;
-      norm_row(machine_.kernels, in + row * columns(op.in) + head * op.head_stride,
-               {vector(op.weight), op.adds_one, op.epsilon}, op.head_dim, to);
+      const float* from = in + row * columns(op.in) + head * op.head_stride;
+      if (op.weight.is_there())
+        norm_row(machine_.kernels, from, {vector(op.weight), op.adds_one, op.epsilon}, op.head_dim, to);
+      else
+        std::copy_n(from, op.head_dim, to);
       turn_head(turns_[index].data() + row * 2 * pairs, pairs, to);
     }
   });
@@ -441,11 +465,13 @@ void PreparedCpu::apply(const TopKExperts& op) {
   chosen.resize(static_cast<std::size_t>(rows * op.count));
   const float* logits = at(op.logits);
   float* weights = at(op.weights);
+  const auto choice_bias =
+      op.choice_bias.is_there() ? program_.vector(op.choice_bias).values : std::span<const float>();
   machine_.each_row(rows, 16 * width, [&](std::int64_t row) {
     top_k_experts(op, {logits + row * width, static_cast<std::size_t>(width)},
                   std::span(chosen).subspan(static_cast<std::size_t>(row * op.count),
                                             static_cast<std::size_t>(op.count)),
-                  {weights + row * op.count, static_cast<std::size_t>(op.count)});
+                  {weights + row * op.count, static_cast<std::size_t>(op.count)}, choice_bias);
   });
   if (keeps_values_)  // as numbers, for value()
     std::ranges::transform(chosen, at(op.experts), [](std::int32_t x) { return static_cast<float>(x); });

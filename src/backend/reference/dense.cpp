@@ -1,5 +1,7 @@
 #include "backend/reference/dense.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "checkpoint/load_matrix.h"
@@ -54,9 +56,11 @@ std::vector<float> rounded_input(const Weight& weight, Role role, std::span<cons
   return row;
 }
 
-void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out, InputOf of) {
+void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out, InputOf of,
+            std::span<const float> bias) {
   const std::vector<float> row = rounded_input(weight, role, in, of);
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(dot(weight.rows.row(i), row));
+  for (std::size_t i = 0; i < bias.size(); ++i) out[i] += bias[i];
 }
 
 void rms_norm(std::span<const float> in, std::span<const float> weight, bool adds_one, double epsilon,
@@ -88,8 +92,12 @@ void rotate(const Rope& rope, std::int64_t position, std::span<float> head) {
 void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const float> weight,
                     std::int64_t position, std::span<const float> in, std::span<float> out) {
   for (std::int64_t head = 0; head < op.head_count; ++head) {
+    const auto from = in.subspan(head * op.head_stride, op.head_dim);
     const auto to = out.subspan(head * op.head_dim, op.head_dim);
-    rms_norm(in.subspan(head * op.head_stride, op.head_dim), weight, op.adds_one, op.epsilon, to);
+    if (weight.empty())
+      std::ranges::copy(from, to.begin());
+    else
+      rms_norm(from, weight, op.adds_one, op.epsilon, to);
     rotate(rope, position, to);
   }
 }

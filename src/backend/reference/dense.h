@@ -31,14 +31,16 @@ enum class InputOf { rows, expert };
 std::vector<float> rounded_input(const Weight& weight, Role role, std::span<const float> in,
                                  InputOf of = InputOf::rows);
 
+// out = W in + bias; an empty bias is none.
 void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out,
-            InputOf of = InputOf::rows);
+            InputOf of = InputOf::rows, std::span<const float> bias = {});
 void rms_norm(std::span<const float> in, std::span<const float> weight, bool adds_one, double epsilon,
               std::span<float> out);
 void swiglu(std::span<const float> gate, std::span<const float> up, std::span<float> out);
 
 // Rotates the pairs (j, j + n) of a head in place; n = inverse_frequency.size().
 void rotate(const Rope& rope, std::int64_t position, std::span<float> head);
+// An empty weight: no norm.
 void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const float> weight,
                     std::int64_t position, std::span<const float> in, std::span<float> out);
 void head_gate(std::int64_t head_dim, std::span<const float> in, std::span<const float> gate,

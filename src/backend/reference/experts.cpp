@@ -7,28 +7,67 @@ namespace fourfold::backend::reference {
 namespace {
 
 // NaN last, ties to the lower index: an order that no input can break.
-bool goes_before(std::span<const float> logits, std::int32_t a, std::int32_t b) {
-  const bool a_is_nan = std::isnan(logits[a]);
-  if (a_is_nan != std::isnan(logits[b])) return !a_is_nan;
-  if (!a_is_nan && logits[a] != logits[b]) return logits[a] > logits[b];
+bool goes_before(std::span<const float> keys, std::int32_t a, std::int32_t b) {
+  const bool a_is_nan = std::isnan(keys[a]);
+  if (a_is_nan != std::isnan(keys[b])) return !a_is_nan;
+  if (!a_is_nan && keys[a] != keys[b]) return keys[a] > keys[b];
   return a < b;
+}
+
+std::vector<std::int32_t> sorted(std::vector<std::int32_t> items, std::span<const float> keys) {
+  std::ranges::sort(items, [&](std::int32_t a, std::int32_t b) { return goes_before(keys, a, b); });
+  return items;
+}
+
+std::vector<std::int32_t> numbers(std::int32_t first, std::int64_t count) {
+  std::vector<std::int32_t> items(count);
+  std::iota(items.begin(), items.end(), first);
+  return items;
+}
+
+// The experts that can be chosen: those of the groups that are kept.
+std::vector<std::int32_t> candidates(const TopKExperts& op, std::span<const float> keys) {
+  if (op.groups_kept == op.group_count) return numbers(0, std::ssize(keys));
+  const std::int64_t length = std::ssize(keys) / op.group_count;
+  std::vector<std::vector<std::int32_t>> groups;
+  std::vector<float> ranks;
+  for (std::int64_t group = 0; group < op.group_count; ++group) {
+    groups.push_back(sorted(numbers(static_cast<std::int32_t>(group * length), length), keys));
+    ranks.push_back(keys[groups.back()[0]] + keys[groups.back()[1]]);
+  }
+  const std::vector<std::int32_t> order = sorted(numbers(0, op.group_count), ranks);
+  std::vector<std::int32_t> kept;
+  for (std::int64_t i = 0; i < op.groups_kept; ++i)
+    kept.insert(kept.end(), groups[order[i]].begin(), groups[order[i]].end());
+  return kept;
 }
 
 }  // namespace
 
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                   std::span<float> weights) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, [&](std::int32_t a, std::int32_t b) { return goes_before(logits, a, b); });
+                   std::span<float> weights, std::span<const float> choice_bias) {
+  const bool is_softmax = op.score == RouterScore::softmax;
+  const std::vector<std::int32_t> falling = sorted(numbers(0, std::ssize(logits)), logits);
+  const double largest = logits[falling.front()];
+  const auto mass = [&](float logit) { return is_softmax ? std::exp(logit - largest) : sigmoid(logit); };
+  double all = is_softmax ? 0 : 1;
+  if (is_softmax)
+    for (const std::int32_t expert : falling) all += mass(logits[expert]);
+
+  // Softmax keeps the order of the logits; where that is all that matters, rounding makes no ties.
+  std::vector<float> keys(logits.begin(), logits.end());
+  if (!is_softmax || !choice_bias.empty() || op.groups_kept < op.group_count)
+    for (float& key : keys) key = static_cast<float>(mass(key) / all);
+  for (std::size_t i = 0; i < choice_bias.size(); ++i) keys[i] += choice_bias[i];
+  const std::vector<std::int32_t> order = sorted(candidates(op, keys), keys);
   std::copy_n(order.begin(), op.count, experts.begin());
 
-  const double largest = logits[order.front()];
-  const auto mass = [&](std::int32_t expert) { return std::exp(logits[expert] - largest); };
   // Softmax and then renormalising over the chosen equals softmax over the chosen.
-  double total = 0;
-  for (std::size_t i = 0; i < (op.normalize ? experts.size() : order.size()); ++i) total += mass(order[i]);
-  for (std::size_t i = 0; i < experts.size(); ++i) weights[i] = static_cast<float>(mass(experts[i]) / total);
+  double total = op.normalize ? (is_softmax ? 0 : TopKExperts::kSumGuard) : all;
+  if (op.normalize)
+    for (const std::int32_t expert : experts) total += mass(logits[expert]);
+  for (std::size_t i = 0; i < experts.size(); ++i)
+    weights[i] = static_cast<float>(mass(logits[experts[i]]) / total * op.scale);
 }
 
 void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, Role role,

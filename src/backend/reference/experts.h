@@ -9,9 +9,9 @@
 
 namespace fourfold::backend::reference {
 
-// experts and weights: [count], best first.
+// experts and weights: [count], best first. An empty choice_bias is none.
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
-                   std::span<float> weights);
+                   std::span<float> weights, std::span<const float> choice_bias = {});
 
 struct ExpertWeights {
   const Weight* gate;

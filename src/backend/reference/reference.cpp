@@ -50,6 +50,9 @@ class PreparedReference final : public Prepared {
     return values_[id.index] = Rows(static_cast<std::int64_t>(count), value.columns);
   }
   std::span<const float> vector(VectorId id) const { return program_.vector(id).values; }
+  std::span<const float> vector(OptionalVectorId id) const {
+    return id.is_there() ? program_.vector(id).values : std::span<const float>();
+  }
   void place_rows();
 
   void apply(const Embed& op);
@@ -57,6 +60,7 @@ class PreparedReference final : public Prepared {
   void apply(const Linear& op);
   void apply(const Add& op);
   void apply(const Concat& op);
+  void apply(const TakeColumns& op);
   void apply(const AllReduce& op);
   void apply(const AllGather& op);
   void apply(const TakeLogitsRows& op) { take(in(op.in), batch_->logits_rows, make(op.out)); }
@@ -183,7 +187,8 @@ void PreparedReference::apply(const RmsNorm& op) {
 void PreparedReference::apply(const Linear& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    linear(weights_[op.weight.index], role_of(op.in, row), in(op.in).row(row), out.row(row));
+    linear(weights_[op.weight.index], role_of(op.in, row), in(op.in).row(row), out.row(row), InputOf::rows,
+           vector(op.bias));
 }
 
 void PreparedReference::apply(const Add& op) {
@@ -196,6 +201,12 @@ void PreparedReference::apply(const Concat& op) {
     const auto rest = std::ranges::copy(in(op.first).row(row), out.row(row).begin()).out;
     std::ranges::copy(in(op.second).row(row), rest);
   }
+}
+
+void PreparedReference::apply(const TakeColumns& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    std::ranges::copy(in(op.in).row(row).subspan(op.first, out.columns), out.row(row).begin());
 }
 
 void PreparedReference::apply(const AllReduce& op) {
@@ -275,7 +286,7 @@ void PreparedReference::apply(const TopKExperts& op) {
   chosen.assign(weights.cells.size(), 0);
   for (std::int64_t row = 0; row < weights.count(); ++row)
     top_k_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
-                  weights.row(row));
+                  weights.row(row), vector(op.choice_bias));
   Rows& shown = make(op.experts);  // as numbers, for value()
   std::ranges::transform(chosen, shown.cells.begin(), [](std::int32_t x) { return static_cast<float>(x); });
 }

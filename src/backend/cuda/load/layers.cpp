@@ -31,6 +31,12 @@ class Reader {
     fail(Code::unsupported_op, "the GPU backend cannot run this {} program: op {} reads {}, expected {}",
          pass_name(pass_), at_ - 1, program_.value(got).name, program_.value(wanted).name);
   }
+  // What an op of this program asks of the GPU's kernels, and they do not have.
+  [[noreturn]] void refuse(std::string_view what) const {
+    fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                   "the GPU backend cannot run this {} program: op {} ({}) has {}", pass_name(pass_), at_ - 1,
+                   name_of(ops_[at_ - 1]), what);
+  }
   bool ended() const { return at_ == ops_.size(); }
 
   Norm norm(ValueId in, ValueId& out) {
@@ -42,6 +48,7 @@ class Reader {
   MatrixId linear(ValueId in, ValueId& out) {
     const auto& op = take<Linear>();
     require(op.in, in);
+    if (op.bias.is_there()) refuse("a bias");
     out = op.out;
     return op.weight;
   }
@@ -72,8 +79,10 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
   mixer.value = reader.linear(in, value);
   const auto& query_turn = reader.take<HeadNormRope>();
   reader.require(query_turn.in, first_out);
+  if (!query_turn.weight.is_there()) reader.refuse("no norm");
   const auto& key_turn = reader.take<HeadNormRope>();
   reader.require(key_turn.in, key);
+  if (!key_turn.weight.is_there()) reader.refuse("no norm");
   mixer.query_norm = {query_turn.weight, query_turn.adds_one, query_turn.epsilon};
   mixer.key_norm = {key_turn.weight, key_turn.adds_one, key_turn.epsilon};
   mixer.rope = query_turn.rope;
@@ -146,6 +155,10 @@ MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId l
   mlp.router = router;
   const auto& choose = reader.take<TopKExperts>();
   reader.require(choose.logits, logits);
+  if (choose.score != RouterScore::softmax) reader.refuse("sigmoid scores");
+  if (choose.choice_bias.is_there()) reader.refuse("a bias for choosing");
+  if (choose.groups_kept != choose.group_count) reader.refuse("groups of experts");
+  if (choose.scale != 1) reader.refuse(fourfold::format("weights times {}", choose.scale));
   mlp.experts_per_token = choose.count;
   mlp.normalizes = choose.normalize;
   const auto& experts = reader.take<RunExperts>();
