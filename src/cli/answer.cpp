@@ -164,7 +164,8 @@ Answer stream_answer(backend::Prepared& prepared, engine::Request request, const
                      .stops = options.stops,
                      .split_thinking = options.split_thinking,
                      .starts_thinking = options.split_thinking &&
-                                        engine::ends_in_thinking(request.prompt, *options.tokenizer)});
+                                        engine::ends_in_thinking(request.prompt, *options.tokenizer),
+                     .header = text::last_header(request.prompt, *options.tokenizer)});
   // Taken away first: after an error nothing is known about the caches.
   if (options.cached != nullptr && (prepared.roles_agree() || options.fast))
     request.cached_count = engine::reusable_count(std::exchange(*options.cached, {}), request);

@@ -90,6 +90,9 @@ void show_banner(const ServeOptions& options, const server::HttpServer& http, co
   out << fourfold::format("  room        {} requests at once, {} tokens each, {} together; {} may wait\n",
                           room.sequences, with_commas(room.context),
                           with_commas(capacity.page_count * capacity.page_tokens), options.max_queue);
+  if (model.chat_template)
+    out << fourfold::format("  tools       calls are read as {}\n",
+                            text::name_of(model.chat_template->call_format()));
   if (!memory.empty()) out << fourfold::format("  memory      {}: {}\n", megabytes(total), memory);
   out << "  keys        "
       << (keys.any() ? fourfold::format("{}; every path but /health and the pages needs one", keys.count())

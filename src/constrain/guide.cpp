@@ -23,7 +23,12 @@ class GrammarGuide final : public engine::TokenGuide {
  public:
   GrammarGuide(std::shared_ptr<const Masks> masks, GuideStart start)
       : masks_(std::move(masks)), start_(std::move(start)), matcher_(masks_->grammar(), &budget_) {
-    if (!start_.after) begin();
+    if (!start_.header.empty()) {
+      phase_ = Phase::header;
+      open_ = {&start_.header, &start_.thought};
+    } else if (!start_.after) {
+      begin();
+    }
   }
   ~GrammarGuide() override {
     if (masks_->memory() != nullptr) masks_->memory()->give(charged_);
@@ -35,6 +40,10 @@ class GrammarGuide final : public engine::TokenGuide {
     check(bits.size() >= vocabulary.word_count(), "the caller's words cover the vocabulary", bits.size(),
           vocabulary.word_count());
     if (phase_ == Phase::before) return allow_anything(bits);
+    if (phase_ == Phase::header) {
+      for (const auto* tokens : open_) allow(bits, (*tokens)[header_at_]);
+      return;
+    }
     if (phase_ == Phase::inside) {
       budget_.begin_token();
       if (matcher_.bytes() > kRememberedBytesMax + 2 * needed_bytes_) {
@@ -56,8 +65,13 @@ class GrammarGuide final : public engine::TokenGuide {
 
   void accept(TokenId token) override {
     if (phase_ == Phase::done) return;
+    if (phase_ == Phase::header) return accept_header(token);
     if (phase_ == Phase::before) {
-      if (token == start_.after) begin();
+      if (token != start_.after) return;
+      if (start_.header.empty()) return begin();
+      phase_ = Phase::header;
+      open_ = {&start_.header_again};
+      header_at_ = 0;
       return;
     }
     if (masks_->vocabulary().is_stop(token)) {
@@ -70,7 +84,19 @@ class GrammarGuide final : public engine::TokenGuide {
   }
 
  private:
-  enum class Phase { before, inside, done };
+  enum class Phase { header, before, inside, done };
+
+  void accept_header(TokenId token) {
+    std::erase_if(open_, [&](const auto* tokens) { return (*tokens)[header_at_] != token; });
+    if (open_.empty()) lose();
+    ++header_at_;
+    for (const auto* tokens : open_) {
+      if (header_at_ < tokens->size()) continue;
+      if (tokens != &start_.thought) return begin();
+      phase_ = Phase::before;
+      return;
+    }
+  }
 
   // Of very many readings at once some are let go (matcher.cpp), and the token may have belonged to one of
   // them.
@@ -137,6 +163,8 @@ class GrammarGuide final : public engine::TokenGuide {
   Matcher::SetId set_ = 0;
   std::size_t needed_bytes_ = 0, charged_ = 0;
   Phase phase_ = Phase::before;
+  std::vector<const std::vector<TokenId>*> open_;  // headers that may still come
+  std::size_t header_at_ = 0;
 };
 
 }  // namespace

@@ -58,6 +58,9 @@ struct GuideStart {
   std::vector<TokenId> not_before = {};
   // Up to two newlines may stand before the form's text.
   bool newlines = false;
+  // Where answers are messages with headers: the form begins behind `header`, which comes at once, or after a
+  // thought. That is `thought`, then anything up to `after`, then `header_again`.
+  std::vector<TokenId> header = {}, thought = {}, header_again = {};
 };
 
 std::unique_ptr<engine::TokenGuide> make_guide(std::shared_ptr<const Masks> masks, GuideStart start = {});

@@ -23,7 +23,14 @@ Vocabulary::Vocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId
   ordinary_.assign(word_count(), 0);
   for (std::size_t i = 0; i < count; ++i) {
     const auto id = static_cast<TokenId>(i);
-    if (tokenizer.is_special(id) || is_stop(id)) continue;
+    if (is_stop(id)) continue;
+    if (tokenizer.is_special(id)) {
+      if (const std::string_view text = tokenizer.token_bytes(id); !text.empty()) {
+        bytes_[i] = control_mark(text);
+        tags_.emplace_back(bytes_[i], id);
+      }
+      continue;
+    }
     bytes_[i] = tokenizer.token_bytes(id);
     if (!bytes_[i].empty()) ordinary_[i / 64] |= std::uint64_t{1} << (i % 64);
   }
@@ -36,7 +43,10 @@ Vocabulary::Vocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId
 void Vocabulary::build_trie() {
   std::vector<TokenId> order(bytes_.size());
   std::iota(order.begin(), order.end(), TokenId{0});
-  std::erase_if(order, [&](TokenId id) { return bytes(id).empty() || tag(bytes(id)) == id; });
+  std::erase_if(order, [&](TokenId id) {
+    return bytes(id).empty() || bytes(id).find(kControlByte) != std::string_view::npos ||
+           tag(bytes(id)) == id;
+  });
   // Not stable_sort: libstdc++ 12's does not compile cleanly with clang 19.
   std::sort(order.begin(), order.end(),
             [&](TokenId a, TokenId b) { return std::pair(bytes(a), a) < std::pair(bytes(b), b); });

@@ -14,10 +14,14 @@ namespace fourfold::constrain {
 
 using text::TokenId;
 
+// How a form writes a control token: behind a byte that no text has, so that letters do not make one.
+inline constexpr char kControlByte = '\xFE';
+inline std::string control_mark(std::string_view token) { return kControlByte + std::string(token); }
+
 class Vocabulary {
  public:
   // Ids at or above token_limit are never allowed (a model's vocabulary is padded), nor are special tokens
-  // other than the stop ids, nor added tokens a form does not name (Grammar::tags). Throws unsupported_model
+  // other than the stop ids or added tokens a form does not name (Grammar::tags). Throws unsupported_model
   // when a byte that UTF-8 needs has no token of its own: an answer could get stuck.
   Vocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId> stop_ids, std::int64_t token_limit);
 
@@ -42,12 +46,13 @@ class Vocabulary {
   std::int64_t token_limit() const { return token_limit_; }
   std::size_t word_count() const { return static_cast<std::size_t>(token_limit_ + 63) / 64; }
   int depth_max() const { return depth_max_; }
-  // What a token writes; empty for those without text (special ones, ids beyond the limit).
+  // What a token writes, for a special one its control_mark; empty for those without text (stop ids, ids
+  // beyond the limit).
   std::string_view bytes(TokenId token) const;
   bool is_stop(TokenId token) const;
   // All tokens with text, as a mask.
   std::span<const std::uint64_t> ordinary() const { return ordinary_; }
-  // Added tokens that are text but stand outside the trie, by their text.
+  // Added tokens, which stand outside the trie, by their text; special ones by their control_mark.
   std::optional<TokenId> tag(std::string_view text) const;
 
  private:

@@ -162,7 +162,8 @@ Result Model::Body::run(engine::Request request, const GenerateOptions& options,
       served.tokenizer,
       {.stops = options.stops,
        .split_thinking = is_chat,
-       .starts_thinking = is_chat && engine::ends_in_thinking(request.prompt, served.tokenizer)});
+       .starts_thinking = is_chat && engine::ends_in_thinking(request.prompt, served.tokenizer),
+       .header = text::last_header(request.prompt, served.tokenizer)});
   const std::vector<engine::TokenId> stop_ids = request.stop_ids;
   Result result;
   bool wanted = true;

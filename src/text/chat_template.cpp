@@ -75,6 +75,30 @@ jinja::Value prepared_messages(const jinja::Value& messages, bool arguments_as_t
   return jinja::Value::list(std::move(out));
 }
 
+bool ends_with(std::string_view text, std::string_view first, std::string_view second) {
+  return text.ends_with(second) && text.substr(0, text.size() - second.size()).ends_with(first);
+}
+
+// The format a call of this tool was written in: by what stands around its name.
+CallFormat format_of_call(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return CallFormat::tagged;
+  const std::string_view before = text.substr(0, at), behind = text.substr(at + name.size());
+  const CallMarks deepseek = marks_of(CallFormat::deepseek), kimi = marks_of(CallFormat::kimi);
+  if (ends_with(before, "to=", marks_of(CallFormat::harmony).before_name)) return CallFormat::harmony;
+  if (before.ends_with(marks_of(CallFormat::minimax).call_open)) return CallFormat::minimax;
+  if (before.ends_with(kCallOpen))
+    return behind.starts_with('\n') ? CallFormat::glm : CallFormat::glm_compact;
+  if (before.ends_with(deepseek.name_close)) return CallFormat::deepseek;
+  if (before.ends_with(deepseek.call_open)) return CallFormat::deepseek_plain;
+  if (ends_with(before, kimi.call_open, kimi.before_name)) return CallFormat::kimi;
+  // Behind the last one before the name: a template may also tell the model how calls are written.
+  const std::size_t open = before.rfind(kCallOpen);
+  const std::size_t inside =
+      open == std::string_view::npos ? open : before.find_first_not_of(" \n", open + kCallOpen.size());
+  return inside != std::string_view::npos && before[inside] == '{' ? CallFormat::json : CallFormat::tagged;
+}
+
 std::tm local_now() {
   const std::time_t seconds = std::time(nullptr);
   std::tm out{};
@@ -158,12 +182,7 @@ void ChatTemplate::find_call_form() {
     request.limits.steps_max = 1'000'000;
     for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
     try {
-      const std::string text = trial.render(request);
-      // Behind the last one before the name: a template may also tell the model how calls are written.
-      const std::size_t open = text.rfind(kCallOpen, text.find("trial_call"));
-      const std::size_t inside =
-          open == std::string::npos ? open : text.find_first_not_of(" \n", open + kCallOpen.size());
-      if (inside != std::string::npos && text[inside] == '{') call_format_ = CallFormat::json;
+      call_format_ = format_of_call(trial.render(request), "trial_call");
       return true;
     } catch (const Error&) {
       return false;
@@ -211,7 +230,11 @@ TracedText ChatTemplate::render_traced(const ChatRequest& request) const {
   variables.set("tools", request.tools ? *request.tools : jinja::Value(jinja::None{}));
   variables.set("documents", jinja::None{});
   variables.set("add_generation_prompt", request.add_generation_prompt);
-  if (request.enable_thinking) variables.set("enable_thinking", *request.enable_thinking);
+  if (request.enable_thinking) {
+    variables.set("enable_thinking", *request.enable_thinking);
+    // DeepSeek-V3.1's name for it.
+    if (request.extra.find("thinking") == nullptr) variables.set("thinking", *request.enable_thinking);
+  }
   jinja::Evaluator evaluator(parsed_->name, request.limits, request.now ? *request.now : local_now());
   return evaluator.render(parsed_->body, variables);
 }

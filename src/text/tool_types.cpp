@@ -139,4 +139,9 @@ std::string typed_json(std::string_view text, unsigned types) {
   return jinja::to_json(jinja::Value(text));
 }
 
+bool is_json_object(std::string_view text) {
+  jinja::Value value;
+  return read_json(text, value) && value.is_dict();
+}
+
 }  // namespace fourfold::text

@@ -12,6 +12,8 @@
 #include "base/random.h"
 #include "base/utf8.h"
 #include "tests/constrain/accepts.h"
+#include "text/jinja/json_value.h"
+#include "text/tool_calls.h"
 
 namespace fourfold::constrain {
 namespace {
@@ -224,6 +226,85 @@ TEST(Guide, ToolCallsInJson) {
             }).find("the parameters of a tool are an object"),
             std::string::npos);
   expect_exact_masks(small(), grammar, weather);
+}
+
+struct FormatCase {
+  text::CallFormat format;
+  std::string open, weather, between, now, close;
+};
+
+// A call with arguments and one without, as each format writes them.
+std::vector<FormatCase> format_cases() {
+  using text::CallFormat;
+  return {
+      {CallFormat::glm, "",
+       "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bern "
+       "\"</b>\n</arg_value>\n<arg_key>days</arg_key>\n"
+       "<arg_value>14</arg_value>\n</tool_call>",
+       "\n", "<tool_call>now\n</tool_call>", ""},
+      {CallFormat::glm_compact, "",
+       "<tool_call>weather<arg_key>city</arg_key><arg_value>Bern</arg_value><arg_key>days</arg_key>"
+       "<arg_value>14</arg_value></tool_call>",
+       "", "<tool_call>now</tool_call>", ""},
+      {CallFormat::minimax, "<minimax:tool_call>\n",
+       "<invoke name=\"weather\">\n<parameter name=\"city\">Bern</parameter>\n<parameter name=\"days\">14"
+       "</parameter>\n</invoke>\n",
+       "", "<invoke name=\"now\">\n</invoke>\n", "</minimax:tool_call>"},
+      {CallFormat::deepseek, "<｜tool▁calls▁begin｜>",
+       "<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"Bern\", \"days\": "
+       "14}\n```<｜tool▁call▁end｜>",
+       "\n", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>",
+       "<｜tool▁calls▁end｜>"},
+      {CallFormat::deepseek_plain, "<｜tool▁calls▁begin｜>",
+       "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"Bern\", \"days\": 14}<｜tool▁call▁end｜>", "",
+       "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"},
+      {CallFormat::kimi, "<|tool_calls_section_begin|>",
+       "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"Bern\", \"days\": 14}"
+       "<|tool_call_end|>",
+       "", "<|tool_call_begin|>functions.now:11<|tool_call_argument_begin|>{}<|tool_call_end|>",
+       "<|tool_calls_section_end|>"}};
+}
+
+// Each format's calls are held to the tools' schemas, and to what its parser reads.
+TEST(Guide, ToolCallsOfEveryFormat) {
+  const char* tools = R"([
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {
+      "city": {"type": "string"}, "days": {"type": "integer", "maximum": 14}}, "required": ["city"]}}},
+    {"type": "function", "function": {"name": "now"}}])";
+  for (const FormatCase& one : format_cases()) {
+    SCOPED_TRACE(text::name_of(one.format));
+    const auto grammar = compile_tool_calls(tools, {.format = one.format});
+    const std::string both = one.open + one.weather + one.between + one.now + one.close;
+    EXPECT_TRUE(accepts(*grammar, one.open + one.now + one.close));
+    EXPECT_TRUE(accepts(*grammar, both));
+    EXPECT_FALSE(accepts(*grammar, one.open + one.close));
+    EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.format = one.format, .several = false}), both));
+    EXPECT_FALSE(accepts(*compile_tool_calls(tools, {.format = one.format, .name = "weather"}),
+                         one.open + one.now + one.close));
+    for (const auto& [part, other] : {std::pair("14", "15"), std::pair("city", "town"),
+                                      std::pair("weather", "whether"), std::pair("14", "x")}) {
+      std::string wrong = one.open + one.weather + one.close;
+      wrong.replace(wrong.find(part), std::string(part).size(), other);
+      EXPECT_FALSE(accepts(*grammar, wrong)) << wrong;
+    }
+    text::ToolSchemas schemas;
+    schemas.add("weather", text::jinja::parse_json(R"({"properties": {"days": {"type": "integer"}}})", "s"));
+    const auto parser = text::make_tool_call_parser(one.format, schemas);
+    std::string calls;
+    for (const text::ToolEvent& event : parser->push(both))
+      calls += event.kind == text::ToolEvent::Kind::end ? ";" : event.text + " ";
+    EXPECT_TRUE(calls.starts_with("weather {\"city\": \"Bern")) << calls;
+    EXPECT_TRUE(calls.ends_with("\"days\": 14} ;now {} ;")) << calls;
+    EXPECT_NE(
+        refusal([&] { compile_tool_calls(R"([{"function": {"name": "a b"}}])", {.format = one.format}); }),
+        "");
+    expect_exact_masks(small(), grammar, one.open + one.weather + one.close);
+  }
+  // A string between tags cannot hold what would end it.
+  const auto glm = compile_tool_calls(tools, {.format = text::CallFormat::glm});
+  EXPECT_FALSE(accepts(
+      *glm,
+      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value></tool_call></arg_value>\n</tool_call>"));
 }
 
 // Prints what docs/structured.md tells; the bound is far away, so that a busy machine does not reach it.

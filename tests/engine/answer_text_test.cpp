@@ -58,7 +58,7 @@ TEST(AnswerText, PlainTextPassesThrough) {
 TEST(AnswerText, ACallEndsThinkingWhereCallsAreRead) {
   AnswerTextOptions options = in_thought();
   expect_piece(show("I call<tool_call>x", options), "I call<tool_call>x", "");
-  options.calls_end_thinking = true;
+  options.reads_calls = true;
   expect_piece(show("I call<tool_call>x</think>", options), "I call", "<tool_call>x");
   options.stops = {"END"};
   // Where a guide waits for the token, letters do not end it.
@@ -87,7 +87,7 @@ TEST(AnswerText, WithoutTheTokensNothingEndsThinking) {
   const text::Tokenizer without = text::Tokenizer::parse(json, "without");
   ASSERT_FALSE(without.added_token("<tool_call>"));
   AnswerTextOptions options = in_thought();
-  options.calls_end_thinking = true;
+  options.reads_calls = true;
   AnswerText answer(without, options);
   std::string thinking;
   for (const text::TokenId id : without.encode("I call")) thinking += answer.push(id).thinking;

@@ -14,11 +14,14 @@
 #include "base/error.h"
 #include "tests/text/fuzz_strings.h"
 #include "text/jinja/json_value.h"
+#include "text/tool_calls.h"
 
 namespace fourfold::text {
 namespace {
 
 const std::string kTemplates = std::string(FOURFOLD_TEXT_GOLDEN) + "/templates/";
+
+const std::string kFamilies = std::string(FOURFOLD_TEXT_GOLDEN) + "/families/";
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -71,6 +74,28 @@ TEST(ChatTemplateGolden, TemplatesTimesConversations) {
   EXPECT_LT(failures, compared / 2);
   std::printf("templates x conversations: %d compared, %d of them fail in both, 0 differ\n", compared,
               failures);
+}
+
+// The families' own templates, as transformers renders them.
+TEST(ChatTemplateGolden, FamiliesTimesConversations) {
+  const jinja::Value golden = jinja::parse_json(read_file(kFamilies + "expected.json"), "golden");
+  const auto& cases = golden.dict()->find("cases")->sequence()->items;
+  int compared = 0, failures = 0;
+  for (const auto& [name, expected] : golden.dict()->find("outputs")->dict()->items()) {
+    const std::string source = read_file(kFamilies + name.text());
+    ASSERT_EQ(expected.sequence()->items.size(), cases.size());
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      SCOPED_TRACE(name.text() + " conversation " + std::to_string(i));
+      const auto ours = rendered(source, cases[i]);
+      const jinja::Value& theirs = expected.sequence()->items[i];
+      ASSERT_EQ(ours.has_value(), theirs.is_text());
+      EXPECT_EQ(ours.value_or(""), theirs.is_text() ? theirs.text() : "");
+      ++compared;
+      failures += !ours;
+    }
+  }
+  EXPECT_EQ(compared, 12 * 27);
+  EXPECT_LT(failures, compared / 4);
 }
 
 TEST(ChatTemplateGolden, GeneratedTemplates) {
@@ -145,6 +170,48 @@ TEST(ChatTemplate, KnowsHowItWritesCalls) {
   EXPECT_EQ(format("Write <tool_call>{}</tool_call>{% for m in messages %}{% for c in m.tool_calls or [] %}"
                    "<tool_call>\n<function={{ c.function.name }}>{% endfor %}{% endfor %}"),
             CallFormat::tagged);
+}
+
+// A family's calls: known by its template, and read back from what the template writes.
+TEST(ChatTemplate, ReadsTheCallsItWrites) {
+  const std::pair<const char*, CallFormat> families[] = {{"glm-4.5", CallFormat::glm},
+                                                         {"glm-4.6", CallFormat::glm},
+                                                         {"glm-4.7", CallFormat::glm_compact},
+                                                         {"minimax-m2", CallFormat::minimax},
+                                                         {"deepseek-r1", CallFormat::deepseek},
+                                                         {"deepseek-r1-tools", CallFormat::deepseek},
+                                                         {"deepseek-v3-tools", CallFormat::deepseek},
+                                                         {"deepseek-v3.1", CallFormat::deepseek_plain},
+                                                         {"deepseek-v3.1-tools", CallFormat::deepseek_plain},
+                                                         {"kimi-k2", CallFormat::kimi}};
+  ToolSchemas schemas;
+  schemas.add(
+      "find",
+      parse_chat_json(R"({"properties": {"text": {"type": "string"}, "count": {"type": "integer"}}})", "s"));
+  schemas.add("now", parse_chat_json("{}", "s"));
+  for (const auto& [name, format] : families) {
+    SCOPED_TRACE(name);
+    ChatTemplate chat = ChatTemplate::parse(read_file(kFamilies + name + ".jinja"), "t.jinja");
+    chat.define("bos_token", "");
+    EXPECT_EQ(chat.call_format(), format);
+    ChatRequest request;
+    request.messages = parse_chat_json(
+        R"([{"role": "user", "content": "Go."}, {"role": "assistant", "content": "Look:", "tool_calls": [
+          {"id": "functions.find:0", "type": "function", "function": {"name": "find",
+            "arguments": "{\"text\": \"雪 <b> \\\"x\\\"\", \"count\": 3}"}},
+          {"id": "functions.now:1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]}])",
+        "messages");
+    request.add_generation_prompt = false;
+    const std::string text = chat.render(request);
+    const auto parser = make_tool_call_parser(format, schemas);
+    std::string calls;
+    for (const ToolEvent& event : parser->push(text.substr(text.find("Look:")))) {
+      if (event.kind == ToolEvent::Kind::begin) calls += "[" + event.text + " ";
+      if (event.kind == ToolEvent::Kind::arguments) calls += event.text;
+      if (event.kind == ToolEvent::Kind::end) calls += "]";
+    }
+    EXPECT_EQ(calls, R"([find {"text": "雪 <b> \"x\"", "count": 3}][now {}])") << text;
+  }
 }
 
 TEST(ChatTemplate, KnowsWhetherSystemTurnsMayStandLater) {

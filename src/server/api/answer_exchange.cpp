@@ -35,6 +35,9 @@ AnswerExchange::AnswerExchange(const ServedModel& model, Plan plan, Notes& noted
     options.split_thinking = plan_.split_thinking;
     options.starts_thinking = prompt.starts_thinking;
     options.schemas = plan_.tools.offered() ? &schemas_ : nullptr;
+    if (model.chat_template) options.format = model.chat_template->call_format();
+    if (options.format == text::CallFormat::harmony)
+      options.header = text::last_header(prompt.ids, model.tokenizer);
     options.one_call = !plan_.tools.parallel;
     options.guided = static_cast<bool>(plan_.make_guide);
     options.call_prefix = plan_.call_prefix;

@@ -13,7 +13,9 @@ engine::AnswerTextOptions text_options(const ChoiceOptions& options) {
           .show_special = options.show_special,
           .split_thinking = options.split_thinking,
           .starts_thinking = options.starts_thinking,
-          .calls_end_thinking = options.schemas != nullptr,
+          .format = options.format,
+          .reads_calls = options.schemas != nullptr,
+          .header = options.header,
           .only_token_ends_thinking = options.guided};
 }
 
@@ -35,7 +37,8 @@ std::string new_id(std::string_view prefix) {
 
 Choice::Choice(const text::Tokenizer& tokenizer, ChoiceOptions options)
     : options_(std::move(options)), text_(tokenizer, text_options(options_)) {
-  if (options_.schemas != nullptr) calls_.emplace(*options_.schemas);
+  if (options_.schemas != nullptr && options_.format != text::CallFormat::harmony)
+    calls_ = text::make_tool_call_parser(options_.format, *options_.schemas);
 }
 
 std::vector<AnswerEvent> Choice::take(const engine::Delivery& delivery) {
@@ -75,7 +78,7 @@ void Choice::end(const engine::Delivery& delivery) {
   finish_ = delivery.finish;
   error_ = delivery.error;
   const bool cut_off = finish_ != engine::Finish::stop_id;
-  add(text_.finish());
+  add(text_.finish(cut_off));
   if (ended()) return;  // by the end of a single call
   if (calls_) add_tool_events(calls_->finish(cut_off));
   if (text_.stopped()) {
@@ -94,6 +97,7 @@ void Choice::add(const engine::AnswerPiece& piece) {
   } else if (!piece.content.empty()) {
     add_tool_events(calls_->push(piece.content));
   }
+  add_tool_events(piece.calls);
 }
 
 void Choice::add_tool_events(std::vector<text::ToolEvent> events) {

@@ -16,9 +16,11 @@ namespace fourfold::server::api {
 struct ChoiceOptions {
   std::vector<std::string> stops;
   bool split_thinking = false, starts_thinking = false;
-  const text::ToolSchemas* schemas = nullptr;  // calls are read when given; must outlive the choice
-  bool one_call = false;                       // the answer ends with its first call
-  bool guided = false;                         // to a form that begins behind the token </think>
+  const text::ToolSchemas* schemas = nullptr;          // calls are read when given; must outlive the choice
+  text::CallFormat format = text::CallFormat::tagged;  // of the calls
+  std::vector<text::TokenId> header = {};              // engine::AnswerTextOptions
+  bool one_call = false;                               // the answer ends with its first call
+  bool guided = false;                                 // to a form that begins behind the token </think>
   bool keep_logprobs = false, keep_ids = false;
   bool logprobs_with_text = false;               // with the events and items of text, no others
   std::int64_t min_tokens = 0;                   // engine::AnswerTextOptions
@@ -84,7 +86,7 @@ class Choice {
 
   ChoiceOptions options_;
   engine::AnswerText text_;
-  std::optional<text::ToolCallParser> calls_;
+  std::unique_ptr<text::ToolCallParser> calls_;
   std::vector<AnswerEvent> events_;
   std::vector<AnswerItem> items_;
   std::vector<sample::Sampled> logprobs_;

@@ -1,9 +1,12 @@
 #include "server/api/conversation.h"
 
+#include <map>
 #include <set>
+#include <utility>
 
 #include "engine/answer_text.h"
 #include "server/api/generation.h"
+#include "server/api/harmony_turns.h"
 #include "server/api/request_error.h"
 #include "server/api/system_turns.h"
 #include "server/json_guard.h"
@@ -16,12 +19,14 @@ namespace {
 
 constexpr std::int64_t kRenderBytesMax = std::int64_t{512} << 20;
 
-Json template_message(const Turn& turn) {
+Json template_message(const Turn& turn, text::CallFormat format) {
   text::jinja::Dict out;
   out.set("role", std::string_view(turn.role));
   // A turn of calls alone has no content; templates test it for truth.
   out.set("content", std::string_view(turn.content));
-  if (turn.thinking) out.set("reasoning_content", std::string_view(*turn.thinking));
+  if (turn.thinking)
+    out.set(format == text::CallFormat::harmony ? "thinking" : "reasoning_content",
+            std::string_view(*turn.thinking));
   if (!turn.calls.empty()) {
     std::vector<Json> calls;
     for (const Call& call : turn.calls) {
@@ -278,6 +283,23 @@ void require_few_values(const std::vector<Turn>& turns, const std::string& field
 
 }  // namespace
 
+namespace {
+
+// Kimi's template shows calls by names of its own, functions.NAME:0, and results by the id they come with.
+void give_kimi_ids(std::vector<Turn>& turns) {
+  std::map<std::string, std::string> ids;
+  for (Turn& turn : turns) {
+    for (std::size_t i = 0; i < turn.calls.size(); ++i) {
+      Call& call = turn.calls[i];
+      const std::string id = fourfold::format("functions.{}:{}", call.name, i);
+      ids[std::exchange(call.id, id)] = id;
+    }
+    if (const auto known = ids.find(turn.call_id); known != ids.end()) turn.call_id = known->second;
+  }
+}
+
+}  // namespace
+
 Prompt render_prompt(const Conversation& conversation, const ServedModel& model, PromptUse use) {
   const std::string& field = conversation.field;
   if (!model.chat_template)
@@ -285,15 +307,19 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   require_few_values(conversation.turns, field);
   text::ChatRequest request;
   std::vector<Json> messages;
-  const std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);
+  std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);
+  const text::CallFormat format = model.chat_template->call_format();
+  if (format == text::CallFormat::kimi) give_kimi_ids(turns);
+  if (format == text::CallFormat::harmony) turns = harmony_turns(std::move(turns));
   for (const Turn& turn : turns)
     messages.push_back(
-        template_message(conversation.continue_last && &turn == &turns.back() ? marked(turn) : turn));
+        template_message(conversation.continue_last && &turn == &turns.back() ? marked(turn) : turn, format));
   request.messages = Json::list(std::move(messages));
   request.tools = conversation.tools;
   request.add_generation_prompt = conversation.add_generation_prompt && !conversation.continue_last;
   request.enable_thinking = conversation.enable_thinking;
   request.extra = conversation.template_variables;
+  if (format == text::CallFormat::harmony) settle_for_harmony(request);
   request.limits.bytes_max = kRenderBytesMax;
   std::optional<text::ChatPrompt> prompt;
   try {
@@ -305,7 +331,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   if (conversation.continue_last) reopen_last(*prompt, field);
   if (use == PromptUse::answer) require_near_context(prompt->text().size(), field, model);
   if (use == PromptUse::count) require_countable(prompt->text().size(), field);
-  Prompt out{.field = field, .ids = prompt->ids()};
+  Prompt out{.field = field, .ids = prompt->ids(), .in_message = conversation.continue_last};
   out.starts_thinking = engine::ends_in_thinking(out.ids, model.tokenizer);
   return out;
 }

@@ -42,6 +42,7 @@ struct Prompt {
   std::vector<text::TokenId> ids;
   std::string text = {};         // what an answer that echoes begins with
   bool starts_thinking = false;  // the prompt itself opens <think>
+  bool in_message = false;       // Harmony: the answer goes on with a message, and has no header
 };
 
 // Refuses tool results that answer no call.

@@ -150,6 +150,19 @@ Compiled answer_form(const AnswerForm& form, const FormCache::Asked& asked, Form
   }
 }
 
+// The form stands in a message of its own: one to a tool, or the final one. An answer that goes on with a
+// message has its header already.
+constrain::GuideStart harmony_start(const text::Tokenizer& tokenizer, const Prompt& prompt, bool call) {
+  constrain::GuideStart start;
+  if (prompt.in_message) return start;
+  const std::string header = call ? "<|channel|>commentary" : "<|channel|>final<|message|>";
+  start.after = tokenizer.added_token("<|end|>");
+  start.thought = tokenizer.encode("<|channel|>analysis<|message|>");
+  start.header = tokenizer.encode(header);
+  start.header_again = tokenizer.encode("<|start|>assistant" + header);
+  return start;
+}
+
 }  // namespace
 
 MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generation& generation,
@@ -174,11 +187,16 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     refuse(field, "{}: {}{}", field, error.what(), hint);
   }
   for (const std::string& note : masks->grammar().notes()) notes.add(NoteKind::schema, field, note);
-  return [masks, &model](const Prompt& prompt) {
+  const auto format = model.chat_template ? model.chat_template->call_format() : text::CallFormat::tagged;
+  const bool call = tools.forced();
+  return [masks, &model, format, call](const Prompt& prompt) {
     constrain::GuideStart start;
-    if (prompt.starts_thinking) {
+    if (format == text::CallFormat::harmony) {
+      start = harmony_start(model.tokenizer, prompt, call);
+    } else if (prompt.starts_thinking) {
       start.after = model.tokenizer.added_token("</think>");
-      if (const auto call = model.tokenizer.added_token(text::kCallOpen)) start.not_before.push_back(*call);
+      if (const auto opening = model.tokenizer.added_token(text::marks_of(format).opening()))
+        start.not_before.push_back(*opening);
       start.newlines = true;
     }
     return constrain::make_guide(masks, std::move(start));

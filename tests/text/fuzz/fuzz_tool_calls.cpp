@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -21,10 +22,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return out;
   }();
   const std::string answer = fourfold::repaired({reinterpret_cast<const char*>(data), size});
-  text::ToolCallParser parser(schemas);
+  // The size says the format.
+  constexpr text::CallFormat formats[] = {text::CallFormat::tagged,  text::CallFormat::glm,
+                                          text::CallFormat::minimax, text::CallFormat::deepseek,
+                                          text::CallFormat::tagged,  text::CallFormat::kimi};
+  const auto parser = text::make_tool_call_parser(formats[size % std::size(formats)], schemas);
   std::string arguments;
-  std::vector<text::ToolEvent> events = parser.push(answer);
-  for (text::ToolEvent& event : parser.finish(false)) events.push_back(std::move(event));
+  std::vector<text::ToolEvent> events = parser->push(answer);
+  for (text::ToolEvent& event : parser->finish(false)) events.push_back(std::move(event));
   for (const text::ToolEvent& event : events) {
     if (event.kind == text::ToolEvent::Kind::begin) arguments.clear();
     if (event.kind == text::ToolEvent::Kind::arguments) arguments += event.text;

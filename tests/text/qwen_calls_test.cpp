@@ -1,4 +1,4 @@
-#include "text/tool_calls.h"
+#include "text/qwen_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::string shown(const std::vector<ToolEvent>& events) {
 }
 
 std::string read(std::string_view text, bool cut_off = false) {
-  ToolCallParser parser(schemas());
+  QwenCallParser parser(schemas());
   auto events = parser.push(text);
   for (ToolEvent& event : parser.finish(cut_off)) events.push_back(std::move(event));
   return shown(events);
@@ -161,7 +161,7 @@ TEST(ToolCalls, TypesOfParameters) {
 }
 
 TEST(ToolCalls, StringsStreamAndTheNameComesFirst) {
-  ToolCallParser parser(schemas());
+  QwenCallParser parser(schemas());
   EXPECT_EQ(shown(parser.push("<tool_call>\n<function=f>")), "[f ");
   EXPECT_EQ(shown(parser.push("\n<parameter=s>")), R"({"s": ")");
   EXPECT_EQ(shown(parser.push("\nab")), "ab");
@@ -181,7 +181,7 @@ TEST(ToolCalls, VeryLongCallsCostWhatTheyAreLong) {
   const std::string value(1'000'000, '<');
   const std::string text =
       std::string(1'000'000, '\n') + R"({"name": "f", "arguments": {"s": ")" + value + R"("}})";
-  ToolCallParser parser(schemas());
+  QwenCallParser parser(schemas());
   std::string out = shown(parser.push("<tool_call>"));
   const auto start = std::clock();
   for (std::size_t at = 0; at < text.size(); at += 4)
@@ -220,7 +220,7 @@ TEST(ToolCalls, CutsDoNotMatter) {
     for (std::uint64_t i = random.below(14); i > 0; --i) text += words[random.below(words.size())];
     const bool cut_off = random.below(2) == 0;
     const std::string whole = read(text, cut_off);
-    ToolCallParser parser(schemas());
+    QwenCallParser parser(schemas());
     std::string pieces;
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t size = 1 + random.below(6);
@@ -231,7 +231,7 @@ TEST(ToolCalls, CutsDoNotMatter) {
     ASSERT_EQ(pieces, whole) << "seed " << seed << ": " << text;
     // Outside an answer that was cut off, every call's arguments are an object.
     if (cut_off) continue;
-    ToolCallParser again(schemas());
+    QwenCallParser again(schemas());
     std::string arguments;
     auto events = again.push(text);
     for (ToolEvent& event : again.finish(false)) events.push_back(std::move(event));

@@ -1,0 +1,61 @@
+#include "server/api/harmony_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fourfold::server::api {
+namespace {
+
+Json with_description(const Json& tool) {
+  const Json* function = tool.is_dict() ? tool.dict()->find("function") : nullptr;
+  if (function == nullptr || !function->is_dict()) return tool;
+  const Json* description = function->dict()->find("description");
+  if (description != nullptr && description->is_text()) return tool;
+  text::jinja::Dict inner = *function->dict(), outer = *tool.dict();
+  inner.set("description", "");
+  outer.set("function", std::move(inner));
+  return outer;
+}
+
+}  // namespace
+
+std::vector<Turn> harmony_turns(std::vector<Turn> turns) {
+  std::vector<Turn> out;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    Turn& turn = turns[i];
+    if (turn.calls.empty()) {
+      out.push_back(std::move(turn));
+      continue;
+    }
+    if (turn.thinking && !turn.thinking->empty() && !turn.content.empty())
+      *turn.thinking += "\n\n" + std::exchange(turn.content, {});
+    std::vector<Turn> results;
+    for (; i + 1 < turns.size() && turns[i + 1].role == "tool"; ++i)
+      results.push_back(std::move(turns[i + 1]));
+    for (Call& call : std::exchange(turn.calls, {})) {
+      const std::string id = call.id;
+      turn.calls.assign(1, std::move(call));
+      out.push_back(std::exchange(turn, Turn{.role = "assistant"}));
+      const auto result = std::ranges::find_if(results, [&](const Turn& one) { return one.call_id == id; });
+      if (result == results.end()) continue;
+      out.push_back(std::move(*result));
+      results.erase(result);
+    }
+    for (Turn& result : results) out.push_back(std::move(result));
+  }
+  return out;
+}
+
+void settle_for_harmony(text::ChatRequest& request) {
+  const Json* effort = request.extra.find("reasoning_effort");
+  const std::string asked = effort != nullptr && effort->is_text() ? effort->text() : "";
+  if (asked == "none" || asked == "minimal" || (asked.empty() && request.enable_thinking == false))
+    request.extra.set("reasoning_effort", "low");
+  if (asked == "xhigh" || asked == "max") request.extra.set("reasoning_effort", "high");
+  if (!request.tools || !request.tools->is_sequence()) return;
+  std::vector<Json> tools;
+  for (const Json& tool : request.tools->sequence()->items) tools.push_back(with_description(tool));
+  request.tools = Json::list(std::move(tools));
+}
+
+}  // namespace fourfold::server::api

@@ -1,0 +1,362 @@
+// Each family's own template and the way its models think and call, through every protocol.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <boost/json.hpp>
+
+#include "json/parse.h"
+#include "tests/server/support.h"
+
+namespace fourfold::server {
+namespace {
+
+namespace bj = boost::json;
+
+// The small vocabulary with a family's own tokens behind it.
+text::Tokenizer tokenizer_with(const std::vector<std::string>& special,
+                               const std::vector<std::string>& plain) {
+  bj::value file = json::parse_file(FOURFOLD_SOURCE_DIR "/tests/golden/text/qwen35.tokenizer.json",
+                                    {.text_bytes_max = std::size_t{1} << 24});
+  bj::array& added = file.as_object().at("added_tokens").as_array();
+  std::int64_t id = added.back().as_object().at("id").as_int64();
+  const auto add = [&](const std::string& content, bool is_special) {
+    for (const bj::value& known : added)
+      if (known.as_object().at("content").as_string() == content) return;
+    added.push_back(bj::object{{"id", ++id},
+                               {"content", content},
+                               {"single_word", false},
+                               {"lstrip", false},
+                               {"rstrip", false},
+                               {"normalized", false},
+                               {"special", is_special}});
+  };
+  for (const std::string& content : special) add(content, true);
+  for (const std::string& content : plain) add(content, false);
+  return text::Tokenizer::parse(bj::serialize(file), "tokenizer.json");
+}
+
+struct Family {
+  std::string name;
+  std::vector<std::string> special, plain;
+  std::string stop;  // one of the special ones
+};
+
+ServedModel model_of(const Family& family) {
+  ServedModel out{.names = {"tiny"},
+                  .created = 1700000000,
+                  .tokenizer = tokenizer_with(family.special, family.plain),
+                  .chat_template = {},
+                  .limits = {},
+                  .defaults = {},
+                  .stop_ids = {}};
+  out.chat_template = text::ChatTemplate::parse(
+      json::read_text_file(FOURFOLD_SOURCE_DIR "/tests/golden/text/families/" + family.name + ".jinja",
+                           1 << 20),
+      "chat_template.jinja");
+  out.chat_template->define("bos_token", "");
+  out.limits = {.vocab_size = 2048, .position_limit = 8192, .can_draft = false};
+  out.stop_ids = {*out.tokenizer.added_token(family.stop)};
+  out.token_limit = out.tokenizer.id_limit();
+  api::prepare_forms(out);
+  out.responses = std::make_shared<api::ResponseStore>(1 << 20);
+  return out;
+}
+
+// The answer of a model that says this, in steps of so many tokens.
+std::string answer_of(const ServedModel& model, std::string_view route, const std::string& body,
+                      const std::string& says, std::size_t step, bool ends = true) {
+  const auto exchange = make_exchange(route, body, model);
+  exchange->submissions();
+  std::vector<text::TokenId> ids = model.tokenizer.encode(says);
+  if (ends) ids.push_back(model.stop_ids.front());
+  std::string out = exchange->begin();
+  for (std::size_t at = 0; at < ids.size() && !exchange->satisfied(0); at += step) {
+    engine::Delivery delivery;
+    for (std::size_t i = at; i < std::min(ids.size(), at + step); ++i)
+      delivery.tokens.push_back({.token = ids[i], .draft_accepted = false, .logprobs = {}});
+    if (at + step >= ids.size())
+      delivery.finish = ends ? engine::Finish::stop_id : engine::Finish::max_tokens;
+    out += exchange->take(0, delivery);
+  }
+  EXPECT_TRUE(exchange->done());
+  return settled(exchange->streams() ? out : exchange->body());
+}
+
+constexpr std::string_view kChat = "/v1/chat/completions", kResponses = "/v1/responses",
+                           kMessages = "/v1/messages";
+constexpr std::string_view kParameters =
+    R"({"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]})";
+
+std::string chat_body(const std::string& more = "") {
+  return R"({"messages": [{"role": "user", "content": "Rome?"}], "tools": [{"type": "function", "function":)"
+         R"( {"name": "weather", "description": "d", "parameters": )" +
+         std::string(kParameters) + "}}]" + more + "}";
+}
+std::string responses_body() {
+  return R"({"input": "Rome?", "tools": [{"type": "function", "name": "weather", "description": "d", "parameters": )" +
+         std::string(kParameters) + "}]}";
+}
+std::string messages_body() {
+  return R"({"max_tokens": 500, "thinking": {"type": "enabled"}, "messages": [{"role": "user", "content": "Rome?"}],)"
+         R"( "tools": [{"name": "weather", "description": "d", "input_schema": )" +
+         std::string(kParameters) + "}]}";
+}
+
+// What one call of weather looks like in each protocol, behind a thought and a word.
+void expect_call(const ServedModel& model, const std::string& says) {
+  const std::string arguments = R"({"city": "Rome", "days": 3})";
+  for (const std::size_t step : {1, 2, 5, 1000}) {
+    SCOPED_TRACE(step);
+    const auto chat = parsed(answer_of(model, kChat, chat_body(), says, step));
+    EXPECT_EQ(text_at(chat, "choices.0.message.reasoning_content"), "It rains?");
+    EXPECT_EQ(text_at(chat, "choices.0.message.content"), "I look.");
+    EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.0.function.name"), "weather");
+    EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.0.function.arguments"), arguments);
+    EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.1"), "(missing)");
+    EXPECT_EQ(text_at(chat, "choices.0.finish_reason"), "tool_calls");
+    const auto response = parsed(answer_of(model, kResponses, responses_body(), says, step));
+    EXPECT_EQ(text_at(response, "output.0.type"), "reasoning");
+    EXPECT_EQ(text_at(response, "output.1.content.0.text"), "I look.");
+    EXPECT_EQ(text_at(response, "output.2.name"), "weather");
+    EXPECT_EQ(text_at(response, "output.2.arguments"), arguments);
+    const auto message = parsed(answer_of(model, kMessages, messages_body(), says, step));
+    EXPECT_EQ(text_at(message, "content.0.thinking"), "It rains?");
+    EXPECT_EQ(text_at(message, "content.1.text"), "I look.");
+    EXPECT_EQ(text_at(message, "content.2.name"), "weather");
+    EXPECT_EQ(text_at(message, "content.2.input.city"), "Rome");
+    EXPECT_EQ(text_at(message, "stop_reason"), "tool_use");
+  }
+}
+
+// The prompt of a second question: a thought, a call, its result.
+std::string history_prompt(const ServedModel& model) {
+  const std::string body =
+      R"({"messages": [{"role": "user", "content": "Rome?"}, {"role": "assistant", "content": "",
+    "reasoning_content": "A thought.", "tool_calls": [{"id": "call_1", "type": "function", "function":
+    {"name": "weather", "arguments": "{\"city\": \"Rome\"}"}}]}, {"role": "tool", "tool_call_id": "call_1",
+    "content": "rain"}]})";
+  return model.tokenizer.decode(make_exchange(kChat, body, model)->submissions()[0].request.prompt);
+}
+
+// A call that must come may be written, and nothing else at its beginning.
+void expect_forced(const ServedModel& model, const std::string& before, const std::string& call) {
+  const auto exchange = make_exchange(kChat, chat_body(R"(, "tool_choice": "required")"), model);
+  auto submissions = exchange->submissions();
+  auto& guide = submissions[0].guide;
+  ASSERT_NE(guide, nullptr);
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(model.token_limit + 63) / 64);
+  const auto allows = [&](text::TokenId id) {
+    guide->allowed(bits);
+    return (bits[static_cast<std::size_t>(id) / 64] >> (id % 64) & 1) != 0;
+  };
+  for (const text::TokenId id : model.tokenizer.encode(before)) {
+    ASSERT_TRUE(allows(id)) << model.tokenizer.token_bytes(id);
+    guide->accept(id);
+  }
+  EXPECT_FALSE(allows(model.tokenizer.encode("I")[0]));
+  for (const text::TokenId id : model.tokenizer.encode(call)) {
+    ASSERT_TRUE(allows(id)) << model.tokenizer.token_bytes(id);
+    EXPECT_FALSE(allows(model.stop_ids[0]));
+    guide->accept(id);
+  }
+  EXPECT_TRUE(allows(model.stop_ids[0]));
+}
+
+TEST(CallFormats, Glm) {
+  const std::vector<std::string> plain{"<think>",   "</think>",   "<tool_call>", "</tool_call>",
+                                       "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
+  const std::string call =
+      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>\n"
+      "<arg_value>3</arg_value>\n</tool_call>";
+  const std::vector<std::string> special{"[gMASK]",  "<sop>",         "<|system|>",
+                                         "<|user|>", "<|assistant|>", "<|observation|>"};
+  const ServedModel glm = model_of({"glm-4.6", special, plain, "<|observation|>"});
+  expect_call(glm, "\n<think>It rains?</think>\nI look." + call);
+  EXPECT_NE(
+      history_prompt(glm).find("<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n"
+                               "</tool_call><|observation|>"),
+      std::string::npos)
+      << history_prompt(glm);
+  expect_forced(glm, "", call);
+  const auto silent =
+      make_exchange(kChat, chat_body(R"(, "chat_template_kwargs": {"enable_thinking": false})"), glm);
+  EXPECT_TRUE(glm.tokenizer.decode(silent->submissions()[0].request.prompt)
+                  .ends_with("/nothink<|assistant|>\n<think></think>"));
+
+  const ServedModel later = model_of({"glm-4.7", special, plain, "<|observation|>"});
+  const std::string compact =
+      "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value><arg_key>days</arg_key>"
+      "<arg_value>3</arg_value></tool_call>";
+  expect_call(later, "It rains?</think>I look." + compact);
+  expect_forced(later, "Hm.</think>", compact);
+  // Tags in thoughts are thoughts where they are letters, and a call where they are the tokens.
+  const auto rash = parsed(answer_of(later, kChat, chat_body(), "Now" + compact, 1));
+  EXPECT_EQ(text_at(rash, "choices.0.message.reasoning_content"), "Now");
+  EXPECT_EQ(text_at(rash, "choices.0.message.tool_calls.0.function.name"), "weather");
+}
+
+TEST(CallFormats, MiniMax) {
+  // Whether the marks are control tokens or not makes no difference.
+  for (const bool special_marks : {false, true}) {
+    std::vector<std::string> special{"]~!b[", "]~b]", "[e~["}, plain{"<think>", "</think>"};
+    auto& marks = special_marks ? special : plain;
+    marks.insert(marks.end(), {"<minimax:tool_call>", "</minimax:tool_call>"});
+    const ServedModel model = model_of({"minimax-m2", special, plain, "[e~["});
+    const std::string call =
+        "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n"
+        "<parameter name=\"days\">3</parameter>\n</invoke>\n</minimax:tool_call>";
+    expect_call(model, "It rains?</think>\n\nI look." + call);
+    // Thoughts of the turn that called stay in the prompt.
+    EXPECT_NE(history_prompt(model).find("<think>\nA thought.\n</think>\n\n\n<minimax:tool_call>\n"),
+              std::string::npos);
+    if (!special_marks) expect_forced(model, "Hm.</think>\n\n", call);
+  }
+}
+
+TEST(CallFormats, DeepSeek) {
+  const std::vector<std::string> special{"<｜end▁of▁sentence｜>"};
+  const std::vector<std::string> plain{"<think>",
+                                       "</think>",
+                                       "<｜User｜>",
+                                       "<｜Assistant｜>",
+                                       "<｜tool▁calls▁begin｜>",
+                                       "<｜tool▁calls▁end｜>",
+                                       "<｜tool▁call▁begin｜>",
+                                       "<｜tool▁call▁end｜>",
+                                       "<｜tool▁sep｜>"};
+  const std::string json = R"({"city": "Rome", "days": 3})";
+  const ServedModel r1 = model_of({"deepseek-r1", special, plain, special[0]});
+  const std::string fenced =
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" + json +
+      "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  expect_call(r1, "It rains?</think>\n\nI look." + fenced);
+  expect_forced(r1, "Hm.</think>", fenced);
+  const ServedModel v31 = model_of({"deepseek-v3.1-tools", special, plain, special[0]});
+  const std::string call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + json +
+                           "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  expect_forced(v31, "", call);
+  const auto chat = parsed(answer_of(v31, kChat, chat_body(), "I look." + call, 1));
+  EXPECT_EQ(text_at(chat, "choices.0.message.content"), "I look.");
+  EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.0.function.arguments"), json);
+  // Its switch has another name, which all ways of asking reach.
+  for (const char* more :
+       {R"(, "chat_template_kwargs": {"thinking": true})", R"(, "enable_thinking": true)"}) {
+    const auto thinks = parsed(answer_of(v31, kChat, chat_body(more), "Hm.</think>Yes.", 1));
+    EXPECT_EQ(text_at(thinks, "choices.0.message.reasoning_content"), "Hm.");
+    EXPECT_EQ(text_at(thinks, "choices.0.message.content"), "Yes.");
+  }
+}
+
+TEST(CallFormats, Kimi) {
+  const std::vector<std::string> special{"<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>",
+                                         "<|im_end|>"};
+  const std::vector<std::string> plain{"<think>",
+                                       "</think>",
+                                       "<|tool_calls_section_begin|>",
+                                       "<|tool_calls_section_end|>",
+                                       "<|tool_call_begin|>",
+                                       "<|tool_call_end|>",
+                                       "<|tool_call_argument_begin|>"};
+  const ServedModel model = model_of({"kimi-k2", special, plain, "<|im_end|>"});
+  const std::string call =
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
+      R"({"city": "Rome", "days": 3})"
+      "<|tool_call_end|><|tool_calls_section_end|>";
+  expect_call(model, "<think>It rains?</think>I look." + call);
+  expect_forced(model, "", call);
+  // Results are named by the id the template gives their call, whatever the client was told.
+  EXPECT_NE(history_prompt(model).find("## Return of functions.weather:0"), std::string::npos)
+      << history_prompt(model);
+}
+
+const std::vector<std::string> kHarmonyTokens{"<|start|>",     "<|end|>",    "<|message|>", "<|channel|>",
+                                              "<|constrain|>", "<|return|>", "<|call|>"};
+
+TEST(CallFormats, Harmony) {
+  const ServedModel model = model_of({"gpt-oss", kHarmonyTokens, {}, "<|call|>"});
+  EXPECT_EQ(model.chat_template->call_format(), text::CallFormat::harmony);
+  const std::string thought = "<|channel|>analysis<|message|>It rains?<|end|><|start|>assistant";
+  const std::string call =
+      "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
+      R"({"city": "Rome", "days": 3})";
+  expect_call(model, thought + "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant" + call);
+  expect_forced(model, "", call);
+  expect_forced(model, thought, call);
+  const auto said =
+      parsed(answer_of(model, kChat, chat_body(), thought + "<|channel|>final<|message|>Yes.", 1));
+  EXPECT_EQ(text_at(said, "choices.0.message.content"), "Yes.");
+  EXPECT_EQ(text_at(said, "choices.0.message.reasoning_content"), "It rains?");
+  EXPECT_EQ(text_at(said, "choices.0.finish_reason"), "stop");
+  // Cut off in the call: no whole arguments, and no call for those that only take whole ones.
+  const std::string half = call.substr(0, call.size() - 1);
+  const auto cut = parsed(answer_of(model, kMessages, messages_body(), half, 1, false));
+  EXPECT_EQ(text_at(cut, "content.0"), "(missing)");
+  // A stop string ends the text, not the thoughts before it in one piece with it.
+  const auto stopped = parsed(answer_of(model, kChat, chat_body(R"(, "stop": ["?<"])"),
+                                        thought + "<|channel|>final<|message|><Yes?<No", 1));
+  EXPECT_EQ(text_at(stopped, "choices.0.message.reasoning_content"), "It rains?");
+  EXPECT_EQ(text_at(stopped, "choices.0.message.content"), "<Yes");
+}
+
+std::string harmony_prompt(const std::string& body) {
+  static const ServedModel model = model_of({"gpt-oss", kHarmonyTokens, {}, "<|call|>"});
+  return model.tokenizer.decode(make_exchange(kChat, body, model)->submissions()[0].request.prompt);
+}
+
+TEST(CallFormats, HarmonyConversations) {
+  for (const auto& [asked, shown] :
+       {std::pair("none", "low"), std::pair("minimal", "low"), std::pair("low", "low"),
+        std::pair("medium", "medium"), std::pair("high", "high"), std::pair("max", "high")})
+    EXPECT_NE(harmony_prompt(chat_body(fourfold::format(R"(, "reasoning_effort": "{}")", asked)))
+                  .find(fourfold::format("Reasoning: {}\n", shown)),
+              std::string::npos)
+        << asked;
+  EXPECT_NE(harmony_prompt(chat_body(R"(, "chat_template_kwargs": {"enable_thinking": false})"))
+                .find("Reasoning: low"),
+            std::string::npos);
+  // Two calls of one turn are two messages, each with its result behind it.
+  const std::string prompt =
+      harmony_prompt(R"({"messages": [{"role": "user", "content": "Go."}, {"role": "assistant",
+    "content": "Words.", "reasoning_content": "A thought.", "tool_calls": [
+      {"id": "1", "type": "function", "function": {"name": "a", "arguments": "{\"x\": 1}"}},
+      {"id": "2", "type": "function", "function": {"name": "b", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "2", "content": "second"}, {"role": "tool", "tool_call_id": "1", "content": "first"}],
+    "tools": [{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "b"}}]})");
+  const std::string tail =
+      "<|start|>assistant<|channel|>analysis<|message|>A thought.\n\nWords.<|end|>"
+      "<|start|>assistant to=functions.a<|channel|>commentary json<|message|>{\"x\": 1}<|call|>"
+      "<|start|>functions.a to=assistant<|channel|>commentary<|message|>\"first\"<|end|>"
+      "<|start|>assistant to=functions.b<|channel|>commentary json<|message|>{}<|call|>"
+      "<|start|>functions.b to=assistant<|channel|>commentary<|message|>\"second\"<|end|><|start|>assistant";
+  EXPECT_TRUE(prompt.ends_with(tail)) << prompt;
+}
+
+// A form stands in the final message, behind a thought or without one.
+TEST(CallFormats, HarmonyForms) {
+  const ServedModel model = model_of({"gpt-oss", kHarmonyTokens, {}, "<|return|>"});
+  const std::string body =
+      R"({"messages": [{"role": "user", "content": "Go."}], "guided_choice": ["yes", "no"]})";
+  for (const std::string thought :
+       {"", "<|channel|>analysis<|message|>Perhaps no.<|end|><|start|>assistant"}) {
+    auto submissions = make_exchange(kChat, body, model)->submissions();
+    auto& guide = submissions[0].guide;
+    std::vector<std::uint64_t> bits(static_cast<std::size_t>(model.token_limit + 63) / 64);
+    for (const text::TokenId id :
+         model.tokenizer.encode(thought + "<|channel|>final<|message|>yes<|return|>")) {
+      guide->allowed(bits);
+      ASSERT_TRUE(bits[static_cast<std::size_t>(id) / 64] >> (id % 64) & 1)
+          << model.tokenizer.token_bytes(id);
+      guide->accept(id);
+    }
+  }
+  auto submissions = make_exchange(kChat, body, model)->submissions();
+  auto& guide = submissions[0].guide;
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(model.token_limit + 63) / 64);
+  guide->allowed(bits);
+  std::int64_t allowed = 0;
+  for (const std::uint64_t word : bits) allowed += std::popcount(word);
+  EXPECT_EQ(allowed, 1);  // <|channel|> alone
+}
+
+}  // namespace
+}  // namespace fourfold::server
