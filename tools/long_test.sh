@@ -79,8 +79,8 @@ clang_build() {
   local compiler
   compiler=$(command -v clang++-19 || echo /usr/lib/llvm-19/bin/clang++)
   if [[ ! -x $compiler ]]; then echo "clang 19 is not installed (apt-get install clang-19)"; return 77; fi
-  cmake --preset cpu -B build-clang -DFOURFOLD_WERROR=ON -DFOURFOLD_TESTS=ON -DCMAKE_CXX_COMPILER="$compiler" -DFOURFOLD_PRECOMPILE=OFF >/dev/null &&
-    python3 tools/progress.py ninja build-clang "$jobs" && python3 tools/progress.py ctest build-clang "$jobs"
+  cmake --preset clang-19 -DCMAKE_CXX_COMPILER="$compiler" -DFOURFOLD_PRECOMPILE=OFF >/dev/null &&
+    python3 tools/progress.py ninja build-clang-19 "$jobs" && python3 tools/progress.py ctest build-clang-19 "$jobs"
 }
 
 many_seeds() {

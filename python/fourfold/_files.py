@@ -7,7 +7,9 @@ an installed tree (`cmake --install`) and a source tree with a build are known b
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
+import subprocess
 from typing import Iterator, List, Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -61,6 +63,18 @@ def program() -> str:
         raise FileNotFoundError("the program fourfold is neither beside this package nor on the PATH; "
                                 "set FOURFOLD_PROGRAM to its path")
     return found
+
+
+def model_folder(model: Optional[str]) -> str:
+    """The folder of a model by what LLM calls it. What the hub has is fetched by the program, which shows how far it is."""
+    if model is None or model == "storyteller":
+        return built_in_model()
+    if os.path.exists(model) or not re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", model):
+        return model  # the engine says what is wrong with it
+    fetched = subprocess.run([program(), "pull", "--cached", model], stdout=subprocess.PIPE, text=True)
+    if fetched.returncode != 0:
+        raise FileNotFoundError(f"{model} is neither a folder nor could it be fetched; the program has said why")
+    return fetched.stdout.rstrip("\n")
 
 
 def built_in_model() -> str:

@@ -163,7 +163,8 @@ class Stream(Iterator[str]):
 class LLM:
     """A model, loaded into this process.
 
-    model: a folder with a checkpoint; nothing is Storyteller, the small model that comes with the package. The options are
+    model: a folder with a checkpoint, or a name of the hub, ORG/NAME or ORG/NAME@REVISION, which is fetched first where the
+    cache does not have it (docs/pull.md); nothing is Storyteller, the small model that comes with the package. The options are
     those of `fourfold serve` and mean the same (docs/embedding.md): backend "cpu" or "cuda", tp ranks, kv "bf16" or "fp8",
     and so on. What the backend or the model does not have is refused; notices go to `on_text`.
 
@@ -184,7 +185,7 @@ class LLM:
         self._lock = threading.Lock()  # of _handle and _running
         self._running = 0
         self._streams: "weakref.WeakSet[Stream]" = weakref.WeakSet()
-        self.model = _files.built_in_model() if model is None or model == "storyteller" else os.fspath(model)
+        self.model = _files.model_folder(None if model is None else os.fspath(model))
 
         def word(value: Optional[str]) -> Optional[bytes]:
             return None if value is None else os.fspath(value).encode()

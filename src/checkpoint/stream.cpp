@@ -1,11 +1,14 @@
 #include "checkpoint/stream.h"
 
+#include <algorithm>
+
 namespace fourfold::checkpoint {
 
 void LoadProgress::add(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   bytes_done_ += bytes;
-  if (report_) report_(bytes_done_, bytes_total_);
+  // A matrix that two places hold is read twice; nobody wants to hear of 101 percent.
+  if (report_) report_(std::min(bytes_done_, bytes_total_), bytes_total_);
 }
 
 void LoadProgress::set_total(std::uint64_t bytes_total) {

@@ -9,6 +9,8 @@ void add_pull(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("pull", "Fetch a model of the hub into the local cache");
   command->add_option("MODEL", line.pull.model, "ORG/NAME, or ORG/NAME@REVISION")->required();
   command->add_option("--revision", line.pull.revision, "A branch, tag or commit (main)");
+  command->add_flag("--cached", line.pull.cached,
+                    "Ask the hub only for what is not in the cache whole, as run, chat and serve do");
   command->final_callback([&line] {
     line.has_strict = false;
     line.run = [&line](const Console& console) { return run_pull(line.pull, console); };

@@ -82,6 +82,11 @@ int run_pull(const PullOptions& options, const Console& console) {
            options.revision);
     hub = require_hub_name(options.model + "@" + options.revision);
   }
+  if (options.cached) {
+    const std::string revision = options.revision.empty() ? "" : "@" + options.revision;
+    console.out << fetch_model(options.model + revision, console).string() << "\n";
+    return kFine;
+  }
   const auto begin = std::chrono::steady_clock::now();
   const hub::Pulled pulled = pull_model(hub, console);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -10,6 +10,7 @@ namespace fourfold::cli {
 struct PullOptions {
   std::string model;
   std::string revision;
+  bool cached = false;  // what is whole in the cache is taken as it is, and the hub is not asked
 };
 // The snapshot's folder is what it prints on stdout.
 int run_pull(const PullOptions& options, const Console& console);

@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #endif
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -24,6 +25,20 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::ip::tcp;
 using beast::error_code;
+
+constexpr std::size_t kProxyAnswerMax = 16 << 10;
+
+std::string as_base64(std::string_view text) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); i += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (i + j < text.size() ? static_cast<unsigned char>(text[i + j]) : 0);
+    for (std::size_t j = 0; j < 4; ++j) out += i + j <= text.size() ? digits[bits >> (18 - 6 * j) & 63] : '=';
+  }
+  return out;
+}
 
 #if defined(FOURFOLD_HAS_OPENSSL)
 // OpenSSL's own places honour SSL_CERT_FILE and SSL_CERT_DIR. A program that brings its OpenSSL along was
@@ -57,17 +72,48 @@ asio::ssl::context& tls_context() {
 }  // namespace
 
 struct Connection::Body {
-  explicit Body(const Url& url, Clock::time_point deadline) : stream(context) {
+  Body(const Url& url, Clock::time_point deadline, const Proxy* proxy) : stream(context) {
+    const std::string& host = proxy != nullptr ? proxy->host : url.host;
+    const std::string& port = proxy != nullptr ? proxy->port : url.port;
+    const std::string_view kind = proxy != nullptr ? "the proxy " : "";
     error_code problem;
-    const auto found = tcp::resolver(context).resolve(url.host, url.port, problem);
-    if (problem) fail(Code::io, "{} has no address: {}", url.host, problem.message());
+    const auto found = tcp::resolver(context).resolve(host, port, problem);
+    if (problem) fail(Code::io, "{}{} has no address: {}", kind, host, problem.message());
     stream.expires_at(deadline);
     problem = wait([&](auto done) {
       stream.async_connect(found, [done](error_code result, const tcp::endpoint&) { done(result, 0); });
     });
     if (problem == beast::error::timeout) problem = asio::error::timed_out;
-    if (problem) fail(Code::io, "{}:{} cannot be reached: {}", url.host, url.port, problem.message());
+    if (problem) fail(Code::io, "{}{}:{} cannot be reached: {}", kind, host, port, problem.message());
+    if (proxy != nullptr) pass_through(*proxy, url);
     if (url.tls) greet(url);
+  }
+
+  // Asks the proxy to connect: what follows its answer is the server's.
+  void pass_through(const Proxy& proxy, const Url& url) {
+    const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
+    const std::string target = host + ":" + url.port;
+    std::string text = fourfold::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", target);
+    if (!proxy.user.empty()) text += "Proxy-Authorization: Basic " + as_base64(proxy.user) + "\r\n";
+    text += "\r\n";
+    error_code problem = wait([&](auto done) { asio::async_write(stream, asio::buffer(text), done); });
+    std::string answer;
+    while (!problem && !answer.ends_with("\r\n\r\n") && answer.size() < kProxyAnswerMax) {
+      // Byte by byte: nothing of what comes behind the answer may be taken.
+      problem = wait([&](auto done) { stream.async_read_some(asio::buffer(buffer, 1), done); });
+      if (!problem) answer += buffer[0];
+    }
+    require_in_time(problem);
+    if (problem)
+      fail(Code::io, "the proxy {}:{} closed the connection: {}", proxy.host, proxy.port, problem.message());
+    const std::string status = answer.substr(0, answer.find("\r\n"));
+    if (status.starts_with("HTTP/1.") && status.size() > 9 && status.substr(8).starts_with(" 2")) return;
+    if (status.find(" 407") == 8)
+      fail_with_hint(Code::invalid_request,
+                     "Write it into the address: HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT",
+                     "the proxy {}:{} wants a name and a password ({})", proxy.host, proxy.port, status);
+    fail(Code::io, "the proxy {}:{} does not connect to {}: {}", proxy.host, proxy.port, target,
+         status.substr(0, 200));
   }
 
   void greet(const Url& url) {
@@ -125,8 +171,8 @@ struct Connection::Body {
   std::size_t size = 0;  // what the last operation moved
 };
 
-Connection::Connection(const Url& url, Clock::time_point deadline)
-    : body_(std::make_unique<Body>(url, deadline)) {}
+Connection::Connection(const Url& url, Clock::time_point deadline, const Proxy* proxy)
+    : body_(std::make_unique<Body>(url, deadline, proxy)) {}
 Connection::~Connection() = default;
 
 void Connection::expire_at(Clock::time_point deadline) { body_->stream.expires_at(deadline); }

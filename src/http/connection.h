@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "http/proxy.h"
 #include "http/url.h"
 
 namespace fourfold::http {
@@ -14,8 +15,9 @@ class Connection {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Connects, and greets with TLS: a certificate that the system's do not vouch for is refused. Throws io.
-  Connection(const Url& url, Clock::time_point deadline);
+  // Connects, and greets with TLS: a certificate that the system's do not vouch for is refused. With a proxy
+  // (of https addresses alone) it is the proxy that connects; what is sent it cannot read. Throws io.
+  Connection(const Url& url, Clock::time_point deadline, const Proxy* proxy = nullptr);
   ~Connection();
 
   void expire_at(Clock::time_point deadline);  // for what is sent and received from here on

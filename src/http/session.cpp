@@ -38,7 +38,7 @@ Session::~Session() = default;
 void Session::get(const Url& url, const Fields& fields, const HeadedPart& part) {
   const std::string text = get_text(url, fields);
   if (connection_ != nullptr && same_origin(to_, url) && exchange(text, part, true)) return;
-  connection_ = std::make_unique<Connection>(url, Connection::Clock::now() + silence);
+  connection_ = std::make_unique<Connection>(url, Connection::Clock::now() + silence, proxies.way_to(url));
   to_ = url;
   exchange(text, part, false);
 }

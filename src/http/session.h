@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "http/proxy.h"
 #include "http/url.h"
 
 namespace fourfold::http {
@@ -45,6 +46,7 @@ class Session {
   void get(const Url& url, const Fields& fields, const HeadedPart& part);
 
   std::chrono::milliseconds silence{30'000};
+  Proxies proxies;
 
  private:
   // False when a kept connection turned out to be closed, before anything was answered.

@@ -95,6 +95,7 @@ Settings settings_from_environment() {
   }
   const std::string offline = variable("HF_HUB_OFFLINE");
   settings.offline = is_true(offline.empty() ? variable("TRANSFORMERS_OFFLINE") : offline);
+  settings.proxies = http::proxies_from_environment();
   settings.cache = checkpoint::hub_cache_folder(checkpoint::hub_environment());
   return settings;
 }

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "http/proxy.h"
+
 namespace fourfold::hub {
 
 struct Settings {
@@ -13,6 +15,7 @@ struct Settings {
   std::string token_from;                           // for messages: "HF_TOKEN" or the file
   bool token_is_kept = false;                       // there is one, and the endpoint is not encrypted
   bool offline = false;                             // HF_HUB_OFFLINE
+  http::Proxies proxies;                            // HTTPS_PROXY, NO_PROXY
   std::filesystem::path cache;
   std::string user_agent = "fourfold";
 };

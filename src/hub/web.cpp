@@ -98,7 +98,9 @@ struct Web::Attempt {
 };
 
 Web::Web(const Settings& settings, Say say)
-    : settings_(settings), say_(std::move(say)), endpoint_(http::parse_link(settings.endpoint)) {}
+    : settings_(settings), say_(std::move(say)), endpoint_(http::parse_link(settings.endpoint)) {
+  session_.proxies = settings.proxies;
+}
 
 // The token is for the hub alone: whoever a redirect names gets none.
 http::Fields Web::fields_for(const http::Url& at, const Question& question) const {

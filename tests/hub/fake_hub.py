@@ -3,6 +3,7 @@
 `with FakeHub(files) as hub`: files are {name: bytes}; hub.url is its address, hub.cdn.url that of another server, to
 which it sends whoever wants a large file. Attributes switch faults on; hub.requests is what was asked of either.
 """
+import base64
 import hashlib
 import http.server
 import json
@@ -187,6 +188,56 @@ class FakeHub:
         """The requests to a server whose path has this part."""
         with self.mutex:
             return [r for r in self.requests if server in (None, r["server"]) and part in r["path"]]
+
+
+class FakeProxy:
+    """An http proxy: passes bytes between whoever asks with CONNECT and whom it asks for, and keeps a list of them."""
+
+    def __init__(self, user=None, status=None):
+        self.user, self.status, self.connects = user, status, []
+
+    def __enter__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1) or b"\r\n\r\n"
+        target = head.split()[1].decode()
+        self.connects.append(target)
+        wanted = self.user and base64.b64encode(self.user.encode())
+        if self.status or (wanted and b"Proxy-Authorization: Basic " + wanted not in head):
+            client.sendall(f"HTTP/1.1 {self.status or '407 Who are you'}\r\n\r\n".encode())
+            return client.close()
+        host, port = target.rsplit(":", 1)
+        server = socket.create_connection((host, int(port)))
+        client.sendall(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 test\r\n\r\n")
+        for one, other in ((client, server), (server, client)):
+            threading.Thread(target=self.pump, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def pump(source, target):
+        try:
+            while piece := source.recv(1 << 16):
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+            target.close()
 
 
 def random_bytes(count):

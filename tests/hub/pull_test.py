@@ -11,7 +11,7 @@ import time
 import unittest
 import urllib.request
 
-from fake_hub import COMMIT, FakeHub, etag_of, random_bytes
+from fake_hub import COMMIT, FakeHub, FakeProxy, etag_of, random_bytes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -49,7 +49,7 @@ class HubTest(unittest.TestCase):
 
     def environment(self, url, **more):
         kept = {key: value for key, value in os.environ.items()
-                if not key.startswith(("HF_", "HUGGING", "SSL_", "TRANSFORMERS", "XDG"))}
+                if not key.startswith(("HF_", "HUGGING", "SSL_", "TRANSFORMERS", "XDG")) and "proxy" not in key.lower()}
         return {**kept, "HOME": str(self.folder), "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": url, **more}
 
     def run_program(self, hub, *words, status=0, **more):
@@ -450,6 +450,43 @@ class Tls(HubTest):
             hub.redirect_to = "http://127.0.0.1:9/model.safetensors"
             message = self.pull(hub, status=2, SSL_CERT_FILE=str(right[0])).stderr
             self.assertIn("redirects from https to http://127.0.0.1:9/model.safetensors, which is not encrypted", message)
+
+    def test_what_is_cached_is_not_asked_for(self):
+        with FakeHub(single()) as hub:
+            folder = self.pull(hub).stdout
+            hub.requests.clear()
+            self.assertEqual(self.pull(hub, "--cached", "org/name").stdout, folder)
+            self.assertEqual(hub.requests, [])
+            shutil.rmtree(self.cache)
+            self.assertEqual(self.pull(hub, "--cached", "org/name", "--revision", "main").stdout, folder)
+            self.assert_whole(hub.files, hub.files)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl, to make certificates")
+    def test_proxies(self):
+        chain = self.certificate("localhost")
+        trusted = {"SSL_CERT_FILE": str(chain[0])}
+        with FakeHub(single(BIG), certificate=chain) as hub, FakeProxy(user="me:p@ss word") as proxy:
+            way = f"http://me:p%40ss%20word@{proxy.address}"
+            ports = {f"localhost:{server.server_address[1]}" for server in (hub.hub, hub.cdn)}
+            self.pull(hub, **trusted, https_proxy=way)
+            self.assert_whole(hub.files, hub.files)
+            self.assertEqual(set(proxy.connects), ports)  # every connection, to the hub and to where it redirects
+            shutil.rmtree(self.cache)
+            proxy.connects.clear()
+            self.pull(hub, **trusted, HTTPS_PROXY=way, NO_PROXY="example.org,localhost")
+            self.assertEqual(proxy.connects, [])
+            shutil.rmtree(self.cache)
+            message = self.pull(hub, status=2, **trusted, https_proxy=proxy.address).stderr  # no name, no scheme
+            self.assertIn("wants a name and a password (HTTP/1.1 407", message)
+            self.assertIn("HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT", message)
+            message = self.pull(hub, status=2, **trusted, HTTPS_PROXY="socks5://127.0.0.1:1080").stderr
+            self.assertIn("HTTPS_PROXY names a socks5 proxy; only http:// ones are spoken to", message)
+            message = self.pull(hub, status=2, **trusted, ALL_PROXY="http://me:secret@proxy.example:port").stderr
+            self.assertIn("ALL_PROXY is no address of a proxy", message)
+            self.assertNotIn("secret", message)
+        with FakeHub(single()) as hub, FakeProxy() as proxy:  # http is asked directly
+            self.pull(hub, https_proxy=f"http://{proxy.address}")
+            self.assertEqual(proxy.connects, [])
 
 
 if __name__ == "__main__":

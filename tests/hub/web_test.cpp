@@ -23,6 +23,20 @@ TEST(Web, RetryAfterIsSecondsOrADate) {
     EXPECT_EQ(parse_retry_after(text, 0), std::nullopt) << text;
 }
 
+TEST(Proxies, HostsAndDomainsAreAskedDirectly) {
+  http::Proxies proxies{.https = http::Proxy{"proxy", "3128", ""}, .direct = {"a.org", ".b.org", "*.c.org"}};
+  const auto goes_through = [&](const char* link) {
+    return proxies.way_to(http::parse_link(link)) != nullptr;
+  };
+  for (const char* link : {"https://a.org/x", "https://x.a.org", "https://X.B.org", "https://b.org",
+                           "https://x.c.org", "http://d.org"})
+    EXPECT_FALSE(goes_through(link)) << link;
+  for (const char* link : {"https://d.org", "https://xa.org", "https://a.org.d"})
+    EXPECT_TRUE(goes_through(link)) << link;
+  proxies.direct = {"*"};
+  EXPECT_FALSE(goes_through("https://d.org"));
+}
+
 TEST(Web, PausesGrow) {
   EXPECT_EQ(pause_after(1), std::chrono::milliseconds(250));
   for (int failed = 1; failed < Question{}.attempts; ++failed)

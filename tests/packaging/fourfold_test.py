@@ -13,11 +13,13 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import urllib.request
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
-sys.path.insert(0, str(SOURCE / "python"))
+sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "tests/hub")]
 import fourfold  # noqa: E402
+from fake_hub import FakeHub  # noqa: E402
 from fourfold import _library  # noqa: E402
 
 ANSWER = {"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]}
@@ -216,6 +218,24 @@ class Models(unittest.TestCase):
             raise KeyError("enough")
         with self.assertRaisesRegex(KeyError, "enough"):
             fourfold.LLM(on_progress=refuse)
+
+
+class Names(unittest.TestCase):
+    def test_models_of_the_hub_are_fetched_once(self):
+        story = SOURCE / "models/storyteller"
+        files = {path.name: path.read_bytes() for path in story.iterdir()}
+        with tempfile.TemporaryDirectory() as cache, FakeHub(files) as hub, unittest.mock.patch.dict(
+                os.environ, {"HF_ENDPOINT": hub.url, "HF_HUB_CACHE": cache, "HF_HUB_OFFLINE": "0"}):
+            for _ in range(2):
+                with fourfold.LLM("org/name") as llm:
+                    self.assertTrue(llm.model.startswith(cache), llm.model)
+                    self.assertTrue(llm.generate("Once", max_tokens=4, seed=1).text)
+                asked = len(hub.requests)
+                self.assertGreater(asked, 0)
+                hub.files = {}  # a second time nothing is asked for
+            self.assertEqual(len(hub.requests), asked)
+            with self.assertRaisesRegex(FileNotFoundError, "org/other is neither a folder nor could it be fetched"):
+                fourfold.LLM("org/other")
 
 
 def health(*words):
