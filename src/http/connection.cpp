@@ -93,7 +93,7 @@ struct Connection::Body {
   void pass_through(const Proxy& proxy, const Url& url) {
     const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
     const std::string target = host + ":" + url.port;
-    std::string text = fourfold::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", target);
+    std::string text = "CONNECT " + target + " HTTP/1.1\r\nHost: " + target + "\r\n";
     if (!proxy.user.empty()) text += "Proxy-Authorization: Basic " + as_base64(proxy.user) + "\r\n";
     text += "\r\n";
     error_code problem = wait([&](auto done) { asio::async_write(stream, asio::buffer(text), done); });

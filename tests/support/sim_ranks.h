@@ -16,7 +16,7 @@ namespace fourfold::backend {
 
 // Goes when nobody can touch it any more: rank threads that were left behind keep it.
 struct SimRanks {
-  SimRanks(int count, all_reduce::ExchangeOptions options) {
+  SimRanks(int count, all_reduce::ExchangeOptions options, const plan::ArchFacts& arch = plan::kSm120) {
     options.ranks = count;
     reports.resize(static_cast<std::size_t>(count));
     exchange = std::make_shared<all_reduce::Exchange>(options);
@@ -24,7 +24,7 @@ struct SimRanks {
     for (int rank = 0; rank < count; ++rank) {
       devices.push_back(std::make_unique<sim::Device>(
           sim::DeviceOptions{.memory_bytes = std::size_t{1} << 28, .peers = peers, .rank = rank}));
-      machines.push_back(kernels::make_sim_machine(*devices.back()));
+      machines.push_back(kernels::make_sim_machine(*devices.back(), {.arch = &arch}));
     }
   }
   std::vector<std::unique_ptr<sim::Device>> devices;

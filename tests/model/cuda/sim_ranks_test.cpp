@@ -44,34 +44,39 @@ void run_rows(backend::Prepared& prepared, int count, std::int64_t position, std
   prepared.run(pass, {tokens, sequences, pages, asked, hidden}, logits);
 }
 
-// A prompt and generated rows of two ranks with FP4 activations: alone, and among others.
-TEST(SimRanks, RowsHaveTheSameBitsInEveryBatchWithFp4Activations) {
-  const Golden golden("compressed");
+// A prompt and generated rows of two ranks: alone, and among others.
+void expect_same_bits(const Golden& golden, Activations activations, const plan::ArchFacts& arch) {
   const std::vector<std::int32_t> pages{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
   const auto vocab = static_cast<std::size_t>(golden.config.vocab_size);
-  for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4}) {
-    const auto run = [&](int others) {
-      const auto all = std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.wait_seconds = 600});
-      const auto prepared = prepare_sim(golden, all, activations);
-      std::vector<float> kept;
-      for (const Role role : {Role::prefill, Role::decode}) {
-        const std::int32_t count = role == Role::prefill ? 5 : 1;
-        std::vector<std::int32_t> tokens, asked;
-        std::vector<backend::SequenceRows> sequences;
-        for (std::int32_t slot = 0; slot <= others; ++slot) {
-          sequences.push_back({count, role == Role::prefill ? 0 : 5, slot, slot, 1, role, 0});
-          for (std::int32_t i = 0; i < count; ++i) tokens.push_back(11 + 40 * slot + i);
-        }
-        for (std::size_t i = 0; i < tokens.size(); ++i) asked.push_back(static_cast<std::int32_t>(i));
-        std::vector<float> logits(tokens.size() * vocab);
-        prepared->run(Pass::main, {tokens, sequences, pages, asked, {}}, logits);
-        kept.insert(kept.end(), logits.begin(),
-                    logits.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(count) * vocab));
+  const auto run = [&](int others) {
+    const auto all = std::make_shared<SimRanks>(2, all_reduce::ExchangeOptions{.wait_seconds = 600}, arch);
+    const auto prepared = prepare_sim(golden, all, activations);
+    std::vector<float> kept;
+    for (const Role role : {Role::prefill, Role::decode}) {
+      const std::int32_t count = role == Role::prefill ? 5 : 1;
+      std::vector<std::int32_t> tokens, asked;
+      std::vector<backend::SequenceRows> sequences;
+      for (std::int32_t slot = 0; slot <= others; ++slot) {
+        sequences.push_back({count, role == Role::prefill ? 0 : 5, slot, slot, 1, role, 0});
+        for (std::int32_t i = 0; i < count; ++i) tokens.push_back(11 + 40 * slot + i);
       }
-      return kept;
-    };
-    EXPECT_EQ(run(0), run(2));
-  }
+      for (std::size_t i = 0; i < tokens.size(); ++i) asked.push_back(static_cast<std::int32_t>(i));
+      std::vector<float> logits(tokens.size() * vocab);
+      prepared->run(Pass::main, {tokens, sequences, pages, asked, {}}, logits);
+      kept.insert(kept.end(), logits.begin(),
+                  logits.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(count) * vocab));
+    }
+    return kept;
+  };
+  EXPECT_EQ(run(0), run(2));
+}
+TEST(SimRanks, RowsHaveTheSameBitsInEveryBatchWithFp4Activations) {
+  const Golden golden("compressed");
+  for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4})
+    expect_same_bits(golden, activations, plan::kSm120);
+}
+TEST(SimRanks, RowsHaveTheSameBitsInEveryBatchWithFp8Activations) {
+  expect_same_bits(Golden("modelopt_mixed"), Activations::w8a8, plan::kSm90);
 }
 
 // Nine rows are more than a matrix's kernel norms itself. With a block for each of them the norm goes along
