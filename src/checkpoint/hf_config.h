@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace fourfold::checkpoint {
 
-enum class Family { qwen35, qwen3_next, qwen3_moe };
-std::string_view family_name(Family family);
+struct Family;  // family.h
+std::span<const Family* const> known_families();
 
 enum class MixerKind { full_attention, linear_attention };
 enum class MlpKind { experts, dense };
@@ -23,6 +24,12 @@ struct LayerKind {
   friend bool operator==(const LayerKind&, const LayerKind&) = default;
 };
 
+enum class QkNorm {
+  per_head,   // each head's columns
+  all_heads,  // the whole row
+  none
+};
+
 struct AttentionConfig {
   std::int64_t head_count = 0;
   std::int64_t kv_head_count = 0;
@@ -30,6 +37,8 @@ struct AttentionConfig {
   // q_proj gives, per head, head_dim query rows and then head_dim gate rows. Absent: yes in Qwen3.5 and
   // Qwen3-Next, no in Qwen3-MoE.
   bool output_gate = false;
+  QkNorm qk_norm = QkNorm::per_head;
+  bool bias = false;  // on query, key and value
 };
 
 enum class DeltaGate { silu, sigmoid };
@@ -71,12 +80,18 @@ struct MoeConfig {
   std::int64_t intermediate_size = 0;
   std::int64_t shared_intermediate_size = 0;  // 0: no shared expert
   bool normalize_weights = true;              // norm_topk_prob; absent: yes in Qwen3.5 and Qwen3-Next
+  bool sigmoid_scores = false;                // else softmax
+  bool choice_bias = false;                   // a number for each expert, for choosing alone
+  std::int64_t group_count = 1;               // experts are chosen from groups_kept of these
+  std::int64_t groups_kept = 1;
+  double weight_scale = 1;   // on the routed experts' weights
+  bool shared_gate = false;  // on the shared expert
 };
 
 enum class StoredDType { bf16, f16, f32 };
 
 struct ModelConfig {
-  Family family = Family::qwen35;
+  const Family* family = nullptr;
   std::string architecture;  // as the file says, for messages
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
@@ -100,9 +115,10 @@ struct ModelConfig {
   std::int64_t layer_count() const { return static_cast<std::int64_t>(layers.size()); }
 };
 
-// `what` names the text in messages. Throws bad_checkpoint for bad values, unsupported_model for a model,
-// RoPE type, activation or feature that is not implemented.
-ModelConfig parse_model_config(std::string_view text, std::string_view what);
+// `what` names the text in messages; `families` are those that may be named in it. Throws bad_checkpoint for
+// bad values, unsupported_model for a model, RoPE type, activation or feature that is not implemented.
+ModelConfig parse_model_config(std::string_view text, std::string_view what,
+                               std::span<const Family* const> families = known_families());
 ModelConfig read_model_config(const std::filesystem::path& folder);
 
 struct GenerationDefaults {

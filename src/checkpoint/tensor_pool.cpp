@@ -72,19 +72,22 @@ void TensorPool::unusable(std::string_view name, std::string_view why) {
   problems_.add("unusable", fourfold::format("{}: {}", name, why));
 }
 
-std::vector<std::string> TensorPool::skip_unused() {
-  std::vector<std::string> skipped;
-  for (const Skipped& rule : kSkipped) {
-    std::int64_t count = 0;
-    for (std::size_t i = 0; i < used_.size(); ++i) {
-      const std::string_view name = checkpoint_.tensors()[i].name;
-      if (used_[i] || !name.starts_with(rule.prefix) || !name.ends_with(rule.suffix)) continue;
-      used_[i] = true;
-      ++count;
-    }
-    if (count > 0) skipped.push_back(fourfold::format("{} ({} tensors)", rule.pattern, count));
+void TensorPool::skip_all(std::string_view prefix, std::string_view suffix, std::string_view pattern) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    const std::string_view name = checkpoint_.tensors()[i].name;
+    if (used_[i] || !name.starts_with(prefix) || !name.ends_with(suffix)) continue;
+    used_[i] = true;
+    ++count;
   }
-  return skipped;
+  if (count > 0) skipped_.push_back(fourfold::format("{} ({} tensors)", pattern, count));
+}
+
+void TensorPool::skip_prefix(std::string_view prefix) { skip_all(prefix, "", std::string(prefix) + "*"); }
+
+std::vector<std::string> TensorPool::skip_unused() {
+  for (const Skipped& rule : kSkipped) skip_all(rule.prefix, rule.suffix, rule.pattern);
+  return std::move(skipped_);
 }
 
 void TensorPool::finish() {

@@ -35,6 +35,8 @@ class TensorPool {
   // none.
   std::vector<std::string> skip_unused();
   void skip(std::string_view name) { take_if_present(name); }
+  // All that begin so; skip_unused() tells of them as well.
+  void skip_prefix(std::string_view prefix);
 
   // What was not taken is left over; throws bad_checkpoint when there is any problem.
   void finish();
@@ -43,9 +45,11 @@ class TensorPool {
   static constexpr std::int64_t kMissingMax = 100'000;
 
   void fail_if_any() const;
+  void skip_all(std::string_view prefix, std::string_view suffix, std::string_view pattern);
 
   const Checkpoint& checkpoint_;
   std::vector<bool> used_;
+  std::vector<std::string> skipped_;
   ProblemList problems_;
   std::int64_t missing_count_ = 0;
 };

@@ -34,10 +34,15 @@ TensorRole role_of(std::string_view name) {
       has(name, "visual"))
     return TensorRole::other;
   const bool projection = ends_with_any(name, {"gate_proj.weight", "up_proj.weight", "down_proj.weight"});
+  // MiniMax-M2 calls gate, up and down w1, w3 and w2.
+  if (has(name, ".block_sparse_moe.experts."))
+    return ends_with_any(name, {".w1.weight", ".w2.weight", ".w3.weight"}) ? TensorRole::routed_expert
+                                                                           : TensorRole::other;
   if (has(name, ".mlp.experts."))
     return projection || ends_with_any(name, {".gate_up_proj", ".down_proj"}) ? TensorRole::routed_expert
                                                                               : TensorRole::other;
-  if (has(name, ".mlp.shared_expert.")) return projection ? TensorRole::shared_expert : TensorRole::other;
+  if (has(name, ".mlp.shared_expert.") || has(name, ".mlp.shared_experts."))
+    return projection ? TensorRole::shared_expert : TensorRole::other;
   if (has(name, ".mlp.")) return projection ? TensorRole::dense_mlp : TensorRole::other;
   if (has(name, ".self_attn.") && name.ends_with("_proj.weight")) return TensorRole::attention;
   if (has(name, ".linear_attn.") && ends_with_any(name, {".in_proj_qkv.weight", ".in_proj_z.weight",

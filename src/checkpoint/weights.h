@@ -19,8 +19,11 @@ struct AttentionWeights {
   Matrix key;         // [kv_heads * head_dim, H]
   Matrix value;       // [kv_heads * head_dim, H]
   Matrix output;      // [H, heads * head_dim]
-  Vector query_norm;  // [head_dim]
-  Vector key_norm;    // [head_dim]
+  Vector query_norm;  // [head_dim], or all heads' columns where they are normed together; empty: none
+  Vector key_norm;    // likewise
+  Vector query_bias;  // of the matrix's rows; empty: none
+  Vector key_bias;
+  Vector value_bias;
   std::optional<float> key_scale;  // FP8 cache: stored = x / scale. Absent even where the config declares FP8
   std::optional<float> value_scale;
 };
@@ -44,7 +47,8 @@ struct GatedMlp {
 };
 
 struct MoeWeights {
-  Matrix router;  // [experts, H]
+  Matrix router;       // [experts, H]
+  Vector choice_bias;  // [experts], for choosing alone; empty: none
   std::vector<GatedMlp> experts;
   std::optional<GatedMlp> shared;
   std::optional<Matrix> shared_gate;  // [1, H]

@@ -46,44 +46,16 @@ WeightFormat parse_random_dense(const std::string& text) {
 }
 
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count) {
-  checkpoint::ModelConfig config;
-  config.family = shape.family;
-  config.hidden_size = shape.hidden;
-  config.vocab_size = shape.vocab;
-  config.position_limit = shape.positions;
-  config.norm_epsilon = 1e-6;
-  config.norm_adds_one = shape.family != checkpoint::Family::qwen3_moe;
-  config.attention = {shape.heads, shape.kv_heads, shape.head_dim, config.norm_adds_one};
-  if (shape.full_interval > 1)
-    config.delta = checkpoint::DeltaConfig{
-        .key_head_count = shape.key_heads,
-        .value_head_count = shape.value_heads,
-        .key_head_dim = shape.delta_dim,
-        .value_head_dim = shape.delta_dim,
-        .conv_taps = 4,
-    };
-  config.rope.theta = shape.theta;
-  config.rope.rotary_dims = config.norm_adds_one ? shape.head_dim / 4 : shape.head_dim;
-  if (shape.experts > 0)
-    config.moe = checkpoint::MoeConfig{.expert_count = shape.experts,
-                                       .experts_per_token = shape.experts_per_token,
-                                       .intermediate_size = shape.intermediate,
-                                       .shared_intermediate_size = shape.shared,
-                                       .normalize_weights = true};
-  else
-    config.dense_intermediate_size = shape.intermediate;
-  for (std::int64_t i = 0; i < layer_count; ++i)
-    config.layers.push_back(
-        {shape.is_full(i) ? checkpoint::MixerKind::full_attention : checkpoint::MixerKind::linear_attention,
-         shape.experts > 0 ? checkpoint::MlpKind::experts : checkpoint::MlpKind::dense});
-  return config;
+  checkpoint::ModelShape cut = shape;
+  cut.layers = layer_count;
+  return checkpoint::parse_model_config(checkpoint::config_text(cut, {}, {}, {}), shape.name);
 }
 
 RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense_format, bool with_mtp)
     : config_(config), dense_(dense_format) {
   weights_.embedding = bf16(config.vocab_size, config.hidden_size);
   weights_.head = dense(config.vocab_size, config.hidden_size);
-  weights_.final_norm = constant(config.hidden_size, 0);
+  weights_.final_norm = norm(config.hidden_size);
   for (const checkpoint::LayerKind& kind : config.layers) weights_.layers.push_back(layer(kind));
   if (with_mtp) weights_.mtp = mtp();
 }
@@ -92,10 +64,15 @@ checkpoint::MtpWeights RandomWeights::mtp() {
   dense_ = WeightFormat::bf16;
   experts_are_bf16_ = true;
   checkpoint::MtpWeights out;
-  out.embedding_norm = out.hidden_norm = out.final_norm = constant(config_.hidden_size, 0);
+  out.embedding_norm = out.hidden_norm = out.final_norm = norm(config_.hidden_size);
   out.combine = bf16(config_.hidden_size, 2 * config_.hidden_size);
-  out.layers.push_back(layer({checkpoint::MixerKind::full_attention, config_.layers.front().mlp}));
+  out.layers.push_back(layer({checkpoint::MixerKind::full_attention, config_.layers.back().mlp}));
   return out;
+}
+
+// A factor of 1.
+checkpoint::Vector RandomWeights::norm(std::int64_t count) const {
+  return constant(count, config_.norm_adds_one ? 0.0f : 1.0f);
 }
 
 // Deviation 1 / sqrt(columns), so that values keep their size from layer to layer.
@@ -163,7 +140,15 @@ checkpoint::AttentionWeights RandomWeights::attention() {
   weights.key = dense(kv_width, config_.hidden_size);
   weights.value = dense(kv_width, config_.hidden_size);
   weights.output = dense(config_.hidden_size, width);
-  weights.query_norm = weights.key_norm = constant(sizes.head_dim, 0);
+  const bool whole = sizes.qk_norm == checkpoint::QkNorm::all_heads;
+  if (sizes.qk_norm != checkpoint::QkNorm::none) {
+    weights.query_norm = norm(whole ? width : sizes.head_dim);
+    weights.key_norm = norm(whole ? kv_width : sizes.head_dim);
+  }
+  if (sizes.bias) {
+    weights.query_bias = constant(weights.query.rows, 0.1f);
+    weights.key_bias = weights.value_bias = constant(kv_width, 0.1f);
+  }
   return weights;
 }
 
@@ -184,7 +169,7 @@ checkpoint::DeltaWeights RandomWeights::delta() {
 
 checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind) {
   checkpoint::LayerWeights weights;
-  weights.input_norm = weights.post_attention_norm = constant(config_.hidden_size, 0);
+  weights.input_norm = weights.post_attention_norm = norm(config_.hidden_size);
   if (kind.mixer == checkpoint::MixerKind::full_attention)
     weights.mixer = attention();
   else
@@ -195,11 +180,12 @@ checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind)
   }
   checkpoint::MoeWeights moe;
   moe.router = bf16(config_.moe->expert_count, config_.hidden_size);
+  if (config_.moe->choice_bias) moe.choice_bias = constant(config_.moe->expert_count, 0);
   for (std::int64_t i = 0; i < config_.moe->expert_count; ++i)
     moe.experts.push_back(mlp(true, config_.moe->intermediate_size));
   if (config_.moe->shared_intermediate_size > 0) {
     moe.shared = mlp(false, config_.moe->shared_intermediate_size);
-    moe.shared_gate = bf16(1, config_.hidden_size);
+    if (config_.moe->shared_gate) moe.shared_gate = bf16(1, config_.hidden_size);
   }
   weights.mlp = std::move(moe);
   return weights;

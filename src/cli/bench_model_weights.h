@@ -30,6 +30,7 @@ class RandomWeights {
 
  private:
   using Matrix = checkpoint::Matrix;
+  checkpoint::Vector norm(std::int64_t count) const;
   Matrix nvfp4(std::int64_t rows, std::int64_t columns);
   Matrix bf16(std::int64_t rows, std::int64_t columns);
   Matrix fp8(std::int64_t rows, std::int64_t columns);

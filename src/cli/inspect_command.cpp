@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "base/read_speed.h"
+#include "checkpoint/family.h"
 #include "checkpoint/quantization.h"
 #include "cli/figures.h"
 #include "cli/load_model.h"
@@ -100,9 +101,8 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
     return layer.mixer == checkpoint::MixerKind::full_attention;
   });
   out << fourfold::format("{}\n  {} ({}), hidden size {}, vocabulary {}, up to {} positions\n",
-                          model.folder.string(), checkpoint::family_name(config.family), config.architecture,
-                          config.hidden_size, with_commas(config.vocab_size),
-                          with_commas(config.position_limit));
+                          model.folder.string(), config.family->name, config.architecture, config.hidden_size,
+                          with_commas(config.vocab_size), with_commas(config.position_limit));
   out << fourfold::format("  {} layers: {} full attention ({} heads, {} for keys, of {}), {} DeltaNet\n",
                           config.layer_count(), full, config.attention.head_count,
                           config.attention.kv_head_count, config.attention.head_dim,
@@ -159,7 +159,7 @@ void print_speed(const Facts& facts, const InspectOptions& options, std::ostream
 std::string to_json(const OpenModel& model, const Facts& facts, const InspectOptions& options) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("folder", model.folder.string());
-  json.member("family", checkpoint::family_name(model.config.family));
+  json.member("family", model.config.family->name);
   json.member("architecture", model.config.architecture).member("layers", model.config.layer_count());
   json.member("hidden_size", model.config.hidden_size).member("vocab_size", model.config.vocab_size);
   json.member("mtp", model.has_mtp()).member("weights", facts.parameters.total);

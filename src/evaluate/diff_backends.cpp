@@ -45,12 +45,16 @@ struct Outputs {
   Rows final_norm, logits, router;
 };
 
-// The logits that choose experts; the last op of its kind.
-ValueId router_logits(const backend::Program& program) {
-  ValueId found;
+// What chooses experts; the last op of its kind, null when there is none.
+const backend::TopKExperts* router_of(const backend::Program& program) {
+  const backend::TopKExperts* found = nullptr;
   for (const backend::Op& op : program.main)
-    if (const auto* choose = std::get_if<backend::TopKExperts>(&op)) found = choose->logits;
+    if (const auto* choose = std::get_if<backend::TopKExperts>(&op)) found = choose;
   return found;
+}
+ValueId router_logits(const backend::Program& program) {
+  const backend::TopKExperts* router = router_of(program);
+  return router != nullptr ? router->logits : ValueId();
 }
 
 Outputs run(backend::Prepared& prepared, std::span<const std::int32_t> tokens, std::int64_t generated_count,
@@ -135,20 +139,49 @@ class LayerModel {
   backend::Program program_;
 };
 
+// Between the smallest of the `count` largest keys and the largest of the rest; infinite when there is no
+// rest.
+double border(std::vector<float> keys, std::int64_t count) {
+  if (count >= std::ssize(keys)) return std::numeric_limits<double>::infinity();
+  std::ranges::nth_element(keys, keys.begin() + count, std::greater<>());
+  return static_cast<double>(*std::min_element(keys.begin(), keys.begin() + count)) -
+         keys[static_cast<std::size_t>(count)];
+}
+
+// Whether a row's choice would be another one if its logits were a little different. A sigmoid changes by at
+// most a quarter of what its logit does, and the rank of a group by twice that.
+bool is_clear(const backend::TopKExperts& op, std::vector<float> keys, std::span<const float> bias) {
+  if (op.score == backend::RouterScore::softmax && bias.empty() && op.groups_kept == op.group_count)
+    return border(std::move(keys), op.count) > kClearMargin;
+  check(op.score == backend::RouterScore::sigmoid, "a router with a bias or groups has sigmoids");
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    keys[i] = 1 / (1 + std::exp(-keys[i])) + (bias.empty() ? 0 : bias[i]);
+  if (op.groups_kept == op.group_count) return border(std::move(keys), op.count) > kClearMargin / 4;
+  const auto length = static_cast<std::ptrdiff_t>(keys.size()) / op.group_count;
+  std::vector<float> ranks;
+  for (auto group = keys.begin(); group != keys.end(); group += length) {
+    std::ranges::partial_sort(group, group + 2, group + length, std::greater<>());
+    ranks.push_back(group[0] + group[1]);
+  }
+  if (!(border(ranks, op.groups_kept) > kClearMargin / 2)) return false;
+  std::vector<float> sorted = ranks, kept;
+  std::ranges::nth_element(sorted, sorted.begin() + op.groups_kept - 1, std::greater<>());
+  for (std::ptrdiff_t group = 0; group < op.group_count; ++group)
+    if (ranks[static_cast<std::size_t>(group)] >= sorted[static_cast<std::size_t>(op.groups_kept - 1)])
+      kept.insert(kept.end(), keys.begin() + group * length, keys.begin() + (group + 1) * length);
+  return border(std::move(kept), op.count) > kClearMargin / 4;
+}
+
 // Which rows' routers were nearly undecided.
-std::vector<bool> undecided_rows(const Rows& router, std::int64_t chosen_count, std::size_t row_count) {
+std::vector<bool> undecided_rows(const Rows& router, const backend::Program& program, std::size_t row_count) {
   std::vector<bool> undecided(row_count);
   if (router.values.empty()) return undecided;
-  const auto k = static_cast<std::size_t>(chosen_count);
-  if (k >= router.columns) return undecided;
+  const backend::TopKExperts& op = *router_of(program);
+  const auto bias =
+      op.choice_bias.is_there() ? program.vector(op.choice_bias).values : std::span<const float>();
   for (std::size_t row = 0; row < row_count; ++row) {
     const auto begin = router.values.begin() + static_cast<std::ptrdiff_t>(row * router.columns);
-    std::vector<float> logits(begin, begin + static_cast<std::ptrdiff_t>(router.columns));
-    std::nth_element(logits.begin(), logits.begin() + static_cast<std::ptrdiff_t>(k), logits.end(),
-                     std::greater<>());
-    const float next = logits[k];
-    const float last = *std::min_element(logits.begin(), logits.begin() + static_cast<std::ptrdiff_t>(k));
-    undecided[row] = !(static_cast<double>(last) - next > kClearMargin);
+    undecided[row] = !is_clear(op, {begin, begin + static_cast<std::ptrdiff_t>(router.columns)}, bias);
   }
   return undecided;
 }
@@ -296,11 +329,11 @@ class Differ {
     const std::size_t rows = request_.tokens.size();
     if (router_logits(model.program()).index < 0 || request_.activations == model::Activations::f32)
       return std::vector<bool>(rows);
-    const std::int64_t chosen = request_.config.moe->experts_per_token;
     for (const Outputs& out : outputs)
-      if (!out.router.values.empty()) return undecided_rows(out.router, chosen, rows);
+      if (!out.router.values.empty()) return undecided_rows(out.router, model.program(), rows);
     const auto prepared = backends_.prepare_router(model.program(), capacity);
-    return undecided_rows(run(*prepared, model.tokens(), request_.generated_count).router, chosen, rows);
+    return undecided_rows(run(*prepared, model.tokens(), request_.generated_count).router, model.program(),
+                          rows);
   }
 
   // The layer's own values, under the names they have in the whole model.

@@ -54,6 +54,9 @@ std::vector<double> kv_noise(const backend::Program& program) {
         if (const auto* rotated = std::get_if<backend::HeadNormRope>(&op); rotated && rotated->out == value)
           value = rotated->in;
       for (const backend::Op& op : ops)
+        if (const auto* normed = std::get_if<backend::RmsNorm>(&op); normed && normed->out == value)
+          value = normed->in;
+      for (const backend::Op& op : ops)
         if (const auto* linear = std::get_if<backend::Linear>(&op); linear && linear->out == value)
           noise[static_cast<std::size_t>(linear->weight.index)] = of_cache;
     };

@@ -59,15 +59,22 @@ backend::VectorId Builder::vector(std::string name, const checkpoint::Vector& va
   return {push_entry(program_.vectors, backend::VectorUse{std::move(name), values})};
 }
 
+backend::OptionalVectorId Builder::vector_if_any(std::string name, const checkpoint::Vector& values) {
+  if (values.empty()) return {};
+  return vector(std::move(name), values);
+}
+
 Builder::ValueId Builder::embed(std::string name, const checkpoint::Matrix& table) {
   const auto out = value(std::move(name), table.columns);
   push(backend::Embed{matrix(table), out});
   return out;
 }
 
-Builder::ValueId Builder::linear(std::string name, ValueId in, const checkpoint::Matrix& weight) {
+Builder::ValueId Builder::linear(std::string name, ValueId in, const checkpoint::Matrix& weight,
+                                 const checkpoint::Vector& bias) {
+  const auto added = vector_if_any(name + ".bias", bias);
   const auto out = value(std::move(name), weight.rows, program_.value(in).rows);
-  push(backend::Linear{in, matrix(weight), out});
+  push(backend::Linear{in, matrix(weight), out, added});
   return out;
 }
 

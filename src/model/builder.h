@@ -52,7 +52,9 @@ class Builder {
   backend::ResultId like(std::string name, ValueId other);
 
   ValueId embed(std::string name, const checkpoint::Matrix& table);
-  ValueId linear(std::string name, ValueId in, const checkpoint::Matrix& weight);
+  // An empty bias is none.
+  ValueId linear(std::string name, ValueId in, const checkpoint::Matrix& weight,
+                 const checkpoint::Vector& bias = {});
   ValueId rms_norm(std::string name, ValueId in, const checkpoint::Vector& weight,
                    const checkpoint::ModelConfig& config);
   ValueId add(std::string name, ValueId first, ValueId second);
@@ -66,6 +68,8 @@ class Builder {
   void push(backend::Op op) { ops_->push_back(std::move(op)); }
   backend::MatrixId matrix(const checkpoint::Matrix& matrix);
   backend::VectorId vector(std::string name, const checkpoint::Vector& values);
+  // An empty vector is none.
+  backend::OptionalVectorId vector_if_any(std::string name, const checkpoint::Vector& values);
   backend::Program& program() { return program_; }
   // Every gated_mlp() so far.
   const std::vector<backend::ExpertMatrices>& gated_mlps() const { return gated_mlps_; }

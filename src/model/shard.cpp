@@ -36,6 +36,10 @@ Vector elements_of(const Vector& whole, std::span<const RowRange> ranges) {
   return part;
 }
 
+Vector part_of_bias(const Vector& bias, RowRange rows) {
+  return bias.empty() ? bias : elements_of(bias, std::span(&rows, 1));
+}
+
 // Collects what stands in the way, each sentence once: every layer would say the same.
 class Problems {
  public:
@@ -97,7 +101,11 @@ void look_at_mixer(const LayerWeights& layer, const checkpoint::ModelConfig& con
                    Problems& problems) {
   if (const auto* full = std::get_if<checkpoint::AttentionWeights>(&layer.mixer)) {
     problems.want_whole(config.attention.head_count, "attention heads");
-    problems.want_shareable(config.attention.kv_head_count, "KV heads");
+    // A norm of all heads is of the ranks' columns side by side, and no head may be there twice.
+    if (config.attention.qk_norm == checkpoint::QkNorm::all_heads)
+      problems.want_whole(config.attention.kv_head_count, "KV heads that are normed together");
+    else
+      problems.want_shareable(config.attention.kv_head_count, "KV heads");
     return problems.want_columns(full->output);
   }
   const checkpoint::DeltaConfig& sizes = *config.delta;
@@ -124,9 +132,14 @@ void shard(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfi
            backend::PartOf part) {
   const RowRange heads = share_of(whole.head_count, part);
   const RowRange kv_heads = shared_heads(whole.kv_head_count, part);
-  mixer.query = rows_of(mixer.query, times(heads, whole.head_dim * (whole.output_gate ? 2 : 1)));
-  mixer.key = rows_of(mixer.key, times(kv_heads, whole.head_dim));
-  mixer.value = rows_of(mixer.value, times(kv_heads, whole.head_dim));
+  const RowRange query_rows = times(heads, whole.head_dim * (whole.output_gate ? 2 : 1));
+  const RowRange kv_rows = times(kv_heads, whole.head_dim);
+  mixer.query = rows_of(mixer.query, query_rows);
+  mixer.key = rows_of(mixer.key, kv_rows);
+  mixer.value = rows_of(mixer.value, kv_rows);
+  mixer.query_bias = part_of_bias(mixer.query_bias, query_rows);
+  mixer.key_bias = part_of_bias(mixer.key_bias, kv_rows);
+  mixer.value_bias = part_of_bias(mixer.value_bias, kv_rows);
   mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
 }
 

@@ -1,13 +1,14 @@
 // One rank's part of a model (tensor parallelism): the same structs as the whole model, with views into the
 // same checkpoint, so that build_program makes the rank's program from them. Nothing is copied but vectors.
 //
-//   by head      query (with its gate), key, value; DeltaNet qkv (inside each of q, k and v), gate, beta,
+//   by head      query (with its gate), key, value and their biases; DeltaNet qkv (inside each of q, k and
+//   v), gate, beta,
 //                decay, taps, a_log, dt_bias. With more ranks than KV or key heads, ranks share a head.
 //   by column    attention and DeltaNet output; down of MLPs, experts and the shared expert, whose gate and
 //                up are sharded by row. The shared expert is never whole: it would be added once a rank.
 //   by expert    instead of the experts' columns, when asked
 //   by row       the head; its logits are put together again by AllGather
-//   whole        embedding, norms, router, the shared expert's gate, MTP's combining matrix
+//   whole        embedding, norms, router and its bias, the shared expert's gate, MTP's combining matrix
 #pragma once
 
 #include <string>

@@ -56,7 +56,7 @@ TEST(ProgramCheck, ComparesTheSizesOfEveryOp) {
                             Concat{{0}, {0}, wrong},
                             AllReduce{{0}, wrong},
                             TakeHidden{wrong},
-                            HeadNormRope{{0}, {0}, false, 0, {0}, 1, 4, 4, wrong},
+                            HeadNormRope{{0}, VectorId{0}, false, 0, {0}, 1, 4, 4, wrong},
                             Attention{{0}, {0}, 1, 1, wrong},
                             HeadGate{{0}, {0}, 4, wrong},
                             CausalConv{{0}, {0}, {0}, wrong},
@@ -70,6 +70,52 @@ TEST(ProgramCheck, ComparesTheSizesOfEveryOp) {
   for (const Op& op : bad)
     expect_problem(
         base, [&](Program& p) { p.main.insert(p.main.begin() + 2, op); }, ", not ");
+}
+
+// What an op may be without is checked where it is there, and not printed where it is not.
+TEST(ProgramCheck, OptionalVectorsGroupsAndColumns) {
+  const SmallModel model;
+  const std::vector<float> four(4), five(5);
+  Program base = model.program;
+  base.vectors = {{"four", four}, {"five", five}};
+  Linear& head = std::get<Linear>(base.main[3]);
+  head.bias = VectorId{1};
+  EXPECT_TRUE(problems_of(base).empty()) << problems_of(base).front();
+  EXPECT_NE(to_text(base, Pass::main).find("linear(in=asked, weight=head, bias=five)"), std::string::npos);
+  const auto with_head = [&](auto change) {
+    return [change](Program& p) { change(std::get<Linear>(p.main[3])); };
+  };
+  expect_problem(base, with_head([](Linear& op) { op.bias = VectorId{0}; }), "bias is 4, not 5");
+  expect_problem(base, with_head([](Linear& op) { op.bias = VectorId{2}; }), "bias is number 2 of 2");
+
+  base.values.push_back({.name = "chosen", .columns = 2, .type = ValueType::i32});
+  base.values.push_back({.name = "shares", .columns = 2});
+  base.values.push_back({.name = "cut", .columns = 3});
+  const TopKExperts sound{.logits = {0}, .count = 2, .experts = {{3}}, .weights = {{4}}};
+  const auto choose = [&](auto change) {
+    return [&sound, change](Program& p) {
+      TopKExperts op = sound;
+      change(op);
+      p.main.insert(p.main.begin() + 1, op);
+    };
+  };
+  Program fine = base;
+  choose([](TopKExperts& op) { op.choice_bias = VectorId{0}, op.group_count = 2; })(fine);
+  EXPECT_TRUE(problems_of(fine).empty()) << problems_of(fine).front();
+  expect_problem(base, choose([](TopKExperts& op) { op.choice_bias = VectorId{1}; }),
+                 "choice_bias is 5, not 4");
+  expect_problem(base, choose([](TopKExperts& op) { op.group_count = 3; }),
+                 "4 experts are not 3 groups of equal length");
+  expect_problem(base, choose([](TopKExperts& op) { op.group_count = 2, op.groups_kept = 3; }),
+                 "3 groups are kept of 2");
+  expect_problem(base, choose([](TopKExperts& op) { op.group_count = op.groups_kept = 4; }),
+                 "a group has one expert");
+  expect_problem(
+      base,
+      [](Program& p) {
+        p.main.insert(p.main.begin() + 1, TakeColumns{{0}, 2, {{5}}});
+      },
+      "columns 2 to 5 of 4");
 }
 
 }  // namespace

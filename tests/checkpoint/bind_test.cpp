@@ -22,16 +22,6 @@ struct Opened {
   ModelConfig config;
 };
 
-std::vector<float> values_of(const TestTensor& tensor) {
-  std::vector<float> values;
-  for (std::size_t i = 0; i + 1 < tensor.bytes.size(); i += 2) {
-    Bf16 value{};
-    std::memcpy(&value, tensor.bytes.data() + i, 2);
-    values.push_back(to_float(value));
-  }
-  return values;
-}
-
 std::vector<float> rows_of(const std::vector<float>& values, std::int64_t columns,
                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
   std::vector<float> out;

@@ -13,13 +13,17 @@ TEST(TensorRole, IsToldByTheName) {
   EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj"), TensorRole::routed_expert);
   EXPECT_EQ(role_of(layer + "mlp.experts.down_proj"), TensorRole::routed_expert);
   EXPECT_EQ(role_of(layer + "mlp.shared_expert.down_proj.weight"), TensorRole::shared_expert);
+  EXPECT_EQ(role_of(layer + "mlp.shared_experts.up_proj.weight"), TensorRole::shared_expert);
+  EXPECT_EQ(role_of(layer + "block_sparse_moe.experts.7.w2.weight"), TensorRole::routed_expert);
   EXPECT_EQ(role_of(layer + "mlp.gate_proj.weight"), TensorRole::dense_mlp);
   EXPECT_EQ(role_of(layer + "self_attn.o_proj.weight"), TensorRole::attention);
   EXPECT_EQ(role_of(layer + "linear_attn.in_proj_qkvz.weight"), TensorRole::delta);
   EXPECT_EQ(role_of("lm_head.weight"), TensorRole::head);
-  for (const char* name : {"mlp.gate.weight", "mlp.shared_expert_gate.weight", "self_attn.q_norm.weight",
-                           "linear_attn.in_proj_a.weight", "linear_attn.in_proj_ba.weight",
-                           "linear_attn.conv1d.weight", "linear_attn.norm.weight", "input_layernorm.weight"})
+  for (const char* name :
+       {"mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.e_score_correction_bias",
+        "mlp.shared_expert_gate.weight", "self_attn.q_norm.weight", "linear_attn.in_proj_a.weight",
+        "linear_attn.in_proj_ba.weight", "linear_attn.conv1d.weight", "linear_attn.norm.weight",
+        "input_layernorm.weight"})
     EXPECT_EQ(role_of(layer + name), TensorRole::other) << name;
   for (const char* name :
        {"model.language_model.embed_tokens.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",

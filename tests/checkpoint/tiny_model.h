@@ -1,6 +1,7 @@
 // Tiny models of each family: a config text and BF16 tensors that fit it.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,17 @@ struct TinyModel {
     std::erase_if(tensors, [&](const TestTensor& tensor) { return tensor.name == name; });
   }
 };
+
+// The numbers of a tensor in BF16.
+inline std::vector<float> values_of(const TestTensor& tensor) {
+  std::vector<float> values;
+  for (std::size_t i = 0; i + 1 < tensor.bytes.size(); i += 2) {
+    Bf16 value{};
+    std::memcpy(&value, tensor.bytes.data() + i, 2);
+    values.push_back(to_float(value));
+  }
+  return values;
+}
 
 // Replaces the first occurrence, which must exist.
 inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
@@ -126,6 +138,88 @@ inline TinyModel tiny_qwen3_next() {
   add_norms(model.tensors, "mtp.layers.0.");
   add_attention(model.tensors, "mtp.layers.0.", true);
   add_experts(model.tensors, "mtp.layers.0.", true);
+  return model;
+}
+
+inline void add_biases(std::vector<TestTensor>& tensors, const std::string& layer) {
+  tensors.push_back(random_bf16(layer + "self_attn.q_proj.bias", {32}));
+  tensors.push_back(random_bf16(layer + "self_attn.k_proj.bias", {16}));
+  tensors.push_back(random_bf16(layer + "self_attn.v_proj.bias", {16}));
+}
+
+// Six experts in three groups, and two shared ones.
+inline void add_glm_experts(std::vector<TestTensor>& tensors, const std::string& layer) {
+  tensors.push_back(random_bf16(layer + "mlp.gate.weight", {6, 32}));
+  tensors.push_back(random_bf16(layer + "mlp.gate.e_score_correction_bias", {6}));
+  for (int expert = 0; expert < 6; ++expert) add_mlp(tensors, format("{}mlp.experts.{}.", layer, expert), 16);
+  add_mlp(tensors, layer + "mlp.shared_experts.", 32);
+}
+
+// One dense layer, one of experts, and the MTP layer with its copies of embedding and head. The fields are
+// those of the GLM-4.x releases.
+inline TinyModel tiny_glm() {
+  TinyModel model;
+  model.config =
+      R"({"architectures": ["Glm4MoeForCausalLM"], "attention_bias": true, "attention_dropout": 0.0,
+    "eos_token_id": [37, 38, 39], "first_k_dense_replace": 1, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32,
+    "initializer_range": 0.02, "intermediate_size": 48, "max_position_embeddings": 4096, "model_type": "glm4_moe",
+    "moe_intermediate_size": 16, "n_group": 3, "n_routed_experts": 6, "n_shared_experts": 2, "norm_topk_prob": true,
+    "num_attention_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_key_value_heads": 2,
+    "num_nextn_predict_layers": 1, "pad_token_id": 37, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
+    "rope_scaling": null, "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": false,
+    "topk_group": 2, "torch_dtype": "bfloat16", "transformers_version": "4.54.0", "use_cache": true,
+    "use_qk_norm": true, "vocab_size": 40})";
+  add_ends(model.tensors);
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string prefix = format("model.layers.{}.", layer);
+    add_norms(model.tensors, prefix);
+    add_attention(model.tensors, prefix, false);
+    add_biases(model.tensors, prefix);
+    if (layer == 0)
+      add_mlp(model.tensors, prefix + "mlp.", 48);
+    else
+      add_glm_experts(model.tensors, prefix);
+  }
+  for (const char* name : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight"})
+    model.tensors.push_back(random_bf16(std::string("model.layers.2.") + name, {32}));
+  model.tensors.push_back(random_bf16("model.layers.2.eh_proj.weight", {32, 64}));
+  model.tensors.push_back(random_bf16("model.layers.2.embed_tokens.weight", {40, 32}));
+  model.tensors.push_back(random_bf16("model.layers.2.shared_head.head.weight", {40, 32}));
+  return model;
+}
+
+// Two layers of three experts. The fields are those of the MiniMax-M2 release.
+inline TinyModel tiny_minimax() {
+  TinyModel model;
+  model.config =
+      R"({"architectures": ["MiniMaxM2ForCausalLM"], "attention_dropout": 0.0, "attn_type_list": [1, 1],
+    "bos_token_id": null, "eos_token_id": null, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32,
+    "initializer_range": 0.02, "intermediate_size": 16, "layernorm_full_attention_beta": 1.0,
+    "layernorm_linear_attention_beta": 1.0, "layernorm_mlp_beta": 1.0, "max_position_embeddings": 4096,
+    "mlp_intermediate_size": 8192, "model_type": "minimax_m2", "mtp_transformer_layers": 1, "num_attention_heads": 4,
+    "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_key_value_heads": 2, "num_local_experts": 3,
+    "num_mtp_modules": 3, "output_router_logits": false, "qk_norm_type": "per_layer", "rms_norm_eps": 1e-06,
+    "rope_theta": 5000000, "rotary_dim": 4, "router_aux_loss_coef": 0.001, "router_jitter_noise": 0.0,
+    "scoring_func": "sigmoid", "shared_intermediate_size": 0, "shared_moe_mode": "sigmoid", "sliding_window": null,
+    "tie_word_embeddings": false, "transformers_version": "4.46.1", "use_cache": true, "use_mtp": true,
+    "use_qk_norm": true, "use_routing_bias": true, "vocab_size": 40})";
+  add_ends(model.tensors);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string prefix = format("model.layers.{}.", layer);
+    add_norms(model.tensors, prefix);
+    add_attention(model.tensors, prefix, false);
+    model.tensor(prefix + "self_attn.q_norm.weight") = random_bf16(prefix + "self_attn.q_norm.weight", {32});
+    model.tensor(prefix + "self_attn.k_norm.weight") = random_bf16(prefix + "self_attn.k_norm.weight", {16});
+    const std::string block = prefix + "block_sparse_moe.";
+    model.tensors.push_back(random_bf16(block + "gate.weight", {3, 32}));
+    model.tensors.push_back(random_bf16(block + "e_score_correction_bias", {3}));
+    for (int expert = 0; expert < 3; ++expert) {
+      const std::string name = format("{}experts.{}.", block, expert);
+      model.tensors.push_back(random_bf16(name + "w1.weight", {16, 32}));
+      model.tensors.push_back(random_bf16(name + "w2.weight", {32, 16}));
+      model.tensors.push_back(random_bf16(name + "w3.weight", {16, 32}));
+    }
+  }
   return model;
 }
 

@@ -16,7 +16,8 @@ extern char** environ;
 namespace fourfold::cli {
 namespace {
 
-const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe", "tiny-long"};
+const char* const kTinyShapes[] = {"tiny",     "tiny-dense",   "tiny-next",    "tiny-qwen3-moe",  "tiny-long",
+                                   "tiny-glm", "tiny-glm-odd", "tiny-minimax", "tiny-minimax-odd"};
 
 class CheckpointCommands : public testing::Test {
  protected:

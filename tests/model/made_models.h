@@ -13,12 +13,12 @@ inline std::filesystem::path family_reference(const std::string& shape) {
 }
 
 inline void make_model(const std::filesystem::path& out, const std::string& shape,
-                       const std::string& format_name) {
+                       const std::string& format_name, std::uint64_t seed = 1) {
   checkpoint::OutputFolder folder(out);
   checkpoint::RandomModelOptions options;
   options.shape = checkpoint::find_shape(shape);
   options.scheme = checkpoint::scheme_named(format_name);
-  options.seed = 1;
+  options.seed = seed;
   checkpoint::write_random_model(folder, options, {0, 1});
   folder.publish();
 }

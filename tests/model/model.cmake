@@ -1,4 +1,5 @@
 # The tests of the model room run the golden models; checkpoint.cmake has put them together.
 if(TARGET test_model)
   target_compile_definitions(test_model PRIVATE FOURFOLD_GOLDEN="${FOURFOLD_GOLDEN}")
+  target_sources(test_model PRIVATE ${CMAKE_CURRENT_LIST_DIR}/made_up_family/pebble.cpp)
 endif()

@@ -5,6 +5,7 @@
 #include "checkpoint/load_matrix.h"
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
+#include "tests/checkpoint/tiny_model.h"
 #include "tests/model/support.h"
 #include "tests/support/ranks.h"
 
@@ -188,6 +189,42 @@ TEST(Shard, ABatchThatAllRefuseChangesNothing) {
                            [&] { step(*prepared, Pass::main, {part(0, 9, {4})}); });
   checkpoint::expect_error(Code::invalid_request, {}, [&] { prepared->save_anchor(0, 64, 0); });
   EXPECT_EQ(step(*prepared, Pass::main, {part(0, 0, {1, 2, 3})}), wanted);
+}
+
+// Biases lie with their rows; the router's and the norms over all heads stay whole.
+TEST(Shard, BiasesAreCutWithTheirRows) {
+  checkpoint::TempFolder folder;
+  checkpoint::tiny_glm().write(folder);
+  const Loaded glm(folder.path());
+  const auto attention = [](const checkpoint::ModelWeights& w) {
+    return std::get<checkpoint::AttentionWeights>(w.layers[1].mixer);
+  };
+  const auto experts = [](const checkpoint::ModelWeights& w) {
+    return std::get<checkpoint::MoeWeights>(w.layers[1].mlp);
+  };
+  const checkpoint::AttentionWeights whole = attention(glm.model.weights);
+  checkpoint::Vector query, value;
+  for (int rank = 0; rank < 2; ++rank) {
+    const ModelShard part = shard_model(glm.config, glm.model.weights, {rank, 2}, ExpertSharding::experts);
+    const checkpoint::AttentionWeights mixer = attention(part.weights);
+    query.insert(query.end(), mixer.query_bias.begin(), mixer.query_bias.end());
+    value.insert(value.end(), mixer.value_bias.begin(), mixer.value_bias.end());
+    EXPECT_EQ(mixer.query_bias.size(), 16u);
+    EXPECT_EQ(experts(part.weights).choice_bias, experts(glm.model.weights).choice_bias);
+    EXPECT_TRUE(problems_of(build_program(part, Activations::f32)).empty());
+  }
+  EXPECT_EQ(query, whole.query_bias);
+  EXPECT_EQ(value, whole.value_bias);
+}
+
+TEST(Shard, HeadsThatAreNormedTogetherAreNotShared) {
+  checkpoint::TempFolder folder;
+  checkpoint::tiny_minimax().write(folder);
+  const Loaded minimax(folder.path());
+  checkpoint::expect_error(
+      Code::unsupported_model, {"2 KV heads that are normed together are not a multiple of 4"}, [&] {
+        shard_model(minimax.config, minimax.model.weights, {0, 4}, ExpertSharding::columns);
+      });
 }
 
 }  // namespace

@@ -71,6 +71,14 @@ void multiply(Machine& machine, InputRows& inputs, std::span<const Product> prod
       parts[i].product->weight->multiply(machine.kernels, job);
     });
   }
+  for (const Product& product : products) {
+    if (product.bias == nullptr) continue;
+    const std::int64_t width = product.weight->matrix.rows;
+    machine.each_row(row_count, width, [&](std::int64_t row) {
+      float* out = product.out + row * width;
+      machine.kernels.add_rows(out, product.bias, width, out);
+    });
+  }
 }
 
 void ExpertRunner::group_slots(const std::int32_t* experts, std::int64_t slot_count,

@@ -32,10 +32,11 @@ class InputRows {
 
 struct Product {
   const Weight* weight = nullptr;
-  float* out = nullptr;  // [rows, weight rows]
+  float* out = nullptr;         // [rows, weight rows]
+  const float* bias = nullptr;  // [weight rows], or none
 };
 
-// out = W in for each product; in: [row_count, columns].
+// out = W in + bias for each product; in: [row_count, columns].
 void multiply(Machine& machine, InputRows& inputs, std::span<const Product> products, const float* in,
               std::int64_t row_count, std::int64_t columns);
 

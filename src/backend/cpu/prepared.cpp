@@ -47,6 +47,9 @@ class PreparedCpu final : public Prepared {
   }
   std::span<float> cells(ValueId id);
   const float* vector(VectorId id) const { return program_.vector(id).values.data(); }
+  std::span<const float> vector_if_any(OptionalVectorId id) const {
+    return id.is_there() ? program_.vector(id).values : std::span<const float>();
+  }
   SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
   void require_one_size(const ExpertSet& set) const;
   void require_known_sizes() const;
@@ -60,7 +63,6 @@ class PreparedCpu final : public Prepared {
 
   void run_step(const Step& step);
   void multiply_all(const std::vector<Linear>& linears);
-  void add_bias(const Linear& linear);
   void apply(const Embed& op);
   void apply(const RmsNorm& op);
   void apply(const Linear&) {}  // multiply_all
@@ -279,21 +281,12 @@ void PreparedCpu::run_step(const Step& step) {
 void PreparedCpu::multiply_all(const std::vector<Linear>& linears) {
   products_.clear();
   for (const Linear& linear : linears) {
-    products_.push_back({&weights_[static_cast<std::size_t>(linear.weight.index)], at(linear.out)});
+    products_.push_back({&weights_[static_cast<std::size_t>(linear.weight.index)], at(linear.out),
+                         vector_if_any(linear.bias).data()});
     value_rows_[static_cast<std::size_t>(linear.out.index)] = row_count(linear.out);
   }
   const ValueId in = linears.front().in;
   multiply(machine_, inputs_, products_, at(in), row_count(in), columns(in));
-  for (const Linear& linear : linears)
-    if (linear.bias.is_there()) add_bias(linear);
-}
-
-void PreparedCpu::add_bias(const Linear& linear) {
-  float* out = at(linear.out);
-  const std::int64_t width = columns(linear.out);
-  each_row(linear.out, [&](std::int64_t row) {
-    machine_.kernels.add_rows(out + row * width, vector(linear.bias), width, out + row * width);
-  });
 }
 
 void PreparedCpu::apply(const Embed& op) {
@@ -465,13 +458,12 @@ void PreparedCpu::apply(const TopKExperts& op) {
   chosen.resize(static_cast<std::size_t>(rows * op.count));
   const float* logits = at(op.logits);
   float* weights = at(op.weights);
-  const auto choice_bias =
-      op.choice_bias.is_there() ? program_.vector(op.choice_bias).values : std::span<const float>();
   machine_.each_row(rows, 16 * width, [&](std::int64_t row) {
     top_k_experts(op, {logits + row * width, static_cast<std::size_t>(width)},
                   std::span(chosen).subspan(static_cast<std::size_t>(row * op.count),
                                             static_cast<std::size_t>(op.count)),
-                  {weights + row * op.count, static_cast<std::size_t>(op.count)}, choice_bias);
+                  {weights + row * op.count, static_cast<std::size_t>(op.count)},
+                  vector_if_any(op.choice_bias));
   });
   if (keeps_values_)  // as numbers, for value()
     std::ranges::transform(chosen, at(op.experts), [](std::int32_t x) { return static_cast<float>(x); });

@@ -41,7 +41,7 @@ constexpr ModelShape kShapes[] = {
      .theta = 1e7},
     {.name = "tiny-next",
      .what = "Qwen3-Next, for tests",
-     .family = Family::qwen3_next,
+     .family = &kQwen3Next,
      .vocab = 640,
      .hidden = 128,
      .layers = 4,
@@ -59,7 +59,7 @@ constexpr ModelShape kShapes[] = {
      .theta = 1e7},
     {.name = "tiny-qwen3-moe",
      .what = "Qwen3-MoE, for tests",
-     .family = Family::qwen3_moe,
+     .family = &kQwen3Moe,
      .vocab = 640,
      .hidden = 128,
      .layers = 3,
@@ -72,6 +72,85 @@ constexpr ModelShape kShapes[] = {
      .intermediate = 64,
      .positions = 4096,
      .theta = 1e6,
+     .mtp = false},
+    {.name = "tiny-glm",
+     .what = "GLM-4.5-Air, for tests",
+     .family = &kGlm4Moe,
+     .maker = &kGlm4MoeMaker,
+     .vocab = 640,
+     .hidden = 128,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 8,
+     .experts_per_token = 2,
+     .intermediate = 64,
+     .shared = 64,
+     .positions = 4096,
+     .theta = 1e6,
+     .dense_layers = 1,
+     .dense_intermediate = 192,
+     .attention_bias = true,
+     .qk_norm = false},
+    // As GLM-4.7 is otherwise, and with numbers that are no powers of two.
+    {.name = "tiny-glm-odd",
+     .what = "GLM-4.7 with groups of experts and odd sizes, for tests",
+     .family = &kGlm4Moe,
+     .maker = &kGlm4MoeMaker,
+     .vocab = 502,
+     .hidden = 192,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 12,
+     .experts_per_token = 3,
+     .intermediate = 128,
+     .shared = 256,
+     .positions = 4096,
+     .theta = 1e6,
+     .dense_layers = 1,
+     .dense_intermediate = 320,
+     .attention_bias = true,
+     .groups = 4,
+     .groups_kept = 2,
+     .routed_scale = 2.5},
+    {.name = "tiny-minimax",
+     .what = "MiniMax-M2, for tests",
+     .family = &kMiniMaxM2,
+     .maker = &kMiniMaxM2Maker,
+     .vocab = 640,
+     .hidden = 128,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 8,
+     .experts_per_token = 2,
+     .intermediate = 64,
+     .positions = 4096,
+     .theta = 5e6,
+     .mtp = false},
+    {.name = "tiny-minimax-odd",
+     .what = "MiniMax-M2 with odd sizes, for tests",
+     .family = &kMiniMaxM2,
+     .maker = &kMiniMaxM2Maker,
+     .vocab = 502,
+     .hidden = 192,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 10,
+     .experts_per_token = 3,
+     .intermediate = 128,
+     .positions = 4096,
+     .theta = 5e6,
      .mtp = false},
     // Two layers, so that thousands of tokens take a simulator seconds, and scores of deviation 5, so that a
     // row attends to a few positions anywhere in its past instead of to the mean of them all.
@@ -163,7 +242,7 @@ constexpr ModelShape kShapes[] = {
      .theta = 1e7},
     {.name = "next-80b",
      .what = "Qwen3-Next-80B-A3B",
-     .family = Family::qwen3_next,
+     .family = &kQwen3Next,
      .vocab = 151936,
      .hidden = 2048,
      .layers = 48,
@@ -181,7 +260,7 @@ constexpr ModelShape kShapes[] = {
      .theta = 1e7},
     {.name = "qwen3-30b",
      .what = "Qwen3-30B-A3B",
-     .family = Family::qwen3_moe,
+     .family = &kQwen3Moe,
      .vocab = 151936,
      .hidden = 2048,
      .layers = 48,
@@ -195,172 +274,66 @@ constexpr ModelShape kShapes[] = {
      .positions = 40960,
      .theta = 1e6,
      .mtp = false},
+    {.name = "glm-4.5-air",
+     .what = "GLM-4.5-Air",
+     .family = &kGlm4Moe,
+     .maker = &kGlm4MoeMaker,
+     .vocab = 151552,
+     .hidden = 4096,
+     .layers = 46,
+     .full_interval = 1,
+     .heads = 96,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .experts = 128,
+     .experts_per_token = 8,
+     .intermediate = 1408,
+     .shared = 1408,
+     .positions = 131072,
+     .theta = 1e6,
+     .dense_layers = 1,
+     .dense_intermediate = 10944,
+     .attention_bias = true,
+     .qk_norm = false},
+    {.name = "glm-4.7",
+     .what = "GLM-4.7, and 4.5 and 4.6 of the same size",
+     .family = &kGlm4Moe,
+     .maker = &kGlm4MoeMaker,
+     .vocab = 151552,
+     .hidden = 5120,
+     .layers = 92,
+     .full_interval = 1,
+     .heads = 96,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .experts = 160,
+     .experts_per_token = 8,
+     .intermediate = 1536,
+     .shared = 1536,
+     .positions = 202752,
+     .theta = 1e6,
+     .dense_layers = 3,
+     .dense_intermediate = 12288,
+     .attention_bias = true,
+     .routed_scale = 2.5},
+    {.name = "minimax-m2",
+     .what = "MiniMax-M2",
+     .family = &kMiniMaxM2,
+     .maker = &kMiniMaxM2Maker,
+     .vocab = 200064,
+     .hidden = 3072,
+     .layers = 62,
+     .full_interval = 1,
+     .heads = 48,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .experts = 256,
+     .experts_per_token = 8,
+     .intermediate = 1536,
+     .positions = 196608,
+     .theta = 5e6,
+     .mtp = false},
 };
-
-using Fill = PlannedTensor::Fill;
-
-class Planner {
- public:
-  Planner(const ModelShape& shape, bool fused) : s_(shape), fused_(fused) {}
-
-  std::vector<PlannedTensor> plan() {
-    const std::string prefix = s_.is_nested() ? "model.language_model." : "model.";
-    add(prefix + "embed_tokens.weight", {s_.vocab, s_.hidden}, Fill::normal, 1, 0);
-    for (std::int64_t i = 0; i < s_.layers; ++i)
-      layer(fourfold::format("{}layers.{}.", prefix, i), s_.is_full(i), fused_);
-    norm(prefix + "norm.weight", s_.hidden);
-    linear("lm_head", s_.vocab, s_.hidden, 3);
-    if (s_.mtp) mtp();
-    return std::move(tensors_);
-  }
-
- private:
-  void add(std::string name, Shape shape, Fill fill, double a, double b) {
-    tensors_.push_back({std::move(name), shape, fill, a, b});
-  }
-  void linear(const std::string& module, std::int64_t rows, std::int64_t columns, double gain = 1) {
-    add(module + ".weight", {rows, columns}, Fill::linear, gain, 0);
-  }
-  // Stored as w, used as 1 + w; Qwen3-MoE uses w itself.
-  void norm(const std::string& name, std::int64_t size, double mean = 1) {
-    add(name, {size}, Fill::normal, 0.2, s_.family == Family::qwen3_moe ? mean : mean - 1);
-  }
-  void attention(const std::string& prefix) {
-    const bool gate = s_.family != Family::qwen3_moe;
-    linear(prefix + "q_proj", s_.heads * s_.head_dim * (gate ? 2 : 1), s_.hidden);
-    linear(prefix + "k_proj", s_.kv_heads * s_.head_dim, s_.hidden);
-    linear(prefix + "v_proj", s_.kv_heads * s_.head_dim, s_.hidden);
-    linear(prefix + "o_proj", s_.hidden, s_.heads * s_.head_dim, s_.attention_gain);
-    norm(prefix + "q_norm.weight", s_.head_dim, s_.head_norm);
-    norm(prefix + "k_norm.weight", s_.head_dim, s_.head_norm);
-  }
-  void delta(const std::string& prefix) {
-    const std::int64_t key_dim = s_.key_heads * s_.delta_dim;
-    const std::int64_t value_dim = s_.value_heads * s_.delta_dim;
-    if (s_.family == Family::qwen3_next) {
-      linear(prefix + "in_proj_qkvz", 2 * key_dim + 2 * value_dim, s_.hidden);
-      linear(prefix + "in_proj_ba", 2 * s_.value_heads, s_.hidden);
-    } else {
-      linear(prefix + "in_proj_qkv", 2 * key_dim + value_dim, s_.hidden);
-      linear(prefix + "in_proj_z", value_dim, s_.hidden);
-      linear(prefix + "in_proj_b", s_.value_heads, s_.hidden);
-      linear(prefix + "in_proj_a", s_.value_heads, s_.hidden);
-    }
-    add(prefix + "conv1d.weight", {2 * key_dim + value_dim, 1, 4}, Fill::normal, 0.5, 0);
-    // Decay factors of about 0.3 to 0.999, so that both short and long memories are exercised.
-    add(prefix + "A_log", {s_.value_heads}, Fill::uniform, -3, 1);
-    add(prefix + "dt_bias", {s_.value_heads}, Fill::normal, 1, -1);
-    add(prefix + "norm.weight", {s_.delta_dim}, Fill::normal, 0.2, 1);
-    linear(prefix + "out_proj", s_.hidden, value_dim);
-  }
-  void gated_mlp(const std::string& prefix, std::int64_t intermediate) {
-    linear(prefix + "gate_proj", intermediate, s_.hidden);
-    linear(prefix + "up_proj", intermediate, s_.hidden);
-    linear(prefix + "down_proj", s_.hidden, intermediate);
-  }
-  void experts(const std::string& prefix, bool fused) {
-    linear(prefix + "gate", s_.experts, s_.hidden, 3);  // a sharp router
-    if (fused) {
-      add(prefix + "experts.gate_up_proj", {s_.experts, 2 * s_.intermediate, s_.hidden}, Fill::linear, 1, 0);
-      add(prefix + "experts.down_proj", {s_.experts, s_.hidden, s_.intermediate}, Fill::linear, 1, 0);
-    } else {
-      for (std::int64_t e = 0; e < s_.experts; ++e)
-        gated_mlp(fourfold::format("{}experts.{}.", prefix, e), s_.intermediate);
-    }
-    if (s_.shared == 0) return;
-    gated_mlp(prefix + "shared_expert.", s_.shared);
-    linear(prefix + "shared_expert_gate", 1, s_.hidden);
-  }
-  void layer(const std::string& prefix, bool full, bool fused) {
-    norm(prefix + "input_layernorm.weight", s_.hidden);
-    if (full)
-      attention(prefix + "self_attn.");
-    else
-      delta(prefix + "linear_attn.");
-    norm(prefix + "post_attention_layernorm.weight", s_.hidden);
-    if (s_.experts > 0)
-      experts(prefix + "mlp.", fused);
-    else
-      gated_mlp(prefix + "mlp.", s_.intermediate);
-  }
-  void mtp() {
-    linear("mtp.fc", s_.hidden, 2 * s_.hidden);
-    norm("mtp.pre_fc_norm_embedding.weight", s_.hidden);
-    norm("mtp.pre_fc_norm_hidden.weight", s_.hidden);
-    layer("mtp.layers.0.", true, false);
-    norm("mtp.norm.weight", s_.hidden);
-  }
-
-  const ModelShape& s_;
-  bool fused_;
-  std::vector<PlannedTensor> tensors_;
-};
-
-struct Architecture {
-  std::string_view outer_type;  // model_type of the wrapper, or the only one
-  std::string_view inner_type;
-  std::string_view class_name;
-};
-
-Architecture architecture_of(const ModelShape& shape) {
-  if (shape.family == Family::qwen3_next) return {"qwen3_next", "qwen3_next", "Qwen3NextForCausalLM"};
-  if (shape.family == Family::qwen3_moe) return {"qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM"};
-  if (shape.experts == 0) return {"qwen3_5", "qwen3_5_text", "Qwen3_5ForConditionalGeneration"};
-  return {"qwen3_5_moe", "qwen3_5_moe_text", "Qwen3_5MoeForConditionalGeneration"};
-}
-
-void write_rope(JsonWriter& json, const ModelShape& shape) {
-  if (!shape.is_nested()) {
-    json.member("rope_theta", shape.theta).member("rope_scaling", nullptr);
-    if (shape.family == Family::qwen3_next) json.member("partial_rotary_factor", 0.25);
-    return;
-  }
-  const std::int64_t pairs = shape.head_dim / 4 / 2;
-  const std::int64_t first = (pairs + 2) / 3;
-  const std::int64_t second = (pairs - first + 1) / 2;
-  json.key("rope_parameters").begin_object().member("rope_type", "default").member("rope_theta", shape.theta);
-  json.member("partial_rotary_factor", 0.25).member("mrope_interleaved", true).key("mrope_section");
-  json.begin_array().value(first).value(second).value(pairs - first - second).end_array().end_object();
-}
-
-void write_delta_sizes(JsonWriter& json, const ModelShape& shape) {
-  if (shape.full_interval == 1) return;
-  json.member("full_attention_interval", shape.full_interval).key("layer_types").begin_array();
-  for (std::int64_t i = 0; i < shape.layers; ++i)
-    json.value(shape.is_full(i) ? "full_attention" : "linear_attention");
-  json.end_array();
-  json.member("linear_conv_kernel_dim", 4).member("linear_key_head_dim", shape.delta_dim);
-  json.member("linear_value_head_dim", shape.delta_dim).member("linear_num_key_heads", shape.key_heads);
-  json.member("linear_num_value_heads", shape.value_heads);
-}
-
-void write_mlp_sizes(JsonWriter& json, const ModelShape& shape) {
-  if (shape.experts == 0) {
-    json.member("intermediate_size", shape.intermediate);
-    return;
-  }
-  json.member("num_experts", shape.experts).member("num_experts_per_tok", shape.experts_per_token);
-  json.member("moe_intermediate_size", shape.intermediate).member("norm_topk_prob", true);
-  json.member("decoder_sparse_step", 1).key("mlp_only_layers").begin_array().end_array();
-  // No layer is dense; libraries that read the config want a number all the same.
-  json.member("intermediate_size", 4 * shape.intermediate);
-  if (shape.shared > 0) json.member("shared_expert_intermediate_size", shape.shared);
-}
-
-void write_text_config(JsonWriter& json, const ModelShape& shape, const TokenIds& ids) {
-  json.member("model_type", architecture_of(shape).inner_type).member("dtype", "bfloat16");
-  json.member("vocab_size", shape.vocab).member("hidden_size", shape.hidden);
-  json.member("num_hidden_layers", shape.layers).member("num_attention_heads", shape.heads);
-  json.member("num_key_value_heads", shape.kv_heads).member("head_dim", shape.head_dim);
-  json.member("hidden_act", "silu").member("rms_norm_eps", 1e-6).member("attention_bias", false);
-  json.member("max_position_embeddings", shape.positions).member("tie_word_embeddings", false);
-  json.member("eos_token_id", ids.end_of_text);
-  if (shape.family != Family::qwen3_moe) json.member("attn_output_gate", true);
-  write_delta_sizes(json, shape);
-  write_mlp_sizes(json, shape);
-  write_rope(json, shape);
-  if (shape.mtp) json.member("mtp_num_hidden_layers", 1);
-}
 
 }  // namespace
 
@@ -376,22 +349,14 @@ const ModelShape& find_shape(std::string_view name) {
 }
 
 std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, bool fused_experts) {
-  return Planner(shape, fused_experts).plan();
+  return shape.maker->plan(shape, fused_experts);
 }
 
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,
                         const std::vector<StoredModule>& modules) {
-  const Architecture architecture = architecture_of(shape);
   JsonWriter json(JsonWriter::Style::pretty);
-  json.begin_object().key("architectures").begin_array().value(architecture.class_name).end_array();
-  if (shape.is_nested()) {
-    json.member("model_type", architecture.outer_type).member("tie_word_embeddings", false);
-    json.key("text_config").begin_object();
-    write_text_config(json, shape, ids);
-    json.end_object();
-  } else {
-    write_text_config(json, shape, ids);
-  }
+  json.begin_object();
+  shape.maker->write_config(json, shape, ids);
   if (scheme.quantizes()) {
     json.key("quantization_config");
     describe_quantization(json, scheme, modules);

@@ -8,15 +8,33 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/hf_config.h"
+#include "base/json_writer.h"
+#include "checkpoint/family.h"
 #include "checkpoint/write/storage_scheme.h"
 
 namespace fourfold::checkpoint {
 
+struct ModelShape;
+struct PlannedTensor;
+struct TokenIds {
+  std::int64_t end_of_turn = 0;
+  std::int64_t end_of_text = 0;
+};
+
+// What a family's models are made of; families/ has one for each.
+struct FamilyMaker {
+  // `fused_experts`: experts as 3-D tensors, where releases in BF16 have them so.
+  std::vector<PlannedTensor> (*plan)(const ModelShape& shape, bool fused_experts);
+  // The members of config.json but for quantization_config.
+  void (*write_config)(JsonWriter& json, const ModelShape& shape, const TokenIds& ids);
+};
+extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker;
+
 struct ModelShape {
   std::string_view name;
   std::string_view what;
-  Family family = Family::qwen35;
+  const Family* family = &kQwen35;
+  const FamilyMaker* maker = &kQwenMaker;
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
@@ -34,11 +52,18 @@ struct ModelShape {
   std::int64_t positions = 0;
   double theta = 0;
   bool mtp = true;
+  // What GLM and MiniMax-M2 have beside that.
+  std::int64_t dense_layers = 0;  // the first so many are dense, of this width
+  std::int64_t dense_intermediate = 0;
+  bool attention_bias = false;
+  bool qk_norm = true;
+  std::int64_t groups = 1;  // of experts
+  std::int64_t groups_kept = 1;
+  double routed_scale = 1;
   double head_norm = 1;       // mean of the factors on normed queries and keys; scores grow with its square
   double attention_gain = 1;  // of the output projection
 
   bool is_full(std::int64_t layer) const { return (layer + 1) % full_interval == 0; }
-  bool is_nested() const { return family == Family::qwen35; }
 };
 
 std::span<const ModelShape> known_shapes();
@@ -59,14 +84,9 @@ struct PlannedTensor {
   double b = 0;  // mean, or to
 };
 
-// `fused_experts`: experts as 3-D tensors, as the BF16 releases of Qwen3.5 have them in the main layers.
 std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, bool fused_experts);
 
 // config.json. Ids of tokens go in as they are; modules as for describe_quantization.
-struct TokenIds {
-  std::int64_t end_of_turn = 0;
-  std::int64_t end_of_text = 0;
-};
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,
                         const std::vector<StoredModule>& modules);
 

@@ -20,6 +20,8 @@ std::string scale_key(const std::string& module) {
   };
   constexpr Family families[] = {{".gate_proj", ".gate_up"},
                                  {".up_proj", ".gate_up"},
+                                 {".w1", ".gate_up"},
+                                 {".w3", ".gate_up"},
                                  {".q_proj", ".qkv"},
                                  {".k_proj", ".qkv"},
                                  {".v_proj", ".qkv"},

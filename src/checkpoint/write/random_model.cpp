@@ -201,7 +201,7 @@ struct Plan {
 };
 
 Plan make_plan(const RandomModelOptions& options) {
-  const bool fused = options.shape.family == Family::qwen35 && !options.scheme.quantizes();
+  const bool fused = options.shape.family == &kQwen35 && !options.scheme.quantizes();
   Plan plan;
   plan.tensors = plan_tensors(options.shape, fused);
   constexpr std::string_view suffix = ".weight";

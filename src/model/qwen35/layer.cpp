@@ -25,11 +25,24 @@ ValueId LayerBuilder::layer(const std::string& prefix, ValueId x, const checkpoi
 ValueId LayerBuilder::head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,
                                      std::int64_t head_count, std::int64_t head_stride) {
   const std::int64_t head_dim = config_.attention.head_dim;
-  const auto weight = b_.vector(name + ".weight", norm);
+  const bool is_own = config_.attention.qk_norm == checkpoint::QkNorm::per_head;
+  const auto weight = is_own ? b_.vector(name + ".weight", norm) : backend::OptionalVectorId();
+  if (config_.attention.qk_norm == checkpoint::QkNorm::all_heads)
+    x = norm_all_heads(name + "_normed", x, norm);
   const auto out = b_.value(name, head_count * head_dim);
   b_.push(backend::HeadNormRope{x, weight, config_.norm_adds_one, config_.norm_epsilon, rope_, head_count,
                                 head_dim, head_stride, out});
   return out;
+}
+
+// Of several ranks each has some heads, and the norm is of all of them.
+ValueId LayerBuilder::norm_all_heads(const std::string& name, ValueId x, const checkpoint::Vector& norm) {
+  const backend::PartOf& part = b_.program().part;
+  if (part.count == 1) return b_.rms_norm(name, x, norm, config_);
+  const ValueId all = b_.rms_norm(name + "_all", b_.all_gather(name + "_in", x), norm, config_);
+  const auto own = b_.like(name, x);
+  b_.push(backend::TakeColumns{all, part.rank * b_.columns(x), own});
+  return own;
 }
 
 ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
@@ -39,9 +52,9 @@ ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
   const backend::KvCacheId cache{static_cast<std::int32_t>(caches.size())};
   caches.push_back({prefix + "cache", sizes.kv_head_count, sizes.head_dim, b_.kv_format()});
 
-  const ValueId query = b_.linear(prefix + "query", x, weights.query);
-  const ValueId key = b_.linear(prefix + "key", x, weights.key);
-  const ValueId value = b_.linear(prefix + "value", x, weights.value);
+  const ValueId query = b_.linear(prefix + "query", x, weights.query, weights.query_bias);
+  const ValueId key = b_.linear(prefix + "key", x, weights.key, weights.key_bias);
+  const ValueId value = b_.linear(prefix + "value", x, weights.value, weights.value_bias);
   const ValueId turned_query = head_norm_rope(prefix + "turned_query", query, weights.query_norm,
                                               sizes.head_count, sizes.head_dim * (sizes.output_gate ? 2 : 1));
   const ValueId turned_key =
@@ -92,7 +105,17 @@ ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkp
   const auto chosen =
       b_.value(prefix + "chosen", sizes.experts_per_token, backend::RowSet::tokens, backend::ValueType::i32);
   const auto shares = b_.value(prefix + "shares", sizes.experts_per_token);
-  b_.push(backend::TopKExperts{router, sizes.experts_per_token, sizes.normalize_weights, chosen, shares});
+  b_.push(backend::TopKExperts{
+      .logits = router,
+      .count = sizes.experts_per_token,
+      .normalize = sizes.normalize_weights,
+      .experts = chosen,
+      .weights = shares,
+      .score = sizes.sigmoid_scores ? backend::RouterScore::sigmoid : backend::RouterScore::softmax,
+      .choice_bias = b_.vector_if_any(prefix + "choice_bias", weights.choice_bias),
+      .group_count = sizes.group_count,
+      .groups_kept = sizes.groups_kept,
+      .scale = sizes.weight_scale});
   const auto routed = b_.like(prefix + "routed", x);
   b_.push(backend::RunExperts{x, chosen, shares, set, routed});
   if (!weights.shared) return routed;

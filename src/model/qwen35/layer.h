@@ -27,6 +27,7 @@ class LayerBuilder {
   ValueId experts(const std::string& prefix, ValueId x, const checkpoint::MoeWeights& weights);
   ValueId head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,
                          std::int64_t head_count, std::int64_t head_stride);
+  ValueId norm_all_heads(const std::string& name, ValueId x, const checkpoint::Vector& norm);
 
   Builder& b_;
   const checkpoint::ModelConfig& config_;

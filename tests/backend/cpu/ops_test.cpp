@@ -224,6 +224,34 @@ TEST(CpuOps, LinearOfGatheredRows) {
   expect_linear(c, c.matrix({"m", 35, 32, checkpoint::Bf16Storage{values}, {{40, 20}, {3, 15}}}), 32, 0);
 }
 
+// Two matrices of one input, one of them with a bias, which is added in f32 after the sum.
+TEST(CpuOps, LinearWithABias) {
+  OpCase c(9);
+  const auto values = random_floats(40 * 24, 8);
+  const ValueId x = c.input(24);
+  const MatrixId first = c.matrix({"m", 40, 24, checkpoint::F32Storage{values}, {}});
+  const MatrixId second = c.matrix({"m", 40, 24, checkpoint::F32Storage{values}, {}});
+  const ResultId plain = c.value(40), biased = c.value(40), difference = c.value(80);
+  c.program.main.push_back(Linear{x, first, plain});
+  c.program.main.push_back(Linear{x, second, biased, c.vector(40, 100)});
+  c.program.main.push_back(Concat{plain, biased, difference});
+  const auto both = c.run(difference, 5);
+  // 24 sums of products below 6 * 6, then one rounding of a sum near 100 times a normal.
+  both.expect_near(24 * 36 * 28 * kUnit + 600 * kUnit);
+  EXPECT_GT(both.largest(), 100);
+}
+
+TEST(CpuOps, RopeWithoutNormAndColumnsOfARow) {
+  OpCase c(70);
+  c.program.ropes.push_back({{1, 0.1, 0.01}, 1});
+  const ValueId x = c.input(60);
+  const ResultId cut = c.value(40), out = c.value(40);
+  c.program.main.push_back(TakeColumns{x, 20, cut});
+  c.program.main.push_back(HeadNormRope{cut, {}, false, 0, {0}, 2, 20, 20, out});
+  const auto both = c.run(out, 64);
+  both.expect_near(6 * kUnit * both.largest() * std::sqrt(2.0));
+}
+
 TEST(CpuOps, HeadNormRope) {
   OpCase c(300);
   c.program.ropes.push_back({{1, 0.1, 0.01, 0.001}, 1.2});
@@ -371,6 +399,41 @@ TEST(CpuOps, TiedExpertsAreTheReferences) {
     }
   }
   EXPECT_GT(tied_at_the_border, 500);
+}
+
+// Sigmoids and softmax, with and without bias, groups and normalising; few values, so that scores, biased
+// scores and the ranks of groups tie; and NaN. Both round scores and their sums with a bias to f32 at the
+// same places, so the choice is the same, and a weight differs by the rounding of exp alone.
+TEST(CpuOps, RoutersOfEveryKindAreTheReferences) {
+  std::mt19937 dice(6);
+  int with_groups = 0;
+  for (int round = 0; round < 2000; ++round) {
+    TopKExperts op;
+    op.score = dice() % 2 == 0 ? RouterScore::sigmoid : RouterScore::softmax;
+    op.normalize = dice() % 2 == 0;
+    op.scale = dice() % 2 == 0 ? 1 : 2.5;
+    op.group_count = static_cast<std::int64_t>(1 + dice() % 4);
+    op.groups_kept = static_cast<std::int64_t>(1 + dice() % static_cast<unsigned>(op.group_count));
+    const std::int64_t length = 2 + dice() % 7;
+    op.count = static_cast<std::int64_t>(1 + dice() % static_cast<unsigned>(op.groups_kept * length));
+    std::vector<float> logits(static_cast<std::size_t>(op.group_count * length));
+    for (float& x : logits) x = dice() % 20 == 0 ? std::nanf("") : static_cast<float>(dice() % 4) - 1.5f;
+    std::vector<float> bias(dice() % 2 == 0 ? 0 : logits.size());
+    for (float& x : bias) x = 0.25f * static_cast<float>(dice() % 3);
+    const auto count = static_cast<std::size_t>(op.count);
+    std::vector<std::int32_t> chosen(count), expected(count);
+    std::vector<float> weights(count), wanted(count);
+    cpu::top_k_experts(op, logits, chosen, weights, bias);
+    reference::top_k_experts(op, logits, expected, wanted, bias);
+    ASSERT_EQ(chosen, expected) << round;
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(std::isnan(weights[i]), std::isnan(wanted[i])) << round;
+      if (std::isnan(wanted[i])) continue;
+      ASSERT_NEAR(weights[i], wanted[i], 2 * kUnit * wanted[i]) << round;
+    }
+    if (op.groups_kept < op.group_count) ++with_groups;
+  }
+  EXPECT_GT(with_groups, 400);
 }
 
 }  // namespace

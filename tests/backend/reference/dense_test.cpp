@@ -39,6 +39,23 @@ TEST(HeadNormRope, SkipsTheGateBetweenHeads) {
   EXPECT_EQ(out, (std::vector<float>{1, 1, 1, 1}));
 }
 
+TEST(HeadNormRope, WithoutAWeightTurnsAlone) {
+  const std::vector<float> in{1, 2, 3, 4};
+  std::vector<float> out(4);
+  head_norm_rope(HeadNormRope{{}, {}, false, 0, {}, 2, 2, 2, {}}, Rope{{0.5}, 1}, {}, 3, in, out);
+  EXPECT_FLOAT_EQ(out[0], static_cast<float>(std::cos(1.5) - 2 * std::sin(1.5)));
+  EXPECT_FLOAT_EQ(out[3], static_cast<float>(4 * std::cos(1.5) + 3 * std::sin(1.5)));
+}
+
+TEST(Linear, TheBiasIsAddedBehindTheProduct) {
+  Weight weight{Rows(2, 1), InputFormat::bf16};
+  weight.rows.cells = {2, 4};
+  const std::vector<float> in{1}, bias{0x1p-20f, -4};  // the first is lost in bf16, and not in f32
+  std::vector<float> out(2);
+  linear(weight, Role::decode, in, out, InputOf::rows, bias);
+  EXPECT_EQ(out, (std::vector<float>{2 + 0x1p-20f, 0}));
+}
+
 TEST(HeadGate, TakesTheSecondHalfOfEachHead) {
   const std::vector<float> in{1, 2, 3, 4};
   const std::vector<float> gate{99, 99, 0, 0, 99, 99, 0, 100};

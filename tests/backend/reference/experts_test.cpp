@@ -38,6 +38,64 @@ TEST(TopKExperts, LargeLogitsDoNotOverflow) {
   EXPECT_EQ(choice.weights, (std::vector<float>{0.5f, 0.5f}));
 }
 
+struct Sigmoids {
+  std::int64_t count;
+  std::int64_t group_count = 1;
+  std::int64_t groups_kept = 1;
+  bool normalize = true;
+  double scale = 1;
+};
+struct SigmoidChoice {
+  std::vector<std::int32_t> experts;
+  std::vector<float> weights;
+  SigmoidChoice(std::vector<float> logits, const std::vector<float>& bias, const Sigmoids& router)
+      : experts(router.count), weights(router.count) {
+    TopKExperts op{{}, router.count, router.normalize, {}, {}};
+    op.score = RouterScore::sigmoid;
+    op.group_count = router.group_count;
+    op.groups_kept = router.groups_kept;
+    op.scale = router.scale;
+    top_k_experts(op, logits, experts, weights, bias);
+  }
+};
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST(TopKExperts, TheBiasChoosesAndDoesNotWeigh) {
+  const SigmoidChoice choice({2, 1, 0, -1}, {0, 0, 0, 1}, {.count = 2, .normalize = false, .scale = 2.5});
+  EXPECT_EQ(choice.experts, (std::vector<std::int32_t>{3, 0}));
+  EXPECT_FLOAT_EQ(choice.weights[0], static_cast<float>(2.5 * sigmoid_of(-1)));
+  EXPECT_FLOAT_EQ(choice.weights[1], static_cast<float>(2.5 * sigmoid_of(2)));
+  const SigmoidChoice shared({2, 1, 0, -1}, {0, 0, 0, 1}, {.count = 2, .scale = 2.5});
+  EXPECT_FLOAT_EQ(shared.weights[0] + shared.weights[1], 2.5f);
+  EXPECT_FLOAT_EQ(shared.weights[0] / shared.weights[1], static_cast<float>(sigmoid_of(-1) / sigmoid_of(2)));
+}
+
+// Scores that are zero in every number format share nothing, instead of dividing by zero.
+TEST(TopKExperts, ASumOfZerosIsGuarded) {
+  const SigmoidChoice choice({-1000, -1000, -1000}, {}, {.count = 2});
+  EXPECT_EQ(choice.experts, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(choice.weights, (std::vector<float>{0, 0}));
+}
+
+// The best expert is in a group whose second is poor: two good ones rank higher. Ties go to the lower group.
+TEST(TopKExperts, GroupsRankByTheirTwoBest) {
+  const std::vector<float> logits{3, -9, 1, 1, 1, 1, -9, -9};
+  EXPECT_EQ(SigmoidChoice(logits, {}, {.count = 2, .group_count = 4, .groups_kept = 1}).experts,
+            (std::vector<std::int32_t>{2, 3}));
+  EXPECT_EQ(SigmoidChoice(logits, {}, {.count = 3, .group_count = 4, .groups_kept = 2}).experts,
+            (std::vector<std::int32_t>{2, 3, 4}));
+  EXPECT_EQ(SigmoidChoice(logits, {}, {.count = 3, .group_count = 4, .groups_kept = 3}).experts,
+            (std::vector<std::int32_t>{0, 2, 3}));
+  // The bias counts in the rank: the last group is lifted over the others.
+  EXPECT_EQ(SigmoidChoice(logits, {0, 0, 0, 0, 0, 0, 2, 1}, {.count = 2, .group_count = 4, .groups_kept = 1})
+                .experts,
+            (std::vector<std::int32_t>{6, 7}));
+  const float nan = std::nanf("");
+  EXPECT_EQ(
+      SigmoidChoice({nan, 5, 1, 1, nan, nan}, {}, {.count = 2, .group_count = 3, .groups_kept = 1}).experts,
+      (std::vector<std::int32_t>{2, 3}));
+}
+
 // Experts whose matrices are 1x1, so the sum can be written down.
 TEST(RunExperts, AddsEachExpertByItsWeight) {
   std::vector<Weight> cells;

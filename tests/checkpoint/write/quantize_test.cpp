@@ -59,7 +59,7 @@ std::vector<float> expected(const Matrix& matrix, const std::vector<const Matrix
 // is stored as it is.
 TEST(Quantize, ReadingBackGivesTheQuantisersNumbers) {
   TempFolder temp;
-  for (const char* shape : {"tiny", "tiny-next", "tiny-qwen3-moe"}) {
+  for (const char* shape : {"tiny", "tiny-next", "tiny-qwen3-moe", "tiny-minimax"}) {
     const Opened in(make(temp, shape));
     const auto out = temp.path() / (std::string(shape) + "-out");
     const QuantizeReport report = quantize(in, scheme_of(NameConvention::modelopt, StoredAs::plain), out);

@@ -12,7 +12,8 @@ namespace fourfold::checkpoint {
 namespace {
 
 constexpr TokenIds kIds{5, 6};
-const char* const kTinyShapes[] = {"tiny", "tiny-dense", "tiny-next", "tiny-qwen3-moe", "tiny-long"};
+const char* const kTinyShapes[] = {"tiny",     "tiny-dense",   "tiny-next",    "tiny-qwen3-moe",  "tiny-long",
+                                   "tiny-glm", "tiny-glm-odd", "tiny-minimax", "tiny-minimax-odd"};
 const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"};
 
 std::filesystem::path make(const TempFolder& temp, const std::string& name,

@@ -4,8 +4,8 @@
     fourfold make-model tiny-next --shape tiny-next --format bf16 --seed 1
     make_reference.py tiny-next tiny-next.safetensors
 
-float32 on the CPU, no MTP (transformers has no such module). The file has the tensors that `fourfold compare` reads; the
-head of ../qwen35-micro/make_tiny_qwen35.py lists them. Needs torch, transformers >= 5.2 and safetensors.
+float32 on the CPU; the MTP layer where transformers has a module for it (GLM). The file has the tensors that `fourfold compare` reads; the
+head of ../qwen35-micro/make_tiny_qwen35.py lists them. Needs torch, transformers >= 5.23 and safetensors.
 """
 import argparse
 import json
@@ -16,7 +16,30 @@ import transformers
 from safetensors.torch import save_file
 
 CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
-           "qwen3_moe": "Qwen3MoeForCausalLM"}
+           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM"}
+
+
+def mtp_outputs(model, ids, final, first, count):
+    """Row i: hidden state i and token i + 1. Then `count` drafts, each from the one before."""
+    from transformers.modeling_layers import MtpModel
+    # Where the layer is in the checkpoint; the class knows the places in the releases alone.
+    model._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{model.config.num_hidden_layers}.*"]
+    mtp = MtpModel.from_pretrained(model, dtype=torch.float32).eval()
+
+    def run(tokens, hidden):
+        positions = torch.arange(1, len(tokens) + 1)[None]
+        out = mtp.forward_layer(0, hidden[None], positions, None, input_ids=tokens[None])[0]
+        return out, model.lm_head(out)
+
+    logits = run(ids[1:], final[:-1])[1]
+    tokens, hidden, drafts, chosen_from = torch.cat((ids[1:], torch.tensor([first]))), final, [], []
+    for _ in range(count):
+        out, drafted = run(tokens, hidden)
+        chosen_from.append(drafted[-1])
+        drafts.append(int(drafted[-1].argmax()))
+        tokens, hidden = torch.cat((tokens, torch.tensor(drafts[-1:]))), torch.cat((hidden, out[-1:]))
+    return {"p.mtp_logits_f32": logits.contiguous(), "p.mtp_draft_ids": torch.tensor(drafts),
+            "p.mtp_draft_logits_f32": torch.stack(chosen_from)}
 
 
 @torch.no_grad()
@@ -26,13 +49,18 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--tokens", type=int, default=70, help="crosses a block of 64")
     parser.add_argument("--greedy", type=int, default=8)
+    parser.add_argument("--drafts", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with open(os.path.join(options.model, "config.json")) as file:
         config = json.load(file)
     name = CLASSES[config["model_type"]]
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {name}")
-    model = getattr(transformers, name).from_pretrained(options.model, dtype=torch.float32).eval()
+    extra = {}
+    if "routed_scaling_factor" in config:  # transformers wants a 1 to be written 1.0
+        config["routed_scaling_factor"] = float(config["routed_scaling_factor"])
+        extra["config"] = transformers.AutoConfig.for_model(**config)
+    model = getattr(transformers, name).from_pretrained(options.model, dtype=torch.float32, **extra).eval()
 
     vocab = config.get("text_config", config)["vocab_size"]
     generator = torch.Generator().manual_seed(options.seed)
@@ -54,9 +82,12 @@ def main():
         greedy.append(int(best.indices[0]))
         gaps.append(float(best.values[0] - best.values[1]))
         sequence = torch.cat((sequence, best.indices[:1]))
+    mtp = {}
+    if config.get("num_nextn_predict_layers", 0) > 0:
+        mtp = mtp_outputs(model, ids, caught["after"], greedy[0], options.drafts)
     save_file({"p.input_ids": ids, "p.logits_f32": logits.contiguous(), "p.hidden_f32": hidden.contiguous(),
                "p.final_norm_f32": caught["after"].contiguous(), "p.greedy_ids": torch.tensor(greedy),
-               "p.greedy_gap": torch.tensor(gaps), "p.greedy_logits_f32": torch.stack(chosen_from)}, options.out)
+               "p.greedy_gap": torch.tensor(gaps), "p.greedy_logits_f32": torch.stack(chosen_from), **mtp}, options.out)
     print(f"{options.out}: logits deviation {float(logits.std()):.2f}, greedy {greedy}, least gap {min(gaps):.3f}")
 
 

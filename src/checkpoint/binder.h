@@ -1,0 +1,52 @@
+// Names and shapes of tensors that several families have, for their binders (family.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/bind_matrix.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/tensor_pool.h"
+#include "checkpoint/weights.h"
+
+namespace fourfold::checkpoint {
+
+// What the three matrices of a gated MLP are called.
+struct MlpNames {
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+};
+
+// Prefixes end in a dot.
+class Binder {
+ public:
+  Binder(TensorPool& pool, const ModelConfig& config) : pool_(pool), config_(config) {}
+
+  TensorPool& pool() { return pool_; }
+  const ModelConfig& config() const { return config_; }
+
+  // `module` is the name before ".weight".
+  Matrix matrix(const std::string& module, std::int64_t rows, std::int64_t columns) {
+    return bind_matrix(pool_, module, {rows, columns});
+  }
+  Vector vector(const std::string& name, std::int64_t size) { return bind_vector(pool_, name, Shape{size}); }
+
+  // q_proj, k_proj, v_proj, o_proj, with the biases and norms that the config says.
+  AttentionWeights attention(const std::string& prefix);
+  GatedMlp gated_mlp(const std::string& prefix, std::int64_t intermediate, const MlpNames& names = {});
+  // Under "experts." of the prefix: one after another, or stacked (gate_up_proj and down_proj of all).
+  std::vector<GatedMlp> routed_experts(const std::string& prefix, const MlpNames& names = {});
+  // input_layernorm and post_attention_layernorm.
+  void layer_norms(const std::string& prefix, LayerWeights& layer);
+  // lm_head, or the embedding again.
+  void head(ModelWeights& weights);
+
+ private:
+  std::vector<GatedMlp> stacked_experts(const std::string& prefix);
+
+  TensorPool& pool_;
+  const ModelConfig& config_;
+};
+
+}  // namespace fourfold::checkpoint

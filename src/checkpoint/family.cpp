@@ -1,0 +1,10 @@
+#include "checkpoint/family.h"
+
+namespace fourfold::checkpoint {
+
+std::span<const Family* const> known_families() {
+  static constexpr const Family* families[] = {&kQwen35, &kQwen3Next, &kQwen3Moe, &kGlm4Moe, &kMiniMaxM2};
+  return families;
+}
+
+}  // namespace fourfold::checkpoint
