@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "kernels/launch/sim_machine.h"
-#include "tests/model/support.h"
+#include "tests/model/made_models.h"
 
 namespace fourfold::evaluate {
 namespace {
@@ -15,9 +15,9 @@ using model::Activations;
 using model::Golden;
 using Prepared = std::unique_ptr<backend::Prepared>;
 
-DiffRequest request_for(const Golden& golden, std::vector<std::string> backends) {
-  return {.config = golden.config,
-          .weights = golden.model.weights,
+DiffRequest request_for(const model::Loaded& model, std::vector<std::string> backends) {
+  return {.config = model.config,
+          .weights = model.model.weights,
           .activations = Activations::w4a16,
           .tokens = {3, 1, 4, 1, 5, 9, 2, 6},
           .generated_count = 2,
@@ -57,6 +57,34 @@ TEST(DiffBackends, ThreeBackendsAgree) {
     }
   }
   EXPECT_LT(undecided, 24) << "most rows have a clear router";
+}
+
+// Routers of sigmoids with a bias, and of groups: their margins are of what they choose by.
+TEST(DiffBackends, RoutersOfSigmoidsAgree) {
+  for (const char* shape : {"tiny-glm-odd", "tiny-minimax-odd"}) {
+    checkpoint::TempFolder temp;
+    model::make_model(temp.path() / "model", shape, "nvfp4");
+    const model::Loaded made(temp.path() / "model");
+    const DiffBackends backends{
+        [&](const std::string& name, backend::Program program, const backend::Capacity& capacity) {
+          if (name == "cpu") return prepare_cpu(std::move(program), capacity);
+          return backend::ReferenceBackend().prepare(std::move(program), capacity);
+        },
+        prepare_cpu};
+    DiffRequest request = request_for(made, {"reference", "cpu"});
+    request.tokens.clear();
+    for (std::int32_t i = 0; i < 60; ++i) request.tokens.push_back((i * 37 + 5) % 500);
+    const auto found = diff_backends(request, backends, [](auto&) {});
+    ASSERT_EQ(found.size(), 6u);  // the embedding, three layers, the norm and the logits
+    std::int64_t undecided = 0;
+    for (const LayerDifference& item : found) {
+      EXPECT_TRUE(item.fine()) << shape << " " << item.what << ": " << item.relative;
+      undecided += item.undecided_count;
+    }
+    // Some rows are too close to call, and most are not.
+    EXPECT_GT(undecided, 0) << shape;
+    EXPECT_LT(undecided, 120) << shape;
+  }
 }
 
 // A backend with one wrong weight in layer 2.
