@@ -71,6 +71,7 @@ Batcher::Batcher(backend::Prepared& prepared, const EngineOptions& options)
   if (options.mtp > 0 && !model_.can_draft)
     fail_with_hint(Code::invalid_request, "Ask for 0 drafts.",
                    "{} drafts a step were asked, but the model has no MTP layer to draft with", options.mtp);
+  if (options_.on_blocks) scheduler_.note_events();
   if (!drafts_) drafts_most_ = 0;
   drafts_most_ = static_cast<int>(std::min<std::int64_t>(drafts_most_, limits_.step_rows - 1));
 }
@@ -289,6 +290,13 @@ bool Batcher::step(std::vector<Delivery>& out) {
   return true;
 }
 
+void Batcher::tell_blocks() {
+  if (!options_.on_blocks) return;
+  std::vector<schedule::BlockEvent> events = scheduler_.take_events();
+  if (blocks_missed_) events = scheduler_.all_events();
+  if (!events.empty()) blocks_missed_ = !options_.on_blocks(std::move(events), limits_.page_tokens);
+}
+
 EngineStatus Batcher::status() const {
   EngineStatus status = totals_;
   status.running = scheduler_.running_count();
@@ -297,7 +305,8 @@ EngineStatus Batcher::status() const {
   status.queue_limit = options_.max_queue;
   status.page_count = limits_.page_count;
   status.pages_used = limits_.page_count - scheduler_.free_pages();
-  status.pages_cached = scheduler_.cached_pages();
+  status.page_tokens = limits_.page_tokens;
+  status.pages_cached = scheduler_.idle_pages();
   status.anchors = scheduler_.anchors_used();
   status.anchor_bytes = status.anchors * prepared_.anchor_bytes();
   status.anchor_byte_limit = limits_.anchor_count * prepared_.anchor_bytes();

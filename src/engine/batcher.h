@@ -37,6 +37,8 @@ class Batcher {
   bool idle() const { return live_.empty(); }
   // One step of those that run; false when there is nothing to do.
   bool step(std::vector<Delivery>& out);
+  // Hands what became of cached blocks to whoever asked for it.
+  void tell_blocks();
 
   EngineStatus status() const;
   // What is wrong with the books, for tests: nothing.
@@ -74,6 +76,7 @@ class Batcher {
   std::vector<Turn> turns_;
   int draft_count_ = 0;         // of this step
   int draft_count_before_ = 0;  // of the one before
+  bool blocks_missed_ = false;  // events were dropped
   EngineStatus totals_;         // what is counted, not what is
   std::deque<std::pair<Clock::time_point, std::int64_t>> lately_;
 };

@@ -94,8 +94,10 @@ void Engine::Body::hand_out(std::vector<Delivery>& out) {
 void Engine::Body::run() {
   std::vector<Delivery> out;
   try {
+    batcher.tell_blocks();  // that there are none yet
     while (take_news(out)) {
       batcher.step(out);
+      batcher.tell_blocks();
       hand_out(out);
     }
   } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 
 #include "engine/token_guide.h"
 #include "sample/sampler.h"
+#include "schedule/block_event.h"
 
 namespace fourfold::engine {
 
@@ -50,6 +51,7 @@ struct EngineOptions {
   std::int64_t step_rows = 0;            // rows of one step, prompt and generated together; 0: the capacity's
   int mtp = kMtpAuto;                    // drafts a step for all requests, or kMtpAuto
   std::int64_t prefix_cache_bytes = -1;  // of recurrent anchors; 0: no prefix cache; -1: chosen by the engine
+  schedule::BlockSink on_blocks = {};    // what becomes of cached blocks, step after step; none: nobody asks
 
   static constexpr int kMtpAuto = -1;
 };
@@ -89,7 +91,8 @@ struct Delivery {
 struct EngineStatus {
   std::int64_t running = 0, waiting = 0;
   std::int64_t sequence_limit = 0, queue_limit = 0;
-  std::int64_t pages_used = 0, pages_cached = 0, page_count = 0;
+  std::int64_t pages_used = 0, page_count = 0, page_tokens = 0;
+  std::int64_t pages_cached = 0;  // of the used ones: held by the prefix cache alone
   std::int64_t anchors = 0, anchor_bytes = 0, anchor_byte_limit = 0;
   std::int64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;  // since the start
   std::int64_t prefix_lookups = 0, prefix_hits = 0;

@@ -1,5 +1,5 @@
 // Pages as numbers: who holds how many of them. A page has as many holders as were given it; it is free again
-// when the last one lets go.
+// when the last one lets go. Those that the prefix index alone holds are counted as idle.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,19 @@ class PagePool {
   std::optional<std::int32_t> acquire();
   void share(std::int32_t page);    // one more holder
   void release(std::int32_t page);  // one fewer
+  // Whether the prefix index is one of its holders.
+  void set_indexed(std::int32_t page, bool indexed);
+  std::int64_t idle_count() const { return idle_count_; }
 
  private:
+  bool is_idle(std::int32_t page) const {
+    return indexed_[static_cast<std::size_t>(page)] && holders(page) == 1;
+  }
+
   std::vector<std::int32_t> holders_;  // by page
-  std::vector<std::int32_t> free_;     // the last one is next
+  std::vector<bool> indexed_;          // by page
+  std::int64_t idle_count_ = 0;
+  std::vector<std::int32_t> free_;  // the last one is next
 };
 
 }  // namespace fourfold::schedule

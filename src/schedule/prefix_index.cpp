@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/checksum.h"
 
 namespace fourfold::schedule {
 
@@ -71,12 +72,16 @@ PrefixIndex::Node PrefixIndex::insert(const std::string& salt, Node parent,
     return found->second;
   }
   pool_.share(page);
-  const Node node = make_node({.parent = parent, .tokens = key.second, .page = page, .salt = {}});
+  pool_.set_indexed(page, true);
+  const BlockHash hash = notes_events_ ? hash_of(parent, key.second) : 0;
+  const Node node =
+      make_node({.parent = parent, .tokens = key.second, .page = page, .salt = {}, .hash = hash});
   children_.emplace(std::move(key), node);
   ++node_count_;
   if (at(parent).children++ == 0) leaves_.erase({at(parent).used, parent});
   leaves_.insert({0, node});
   set_used(node, ++clock_);
+  if (notes_events_) note_stored(node, events_);
   return node;
 }
 
@@ -119,7 +124,13 @@ void PrefixIndex::remove(Node node) {
     anchored_.erase({entry.used, node});
     free_anchors_.push_back(entry.anchor);
   }
+  pool_.set_indexed(entry.page, false);
   pool_.release(entry.page);
+  if (notes_events_) {
+    if (events_.empty() || events_.back().kind != BlockEvent::Kind::removed)
+      events_.push_back({.kind = BlockEvent::Kind::removed});
+    events_.back().blocks.push_back(entry.hash);
+  }
   children_.erase({parent, entry.tokens});
   entry = {};
   free_nodes_.push_back(node);
@@ -136,9 +147,49 @@ void PrefixIndex::remove(Node node) {
   free_nodes_.push_back(parent);
 }
 
-std::int64_t PrefixIndex::idle_pages() const {
-  return std::ranges::count_if(
-      entries_, [&](const Entry& entry) { return entry.page >= 0 && pool_.holders(entry.page) == 1; });
+void PrefixIndex::note_events() {
+  check(node_count_ == 0, "events are noted from the first block on", node_count_);
+  notes_events_ = true;
+  events_ = all_events();
+}
+
+std::vector<BlockEvent> PrefixIndex::all_events() const {
+  std::vector<BlockEvent> events{{.kind = BlockEvent::Kind::cleared}};
+  // What stands on a node comes after it: by depth, down from the roots of all salts.
+  std::vector<Node> next;
+  for (const auto& [salt, root] : roots_) next.push_back(root);
+  while (!next.empty()) {
+    const Node node = next.back();
+    next.pop_back();
+    if (at(node).page >= 0) note_stored(node, events);
+    for (auto child = children_.lower_bound({node, {}});
+         child != children_.end() && child->first.first == node; ++child)
+      next.push_back(child->second);
+  }
+  return events;
+}
+
+BlockHash PrefixIndex::hash_of(Node parent, std::span<const std::int32_t> tokens) const {
+  const Entry& above = at(parent);
+  const BlockHash seed = above.page >= 0 ? above.hash : checksum(std::as_bytes(std::span(above.salt)));
+  return checksum(std::as_bytes(tokens), seed);
+}
+
+// Blocks of one text in a row are one event.
+void PrefixIndex::note_stored(Node node, std::vector<BlockEvent>& events) const {
+  const Entry& entry = at(node);
+  const Entry& above = at(entry.parent);
+  const bool goes_on = above.page >= 0 && !events.empty() && events.back().kind == BlockEvent::Kind::stored &&
+                       events.back().blocks.back() == above.hash;
+  if (!goes_on) {
+    events.push_back({.kind = BlockEvent::Kind::stored, .salt = above.salt});
+    if (above.page >= 0) events.back().parent = above.hash;
+  }
+  BlockEvent& event = events.back();
+  event.blocks.push_back(entry.hash);
+  const auto page_end = entry.tokens.begin() + page_tokens_;
+  event.tokens.insert(event.tokens.end(), entry.tokens.begin(), page_end);
+  event.lookahead.insert(event.lookahead.end(), page_end, entry.tokens.end());
 }
 
 }  // namespace fourfold::schedule

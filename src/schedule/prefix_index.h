@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedule/block_event.h"
 #include "schedule/page_pool.h"
 
 namespace fourfold::schedule {
@@ -53,7 +54,14 @@ class PrefixIndex {
   // Lets go of one page that no request holds; false when there is none.
   bool evict();
   // How many could be let go, one after another.
-  std::int64_t idle_pages() const;
+  std::int64_t idle_pages() const { return pool_.idle_count(); }
+
+  // From now on what is stored and removed is noted, beginning with `cleared`; before the first insert.
+  void note_events();
+  // What was noted since the last time, in order.
+  std::vector<BlockEvent> take_events() { return std::exchange(events_, {}); }
+  // `cleared`, and everything that is here: for whoever missed something.
+  std::vector<BlockEvent> all_events() const;
 
   std::int64_t node_count() const { return node_count_; }
   std::int64_t anchors_used() const { return static_cast<std::int64_t>(anchored_.size()); }
@@ -66,7 +74,8 @@ class PrefixIndex {
     std::int32_t anchor = -1;
     std::int32_t children = 0;
     std::uint64_t used = 0;
-    std::string salt;  // of a root
+    std::string salt;    // of a root
+    BlockHash hash = 0;  // where events are noted
   };
   using Key = std::pair<Node, std::vector<std::int32_t>>;
   Entry& at(Node node) { return entries_[static_cast<std::size_t>(node)]; }
@@ -74,6 +83,8 @@ class PrefixIndex {
   Node make_node(Entry entry);
   void set_used(Node node, std::uint64_t used);
   void remove(Node node);
+  BlockHash hash_of(Node parent, std::span<const std::int32_t> tokens) const;
+  void note_stored(Node node, std::vector<BlockEvent>& events) const;
 
   PagePool& pool_;
   std::int64_t page_tokens_, overlap_;
@@ -86,6 +97,8 @@ class PrefixIndex {
   std::set<std::pair<std::uint64_t, Node>> anchored_;  // by last use
   std::vector<std::int32_t> free_anchors_;
   std::uint64_t clock_ = 0;
+  bool notes_events_ = false;
+  std::vector<BlockEvent> events_;
 };
 
 }  // namespace fourfold::schedule

@@ -111,10 +111,16 @@ class Scheduler {
   // Once for each Work of the plan that was run.
   std::optional<AnchorSave> advance(Id id, const Progress& progress);
 
+  // What becomes of cached pages; see PrefixIndex.
+  void note_events() { index_.note_events(); }
+  std::vector<BlockEvent> take_events() { return index_.take_events(); }
+  std::vector<BlockEvent> all_events() const { return index_.all_events(); }
+
   bool idle() const { return sequences_.empty(); }
   std::int64_t waiting_count() const { return static_cast<std::int64_t>(waiting_.size()); }
   std::int64_t running_count() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t cached_pages() const { return index_.node_count(); }
+  std::int64_t idle_pages() const { return index_.idle_pages(); }  // of them held by the index alone
   std::int64_t free_pages() const { return pool_.free_count(); }
   std::int64_t anchors_used() const { return index_.anchors_used(); }
   const Counts& counts() const { return counts_; }

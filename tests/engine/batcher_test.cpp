@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "engine/engine.h"
 #include "kernels/launch/sim_machine.h"
+#include "tests/engine/block_router.h"
 #include "tests/engine/support.h"
 
 namespace fourfold::engine {
@@ -123,6 +124,12 @@ class Scenarios {
     EngineOptions options;
     options.mtp = static_cast<int>(random.below(7)) - 1;  // auto, 0 to 5
     if (random.below(5) == 0) options.prefix_cache_bytes = 0;
+    BlockRouter router{Random(seed + 1)};
+    if (seed % 2 == 0)
+      options.on_blocks = [&](std::vector<schedule::BlockEvent>&& events, std::int64_t block_tokens) {
+        EXPECT_EQ(block_tokens, prepared.capacity().page_tokens);
+        return router.told(events);
+      };
     Batcher batcher(prepared, options);
     std::map<RequestId, const Wish*> wishes;
     std::map<RequestId, std::vector<TokenId>> answers;
@@ -141,6 +148,7 @@ class Scenarios {
       if (random.below(40) == 0 && next_id > 1)
         batcher.end(1 + random.below(next_id - 1), Finish::cancelled, out);
       batcher.step(out);
+      batcher.tell_blocks();
       ASSERT_EQ(batcher.problem(), "");
       for (Delivery& delivery : out) take(delivery, wishes, answers);
       out.clear();
@@ -149,6 +157,9 @@ class Scenarios {
     EXPECT_TRUE(wishes.empty());
     const EngineStatus status = batcher.status();
     EXPECT_EQ(status.pages_used, status.pages_cached) << "a page is lost";
+    router.misses = false;
+    batcher.tell_blocks();
+    EXPECT_EQ(std::ssize(router.blocks), options.on_blocks ? status.pages_cached : 0);
     total.preempted += status.preempted;
     total.prefix_hits += status.prefix_hits;
     total.cancelled += status.cancelled;

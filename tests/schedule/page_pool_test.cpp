@@ -26,5 +26,22 @@ TEST(PagePoolDeathTest, APageNobodyHoldsCannotBeLetGo) {
   EXPECT_DEATH(pool.share(0), "only a page in use");
 }
 
+TEST(PagePool, IdlePagesAreTheIndexsAlone) {
+  PagePool pool(3);
+  const std::int32_t page = *pool.acquire();
+  pool.share(page);
+  pool.set_indexed(page, true);
+  EXPECT_EQ(pool.idle_count(), 0) << "a request holds it too";
+  pool.release(page);
+  EXPECT_EQ(pool.idle_count(), 1);
+  pool.share(page);
+  EXPECT_EQ(pool.idle_count(), 0);
+  pool.release(page);
+  pool.set_indexed(page, false);
+  EXPECT_EQ(pool.idle_count(), 0);
+  pool.release(page);
+  EXPECT_EQ(pool.free_count(), 3);
+}
+
 }  // namespace
 }  // namespace fourfold::schedule

@@ -125,5 +125,95 @@ TEST(PrefixIndex, AnAnchorIsTakenFromTheLeastRecentlyUsed) {
   EXPECT_TRUE(shelf.index.has_anchor(b[0]));
 }
 
+using Kind = BlockEvent::Kind;
+
+TEST(PrefixIndex, EventsSayWhatIsStoredAndRemoved) {
+  Shelf shelf(4);
+  shelf.index.note_events();
+  auto events = shelf.index.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, Kind::cleared);
+  const auto text = tokens(0, 12);
+  shelf.put(text);
+  events = shelf.index.take_events();
+  ASSERT_EQ(events.size(), 1u) << "pages of one text in a row are one event";
+  EXPECT_EQ(events[0].kind, Kind::stored);
+  EXPECT_EQ(events[0].tokens, text);
+  EXPECT_FALSE(events[0].parent);
+  const std::vector<BlockHash> hashes = events[0].blocks;
+  ASSERT_EQ(hashes.size(), 3u);
+  shelf.put(text);
+  EXPECT_TRUE(shelf.index.take_events().empty()) << "it was there";
+
+  auto other = text;
+  other[8] = 99;  // another third page
+  shelf.put(other);
+  events = shelf.index.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].parent, hashes[1]);
+  EXPECT_NE(events[0].blocks[0], hashes[2]);
+
+  while (shelf.index.evict()) {
+  }
+  events = shelf.index.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, Kind::removed);
+  EXPECT_EQ(events[0].blocks.size(), 4u);
+  EXPECT_EQ(events[0].blocks.back(), hashes[0]) << "what others stand on goes last";
+}
+
+TEST(PrefixIndex, HashesAreOfTheWholeTextAndItsSalt) {
+  const auto hashes = [](const std::vector<std::int32_t>& text, const std::string& salt,
+                         std::int64_t overlap) {
+    Shelf shelf(8, overlap);
+    shelf.index.note_events();
+    shelf.put(text, salt);
+    const auto events = shelf.index.take_events();
+    EXPECT_EQ(events.back().salt, salt);
+    return events.back().blocks;
+  };
+  const auto text = tokens(0, 9);
+  const auto plain = hashes(text, "", 0);
+  EXPECT_EQ(plain, hashes(text, "", 0)) << "another index, the same hashes";
+  EXPECT_NE(plain[0], hashes(text, "s", 0)[0]);
+  EXPECT_NE(plain[1], hashes(text, "s", 0)[1]);
+  auto other = text;
+  other[0] = 7;
+  EXPECT_NE(plain[1], hashes(other, "", 0)[1]) << "the second page stands on another first one";
+  auto behind = text;
+  behind[8] = 77;
+  EXPECT_EQ(plain[1], hashes(behind, "", 0)[1]);
+  EXPECT_NE(hashes(text, "", 1)[1], hashes(behind, "", 1)[1]) << "a page that depends on the token behind it";
+}
+
+TEST(PrefixIndex, AllEventsRebuildWhatIsThere) {
+  Shelf shelf(8, /*overlap=*/1);
+  shelf.index.note_events();
+  shelf.put(tokens(0, 13));
+  auto other = tokens(0, 13);
+  other[5] = 99;
+  shelf.put(other);
+  shelf.put(tokens(50, 9), "s");
+  std::map<BlockHash, std::optional<BlockHash>> parents;
+  std::size_t token_count = 0;
+  for (const BlockEvent& event : shelf.index.all_events()) {
+    if (event.kind == Kind::cleared) {
+      EXPECT_TRUE(parents.empty()) << "it comes first";
+      continue;
+    }
+    std::optional<BlockHash> parent = event.parent;
+    EXPECT_TRUE(!parent || parents.contains(*parent)) << "a block comes after what it stands on";
+    for (const BlockHash block : event.blocks) {
+      EXPECT_TRUE(parents.emplace(block, parent).second);
+      parent = block;
+    }
+    EXPECT_EQ(event.tokens.size(), event.blocks.size() * kPage);
+    EXPECT_EQ(event.lookahead.size(), event.blocks.size());
+    token_count += event.tokens.size();
+  }
+  EXPECT_EQ(static_cast<std::int64_t>(parents.size()), shelf.index.node_count());
+  EXPECT_EQ(static_cast<std::int64_t>(token_count), shelf.index.node_count() * kPage);
+}
+
 }  // namespace
 }  // namespace fourfold::schedule
