@@ -1,0 +1,133 @@
+// What tests/clients/kv_events.py cannot bring about with libzmq: a thread that is behind, and bad addresses.
+#include "events/publisher.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "base/error.h"
+#include "events/zmtp.h"
+
+namespace fourfold::events {
+namespace {
+
+using schedule::BlockEvent;
+
+std::vector<BlockEvent> some() {
+  return {{.kind = BlockEvent::Kind::stored, .blocks = {7}, .tokens = {1, 2}}};
+}
+
+int port_of(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 500 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return holds();
+}
+
+struct Client {
+  explicit Client(int port) : socket(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(static_cast<std::uint16_t>(port));
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  }
+  ~Client() { ::close(socket); }
+  void say(const std::string& bytes) const {
+    EXPECT_EQ(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // All that comes until it is closed, or so many bytes.
+  std::string hear(std::size_t count) const {
+    std::string out;
+    char bytes[4096];
+    while (out.size() < count) {
+      const ssize_t got = ::recv(socket, bytes, sizeof bytes, 0);
+      if (got <= 0) break;
+      out.append(bytes, static_cast<std::size_t>(got));
+    }
+    return out;
+  }
+  int socket;
+};
+
+TEST(Publisher, ListensOnAFreePortAndCounts) {
+  Publisher publisher({.endpoint = "tcp://*:0", .replay_endpoint = "@tcp://127.0.0.1:0"});
+  EXPECT_GT(port_of(publisher.endpoint()), 0);
+  EXPECT_NE(port_of(publisher.endpoint()), port_of(publisher.replay_endpoint()));
+  EXPECT_TRUE(publisher.publish(some(), 2));
+  EXPECT_TRUE(soon([&] { return publisher.counts().batches == 1; }));
+  const Client client(port_of(publisher.endpoint()));
+  EXPECT_TRUE(soon([&] { return publisher.counts().subscribers == 1; }));
+  EXPECT_EQ(client.hear(64), ZmtpPeer::greeting());
+}
+
+TEST(Publisher, WhoeverSpeaksSomethingElseIsLetGo) {
+  Publisher publisher({.endpoint = "tcp://*:0"});
+  const Client client(port_of(publisher.endpoint()));
+  client.say("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(client.hear(1000).size(), 64u) << "the greeting, and the end";
+  EXPECT_TRUE(soon([&] { return publisher.counts().subscribers == 0; }));
+}
+
+// A batch that takes the thread a while to write.
+std::vector<BlockEvent> large() {
+  BlockEvent event{.kind = BlockEvent::Kind::stored, .blocks = {1}, .tokens = {}};
+  event.tokens.resize(200'000, 70'000);  // five bytes each
+  return {event};
+}
+
+TEST(Publisher, ManyEventsAtOnceAreDroppedAndNeverWaitedFor) {
+  Publisher publisher({.endpoint = "tcp://*:0", .queue_max = 2});
+  std::int64_t kept = 0, lost = 0;
+  EXPECT_TRUE(soon([&] {
+    for (int i = 0; i < 20; ++i) ++(publisher.publish(large(), 64) ? kept : lost);
+    return lost > 0;
+  }));
+  EXPECT_EQ(publisher.counts().dropped, lost);
+  EXPECT_TRUE(soon([&] { return publisher.counts().batches == kept; }));
+}
+
+TEST(Publisher, ASubscriberThatDoesNotReadLosesMessagesAndHoldsUpNobody) {
+  Publisher publisher({.endpoint = "tcp://*:0", .subscriber_bytes_max = 1 << 20});
+  const Client client(port_of(publisher.endpoint()));
+  const std::string type("\0\0\0\3SUB", 7);
+  const std::string ready = "\5READY\13Socket-Type" + type;
+  client.say(ZmtpPeer::greeting() + '\4' + static_cast<char>(ready.size()) + ready +
+             std::string("\0\1\1", 3));
+  ASSERT_TRUE(soon([&] { return publisher.counts().subscribers == 1; }));
+  // More than a socket's buffers hold.
+  std::int64_t sent = 0;
+  EXPECT_TRUE(soon([&] {
+    EXPECT_TRUE(publisher.publish(large(), 64));
+    return ++sent, publisher.counts().subscriber_dropped > 0;
+  }));
+  EXPECT_TRUE(soon([&] { return publisher.counts().batches == sent; }));
+  EXPECT_EQ(publisher.counts().dropped, 0);
+}
+
+TEST(Publisher, RefusesWhatItCannotHave) {
+  const auto refused = [](const PublisherOptions& options) {
+    try {
+      Publisher publisher(options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  Publisher first({.endpoint = "tcp://*:0"});
+  EXPECT_NE(refused({.endpoint = first.endpoint()}).find("--kv-events"), std::string::npos) << "it is in use";
+  EXPECT_NE(refused({.endpoint = "tcp://*:0", .replay_endpoint = first.endpoint()}).find("replay"),
+            std::string::npos);
+  EXPECT_NE(refused({.endpoint = "@tcp://nowhere.invalid:0"}), "");
+  EXPECT_NE(refused({.endpoint = "tcp://*:0", .buffer_steps = -1}), "");
+  EXPECT_NE(refused({.endpoint = "tcp://*:0", .topic = std::string(256, 'x')}), "");
+  EXPECT_EQ(refused({.endpoint = "tcp://127.0.0.1:9"}), "") << "nobody listens there yet";
+}
+
+}  // namespace
+}  // namespace fourfold::events
