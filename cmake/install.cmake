@@ -56,7 +56,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   endif()
   set(engine_exports ${PROJECT_SOURCE_DIR}/src/library/exports.map)
   add_library(fourfold_engine_library SHARED ${PROJECT_SOURCE_DIR}/src/library/c_api.cpp
-    ${PROJECT_SOURCE_DIR}/src/library/model.cpp)
+    ${PROJECT_SOURCE_DIR}/src/library/model.cpp ${PROJECT_SOURCE_DIR}/src/library/model_status.cpp)
   target_link_libraries(fourfold_engine_library PRIVATE fourfold_library)
   # As needed: the protocols' objects are linked, the server's sockets and TLS are not.
   target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports} -Wl,--as-needed)

@@ -63,6 +63,10 @@ struct ModelOptions {
       {};                                // that all sequences have room for, together; absent: what fits
   int mtp = -1;                          // drafts a step: 0 to 5, or -1: as many as pay
   std::int64_t prefix_cache_bytes = -1;  // of recurrent states; 0: no prefix cache; -1: chosen
+  // Tells routers which prefixes are cached, in vLLM's words over ZeroMQ's wire; empty: nobody is told.
+  std::string kv_events = {};         // tcp://*:5557 listens, tcp://HOST:PORT connects
+  std::string kv_events_replay = {};  // where missed events are asked for
+  std::string kv_events_topic = {};
   // What opening says: facts, and notices of what is slower or weaker than asked for; and how far it is, from
   // threads of the library, one at a time. Both may throw, which ends it.
   std::function<void(const std::string& text)> on_text = {};
@@ -129,6 +133,9 @@ class FOURFOLD_LIBRARY Model {
   // A request that would not get all it asks is refused, unless on_note is there to hear of it.
   std::string request(const std::string& route, const std::string& body, const OnText& on_event = {},
                       const OnNote& on_note = {}) const;
+
+  // How it is doing, as JSON: sequences, pages, tokens, prefix cache, and where its events are.
+  std::string status() const;
 
   std::vector<std::int32_t> encode(const std::string& text) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;

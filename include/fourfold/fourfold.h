@@ -71,6 +71,10 @@ typedef struct fourfold_model_options {
   fourfold_on_text on_text;
   fourfold_on_progress on_progress;
   void* user; /* handed to both */
+  /* Tells routers which prefixes are cached, in vLLM's words over ZeroMQ's wire; null: nobody is told. */
+  const char* kv_events;        /* "tcp://[::]:5557" listens, "tcp://HOST:PORT" connects */
+  const char* kv_events_replay; /* where missed events are asked for */
+  const char* kv_events_topic;
 } fourfold_model_options;
 
 /* Loads a model; options may be null. Any thread. */
@@ -134,6 +138,11 @@ typedef struct fourfold_request_options {
  * Any thread. */
 FOURFOLD_API fourfold_status fourfold_request(fourfold_model* model, const char* route, const char* body,
                                               const fourfold_request_options* options);
+
+/* How the model is doing, as JSON in one piece: sequences, pages, tokens, prefix cache, and where its events
+ * are. Any thread. */
+FOURFOLD_API fourfold_status fourfold_model_status(fourfold_model* model, fourfold_on_text on_text,
+                                                   void* user);
 
 #if defined(__cplusplus)
 }

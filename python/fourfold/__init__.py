@@ -15,8 +15,8 @@ The engine is libfourfold_engine, loaded into this process; nothing but Python's
 """
 
 from ._library import FourfoldError, version
-from .llm import LLM, Answer, Messages, Stream
+from .llm import LLM, Answer, IdsAnswer, Messages, Stream
 from .server import Server, serve
 
 __version__ = version()
-__all__ = ["LLM", "Answer", "FourfoldError", "Messages", "Server", "Stream", "__version__", "serve"]
+__all__ = ["LLM", "Answer", "FourfoldError", "IdsAnswer", "Messages", "Server", "Stream", "__version__", "serve"]

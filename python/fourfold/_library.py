@@ -53,6 +53,9 @@ class ModelOptions(ctypes.Structure):
         ("on_text", ON_TEXT),
         ("on_progress", ON_PROGRESS),
         ("user", ctypes.c_void_p),
+        ("kv_events", ctypes.c_char_p),
+        ("kv_events_replay", ctypes.c_char_p),
+        ("kv_events_topic", ctypes.c_char_p),
     ]
 
 
@@ -75,6 +78,7 @@ def _declare(library: ctypes.CDLL) -> None:
         "fourfold_last_error": (ctypes.c_char_p, []),
         "fourfold_model_open": (ctypes.c_int32, [ctypes.c_char_p, ctypes.POINTER(ModelOptions), pointer]),
         "fourfold_model_close": (None, [pointer]),
+        "fourfold_model_status": (ctypes.c_int32, [pointer, ON_TEXT, pointer]),
         "fourfold_request": (ctypes.c_int32, [pointer, ctypes.c_char_p, ctypes.c_char_p, pointer]),
     }
     for name, (result, arguments) in functions.items():

@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import os
@@ -47,6 +48,18 @@ class Answer:
     parsed: Any = None
 
 
+@dataclass
+class IdsAnswer:
+    """What a model answered, in token ids."""
+
+    ids: List[int]
+    #: "stop", "length" (cut at max_tokens), or "cancelled".
+    finish_reason: str
+    prompt_tokens: int
+    #: Of the prompt, not run again.
+    cached_tokens: int
+
+
 def _schema_fields(schema: Any) -> Dict[str, Any]:
     if schema is None:
         return {}
@@ -81,6 +94,16 @@ def _answer(reply: Mapping[str, Any]) -> Answer:
                   message.get("reasoning_content") or "", list(message.get("tool_calls") or []))
 
 
+def _events(text: str) -> Iterator[Dict[str, Any]]:
+    """Of whole server-sent events their objects; one that is an error is raised."""
+    for line in text.split("\n"):
+        if line.startswith("data: {"):
+            event = json.loads(line[len("data: "):])
+            if "error" in event:
+                raise _library.FourfoldError(str(event["error"].get("type")), str(event["error"].get("message")))
+            yield event
+
+
 class Stream(Iterator[str]):
     """An answer as it comes, a piece of text at a time. `answer` is there after the last piece; close() ends it early."""
 
@@ -105,15 +128,11 @@ class Stream(Iterator[str]):
         self._pieces.put(None)
 
     def _take(self, events: str) -> bool:
-        """Whole server-sent events."""
-        for line in events.split("\n"):
-            if line.startswith("data: {"):
-                self._take_event(json.loads(line[len("data: "):]))
+        for event in _events(events):
+            self._take_event(event)
         return not self._closed.is_set()
 
     def _take_event(self, event: Mapping[str, Any]) -> None:
-        if "error" in event:
-            raise _library.FourfoldError(str(event["error"].get("type")), str(event["error"].get("message")))
         self._usage = event.get("usage") or self._usage
         for choice in event.get("choices", []):
             self._end = choice.get("finish_reason") or self._end
@@ -179,6 +198,8 @@ class LLM:
                  tuned: Optional[str] = None, memory_fraction: float = 0.0, max_context: int = 0, max_sequences: int = 0,
                  kv_tokens: int = 0, step_rows: int = 0, max_queue: int = 0, mtp: Optional[int] = None,
                  prefix_cache: bool = True, prefix_cache_bytes: int = 0, strict: bool = False,
+                 kv_events: Optional[str] = None, kv_events_replay: Optional[str] = None,
+                 kv_events_topic: Optional[str] = None,
                  on_text: Optional[Callable[[str], None]] = None,
                  on_progress: Optional[Callable[[int, int], None]] = None) -> None:
         self._handle = ctypes.c_void_p()
@@ -215,7 +236,8 @@ class LLM:
             tuned=word(tuned), memory_fraction=memory_fraction, kv_tokens=kv_tokens, step_rows=step_rows,
             max_queue=max_queue, tp=tp, strict=int(strict), rebuild_cache=int(rebuild_cache),
             prefix_cache_bytes=prefix_cache_bytes, on_text=_library.ON_TEXT(told),
-            on_progress=_library.ON_PROGRESS(progress))
+            on_progress=_library.ON_PROGRESS(progress), kv_events=word(kv_events),
+            kv_events_replay=word(kv_events_replay), kv_events_topic=word(kv_events_topic))
         status = _library.library.fourfold_model_open(self.model.encode(), ctypes.byref(options),
                                                       ctypes.byref(self._handle))
         if failed:
@@ -236,19 +258,63 @@ class LLM:
 
         options = _library.RequestOptions(struct_size=ctypes.sizeof(_library.RequestOptions),
                                           on_answer=_library.ON_TEXT(answered))
+        with self._in_use() as handle:
+            status = _library.library.fourfold_request(handle, route.encode(), json.dumps(body).encode(),
+                                                       ctypes.byref(options))
+            if failed:
+                raise failed[0]
+            _library.check(status)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[ctypes.c_void_p]:
+        """The model's handle, which stays until the block ends."""
         with self._lock:
             if not self._handle:
                 raise ValueError("this LLM was closed")
             self._running += 1
         try:
-            status = _library.library.fourfold_request(self._handle, route.encode(), json.dumps(body).encode(),
-                                                       ctypes.byref(options))
-            if failed:
-                raise failed[0]
-            _library.check(status)
+            yield self._handle
         finally:
             with self._lock:
                 self._running -= 1
+
+    def status(self) -> Dict[str, Any]:
+        """How it is doing: sequences, pages, tokens, prefix cache, and where its events are."""
+        texts: List[str] = []
+
+        def told(_user: Any, text: int, size: int) -> int:
+            texts.append(ctypes.string_at(text, size).decode())
+            return 0
+
+        with self._in_use() as handle:
+            _library.check(_library.library.fourfold_model_status(handle, _library.ON_TEXT(told), None))
+        return dict(json.loads(texts[0]))
+
+    def generate_ids(self, ids: Sequence[int], on_ids: Optional[Callable[[List[int]], bool]] = None,
+                     **options: Any) -> IdsAnswer:
+        """Goes on with token ids. on_ids gets the answer's as they come, and ends it by returning False. A token that ends the
+        answer is not among them."""
+        answer = IdsAnswer([], "", len(ids), 0)
+
+        def take(events: str) -> bool:
+            wanted = True
+            for event in _events(events):
+                details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+                answer.cached_tokens = details.get("cached_tokens") or answer.cached_tokens
+                for choice in event.get("choices", []):
+                    answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
+                    new = choice.get("token_ids") or []
+                    answer.ids += new
+                    if new and on_ids is not None and wanted:
+                        wanted = bool(on_ids(new))
+            if not wanted:
+                answer.finish_reason = answer.finish_reason or "cancelled"
+            return wanted
+
+        given = {name: value for name, value in options.items() if value is not None}
+        self.request(_TEXT, {"prompt": list(ids), **given, "stream": True, "return_token_ids": True,
+                             "stream_options": {"include_usage": True}}, take)
+        return answer
 
     def _ask(self, prompt: Messages, chat: bool, schema: Any, options: Mapping[str, Any]) -> Answer:
         replies: List[str] = []

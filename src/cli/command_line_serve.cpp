@@ -59,6 +59,23 @@ void add_room(CLI::App& command, ServeOptions& o) {
                      "Seconds of one step until /health answers 503 (cuda 30, else 300)");
 }
 
+// As vLLM names the fields of its --kv-events-config.
+void add_events(CLI::App& command, ServeOptions& o) {
+  command.add_option(
+      "--kv-events,--kv-events-endpoint", o.kv_events,
+      "Tell routers which prefixes are cached: tcp://*:5557 listens, tcp://HOST:PORT connects");
+  command.add_option("--kv-events-replay-endpoint", o.kv_events_replay,
+                     "Where a router asks for events it has missed: tcp://*:5558");
+  command.add_option("--kv-events-topic", o.kv_events_topic,
+                     "The first frame of each message, as in kv@POD@MODEL (none)");
+  command.add_option("--kv-events-buffer-steps", o.kv_events_buffer, "Batches kept for a replay")
+      ->capture_default_str();
+  command
+      .add_option("--kv-events-format", o.kv_events_format,
+                  "map, as vLLM writes events now, or array, as it did before")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_serve_options(CLI::App& command, ServeOptions& o) {
@@ -75,6 +92,7 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_flag("--log-requests", o.log_requests, "One line a request on stderr: when, how long, tokens");
   add_access(command, o);
   add_room(command, o);
+  add_events(command, o);
   add_backend(command, o.backend);
 }
 

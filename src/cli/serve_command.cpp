@@ -15,6 +15,7 @@
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
 #include "engine/engine.h"
+#include "events/publisher.h"
 #include "kernels/cpu/isa.h"
 #include "server/engine_runner.h"
 #include "server/few_heaps.h"
@@ -72,7 +73,8 @@ std::string url_of(const ServeOptions& options, const server::HttpServer& http) 
 
 void show_banner(const ServeOptions& options, const server::HttpServer& http, const server::ApiKeys& keys,
                  const server::ServedModel& model, const server::ServerFacts& facts,
-                 const library::EngineRoom& room, const Console& console) {
+                 const library::EngineRoom& room, const events::Publisher* publisher,
+                 const Console& console) {
   const std::string url = url_of(options, http);
   std::string names;
   for (const std::string& name : model.names) names += (names.empty() ? "" : ", ") + terminal_safe(name);
@@ -99,10 +101,44 @@ void show_banner(const ServeOptions& options, const server::HttpServer& http, co
           : http.is_loopback() ? std::string("none: whoever is on this machine may ask")
                                : std::string("NONE, and other machines can reach it (--no-auth)"))
       << "\n";
+  if (publisher != nullptr) {
+    const std::string replay = publisher->replay_endpoint();
+    out << fourfold::format("  kv events   {}{}; whoever reaches it reads the tokens of prompts\n",
+                            publisher->endpoint(), replay.empty() ? "" : ", replays " + replay);
+  }
   if (keys.any() && !http.is_loopback() && !http.is_tls())
     out << "  notice      keys and texts travel unencrypted: give --tls-cert and --tls-key, or a proxy\n";
   for (const std::string& text : facts.notices) out << "  notice      " << terminal_safe(text) << "\n";
   out << "  Ctrl-C ends it." << std::endl;
+}
+
+// Before the model, as the server's own port.
+std::unique_ptr<events::Publisher> open_events(const ServeOptions& options) {
+  if (options.kv_events.empty()) {
+    if (!options.kv_events_replay.empty())
+      fail(Code::invalid_request, "--kv-events-replay-endpoint needs --kv-events");
+    return nullptr;
+  }
+  if (options.prefix_cache_mb == 0)
+    fail(Code::invalid_request,
+         "--kv-events tells of the prefix cache, and --prefix-cache-mb 0 is without one");
+  if (options.kv_events_format != "map" && options.kv_events_format != "array")
+    fail(Code::invalid_request, "--kv-events-format {}: map or array", options.kv_events_format);
+  return std::make_unique<events::Publisher>(events::PublisherOptions{
+      .endpoint = options.kv_events,
+      .replay_endpoint = options.kv_events_replay,
+      .topic = options.kv_events_topic,
+      .buffer_steps = options.kv_events_buffer,
+      .form = options.kv_events_format == "map" ? events::EventForm::map : events::EventForm::array});
+}
+
+server::EventCounts event_counts(const events::Publisher& publisher) {
+  const events::PublisherCounts counts = publisher.counts();
+  return {.batches = counts.batches,
+          .dropped = counts.dropped,
+          .subscribers = counts.subscribers,
+          .subscriber_dropped = counts.subscriber_dropped,
+          .replays = counts.replays};
 }
 
 std::string device_words(const BackendOptions& backend) {
@@ -160,6 +196,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
   // Before the model: a port in use or a missing key is known in a moment, a model may take minutes.
   server::HttpServer http(http_options(options));
   require_key_or_loopback(options, http, keys);
+  const std::unique_ptr<events::Publisher> publisher = open_events(options);
   // Whoever reads the log may stop reading; the server's thread does not wait for that.
   server::LogQueue log([&err = console.err](const std::string& line) { write_log(err, line); });
   server::ServiceOptions service_settings = service_options(options, log);
@@ -167,6 +204,10 @@ int run_serve(const ServeOptions& options, const Console& console) {
 
   const auto model = fetch_and_open_model(options.model, console, options.backend.strict);
   library::EngineSettings settings = engine_settings(options, *model);
+  if (publisher)
+    settings.on_blocks = [&](std::vector<schedule::BlockEvent>&& blocks, std::int64_t block_tokens) {
+      return publisher->publish(std::move(blocks), block_tokens);
+    };
   const server::ServedModel served = served_model(options, *model);
   const auto kernels = std::make_shared<server::KernelLines>();
   if (on_machine(options.backend.backend))
@@ -193,12 +234,13 @@ int run_serve(const ServeOptions& options, const Console& console) {
       .memory = {prepared->memory().begin(), prepared->memory().end()},
       .notices = {prepared->notices().begin(), prepared->notices().end()},
       .kernels = kernels};
+  if (publisher) facts.events = [&] { return event_counts(*publisher); };
   if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
 
   server::EngineRunner runner(*opened.engine);
   server::Service service(http, runner, mailbox, served, keys, facts, std::move(service_settings));
   http.listen();
-  show_banner(options, http, keys, served, facts, opened.room, console);
+  show_banner(options, http, keys, served, facts, opened.room, publisher.get(), console);
   http.run(service);
   // Whoever restarts it sees that it did not end well.
   return opened.engine->status().fault.empty() ? kFine : kMiss;

@@ -35,6 +35,8 @@ struct ServeOptions {
   int max_body_mb = 32;
   int store_responses_mb = 64;  // responses kept for previous_response_id; 0: none
   bool log_requests = false;
+  std::string kv_events, kv_events_replay, kv_events_topic, kv_events_format = "map";
+  std::int64_t kv_events_buffer = 10'000;
   library::BackendOptions backend;
 };
 

@@ -95,6 +95,9 @@ ModelOptions model_options(const fourfold_model_options& from) {
   take(from.dense, to.dense);
   take(from.cache, to.cache);
   take(from.tuned, to.tuned);
+  take(from.kv_events, to.kv_events);
+  take(from.kv_events_replay, to.kv_events_replay);
+  take(from.kv_events_topic, to.kv_events_topic);
   if (from.memory_fraction != 0) to.memory_fraction = from.memory_fraction;
   if (from.kv_tokens != 0) to.kv_tokens = from.kv_tokens;
   to.step_rows = from.step_rows;
@@ -203,5 +206,13 @@ fourfold_status fourfold_request(fourfold_model* model, const char* route, const
       note = [&](const std::string& name) { from.on_note(from.user, name.data(), name.size()); };
     const std::string whole = model->model.request(route, body, say, note);
     if (!whole.empty()) say(whole);
+  });
+}
+
+fourfold_status fourfold_model_status(fourfold_model* model, fourfold_on_text on_text, void* user) {
+  return enter([&] {
+    if (model == nullptr || on_text == nullptr) refuse("model or on_text is null");
+    const std::string text = model->model.status();
+    on_text(user, text.data(), text.size());
   });
 }

@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "engine/answer_text.h"
+#include "events/publisher.h"
 #include "fourfold/engine.h"
 #include "library/calls.h"
+#include "library/model_status.h"
 #include "library/open_engine.h"
 #include "library/served_model.h"
 #include "server/api/form_cache.h"
@@ -55,6 +57,20 @@ EngineSettings settings_of(const ModelOptions& options, const OpenModel& model) 
   settings.mtp = options.mtp;
   settings.prefix_cache_bytes = options.prefix_cache_bytes;
   return settings;
+}
+
+std::unique_ptr<events::Publisher> open_events(const ModelOptions& options) {
+  if (options.kv_events.empty()) {
+    if (!options.kv_events_replay.empty())
+      fail(Code::invalid_request, "kv_events_replay without kv_events: there is nothing to repeat");
+    return nullptr;
+  }
+  if (options.prefix_cache_bytes == 0)
+    fail(Code::invalid_request, "kv_events tells of the prefix cache, and there is to be none");
+  return std::make_unique<events::Publisher>(
+      events::PublisherOptions{.endpoint = options.kv_events,
+                               .replay_endpoint = options.kv_events_replay,
+                               .topic = options.kv_events_topic});
 }
 
 Listener listener_of(const ModelOptions& options) {
@@ -110,8 +126,11 @@ struct Model::Body {
   std::string answer(const std::string& route, const std::string& body, const OnText& on_event,
                      const OnNote& on_note);
 
+  EngineSettings settings(const ModelOptions& options) const;
+
   OpenModel opened;
   server::ServedModel served;
+  std::unique_ptr<events::Publisher> publisher;
   std::once_flag forms_once;  // served.forms: made for the first request that may ask for one
   Inboxes inboxes;
   OpenEngine engine;  // goes first
@@ -122,13 +141,23 @@ Model::Body::Body(const std::string& folder, const ModelOptions& options)
       served(served_model(
           opened, text::Tokenizer::load(opened.folder / "tokenizer.json"),
           {.context = context_of(opened, settings_of(options, opened)), .strict = options.strict})),
+      publisher(open_events(options)),
       engine([&] {
         const Listener listener = listener_of(options);
         mention_unknown_fields(opened, listener);
         return open_engine(
-            opened, settings_of(options, opened), listener,
+            opened, settings(options), listener,
             [this](std::vector<engine::Delivery>&& deliveries) { inboxes.deliver(std::move(deliveries)); });
       }()) {}
+
+EngineSettings Model::Body::settings(const ModelOptions& options) const {
+  EngineSettings out = settings_of(options, opened);
+  if (publisher)
+    out.on_blocks = [this](std::vector<schedule::BlockEvent>&& blocks, std::int64_t block_tokens) {
+      return publisher->publish(std::move(blocks), block_tokens);
+    };
+  return out;
+}
 
 engine::Request Model::Body::make_request(const GenerateOptions& options) const {
   engine::Request request;
@@ -255,6 +284,13 @@ Result Model::chat(const std::vector<Message>& messages, const GenerateOptions& 
 std::string Model::request(const std::string& route, const std::string& body, const OnText& on_event,
                            const OnNote& on_note) const {
   return translated([&] { return body_->answer(route, body, on_event, on_note); });
+}
+
+std::string Model::status() const {
+  return translated([&] {
+    return model_status(body_->engine.engine->status(), body_->served.limits.position_limit,
+                        body_->publisher.get());
+  });
 }
 
 std::vector<std::int32_t> Model::encode(const std::string& text) const {

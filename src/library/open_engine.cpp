@@ -151,7 +151,8 @@ OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, c
                             .max_queue = settings.max_queue,
                             .step_rows = room.capacity.row_count,
                             .mtp = settings.mtp,
-                            .prefix_cache_bytes = settings.prefix_cache_bytes},
+                            .prefix_cache_bytes = settings.prefix_cache_bytes,
+                            .on_blocks = settings.on_blocks},
       std::move(deliver));
   return out;
 }

@@ -23,6 +23,7 @@ struct EngineSettings {
   std::int64_t step_rows = 0;
   int mtp = engine::EngineOptions::kMtpAuto;  // drafts a step
   std::int64_t prefix_cache_bytes = -1;       // of recurrent states; 0: no prefix cache; -1: chosen
+  schedule::BlockSink on_blocks = {};         // what becomes of cached blocks
 };
 
 // Tokens of one request. Throws invalid_request for more than the model has positions.

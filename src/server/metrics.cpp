@@ -73,8 +73,19 @@ void write_engine(Writer& w, const engine::EngineStatus& s) {
   const auto d = [](std::int64_t value) { return static_cast<double>(value); };
   w.model("vllm:num_requests_running", "gauge", "Sequences that run.", d(s.running));
   w.model("vllm:num_requests_waiting", "gauge", "Sequences that wait.", d(s.waiting));
+  const double usage = s.page_count > 0 ? d(s.pages_used - s.pages_cached) / d(s.page_count) : 0;
   w.model("vllm:kv_cache_usage_perc", "gauge", "Share of the pages that running sequences hold, 0 to 1.",
-          s.page_count > 0 ? d(s.pages_used - s.pages_cached) / d(s.page_count) : 0);
+          usage);
+  w.model("vllm:gpu_cache_usage_perc", "gauge", "The same by its older name, which some routers read.",
+          usage);
+  w.head("vllm:cache_config_info", "gauge",
+         "Of the cache: tokens of a block, and how many blocks there are.");
+  w.line(
+      "vllm:cache_config_info",
+      w.labels() + fourfold::format(",engine=\"0\",block_size=\"{}\",num_gpu_blocks=\"{}\","
+                                    "enable_prefix_caching=\"{}\"",
+                                    s.page_tokens, s.page_count, s.anchor_byte_limit > 0 ? "True" : "False"),
+      1);
   w.model("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up.", d(s.prompt_tokens));
   w.model("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found.", d(s.cached_tokens));
   w.model("vllm:prompt_tokens_total", "counter", "Tokens of prompts.", d(s.prompt_tokens));
@@ -125,6 +136,18 @@ void write_http(Writer& w, const Metrics& m, const HttpCounts& c) {
   w.own("fourfold_http_sent_bytes_total", "counter", "Bytes written.", d(c.bytes_out));
   w.own("fourfold_keys_refused_total", "counter", "Requests without a good key.", d(m.refused_keys));
   w.own("fourfold_rate_limited_total", "counter", "Requests beyond the rate limit.", d(m.rate_limited));
+}
+
+void write_events(Writer& w, const EventCounts& counts) {
+  const auto d = [](std::int64_t value) { return static_cast<double>(value); };
+  w.own("fourfold_kv_events_total", "counter", "Batches of events published.", d(counts.batches));
+  w.own("fourfold_kv_events_dropped_total", "counter",
+        "Batches given up, too many being on their way; the next one says everything again.",
+        d(counts.dropped));
+  w.own("fourfold_kv_events_subscribers", "gauge", "Subscribers that are connected.", d(counts.subscribers));
+  w.own("fourfold_kv_events_subscriber_dropped_total", "counter",
+        "Batches that a subscriber did not get, being too slow.", d(counts.subscriber_dropped));
+  w.own("fourfold_kv_events_replays_total", "counter", "Replays asked for.", d(counts.replays));
 }
 
 void write_workers(Writer& w, const Workers::Status& s) {
@@ -212,6 +235,7 @@ std::string prometheus_text(const Metrics& m, const engine::EngineStatus& status
   m.answer_tokens.write(out, "vllm:request_generation_tokens", "Tokens of an answer.", w.labels());
   write_http(w, m, counts);
   write_workers(w, workers);
+  if (facts.events) write_events(w, facts.events());
   w.own("fourfold_degradations", "gauge", "Notices of the start: what is slower or other than asked.",
         static_cast<double>(facts.notices.size()));
   w.head("fourfold_build_info", "gauge", "What runs here.");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,11 @@ class KernelLines {
   std::size_t left_out_ = 0;
 };
 
+// Of whoever tells other machines what becomes of cached blocks.
+struct EventCounts {
+  std::int64_t batches = 0, dropped = 0, subscribers = 0, subscriber_dropped = 0, replays = 0;
+};
+
 // Of what the server is: fixed from start to end, shown by /status.json, /metrics and the first lines.
 struct ServerFacts {
   std::string version = {}, commit = {};
@@ -76,6 +82,7 @@ struct ServerFacts {
   std::vector<backend::MemoryUse> memory = {};
   std::vector<std::string> notices = {};            // what is degraded, one sentence each
   std::shared_ptr<const KernelLines> kernels = {};  // null: nothing is known
+  std::function<EventCounts()> events = {};         // none: nobody is told
 };
 
 struct Metrics {

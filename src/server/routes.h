@@ -13,6 +13,8 @@ enum class RouteKind {
   version,
   metrics,
   status,
+  server_info,
+  load,
   models,
   model,
   tokenize,

@@ -111,7 +111,7 @@ std::optional<HttpResponse> Service::refuse_operator(const HttpRequest& request,
                                             route->kind == RouteKind::version);
   if (allowed) return std::nullopt;
   return refusal(request.path, 403, "operator_key",
-                 "an operator's key reads /metrics, /status.json, /ready and /version only");
+                 "an operator's key reads /metrics, /status.json, /get_load, /ready and /version only");
 }
 
 std::optional<HttpResponse> Service::refuse_stranger(HttpRequest& request, const Route* route) {
@@ -255,6 +255,9 @@ void Service::serve(std::shared_ptr<HttpCall> call) {
       case RouteKind::status:
         return respond(*call,
                        json_answer(status_json(runner_.status(), metrics_, http_.counts(), facts_, model_)));
+      case RouteKind::server_info:
+        return respond(*call, json_answer(server_info_json(runner_.status(), facts_, model_)));
+      case RouteKind::load: return respond(*call, json_answer(load_json(runner_.status())));
       case RouteKind::models: return respond(*call, json_answer(models_answer(model_)));
       case RouteKind::model: {
         std::string body = model_answer(std::string_view(request.path).substr(route->path.size()), model_);
@@ -316,8 +319,10 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequ
   if (draining_) fail(Code::over_capacity, "the server is shutting down");
   if (stalled_) fail(Code::over_capacity, "the model has not finished a step for too long");
   for (engine::Submission& submission : prepared.submissions) {
-    // Whoever has another key shares no prefix, whatever salt was asked for.
-    submission.cache_salt = fourfold::format("{}:{}", request.tenant, submission.cache_salt);
+    // Whoever has another key shares no prefix, whatever salt was asked for. Without a salt the only key, or
+    // none, has the empty one: its blocks are told to routers as anybody's.
+    if (request.tenant > 1 || !submission.cache_salt.empty())
+      submission.cache_salt = fourfold::format("{}:{}", request.tenant, submission.cache_salt);
     submission.client = SeededHash()(request.client);
     if (options_.request_time && (!submission.time_limit || *submission.time_limit > *options_.request_time))
       submission.time_limit = options_.request_time;

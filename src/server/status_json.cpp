@@ -49,6 +49,25 @@ std::string version_json(const ServerFacts& facts) {
   return json.member("backend", facts.backend).end_object().finish();
 }
 
+std::string server_info_json(const engine::EngineStatus& status, const ServerFacts& facts,
+                             const ServedModel& model) {
+  JsonWriter json;
+  json.begin_object().member("served_model_name", model.names.front()).member("model_path", facts.model);
+  json.member("context_length", model.limits.position_limit);
+  json.member("max_running_requests", status.sequence_limit);
+  json.member("max_total_num_tokens", status.page_count * status.page_tokens);
+  json.member("page_size", status.page_tokens).member("version", facts.version);
+  return json.end_object().finish();
+}
+
+std::string load_json(const engine::EngineStatus& status) {
+  JsonWriter json;
+  json.begin_array().begin_object().member("dp_rank", 0);
+  json.member("num_reqs", status.running + status.waiting).member("num_waiting_reqs", status.waiting);
+  json.member("num_tokens", (status.pages_used - status.pages_cached) * status.page_tokens);
+  return json.end_object().end_array().finish();
+}
+
 std::string status_json(const engine::EngineStatus& status, const Metrics& metrics, const HttpCounts& counts,
                         const ServerFacts& facts, const ServedModel& model) {
   JsonWriter json;

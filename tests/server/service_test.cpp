@@ -193,7 +193,7 @@ TEST(Service, OperatorsReadMetricsAndNobodyElseDoes) {
   ApiKeys operators({"op"}, {}, "--operator-key");
   FakeServer server({"key"}, {.operator_keys = &operators});
   const auto status = [&](const std::string& request) { return server.ask(request).status; };
-  for (const char* path : {"/metrics", "/status.json"}) {
+  for (const char* path : {"/metrics", "/status.json", "/get_load"}) {
     EXPECT_EQ(status(get(path)), 401) << path;
     EXPECT_EQ(status(get(path, "X-Api-Key: wrong\r\n")), 401) << path;
     EXPECT_EQ(status(get(path, "X-Api-Key: key\r\n")), 403) << path;
@@ -203,8 +203,8 @@ TEST(Service, OperatorsReadMetricsAndNobodyElseDoes) {
   EXPECT_EQ(status(post(kChat, "2", "X-Api-Key: key\r\n")), 200);
   for (const char* path : {"/ready", "/version", "/health"})
     EXPECT_EQ(status(get(path, "X-Api-Key: op\r\n")), 200) << path;
-  for (const char* path :
-       {"/v1/models", "/v1/models/made%2Fup", "/v1/responses/resp_1", "/tokenizer_info", "/nothing"})
+  for (const char* path : {"/v1/models", "/v1/models/made%2Fup", "/server_info", "/v1/responses/resp_1",
+                           "/tokenizer_info", "/nothing"})
     EXPECT_EQ(status(get(path, "X-Api-Key: op\r\n")), 403) << path;
   EXPECT_EQ(status("DELETE /v1/responses/resp_1 HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: op\r\n\r\n"), 403);
   FakeServer open({}, {.operator_keys = &operators});
@@ -449,6 +449,20 @@ TEST(Service, StatusAndMetricsAreWellFormed) {
   EXPECT_NE(text.find("vllm:time_to_first_token_seconds_count{model_name=\"made/up\"} 1\n"),
             std::string::npos);
   EXPECT_NE(text.find("route=\"/v1/chat/completions\",status=\"200\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("vllm:cache_config_info{model_name=\"made/up\",engine=\"0\",block_size=\""),
+            std::string::npos);
+}
+
+TEST(Service, RoutersReadTheModelAndTheLoad) {
+  FakeServer server;
+  for (const char* path : {"/server_info", "/get_server_info"}) {
+    const auto info = json::parse(server.ask(get(path)).body, path);
+    EXPECT_EQ(info.at("served_model_name").as_string(), "made/up");
+    EXPECT_EQ(info.at("version").as_string(), "1.2.3");
+  }
+  const auto load = json::parse(server.ask(get("/get_load")).body, "load");
+  ASSERT_EQ(load.as_array().size(), 1u);
+  EXPECT_EQ(load.at(0).at("num_reqs").as_int64(), 0);
 }
 
 }  // namespace
