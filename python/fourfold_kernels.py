@@ -42,7 +42,7 @@ class _Sized(ctypes.Structure):
 
 def _members(text):
     kinds = {"u32": ctypes.c_uint32, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64,
-             "size": ctypes.c_size_t, "ptr": ctypes.c_void_p, "str": ctypes.c_char_p}
+             "size": ctypes.c_size_t, "f32": ctypes.c_float, "ptr": ctypes.c_void_p, "str": ctypes.c_char_p}
     fields = [("struct_size", ctypes.c_uint32)]
     for word in text.split():
         kind, name = word.split(":")
@@ -71,6 +71,10 @@ class Choice(_Sized):
 class PackOptions(_Sized):
     _fields_ = _members("i32:format i32:activations i32:row_order i64:rows i64:columns ptr:codes ptr:scales "
                         "ptr:up_codes ptr:up_scales")
+
+
+class QuantizeOptions(_Sized):
+    _fields_ = _members("i32:format i64:rows i64:columns ptr:values f32:amax u32:reserved")
 
 
 class LayerWeights(_Sized):
@@ -163,6 +167,19 @@ def input_scale(convention, stored):
     _call("fourfold_input_scale", ctypes.c_int32(convention), ctypes.c_float(stored), ctypes.byref(scale),
           ctypes.byref(inverse))
     return scale.value, inverse.value
+
+
+def quantize_host(values, *, format, rows, columns, amax=0.0):
+    """(codes, scales, global scale) of a matrix of f32, given as bytes; codes and scales as pack_host takes them."""
+    if len(values) != rows * columns * 4:
+        raise ValueError(f"values has {len(values)} bytes; {rows} x {columns} of f32 has {rows * columns * 4}")
+    held = ctypes.create_string_buffer(bytes(values), len(values))
+    asked = QuantizeOptions(format=format, rows=rows, columns=columns, values=ctypes.addressof(held), amax=amax)
+    codes = ctypes.create_string_buffer(max(rows * columns // 2, 1))
+    scales = ctypes.create_string_buffer(max(rows * columns // (16 if format == NVFP4 else 32), 1))
+    scale = ctypes.c_float()
+    _call("fourfold_quantize_host", ctypes.byref(asked), codes, scales, ctypes.byref(scale))
+    return codes.raw, scales.raw, scale.value
 
 
 def packed_bytes(**options):

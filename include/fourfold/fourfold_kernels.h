@@ -214,6 +214,26 @@ FOURFOLD_API fourfold_status fourfold_choose(const char* arch, const fourfold_la
 FOURFOLD_API fourfold_status fourfold_plan_json(const fourfold_context* context, char* text, size_t capacity,
                                                 size_t* needed);
 
+/* ---- quantising ---- */
+
+/* A matrix that is not FP4 yet. */
+typedef struct fourfold_quantize_options {
+  uint32_t struct_size;
+  int32_t format; /* fourfold_format */
+  int64_t rows;
+  int64_t columns;     /* a multiple of 16 (NVFP4) or 32 (MXFP4) */
+  const float* values; /* [rows, columns], host memory */
+  float amax; /* NVFP4: the largest magnitude the global scale is made for; 0: the matrix's own. Gate and up
+               * of one expert share the larger of theirs. Weights beyond it saturate */
+  uint32_t reserved;
+} fourfold_quantize_options;
+
+/* Quantises in host memory to what a checkpoint has and fourfold_pack_options takes: codes [rows, columns /
+ * 2], scales [rows, columns / 16 or 32], and the global scale that multiplies them (1 for MXFP4). Weights
+ * that are NaN or infinite are FOURFOLD_BAD_CHECKPOINT, named by place. Any thread. */
+FOURFOLD_API fourfold_status fourfold_quantize_host(const fourfold_quantize_options* options, void* codes,
+                                                    void* scales, float* global_scale);
+
 /* ---- packing ---- */
 
 /* One matrix as a checkpoint stores it (or the gate and up matrices of one expert), to be packed into tile

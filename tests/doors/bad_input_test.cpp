@@ -34,6 +34,45 @@ TEST(BadDevice, UnknownNamesAreRefused) {
   fourfold_context_close(nullptr);
 }
 
+TEST(BadWeights, AreNotQuantised) {
+  std::vector<float> values(4 * 32, 0.5f);
+  std::vector<std::uint8_t> codes(4 * 16, 7), scales(4 * 2, 7);
+  float scale = -1.0f;
+  auto options = FOURFOLD_INIT(fourfold_quantize_options);
+  options.format = FOURFOLD_NVFP4;
+  options.rows = 4;
+  options.columns = 32;
+  options.values = values.data();
+  const auto refused = [&](fourfold_status wanted, const std::vector<std::string>& words) {
+    const auto status = fourfold_quantize_host(&options, codes.data(), scales.data(), &scale);
+    return refuses(status, wanted, words);
+  };
+  options.rows = 0;
+  EXPECT_TRUE(refused(FOURFOLD_INVALID_REQUEST, {"rows is 0"}));
+  options.rows = 4;
+  options.columns = 24;
+  EXPECT_TRUE(refused(FOURFOLD_INVALID_REQUEST, {"columns is 24", "16"}));
+  options.columns = 32;
+  options.amax = -1.0f;
+  EXPECT_TRUE(refused(FOURFOLD_INVALID_REQUEST, {"amax is -1"}));
+  options.amax = 2.0f;
+  options.format = FOURFOLD_MXFP4;
+  EXPECT_TRUE(refused(FOURFOLD_INVALID_REQUEST, {"MXFP4 has no scale"}));
+  options.format = FOURFOLD_NVFP4;
+  options.values = nullptr;
+  EXPECT_TRUE(refused(FOURFOLD_INVALID_REQUEST, {"values"}));
+  options.values = values.data();
+  values[2 * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(refused(FOURFOLD_BAD_CHECKPOINT, {"row 2"}));
+  EXPECT_EQ(scale, -1.0f);
+  EXPECT_EQ(codes, std::vector<std::uint8_t>(4 * 16, 7));
+  values[2 * 32 + 5] = 0.5f;
+  EXPECT_TRUE(succeeds(fourfold_quantize_host(&options, codes.data(), scales.data(), &scale)));
+  // amax 2 of the caller: 2 / (6 * 448), as ModelOpt has it. A block of one number is 6 times its scale.
+  EXPECT_FLOAT_EQ(scale, 2.0f / (6.0f * 448.0f));
+  EXPECT_EQ(codes, std::vector<std::uint8_t>(4 * 16, 0x77));
+}
+
 TEST(BadMemory, TooLittleOfIt) {
   Context context("sim:sm120", 1 << 20);
   void* memory = nullptr;

@@ -68,6 +68,25 @@ class Operators(unittest.TestCase):
             allowed = wanted.abs() * 2.0**-8 + (matrix.abs() @ rows[row].double().abs().cpu()) * I * 2.0**-22
             self.assertTrue(((output[row].double().cpu() - wanted).abs() <= allowed).all())
 
+    def test_quantised_weights_are_what_the_layer_computes_with(self):
+        torch.manual_seed(3)
+        weights = torch.randn(E, H, I, device=DEVICE).bfloat16()
+        for format, block, step in (("nvfp4", 16, 1 / 6 + 1 / 16), ("mxfp4", 32, 1 / 3)):
+            codes, scales, scale = torch.ops.fourfold.quantize(weights, format)
+            records = torch.ops.fourfold.pack(codes, scales, None, None, format)
+            unit = torch.eye(I, dtype=torch.bfloat16, device=DEVICE)[:T]  # rows that pick single columns out
+            offsets = torch.tensor([0] + [T] * E, dtype=torch.int32, device=DEVICE)
+            found = torch.ops.fourfold.grouped_gemm(unit, records, scale, offsets, H, "decode", format)
+            wanted = weights[0, :, :T].T.float()
+            # Half a step of E2M1 is a sixth of its largest number, 6; a scale of NVFP4 is off by a sixteenth, and one of
+            # MXFP4, a power of two, up to twice as large as it need be.
+            largest = weights[0].float().abs().view(H, -1, block).amax(-1).repeat_interleave(block, -1)[:, :T].T
+            self.assertTrue(((found.float() - wanted).abs() <= largest * step).all(), format)
+        torch.library.opcheck(torch.ops.fourfold.quantize, (weights, "nvfp4"), test_utils=("test_schema", "test_faketensor"))
+        weights[0, 1, 2] = float("nan")
+        with self.assertRaisesRegex(ff.KernelError, "row 1"):
+            torch.ops.fourfold.quantize(weights, "nvfp4")
+
     def test_fake_tensors_and_compile(self):
         arguments = self.arguments("decode")
         torch.library.opcheck(torch.ops.fourfold.moe_layer, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -2,6 +2,7 @@
 
     import fourfold_torch
 
+    codes, scales, scale = torch.ops.fourfold.quantize(weights, "nvfp4")           # where they are not FP4 yet
     records = torch.ops.fourfold.pack(codes, scales, None, None, "nvfp4")          # once, at load
     out = torch.ops.fourfold.moe_layer(hidden, logits, gate_up, down, gate_scale, up_scale, down_scale,
                                          intermediate, top_k, "decode")
@@ -93,6 +94,31 @@ def _record_shape(experts: int, rows: int, columns: int, gate_up: bool, format: 
 def _pack_options(codes: Tensor, up: Optional[Tensor], format: str) -> Dict[str, int]:
     return dict(format=_word(_FORMATS, format, "format"), activations=ff.W4A16,
                 row_order=ff.PLAIN if up is None else ff.GATE_UP, rows=codes.shape[-2], columns=codes.shape[-1] * 2)
+
+
+@torch.library.custom_op("fourfold::quantize", mutates_args=())
+def quantize(weights: Tensor, format: str) -> Tuple[Tensor, Tensor, Tensor]:
+    """Matrices [experts, rows, columns] as FP4: codes and scales as pack takes them, and their scales, f32 [experts]. Those of
+    gate and up of one expert are one when they are quantised together, one above the other. Quantised on the host."""
+    experts, rows, columns = weights.shape
+    number = _word(_FORMATS, format, "format")
+    host = weights.detach().to("cpu", torch.float32).contiguous()
+    made = [ff.quantize_host(bytes(memoryview(host[expert].numpy())), format=number, rows=rows, columns=columns)
+            for expert in range(experts)]
+
+    def tensor(data: bytes) -> Tensor:
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(experts, rows, -1).to(weights.device)
+
+    return (tensor(b"".join(codes for codes, _, _ in made)), tensor(b"".join(scales for _, scales, _ in made)),
+            torch.tensor([scale for _, _, scale in made], dtype=torch.float32, device=weights.device))
+
+
+@quantize.register_fake
+def _(weights: Tensor, format: str) -> Tuple[Tensor, Tensor, Tensor]:
+    experts, rows, columns = weights.shape
+    return (weights.new_empty((experts, rows, columns // 2), dtype=torch.uint8),
+            weights.new_empty((experts, rows, columns // _BLOCKS[format]), dtype=torch.uint8),
+            weights.new_empty((experts,), dtype=torch.float32))
 
 
 @torch.library.custom_op("fourfold::pack", mutates_args=())

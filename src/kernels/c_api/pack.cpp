@@ -1,6 +1,11 @@
-// Packing: the checkpoint's matrices to tile records, and its two conventions for global scales.
+// Packing: the checkpoint's matrices to tile records, and its two conventions for global scales; quantising
+// what is not FP4 yet to what a checkpoint has.
 #include "kernels/record/pack.h"
+#include <cstring>
+#include <limits>
+#include <span>
 #include "base/format.h"
+#include "base/mxfp4.h"
 #include "base/nvfp4.h"
 #include "kernels/c_api/door.h"
 #include "kernels/record/launch_pack.h"
@@ -70,6 +75,38 @@ void require_pointers(const Pack& pack, std::size_t records_bytes) {
          with_commas(static_cast<long long>(pack.bytes)), with_commas(static_cast<long long>(records_bytes)));
 }
 
+template <class Matrix>
+float hand_over(const Matrix& matrix, float global_scale, void* codes, void* scales) {
+  static_assert(sizeof(matrix.scales[0]) == 1);
+  std::memcpy(codes, matrix.codes.data(), matrix.codes.size());
+  std::memcpy(scales, matrix.scales.data(), matrix.scales.size());
+  return global_scale;
+}
+
+// Returns the global scale.
+float quantize(const fourfold_quantize_options& options, void* codes, void* scales) {
+  const bool mxfp4 = format_of(options.format) == WeightFormat::mxfp4;
+  const std::int64_t block = mxfp4 ? kMxfp4BlockColumns : kNvfp4BlockColumns;
+  const std::int64_t rows = options.rows, columns = options.columns;
+  if (rows <= 0 || rows > kSideMax)
+    fail(Code::invalid_request, "rows is {}; it must be 1 to {}", rows, with_commas(kSideMax));
+  if (columns <= 0 || columns > kSideMax || columns % block != 0)
+    fail(Code::invalid_request, "columns is {}; it must be a positive multiple of {}, at most {}", columns,
+         block, with_commas(kSideMax));
+  if (!(options.amax >= 0.0f && options.amax <= std::numeric_limits<float>::max()))
+    fail(Code::invalid_request, "amax is {}; it must be 0 or a positive number", options.amax);
+  if (mxfp4 && options.amax != 0.0f)
+    fail(Code::invalid_request, "amax is {}; MXFP4 has no scale above its blocks'", options.amax);
+  const std::span<const float> values(&required(options.values, "values"),
+                                      static_cast<std::size_t>(rows * columns));
+  required(as_bytes(codes), "the place for the codes");
+  required(as_bytes(scales), "the place for the scales");
+  if (mxfp4) return hand_over(quantize_mxfp4_weights(values, rows, columns), 1.0f, codes, scales);
+  const Nvfp4Matrix made = options.amax == 0.0f ? quantize_nvfp4_weights(values, rows, columns)
+                                                : quantize_nvfp4_weights(values, rows, columns, options.amax);
+  return hand_over(made, made.global_scale, codes, scales);
+}
+
 }  // namespace
 }  // namespace fourfold::c_api
 
@@ -109,6 +146,14 @@ fourfold_status fourfold_pack_device(fourfold_context* context, const fourfold_p
     c_api::require_aligned(pack.job.up.scales, 4, "up_scales");
     const c_api::OnDevice scope(own);
     record::launch_pack(*own.machine, record::find_pack_rows(*own.machine), pack.job, pack.mxfp4);
+  });
+}
+
+fourfold_status fourfold_quantize_host(const fourfold_quantize_options* options, void* codes, void* scales,
+                                       float* global_scale) {
+  return c_api::enter([&] {
+    float& out = c_api::required(global_scale, "the place for the global scale");
+    out = c_api::quantize(c_api::read_options(options, "fourfold_quantize_options"), codes, scales);
   });
 }
 
