@@ -1,6 +1,7 @@
 #include "checkpoint/tensor_role.h"
 
 #include <algorithm>
+#include <charconv>
 #include <initializer_list>
 
 namespace fourfold::checkpoint {
@@ -49,6 +50,17 @@ TensorRole role_of(std::string_view name) {
                                                          ".in_proj_qkvz.weight", ".out_proj.weight"}))
     return TensorRole::delta;
   return TensorRole::other;
+}
+
+TensorRole role_of(std::string_view name, std::int64_t layer_count) {
+  constexpr std::string_view layers = "layers.";
+  if (const std::size_t place = name.find(layers); place != std::string_view::npos) {
+    const std::string_view rest = name.substr(place + layers.size());
+    std::int64_t number = 0;
+    const auto read = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (read.ec == std::errc() && number >= layer_count) return TensorRole::other;
+  }
+  return role_of(name);
 }
 
 }  // namespace fourfold::checkpoint

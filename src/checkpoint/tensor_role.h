@@ -1,6 +1,7 @@
 // What a tensor is in the model, told from its name alone.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace fourfold::checkpoint {
@@ -17,5 +18,7 @@ enum class TensorRole {
 std::string_view role_name(TensorRole role);
 // `name` as in the file: "model.layers.0.mlp.experts.7.up_proj.weight", or "...experts.gate_up_proj".
 TensorRole role_of(std::string_view name);
+// Of a model of so many layers: one behind the last is GLM's MTP layer, and `other`.
+TensorRole role_of(std::string_view name, std::int64_t layer_count);
 
 }  // namespace fourfold::checkpoint

@@ -32,5 +32,12 @@ TEST(TensorRole, IsToldByTheName) {
     EXPECT_EQ(role_of(name), TensorRole::other) << name;
 }
 
+TEST(TensorRole, ALayerBehindTheLastIsMtp) {
+  const std::string name = "model.layers.46.mlp.experts.7.up_proj.weight";
+  EXPECT_EQ(role_of(name, 47), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(name, 46), TensorRole::other);
+  EXPECT_EQ(role_of("lm_head.weight", 0), TensorRole::head);
+}
+
 }  // namespace
 }  // namespace fourfold::checkpoint

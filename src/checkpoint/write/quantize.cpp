@@ -264,7 +264,7 @@ QuantizeReport quantize_checkpoint(const Checkpoint& in, const ModelConfig& conf
     fail_with_hint(Code::unsupported_model, "quantise the 16-bit release of the model",
                    "{} is quantised already ({})", in.folder().string(), quant_method_name(stated.method));
   const BoundModel model = bind_model(in, config);  // refuses what does not fit before a byte is written
-  const QuantizePlan plan = plan_quantization(in, scheme);
+  const QuantizePlan plan = plan_quantization(in, scheme, config.layer_count());
   CheckpointWriter writer(out.path(), plan.outputs);
   LoadProgress progress(in.tensor_bytes() + stored_bytes(model.weights), report);
   write_tensors(in, scheme, plan, writer, progress);

@@ -35,10 +35,11 @@ std::string scale_key(const std::string& module) {
 
 class Planner {
  public:
-  explicit Planner(const StorageScheme& scheme) : scheme_(scheme) {}
+  Planner(const StorageScheme& scheme, std::int64_t layer_count)
+      : scheme_(scheme), layer_count_(layer_count) {}
 
   void add(const TensorView& tensor) {
-    const StoredAs stored = scheme_.of(role_of(tensor.name));
+    const StoredAs stored = scheme_.of(role_of(tensor.name, layer_count_));
     const bool stacked = tensor.shape.rank() == 3;
     const bool matrix = tensor.shape.rank() == 2 && tensor.name.ends_with(kSuffix);
     const std::string name(tensor.name);
@@ -100,14 +101,15 @@ class Planner {
   }
 
   const StorageScheme& scheme_;
+  std::int64_t layer_count_;
   QuantizePlan plan_;
   std::unordered_map<std::string, std::size_t> group_of_;
 };
 
 }  // namespace
 
-QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme) {
-  Planner planner(scheme);
+QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme, std::int64_t layer_count) {
+  Planner planner(scheme, layer_count);
   for (const TensorView& tensor : in.tensors()) planner.add(tensor);
   return planner.finish();
 }

@@ -36,6 +36,6 @@ struct QuantizePlan {
   std::vector<std::string> unsuited;
 };
 
-QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme);
+QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme, std::int64_t layer_count);
 
 }  // namespace fourfold::checkpoint

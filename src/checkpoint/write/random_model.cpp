@@ -206,7 +206,7 @@ Plan make_plan(const RandomModelOptions& options) {
   plan.tensors = plan_tensors(options.shape, fused);
   constexpr std::string_view suffix = ".weight";
   for (const PlannedTensor& tensor : plan.tensors) {
-    const StoredAs stored = options.scheme.of(role_of(tensor.name));
+    const StoredAs stored = options.scheme.of(role_of(tensor.name, options.shape.layers));
     const bool is_module =
         tensor.shape.rank() == 2 && tensor.fill == Fill::linear && tensor.name.ends_with(suffix);
     const std::string module = tensor.name.substr(0, tensor.name.size() - (is_module ? suffix.size() : 0));

@@ -90,6 +90,20 @@ TEST(Quantize, ReadingBackGivesTheQuantisersNumbers) {
   }
 }
 
+// GLM's MTP layer is the one behind the last; it stays as it is, like the others' MTP layers.
+TEST(Quantize, LeavesTheMtpLayer) {
+  TempFolder temp;
+  const Opened in(make(temp, "tiny-glm"));
+  quantize(in, scheme_of(NameConvention::modelopt, StoredAs::nvfp4), temp.path() / "out");
+  const Opened back(temp.path() / "out");
+  const auto& mtp = std::get<MoeWeights>(back.model.weights.mtp->layers[0].mlp);
+  const auto& last = std::get<MoeWeights>(back.model.weights.layers[2].mlp);
+  EXPECT_EQ(format_of(mtp.experts[0].gate), MatrixFormat::bf16);
+  EXPECT_EQ(format_of(mtp.shared->down), MatrixFormat::bf16);
+  EXPECT_EQ(format_of(last.experts[0].gate), MatrixFormat::nvfp4);
+  EXPECT_EQ(format_of(last.shared->down), MatrixFormat::nvfp4);
+}
+
 TEST(Quantize, DenseMatricesAsAsked) {
   TempFolder temp;
   const Opened in(make(temp, "tiny"));
