@@ -292,8 +292,8 @@ class LLM:
 
     def generate_ids(self, ids: Sequence[int], on_ids: Optional[Callable[[List[int]], bool]] = None,
                      **options: Any) -> IdsAnswer:
-        """Goes on with token ids. on_ids gets the answer's as they come, and ends it by returning False. A token that ends the
-        answer is not among them."""
+        """Goes on with token ids. on_ids gets the answer's as they come, and ends it by returning False. Where the model ended
+        it, the token that says so is the last."""
         answer = IdsAnswer([], "", len(ids), 0)
 
         def take(events: str) -> bool:

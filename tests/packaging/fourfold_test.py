@@ -120,6 +120,36 @@ class Answers(unittest.TestCase):
         answer = self.llm.generate("It rains: ", schema=Reply, seed=1, max_tokens=200)
         self.assertEqual(answer.parsed[0], "validated")
 
+    def test_token_ids(self):
+        prompt = [100, 200, 300] * 50
+        pieces = []
+        whole = self.llm.generate_ids(prompt, lambda new: pieces.append(new) or True, max_tokens=20, temperature=0,
+                                      ignore_eos=True)
+        self.assertEqual((len(whole.ids), whole.finish_reason, whole.prompt_tokens), (20, "length", 150))
+        self.assertEqual(sum(pieces, []), whole.ids)
+        again = self.llm.generate_ids(prompt, max_tokens=20, temperature=0, ignore_eos=True)
+        self.assertEqual((again.ids, again.cached_tokens), (whole.ids, 128))
+        ended = self.llm.generate_ids(prompt, lambda new: False, max_tokens=500, ignore_eos=True)
+        self.assertEqual(ended.finish_reason, "cancelled")
+        self.assertLess(len(ended.ids), 20)
+        with self.assertRaises(fourfold.FourfoldError):
+            self.llm.generate_ids([10 ** 9])
+
+    def test_status(self):
+        before = self.llm.status()
+        self.llm.generate_ids([1, 2, 3], max_tokens=5, ignore_eos=True)
+        after = self.llm.status()
+        self.assertEqual(after["tokens"]["prompt"] - before["tokens"]["prompt"], 3)
+        self.assertEqual(after["pages"]["tokens"], 64)
+        self.assertIsNone(after["kv_events"])
+        with fourfold.LLM(kv_events="@tcp://127.0.0.1:0", kv_events_replay="@tcp://127.0.0.1:0") as told:
+            events = told.status()["kv_events"]
+        self.assertRegex(events["endpoint"], r"^tcp://127\.0\.0\.1:[1-9][0-9]*$")
+        self.assertNotEqual(events["endpoint"], events["replay_endpoint"])
+        for wrong in ({"kv_events": "5557"}, {"kv_events_replay": "tcp://*:0"}, {"kv_events": "tcp://*:0", "prefix_cache": False}):
+            with self.assertRaises(fourfold.FourfoldError):
+                fourfold.LLM(**wrong)
+
     def test_tools(self):
         tools = [{"type": "function", "function": {"name": "weather", "parameters": {
             "type": "object", "properties": {"place": {"enum": ["Rome", "Oslo"]}}, "required": ["place"]}}}]
