@@ -1,5 +1,6 @@
 """LiteLLM: the package with its vLLM, OpenAI and Anthropic providers, and the proxy in front of the server.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -10,7 +11,9 @@ import tempfile
 os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False")
 
 from fixture_test import Chat, Messages  # noqa: E402
-from served import PLAIN_SAYS, WEATHER_SAYS, WEATHER_SCHEMA, check, free_port, stop, wait_for  # noqa: E402
+from fleet import Worker, leave_early, lose_nothing  # noqa: E402
+from served import (PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, check, free_port, stop,  # noqa: E402
+                    wait_for)
 
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER_SCHEMA}}]
 
@@ -51,31 +54,54 @@ def anthropic(url):
     three_turns(model="anthropic/scripted", api_base=url, api_key="unused")
 
 
-def proxy(url):
-    """LiteLLM proxy (litellm[proxy]): three turns with a tool call, whole and streamed, as chat completions and as messages"""
+@contextlib.contextmanager
+def proxied(deployments, **settings):
+    """The proxy's address; a deployment is (name, model, url of its server)."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config.yaml"
-        config.write_text(json.dumps({"model_list": [{"model_name": "local", "litellm_params": {
-            "model": "hosted_vllm/scripted", "api_base": url + "/v1", "api_key": "unused"}}]}))
+        config.write_text(json.dumps({"router_settings": settings, "model_list": [
+            {"model_name": name, "litellm_params": {"model": model, "api_base": url + "/v1", "api_key": "unused"}}
+            for name, model, url in deployments]}))
         with open(pathlib.Path(folder) / "log", "w+") as log:
             process = subprocess.Popen([pathlib.Path(sys.executable).parent / "litellm", "--config", config, "--host",
                                         "127.0.0.1", "--port", str(port)], cwd=folder, stdout=log, stderr=log,
                                        env={**os.environ, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"})
             try:
                 wait_for(f"http://127.0.0.1:{port}/health/liveliness", process)
-                for kind in (Chat, Messages):
-                    for stream in (False, True):
-                        talk = kind(f"http://127.0.0.1:{port}", True)
-                        for _ in range(3):
-                            talk.user("The weather?")
-                            _, _, calls = talk.ask(stream, model="local")
-                            check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"{calls}")
-                            talk.result(calls[0][0], "sunny")
-                            text, _, _ = talk.ask(stream, model="local")
-                            check(text == WEATHER_SAYS, text)
+                yield f"http://127.0.0.1:{port}"
             finally:
                 stop(process)
 
 
+def proxy(url):
+    """LiteLLM proxy (litellm[proxy]): three turns with a tool call, whole and streamed, as chat completions and as messages"""
+    with proxied([("local", "hosted_vllm/scripted", url)]) as proxy_url:
+        for kind in (Chat, Messages):
+            for stream in (False, True):
+                talk = kind(proxy_url, True)
+                for _ in range(3):
+                    talk.user("The weather?")
+                    _, _, calls = talk.ask(stream, model="local")
+                    check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"{calls}")
+                    talk.result(calls[0][0], "sunny")
+                    text, _, _ = talk.ask(stream, model="local")
+                    check(text == WEATHER_SAYS, text)
+
+
+def fleet(program):
+    """LiteLLM proxy (litellm[proxy]): two workers; a client that leaves ends its answer; one killed and restarted under load, no request lost"""
+    with Worker(program) as one, Worker(program) as two:
+        deployments = [("storyteller", "hosted_vllm/storyteller", each.url) for each in (one, two)]
+        with proxied(deployments, num_retries=5, allowed_fails=0, cooldown_time=2, routing_strategy="simple-shuffle") as url:
+            leave_early(url, [one.url, two.url])
+            return lose_nothing(url, two)
+
+
 ROWS = [hosted_vllm, openai_compatible, anthropic, proxy]
+
+
+def run_suite(program, run_row):
+    with Served(program, WEATHER) as served:
+        results = [run_row(row, served.url) for row in ROWS]
+    return [*results, run_row(fleet, program)]
