@@ -91,7 +91,7 @@ many_seeds() {
 
 # Claude Code, Codex and other large programs, from PyPI (a gigabyte); the dated results are in docs/agents-test.txt.
 real_clients() {
-  build ci fourfold
+  build ci fourfold fourfold_engine_library
   python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
 }
 

@@ -86,5 +86,11 @@ class Fourfold:
             self.process.terminate()
 
 
-app = Fourfold.bind(os.environ.get("FOURFOLD_PROGRAM", "fourfold"), os.environ.get("FOURFOLD_MODEL", ""),
+def place(name, default):
+    """A file's full path, since replicas have a folder of their own; other names as they are."""
+    value = os.environ.get(name, default)
+    return os.path.abspath(value) if os.path.exists(value) else value
+
+
+app = Fourfold.bind(place("FOURFOLD_PROGRAM", "fourfold"), place("FOURFOLD_MODEL", "storyteller"),
                     shlex.split(os.environ.get("FOURFOLD_OPTIONS", "")))
