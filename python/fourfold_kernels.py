@@ -85,7 +85,8 @@ class LayerWeights(_Sized):
 
 class LayerCall(_Sized):
     _fields_ = _members("i32:tokens ptr:logits ptr:input ptr:output ptr:workspace size:workspace_bytes "
-                        "u32:keep_softmax u32:reserved")
+                        "u32:keep_softmax u32:reserved i32:score f32:weight_scale ptr:choice_bias i32:groups "
+                        "i32:groups_kept")
 
 
 class GemmOptions(_Sized):

@@ -310,16 +310,25 @@ typedef struct fourfold_layer_weights {
   const float* down_input_inverse;
 } fourfold_layer_weights;
 
+/* What logits become before the k largest are chosen. */
+typedef enum fourfold_score { FOURFOLD_SOFTMAX = 0, FOURFOLD_SIGMOID = 1 } fourfold_score;
+
 typedef struct fourfold_layer_call {
   uint32_t struct_size;
   int32_t tokens;      /* 0 to what was prepared */
-  const float* logits; /* [tokens, E] f32, before the softmax */
+  const float* logits; /* [tokens, E] f32, before the softmax or sigmoid */
   const void* input;   /* [tokens, H] bf16, 16-byte aligned */
   void* output;        /* [tokens, H] bf16, 16-byte aligned; not the input */
   void* workspace;     /* 256-byte aligned */
   size_t workspace_bytes;
   uint32_t keep_softmax; /* 0: the k weights are renormalised to sum to 1; 1: they are left as they are */
   uint32_t reserved;
+  /* Of other routers than the softmax; zeros are the softmax. */
+  int32_t score;            /* fourfold_score */
+  float weight_scale;       /* every weight is multiplied by it; 0 stands for 1 */
+  const float* choice_bias; /* sigmoid: [E], added to the scores for choosing, not in the weights; or null */
+  int32_t groups;           /* sigmoid: so many equal runs of experts, 2 to 32; 0: none */
+  int32_t groups_kept;      /* those whose two best sum to the most; experts of others are not chosen */
 } fourfold_layer_call;
 
 /* Capture-safe; allocates nothing, waits for nothing. One thread at a time. */

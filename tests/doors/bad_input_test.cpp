@@ -232,6 +232,13 @@ TEST_F(BadRun, NothingIsWritten) {
                       [](auto&, auto& w) { w.down = shifted(static_cast<const char*>(w.down), 8); }));
   EXPECT_TRUE(refused({"up_scale", "4 bytes"}, [](auto&, auto& w) { w.up_scale = shifted(w.up_scale, 1); }));
   EXPECT_TRUE(refused({"struct_size is 4"}, [](auto& c, auto&) { c.struct_size = 4; }));
+  EXPECT_TRUE(refused({"score is 2"}, [](auto& c, auto&) { c.score = 2; }));
+  EXPECT_TRUE(refused({"softmax", "bias"}, [](auto& c, auto&) { c.choice_bias = c.logits; }));
+  EXPECT_TRUE(refused({"softmax", "2 groups"}, [](auto& c, auto&) { c.groups = 2, c.groups_kept = 1; }));
+  EXPECT_TRUE(refused({"4 experts in 3 groups"}, [](auto& c, auto&) {
+    c.score = FOURFOLD_SIGMOID;
+    c.groups = 3, c.groups_kept = 1;
+  }));
   EXPECT_TRUE(
       refuses(fourfold_layer_run(nullptr, &weights_, &call_), FOURFOLD_INVALID_REQUEST, {"layer", "null"}));
   EXPECT_TRUE(

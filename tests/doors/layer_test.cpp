@@ -116,6 +116,52 @@ TEST(Layer, KeepSoftmaxChangesTheWeightsAndNothingElse) {
   EXPECT_GT(compared, 100);
 }
 
+// Sigmoids of equal logits are equal, so the bias alone chooses: experts 2 and 3, half of each, which a
+// softmax can be made to say, too.
+TEST(Layer, ARouterOfSigmoidScores) {
+  Context context("sim:sm120");
+  SmallLayer model;
+  const auto weights = model.weights(context);
+  const auto rows = model.tokens(1);
+  for (const fourfold_role role : {FOURFOLD_DECODE, FOURFOLD_PREFILL}) {
+    PreparedRun softmax, sigmoid;
+    prepare(softmax, context, model, role, 1, {-20.0f, -20.0f, 5.0f, 5.0f}, rows);
+    prepare(sigmoid, context, model, role, 1, {0.0f, 0.0f, 0.0f, 0.0f}, rows);
+    const auto wanted = result_of(context, softmax, weights);
+    sigmoid.call.score = FOURFOLD_SIGMOID;
+    EXPECT_NE(result_of(context, sigmoid, weights), wanted) << "experts 0 and 1";
+    sigmoid.call.choice_bias = context.upload(std::vector<float>{0.0f, 0.0f, 0.25f, 0.25f});
+    EXPECT_EQ(result_of(context, sigmoid, weights), wanted);
+    // The third expert alone is better than any of the first group, and the first group is better together.
+    sigmoid.call.choice_bias = context.upload(std::vector<float>{0.5f, 0.5f, 0.75f, -1.0f});
+    sigmoid.call.groups = 2;
+    sigmoid.call.groups_kept = 1;
+    const auto first_group = result_of(context, sigmoid, weights);
+    EXPECT_NE(first_group, wanted);
+    sigmoid.call.choice_bias = nullptr;
+    EXPECT_EQ(result_of(context, sigmoid, weights), first_group);
+    sigmoid.call.weight_scale = 2.0f;
+    const auto twice = result_of(context, sigmoid, weights);
+    EXPECT_NE(twice, first_group);
+    // Renormalised or not: 0.5 and 0.5 are the scores themselves.
+    sigmoid.call.keep_softmax = 1;
+    EXPECT_EQ(result_of(context, sigmoid, weights), twice);
+  }
+}
+
+// A caller of an older header knows no router but the softmax: what lies behind its struct is not read.
+TEST(Layer, CallsOfAnOlderHeaderAreSoftmax) {
+  Context context("sim:sm120");
+  SmallLayer model;
+  const auto weights = model.weights(context);
+  PreparedRun run;
+  prepare(run, context, model, FOURFOLD_DECODE, 1, {1.0f, -2.0f, 0.5f, 2.0f}, model.tokens(1));
+  const auto wanted = result_of(context, run, weights);
+  run.call.struct_size = offsetof(fourfold_layer_call, score);
+  run.call.score = FOURFOLD_SIGMOID;
+  EXPECT_EQ(result_of(context, run, weights), wanted);
+}
+
 TEST(Pack, HostAndDeviceGiveTheSameRecords) {
   Context context("sim:sm120");
   for (const auto format : {FOURFOLD_NVFP4, FOURFOLD_MXFP4})

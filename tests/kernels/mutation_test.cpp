@@ -182,6 +182,11 @@ TEST(Mutation, OneBlockRoute) {
   run_route("route, one block", {.tokens = 16, .experts = 300, .top_k = 20},
             {"few_tables.h", "lay_out.h", "top_k.h"});
 }
+TEST(Mutation, OneBlockRouteOfSigmoidScores) {
+  RouteShape shape{.tokens = 16, .experts = 300, .top_k = 20};
+  shape.rule = {.sigmoid = true, .groups = 3, .groups_kept = 2};
+  run_route("route, one block, sigmoid", shape, {"few_tables.h", "lay_out.h", "top_k.h"});
+}
 TEST(Mutation, SmallRoute) { run_route("route, small", {.tokens = 64, .experts = 300, .top_k = 8}); }
 TEST(Mutation, LargeRoute) { run_route("route, large", {.tokens = 100, .experts = 300, .top_k = 20}); }
 TEST(Mutation, LargestRoute) {

@@ -17,6 +17,7 @@ struct RouteShape {
   int top_k = 1;
   int tile_tokens = 8;
   bool renormalise = true;
+  moe_route::RouteRule rule = {};  // its bias is given apart; renormalise is the shape's
 };
 
 struct Tables {
@@ -29,7 +30,8 @@ struct Tables {
 
 class RouteRun {
  public:
-  RouteRun(kernels::Machine& machine, const RouteShape& shape, const std::vector<float>& logits)
+  RouteRun(kernels::Machine& machine, const RouteShape& shape, const std::vector<float>& logits,
+           const std::vector<float>& choice_bias = {})
       : machine_(machine), shape_(shape), arena_(machine.memory()) {
     pairs_ = static_cast<std::size_t>(shape.tokens) * static_cast<std::size_t>(shape.top_k);
     slots_ = static_cast<std::size_t>(moe::slot_limit(shape.tokens, shape.top_k, shape.experts));
@@ -49,7 +51,9 @@ class RouteRun {
     params_.experts = shape.experts;
     params_.top_k = shape.top_k;
     params_.tile_tokens = shape.tile_tokens;
-    params_.renormalise = shape.renormalise;
+    params_.rule = shape.rule;
+    params_.rule.renormalise = shape.renormalise;
+    if (!choice_bias.empty()) params_.rule.choice_bias = arena_.upload(choice_bias, "bias for choosing");
   }
 
   Tables run() {

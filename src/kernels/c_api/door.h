@@ -90,6 +90,7 @@ void write_answer(Answer* to, const Answer& from, const char* what,
 }
 
 inline constexpr std::size_t kFirstChoiceBytes = offsetof(fourfold_choice, notice);
+inline constexpr std::size_t kFirstCallBytes = offsetof(fourfold_layer_call, score);
 
 // Cuts what does not fit; always ends with a zero.
 template <std::size_t Size>

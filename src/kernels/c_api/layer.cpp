@@ -24,6 +24,7 @@ void require_device_memory(const fourfold_layer_weights& weights, const fourfold
   require_aligned(weights.down_input_scale, 4, "down_input_scale");
   require_aligned(weights.down_input_inverse, 4, "down_input_inverse");
   require_aligned(call.logits, 4, "the logits");
+  require_aligned(call.choice_bias, 4, "choice_bias");
   require_aligned(call.input, 16, "the input");
   require_aligned(call.output, 16, "the output");
   if (call.input != nullptr && call.input == call.output)
@@ -42,13 +43,24 @@ moe_layer::LayerWeights weights_of(const fourfold_layer_weights& weights) {
           weights.down_input_inverse};
 }
 
+moe_route::RouteRule rule_of(const fourfold_layer_call& call) {
+  if (call.score != FOURFOLD_SOFTMAX && call.score != FOURFOLD_SIGMOID)
+    fail(Code::invalid_request, "score is {}; FOURFOLD_SOFTMAX is {}, FOURFOLD_SIGMOID is {}", call.score,
+         int{FOURFOLD_SOFTMAX}, int{FOURFOLD_SIGMOID});
+  moe_route::RouteRule rule{.renormalise = call.keep_softmax == 0, .sigmoid = call.score == FOURFOLD_SIGMOID};
+  if (call.groups != 0) rule.groups = call.groups, rule.groups_kept = call.groups_kept;
+  rule.choice_bias = call.choice_bias;
+  if (call.weight_scale != 0.0f) rule.scale = call.weight_scale;
+  return rule;
+}
+
 moe_layer::LayerCall call_of(const fourfold_layer_call& call) {
   return {call.logits,
           static_cast<const std::uint16_t*>(call.input),
           static_cast<std::uint16_t*>(call.output),
           call.workspace,
           call.workspace_bytes,
-          call.keep_softmax == 0};
+          rule_of(call)};
 }
 
 void run_layer(fourfold_layer& layer, const fourfold_layer_weights& weights,
@@ -113,7 +125,7 @@ fourfold_status fourfold_layer_run(fourfold_layer* layer, const fourfold_layer_w
   return c_api::enter([&] {
     c_api::run_layer(c_api::required(layer, "the layer"),
                      c_api::read_options(weights, "fourfold_layer_weights"),
-                     c_api::read_options(call, "fourfold_layer_call"));
+                     c_api::read_options(call, "fourfold_layer_call", c_api::kFirstCallBytes));
   });
 }
 

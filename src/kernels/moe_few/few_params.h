@@ -6,6 +6,7 @@
 #include "base/weight_format.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/route_rule.h"
 
 namespace fourfold::moe_few {
 
@@ -40,7 +41,7 @@ struct FewParams {
   std::int32_t tokens;  // 1..kFewTokens
   std::int32_t experts;
   std::int32_t top_k;
-  bool renormalise;
+  moe_route::RouteRule rule;
   // [tokens, hidden] f32: GEMM2 adds its result here, unrounded, instead of storing bf16. Null: it stores.
   float* residual = nullptr;
   std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts

@@ -101,18 +101,19 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
         params.logits + token * (params.logits_stride ? params.logits_stride : params.experts);
     std::int32_t* experts = params.tokens == 1 ? route.tile_expert : route.rank_expert[token];
     float* weights = route.pair_weight + token * params.top_k;
-    moe_route::rank_experts<kFewExperts>(cta, logits, params.experts, params.top_k,
+    moe_route::rank_experts<kFewExperts>(cta, logits, params.experts, params.top_k, params.rule,
                                          [&](int r, int expert, float logit) {
                                            cta.store_shared(experts + r, expert);
                                            if constexpr (Weights) cta.store_shared(weights + r, logit);
                                          });
     if constexpr (Weights) {
       cta.sync_warp();  // every logit is written
-      const float logit = cta.load_shared(weights + (has_pair ? rank : 0)),
-                  largest = cta.load_shared(weights);
+      const int own = has_pair ? rank : 0;
+      const moe_route::Ranked ranked{cta.load_shared(experts + own), cta.load_shared(weights + own),
+                                     cta.load_shared(weights)};
       cta.sync_warp();  // and read
-      const float weight = moe_route::routing_weight(cta, logits, params.experts, params.top_k,
-                                                     params.renormalise, logit, largest);
+      const float weight =
+          moe_route::routing_weight(cta, logits, params.experts, params.top_k, params.rule, ranked);
       if (has_pair) cta.store_shared(weights + rank, weight);
     }
   }

@@ -62,6 +62,10 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
   need(call.tokens, "the tokens");
   need(call.residual != nullptr ? static_cast<const void*>(call.residual) : call.out, "the output");
   need(call.workspace, "the workspace");
+  const Shape& shape = layer.request.shape;
+  if (const std::string refused = moe_route::refusal_of(call.rule, shape.experts, shape.top_k);
+      !refused.empty())
+    throw Error(Code::invalid_request, refused);
   if (call.shared.weights != nullptr && (!layer.choice.few || call.residual == nullptr))
     fail(Code::invalid_request, "a shared expert goes along with the few-token path and a residual only");
   if (!half_tokens(layer.request)) {
@@ -96,7 +100,7 @@ void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
   params.experts = layer.request.shape.experts;
   params.top_k = layer.request.shape.top_k;
   params.tile_tokens = layer.choice.tile_tokens;
-  params.renormalise = call.renormalise;
+  params.rule = call.rule;
   params.logits_stride = call.logits_stride;
   if (stages_while_routing(layer.request) && call.staged == nullptr) params.stage = stage_params(layer, call);
   moe_route::launch_route(machine, layer.route, params);
@@ -151,8 +155,8 @@ moe::GemmParams down_params(const Prepared& layer, const LayerWeights& weights, 
 
 void run_few(Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
   const moe_few::FewParams few{
-      call.logits,      layer.request.tokens, layer.request.shape.experts, layer.request.shape.top_k,
-      call.renormalise, call.residual,        call.logits_stride,          call.shared};
+      call.logits, layer.request.tokens, layer.request.shape.experts, layer.request.shape.top_k,
+      call.rule,   call.residual,        call.logits_stride,          call.shared};
   moe_few::launch_gate_up(machine, layer.gate_up, {few, gate_up_params(layer, weights, call)});
   moe_few::launch_down(machine, layer.down, {few, down_params(layer, weights, call)});
 }

@@ -35,7 +35,7 @@ struct LayerCall {
   std::uint16_t* out = nullptr;           // [tokens, H] bf16
   void* workspace = nullptr;              // workspace_bytes, 256-byte aligned
   std::size_t workspace_bytes = 0;
-  bool renormalise = true;
+  moe_route::RouteRule rule = {};
   // [tokens, H] f32, the residual stream: the result is added to it, unrounded, and out is not used.
   float* residual = nullptr;
   int logits_stride = 0;  // from one token's logits to the next's; 0: E

@@ -152,8 +152,7 @@ FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, Storage& s
     const int stride = params.logits_stride ? params.logits_stride : params.experts;
     const Choice choice = top_k_experts<moe::kMaxExperts>(
         cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
-        params.renormalise, &storage.expert_of_pair[i * params.top_k],
-        &storage.weight_of_pair[i * params.top_k]);
+        params.rule, &storage.expert_of_pair[i * params.top_k], &storage.weight_of_pair[i * params.top_k]);
     cta.sync_warp();  // the logits there are read
     if (lane < params.top_k) {
       const std::int64_t pair = static_cast<std::int64_t>(token) * params.top_k + lane;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/route_rule.h"
 #include "kernels/moe_tokens/token_params.h"
 
 namespace fourfold::moe_route {
@@ -56,7 +57,7 @@ struct RouteParams {
   std::int32_t experts;
   std::int32_t top_k;
   std::int32_t tile_tokens;  // N of the GEMM row
-  bool renormalise;
+  RouteRule rule;
   std::int32_t logits_stride = 0;  // from one token's logits to the next's; 0: experts
   // Tokens that route_choose stages on SMs it leaves idle: blocks beyond those of the chunks. No groups:
   // none.

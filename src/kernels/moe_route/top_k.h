@@ -1,6 +1,6 @@
 // Top-k of one token's router logits by one warp, in f32: the k largest, ties to the lower expert, then the
-// softmax over all experts restricted to them (renormalised, or not). A pure function of the row: nothing
-// else enters.
+// softmax over all experts restricted to them (renormalised, or not); or the same of sigmoid scores, as the
+// rule says. A pure function of the row: nothing else enters.
 #pragma once
 
 #include <bit>
@@ -10,6 +10,7 @@
 #include "kernels/device/functions.h"
 #include "kernels/device/types.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/route_rule.h"
 
 namespace fourfold::moe_route {
 
@@ -69,24 +70,90 @@ FOURFOLD_DEVICE void load_logits(Cta cta, const float* logits, int experts, floa
   for (int i = 0; i < PerLane; ++i) logit[i] = PerLane * cta.lane() + i < experts ? cta.load(mine + i) : 0.0f;
 }
 
+// 1 / (1 + e^-l) within 5 * 2^-24 of its value: e^-l errs by 1.5 ulp, the sum and the reciprocal by half of
+// one each. device::sigmoid is shorter and errs eight times as much, which would decide between more experts.
+template <class Cta>
+FOURFOLD_DEVICE float sigmoid_score(float logit) {
+  return Cta::reciprocal(Cta::add(device::exp_f32<Cta>(-logit), 1.0f));
+}
+
+// What experts are chosen by, in place of their logits.
+template <int PerLane, class Cta>
+FOURFOLD_DEVICE void score_for_choice(Cta cta, const RouteRule& rule, int experts, float (&logit)[PerLane]) {
+#pragma unroll
+  for (int i = 0; i < PerLane; ++i) logit[i] = sigmoid_score<Cta>(logit[i]);
+  if (rule.choice_bias == nullptr) return;
+  float bias[PerLane];
+  load_logits(cta, rule.choice_bias, experts, bias);
+#pragma unroll
+  for (int i = 0; i < PerLane; ++i) logit[i] = Cta::add(logit[i], bias[i]);
+}
+
+// A key of zero is "absent"; NaN gets the smallest key that is present, so it is chosen last.
+FOURFOLD_DEVICE std::uint32_t present_key(float value) {
+  const std::uint32_t ordered = order_key(value);
+  return ordered == 0u ? 1u : ordered;
+}
+FOURFOLD_DEVICE float value_of_present(std::uint32_t key) { return value_of_key(key == 1u ? 0u : key); }
+
+// What the group from a lane's place `first` on counts: its two best, summed.
+template <int PerLane, class Cta>
+FOURFOLD_DEVICE float group_score(Cta cta, const std::uint32_t (&key)[PerLane], int first, int size) {
+  std::uint32_t best = 0u, second = 0u;  // of this lane's
+#pragma unroll
+  for (int i = 0; i < PerLane; ++i) {
+    const std::uint32_t own = i >= first && i < first + size ? key[i] : 0u;
+    const std::uint32_t lower = own < best ? own : best;
+    second = lower > second ? lower : second;
+    best = own > best ? own : best;
+  }
+  const std::uint32_t top = cta.max_all(best), equal = cta.ballot(best == top);
+  const bool mine = best == top && (equal & ((1u << cta.lane()) - 1u)) == 0u;
+  return Cta::add(value_of_present(top), value_of_present(cta.max_all(mine ? second : best)));
+}
+
+// Experts outside the best groups become absent; of equal groups the lower one is kept, one that counts NaN
+// last. Lane g has group g.
+template <int PerLane, class Cta>
+FOURFOLD_DEVICE void keep_groups(Cta cta, const RouteRule& rule, int experts, std::uint32_t (&key)[PerLane]) {
+  const int lane = cta.lane(), size = experts / rule.groups;
+  std::uint32_t own = 0u;
+#pragma unroll 1
+  for (int group = 0; group < rule.groups; ++group) {
+    const float score = group_score(cta, key, group * size - PerLane * lane, size);
+    if (lane == group) own = present_key(score);
+  }
+  int better = 0;
+#pragma unroll 1
+  for (int group = 0; group < rule.groups; ++group) {
+    const std::uint32_t other = cta.shuffle(own, group);
+    better += other > own || (other == own && group < lane);
+  }
+  const std::uint32_t kept = cta.ballot(lane < rule.groups && better < rule.groups_kept);
+  int group = PerLane * lane / size, left = (group + 1) * size - PerLane * lane;
+#pragma unroll
+  for (int i = 0; i < PerLane; ++i) {
+    if (left == 0) ++group, left = size;
+    --left;
+    if (group < rule.groups && (kept >> group & 1u) == 0u) key[i] = 0u;
+  }
+}
+
 // The logits as they come, PerLane a lane. Sorting a lane's logits first makes the rounds shorter and takes
 // longer than it saves, in steps and in code that has to arrive (H200: 0.6 us of 256 experts and 8 ranks, 1.0
 // of 512 and 10).
 template <int PerLane, class Cta, class Chosen>
 FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts, int top_k,
-                                       const Chosen& chosen) {
+                                       const RouteRule& rule, const Chosen& chosen) {
   const int lane = cta.lane();
-  // A key of zero is "absent"; NaN logits get the smallest key that is present, so they are chosen last.
   float logit[PerLane];
   load_logits(cta, logits, experts, logit);
+  if (rule.sigmoid) score_for_choice(cta, rule, experts, logit);
   std::uint32_t key[PerLane];
 #pragma unroll
-  for (int i = 0; i < PerLane; ++i) {
-    const bool present = PerLane * lane + i < experts;
-    const std::uint32_t ordered = present ? order_key(logit[i]) : 0u;
-    key[i] = present && ordered == 0u ? 1u : ordered;
-  }
-  // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
+  for (int i = 0; i < PerLane; ++i) key[i] = PerLane * lane + i < experts ? present_key(logit[i]) : 0u;
+  if (rule.groups > 1) keep_groups(cta, rule, experts, key);
+    // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
 #pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
     const std::uint32_t best = largest_of(key), top = cta.max_all(best);
@@ -95,47 +162,71 @@ FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts
     for (int i = PerLane - 1; i >= 0; --i) place = key[i] == best ? i : place;
     const std::uint32_t equal = cta.ballot(best == top);
     const bool mine = best == top && (equal & ((1u << lane) - 1u)) == 0u;
-    if (mine) chosen(rank, PerLane * lane + place, value_of_key(top == 1u ? 0u : top));
+    if (mine) chosen(rank, PerLane * lane + place, value_of_present(top));
     const int taken = mine ? place : -1;
 #pragma unroll
     for (int i = 0; i < PerLane; ++i) key[i] = taken == i ? 0u : key[i];
   }
 }
 
-// All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it.
+// All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it;
+// with sigmoid scores it is given what the expert was chosen by, not its logit.
 // MaxExperts: where registers are few, a kernel may leave out the way that needs the most of them.
 template <int MaxExperts, class Cta, class Chosen>
-FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int top_k,
+FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int top_k, const RouteRule& rule,
                                   const Chosen& chosen) {
   static_assert(moe::kMaxExperts == 32 * 32);
-  if (experts <= 32 * 8) return rank_as_they_come<8>(cta, logits, experts, top_k, chosen);
+  if (experts <= 32 * 8) return rank_as_they_come<8>(cta, logits, experts, top_k, rule, chosen);
   if (MaxExperts <= 32 * 16 || experts <= 32 * 16)
-    return rank_as_they_come<16>(cta, logits, experts, top_k, chosen);
-  if constexpr (MaxExperts > 32 * 16) return rank_as_they_come<32>(cta, logits, experts, top_k, chosen);
+    return rank_as_they_come<16>(cta, logits, experts, top_k, rule, chosen);
+  if constexpr (MaxExperts > 32 * 16) return rank_as_they_come<32>(cta, logits, experts, top_k, rule, chosen);
 }
 
-// The softmax over all experts at the lane's logit, restricted to the chosen ones when renormalised.
+// Sigmoid scores of the chosen ones, without the bias they were chosen by. The smallest sum is not zero, as
+// models have it: scores that are all zero stay so.
 template <class Cta>
-FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
-                                     float logit, float largest) {
-  const float e = device::exp_f32<Cta>(Cta::add(logit, -largest));
+FOURFOLD_DEVICE float sigmoid_weight(Cta cta, float logit, int top_k, const RouteRule& rule) {
+  float score = sigmoid_score<Cta>(logit);
+  if (rule.renormalise) {
+    float sum = 0.0f;
+    for (int rank = 0; rank < top_k; ++rank) sum = Cta::add(sum, cta.shuffle(score, rank));
+    score = Cta::mul(score, Cta::reciprocal(Cta::add(sum, 1e-20f)));
+  }
+  return Cta::mul(score, rule.scale);
+}
+
+// What a lane's rank was given by the rule.
+struct Ranked {
+  int expert;
+  float logit;    // of softmax scores
+  float largest;  // of rank 0
+};
+
+// The softmax over all experts at the lane's logit, restricted to the chosen ones when renormalised; or the
+// sigmoid.
+template <class Cta>
+FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, int top_k,
+                                     const RouteRule& rule, const Ranked& own) {
+  if (rule.sigmoid) return sigmoid_weight(cta, cta.load(logits + own.expert), top_k, rule);
+  const float e = device::exp_f32<Cta>(Cta::add(own.logit, -own.largest));
   float sum = 0.0f;
-  if (renormalise) {
+  if (rule.renormalise) {
     for (int rank = 0; rank < top_k; ++rank) sum = Cta::add(sum, cta.shuffle(e, rank));
   } else {
     for (int expert = cta.lane(); expert < experts; expert += 32)
-      sum = Cta::add(sum, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -largest)));
+      sum = Cta::add(sum, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -own.largest)));
     for (int mask = 16; mask > 0; mask /= 2) sum = Cta::add(sum, cta.shuffle_xor(sum, mask));
   }
-  return Cta::mul(e, Cta::reciprocal(sum));
+  return Cta::mul(Cta::mul(e, Cta::reciprocal(sum)), rule.scale);
 }
 
 // All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
 // each in shared memory, this warp's own; who writes something else there meets the other lanes first.
 template <int MaxExperts, class Cta>
-FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, int top_k, bool renormalise,
-                                     std::int32_t* expert_of_rank, float* logit_of_rank) {
-  rank_experts<MaxExperts>(cta, logits, experts, top_k, [&](int rank, int expert, float logit) {
+FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, int top_k,
+                                     const RouteRule& rule, std::int32_t* expert_of_rank,
+                                     float* logit_of_rank) {
+  rank_experts<MaxExperts>(cta, logits, experts, top_k, rule, [&](int rank, int expert, float logit) {
     cta.store_shared(expert_of_rank + rank, expert);
     cta.store_shared(logit_of_rank + rank, logit);
   });
@@ -143,7 +234,7 @@ FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, 
   const int rank = cta.lane() < top_k ? cta.lane() : 0;
   const float logit = cta.load_shared(logit_of_rank + rank), largest = cta.load_shared(logit_of_rank);
   const int expert = cta.load_shared(expert_of_rank + rank);
-  return {expert, routing_weight(cta, logits, experts, top_k, renormalise, logit, largest)};
+  return {expert, routing_weight(cta, logits, experts, top_k, rule, {expert, logit, largest})};
 }
 
 }  // namespace fourfold::moe_route

@@ -100,37 +100,82 @@ void add_expert(const LayerModel& model, const Expert& expert, float weight, boo
   }
 }
 
-}  // namespace
+// Total order of scores: the larger first, NaN after everything. -0 sorts below +0, as its bits do.
+std::int64_t order_of(float value) {
+  if (value != value) return std::int64_t{-1};
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::int64_t>((bits & 0x80000000u) ? ~bits : bits | 0x80000000u);
+}
 
-Route route(const float* logits, int experts, int top_k, bool renormalise) {
-  std::vector<int> order(static_cast<std::size_t>(experts));
+// The numbers of so many values, the largest first, of equal ones the lower number.
+std::vector<int> largest_first(const std::vector<float>& values) {
+  std::vector<int> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  // Total order: larger logit first, NaN after everything, then the lower index. -0 sorts below +0, as its
-  // bits do.
-  const auto key = [&](int e) {
-    const float value = logits[e];
-    if (value != value) return std::int64_t{-1};
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    return static_cast<std::int64_t>((bits & 0x80000000u) ? ~bits : bits | 0x80000000u);
-  };
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return key(a) != key(b) ? key(a) > key(b) : a < b; });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return order_of(values[static_cast<std::size_t>(a)]) > order_of(values[static_cast<std::size_t>(b)]);
+  });
+  return order;
+}
+
+float sigmoid_of(float logit) { return Host::reciprocal(Host::add(device::exp_f32<Host>(-logit), 1.0f)); }
+
+// Which groups are kept: those whose two best scores sum to the most.
+std::vector<bool> groups_kept(const std::vector<float>& scores, const moe_route::RouteRule& rule) {
+  const auto size = static_cast<std::ptrdiff_t>(scores.size()) / rule.groups;
+  std::vector<float> sums;
+  for (auto group = scores.begin(); group != scores.end(); group += size) {
+    const std::vector<float> own(group, group + size);
+    const std::vector<int> order = largest_first(own);
+    sums.push_back(
+        Host::add(own[static_cast<std::size_t>(order[0])], own[static_cast<std::size_t>(order[1])]));
+  }
+  const std::vector<int> order = largest_first(sums);
+  std::vector<bool> kept(sums.size());
+  for (int i = 0; i < rule.groups_kept; ++i)
+    kept[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
+  return kept;
+}
+
+Route sigmoid_route(const std::vector<float>& logits, int top_k, const moe_route::RouteRule& rule) {
+  std::vector<float> scores;
+  for (std::size_t expert = 0; expert < logits.size(); ++expert) {
+    const float score = sigmoid_of(logits[expert]);
+    scores.push_back(rule.choice_bias ? Host::add(score, rule.choice_bias[expert]) : score);
+  }
+  const std::vector<bool> kept = rule.groups > 1 ? groups_kept(scores, rule) : std::vector<bool>{true};
   Route result;
-  const float largest =
-      logits[order[0]] != logits[order[0]] ? std::bit_cast<float>(0x7FFFFFFFu) : logits[order[0]];
+  float sum = 0.0f;
+  for (const int expert : largest_first(scores)) {
+    const auto at = static_cast<std::size_t>(expert);
+    if (!kept[at * kept.size() / logits.size()] || std::ssize(result.experts) == top_k) continue;
+    result.experts.push_back(expert);
+    result.weights.push_back(sigmoid_of(logits[at]));
+    sum = Host::add(sum, result.weights.back());
+  }
+  const float inverse = Host::reciprocal(Host::add(sum, 1e-20f));
+  for (float& weight : result.weights)
+    weight = Host::mul(rule.renormalise ? Host::mul(weight, inverse) : weight, rule.scale);
+  return result;
+}
+
+Route softmax_route(const std::vector<float>& logits, int top_k, const moe_route::RouteRule& rule) {
+  const std::vector<int> order = largest_first(logits);
+  Route result;
+  const auto logit_of = [&](int expert) { return logits[static_cast<std::size_t>(expert)]; };
+  const float first = logit_of(order[0]);
+  const float largest = first != first ? std::bit_cast<float>(0x7FFFFFFFu) : first;
   std::vector<float> e;
   for (int rank = 0; rank < top_k; ++rank) {
     result.experts.push_back(order[static_cast<std::size_t>(rank)]);
-    const float logit = logits[result.experts.back()];
-    e.push_back(device::exp_f32<Host>(Host::add(logit, -largest)));
+    e.push_back(device::exp_f32<Host>(Host::add(logit_of(result.experts.back()), -largest)));
   }
   float sum = 0.0f;
-  if (renormalise) {
+  if (rule.renormalise) {
     for (const float part : e) sum = Host::add(sum, part);
   } else {
     // 32 partial sums, folded in halves: the order of a warp.
     float lane[32] = {};
-    for (int expert = 0; expert < experts; ++expert)
+    for (std::size_t expert = 0; expert < logits.size(); ++expert)
       lane[expert % 32] =
           Host::add(lane[expert % 32], device::exp_f32<Host>(Host::add(logits[expert], -largest)));
     for (int mask = 16; mask > 0; mask /= 2) {
@@ -140,12 +185,21 @@ Route route(const float* logits, int experts, int top_k, bool renormalise) {
     }
     sum = lane[0];
   }
-  for (const float part : e) result.weights.push_back(Host::mul(part, Host::reciprocal(sum)));
+  for (const float part : e)
+    result.weights.push_back(Host::mul(Host::mul(part, Host::reciprocal(sum)), rule.scale));
   return result;
 }
 
-OutputRow layer_row(const LayerModel& model, const float* logits, const Bf16* token) {
-  const Route chosen = route(logits, static_cast<int>(model.experts.size()), model.top_k, model.renormalise);
+}  // namespace
+
+Route route(const float* logits, int experts, int top_k, const moe_route::RouteRule& rule) {
+  const std::vector<float> row(logits, logits + experts);
+  return rule.sigmoid ? sigmoid_route(row, top_k, rule) : softmax_route(row, top_k, rule);
+}
+
+OutputRow layer_row(const LayerModel& model, const moe_route::RouteRule& rule, const float* logits,
+                    const Bf16* token) {
+  const Route chosen = route(logits, static_cast<int>(model.experts.size()), model.top_k, rule);
   const auto columns = static_cast<std::size_t>(model.hidden);
   OutputRow row;
   row.value.assign(columns, 0.0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/bf16.h"
+#include "kernels/moe_route/route_rule.h"
 #include "kernels/reference/dot.h"
 
 namespace fourfold::reference {
@@ -21,7 +22,6 @@ struct Expert {
 struct LayerModel {
   std::int64_t hidden = 0, intermediate = 0;
   int top_k = 0;
-  bool renormalise = true;
   bool w4a4 = false;
   Order order = Order::decode;  // of the dot products; prefill also rounds each expert's result to bf16
   std::vector<Expert> experts;
@@ -32,8 +32,9 @@ struct Route {
   std::vector<float> weights;
 };
 
-// The k largest logits (NaN last, ties to the lower index) and their weights.
-Route route(const float* logits, int experts, int top_k, bool renormalise);
+// The k largest (NaN last, ties to the lower index) and their weights, as the rule says; its bias on the
+// host.
+Route route(const float* logits, int experts, int top_k, const moe_route::RouteRule& rule);
 
 // One output row: bits as the kernels must give them, and the value and error bound in double.
 struct OutputRow {
@@ -41,6 +42,7 @@ struct OutputRow {
   std::vector<double> value;
   std::vector<double> bound;
 };
-OutputRow layer_row(const LayerModel& model, const float* logits, const Bf16* token);
+OutputRow layer_row(const LayerModel& model, const moe_route::RouteRule& rule, const float* logits,
+                    const Bf16* token);
 
 }  // namespace fourfold::reference

@@ -167,7 +167,8 @@ struct HostTables {
   std::vector<moe::TokenTile> tiles;
 };
 
-HostTables route_on(Machine& machine, const RouteCase& test, const std::vector<float>& logits) {
+HostTables route_on(Machine& machine, const RouteCase& test, const std::vector<float>& logits,
+                    const std::vector<float>& bias) {
   const auto pairs = static_cast<std::size_t>(test.tokens * test.top_k);
   const auto slots = static_cast<std::size_t>(moe::slot_limit(test.tokens, test.top_k, test.experts));
   const auto tiles =
@@ -191,7 +192,8 @@ HostTables route_on(Machine& machine, const RouteCase& test, const std::vector<f
   params.experts = test.experts;
   params.top_k = test.top_k;
   params.tile_tokens = test.tile_tokens;
-  params.renormalise = test.renormalise;
+  params.rule = rule_of(test.routing, test.renormalise,
+                        bias.empty() ? nullptr : arena.upload(bias, "bias for choosing"));
   moe_route::launch_route(machine, moe_route::find_route_rows(machine), params);
   HostTables host;
   const auto read = [&](auto& to, const auto* from, std::size_t count) {
@@ -221,12 +223,13 @@ HostTables route_on(Machine& machine, const RouteCase& test, const std::vector<f
 // Experts and weights as the scalar router gives them; slots in token order within their expert; tiles that
 // cover each expert's slots once and hold at most tile_tokens.
 void check_tables(Result& result, const RouteCase& test, const std::vector<float>& logits,
-                  const HostTables& tables) {
+                  const std::vector<float>& bias, const HostTables& tables) {
+  const moe_route::RouteRule rule = rule_of(test.routing, test.renormalise, bias.data());
   std::vector<std::vector<std::int32_t>> tokens_of(static_cast<std::size_t>(test.experts));
   std::vector<std::vector<std::int32_t>> slots_of(static_cast<std::size_t>(test.experts));
   for (int token = 0; token < test.tokens; ++token) {
     const reference::Route route =
-        reference::route(logits.data() + token * test.experts, test.experts, test.top_k, test.renormalise);
+        reference::route(logits.data() + token * test.experts, test.experts, test.top_k, rule);
     for (int rank = 0; rank < test.top_k; ++rank) {
       const auto pair = static_cast<std::size_t>(token * test.top_k + rank),
                  at = static_cast<std::size_t>(rank);
@@ -272,9 +275,10 @@ std::string op_of(const DensePackCase& test) {
 }
 std::string op_of(const TokenCase& test) { return test.staged ? "staged bf16" : "nvfp4 token records"; }
 std::string op_of(const RouteCase& test) {
-  return fourfold::format("{} E {} k {} N {}{}",
+  return fourfold::format("{} E {} k {} N {}{}{}",
                           test.tokens <= moe_route::kSmallTokens ? "one block" : "in chunks", test.experts,
-                          test.top_k, test.tile_tokens, test.renormalise ? "" : " not renormalised");
+                          test.top_k, test.tile_tokens, test.renormalise ? "" : " not renormalised",
+                          name_of(test.routing));
 }
 
 Result run_pack_case(Machine& machine, const PackCase& test) {
@@ -307,7 +311,8 @@ Result run_route_case(Machine& machine, const RouteCase& test) {
     for (int i = 0; i < test.tokens * test.experts; ++i)
       logits.push_back(
           static_cast<float>(random.below(2) ? random.normal() * 3.0 : static_cast<double>(random.below(3))));
-    check_tables(into, test, logits, route_on(machine, test, logits));
+    const std::vector<float> bias = random_choice_bias(random, test.routing, test.experts);
+    check_tables(into, test, logits, bias, route_on(machine, test, logits, bias));
   });
 }
 

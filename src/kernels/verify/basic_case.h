@@ -6,6 +6,7 @@
 
 #include "kernels/launch/machine.h"
 #include "kernels/record/pack_dense.h"
+#include "kernels/verify/inputs.h"
 #include "kernels/verify/result.h"
 
 namespace fourfold::verify {
@@ -46,6 +47,7 @@ struct RouteCase {
   int tile_tokens = 8;
   bool renormalise = true;
   std::uint64_t seed = 1;
+  Routing routing = Routing::softmax;
 };
 Result run_route_case(kernels::Machine& machine, const RouteCase& test);
 

@@ -155,6 +155,7 @@ struct LayerKind {
   bool quick;        // part of the quick proof too
   bool few = false;  // by the two-kernel path
   bool packed_for_w4a4 = false;
+  Routing routing = Routing::softmax;
 };
 
 // Where some logits are NaN there are experts enough: a token with fewer numbers than k has no meaning.
@@ -191,6 +192,10 @@ constexpr LayerKind kLayers[] = {
     {{ 192, 128, 12, 2},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, true,  true},
     {{ 320, 192,  6, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  false, true},
     {{ 128,  64,  9, 2}, 70, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::with_nan,       true,  false, false, true},
+    {{ 128, 128, 12, 4},  3, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  true,  true,  false, Routing::groups},
+    {{ 192,  64, 10, 3},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         false, false, true,  false, Routing::sigmoid},
+    {{ 128,  64, 12, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  false, false, Routing::sigmoid},
+    {{ 128,  64,  9, 2}, 20, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, false, false, Routing::groups},
 };
 // clang-format on
 
@@ -204,6 +209,7 @@ void add_layers(CaseList& list) {
       test.logits = kind.logits;
       test.renormalise = kind.renormalise;
       test.few = kind.few;
+      test.routing = kind.routing;
       test.seed = list.next_seed();
       list.add_layer(test);
     }
@@ -272,9 +278,13 @@ void add_basics(CaseList& list) {
                   run_dense_pack_case);
     for (const bool staged : {true, false})
       add_basic(list, "moe_tokens", TokenCase{staged, 24, 192, 0}, 0.1, run_token_case);
-    for (const RouteCase& test : {RouteCase{1, 1, 1, 8, true, 0}, RouteCase{9, 16, 4, 8, true, 0},
-                                  RouteCase{64, 48, 8, 16, false, 0}, RouteCase{100, 40, 6, 64, true, 0},
-                                  RouteCase{5, 1024, 32, 8, true, 0}, RouteCase{70, 1024, 32, 128, true, 0}})
+    for (const RouteCase& test :
+         {RouteCase{1, 1, 1, 8, true, 0}, RouteCase{9, 16, 4, 8, true, 0}, RouteCase{64, 48, 8, 16, false, 0},
+          RouteCase{100, 40, 6, 64, true, 0}, RouteCase{5, 1024, 32, 8, true, 0},
+          RouteCase{70, 1024, 32, 128, true, 0}, RouteCase{9, 128, 8, 8, true, 0, Routing::sigmoid},
+          RouteCase{70, 256, 8, 64, false, 0, Routing::sigmoid},
+          RouteCase{16, 48, 6, 8, true, 0, Routing::groups},
+          RouteCase{20, 768, 32, 16, true, 0, Routing::groups}})
       add_basic(list, "moe_route", test, 0.5, run_route_case);
   }
 }

@@ -88,7 +88,7 @@ void place_pairs(const FewCase& test, Setup& setup) {
   int tiles = 0;
   for (int token = 0; token < test.tokens; ++token) {
     const reference::Route route =
-        reference::route(setup.logits.data() + token * test.experts, test.experts, test.top_k, true);
+        reference::route(setup.logits.data() + token * test.experts, test.experts, test.top_k, {});
     for (int rank = 0; rank < test.top_k; ++rank) {
       const int expert = route.experts[static_cast<std::size_t>(rank)];
       int& tile = tile_of_expert[static_cast<std::size_t>(expert)];
@@ -234,8 +234,8 @@ void run(kernels::Machine& machine, const FewCase& test, Result& result) {
   const kernels::RowHandle handle = machine.required(test.kind, test.row.row);
   const Setup setup = make_setup(test);
   Arena arena(machine.memory());
-  const moe_few::FewParams few{arena.upload(setup.logits, "logits"), test.tokens, test.experts, test.top_k,
-                               true};
+  const moe_few::FewParams few{
+      arena.upload(setup.logits, "logits"), test.tokens, test.experts, test.top_k, {}};
   moe::GemmParams params{};
   params.weights = arena.upload(
       setup.mxfp4 ? pack_experts<record::Mxfp4>(test, setup) : pack_experts<record::Nvfp4>(test, setup),

@@ -237,4 +237,29 @@ CheckpointMatrix from_token_records(const std::uint8_t* in, std::int64_t slots, 
   return matrix;
 }
 
+// Some biases are equal, so that equal scores stay equal; some outweigh any score, so that leaving the bias
+// out, or in the weights, is seen.
+std::vector<float> random_choice_bias(Random& random, Routing routing, int experts) {
+  std::vector<float> bias;
+  for (int expert = 0; routing != Routing::softmax && expert < experts; ++expert)
+    bias.push_back(random.below(2) ? static_cast<float>(random.uniform(-1.5, 1.5))
+                                   : 0.25f * static_cast<float>(random.below(3)));
+  return bias;
+}
+
+moe_route::RouteRule rule_of(Routing routing, bool renormalise, const float* bias) {
+  moe_route::RouteRule rule{.renormalise = renormalise};
+  if (routing == Routing::softmax) return rule;
+  rule.sigmoid = true;
+  rule.choice_bias = bias;
+  rule.scale = 2.5f;
+  if (routing == Routing::groups) rule.groups = 3, rule.groups_kept = 2;
+  return rule;
+}
+
+const char* name_of(Routing routing) {
+  constexpr const char* names[] = {"", " sigmoid", " sigmoid in groups"};
+  return names[static_cast<int>(routing)];
+}
+
 }  // namespace fourfold::verify

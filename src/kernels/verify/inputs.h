@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/random.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_route/route_rule.h"
 #include "kernels/record/pack_dense.h"
 #include "kernels/record/record.h"
 #include "kernels/reference/dot.h"
@@ -64,5 +65,15 @@ CheckpointMatrix quantize_slots_mxfp4(const std::vector<Bf16>& tokens, std::int6
 // [slots / 8][columns / 64] token records of a matrix whose rows are slots, and back.
 std::vector<std::uint8_t> token_records(const CheckpointMatrix& slots);
 CheckpointMatrix from_token_records(const std::uint8_t* records, std::int64_t slots, std::int64_t columns);
+
+// What the router is asked for: the softmax; sigmoid scores with a bias for choosing and a factor; the same,
+// in three groups of experts, of which two are kept.
+enum class Routing { softmax, sigmoid, groups };
+// Empty for the softmax.
+std::vector<float> random_choice_bias(Random& random, Routing routing, int experts);
+// bias: where the rule is to find it, in memory of the machine or of the host.
+moe_route::RouteRule rule_of(Routing routing, bool renormalise, const float* bias);
+// " sigmoid", as a case's name has it.
+const char* name_of(Routing routing);
 
 }  // namespace fourfold::verify

@@ -88,7 +88,6 @@ reference::LayerModel make_model(const LayerCase& test, Matrices& matrices) {
   model.hidden = request.shape.hidden;
   model.intermediate = request.shape.intermediate;
   model.top_k = request.shape.top_k;
-  model.renormalise = test.renormalise;
   model.w4a4 = request.activations == Activations::w4a4;
   model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
   for (int e = 0; e < request.shape.experts; ++e) {
@@ -214,17 +213,20 @@ void run(kernels::Machine& machine, const LayerCase& test, const moe_layer::Prep
   call.out = arena.take<std::uint16_t>(values, "result");
   call.workspace = arena.take<unsigned char>(layer.layout.total, "workspace");
   call.workspace_bytes = layer.layout.total;
-  call.renormalise = test.renormalise;
+  const std::vector<float> bias = random_choice_bias(random, test.routing, test.request.shape.experts);
+  call.rule = rule_of(test.routing, test.renormalise,
+                      bias.empty() ? nullptr : arena.upload(bias, "bias for choosing"));
   machine.memory().forget(call.out, values * 2);
   machine.memory().forget(call.workspace, layer.layout.total);
   moe_layer::run(machine, layer, weights, call);
   std::vector<Bf16> out(values);
   if (values) machine.memory().read(out.data(), call.out, values * 2);
+  const moe_route::RouteRule rule = rule_of(test.routing, test.renormalise, bias.data());
   const int checked = test.checked_tokens > 0 ? test.checked_tokens : test.request.tokens;
   for (const int token : sample_places(random, test.request.tokens, checked)) {
     const auto first = static_cast<std::size_t>(token) * static_cast<std::size_t>(host.model.hidden);
     const reference::OutputRow row = reference::layer_row(
-        host.model, logits.data() + token * test.request.shape.experts, tokens.data() + first);
+        host.model, rule, logits.data() + token * test.request.shape.experts, tokens.data() + first);
     for (std::size_t i = 0; i < row.bits.size(); ++i)
       result.compare(to_float(out[first + i]), row.value[i], row.bound[i],
                      out[first + i].bits == row.bits[i].bits);
@@ -246,14 +248,14 @@ std::string rows_of(const moe_layer::Choice& choice) {
 std::string op_of(const LayerCase& test, const moe_layer::Choice& choice) {
   const auto& request = test.request;
   constexpr const char* logits[] = {"", " ties", " one expert set", " with NaN"};
-  return fourfold::format("{} {}{} {}{}{}{}",
+  return fourfold::format("{} {}{} {}{}{}{}{}",
                           request.role == Role::prefill ? "prefill"
                           : choice.few                  ? "few"
                                                         : "decode",
                           request.activations == Activations::w4a4 ? "w4a4" : "w4a16",
                           request.packed_for_w4a4 ? " packed for w4a4" : "", format_name(request.format),
                           logits[static_cast<int>(test.logits)], test.renormalise ? "" : " not renormalised",
-                          request.tokens == 0 ? " no tokens" : "");
+                          name_of(test.routing), request.tokens == 0 ? " no tokens" : "");
 }
 
 Result run_layer_case(kernels::Machine& machine, const LayerCase& test, bool bits_exact) {

@@ -8,6 +8,7 @@
 
 #include "kernels/launch/machine.h"
 #include "kernels/moe_layer/moe_layer.h"
+#include "kernels/verify/inputs.h"
 #include "kernels/verify/result.h"
 
 namespace fourfold::verify {
@@ -25,6 +26,7 @@ struct LayerCase {
   bool renormalise = true;
   bool few = false;  // by the two-kernel path, whatever choose() says
   std::uint64_t seed = 1;
+  Routing routing = Routing::softmax;
   std::shared_ptr<LayerWeightsOnce> weights = nullptr;  // none: of its own
   int checked_tokens = 0;                               // how many rows of the output are compared; 0: all
 };

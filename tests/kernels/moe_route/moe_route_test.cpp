@@ -11,6 +11,7 @@
 
 #include "base/format.h"
 #include "base/random.h"
+#include "kernels/device/sim/cta.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/kernels/route_tables.h"
 
@@ -52,6 +53,38 @@ std::vector<int> ranked(const float* logits, int experts) {
   return order;
 }
 
+// Which groups are kept, by a plain loop: of what each one's two best sum to, the largest, the first of
+// equals.
+std::vector<bool> kept_groups(const RouteShape& shape, const std::vector<float>& scores) {
+  const int size = shape.experts / shape.rule.groups;
+  std::vector<float> sums;
+  for (int group = 0; group < shape.rule.groups; ++group) {
+    const float* const own = scores.data() + group * size;
+    const std::vector<int> order = ranked(own, size);
+    sums.push_back(own[order[0]] + own[order[1]]);
+  }
+  std::vector<bool> kept(sums.size());
+  const std::vector<int> order = ranked(sums.data(), shape.rule.groups);
+  for (int i = 0; i < shape.rule.groups_kept; ++i)
+    kept[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
+  return kept;
+}
+
+// The experts of one token in the order of their choice: at least top_k of them.
+std::vector<int> chosen(const RouteShape& shape, const float* logits, const std::vector<float>& bias) {
+  if (!shape.rule.sigmoid) return ranked(logits, shape.experts);
+  std::vector<float> scores;
+  for (int expert = 0; expert < shape.experts; ++expert)
+    scores.push_back(moe_route::sigmoid_score<device::SimCta>(logits[expert]) +
+                     (bias.empty() ? 0.0f : bias[static_cast<std::size_t>(expert)]));
+  const std::vector<bool> kept = kept_groups(shape, scores);
+  std::vector<int> order = ranked(scores.data(), shape.experts);
+  std::erase_if(order, [&](int expert) {
+    return !kept[static_cast<std::size_t>(expert / (shape.experts / shape.rule.groups))];
+  });
+  return order;
+}
+
 // e^(l - max) in f32: the difference is rounded (|d| * 2^-24 in the exponent) and the function errs by 1.5
 // ulp. The sum adds up to `terms` of them, then a reciprocal and a product round. Both share the largest
 // logit, which is exact.
@@ -76,6 +109,27 @@ void check_weights(const RouteShape& shape, const std::vector<float>& logits, co
       // Below e^-87 the function gives zero.
       const double allowed = difference < -87.0 ? 2e-38 : exact * weight_bound(difference, terms);
       ASSERT_NEAR(tables.pair_weight[pair], exact, allowed) << "token " << token << " rank " << rank;
+    }
+  }
+}
+
+// A score errs by 5 units of 2^-24 (ASigmoidScoreIsAccurate), a sum of k of them by as much and a rounding
+// each, then the guard, the reciprocal and two products round.
+void check_sigmoid_weights(const RouteShape& shape, const std::vector<float>& logits,
+                           const std::vector<float>& bias, const Tables& tables) {
+  for (int token = 0; token < shape.tokens; ++token) {
+    const float* const row = logits.data() + token * shape.experts;
+    const std::vector<int> order = chosen(shape, row, bias);
+    const auto score = [&](int rank) {
+      return 1.0 / (1.0 + std::exp(-static_cast<double>(row[order[static_cast<std::size_t>(rank)]])));
+    };
+    double sum = 0.0;
+    for (int rank = 0; rank < shape.top_k; ++rank) sum += score(rank);
+    for (int rank = 0; rank < shape.top_k; ++rank) {
+      const auto pair = static_cast<std::size_t>(token * shape.top_k + rank);
+      const double exact = score(rank) / (shape.renormalise ? sum : 1.0) * shape.rule.scale;
+      ASSERT_NEAR(tables.pair_weight[pair], exact, exact * (5.0 + 5.0 + shape.top_k + 4.0) * 0x1p-24)
+          << "token " << token << " rank " << rank;
     }
   }
 }
@@ -109,10 +163,11 @@ void check_tiles(const RouteShape& shape, const std::vector<int>& counts, const 
   EXPECT_EQ(at, tables.tiles.size());
 }
 
-void check_tables(const RouteShape& shape, const std::vector<float>& logits, const Tables& tables) {
+void check_tables(const RouteShape& shape, const std::vector<float>& logits, const std::vector<float>& bias,
+                  const Tables& tables) {
   std::vector<int> counts(static_cast<std::size_t>(shape.experts)), rank_in_expert, first_slot;
   for (int token = 0; token < shape.tokens; ++token) {
-    const std::vector<int> order = ranked(logits.data() + token * shape.experts, shape.experts);
+    const std::vector<int> order = chosen(shape, logits.data() + token * shape.experts, bias);
     for (int rank = 0; rank < shape.top_k; ++rank) {
       const auto pair = static_cast<std::size_t>(token * shape.top_k + rank);
       const int expert = order[static_cast<std::size_t>(rank)];
@@ -138,18 +193,23 @@ void check_tables(const RouteShape& shape, const std::vector<float>& logits, con
   check_tiles(shape, counts, first_slot, tables);
 }
 
-void check_route(const RouteShape& shape, Kind kind, std::uint64_t seed) {
+void check_route(const RouteShape& shape, Kind kind, std::uint64_t seed,
+                 const std::vector<float>& bias = {}) {
   SCOPED_TRACE(format("{} tokens, {} experts, top-k {}, N {}, kind {}, seed {}", shape.tokens, shape.experts,
                       shape.top_k, shape.tile_tokens, static_cast<int>(kind), seed));
   sim::Device device;
   device.set_seed(seed);
   const auto machine = kernels::make_sim_machine(device);
   const std::vector<float> logits = make_logits(shape, kind, 100 + seed);
-  RouteRun run(*machine, shape, logits);
+  RouteRun run(*machine, shape, logits, bias);
   const Tables tables = run.run();
-  check_tables(shape, logits, tables);
+  check_tables(shape, logits, bias, tables);
   // NaN and infinities have a place in the order, but no weight worth a bound.
-  if (kind != Kind::specials) check_weights(shape, logits, tables);
+  if (kind == Kind::specials) return;
+  if (shape.rule.sigmoid)
+    check_sigmoid_weights(shape, logits, bias, tables);
+  else
+    check_weights(shape, logits, tables);
 }
 
 // From one expert to 1,024, k from 1 to 32, on both sides of the borders between the forms: 16 and 64 tokens,
@@ -191,6 +251,83 @@ TEST(MoeRoute, WeightsWithoutRenormalisationAreTheSoftmaxOverAllExperts) {
     shape.renormalise = false;
     check_route(shape, Kind::random, 8);
   }
+}
+
+// ---- sigmoid scores ----
+
+RouteShape sigmoid_shape(RouteShape shape, int groups = 1, int groups_kept = 1) {
+  shape.rule = {.sigmoid = true, .groups = groups, .groups_kept = groups_kept, .scale = 2.5f};
+  return shape;
+}
+
+// As large as the scores themselves, and often equal.
+std::vector<float> make_bias(const RouteShape& shape, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> bias;
+  for (int expert = 0; expert < shape.experts; ++expert)
+    bias.push_back(random.below(2) ? static_cast<float>(random.uniform(-1.0, 1.0))
+                                   : 0.5f * static_cast<float>(random.below(2)));
+  return bias;
+}
+
+TEST(MoeRoute, SigmoidScoresForEveryShapeWithAndWithoutABias) {
+  for (const RouteShape& shape : kShapes) {
+    check_route(sigmoid_shape(shape), Kind::random, 1);
+    check_route(sigmoid_shape(shape), Kind::random, 2, make_bias(shape, 5));
+    check_route(sigmoid_shape(shape), Kind::ties, 3, make_bias(shape, 6));
+    check_route(sigmoid_shape(shape), Kind::specials, 4, make_bias(shape, 7));
+  }
+}
+
+TEST(MoeRoute, SigmoidWeightsMayBeLeftAsTheyAre) {
+  for (RouteShape shape : {RouteShape{9, 40, 6, 8}, RouteShape{70, 300, 8, 16}}) {
+    shape.renormalise = false;
+    check_route(sigmoid_shape(shape), Kind::random, 1, make_bias(shape, 8));
+  }
+}
+
+// Groups that end inside a lane's experts and groups that span lanes, for each form of the ranking; all kept,
+// and no more kept than the choice needs.
+TEST(MoeRoute, OnlyExpertsOfTheBestGroupsAreChosen) {
+  constexpr struct {
+    RouteShape shape;
+    int groups, kept;
+  } cases[] = {{{9, 160, 6, 8}, 8, 3},  {{70, 256, 8, 16}, 8, 4},   {{16, 96, 6, 8}, 32, 2},
+               {{5, 12, 2, 8}, 4, 1},   {{33, 500, 10, 8}, 5, 2},   {{17, 1024, 32, 8}, 32, 1},
+               {{20, 770, 4, 8}, 7, 3}, {{16, 512, 10, 8}, 16, 16}, {{9, 6, 2, 8}, 3, 1}};
+  for (const auto& [shape, groups, kept] : cases)
+    for (const Kind kind : {Kind::random, Kind::ties, Kind::equal, Kind::specials}) {
+      check_route(sigmoid_shape(shape, groups, kept), kind, 1);
+      check_route(sigmoid_shape(shape, groups, kept), kind, 2, make_bias(shape, 9));
+    }
+}
+
+TEST(MoeRoute, ASigmoidScoreIsAccurate) {
+  for (int i = -8600; i <= 8600; ++i) {
+    const float logit = 0.01f * static_cast<float>(i) + 1e-4f;
+    const double exact = 1.0 / (1.0 + std::exp(-static_cast<double>(logit)));
+    EXPECT_NEAR(moe_route::sigmoid_score<device::SimCta>(logit), exact, 5 * 0x1p-24 * exact) << logit;
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(moe_route::sigmoid_score<device::SimCta>(-inf), 0.0f);
+  EXPECT_EQ(moe_route::sigmoid_score<device::SimCta>(inf), 1.0f);
+  EXPECT_TRUE(std::isnan(moe_route::sigmoid_score<device::SimCta>(std::nanf(""))));
+}
+
+TEST(MoeRoute, SaysWhichRulesItsKernelsDoNotHave) {
+  using moe_route::refusal_of;
+  const float bias = 0.0f;
+  EXPECT_EQ(refusal_of({}, 8, 2), "");
+  EXPECT_EQ(refusal_of({.sigmoid = true, .groups = 4, .groups_kept = 2, .choice_bias = &bias}, 8, 4), "");
+  for (const moe_route::RouteRule& rule : {moe_route::RouteRule{.groups = 4, .groups_kept = 2},
+                                           {.choice_bias = &bias},
+                                           {.sigmoid = true, .groups = 8, .groups_kept = 2},
+                                           {.sigmoid = true, .groups = 3, .groups_kept = 2},
+                                           {.sigmoid = true, .groups = 0},
+                                           {.sigmoid = true, .groups = 4, .groups_kept = 1},
+                                           {.sigmoid = true, .groups = 4, .groups_kept = 5}})
+    EXPECT_NE(refusal_of(rule, 8, 3), "") << rule.groups << " " << rule.groups_kept;
+  EXPECT_NE(refusal_of({.sigmoid = true, .groups = 64, .groups_kept = 2}, 512, 3), "");
 }
 
 TEST(MoeRoute, BothFormsAgreeWhateverTheSeed) {

@@ -284,7 +284,7 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
                    mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr, mlp.in.width};
   call.workspace = buffers_.workspace;
   call.workspace_bytes = buffers_.workspace_bytes;
-  call.renormalise = mlp.renormalises;
+  call.rule.renormalise = mlp.renormalises;
   if (with_shared) {
     const DenseMatrix& down = mlp.shared_down.matrices.front();
     call.shared = {down.records,
