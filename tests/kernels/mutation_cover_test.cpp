@@ -18,6 +18,7 @@ const std::map<std::string, const char*> kTested = {
     {"attention/combine.h", "StepMutation.Combine"},
     {"attention/piece_ring.h", "StepMutation.AttendPrompt"},
     {"attention/prepare.h", "StepMutation.Prepare"},
+    {"attention/row_squares.h", "StepMutation.RowSquares"},
     {"delta/decode.h", "DeltaMutations"},
     {"delta/decode_inputs.h", "DeltaMutations"},
     {"delta/decode_one.h", "DeltaMutations"},

@@ -105,6 +105,7 @@ TEST(StepMutation, QuantizeRows) { mutate_kernel("quantize_rows"); }
 TEST(StepMutation, SelectNorm) { mutate_kernel("select_norm"); }
 TEST(StepMutation, AddGated) { mutate_kernel("add_gated"); }
 TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }
+TEST(StepMutation, RowSquares) { mutate_kernel("row_squares"); }
 // The pages of wide heads wrap the ring inside a split.
 TEST(StepMutation, Attend) { mutate_kernel("attend", {}, Heads::wide); }
 TEST(StepMutation, Combine) { mutate_kernel("combine splits"); }

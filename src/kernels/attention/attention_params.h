@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "kernels/attention/splits.h"
+#include "kernels/device/types.h"
 #include "kernels/step/step_tables.h"
 
 namespace fourfold::attention {
@@ -16,6 +17,7 @@ namespace fourfold::attention {
 inline std::string prepare_row(int head_dim, std::string_view kv, std::string_view from) {
   return format("prepare {} {} from {}", head_dim, kv, from);
 }
+inline std::string squares_row(std::string_view from) { return format("row_squares from {}", from); }
 inline std::string attend_row(int head_dim, std::string_view kv, int tile) {
   return format("attend {} {} x{}", head_dim, kv, tile);
 }
@@ -38,11 +40,32 @@ struct PrepareParams {
   const float* query_weight;  // [head_dim], the factor itself (1 + w where the model says so); null: no norm
   const float* key_weight;
   float epsilon;
+  // The norm is over all heads of a row together: their squares as row_squares left them, a quad for each of
+  // `square_parts` ranks. The weights are then of whole rows, [heads][head_dim]. Null: each head alone.
+  const device::F32x4* squares;
+  std::int32_t square_parts;
+  float per_query_column;  // 1 / columns of a whole row of queries, of all ranks
+  float per_key_column;
+  const float* query_bias;    // [heads][head_dim], added before anything else; null: none. Not with a gate
+  const float* key_bias;      // [kv_heads][head_dim]
+  const float* value_bias;    // [kv_heads][head_dim]
   std::int32_t rotary_pairs;  // of a head, a multiple of head_dim / 32; 0: no rotation
   const float* rotary;        // [position][pair][cos, sin]
   std::uint16_t* query;       // [row_limit, heads, head_dim] bf16: normed and rotated
   unsigned char* keys;
   unsigned char* values;
+};
+
+// A row's queries and keys each as one run of columns, every column and stride a multiple of 8.
+struct SquaresParams {
+  step::Tables tables;
+  const void* projection;  // as prepare's, without gates
+  std::int64_t projection_stride;
+  std::int32_t query_column;
+  std::int32_t query_columns;  // at most kSquaresColumns
+  std::int32_t key_column;
+  std::int32_t key_columns;
+  device::F32x4* squares;  // [rows]: sum of the queries' squares, of the keys', two zeros
 };
 
 // Decode. A sequence's rows are its last positions, and their keys and values lie in the pages already.
@@ -88,6 +111,9 @@ struct PromptParams {
 
 // ---- grids ----
 inline constexpr int kPrepareWarps = 4;
+inline constexpr int kSquaresWarps = 8;    // a block a row
+inline constexpr int kSquaresPieces = 64;  // of 256 columns
+inline constexpr int kSquaresColumns = 256 * kSquaresPieces;
 // A warp a query head, a key head and a value head of every row.
 constexpr std::int64_t prepare_blocks(std::int64_t row_limit, int heads, int kv_heads) {
   return (row_limit * (heads + 2 * kv_heads) + kPrepareWarps - 1) / kPrepareWarps;

@@ -1,6 +1,6 @@
 // From a projection's rows to what attention reads: query heads normed and rotated, as bf16 rows; key heads
-// the same, into their pages; value heads into theirs. A warp takes one head of one row; its lanes hold
-// head_dim / 32 neighbouring columns each.
+// the same, into their pages; value heads into theirs. Where the model has biases they are added first. A
+// warp takes one head of one row; its lanes hold head_dim / 32 neighbouring columns each.
 #pragma once
 
 #include <bit>
@@ -66,6 +66,32 @@ FOURFOLD_DEVICE void load_columns(Cta cta, const PrepareParams& params, int row,
     load_f32(cta, from, value);
   else
     load_bf16(cta, from, value);
+}
+
+// A lane's columns of one head's bias, added. null: none.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void add_bias(Cta cta, const float* bias, int head, float (&value)[kLaneColumns<Row>]) {
+  if (bias == nullptr) return;
+  float own[kLaneColumns<Row>];
+  load_f32(cta, bias + head * Row::head_dim + cta.lane() * kLaneColumns<Row>, own);
+#pragma unroll
+  for (int i = 0; i < kLaneColumns<Row>; ++i) value[i] = Cta::add(value[i], own[i]);
+}
+
+// The norm over all heads of a row, at this head's columns.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void norm_with_row(Cta cta, const PrepareParams& params, int row, bool is_query,
+                                   const float (&factor)[kLaneColumns<Row>],
+                                   float (&value)[kLaneColumns<Row>]) {
+  float sum = 0.0f;
+  for (int part = 0; part < params.square_parts; ++part) {  // in the order of ranks
+    const auto quad = cta.load(params.squares + static_cast<std::int64_t>(row) * params.square_parts + part);
+    sum = Cta::add(sum, is_query ? quad.v[0] : quad.v[1]);
+  }
+  const float mean = Cta::mul(sum, is_query ? params.per_query_column : params.per_key_column);
+  const float inverse = Cta::reciprocal(Cta::sqrt(Cta::add(mean, params.epsilon)));
+#pragma unroll
+  for (int i = 0; i < kLaneColumns<Row>; ++i) value[i] = Cta::mul(Cta::mul(value[i], inverse), factor[i]);
 }
 
 // x * rsqrt(mean(x^2) + epsilon) * factor over the head; the sum's order: a lane's columns, then lanes that
@@ -146,6 +172,38 @@ FOURFOLD_DEVICE void write_value_chunks(Cta cta, const PrepareParams& params, in
               device::U32x4{{chunk[j][0], chunk[j][1], chunk[j][2], chunk[j][3]}});
 }
 
+// The same with a bias, two positions at a time and rolled: held in registers as above, it would cost every
+// model's prepare a third of its warps.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void write_biased_chunk(Cta cta, const PrepareParams& params, int first_row,
+                                        const step::RowPlace& place, int kv_head) {
+  using Layout = typename Row::Layout;
+  using Kv = typename Layout::Kv;
+  constexpr int count = kLaneColumns<Row>, positions = Layout::chunk_elements;
+  const int column = params.value_column + kv_head * Row::head_dim;
+  float bias[count];
+  load_f32(cta, params.value_bias + kv_head * Row::head_dim + cta.lane() * count, bias);
+  unsigned char* page = page_of<Row>(cta, params, params.values, place, kv_head);
+  const int position = place.position % kPageTokens / positions * positions;
+#pragma unroll 1
+  for (int i = 0; i < positions; i += 2) {
+    float low[count], high[count];
+    load_columns<Row>(cta, params, first_row + i, column, low);
+    load_columns<Row>(cta, params, first_row + i + 1, column, high);
+#pragma unroll
+    for (int j = 0; j < count; ++j) {
+      const float pair[2] = {Cta::add(low[j], bias[j]), Cta::add(high[j], bias[j])};
+      const std::uint32_t word = pack_numbers<Kv, Cta>(pair).word[0];
+      unsigned char* to = page + Layout::value_offset(position, cta.lane() * count + j) +
+                          Layout::place_in_chunk(i) * Kv::bytes;
+      if constexpr (Kv::bytes == 2)
+        cta.store(reinterpret_cast<std::uint32_t*>(to), word);
+      else
+        cta.store(reinterpret_cast<std::uint16_t*>(to), static_cast<std::uint16_t>(word));
+    }
+  }
+}
+
 // The row's values alone, or with the rows of its chunk: where all of them are in the batch, the first one's
 // warp writes the chunk and the others have nothing to do.
 template <class Row, class Cta>
@@ -158,11 +216,13 @@ FOURFOLD_DEVICE void write_values(Cta cta, const PrepareParams& params, int row,
   if (leader >= 0 && last < params.tables.row_limit &&
       cta.load(&params.tables.rows[leader].sequence) == place.sequence &&
       cta.load(&params.tables.rows[last].sequence) == place.sequence) {
-    if (within == 0) write_value_chunks<Row>(cta, params, row, place, kv_head);
-    return;
+    if (within != 0) return;
+    if (params.value_bias != nullptr) return write_biased_chunk<Row>(cta, params, row, place, kv_head);
+    return write_value_chunks<Row>(cta, params, row, place, kv_head);
   }
   float value[count];
   load_columns<Row>(cta, params, row, params.value_column + kv_head * Row::head_dim, value);
+  add_bias<Row>(cta, params.value_bias, kv_head, value);
   unsigned char* page = page_of<Row>(cta, params, params.values, place, kv_head);
 #pragma unroll
   for (int j = 0; j < count; ++j)
@@ -179,7 +239,9 @@ FOURFOLD_DEVICE void prepare(Cta cta, const PrepareParams& params) {
   const int row = static_cast<int>(index / units), unit = static_cast<int>(index % units);
   const bool is_query = unit < params.heads, is_value = unit >= params.heads + params.kv_heads;
   // Constants of the model: on their way while the predecessor still computes.
+  const int head = is_query ? unit : unit - params.heads;
   const float* weight = is_query ? params.query_weight : params.key_weight;
+  if (params.squares != nullptr) weight += head * Row::head_dim;
   float factor[count];
   if (!is_value && weight != nullptr) load_f32(cta, weight + cta.lane() * count, factor);
   cta.wait_predecessors();
@@ -191,13 +253,16 @@ FOURFOLD_DEVICE void prepare(Cta cta, const PrepareParams& params) {
     write_values<Row>(cta, params, row, place, unit - params.heads - params.kv_heads);
     return;
   }
-  const int head = is_query ? unit : unit - params.heads;
   float value[count];
   load_columns<Row>(
       cta, params, row,
       is_query ? params.query_column + head * params.head_stride : params.key_column + head * Row::head_dim,
       value);
-  if (weight != nullptr) norm_head<Row>(cta, factor, params.epsilon, value);
+  add_bias<Row>(cta, is_query ? params.query_bias : params.key_bias, head, value);
+  if (params.squares != nullptr)
+    norm_with_row<Row>(cta, params, row, is_query, factor, value);
+  else if (weight != nullptr)
+    norm_head<Row>(cta, factor, params.epsilon, value);
   rotate_head<Row>(cta, params, place.position, value);
   const int column = cta.lane() * count;
   if (is_query) {

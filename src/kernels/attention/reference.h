@@ -55,17 +55,64 @@ float head_square_sum(const float* in, int head_dim) {
   return lane[0];
 }
 
-// weight: null for a head without norm. Host: the exact host arithmetic (device::SimCta).
+// The sum of the squares of a whole row as row_squares has it: pieces of 256 columns, a lane's eight in two
+// chains, lanes that differ in bit 4 to 0, then the pieces in order.
 template <class Host>
-PreparedHead prepared_head(const float* in, const float* weight, int head_dim, int pairs, int position,
-                           float epsilon) {
-  PreparedHead head;
+float row_square_sum(const float* in, int columns) {
+  float total = 0.0f;
+  for (int piece = 0; piece < columns; piece += 256) {
+    float lane[32], other[32];
+    for (int l = 0; l < 32; ++l) {
+      float chain[2];
+      for (int c = 0; c < 2; ++c)
+        for (int i = 0; i < 4; ++i) {
+          const int column = piece + 8 * l + 4 * c + i;
+          const float value = column < columns ? in[column] : 0.0f;
+          chain[c] = i == 0 ? Host::mul(value, value) : Host::fma(value, value, chain[c]);
+        }
+      lane[l] = Host::add(chain[0], chain[1]);
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+      for (int l = 0; l < 32; ++l) other[l] = lane[l ^ mask];
+      for (int l = 0; l < 32; ++l) lane[l] = Host::add(lane[l], other[l]);
+    }
+    total = Host::add(total, lane[0]);
+  }
+  return total;
+}
+
+// 1 / rms that a head's numbers are multiplied by: in double precision, and in the kernel's operations.
+struct HeadNorm {
+  double factor = 1.0;
+  float inverse = 1.0f;
+};
+template <class Host>
+HeadNorm head_norm(const float* in, int head_dim, float epsilon) {
   double square = 0;
   for (int i = 0; i < head_dim; ++i) square += static_cast<double>(in[i]) * in[i];
-  const double factor = 1.0 / std::sqrt(square / head_dim + static_cast<double>(epsilon));
   const float mean =
       Host::fma(head_square_sum<Host>(in, head_dim), 1.0f / static_cast<float>(head_dim), epsilon);
-  const float inverse = Host::reciprocal(Host::sqrt(mean));
+  return {1.0 / std::sqrt(square / head_dim + static_cast<double>(epsilon)),
+          Host::reciprocal(Host::sqrt(mean))};
+}
+// The same over a whole row, from the sums of its parts' squares.
+template <class Host>
+HeadNorm row_norm(const std::vector<float>& squares, int columns, float epsilon) {
+  double square = 0;
+  float sum = 0.0f;
+  for (const float part : squares) square += part, sum = Host::add(sum, part);
+  const float mean = Host::mul(sum, 1.0f / static_cast<float>(columns));
+  return {1.0 / std::sqrt(square / columns + static_cast<double>(epsilon)),
+          Host::reciprocal(Host::sqrt(Host::add(mean, epsilon)))};
+}
+
+// weight: null for a head without norm. Host: the exact host arithmetic (device::SimCta).
+template <class Host>
+PreparedHead prepared_head(const float* in, const float* weight, const HeadNorm& norm, int head_dim,
+                           int pairs, int position) {
+  PreparedHead head;
+  const double factor = norm.factor;
+  const float inverse = norm.inverse;
   for (int i = 0; i < head_dim; ++i) {
     head.value.push_back(weight ? in[i] * factor * weight[i] : in[i]);
     head.size.push_back(std::abs(head.value.back()));
@@ -82,6 +129,11 @@ PreparedHead prepared_head(const float* in, const float* weight, int head_dim, i
     head.bits[j + pairs] = Host::fma(second, c, Host::mul(first, s));
   }
   return head;
+}
+template <class Host>
+PreparedHead prepared_head(const float* in, const float* weight, int head_dim, int pairs, int position,
+                           float epsilon) {
+  return prepared_head<Host>(in, weight, head_norm<Host>(in, head_dim, epsilon), head_dim, pairs, position);
 }
 
 // The norm's sum has at most 8 + 5 roundings of relative 2^-24 (half of it behind the root), then epsilon's

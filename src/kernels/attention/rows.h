@@ -10,6 +10,7 @@
 #include "kernels/attention/combine.h"
 #include "kernels/attention/prepare.h"
 #include "kernels/attention/prompt_row.h"
+#include "kernels/attention/row_squares.h"
 #include "kernels/launch/row.h"
 #include "kernels/moe/row_list.h"
 
@@ -37,6 +38,27 @@ struct PrepareRow {
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     prepare<PrepareRow>(cta, params);
+  }
+};
+
+template <class ArchT, class ElementT>
+struct SquaresRow {
+  using Arch = ArchT;
+  using Element = ElementT;
+  using Params = SquaresParams;
+  using Storage = SquaresStorage;
+  static constexpr int threads = 32 * kSquaresWarps;
+  static constexpr int blocks_per_sm = 4;
+  static constexpr bool from_f32 = std::is_same_v<Element, float>;
+  static std::string name() { return squares_row(from_f32 ? "f32" : "bf16"); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<SquaresRow>("row_squares", "both");
+    facts.from_f32 = from_f32;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    row_squares<SquaresRow>(cta, params);
   }
 };
 
@@ -82,6 +104,7 @@ using HopperRows = moe::RowList<PromptWgmmaRow<plan::Sm90, 256>, PromptWgmmaRow<
 // Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>, RowsOfHead<Arch, 64>,
+                       moe::RowList<SquaresRow<Arch, float>, SquaresRow<Arch, std::uint16_t>>,
                        moe::If<Chip::has_wgmma, HopperRows>>;
 
 }  // namespace fourfold::attention

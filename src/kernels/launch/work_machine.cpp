@@ -203,6 +203,9 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   } else if (kernel == dense::kQuantizeRowsRow) {
     const auto& quantize = as<dense::QuantizeRowsParams>(params);
     work.other_bytes = 3.0 * quantize.row_count * quantize.columns;
+  } else if (kernel == "row_squares") {
+    const auto& squares = as<attention::SquaresParams>(params);
+    work.other_bytes = (facts.from_f32 ? 4.0 : 2.0) * blocks * (squares.query_columns + squares.key_columns);
   } else if (kernel == "attend") {
     note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
   } else if (kernel == "attend_prompt") {

@@ -144,6 +144,7 @@ void prove_add_gated(StepRun& run);
 void prove_delta_decode(StepRun& run);
 void prove_delta_prompt(StepRun& run);
 void prove_prepare(StepRun& run);
+void prove_row_squares(StepRun& run);
 void prove_attend(StepRun& run);
 void prove_combine(StepRun& run);
 void prove_attend_prompt(StepRun& run);
