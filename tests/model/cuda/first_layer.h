@@ -71,7 +71,7 @@ inline std::vector<float> first_layer(backend::Prepared& prepared, const std::ve
 // are stored in bf16, each number off by at most 2^-9 of itself: so is a row, unless they cancel.
 inline constexpr double kRowBound = 0x1p-9;
 inline double share_beyond(const std::vector<float>& found, const std::vector<float>& wanted,
-                           std::size_t rows) {
+                           std::size_t rows, double bound = kRowBound) {
   EXPECT_EQ(found.size(), wanted.size());
   const std::size_t columns = wanted.size() / rows;
   double beyond = 0;
@@ -81,7 +81,7 @@ inline double share_beyond(const std::vector<float>& found, const std::vector<fl
       off += std::pow(static_cast<double>(found[i]) - static_cast<double>(wanted[i]), 2);
       all += std::pow(static_cast<double>(wanted[i]), 2);
     }
-    if (!(std::sqrt(off) <= kRowBound * std::sqrt(all))) ++beyond;
+    if (!(std::sqrt(off) <= bound * std::sqrt(all))) ++beyond;
   }
   return beyond / static_cast<double>(rows);
 }

@@ -121,15 +121,34 @@ class ModelLoader {
     return out;
   }
 
+  const float* optional(OptionalVectorId id) { return id.is_there() ? loader_.vector(id) : nullptr; }
+  void load_head_norms(const AttentionMixer& mixer, DeviceAttention& out) {
+    if (mixer.query_norm) {
+      out.query_weight = loader_.norm(*mixer.query_norm);
+      out.key_weight = loader_.norm(*mixer.key_norm);
+      out.epsilon = static_cast<float>(mixer.query_norm->epsilon);
+    }
+    if (!mixer.query_row_norm) return;
+    out.norms_rows = true;
+    out.epsilon = static_cast<float>(mixer.query_row_norm->norm.epsilon);
+    const auto load_row = [&](const RowNorm& row, int& columns) {
+      columns = static_cast<int>(program_.vector(row.norm.weight).values.size());
+      return loader_.norm(row.norm) + row.first;
+    };
+    out.query_weight = load_row(*mixer.query_row_norm, out.query_columns);
+    out.key_weight = load_row(*mixer.key_row_norm, out.key_columns);
+  }
+
   DeviceAttention load(const AttentionMixer& mixer) {
     const KvCache& cache = program_.kv_cache(mixer.cache);
     require_head(cache.name, cache.head_dim, {64, 128, 256});
     DeviceAttention out;
     out.norm = norm(mixer.norm);
     out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});
-    out.query_weight = loader_.norm(mixer.query_norm);
-    out.key_weight = loader_.norm(mixer.key_norm);
-    out.epsilon = static_cast<float>(mixer.query_norm.epsilon);
+    load_head_norms(mixer, out);
+    out.query_bias = optional(mixer.query_bias);
+    out.key_bias = optional(mixer.key_bias);
+    out.value_bias = optional(mixer.value_bias);
     out.rotary = rotary(mixer.rope);
     out.rotary_pairs = static_cast<int>(program_.rope(mixer.rope).inverse_frequency.size());
     out.kv = cache.format;
@@ -173,7 +192,7 @@ class ModelLoader {
     out.experts = loader_.experts(mlp.set);
     loaded("routed experts");
     out.top_k = static_cast<int>(mlp.experts_per_token);
-    out.renormalises = mlp.normalizes;
+    out.rule = rule_of(mlp, optional(mlp.choice_bias));
     return out;
   }
 

@@ -36,9 +36,15 @@ struct DeviceAttention {
   DeviceNorm norm;
   DenseGroup in;  // query (and gate), key, value
   const DenseGroup& behind_norm() const { return in; }
-  const float* query_weight = nullptr;
+  const float* query_weight = nullptr;  // null: no norm
   const float* key_weight = nullptr;
   float epsilon = 0;
+  bool norms_rows = false;  // all heads of a row together: the weights are of whole rows
+  int query_columns = 0;    // then: of a whole row, of all ranks
+  int key_columns = 0;
+  const float* query_bias = nullptr;  // null: none
+  const float* key_bias = nullptr;
+  const float* value_bias = nullptr;
   const float* rotary = nullptr;  // [positions, pairs, 2]
   int rotary_pairs = 0;
   KvFormat kv = KvFormat::bf16;
@@ -62,7 +68,7 @@ struct DeviceMoe {
   DenseGroup shared_down;
   ExpertRecords experts;
   int top_k = 0;
-  bool renormalises = true;
+  moe_route::RouteRule rule;
   moe_layer::LayerWeights layer_weights() const;
   moe_layer::Shape shape() const { return {experts.hidden, experts.intermediate, experts.experts, top_k}; }
 };

@@ -1,6 +1,9 @@
 #include "backend/cuda/load/layers.h"
 
 #include "base/error.h"
+#include "base/format.h"
+#include "kernels/attention/attention_params.h"
+#include "kernels/moe_route/route_rule.h"
 
 namespace fourfold::backend::cuda {
 namespace {
@@ -37,6 +40,7 @@ class Reader {
                    "the GPU backend cannot run this {} program: op {} ({}) has {}", pass_name(pass_), at_ - 1,
                    name_of(ops_[at_ - 1]), what);
   }
+  const Program& program() const { return program_; }
   bool ended() const { return at_ == ops_.size(); }
 
   Norm norm(ValueId in, ValueId& out) {
@@ -45,10 +49,14 @@ class Reader {
     out = op.out;
     return {op.weight, op.adds_one, op.epsilon};
   }
-  MatrixId linear(ValueId in, ValueId& out) {
+  // bias: where one may be, and is told; elsewhere the kernels have none.
+  MatrixId linear(ValueId in, ValueId& out, OptionalVectorId* bias = nullptr) {
     const auto& op = take<Linear>();
     require(op.in, in);
-    if (op.bias.is_there()) refuse("a bias");
+    if (bias != nullptr)
+      *bias = op.bias;
+    else if (op.bias.is_there())
+      refuse("a bias");
     out = op.out;
     return op.weight;
   }
@@ -69,31 +77,92 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, ValueId first_out, ValueId in,
-                              ValueId& out) {
+// Queries or keys on their way from the projection to the rotation.
+struct Heads {
+  ValueId at;
+  std::optional<RowNorm> row_norm;
+};
+
+// The norm over all heads of a row, which ranks gather before it and cut again behind it.
+void read_row_norm(Reader& reader, Heads& heads) {
+  const bool is_gathered = reader.next_is<AllGather>();
+  if (is_gathered) {
+    const auto& gather = reader.take<AllGather>();
+    reader.require(gather.in, heads.at);
+    heads.at = gather.out;
+  }
+  RowNorm& row = heads.row_norm.emplace();
+  row.norm = reader.norm(heads.at, heads.at);
+  if (is_gathered != (reader.program().part.count > 1))
+    reader.refuse("a norm over the heads of one rank alone");
+  if (!is_gathered) return;
+  const auto& cut = reader.take<TakeColumns>();
+  reader.require(cut.in, heads.at);
+  row.first = cut.first;
+  heads.at = cut.out;
+}
+
+const HeadNormRope& read_turn(Reader& reader, Heads& heads, std::optional<Norm>& norm) {
+  if (!reader.next_is<HeadNormRope>() && !heads.row_norm) read_row_norm(reader, heads);
+  const auto& turn = reader.take<HeadNormRope>();
+  reader.require(turn.in, heads.at);
+  if (turn.weight.is_there()) norm = {turn.weight, turn.adds_one, turn.epsilon};
+  if (norm && heads.row_norm) reader.refuse("a norm behind another over all heads");
+  return turn;
+}
+
+// What the kernels take to be so of queries and keys together.
+void require_alike(const Reader& reader, const AttentionMixer& mixer, const HeadNormRope& query,
+                   const HeadNormRope& key) {
+  const auto same_norm = [](const std::optional<Norm>& a, const std::optional<Norm>& b) {
+    return a.has_value() == b.has_value() && (!a || a->epsilon == b->epsilon);
+  };
+  const auto row_norm = [](const std::optional<RowNorm>& row) {
+    return row ? std::optional(row->norm) : std::nullopt;
+  };
+  if (!(key.rope == query.rope) || key.head_dim != query.head_dim || key.head_stride != key.head_dim ||
+      !same_norm(mixer.query_norm, mixer.key_norm) ||
+      !same_norm(row_norm(mixer.query_row_norm), row_norm(mixer.key_row_norm)))
+    reader.refuse("keys that are normed or turned otherwise than the queries");
+  const bool is_biased =
+      mixer.query_bias.is_there() || mixer.key_bias.is_there() || mixer.value_bias.is_there();
+  if (is_biased && mixer.is_gated) reader.refuse("a bias on queries that have gates");
+  if (!mixer.query_row_norm) return;
+  if (is_biased) reader.refuse("a bias in front of a norm over all heads");
+  if (mixer.is_gated) reader.refuse("a norm over all heads of queries that have gates");
+  if (query.head_count * query.head_dim > attention::kSquaresColumns)
+    reader.refuse(format("a norm over {} columns; {} are the most", query.head_count * query.head_dim,
+                         attention::kSquaresColumns));
+}
+
+AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, OptionalVectorId first_bias,
+                              ValueId first_out, ValueId in, ValueId& out) {
   AttentionMixer mixer;
   mixer.norm = norm;
   mixer.query = first;
-  ValueId key, value;
-  mixer.key = reader.linear(in, key);
-  mixer.value = reader.linear(in, value);
-  const auto& query_turn = reader.take<HeadNormRope>();
-  reader.require(query_turn.in, first_out);
-  if (!query_turn.weight.is_there()) reader.refuse("no norm");
-  const auto& key_turn = reader.take<HeadNormRope>();
-  reader.require(key_turn.in, key);
-  if (!key_turn.weight.is_there()) reader.refuse("no norm");
-  mixer.query_norm = {query_turn.weight, query_turn.adds_one, query_turn.epsilon};
-  mixer.key_norm = {key_turn.weight, key_turn.adds_one, key_turn.epsilon};
+  mixer.query_bias = first_bias;
+  ValueId value;
+  Heads query{first_out, {}}, key;
+  mixer.key = reader.linear(in, key.at, &mixer.key_bias);
+  mixer.value = reader.linear(in, value, &mixer.value_bias);
+  // A model may norm both before it turns either.
+  if (!reader.next_is<HeadNormRope>()) read_row_norm(reader, query);
+  if (!reader.next_is<HeadNormRope>()) read_row_norm(reader, key);
+  const HeadNormRope& query_turn = read_turn(reader, query, mixer.query_norm);
+  const HeadNormRope& key_turn = read_turn(reader, key, mixer.key_norm);
+  mixer.query_row_norm = query.row_norm;
+  mixer.key_row_norm = key.row_norm;
   mixer.rope = query_turn.rope;
   mixer.head_count = query_turn.head_count;
   mixer.head_dim = query_turn.head_dim;
   mixer.is_gated = query_turn.head_stride != query_turn.head_dim;
+  require_alike(reader, mixer, query_turn, key_turn);
   const auto& write = reader.take<WriteKv>();
   reader.require(write.key, key_turn.out);
   reader.require(write.value, value);
   const auto& attend = reader.take<Attention>();
   reader.require(attend.query, query_turn.out);
+  if (!(attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
   mixer.cache = attend.cache;
   mixer.scale = attend.scale;
   ValueId attended = attend.out;
@@ -155,12 +224,20 @@ MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId l
   mlp.router = router;
   const auto& choose = reader.take<TopKExperts>();
   reader.require(choose.logits, logits);
-  if (choose.score != RouterScore::softmax) reader.refuse("sigmoid scores");
-  if (choose.choice_bias.is_there()) reader.refuse("a bias for choosing");
-  if (choose.groups_kept != choose.group_count) reader.refuse("groups of experts");
-  if (choose.scale != 1) reader.refuse(fourfold::format("weights times {}", choose.scale));
   mlp.experts_per_token = choose.count;
   mlp.normalizes = choose.normalize;
+  mlp.score = choose.score;
+  mlp.choice_bias = choose.choice_bias;
+  if (choose.groups_kept != choose.group_count)
+    mlp.group_count = choose.group_count, mlp.groups_kept = choose.groups_kept;
+  mlp.scale = choose.scale;
+  const std::int64_t expert_count = reader.program().value(logits).columns;
+  if (const std::string refusal = moe_route::refusal_of(rule_of(mlp, nullptr), static_cast<int>(expert_count),
+                                                        static_cast<int>(choose.count));
+      !refusal.empty())
+    reader.refuse(refusal);
+  if (mlp.score == RouterScore::softmax && mlp.choice_bias.is_there())
+    reader.refuse("softmax scores with a bias for choosing");
   const auto& experts = reader.take<RunExperts>();
   reader.require(experts.in, in);
   reader.require(experts.experts, choose.experts);
@@ -193,16 +270,20 @@ Layer read_layer(Reader& reader, ValueId& x) {
   Layer layer;
   ValueId in, first_out, out;
   const Norm mixer_norm = reader.norm(x, in);
-  const MatrixId first = reader.linear(in, first_out);
+  OptionalVectorId first_bias;
+  const MatrixId first = reader.linear(in, first_out, &first_bias);
   // Attention has three projections of its input, DeltaNet four; the fourth decides.
   Reader ahead = reader;
   ValueId ignored;
-  ahead.linear(in, ignored);
-  ahead.linear(in, ignored);
-  if (ahead.next_is<Linear>())
+  OptionalVectorId any;
+  ahead.linear(in, ignored, &any);
+  ahead.linear(in, ignored, &any);
+  if (!ahead.next_is<Linear>()) {
+    layer.mixer = read_attention(reader, mixer_norm, first, first_bias, first_out, in, out);
+  } else {
+    if (first_bias.is_there()) reader.refuse("a bias");
     layer.mixer = read_delta(reader, mixer_norm, first, first_out, in, out);
-  else
-    layer.mixer = read_attention(reader, mixer_norm, first, first_out, in, out);
+  }
   x = reader.residual(x, out);
 
   const Norm mlp_norm = reader.norm(x, in);
@@ -265,6 +346,17 @@ DraftPass read_draft(const Program& program) {
 }
 
 }  // namespace
+
+moe_route::RouteRule rule_of(const MoeMlp& mlp, const float* choice_bias) {
+  moe_route::RouteRule rule;
+  rule.renormalise = mlp.normalizes;
+  rule.sigmoid = mlp.score == RouterScore::sigmoid;
+  rule.groups = static_cast<std::int32_t>(mlp.group_count);
+  rule.groups_kept = static_cast<std::int32_t>(mlp.groups_kept);
+  rule.choice_bias = choice_bias;
+  rule.scale = static_cast<float>(mlp.scale);
+  return rule;
+}
 
 Layers read_layers(const Program& program) {
   Layers layers{read_main(program), std::nullopt};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/program.h"
+#include "kernels/moe_route/route_rule.h"
 
 namespace fourfold::backend::cuda {
 
@@ -26,10 +27,20 @@ struct DeltaMixer {
   DeltaStateId state;
 };
 
+// A norm over all heads of a row together. With several ranks the weight is of all of them, and this one's
+// columns begin at `first`.
+struct RowNorm {
+  Norm norm;
+  std::int64_t first = 0;
+};
+
 struct AttentionMixer {
   Norm norm;
   MatrixId query, key, value, output;
-  Norm query_norm, key_norm;
+  OptionalVectorId query_bias, key_bias, value_bias;
+  // Both, of each head or of whole rows; or neither.
+  std::optional<Norm> query_norm, key_norm;
+  std::optional<RowNorm> query_row_norm, key_row_norm;
   RopeId rope;
   KvCacheId cache;
   std::int64_t head_count = 0;
@@ -47,6 +58,11 @@ struct MoeMlp {
   MatrixId router;
   std::int64_t experts_per_token = 0;
   bool normalizes = true;
+  RouterScore score = RouterScore::softmax;
+  OptionalVectorId choice_bias;
+  std::int64_t group_count = 1;  // 1: any expert may be chosen
+  std::int64_t groups_kept = 1;
+  double scale = 1;
   ExpertSetId set;
   std::optional<GatedMlp> shared;
   std::optional<MatrixId> shared_gate;
@@ -87,6 +103,9 @@ struct Layers {
   MainPass main;
   std::optional<DraftPass> draft;
 };
+
+// The same as the kernels take it; choice_bias: on the machine, null for none.
+moe_route::RouteRule rule_of(const MoeMlp& mlp, const float* choice_bias);
 
 // Throws unsupported_op, naming the op, when the program is not of this form.
 Layers read_layers(const Program& program);

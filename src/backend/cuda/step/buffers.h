@@ -93,14 +93,16 @@ struct Fp4Buffers {
 };
 
 struct Buffers {
-  float* x = nullptr;               // [rows, hidden] the residual stream
-  std::uint16_t* normed = nullptr;  // [rows, widest input]
-  std::uint16_t* staged = nullptr;  // [rows, widest input] as the tiled kernels read it
-  std::uint8_t* codes = nullptr;    // [rows, widest input of a W8A8 matrix] likewise; null: there is none
-  float* factor = nullptr;          // [rows] of the codes
-  void* projection = nullptr;       // [rows, widest projection] f32 or bf16
-  std::uint16_t* query = nullptr;   // [rows, heads * head_dim]
-  std::uint16_t* mixed = nullptr;   // [rows, widest mixer output]
+  float* x = nullptr;                // [rows, hidden] the residual stream
+  std::uint16_t* normed = nullptr;   // [rows, widest input]
+  std::uint16_t* staged = nullptr;   // [rows, widest input] as the tiled kernels read it
+  std::uint8_t* codes = nullptr;     // [rows, widest input of a W8A8 matrix] likewise; null: there is none
+  float* factor = nullptr;           // [rows] of the codes
+  void* projection = nullptr;        // [rows, widest projection] f32 or bf16
+  std::uint16_t* query = nullptr;    // [rows, heads * head_dim]
+  device::F32x4* squares = nullptr;  // [rows] of queries and keys that are normed over all heads; null: none
+  device::F32x4* all_squares = nullptr;  // [rows, ranks] the same of all ranks; of one, squares
+  std::uint16_t* mixed = nullptr;        // [rows, widest mixer output]
   int mixed_columns = 0;
   std::uint16_t* inner = nullptr;  // [rows, widest MLP]
   void* added = nullptr;           // [rows, hidden] what is added to x next

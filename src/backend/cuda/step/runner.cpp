@@ -105,13 +105,23 @@ void Runner::layer(const DeviceLayer& layer, const Next& next) {
   reduce(next);
 }
 
-int Runner::first_place() const {
-  return shape_.pass == Pass::main ? 0 : 2 * static_cast<int>(model_.layers.size()) + 1;
+// Both halves' sums; queries and keys, too, where they are normed over the heads of all ranks.
+int Runner::exchanges_of(const DeviceLayer& layer) {
+  const auto* mixer = std::get_if<DeviceAttention>(&layer.mixer);
+  return mixer != nullptr && mixer->norms_rows ? 4 : 2;
 }
 
+int Runner::exchanges_of_main() const {
+  int count = 0;
+  for (const DeviceLayer& layer : model_.layers) count += exchanges_of(layer);
+  return count;
+}
+
+int Runner::first_place() const { return shape_.pass == Pass::main ? 0 : exchanges_of_main() + 1; }
+
 int Runner::logits_place() const {
-  const std::size_t layers = shape_.pass == Pass::main ? model_.layers.size() : 1;
-  return first_place() + 2 * static_cast<int>(layers);
+  return first_place() +
+         (shape_.pass == Pass::main ? exchanges_of_main() : exchanges_of(model_.draft->layer));
 }
 
 void Runner::reduce(const Next& next) {
@@ -171,7 +181,30 @@ void Runner::mix(const DeviceAttention& mixer) {
                           buffers_.normed);
 }
 
+// For the norm over all heads; of several ranks each sends its part to the others, queries and keys at once.
+void Runner::sum_squares(const DeviceAttention& mixer, const char* element) {
+  attention::SquaresParams params{};
+  params.tables = places_.tables;
+  params.projection = buffers_.projection;
+  params.projection_stride = mixer.in.width;
+  params.query_column = mixer.in.first_column[0];
+  params.query_columns = mixer.heads * mixer.head_dim;
+  params.key_column = mixer.in.first_column[1];
+  params.key_columns = mixer.kv_heads * mixer.head_dim;
+  params.squares = buffers_.squares;
+  machine_.launch(multiplier_.step_row(attention::squares_row(element)), shape_.rows, params);
+  if (exchange_ == nullptr) return;
+  if (wants(Stage::all_reduce))
+    exchange_->gather(model_.part.rank, shape_.rows,
+                      {reinterpret_cast<float*>(buffers_.squares), 4, 4,
+                       reinterpret_cast<float*>(buffers_.all_squares), 4 * model_.part.count},
+                      place_);
+  place_ += 2;
+  multiplier_.selector().enter(static_cast<unsigned>(Stage::attention));  // what follows is of it again
+}
+
 void Runner::prepare_heads(const DeviceAttention& mixer) {
+  const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
   attention::PrepareParams prepare{};
   prepare.tables = places_.tables;
   prepare.projection = buffers_.projection;
@@ -185,12 +218,21 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
   prepare.query_weight = mixer.query_weight;
   prepare.key_weight = mixer.key_weight;
   prepare.epsilon = mixer.epsilon;
+  prepare.query_bias = mixer.query_bias;
+  prepare.key_bias = mixer.key_bias;
+  prepare.value_bias = mixer.value_bias;
+  if (mixer.norms_rows) {
+    sum_squares(mixer, element);
+    prepare.squares = buffers_.all_squares;
+    prepare.square_parts = model_.part.count;
+    prepare.per_query_column = 1.0f / static_cast<float>(mixer.query_columns);
+    prepare.per_key_column = 1.0f / static_cast<float>(mixer.key_columns);
+  }
   prepare.rotary_pairs = mixer.rotary_pairs;
   prepare.rotary = mixer.rotary;
   prepare.query = buffers_.query;
   prepare.keys = mixer.keys;
   prepare.values = mixer.values;
-  const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
   machine_.launch(
       multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element)),
       static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
@@ -284,7 +326,7 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
                    mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr, mlp.in.width};
   call.workspace = buffers_.workspace;
   call.workspace_bytes = buffers_.workspace_bytes;
-  call.rule.renormalise = mlp.renormalises;
+  call.rule = mlp.rule;
   if (with_shared) {
     const DenseMatrix& down = mlp.shared_down.matrices.front();
     call.shared = {down.records,

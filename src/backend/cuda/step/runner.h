@@ -98,9 +98,12 @@ class Runner {
   // Exchanges of ranks are numbered as the program has them: the main pass, then the draft pass.
   int first_place() const;
   int logits_place() const;
+  static int exchanges_of(const DeviceLayer& layer);
+  int exchanges_of_main() const;
   void layer(const DeviceLayer& layer, const Next& next);
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
+  void sum_squares(const DeviceAttention& mixer, const char* element);
   void prepare_heads(const DeviceAttention& mixer);
   void attend(const DeviceAttention& mixer);
   const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);

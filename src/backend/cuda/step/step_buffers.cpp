@@ -13,6 +13,7 @@ struct Widths {
   int codes = 0;       // of a matrix that takes FP8 rows
   int projection = 0;  // of a mixer or a router
   int query = 0;
+  bool squares = false;  // some layer norms all heads together
   int mixed = 0;
   int inner = 64;
   int fp4_input = 0;  // of a matrix with FP4 inputs; 0: there is none
@@ -45,6 +46,7 @@ void see(Widths& widths, const DeviceLayer& layer) {
   } else {
     const auto& full = std::get<DeviceAttention>(layer.mixer);
     take(full.in), take(full.out);
+    widths.squares |= full.norms_rows;
     widths.query = std::max(widths.query, full.heads * full.head_dim);
     widths.mixed = std::max(widths.mixed, full.heads * full.head_dim);
   }
@@ -92,6 +94,12 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
   }
   buffers.projection = arena.take<float>(rows * static_cast<std::size_t>(widths.projection), "projections");
   buffers.query = bf16(widths.query, "queries");
+  if (widths.squares) {
+    buffers.squares = buffers.all_squares = arena.take<device::F32x4>(rows, "squares of heads");
+    if (model.part.count > 1)
+      buffers.all_squares =
+          arena.take<device::F32x4>(rows * static_cast<std::size_t>(model.part.count), "squares of heads");
+  }
   buffers.mixed = bf16(widths.mixed, "mixed rows");
   buffers.mixed_columns = widths.mixed;
   buffers.inner = bf16(widths.inner, "inner rows");
@@ -128,6 +136,10 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
   if (buffers.factor != nullptr) forget(buffers.factor, rows, 1, 4);
   forget(buffers.projection, rows, widths.projection, 4);
   forget(buffers.query, rows, widths.query, 2);
+  if (widths.squares) {
+    forget(buffers.squares, rows, 1, sizeof(device::F32x4));
+    if (model.part.count > 1) forget(buffers.all_squares, rows, model.part.count, sizeof(device::F32x4));
+  }
   forget(buffers.mixed, rows, widths.mixed, 2);
   forget(buffers.inner, rows, widths.inner, 2);
   forget(buffers.added, rows, model.hidden, 4);
