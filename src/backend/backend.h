@@ -73,6 +73,13 @@ class Prepared {
 
   // What came out otherwise than asked, or costs more than it looks, one sentence each: for the user.
   virtual std::span<const std::string> notices() const { return {}; }
+
+  // Ranks on other machines come and go. Why no step can be run now; empty: one can. From any thread.
+  virtual std::string away() const { return {}; }
+  // Behind device_lost: whether what was lost may come back. Until restore() is true every step throws; then
+  // no page, slot, anchor or history may be read before it is written anew.
+  virtual bool comes_back() const { return false; }
+  virtual bool restore() { return false; }
 };
 
 class Backend {

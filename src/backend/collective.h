@@ -44,6 +44,9 @@ class Collective {
   // A rank will not come any more. All who wait, and all who call from now on, throw RankLost with these
   // words; of several failures the first one stays.
   virtual void give_up(int rank, const std::string& why) = 0;
+
+  // Begins anew behind a failure. No rank may be in a call.
+  virtual void mend() = 0;
 };
 
 }  // namespace fourfold::backend

@@ -62,7 +62,7 @@ Batcher::Batcher(backend::Prepared& prepared, const EngineOptions& options)
       drafts_(options.mtp != 0 && model_.can_draft),
       drafts_most_(options.mtp == EngineOptions::kMtpAuto ? kDraftCountMax : options.mtp),
       limits_(make_limits(prepared, options)),
-      scheduler_(limits_),
+      scheduler_(std::in_place, limits_),
       tuner_(kDraftCountMax),
       loop_(prepared, StepLoop::Faults::kept) {
   if (options.mtp != EngineOptions::kMtpAuto && (options.mtp < 0 || options.mtp > kDraftCountMax))
@@ -71,7 +71,7 @@ Batcher::Batcher(backend::Prepared& prepared, const EngineOptions& options)
   if (options.mtp > 0 && !model_.can_draft)
     fail_with_hint(Code::invalid_request, "Ask for 0 drafts.",
                    "{} drafts a step were asked, but the model has no MTP layer to draft with", options.mtp);
-  if (options_.on_blocks) scheduler_.note_events();
+  if (options_.on_blocks) scheduler_->note_events();
   if (!drafts_) drafts_most_ = 0;
   drafts_most_ = static_cast<int>(std::min<std::int64_t>(drafts_most_, limits_.step_rows - 1));
 }
@@ -82,7 +82,8 @@ void Batcher::require_valid(const Submission& submission) const {
     fail(Code::invalid_request, "drafts and cached tokens are the engine's own business");
   engine::require_valid(request, model_);
   const std::int64_t end_limit = std::ssize(request.prompt) + request.max_tokens;
-  if (!scheduler_.fits(end_limit))
+  // As Scheduler::fits, which the engine's thread may be putting in order.
+  if (end_limit > limits_.page_count * limits_.page_tokens)
     fail_with_hint(
         Code::invalid_request,
         format("Ask for at most {} tokens in all.", limits_.page_count * limits_.page_tokens),
@@ -104,7 +105,7 @@ void Batcher::add(RequestId id, Submission submission, Clock::time_point submitt
   live.sequence = std::make_unique<Sequence>(prepared_.program(), std::move(request), Home{},
                                              std::move(submission.guide));
   if (drafts_) live.sequence->keep_draft_cache();
-  scheduler_.arrive(std::move(arrival));  // last: what throws before leaves nothing behind
+  scheduler_->arrive(std::move(arrival));  // last: what throws before leaves nothing behind
   live_.emplace(id, std::move(live));
 }
 
@@ -140,8 +141,8 @@ void Batcher::retire(RequestId id, bool keeps_state) {
     ++totals_.cancelled;
   totals_.drafts.verified += live.sequence->drafts().verified;
   totals_.drafts.accepted += live.sequence->drafts().accepted;
-  keep(scheduler_.leave(id, keeps_state));
-  if (doubtful) scheduler_.distrust();
+  keep(scheduler_->leave(id, keeps_state));
+  if (doubtful) scheduler_->distrust();
   live_.erase(id);
 }
 
@@ -169,6 +170,16 @@ void Batcher::abandon(const std::string& why, std::vector<Delivery>& out) {
   live_.clear();
 }
 
+void Batcher::begin_anew() {
+  check(live_.empty(), "those of before have been told");
+  const schedule::Counts& counts = scheduler_->counts();
+  totals_.prefix_lookups += counts.lookups;
+  totals_.prefix_hits += counts.hits;
+  totals_.preempted += counts.preempted;
+  scheduler_.emplace(limits_);
+  if (options_.on_blocks) scheduler_->note_events();
+}
+
 void Batcher::expire(std::vector<Delivery>& out) {
   const Clock::time_point now = Clock::now();
   std::vector<RequestId> late;
@@ -180,7 +191,7 @@ void Batcher::expire(std::vector<Delivery>& out) {
 int Batcher::choose_draft_count() {
   if (!drafts_) return 0;
   if (options_.mtp != EngineOptions::kMtpAuto) return drafts_most_;
-  return std::min(tuner_.choose(scheduler_.running_count()), drafts_most_);
+  return std::min(tuner_.choose(scheduler_->running_count()), drafts_most_);
 }
 
 void Batcher::enter(const schedule::StepPlan& plan) {
@@ -201,7 +212,7 @@ void Batcher::run(const schedule::StepPlan& plan) {
   turns_.clear();
   for (const schedule::Work& work : plan.work) {
     Sequence& sequence = *live_.at(work.id).sequence;
-    sequence.set_pages(scheduler_.pages(work.id));
+    sequence.set_pages(scheduler_->pages(work.id));
     sequence.set_draft_count(draft_count_);
     turns_.push_back({&sequence, work.row_count});
   }
@@ -251,11 +262,11 @@ void Batcher::advance(const schedule::Work& work, std::vector<Delivery>& out) {
     totals_.answer_tokens += std::ssize(appended);
     if (!appended.empty() && std::ssize(sequence.answer()) == std::ssize(appended))
       live.first_token = Clock::now();
-    keep(scheduler_.advance(work.id, {.position = sequence.position(),
-                                      .shareable = drafts_ ? sequence.draft_position() : sequence.position(),
-                                      .furthest = sequence.furthest(),
-                                      .appended = appended,
-                                      .draft_count = sequence.pending_drafts()}));
+    keep(scheduler_->advance(work.id, {.position = sequence.position(),
+                                       .shareable = drafts_ ? sequence.draft_position() : sequence.position(),
+                                       .furthest = sequence.furthest(),
+                                       .appended = appended,
+                                       .draft_count = sequence.pending_drafts()}));
   }
   if (!sequence.newest().empty() || sequence.finished())
     out.push_back({.id = work.id,
@@ -273,9 +284,9 @@ bool Batcher::step(std::vector<Delivery>& out) {
   const Clock::time_point begin = Clock::now();
   const double backend_before = loop_.backend_seconds();
   draft_count_before_ = std::exchange(draft_count_, choose_draft_count());
-  const schedule::StepPlan& plan = scheduler_.plan(draft_count_);
-  check(!plan.work.empty(), "the oldest request always gets on", scheduler_.running_count(),
-        scheduler_.waiting_count());
+  const schedule::StepPlan& plan = scheduler_->plan(draft_count_);
+  check(!plan.work.empty(), "the oldest request always gets on", scheduler_->running_count(),
+        scheduler_->waiting_count());
   enter(plan);
   run(plan);
   note_pace(plan, seconds_between(begin, Clock::now()));
@@ -292,27 +303,27 @@ bool Batcher::step(std::vector<Delivery>& out) {
 
 void Batcher::tell_blocks() {
   if (!options_.on_blocks) return;
-  std::vector<schedule::BlockEvent> events = scheduler_.take_events();
-  if (blocks_missed_) events = scheduler_.all_events();
+  std::vector<schedule::BlockEvent> events = scheduler_->take_events();
+  if (blocks_missed_) events = scheduler_->all_events();
   if (!events.empty()) blocks_missed_ = !options_.on_blocks(std::move(events), limits_.page_tokens);
 }
 
 EngineStatus Batcher::status() const {
   EngineStatus status = totals_;
-  status.running = scheduler_.running_count();
-  status.waiting = scheduler_.waiting_count();
+  status.running = scheduler_->running_count();
+  status.waiting = scheduler_->waiting_count();
   status.sequence_limit = limits_.sequence_count;
   status.queue_limit = options_.max_queue;
   status.page_count = limits_.page_count;
-  status.pages_used = limits_.page_count - scheduler_.free_pages();
+  status.pages_used = limits_.page_count - scheduler_->free_pages();
   status.page_tokens = limits_.page_tokens;
-  status.pages_cached = scheduler_.idle_pages();
-  status.anchors = scheduler_.anchors_used();
+  status.pages_cached = scheduler_->idle_pages();
+  status.anchors = scheduler_->anchors_used();
   status.anchor_bytes = status.anchors * prepared_.anchor_bytes();
   status.anchor_byte_limit = limits_.anchor_count * prepared_.anchor_bytes();
-  status.prefix_lookups = scheduler_.counts().lookups;
-  status.prefix_hits = scheduler_.counts().hits;
-  status.preempted = scheduler_.counts().preempted;
+  status.prefix_lookups += scheduler_->counts().lookups;
+  status.prefix_hits += scheduler_->counts().hits;
+  status.preempted += scheduler_->counts().preempted;
   status.mtp = draft_count_;
   for (const auto& [id, live] : live_) {
     status.drafts.verified += live.sequence->drafts().verified;

@@ -32,8 +32,10 @@ class Batcher {
   // Ends it now, whatever it is doing; ids that are not here are ignored.
   void end(RequestId id, Finish finish, std::vector<Delivery>& out);
   void end_all(Finish finish, std::vector<Delivery>& out);
-  // After an exception of step() or end(): all have failed, and nothing can be run any more.
+  // After an exception of step() or end(): all have failed, and nothing can be run any more, unless it begins
+  // anew: with no page, prefix or state of before.
   void abandon(const std::string& why, std::vector<Delivery>& out);
+  void begin_anew();
   bool idle() const { return live_.empty(); }
   // One step of those that run; false when there is nothing to do.
   bool step(std::vector<Delivery>& out);
@@ -42,7 +44,7 @@ class Batcher {
 
   EngineStatus status() const;
   // What is wrong with the books, for tests: nothing.
-  std::string problem() const { return scheduler_.problem(); }
+  std::string problem() const { return scheduler_->problem(); }
 
  private:
   struct Live {
@@ -69,7 +71,7 @@ class Batcher {
   bool drafts_ = false;  // the draft layer is in use
   int drafts_most_ = 0;
   schedule::Limits limits_;
-  schedule::Scheduler scheduler_;
+  std::optional<schedule::Scheduler> scheduler_;  // always there; another after begin_anew()
   schedule::DraftTuner tuner_;
   StepLoop loop_;
   std::map<RequestId, Live> live_;

@@ -12,10 +12,19 @@ namespace fourfold::engine {
 
 using Clock = Batcher::Clock;
 
+namespace {
+
+// How often what is away is looked for.
+constexpr std::chrono::milliseconds kLook{200};
+
+}  // namespace
+
 struct Engine::Body {
-  Body(backend::Prepared& prepared, const EngineOptions& options, Deliver deliver_to)
+  Body(backend::Prepared& runs_on, const EngineOptions& options, Deliver deliver_to)
       : max_queue(options.max_queue),
-        batcher(prepared, options),
+        prepared(runs_on),
+        may_leave(runs_on.comes_back()),
+        batcher(runs_on, options),
         deliver(std::move(deliver_to)),
         shown(batcher.status()) {
     if (max_queue < 0)
@@ -32,10 +41,16 @@ struct Engine::Body {
   void run();
   bool take_news(std::vector<Delivery>& out);
   void hand_out(std::vector<Delivery>& out);
+  // Before the engine's own thread has noticed, too.
+  std::string away_now() const { return may_leave ? prepared.away() : std::string(); }
+  void wait_for_news(std::unique_lock<std::mutex>& lock);
   void break_down(const std::string& why, std::vector<Delivery>& out);
+  bool wait_for_return();
 
   const std::int64_t max_queue;
-  Batcher batcher;  // of the thread; any thread may call require_valid and sequence_limit
+  backend::Prepared& prepared;
+  const bool may_leave;  // ranks that come and go are looked for between steps, too
+  Batcher batcher;       // of the thread; any thread may call require_valid and sequence_limit
   const Deliver deliver;
 
   std::mutex mutex;  // of all below
@@ -46,12 +61,20 @@ struct Engine::Body {
   std::int64_t refused = 0;
   RequestId next_id = 1;
   std::optional<Clock::time_point> stop_at;
-  std::string fault;
+  std::string fault;  // for good
+  std::string away;   // until it is back
   EngineStatus shown;
 
   std::mutex stopping;  // one waits for the thread, the others for that one
   std::thread thread;
 };
+
+void Engine::Body::wait_for_news(std::unique_lock<std::mutex>& lock) {
+  const auto woken = [&] { return !batcher.idle() || !arrived.empty() || !unwanted.empty() || stop_at; };
+  if (!may_leave) return news.wait(lock, woken);
+  while (!news.wait_for(lock, kLook, woken))
+    if (const std::string why = prepared.away(); !why.empty()) fail(Code::device_lost, "{}", why);
+}
 
 // What has come from outside since the last step. False: the engine has stopped.
 bool Engine::Body::take_news(std::vector<Delivery>& out) {
@@ -60,7 +83,7 @@ bool Engine::Body::take_news(std::vector<Delivery>& out) {
   bool cut_off = false;
   {
     std::unique_lock lock(mutex);
-    news.wait(lock, [&] { return !batcher.idle() || !arrived.empty() || !unwanted.empty() || stop_at; });
+    wait_for_news(lock);
     newcomers.swap(arrived);
     leavers.swap(unwanted);
     cut_off = stop_at && Clock::now() >= *stop_at;
@@ -93,32 +116,51 @@ void Engine::Body::hand_out(std::vector<Delivery>& out) {
 
 void Engine::Body::run() {
   std::vector<Delivery> out;
-  try {
-    batcher.tell_blocks();  // that there are none yet
-    while (take_news(out)) {
-      batcher.step(out);
-      batcher.tell_blocks();
-      hand_out(out);
+  for (;;) {
+    try {
+      batcher.tell_blocks();  // that there are none yet
+      while (take_news(out)) {
+        batcher.step(out);
+        batcher.tell_blocks();
+        hand_out(out);
+      }
+      return;
+    } catch (const std::exception& error) {
+      break_down(error.what(), out);
     }
-  } catch (const std::exception& error) {
-    break_down(error.what(), out);
+    if (!wait_for_return()) return;
   }
 }
 
+// False: it does not come back, or the engine has been stopped.
+bool Engine::Body::wait_for_return() {
+  if (!prepared.comes_back()) return false;
+  while (!prepared.restore()) {
+    std::unique_lock lock(mutex);
+    if (news.wait_for(lock, kLook, [&] { return stop_at.has_value(); })) return false;
+  }
+  batcher.begin_anew();
+  const std::lock_guard lock(mutex);
+  shown = batcher.status();
+  away.clear();
+  return true;
+}
+
 // A step's own faults end its requests (Batcher::run); this is what lies outside of one, such as states that
-// cannot be copied on a device that was lost. Every request is told, and no new one is taken.
+// cannot be copied on a device that was lost. Every request is told, and no new one is taken, until what was
+// lost is back.
 void Engine::Body::break_down(const std::string& why, std::vector<Delivery>& out) {
   // Those that ended in the step that broke have their last delivery in `out` already.
   batcher.abandon(why, out);
   {
     const std::lock_guard lock(mutex);
-    fault = why;
+    (prepared.comes_back() ? away : fault) = why;
     for (const Arrived& one : arrived)
       out.push_back({.id = one.id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = {}});
     arrived.clear();
     live = 0;
     shown.running = shown.waiting = 0;
-    shown.fault = why;
+    shown.fault = fault;
   }
   if (!out.empty()) deliver(std::exchange(out, {}));
 }
@@ -130,10 +172,16 @@ Engine::~Engine() { stop(std::chrono::milliseconds(0)); }
 
 RequestId Engine::submit(Submission submission) {
   body_->batcher.require_valid(submission);
+  const std::string away = body_->away_now();
   const std::lock_guard lock(body_->mutex);
   if (!body_->fault.empty()) {
     ++body_->refused;
     fail_with_hint(Code::device_lost, "Start it again.", "the engine has failed: {}", body_->fault);
+  }
+  if (!away.empty() || !body_->away.empty()) {
+    ++body_->refused;
+    fail_with_hint(Code::over_capacity, "Try again when it is back.", "{}",
+                   body_->away.empty() ? away : body_->away);
   }
   if (body_->stop_at) {
     ++body_->refused;
@@ -160,8 +208,10 @@ void Engine::cancel(RequestId id) {
 }
 
 EngineStatus Engine::status() const {
+  const std::string away = body_->away_now();
   const std::lock_guard lock(body_->mutex);
   EngineStatus status = body_->shown;
+  status.away = body_->away.empty() ? away : body_->away;
   status.waiting += static_cast<std::int64_t>(body_->arrived.size());
   status.refused = body_->refused;
   // Noted with each step: an engine at rest would show its last speed for ever.

@@ -27,7 +27,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // Any thread. Throws invalid_request for what the model does not allow, over_capacity when the queue is
-  // full or the engine stops, device_lost after a fault that no step can follow.
+  // full, the engine stops or waits for what was lost, device_lost after a fault that no step can follow.
   RequestId submit(Submission submission);
   // Any thread; unknown and finished ids are ignored. Everything it held is free within one step.
   void cancel(RequestId id);

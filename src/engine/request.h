@@ -101,6 +101,7 @@ struct EngineStatus {
   int mtp = 0;  // drafts a step now
   std::int64_t steps = 0;
   std::string fault;             // why the engine has stopped for good; empty: it has not
+  std::string away;              // why it can run nothing now, and waits; empty: it can
   double step_seconds = 0;       // of all steps, in the backend
   double overhead_seconds = 0;   // of all steps, in scheduling and sampling
   double tokens_per_second = 0;  // answers', over the last seconds

@@ -292,6 +292,8 @@ HttpResponse Service::ready() const {
   if (workers_stuck_)
     return refusal("/ready", 503, "busy", "all workers have been reading one request each for long");
   const engine::EngineStatus status = runner_.status();
+  // The process is well, so /health stays as it is: who restarts it would lose the ranks that are there.
+  if (!status.away.empty()) return refusal("/ready", 503, "rank_lost", status.away);
   if (status.queue_limit > 0 && status.waiting >= status.queue_limit)
     return refusal("/ready", 503, "queue_full", "the queue is full");
   return json_answer(R"({"status":"ready"})");

@@ -39,6 +39,7 @@ class WatchedCollective final : public Collective {
     inner_->all_gather(rank, where, row_count, in, out);
   }
   void give_up(int rank, const std::string& why) override { inner_->give_up(rank, why); }
+  void mend() override { inner_->mend(); }
 
  private:
   std::shared_ptr<Collective> inner_;

@@ -48,6 +48,13 @@ class HostCollective final : public Collective {
     fail_locked({rank, why});
   }
 
+  void mend() override {
+    const std::lock_guard lock(mutex_);
+    failure_.reset();
+    // Ranks that failed in different calls count alike again.
+    for (Member& member : ranks_) member.calls = 0, member.where.clear();
+  }
+
  private:
   struct Member {
     std::int64_t calls = 0;  // begun
@@ -88,10 +95,13 @@ class HostCollective final : public Collective {
     came_.notify_all();
   }
 
+  // A rank may be of another machine: what it sends is not ours to be sure of.
   std::span<const float> sent(std::size_t rank, std::size_t box, std::size_t size) const {
-    check(ranks_[rank].boxes[box].size() == size, "the ranks send as much as each other",
-          ranks_[rank].boxes[box].size(), size);
-    return ranks_[rank].boxes[box];
+    const std::vector<float>& values = ranks_[rank].boxes[box];
+    if (values.size() != size)
+      throw RankLost(static_cast<int>(rank), format("rank {} of {} sent {} values where others sent {}", rank,
+                                                    ranks_.size(), values.size(), size));
+    return values;
   }
 
   std::chrono::milliseconds patience_;

@@ -227,6 +227,22 @@ void RankThreads::require_all_there() const {
   if (shared_->lost) shared_->raise();
 }
 
+int RankThreads::lost_rank() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->lost ? shared_->lost->rank : -1;
+}
+
+bool RankThreads::all_back() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->all_back();
+}
+
+void RankThreads::mend() {
+  const std::lock_guard lock(shared_->mutex);
+  check(shared_->all_back(), "no rank is in a job");
+  shared_->lost.reset();
+}
+
 void RankThreads::fail_rank(int rank, const std::string& why) {
   std::unique_lock lock(shared_->mutex);
   shared_->lose(lock, {rank, why});

@@ -33,6 +33,12 @@ class RankThreads {
   void require_all_there() const;
   // As if this rank had thrown it, for whoever finds out otherwise. Throws RankLost.
   [[noreturn]] void fail_rank(int rank, const std::string& why);
+  // Which rank has failed; -1: none.
+  int lost_rank() const;
+  // Whether no rank is still in a job: of those that are left behind one may be.
+  bool all_back() const;
+  // Forgets a failure. All ranks are back.
+  void mend();
 
  private:
   struct Shared;

@@ -55,7 +55,10 @@ struct Hall {
 class PreparedRanks final : public Prepared {
  public:
   PreparedRanks(std::vector<Rank> ranks, const Capacity& capacity, RankOptions options)
-      : hall_(std::make_shared<Hall>()), threads_(static_cast<int>(ranks.size()), std::move(options), hall_) {
+      : hall_(std::make_shared<Hall>()),
+        away_(options.away),
+        mend_(options.mend),
+        threads_(static_cast<int>(ranks.size()), std::move(options), hall_) {
     hall_->prepared.resize(ranks.size());
     hall_->answers.resize(ranks.size());
     hall_->ranks = std::move(ranks);
@@ -76,6 +79,14 @@ class PreparedRanks final : public Prepared {
   bool roles_agree() const override { return first().roles_agree(); }
   std::span<const MemoryUse> memory() const override { return memory_; }
   std::span<const std::string> notices() const override { return notices_; }
+  std::string away() const override { return away_ ? away_() : std::string(); }
+  // Rank 0 is in this process: what failed there fails again.
+  bool comes_back() const override { return mend_ && threads_.lost_rank() != 0; }
+  bool restore() override {
+    if (!comes_back() || !threads_.all_back() || !mend_()) return false;
+    threads_.mend();
+    return true;
+  }
   std::int64_t anchor_bytes() const override {
     std::int64_t bytes = 0;
     for (const auto& prepared : hall_->prepared) bytes += prepared->anchor_bytes();
@@ -118,6 +129,8 @@ class PreparedRanks final : public Prepared {
   std::shared_ptr<Hall> hall_;
   std::vector<MemoryUse> memory_;
   std::vector<std::string> notices_;
+  std::function<std::string()> away_;
+  std::function<bool()> mend_;
   RankThreads threads_;
 };
 

@@ -3,8 +3,8 @@
 // reference, or one GPU of several.
 //
 // Never a wrong token: a rank that throws or stops coming ends the step for all of them with device_lost,
-// which names the rank and where it was; every later call throws the same. The same batch refused by all
-// ranks (invalid_request) is refused to the caller, and changes nothing.
+// which names the rank and where it was; every later call throws the same, until restore() where ranks come
+// back. The same batch refused by all ranks (invalid_request) is refused to the caller, and changes nothing.
 #pragma once
 
 #include <chrono>
@@ -31,6 +31,10 @@ struct RankOptions {
   // Called once, from any thread, when a rank has failed: whoever has ranks wait outside Collective (kernels
   // that look for a flag) makes them stop. Collective::give_up is such a function.
   std::function<void(int rank, const std::string& why)> give_up = {};
+  // Ranks that come and go (nodes/leader.h). away: why one is not there now; mend: whether all are there
+  // again, and ready for the first step of a new group. Without them a rank is lost for good.
+  std::function<std::string()> away = {};
+  std::function<bool()> mend = {};
 };
 
 // Prepares all ranks at the same time, each in its own thread: the pages of the checkpoint that several ranks

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -48,6 +49,35 @@ TEST(HostCollective, GathersColumnsInRankOrder) {
     collective->all_gather(rank, "logits", 0, {}, {});  // no row was asked
   });
   for (const auto& rank : out) EXPECT_EQ(rank, (std::vector<float>{1, 2, 5, 6, 3, 4, 7, 8}));
+}
+
+// Ranks that failed in different calls meet in the same one again.
+TEST(HostCollective, BeginsAnewBehindAFailure) {
+  const auto collective = make_host_collective(2, std::chrono::seconds(60));
+  std::vector<float> x(4, 1);
+  collective->give_up(1, "rank 1 of 2 is lost");
+  for (int call = 0; call < 3; ++call) EXPECT_THROW(collective->all_reduce(0, "sum", x, x), RankLost);
+  collective->mend();
+  std::vector<float> out[] = {std::vector<float>(4), std::vector<float>(4)};
+  on_each_rank(2, [&](int rank) {
+    for (int call = 0; call < 5; ++call)
+      collective->all_reduce(rank, "sum", std::vector<float>(4, static_cast<float>(call + rank)), out[rank]);
+  });
+  for (const auto& rank : out) EXPECT_EQ(rank, std::vector<float>(4, 9));
+}
+
+TEST(HostCollective, ARankThatSendsAnotherSizeIsLost) {
+  const auto collective = make_host_collective(2, std::chrono::seconds(60));
+  std::atomic<int> told = 0;
+  on_each_rank(2, [&](int rank) {
+    std::vector<float> x(rank == 0 ? 4 : 5);
+    try {
+      collective->all_reduce(rank, "sum", x, x);
+    } catch (const RankLost&) {
+      ++told;
+    }
+  });
+  EXPECT_EQ(told, 2);
 }
 
 TEST(HostCollective, WhoeverWaitsIsToldWhoDidNotCome) {

@@ -53,6 +53,21 @@ TEST(RankThreads, OneThatFailsEndsAllOfThem) {
   EXPECT_FALSE(ran);
 }
 
+TEST(RankThreads, AFailureIsForgottenWhenAllAreBack) {
+  RankThreads threads(3, {}, nullptr);
+  EXPECT_EQ(threads.lost_rank(), -1);
+  thrown_by(threads, Hurry::patience, [](int rank) {
+    if (rank == 1) throw std::runtime_error("out of paper");
+  });
+  EXPECT_EQ(threads.lost_rank(), 1);
+  ASSERT_TRUE(threads.all_back());
+  threads.mend();
+  EXPECT_EQ(threads.lost_rank(), -1);
+  std::atomic<int> sum = 0;
+  threads.run(Hurry::patience, [&](int rank) { sum += 1 << rank; });
+  EXPECT_EQ(sum, 7);
+}
+
 TEST(RankThreads, WhatOneAloneRefusesIsAFailure) {
   RankThreads threads(2, {}, nullptr);
   EXPECT_EQ(thrown_by(threads, Hurry::patience,

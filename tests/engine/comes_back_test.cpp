@@ -1,0 +1,120 @@
+// Ranks on other machines are lost and come back, with nothing in their caches: what the engine does
+// meanwhile.
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "engine/batcher.h"
+#include "engine/engine.h"
+#include "tests/engine/support.h"
+
+namespace fourfold::engine {
+namespace {
+
+constexpr backend::Capacity kSmall{
+    .page_count = 8, .page_tokens = 16, .state_slot_count = 4, .row_count = 64};
+
+class AwayWords final : public backend::Prepared {
+ public:
+  AwayWords() {
+    program_.vocab_size = 3;
+    program_.position_limit = 64;
+    program_.main.resize(1);
+  }
+  const backend::Program& program() const override { return program_; }
+  const backend::Capacity& capacity() const override { return kSmall; }
+  std::span<const float> value(backend::ValueId) const override { return {}; }
+  std::int64_t resumable_from(std::int32_t) const override { return 0; }
+  void run(backend::Pass, const backend::Batch& batch, std::span<float> logits) override {
+    if (is_lost) fail(Code::device_lost, "rank 2 of 4 was lost");
+    for (const backend::SequenceRows& rows : batch.sequences) first_position = rows.position;
+    for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = i % 3 == 1 ? 1.f : 0.f;
+  }
+  std::string away() const override { return is_lost ? "rank 2 of 4 was lost" : ""; }
+  bool comes_back() const override { return true; }
+  bool restore() override {
+    ++asked;
+    return !is_lost;
+  }
+  std::atomic<bool> is_lost = false;
+  std::atomic<int> asked = 0;
+  std::atomic<std::int64_t> first_position = -1;
+
+ private:
+  backend::Program program_;
+};
+
+TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
+  AwayWords words;
+  std::mutex mutex;
+  std::map<RequestId, Delivery> last;
+  const auto ended = [&](RequestId id) {
+    const std::lock_guard lock(mutex);
+    return last.contains(id) && last[id].finish != Finish::running;
+  };
+  const auto wait = [](const auto& truth) {
+    for (int i = 0; i < 5000 && !truth(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return truth();
+  };
+  Engine engine(words, {}, [&](std::vector<Delivery>&& deliveries) {
+    const std::lock_guard lock(mutex);
+    for (Delivery& delivery : deliveries) last[delivery.id] = std::move(delivery);
+  });
+  const auto ask = [&] { return engine.submit({.request = greedy_request({0}, 5)}); };
+  const RequestId first = ask();
+  ASSERT_TRUE(wait([&] { return ended(first); }));
+  EXPECT_EQ(last[first].finish, Finish::max_tokens);
+
+  // Nothing runs: it is seen all the same, at once by who asks and soon by the engine.
+  words.is_lost = true;
+  EXPECT_EQ(engine.status().away, "rank 2 of 4 was lost");
+  ASSERT_TRUE(wait([&] { return words.asked > 1; }));
+  EXPECT_EQ(engine.status().fault, "");
+  checkpoint::expect_error(Code::over_capacity, {"rank 2 of 4 was lost"}, ask);
+  words.is_lost = false;
+  ASSERT_TRUE(wait([&] { return engine.status().away.empty(); }));
+
+  // In a step: the request is told, and the next one is served.
+  const RequestId second = engine.submit({.request = greedy_request({0}, 50)});
+  words.is_lost = true;
+  ASSERT_TRUE(wait([&] { return ended(second); }));
+  if (last[second].finish == Finish::failed) {
+    EXPECT_EQ(last[second].error, "rank 2 of 4 was lost");
+  }
+  words.is_lost = false;
+  ASSERT_TRUE(wait([&] { return engine.status().away.empty(); }));
+  EXPECT_EQ(engine.status().pages_used, 0);
+  const RequestId third = ask();
+  ASSERT_TRUE(wait([&] { return ended(third); }));
+  EXPECT_EQ(last[third].finish, Finish::max_tokens);
+
+  words.is_lost = true;  // and whoever stops it does not wait
+  engine.stop(std::chrono::milliseconds(0));
+}
+
+TEST(ComesBack, NothingOfBeforeIsUsed) {
+  AwayWords words;
+  Batcher batcher(words, {});
+  batcher.add(1, {.request = greedy_request({0}, 50)}, Batcher::Clock::now());
+  std::vector<Delivery> out;
+  batcher.step(out);
+  EXPECT_GT(batcher.status().pages_used, 0);
+  const std::int64_t steps = batcher.status().steps;
+  batcher.abandon("lost", out);
+  batcher.begin_anew();
+  EXPECT_EQ(batcher.status().pages_used, 0);
+  EXPECT_EQ(batcher.status().running, 0);
+  EXPECT_EQ(batcher.status().steps, steps);
+  EXPECT_EQ(batcher.problem(), "");
+  batcher.add(2, {.request = greedy_request({0}, 5)}, Batcher::Clock::now());
+  out.clear();
+  while (batcher.step(out)) {
+  }
+  ASSERT_FALSE(out.empty());
+  EXPECT_EQ(out.back().finish, Finish::max_tokens);
+}
+
+}  // namespace
+}  // namespace fourfold::engine
