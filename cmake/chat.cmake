@@ -8,7 +8,7 @@ add_executable(fourfold_chat $<TARGET_OBJECTS:fourfold_command_line> $<TARGET_OB
   ${PROJECT_SOURCE_DIR}/src/plan/arch.cpp ${PROJECT_SOURCE_DIR}/src/plan/expected_tiles.cpp)
 set_target_properties(fourfold_chat PROPERTIES OUTPUT_NAME fourfold-chat LINKER_LANGUAGE CXX)
 target_link_libraries(fourfold_chat PRIVATE fourfold_options)
-set(chat_rooms cli_talk cli_console build_info hub http library server constrain engine events schedule sample model backend kernels_cpu
+set(chat_rooms cli_talk cli_console build_info hub http library server constrain engine events schedule sample model nodes backend kernels_cpu
   kernels_choose text checkpoint json base)
 target_link_libraries(fourfold_chat PRIVATE -Wl,--start-group)
 foreach(room ${chat_rooms})

@@ -51,6 +51,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/interrupt.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/line_reader.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/load_model.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/rank_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/run_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/serve_model.cpp

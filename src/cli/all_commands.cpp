@@ -11,6 +11,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_run(app, line);
   add_chat(app, line);
   add_serve(app, line);
+  add_rank(app, line);
   add_config(app, line);
   add_pull(app, line);
   add_list(app, line);

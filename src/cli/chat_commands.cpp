@@ -13,6 +13,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_run(app, line);
   add_chat(app, line);
   add_serve(app, line);
+  add_rank(app, line);
 }
 
 }  // namespace fourfold::cli

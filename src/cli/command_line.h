@@ -23,6 +23,7 @@
 #include "cli/plan_command.h"
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
+#include "cli/rank_command.h"
 #include "cli/report_options.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
@@ -51,6 +52,7 @@ struct CommandLine {
   RunOptions answer;
   ChatOptions chat;
   ServeOptions serve;
+  RankCommandOptions rank;
   PullOptions pull;
   ListOptions list;
   RemoveOptions remove;
@@ -92,6 +94,7 @@ void add_run(CLI::App& app, CommandLine& line);
 void add_chat(CLI::App& app, CommandLine& line);
 // command_line_serve.cpp.
 void add_serve(CLI::App& app, CommandLine& line);
+void add_rank(CLI::App& app, CommandLine& line);
 void add_serve_options(CLI::App& command, ServeOptions& options);
 // Options of serve that the command line does not name, from the environment or else from the file `config`
 // (or FOURFOLD_SERVE_CONFIG). Throws Error; command_line_config.cpp.

@@ -1,4 +1,4 @@
-// The command line of `fourfold serve`.
+// The command lines of `fourfold serve` and `fourfold rank`.
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.h"
@@ -76,7 +76,40 @@ void add_events(CLI::App& command, ServeOptions& o) {
       ->capture_default_str();
 }
 
+void add_nodes(CLI::App& command, ServeOptions& o) {
+  command.add_option("--nodes", o.nodes,
+                     "Ranks of --tp on other machines (cpu): HOST,HOST to start them by ssh, localhost "
+                     "without, or by-hand");
+  command.add_option("--rank-listen", o.rank_listen,
+                     "Where they join, HOST:PORT (0.0.0.0:4450; 127.0.0.1 where all are on localhost)");
+  command.add_option("--token-file", o.token_file,
+                     "What they must know to join; drawn for those that are started from here");
+  command.add_option("--rank-program", o.rank_program, "fourfold on the hosts of --nodes")
+      ->capture_default_str();
+}
+
 }  // namespace
+
+void add_rank(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("rank", "One rank of a model that is served from another machine: serve --nodes");
+  RankCommandOptions& o = line.rank;
+  command->add_option("MODEL", o.model, "The leader's model on this machine (what the leader calls it)");
+  command->add_option("--join", o.join, "The leader's HOST:PORT")->required();
+  command->add_option("--token-file", o.token_file, "What leader and ranks know; -: from stdin")->required();
+  command->add_option("--rank", o.rank, "Which one to be (the first that is free)");
+  command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
+  command->add_option("--first-cpu", o.first_cpu, "Where its threads begin, for several ranks on one machine")
+      ->capture_default_str();
+  command->add_option("--wait", o.wait, "Seconds for a leader that is not there, or has no place now")
+      ->capture_default_str();
+  command->final_callback([&line] {
+    line.run = [&line](const Console& console) {
+      line.rank.strict = line.strict;
+      return run_rank(line.rank, console);
+    };
+  });
+}
 
 void add_serve_options(CLI::App& command, ServeOptions& o) {
   command.add_option("MODEL", o.model, kFetchedModelHelp);
@@ -94,6 +127,7 @@ void add_serve_options(CLI::App& command, ServeOptions& o) {
   add_room(command, o);
   add_events(command, o);
   add_backend(command, o.backend);
+  add_nodes(command, o);
 }
 
 void add_serve(CLI::App& app, CommandLine& line) {

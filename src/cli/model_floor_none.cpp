@@ -16,6 +16,7 @@
 #include "cli/perplexity_command.h"
 #include "cli/plan_model_command.h"
 #include "cli/quantize_command.h"
+#include "cli/rank_command.h"
 #include "cli/report_options.h"
 #include "cli/run_command.h"
 #include "cli/serve_command.h"
@@ -40,6 +41,7 @@ int run_bench_serve(const BenchServeOptions&, const Console&) { refuse(); }
 int run_bench_diff(const BenchDiffOptions&, const Console&) { refuse(); }
 int run_run(const RunOptions&, const Console&) { refuse(); }
 int run_serve(const ServeOptions&, const Console&) { refuse(); }
+int run_rank(const RankCommandOptions&, const Console&) { refuse(); }
 int run_chat(const ChatOptions&, int, const Console&) { refuse(); }
 int run_compare(const CompareOptions&, const Console&) { refuse(); }
 int run_doctor(const DoctorOptions&, const Console&) { refuse(); }

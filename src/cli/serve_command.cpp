@@ -142,8 +142,10 @@ server::EventCounts event_counts(const events::Publisher& publisher) {
 }
 
 std::string device_words(const BackendOptions& backend) {
-  return fourfold::format("the {} backend{}", backend.backend,
-                          backend.tp > 1 ? fourfold::format(", {} ranks", backend.tp) : "");
+  return fourfold::format(
+      "the {} backend{}", backend.backend,
+      backend.tp > 1 ? fourfold::format(", {} ranks{}", backend.tp, backend.nodes ? ", a process each" : "")
+                     : "");
 }
 
 server::ServiceOptions service_options(const ServeOptions& options, server::LogQueue& log) {
@@ -188,6 +190,7 @@ void write_log(std::ostream& err, std::string_view line) {
 int run_serve(const ServeOptions& options, const Console& console) {
   ignore_broken_pipes();
   require_consistent(options);
+  const std::optional<library::NodeOptions> nodes = node_options(options);
   server::ApiKeys keys(options.api_keys, {options.api_key_files.begin(), options.api_key_files.end()});
   server::ApiKeys operator_keys({}, {options.operator_key_files.begin(), options.operator_key_files.end()},
                                 "--operator-key");
@@ -208,6 +211,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
     settings.on_blocks = [&](std::vector<schedule::BlockEvent>&& blocks, std::int64_t block_tokens) {
       return publisher->publish(std::move(blocks), block_tokens);
     };
+  settings.backend.nodes = nodes;
   const server::ServedModel served = served_model(options, *model);
   const auto kernels = std::make_shared<server::KernelLines>();
   if (on_machine(options.backend.backend))
@@ -215,6 +219,8 @@ int run_serve(const ServeOptions& options, const Console& console) {
   if (options.backend.backend == "cpu")
     kernels->add(fourfold::format("CPU kernels for {}", cpu::isa_name(cpu::choose_isa(""))));
   settings.backend = with_explain(settings.backend, console);
+  if (settings.backend.nodes)
+    settings.backend.nodes->log = [&log](const std::string& line) { log.add("info ranks " + line); };
   server::Mailbox mailbox;
   const auto deliver = [&](std::vector<engine::Delivery>&& deliveries) {
     mailbox.put(std::move(deliveries));
@@ -230,7 +236,7 @@ int run_serve(const ServeOptions& options, const Console& console) {
       .commit = commit(),
       .model = model->folder.filename().string(),
       .backend = options.backend.backend,
-      .device = prepared.machine ? prepared.machine->description() : device_words(options.backend),
+      .device = prepared.machine ? prepared.machine->description() : device_words(settings.backend),
       .memory = {prepared->memory().begin(), prepared->memory().end()},
       .notices = {prepared->notices().begin(), prepared->notices().end()},
       .kernels = kernels};

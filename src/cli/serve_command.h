@@ -37,6 +37,9 @@ struct ServeOptions {
   bool log_requests = false;
   std::string kv_events, kv_events_replay, kv_events_topic, kv_events_format = "map";
   std::int64_t kv_events_buffer = 10'000;
+  // Ranks on other machines: hosts with commas between, or by-hand; empty: all ranks are in this process.
+  std::string nodes;
+  std::string rank_listen, token_file, rank_program = "fourfold";
   library::BackendOptions backend;
 };
 

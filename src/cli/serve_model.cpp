@@ -1,9 +1,12 @@
 #include "cli/serve_model.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "base/error.h"
+#include "cli/build_info.h"
+#include "cli/find_model.h"
 #include "engine/engine.h"
 #include "server/api/form_cache.h"
 
@@ -19,6 +22,48 @@ server::ServedModel served_model(const ServeOptions& options, const OpenModel& m
   server::ServedModel out = library::served_model(model, load_tokenizer(model.folder), served);
   server::api::prepare_forms(out);
   return out;
+}
+
+namespace {
+
+// A folder of this machine is looked for in the same place of the others.
+std::string model_elsewhere(const std::string& model) {
+  std::error_code ignored;
+  if (is_built_in(model)) return kBuiltInModel;
+  return std::filesystem::exists(model, ignored)
+             ? std::filesystem::absolute(model).lexically_normal().string()
+             : model;
+}
+
+void require_nodes(const ServeOptions& options) {
+  const auto refuse = [&](bool given, const char* option) {
+    if (given)
+      fail(Code::invalid_request, "{}: it is for ranks on other machines, and there is no --nodes", option);
+  };
+  refuse(!options.rank_listen.empty(), "--rank-listen");
+  refuse(!options.token_file.empty(), "--token-file");
+}
+
+}  // namespace
+
+std::optional<library::NodeOptions> node_options(const ServeOptions& options) {
+  if (options.nodes.empty()) {
+    require_nodes(options);
+    return std::nullopt;
+  }
+  library::NodeOptions nodes{.hosts = {},
+                             .listen = options.rank_listen,
+                             .token_file = options.token_file,
+                             .program = options.rank_program,
+                             .model = model_elsewhere(options.model),
+                             .version = version()};
+  if (options.nodes == "by-hand") return nodes;
+  for (std::size_t begin = 0; begin <= options.nodes.size();) {
+    const std::size_t end = std::min(options.nodes.find(',', begin), options.nodes.size());
+    nodes.hosts.push_back(options.nodes.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return nodes;
 }
 
 library::EngineSettings engine_settings(const ServeOptions& options, const OpenModel& model) {

@@ -11,6 +11,9 @@ namespace fourfold::cli {
 
 library::EngineSettings engine_settings(const ServeOptions& options, const OpenModel& model);
 
+// --nodes and what goes with it. Throws invalid_request.
+std::optional<library::NodeOptions> node_options(const ServeOptions& options);
+
 server::ServedModel served_model(const ServeOptions& options, const OpenModel& model);
 
 // Drafts a step; EngineOptions::kMtpAuto for auto. Throws invalid_request.

@@ -5,8 +5,22 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace fourfold::library {
+
+// Ranks on other machines: where they are, and how they come. library/node_ranks.h.
+struct NodeOptions {
+  // Hosts that ranks 1 and up are started on, by ssh or (localhost) here; empty: they come by themselves.
+  std::vector<std::string> hosts;
+  std::string listen;      // HOST:PORT; empty: chosen by the hosts
+  std::string token_file;  // empty: one is drawn, for ranks that are started from here
+  std::string program;     // fourfold on the hosts
+  std::string model;       // as other machines know it
+  std::string version;     // of this program
+  // One line: who came, who was refused, who is lost.
+  std::function<void(const std::string& line)> log = {};
+};
 
 struct BackendOptions {
   std::string backend = "cpu";  // cpu, cuda, sim or reference
@@ -27,6 +41,7 @@ struct BackendOptions {
   bool rebuild_cache = false;
   int tp = 1;                    // ranks that hold a part of the model each
   std::string experts = "auto";  // of several ranks: tp (a part of each expert), ep (some of the experts)
+  std::optional<NodeOptions> nodes = std::nullopt;  // ranks but the first are elsewhere
 };
 
 }  // namespace fourfold::library

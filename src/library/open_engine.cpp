@@ -11,6 +11,7 @@
 #include "base/token_grain.h"
 #include "engine/anchor_room.h"
 #include "kernels/gpu/gpu.h"
+#include "library/node_ranks.h"
 #include "library/rank_machines.h"
 
 namespace fourfold::library {
@@ -66,12 +67,11 @@ std::int64_t pages_on_gpu(const backend::Program& program, backend::Capacity cap
   return low;
 }
 
-// Ranks that share a KV head keep it once each.
-std::int64_t pages_in_memory(const backend::Program& program, const backend::Capacity& capacity) {
+// Ranks that share a KV head keep it once each. Other machines have as much memory, or say so when they load.
+std::int64_t pages_in_memory(const backend::Program& program, const backend::Capacity& capacity, int ranks) {
   const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
-  return std::min(capacity.page_count,
-                  share / (program.part.count * page_bytes(program, capacity.page_tokens)));
+  return std::min(capacity.page_count, share / (ranks * page_bytes(program, capacity.page_tokens)));
 }
 
 EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings) {
@@ -111,8 +111,8 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
            *settings.kv_tokens, room.context);
     return room;
   }
-  const std::int64_t fitting =
-      gpu ? pages_on_gpu(program, capacity, settings.backend) : pages_in_memory(program, capacity);
+  const std::int64_t fitting = gpu ? pages_on_gpu(program, capacity, settings.backend)
+                                   : pages_in_memory(program, capacity, ranks_here(settings.backend));
   if (fitting < pages(room.context))
     fail_with_hint(
         Code::out_of_memory,

@@ -18,6 +18,7 @@
 #include "kernels/gpu/gpu.h"
 #include "library/activations.h"
 #include "library/expert_choice.h"
+#include "library/node_ranks.h"
 #include "library/rank_machines.h"
 #include "library/tuned.h"
 #include "model/qwen35/forward.h"
@@ -102,21 +103,6 @@ void mention_dense(const backend::LoadReport& load, const BackendOptions& option
                          options.dense, load.kept_count));
 }
 
-// Every rank has its share of the threads.
-std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options,
-                                                    checkpoint::LoadProgress& progress, int rank,
-                                                    const std::shared_ptr<backend::Collective>& collective) {
-  if (options.backend == "reference") return std::make_shared<backend::ReferenceBackend>(collective);
-  const int all =
-      options.threads != 0 ? options.threads : static_cast<int>(backend::cpu::allowed_cpus().size());
-  const int each = std::max(all / options.tp, 1);
-  return backend::make_cpu_backend({.threads = each,
-                                    .keep_values = options.keep_values,
-                                    .progress = &progress,
-                                    .collective = collective,
-                                    .first_cpu = rank * each});
-}
-
 // A rank on a machine. Prepared in the rank's thread, which is then on the rank's device.
 class MachineRank final : public backend::Backend {
  public:
@@ -140,12 +126,27 @@ class MachineRank final : public backend::Backend {
 
 // Makes the backend of each rank; options learn how ranks that wait are told to stop.
 using MakeRank = std::function<std::shared_ptr<backend::Backend>(int rank)>;
-MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, checkpoint::LoadProgress& progress,
-                    const Listener& listener, PreparedModel& out, backend::RankOptions& ranks) {
+MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, const backend::Capacity& capacity,
+                    checkpoint::LoadProgress& progress, const Listener& listener, PreparedModel& out,
+                    backend::RankOptions& ranks) {
   if (!on_machine(options.backend)) {
     const auto collective = backend::make_host_collective(options.tp, ranks.patience);
+    const CpuShare share = cpu_share(options, ranks_here(options));
+    const auto make_here = [&options, &progress, share, collective](int rank) {
+      return make_rank_backend(options, progress, {share.threads, rank * share.threads}, collective);
+    };
+    if (options.nodes) {
+      out.nodes = open_node_ranks(model, options, capacity, collective, listener);
+      const std::shared_ptr<NodeRanks> nodes = out.nodes;
+      ranks.give_up = [nodes](int rank, const std::string& why) { nodes->leader->give_up(rank, why); };
+      ranks.away = [nodes] { return nodes->leader->away(); };
+      ranks.mend = [nodes] { return nodes->leader->mend(); };
+      return [nodes, make_here](int rank) {
+        return rank == 0 ? first_rank(make_here(0), nodes) : nodes->leader->rank(rank);
+      };
+    }
     ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
-    return [&, collective](int rank) { return make_rank_backend(options, progress, rank, collective); };
+    return make_here;
   }
   const auto all = open_rank_machines(options.backend, options.tp, listener);
   ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };
@@ -179,12 +180,12 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
         !why.empty())
       listener.fact(why);
   backend::RankOptions ranks_options;
-  const MakeRank make = rank_maker(model, options, progress, listener, out, ranks_options);
+  const MakeRank make = rank_maker(model, options, capacity, progress, listener, out, ranks_options);
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
     RankProgram made = rank_program(model, options, rank, out.activations.activations);
-    bytes += checkpoint::stored_bytes(made.part->weights);
+    if (rank == 0 || !options.nodes) bytes += checkpoint::stored_bytes(made.part->weights);
     ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
   progress.set_total(bytes);
@@ -239,6 +240,7 @@ void require_known(const BackendOptions& options) {
   if (options.tp > 1 && !options.cache.empty())
     fail_with_hint(Code::invalid_request, "Leave out --cache.",
                    "--cache with --tp {}: packed copies are of whole models", options.tp);
+  if (options.nodes) require_known_nodes(options);
   if (on_machine(options.backend)) return;
   const auto refuse = [&](bool given, const char* option) {
     if (given)
@@ -251,6 +253,23 @@ void require_known(const BackendOptions& options) {
   refuse(options.memory_fraction.has_value(), "--memory-fraction");
   refuse(options.explain, "--explain");
   refuse(!options.tuned.empty(), "--tuned");
+}
+
+CpuShare cpu_share(const BackendOptions& options, int sharers) {
+  const int all =
+      options.threads != 0 ? options.threads : static_cast<int>(backend::cpu::allowed_cpus().size());
+  return {.threads = std::max(all / sharers, 1), .first_cpu = 0};
+}
+
+std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options,
+                                                    checkpoint::LoadProgress& progress, const CpuShare& share,
+                                                    const std::shared_ptr<backend::Collective>& collective) {
+  if (options.backend == "reference") return std::make_shared<backend::ReferenceBackend>(collective);
+  return backend::make_cpu_backend({.threads = share.threads,
+                                    .keep_values = options.keep_values,
+                                    .progress = &progress,
+                                    .collective = collective,
+                                    .first_cpu = share.first_cpu});
 }
 
 bool on_machine(std::string_view backend) { return backend == "cuda" || backend == "sim"; }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/collective.h"
 #include "backend/cuda/cuda.h"
+#include "checkpoint/stream.h"
 #include "kernels/launch/machine.h"
 #include "library/activations.h"
 #include "library/backend_options.h"
@@ -52,8 +54,23 @@ struct RankProgram {
 RankProgram rank_program(const OpenModel& model, const BackendOptions& options, int rank,
                          model::Activations activations);
 
+// The CPUs of one rank of several on this machine.
+struct CpuShare {
+  int threads = 1;
+  int first_cpu = 0;
+};
+// Every one has as many threads; the first begins at the first CPU.
+CpuShare cpu_share(const BackendOptions& options, int sharers);
+// One rank on the cpu or reference backend.
+std::shared_ptr<backend::Backend> make_rank_backend(const BackendOptions& options,
+                                                    checkpoint::LoadProgress& progress, const CpuShare& share,
+                                                    const std::shared_ptr<backend::Collective>& collective);
+
+struct NodeRanks;
+
 // What a prepared program stands on, in the order it must be torn down.
 struct PreparedModel {
+  std::shared_ptr<NodeRanks> nodes;           // ranks on other machines: where they join
   std::shared_ptr<kernels::Machine> machine;  // cuda and sim: what the backend launches on
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<backend::Prepared> prepared;

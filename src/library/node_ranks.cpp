@@ -1,0 +1,205 @@
+#include "library/node_ranks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "checkpoint/identity.h"
+#include "checkpoint/stream.h"
+#include "library/activations.h"
+
+namespace fourfold::library {
+namespace {
+
+constexpr int kRankPort = 4450;
+
+// Which of the hosts a rank from 1 on is on: neighbours together.
+const std::string& host_of(const NodeOptions& nodes, int rank, int rank_count) {
+  return nodes.hosts[static_cast<std::size_t>(rank - 1) * nodes.hosts.size() /
+                     static_cast<std::size_t>(rank_count - 1)];
+}
+
+bool is_here(const std::string& host) { return host == nodes::kHere; }
+
+bool is_any(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+// Only as far as it must be reached.
+nodes::Address listen_address(const NodeOptions& options) {
+  if (!options.listen.empty()) return nodes::parse_address(options.listen, "--rank-listen");
+  const bool all_here = !options.hosts.empty() && std::ranges::all_of(options.hosts, is_here);
+  return all_here ? nodes::Address{"127.0.0.1", 0} : nodes::Address{"0.0.0.0", kRankPort};
+}
+
+std::vector<nodes::Launch> launches(const BackendOptions& options, const nodes::Address& listen, int port,
+                                    const nodes::Token& token, const Listener& listener) {
+  std::vector<nodes::Launch> out;
+  const NodeOptions& nodes = *options.nodes;
+  if (nodes.hosts.empty()) return out;
+  const int threads = cpu_share(options, ranks_here(options)).threads;
+  int here = 1;  // of the ranks on this machine
+  for (int rank = 1; rank < options.tp; ++rank) {
+    nodes::LaunchPlan plan{.host = host_of(nodes, rank, options.tp),
+                           .rank = rank,
+                           .program = nodes.program,
+                           .leader_host = is_any(listen.host) ? "" : listen.host,
+                           .port = port,
+                           .more = {}};
+    if (is_here(plan.host)) {
+      plan.program = std::filesystem::read_symlink("/proc/self/exe").string();
+      if (options.backend == "cpu")
+        plan.more = {"--threads", std::to_string(threads), "--first-cpu", std::to_string(threads * here)};
+      ++here;
+    }
+    out.push_back({.rank = rank, .command = nodes::launch_command(plan), .input = token.secret()});
+    listener.fact(fourfold::format("rank {}: {}", rank, nodes::shell_line(out.back().command)));
+  }
+  return out;
+}
+
+// What a prepared part stands on.
+struct LoadedPart {
+  std::shared_ptr<OpenModel> model;
+  RankProgram made;
+  std::unique_ptr<checkpoint::LoadProgress> progress;
+  std::shared_ptr<backend::Backend> backend;
+  std::unique_ptr<backend::Prepared> prepared;
+};
+
+BackendOptions options_of(const nodes::Settings& settings, int threads) {
+  return {.backend = settings.backend,
+          .activations = settings.activations,
+          .kv = settings.kv,
+          .threads = threads,
+          .tp = settings.rank_count,
+          .experts = settings.experts};
+}
+
+std::shared_ptr<backend::Prepared> load_part(const std::shared_ptr<OpenModel>& model, const RankSetup& setup,
+                                             const nodes::Settings& settings,
+                                             const std::shared_ptr<backend::Collective>& collective) {
+  const BackendOptions options = options_of(settings, setup.threads);
+  require_known(options);
+  const auto part = std::make_shared<LoadedPart>();
+  part->model = model;
+  part->made = rank_program(*model, options, settings.rank, choose_activations(*model, options).activations);
+  part->progress = std::make_unique<checkpoint::LoadProgress>(
+      checkpoint::stored_bytes(part->made.part->weights), setup.listener.on_progress);
+  const CpuShare share{cpu_share(options, 1).threads, setup.first_cpu};
+  part->backend = make_rank_backend(options, *part->progress, share, collective);
+  part->prepared = part->backend->prepare(std::move(part->made.program), settings.capacity);
+  return {part, part->prepared.get()};
+}
+
+class FirstRank final : public backend::Backend {
+ public:
+  FirstRank(std::shared_ptr<backend::Backend> inner, std::shared_ptr<NodeRanks> nodes)
+      : inner_(std::move(inner)), nodes_(std::move(nodes)) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
+                                             const backend::Capacity& capacity) override {
+    try {
+      return inner_->prepare(std::move(program), capacity);
+    } catch (const std::exception& error) {
+      nodes_->leader->give_up(0, error.what());
+      throw;
+    }
+  }
+
+ private:
+  std::shared_ptr<backend::Backend> inner_;
+  std::shared_ptr<NodeRanks> nodes_;
+};
+
+}  // namespace
+
+std::shared_ptr<backend::Backend> first_rank(std::shared_ptr<backend::Backend> backend,
+                                             std::shared_ptr<NodeRanks> nodes) {
+  return std::make_shared<FirstRank>(std::move(backend), std::move(nodes));
+}
+
+int ranks_here(const BackendOptions& options) {
+  if (!options.nodes) return options.tp;
+  int count = 1;
+  for (int rank = 1; rank < options.tp && !options.nodes->hosts.empty(); ++rank)
+    count += is_here(host_of(*options.nodes, rank, options.tp)) ? 1 : 0;
+  return count;
+}
+
+void require_known_nodes(const BackendOptions& options) {
+  const NodeOptions& nodes = *options.nodes;
+  if (on_machine(options.backend))
+    fail_with_hint(Code::unsupported_op, "--backend cpu, or one machine: --tp without --nodes.",
+                   "--nodes with --backend {}: GPUs of several machines are not built yet", options.backend);
+  if (options.tp < 2)
+    fail_with_hint(Code::invalid_request, "--tp 2 is one rank here and one elsewhere.",
+                   "--nodes with --tp {}: there is no rank to be elsewhere", options.tp);
+  if (std::ssize(nodes.hosts) > options.tp - 1)
+    fail(Code::invalid_request, "--nodes names {} hosts for {} ranks: rank 0 is here, and --tp {}",
+         nodes.hosts.size(), options.tp - 1, options.tp);
+  if (std::ranges::any_of(nodes.hosts, [](const std::string& h) { return h.empty() || h.front() == '-'; }))
+    fail(Code::invalid_request, "--nodes: a host's name is empty, or begins with '-'");
+  if (nodes.hosts.empty() && nodes.token_file.empty())
+    fail_with_hint(Code::invalid_request,
+                   "openssl rand -hex 32 > FILE; chmod 600 FILE; the same file on every machine.",
+                   "--nodes by-hand needs --token-file FILE");
+}
+
+nodes::ModelSums model_sums(const OpenModel& model) {
+  const checkpoint::Identity identity = checkpoint::identity_of(model.checkpoint);
+  std::ifstream file(model.folder / "config.json", std::ios::binary);
+  const std::string config{std::istreambuf_iterator<char>(file), {}};
+  return {identity.headers, identity.samples, checksum(std::as_bytes(std::span(config)))};
+}
+
+std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const BackendOptions& options,
+                                           const backend::Capacity& capacity,
+                                           const std::shared_ptr<backend::Collective>& collective,
+                                           const Listener& listener) {
+  const NodeOptions& given = *options.nodes;
+  const nodes::Address listen = listen_address(given);
+  const nodes::Token token =
+      given.token_file.empty() ? nodes::Token::draw() : nodes::Token::from_file(given.token_file);
+  const auto out = std::make_shared<NodeRanks>();
+  out->leader =
+      std::make_unique<nodes::Leader>(nodes::LeaderOptions{.listen = listen,
+                                                           .token = token,
+                                                           .version = given.version,
+                                                           .settings = {.rank = 0,
+                                                                        .rank_count = options.tp,
+                                                                        .model = given.model,
+                                                                        .backend = options.backend,
+                                                                        .activations = options.activations,
+                                                                        .kv = options.kv,
+                                                                        .experts = options.experts,
+                                                                        .capacity = capacity},
+                                                           .model = model_sums(model),
+                                                           .collective = collective,
+                                                           .log = given.log});
+  const int port = out->leader->port();
+  if (given.hosts.empty())
+    listener.fact(fourfold::format(
+        "ranks 1 to {} are waited for, on each machine: fourfold rank --join {}:{} --token-file FILE",
+        options.tp - 1, is_any(listen.host) ? "THIS-HOST" : listen.host, port));
+  out->launcher =
+      std::make_unique<nodes::Launcher>(launches(options, listen, port, token, listener), given.log);
+  return out;
+}
+
+nodes::RankModel rank_model(const RankSetup& setup) {
+  const auto model = std::make_shared<std::shared_ptr<OpenModel>>();
+  return {.open =
+              [&setup, model](const nodes::Settings& settings) {
+                *model = setup.open(settings.model);
+                return model_sums(**model);
+              },
+          .load =
+              [&setup, model](const nodes::Settings& settings,
+                              const std::shared_ptr<backend::Collective>& collective) {
+                return load_part(*model, setup, settings, collective);
+              }};
+}
+
+}  // namespace fourfold::library

@@ -1,0 +1,230 @@
+#include "nodes/leader.h"
+
+#include <atomic>
+#include <list>
+#include <thread>
+
+#include "base/check.h"
+#include "nodes/group.h"
+#include "nodes/handshake.h"
+#include "nodes/remote_rank.h"
+
+namespace fourfold::nodes {
+namespace {
+
+// Connections that have not proved anything yet; more are closed at once.
+constexpr int kStrangersMax = 32;
+constexpr std::chrono::milliseconds kAcceptTime{200};
+// For one that was refused or is not needed any more, to read why.
+constexpr std::chrono::seconds kFarewellTime{2};
+
+// Set when a link is lost and nobody but its holders knows it any more.
+class End {
+ public:
+  void set() {
+    const std::lock_guard lock(mutex_);
+    is_set_ = true;
+    news_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [&] { return is_set_; });
+  }
+  void wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    news_.wait_for(lock, time, [&] { return is_set_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable news_;
+  bool is_set_ = false;
+};
+
+}  // namespace
+
+struct Leader::Body {
+  explicit Body(LeaderOptions given)
+      : options(std::move(given)),
+        group(std::make_shared<Group>(options.settings.rank_count)),
+        listening(options.listen) {
+    thread = std::thread([this] { accept(); });
+  }
+  ~Body() {
+    stops = true;
+    thread.join();
+    for (const std::shared_ptr<Link>& link : group->links()) {
+      try {
+        link->send(Frame::bye);
+      } catch (const LinkLost&) {
+      }
+    }
+    // Who reads it leaves; a connection that is closed first may take the word back.
+    for (const auto until = Clock::now() + kFarewellTime; Clock::now() < until && !group->links().empty();)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (const std::shared_ptr<Link>& link : group->links()) link->close("the leader ends");
+    {
+      const std::lock_guard lock(mutex);
+      for (Visit& visit : visits)
+        if (visit.is_stranger) visit.socket.shut();
+    }
+    for (Visit& visit : visits) visit.thread.join();
+  }
+
+  // A connection, from its first byte to its end.
+  struct Visit {
+    Socket socket;
+    bool is_stranger = true;  // and the socket is here
+    std::atomic<bool> is_over = false;
+    std::thread thread;
+  };
+
+  void accept();
+  void receive(Visit& visit);
+  std::optional<Settings> greet(Visit& visit, const std::string& peer);
+  void load(const Settings& settings, const std::string& peer, Link& link, End& end);
+  void say(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+  std::string name(int rank) const { return format("rank {} of {}", rank, group->rank_count()); }
+
+  const LeaderOptions options;
+  const std::shared_ptr<Group> group;
+  ListeningSocket listening;
+  std::atomic<bool> stops = false;
+  std::mutex mutex;  // of the visits' sockets
+  std::list<Visit> visits;
+  std::atomic<int> strangers = 0;
+  std::thread thread;
+};
+
+void Leader::Body::accept() {
+  while (!stops) {
+    std::optional<Socket> socket = listening.accept(kAcceptTime);
+    std::erase_if(visits, [](Visit& visit) {
+      if (!visit.is_over) return false;
+      visit.thread.join();
+      return true;
+    });
+    if (!socket || strangers >= kStrangersMax) continue;
+    ++strangers;
+    Visit& visit = visits.emplace_back();
+    visit.socket = std::move(*socket);
+    visit.thread = std::thread([this, &visit] {
+      receive(visit);
+      visit.is_over = true;
+    });
+  }
+}
+
+// Who has proved itself, and which rank it is; nothing: it was turned away.
+std::optional<Settings> Leader::Body::greet(Visit& visit, const std::string& peer) {
+  int rank = -1;
+  std::optional<Settings> settings;
+  try {
+    settings = welcome_rank(visit.socket,
+                            {.token = options.token, .version = options.version, .place = [&](int wanted) {
+                               rank = group->take(wanted);
+                               Settings mine = options.settings;
+                               mine.rank = rank;
+                               return mine;
+                             }});
+  } catch (const Refused& refused) {
+    say(format("{} was refused: {}", peer, refused.what()));
+  } catch (const std::exception& error) {
+    if (!stops) say(format("{} came to the port of the ranks and is none: {}", peer, error.what()));
+    if (rank != -1) group->leave(rank);
+  }
+  const std::lock_guard lock(mutex);
+  visit.is_stranger = false;
+  --strangers;
+  return settings;
+}
+
+void Leader::Body::receive(Visit& visit) {
+  const std::string peer = visit.socket.peer();
+  const std::optional<Settings> settings = greet(visit, peer);
+  if (!settings) {
+    Socket(std::move(visit.socket));  // closed
+    return;
+  }
+  const int rank = settings->rank;
+  const auto end = std::make_shared<End>();
+  const auto link = std::make_shared<Link>(
+      std::move(visit.socket), options.timing, [this, rank, peer, end](const std::string& why) {
+        // First whoever waits for it, then its place: nobody takes it before.
+        if (group->is_ready(rank))
+          options.collective->give_up(rank, format("{} was lost: {}", name(rank), why));
+        group->lose(rank, why);
+        if (!stops) say(format("{} ({}) is gone: {}", name(rank), peer, why));
+        end->set();
+      });
+  group->begin(rank, link);
+  link->start();
+  try {
+    load(*settings, peer, *link, *end);
+  } catch (const std::exception& error) {
+    link->close(error.what());
+  }
+  end->wait();
+}
+
+void Leader::Body::load(const Settings& settings, const std::string& peer, Link& link, End& end) {
+  const int rank = settings.rank;
+  say(format("{} has joined from {}", name(rank), peer));
+  const auto turn_away = [&](const std::string& why) {
+    say(format("{} ({}) was refused: {}", name(rank), peer, why));
+    link.send(Frame::refuse, ByteWriter().put(std::uint8_t{0}).put_text(why).take());
+    end.wait_for(kFarewellTime);
+    link.close(why);
+  };
+  const auto next = [&](Frame wanted) {
+    Message message = link.receive();
+    if (message.kind == Frame::failed)
+      throw LinkLost(format("it cannot load the model: {}", ByteReader(message.bytes).get_text()));
+    if (message.kind != wanted) throw LinkLost("it says what it was not asked");
+    return message;
+  };
+  const ModelSums theirs = ModelSums::read(next(Frame::opened).bytes);
+  if (const std::string_view what = difference(options.model, theirs); !what.empty())
+    return turn_away(format("its model is not the leader's: {}", what));
+  link.send(Frame::load);
+  group->finish(rank, Loaded::read(next(Frame::loaded).bytes));
+  say(format("{} ({}) is ready", name(rank), peer));
+}
+
+Leader::Leader(LeaderOptions options) {
+  check(options.settings.rank_count > 1 && options.collective != nullptr, "there are ranks to lead",
+        options.settings.rank_count);
+  body_ = std::make_shared<Body>(std::move(options));
+}
+
+Leader::~Leader() = default;
+
+std::uint16_t Leader::port() const { return body_->listening.port(); }
+
+std::shared_ptr<backend::Backend> Leader::rank(int rank) {
+  const LeaderOptions& options = body_->options;
+  return make_remote_rank(
+      {.rank = rank,
+       .group = body_->group,
+       .collective = options.collective,
+       .join_patience = options.join_patience,
+       .join_hint = format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
+}
+
+std::string Leader::away() const { return body_->group->away(); }
+
+bool Leader::mend() {
+  if (!body_->group->mend()) return false;
+  body_->options.collective->mend();
+  return true;
+}
+
+void Leader::give_up(int rank, const std::string& why) {
+  body_->options.collective->give_up(rank, why);
+  if (rank == 0) return body_->group->end_waits(why);
+  if (const std::shared_ptr<Link> link = body_->group->any_link(rank)) link->close(why);
+}
+
+}  // namespace fourfold::nodes

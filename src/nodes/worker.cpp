@@ -1,0 +1,207 @@
+#include "nodes/worker.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "base/check.h"
+#include "nodes/handshake.h"
+
+namespace fourfold::nodes {
+namespace {
+
+constexpr std::chrono::milliseconds kConnectTime{5000}, kRetryTime{500};
+
+// What a step meets the other ranks with: the leader.
+class LeaderCollective final : public backend::Collective {
+ public:
+  explicit LeaderCollective(int rank_count) : rank_count_(rank_count) {}
+  void use(std::shared_ptr<Link> link) { link_ = std::move(link); }
+
+  int rank_count() const override { return rank_count_; }
+  void all_reduce(int rank, std::string_view where, std::span<const float> in,
+                  std::span<float> out) override {
+    ask(rank, {.gathers = false, .row_count = 0, .where = std::string(where)}, in, out);
+  }
+  void all_gather(int rank, std::string_view where, std::int64_t row_count, std::span<const float> in,
+                  std::span<float> out) override {
+    ask(rank, {.gathers = true, .row_count = row_count, .where = std::string(where)}, in, out);
+  }
+  // There is one rank here, and the leader sees when it goes.
+  void give_up(int, const std::string&) override {}
+  void mend() override {}
+
+ private:
+  void ask(int rank, const PartHead& head, std::span<const float> in, std::span<float> out) {
+    link_->send(Frame::part, head.bytes(), std::as_bytes(in));
+    const Message message = link_->receive();
+    if (message.kind == Frame::give_up)
+      throw backend::RankLost(rank, "another rank failed, and the step ends");
+    if (message.kind != Frame::result || message.bytes.size() != out.size_bytes())
+      throw LinkLost(format("the leader sent {} bytes for {} at {}", message.bytes.size(), out.size_bytes(),
+                            head.where));
+    if (!out.empty()) std::memcpy(out.data(), message.bytes.data(), out.size_bytes());
+  }
+
+  int rank_count_;
+  std::shared_ptr<Link> link_;
+};
+
+Answer do_call(backend::Prepared& prepared, const Call& call, std::vector<float>& logits) {
+  Answer answer;
+  answer.tokens.assign(call.token_count, backend::kNoToken);
+  logits.resize(call.logit_count);
+  const backend::Choices choices{call.token_limit, call.choices};
+  switch (call.task) {
+    case Task::run: prepared.run(call.pass, call.batch(), logits); break;
+    case Task::run_sampled:
+      answer.done = prepared.run_sampled(call.pass, call.batch(), choices, {answer.tokens, logits});
+      break;
+    case Task::run_drafts:
+      answer.done = prepared.run_drafts(call.batch(), choices, call.counts, answer.tokens);
+      break;
+    case Task::set_history: prepared.set_history(call.slot, call.history); break;
+    case Task::save_anchor: prepared.save_anchor(call.slot, call.position, call.anchor); break;
+    case Task::restore_anchor: prepared.restore_anchor(call.anchor, call.slot, call.position); break;
+  }
+  return answer;
+}
+
+Answer error_answer(Code code, const std::string& message, const std::string& hint = {}) {
+  return {.done = false, .tokens = {}, .is_error = true, .code = code, .message = message, .hint = hint};
+}
+
+void require_word(const Message& message, Frame wanted) {
+  if (message.kind == wanted) return;
+  if (message.kind != Frame::refuse) throw LinkLost("the leader says what no leader says");
+  ByteReader in(message.bytes);
+  const bool later = in.get<std::uint8_t>() != 0;
+  throw Refused(later, in.get_text());
+}
+
+class Worker {
+ public:
+  Worker(const WorkerOptions& options, const RankModel& model) : options_(options), model_(model) {}
+  void run();
+
+ private:
+  bool stay(Socket socket, const Settings& settings);
+  void load(const Settings& settings, const std::shared_ptr<Link>& link);
+  bool serve(Link& link);
+  void say(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+
+  const WorkerOptions& options_;
+  const RankModel& model_;
+  // Of the leader before, for one that wants the same.
+  Bytes settings_;
+  ModelSums sums_;
+  std::shared_ptr<LeaderCollective> collective_;
+  std::shared_ptr<backend::Prepared> prepared_;
+  std::vector<float> logits_;
+};
+
+void Worker::run() {
+  auto until = Clock::now() + options_.patience;
+  std::string said;
+  for (;;) {
+    try {
+      Socket socket = Socket::connect(options_.leader, kConnectTime);
+      const Settings settings = join_leader(
+          socket, {.token = options_.token, .version = options_.version, .wanted = options_.rank});
+      if (!stay(std::move(socket), settings)) return;
+      until = Clock::now() + options_.patience;
+    } catch (const Refused& refused) {
+      if (!refused.later() || Clock::now() >= until) throw;
+      if (said != refused.what()) say(said = refused.what());
+    } catch (const LinkLost& lost) {
+      if (Clock::now() >= until) throw;
+      if (said != lost.what()) say(format("{}; trying again", said = lost.what()));
+    }
+    std::this_thread::sleep_for(kRetryTime);
+  }
+}
+
+// False: the leader has ended, as it should.
+bool Worker::stay(Socket socket, const Settings& settings) {
+  const auto link = std::make_shared<Link>(std::move(socket), options_.timing);
+  link->start();
+  say(format("rank {} of {} of {}", settings.rank, settings.rank_count, settings.model));
+  bool goes_on = true;
+  try {
+    load(settings, link);
+    goes_on = serve(*link);
+  } catch (const LinkLost& lost) {
+    say(format("the leader is lost: {}; trying again", lost.what()));
+  }
+  if (collective_) collective_->use(nullptr);
+  return goes_on;
+}
+
+void Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
+  const bool is_kept = prepared_ != nullptr && settings_ == settings.bytes();
+  const auto tell = [&](const std::exception& error) {
+    link->send(Frame::failed, ByteWriter().put_text(error.what()).take());
+  };
+  try {
+    if (!is_kept) {
+      prepared_ = nullptr;
+      sums_ = model_.open(settings);
+    }
+    link->send(Frame::opened, sums_.bytes());
+    require_word(link->receive(), Frame::load);
+    if (!is_kept) {
+      collective_ = std::make_shared<LeaderCollective>(settings.rank_count);
+      prepared_ = model_.load(settings, collective_);
+      settings_ = settings.bytes();
+    }
+  } catch (const LinkLost&) {
+    throw;
+  } catch (const Refused&) {
+    throw;
+  } catch (const std::exception& error) {
+    tell(error);
+    throw;
+  }
+  collective_->use(link);
+  link->send(Frame::loaded, Loaded{prepared_->anchor_bytes(),
+                                   {prepared_->memory().begin(), prepared_->memory().end()},
+                                   {prepared_->notices().begin(), prepared_->notices().end()}}
+                                .bytes());
+}
+
+bool Worker::serve(Link& link) {
+  for (;;) {
+    const Message message = link.receive();
+    switch (message.kind) {
+      case Frame::bye: return false;
+      case Frame::give_up: continue;  // of a call that this rank had ended already
+      default: require_word(message, Frame::call);
+    }
+    Answer answer;
+    std::exception_ptr end;
+    try {
+      answer = do_call(*prepared_, Call::read(message.bytes), logits_);
+    } catch (const LinkLost&) {
+      throw;
+    } catch (const backend::RankLost& lost) {
+      answer = error_answer(lost.code(), lost.what());  // of another: this one stays
+    } catch (const Error& error) {
+      answer = error_answer(error.code(), error.what(), error.hint());
+      if (error.code() == Code::device_lost || error.code() == Code::internal) end = std::current_exception();
+    } catch (const std::exception& error) {
+      answer = error_answer(Code::internal, error.what());
+      end = std::current_exception();
+    }
+    link.send(Frame::answer, answer.bytes());
+    if (end) std::rethrow_exception(end);
+  }
+}
+
+}  // namespace
+
+void run_worker(const WorkerOptions& options, const RankModel& model) { Worker(options, model).run(); }
+
+}  // namespace fourfold::nodes

@@ -1,0 +1,441 @@
+"""Ranks as processes: four of them serve with the tokens of one process, one is killed and comes back, one falls silent, the
+wire is slow and loses packets: nodes_test.py FOURFOLD
+"""
+import contextlib
+import json
+import os
+import pathlib
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+RANKS = 4
+# So many requests at once, with tokens drawn as well as taken.
+PROMPTS = ["one", "two words", "a prompt that is a good deal longer than the others are"]
+NOTICED_S = 5.0
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until(truth, seconds, what):
+    begin = time.monotonic()
+    while not truth():
+        if time.monotonic() - begin > seconds:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+class Process:
+    """A program with its output in a file; inside a network namespace where one is named."""
+
+    def __init__(self, folder, name, words, inside=None):
+        self.log = pathlib.Path(folder) / f"{name}.log"
+        prefix = ["ip", "netns", "exec", inside] if inside else []
+        with open(self.log, "ab") as out:
+            self.process = subprocess.Popen([*prefix, str(PROGRAM), *words], stdout=out, stderr=out,
+                                            stdin=subprocess.DEVNULL)
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def end(self, number=signal.SIGTERM, seconds=30):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"it did not end: {self.text()[-2000:]}") from None
+
+
+class Server(Process):
+    def __init__(self, folder, model, words, host="127.0.0.1", inside=None):
+        self.port = free_port()
+        self.url = f"http://{host}:{self.port}"
+        super().__init__(folder, f"serve-{self.port}", [
+            "serve", model, "--host", host, "--port", str(self.port), "--no-auth", "--tp", str(RANKS), "--threads",
+            str(RANKS), "--max-context", "2048", "--kv-tokens", "8192", *words], inside)
+
+    def ask(self, path, body=None, timeout=120):
+        """Status and JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+        except OSError:
+            return 0, None
+
+    def is_ready(self):
+        return self.ask("/ready", timeout=5)[0] == 200
+
+    def wait(self, seconds=120):
+        def there():
+            if self.process.poll() is not None:
+                raise AssertionError(f"it ended with {self.process.returncode}: {self.text()[-2000:]}")
+            return self.is_ready()
+        wait_until(there, seconds, f"/ready of {self.text()[-2000:]}")
+
+    def answers(self):
+        """What the model says to all prompts at once: tokens, and their log-probabilities to the last bit."""
+        out = [None] * (2 * len(PROMPTS))
+
+        def one(index):
+            drawn = {"temperature": 1.0, "seed": 7} if index % 2 else {"temperature": 0}
+            status, answer = self.ask("/v1/completions", {"prompt": PROMPTS[index // 2], "max_tokens": 24, "logprobs": 2,
+                                                          "model": "default", **drawn})
+            assert status == 200, (status, answer, self.text()[-2000:])
+            choice = answer["choices"][0]
+            out[index] = (choice["text"], choice["logprobs"]["tokens"], choice["logprobs"]["token_logprobs"])
+        threads = [threading.Thread(target=one, args=(index,)) for index in range(len(out))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert None not in out, out
+        return out
+
+
+def join_words(address, token, rank=None):
+    which = ["--rank", str(rank)] if rank else []
+    return ["rank", "--join", address, "--token-file", str(token), "--threads", "1", *which]
+
+
+class SlowRelay:
+    """Bytes to an address and back, each way 2 ms late; one piece in a hundred 200 ms, as after a packet that was lost."""
+
+    def __init__(self, to):
+        self.to = to
+        self.random = random.Random(1)
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near = self.listening.accept()[0]
+                try:
+                    far = socket.create_connection(self.to)
+                except OSError:
+                    near.close()
+                    continue
+                for one, other in ((near, far), (far, near)):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    pieces = queue.Queue()
+                    threading.Thread(target=self.read, args=(one, pieces), daemon=True).start()
+                    threading.Thread(target=self.write, args=(other, pieces), daemon=True).start()
+
+    def read(self, source, pieces):
+        due = 0.0
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                late = 0.2 if self.random.random() < 0.01 else 0.002
+                due = max(due, time.monotonic() + late)  # in order, as TCP brings it
+                pieces.put((due, piece))
+        pieces.put((0.0, b""))
+
+    def write(self, target, pieces):
+        with contextlib.suppress(OSError):
+            while True:
+                due, piece = pieces.get()
+                if not piece:
+                    break
+                time.sleep(max(0.0, due - time.monotonic()))
+                target.sendall(piece)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        self.listening.close()
+
+
+class Group(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scope = contextlib.ExitStack()
+        cls.folder = pathlib.Path(cls.scope.enter_context(tempfile.TemporaryDirectory()))
+        cls.model = str(cls.folder / "model")
+        subprocess.run([PROGRAM, "make-model", cls.model, "--shape", "tiny"], check=True, capture_output=True)
+        cls.token = cls.folder / "token"
+        cls.token.write_text("0123456789abcdef0123456789abcdef\n")
+        cls.token.chmod(0o600)
+        alone = Server(cls.folder, cls.model, [])
+        alone.wait()
+        cls.wanted = alone.answers()
+        assert len({text for text, _, _ in cls.wanted}) > 1, "the answers prove nothing"
+        alone.end()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scope.close()
+
+    def setUp(self):
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.process.poll() is None:
+                process.process.kill()
+                process.process.wait()
+
+    def start(self, process):
+        self.processes.append(process)
+        return process
+
+    def rank(self, address, number=None, inside=None):
+        return self.start(Process(self.folder, f"rank-{len(self.processes)}",
+                                  join_words(address, self.token, number), inside))
+
+    def by_hand(self, address, host="127.0.0.1", inside=None):
+        return self.start(Server(self.folder, self.model,
+                                 ["--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token)],
+                                 host, inside))
+
+    def expect_lost(self, server, begin, rank):
+        """/ready says so in time, and who asks is told."""
+        wait_until(lambda: not server.is_ready(), 20, "/ready turns false")
+        self.assertLess(time.monotonic() - begin, NOTICED_S)
+        status, said = server.ask("/ready")
+        self.assertEqual((status, said["error"]["code"]), (503, "rank_lost"), said)
+        self.assertIn(f"rank {rank} of {RANKS} was lost", said["error"]["message"])
+        self.assertEqual(server.ask("/health")[0], 200)
+        status, said = server.ask("/v1/completions", {"prompt": "x", "max_tokens": 2, "model": "default"})
+        self.assertEqual(status, 503, said)
+
+    def expect_same(self, server):
+        self.assertEqual(server.answers(), self.wanted)
+
+
+class Nodes(Group):
+    def test_started_here_and_one_that_is_killed_is_started_again(self):
+        server = self.start(Server(self.folder, self.model, ["--nodes", "localhost"]))
+        server.wait()
+        self.expect_same(server)
+        children = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True,
+                                  text=True).stdout.split()
+        self.assertEqual(len(children), RANKS - 1)
+        os.kill(int(children[0]), signal.SIGKILL)
+        wait_until(lambda: "was lost" in server.text() or "is gone" in server.text(), NOTICED_S, "the log says so")
+        server.wait()
+        self.expect_same(server)
+        self.assertEqual(server.end(), 0)
+        for child in children[1:]:
+            self.assertFalse(pathlib.Path(f"/proc/{child}").exists(), "a rank is left behind")
+
+    def test_by_ssh(self):
+        """ssh as a script: the command it is given runs here."""
+        tools = self.folder / "tools"
+        tools.mkdir()
+        script = tools / "ssh"
+        script.write_text('#!/bin/sh\necho "$@" >> "$0.log"\nfor last; do :; done\n'
+                          'SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$last"\n')
+        script.chmod(0o755)
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{tools}:{before}"
+        self.addCleanup(os.environ.__setitem__, "PATH", before)
+        server = self.start(Server(self.folder, self.model, [
+            "--nodes", "spark-1,spark-2", "--rank-program", str(PROGRAM), "--rank-listen", f"0.0.0.0:{free_port()}"]))
+        server.wait()
+        self.expect_same(server)
+        self.assertEqual(server.end(), 0)
+        calls = (tools / "ssh.log").read_text()
+        self.assertEqual([calls.count("spark-1"), calls.count("spark-2")], [2, 1])
+        self.assertNotIn("--token-file /", calls)
+
+    def test_by_hand_killed_silent_and_back(self):
+        address = f"127.0.0.1:{free_port()}"
+        ranks = {number: self.rank(address, number) for number in (1, 2, 3)}
+        server = self.by_hand(address)
+        server.wait()
+        self.expect_same(server)
+
+        # Killed while it answers: the stream ends with an error.
+        streamed = []
+
+        def stream():
+            body = {"prompt": "x", "max_tokens": 1900, "model": "default", "stream": True, "temperature": 0,
+                    "ignore_eos": True}
+            request = urllib.request.Request(server.url + "/v1/completions", json.dumps(body).encode(),
+                                             {"Content-Type": "application/json"})
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    for line in answer:
+                        streamed.append(line.decode())
+        thread = threading.Thread(target=stream)
+        thread.start()
+        wait_until(lambda: len(streamed) > 20, 60, "tokens come")
+        ranks[2].send(signal.SIGKILL)
+        begin = time.monotonic()
+        thread.join(20)
+        self.assertFalse(thread.is_alive())
+        self.assertLess(time.monotonic() - begin, NOTICED_S)
+        self.assertTrue(any("rank 2 of 4" in line for line in streamed[-4:]), streamed[-4:])
+        self.expect_lost(server, begin, 2)
+        self.rank(address)
+        server.wait()
+        self.expect_same(server)
+
+        # Silent, with nothing to do: no connection is closed, nothing is said.
+        ranks[3].send(signal.SIGSTOP)
+        self.expect_lost(server, time.monotonic(), 3)
+        # It goes on by itself, with what it had loaded.
+        ranks[3].send(signal.SIGCONT)
+        server.wait()
+        self.expect_same(server)
+        self.assertIn("the leader is lost", ranks[3].text())
+
+        # Strangers, while it works.
+        for _ in range(50):
+            with socket.create_connection(tuple(address.split(":"))) as scanner:
+                scanner.send(b"\x16\x03\x01 GET / HTTP/1.1\r\n\r\n")
+        other = self.folder / "other"
+        other.write_text("another token, of the same length\n")
+        other.chmod(0o600)
+        refused = self.start(Process(self.folder, "refused", join_words(address, other)))
+        self.assertNotEqual(refused.process.wait(20), 0)
+        self.assertIn("the token is not the leader's", refused.text())
+        self.expect_same(server)
+        self.assertEqual(server.end(), 0)
+        for process in self.processes:
+            if process not in (server, refused, ranks[2]):
+                self.assertEqual(process.process.wait(20), 0, process.text())
+
+    def test_a_slow_wire_that_stalls(self):
+        port = free_port()
+        relay = SlowRelay(("127.0.0.1", port))
+        self.addCleanup(relay.close)
+        ranks = [self.rank(relay.address, number) for number in (1, 2, 3)]
+        server = self.by_hand(f"127.0.0.1:{port}")
+        server.wait()
+        self.expect_same(server)
+        begin = time.monotonic()
+        ranks[0].send(signal.SIGKILL)
+        self.expect_lost(server, begin, 1)
+        self.rank(relay.address)
+        server.wait()
+        self.expect_same(server)
+
+    def test_another_model_is_refused(self):
+        address = f"127.0.0.1:{free_port()}"
+        other = str(self.folder / "other-model")
+        subprocess.run([PROGRAM, "make-model", other, "--shape", "tiny", "--seed", "5"], check=True, capture_output=True)
+        self.by_hand(address)
+        rank = self.start(Process(self.folder, "wrong", [*join_words(address, self.token), other]))
+        self.assertNotEqual(rank.process.wait(60), 0)
+        self.assertRegex(rank.text(), "its model is not the leader's: its (weights|tensors) differ")
+
+    def test_words_that_do_not_go_together(self):
+        for words, says in ((["--tp", "4", "--nodes", "a,b,c,d"], "names 4 hosts for 3 ranks"),
+                            (["--tp", "4", "--nodes", "by-hand"], "needs --token-file"),
+                            (["--nodes", "a", "--tp", "1"], "there is no rank to be elsewhere"),
+                            (["--tp", "4", "--nodes", "a", "--backend", "sim"], "not built"),
+                            (["--tp", "4", "--nodes=-oProxyCommand=x"], "begins with '-'"),
+                            (["--token-file", "x"], "there is no --nodes")):
+            done = subprocess.run([PROGRAM, "serve", self.model, "--port", "0", *words], capture_output=True,
+                                  text=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0, words)
+            self.assertIn(says, done.stderr, words)
+
+
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+class SlowWire(Group):
+    """Each process in a network namespace of its own, with 2 ms of delay and one packet in a hundred lost each way where the
+    kernel has netem; elsewhere without them, and it says so."""
+    NAMES = [f"fourfold-{os.getpid()}-{number}" for number in range(RANKS)]
+    BRIDGE = f"ffb{os.getpid()}"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.made, cls.plain = [], ""
+        try:
+            cls.build()
+        except (AssertionError, OSError) as error:
+            cls.remove()
+            raise unittest.SkipTest(f"no network namespaces here: {error}") from None
+        if cls.plain:
+            print(f"SKIPPED: delay and loss, the kernel has no netem ({cls.plain}); namespaces alone", flush=True)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.remove()
+
+    @classmethod
+    def must(cls, *words):
+        done = run(*words)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr.strip()}"
+
+    @classmethod
+    def build(cls):
+        cls.must("ip", "link", "add", cls.BRIDGE, "type", "bridge")
+        cls.must("ip", "addr", "add", "10.231.7.254/24", "dev", cls.BRIDGE)
+        cls.must("ip", "link", "set", cls.BRIDGE, "up")
+        for number, name in enumerate(cls.NAMES):
+            outside = f"ff{os.getpid()}x{number}"
+            cls.must("ip", "netns", "add", name)
+            cls.made.append(name)
+            cls.must("ip", "link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", name)
+            cls.must("ip", "link", "set", outside, "master", cls.BRIDGE, "up")
+            cls.must("ip", "-n", name, "addr", "add", f"10.231.7.{number + 1}/24", "dev", "eth0")
+            cls.must("ip", "-n", name, "link", "set", "eth0", "up")
+            cls.must("ip", "-n", name, "link", "set", "lo", "up")
+            netem = run("tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "2ms", "loss", "1%")
+            if netem.returncode != 0:
+                cls.plain = netem.stderr.strip()
+
+    @classmethod
+    def remove(cls):
+        for name in cls.made:
+            run("ip", "netns", "del", name)
+        run("ip", "link", "del", cls.BRIDGE)
+
+    def test_four_machines_on_a_slow_wire(self):
+        address = "10.231.7.1:4450"
+        ranks = {number: self.rank(address, number, self.NAMES[number]) for number in (1, 2, 3)}
+        server = self.by_hand(address, "10.231.7.1", self.NAMES[0])
+        server.wait()
+        self.expect_same(server)
+        # A machine that is switched off: its packets end, and nothing else happens.
+        begin = time.monotonic()
+        self.must("ip", "-n", self.NAMES[2], "link", "set", "eth0", "down")
+        self.expect_lost(server, begin, 2)
+        self.must("ip", "-n", self.NAMES[2], "link", "set", "eth0", "up")
+        server.wait()
+        self.expect_same(server)
+        begin = time.monotonic()
+        ranks[1].send(signal.SIGKILL)
+        self.expect_lost(server, begin, 1)
+        self.rank(address, 1, self.NAMES[1])
+        server.wait()
+        self.expect_same(server)
+        self.assertEqual(server.end(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, warnings="ignore")
