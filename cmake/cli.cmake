@@ -67,6 +67,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/cli/bench_mtp.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/bench_users.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/hub_commands.cpp
+    ${PROJECT_SOURCE_DIR}/src/cli/nodes_report.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/plan_model_command.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/predict_report.cpp
     ${PROJECT_SOURCE_DIR}/src/cli/step_report.cpp)

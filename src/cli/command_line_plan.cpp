@@ -11,9 +11,14 @@ void add_plan_step(CLI::App& command, PlanModelOptions& m, CLI::Option* model, C
   command.add_option("--experts", m.experts, "Of --tp: a part of each (tp), some of them (ep), or auto")
       ->capture_default_str()
       ->needs(model);
-  command.add_option("--link", m.link, "Of --gpu: pcie5 or pcie4 between the GPUs")
+  command
+      .add_option("--nodes", m.nodes,
+                  "Of --model: machines with a rank each, and what their sums take on --link")
+      ->needs(model);
+  command
+      .add_option("--link", m.link, "Of --gpu: pcie5 or pcie4 between GPUs; of --nodes: 10gbe, 25gbe or cx7")
       ->capture_default_str()
-      ->needs(gpu);
+      ->needs(model);
   command.add_option("--users", m.users, "Of --gpu: sequences in the predicted step")
       ->capture_default_str()
       ->needs(gpu);

@@ -16,6 +16,7 @@
 #include "cli/bench_model_weights.h"
 #include "cli/figures.h"
 #include "cli/load_model.h"
+#include "cli/nodes_report.h"
 #include "cli/parse.h"
 #include "cli/predict_report.h"
 #include "cli/step_report.h"
@@ -298,7 +299,7 @@ StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& mo
           .capacity = capacity,
           .dense = model.dense(),
           .product = *target.product,
-          .link = parse_link(options.link),
+          .link = options.nodes > 0 ? plan::Link::pcie5 : parse_link(options.link),  // of nodes: not asked
           .ranks = options.ranks,
           .expert_count = model.expert_count(),
           .users = options.users,
@@ -339,7 +340,31 @@ std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOption
   return step_work(model.program, planner.capacity(), target.machine(), steps, model.dense());
 }
 
-int run_plan_model(const PlanModelOptions& options, const Console& console) {
+namespace {
+
+// One rank on each machine.
+PlanModelOptions with_nodes(PlanModelOptions options) {
+  if (options.nodes == 0) {
+    if (plan::find_wire(options.link))
+      fail(Code::invalid_request, "--link {}: it is between machines, and there is no --nodes", options.link);
+    return options;
+  }
+  if (options.nodes < 2 || options.nodes > library::kRanksMax)
+    fail(Code::invalid_request, "--nodes {}: 2 to {}", options.nodes, library::kRanksMax);
+  if (options.ranks != 1 && options.ranks != options.nodes)
+    fail(Code::invalid_request, "--nodes {} with --tp {}: a machine has one rank here", options.nodes,
+         options.ranks);
+  parse_wire(options.link);
+  if (options.predict)
+    fail(Code::invalid_request, "--predict with --nodes: sums between GPUs of one machine are predicted");
+  options.ranks = options.nodes;
+  return options;
+}
+
+}  // namespace
+
+int run_plan_model(const PlanModelOptions& given, const Console& console) {
+  const PlanModelOptions options = with_nodes(given);
   if (options.predict && options.gpu.empty())
     fail_with_hint(Code::invalid_request, "For example: fourfold plan --predict --model 35b --gpu h200",
                    "--predict needs --gpu: the card that is asked about");
@@ -359,13 +384,19 @@ int run_plan_model(const PlanModelOptions& options, const Console& console) {
       model.program.kv_caches.empty() ? "none" : format_name(model.program.kv_caches.front().format);
   if (!options.json) {
     print(planned, target, kv, console);
-    if (question) print_step(*question, *answer, console);
+    if (options.nodes > 0)
+      print_nodes(model.program, parse_wire(options.link), answer ? &answer->step : nullptr, console);
+    else if (question)
+      print_step(*question, *answer, console);
     return planned.fits() ? kFine : kMiss;
   }
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("ranks", options.ranks);
   write(planned, target, kv, json);
-  if (question) write_step(*question, *answer, json);
+  if (options.nodes > 0)
+    write_nodes(model.program, parse_wire(options.link), answer ? &answer->step : nullptr, json);
+  else if (question)
+    write_step(*question, *answer, json);
   console.out << json.end_object().finish() << "\n";
   return planned.fits() ? kFine : kMiss;
 }

@@ -18,7 +18,8 @@ struct PlanModelOptions {
   std::string gpu;                          // a product that need not be there: rtx-pro-6000
   int ranks = 1;                            // GPUs that share the model
   std::string experts = "auto";             // tp: cut by column; ep: given out whole
-  std::string link = "pcie5";               // between them, or pcie4
+  int nodes = 0;                            // machines with a rank each; 0: one machine
+  std::string link = "pcie5";               // between GPUs, or pcie4; between machines 10gbe, 25gbe or cx7
   int users = 1;                            // of the predicted step
   std::int64_t context = 0;                 // tokens of each before it
   int drafts = 0;                           // of each

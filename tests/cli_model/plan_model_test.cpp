@@ -85,6 +85,42 @@ TEST(PlanModel, TheLargestModelOnFourCards) {
   expect_error(Code::unsupported_op, {"128 of 512 experts", "a part of each"}, [&] { planned(options); });
 }
 
+TEST(PlanModel, MachinesHaveAPriceForTheirSums) {
+  PlanModelOptions options = shape_on("35b", "spark");
+  options.nodes = 2;
+  options.link = "10gbe";
+  const Json two = planned(options).at("nodes");
+  EXPECT_EQ(two.at("evidence").text, "computed, not measured");
+  EXPECT_EQ(two.at("sums").number, 80);  // two of each of 40 layers
+  EXPECT_EQ(two.at("sum_row_bytes").number, 4 * 2048);
+  // A row of 8 KB there and back at 1.25 GB/s, and twice the latency, eighty times.
+  const double wire_us = 2 * 4 * 2048 / 1250.0;
+  EXPECT_NEAR(low(two.at("steps").items.at(0).at("sums_us")), 80 * (2 * low(two.at("latency_us")) + wire_us),
+              1);
+  EXPECT_GT(low(two.at("rank_alone_us")), 0);
+  options.link = "cx7";
+  const Json fast = planned(options).at("nodes");
+  EXPECT_LT(low(fast.at("steps").items.at(3).at("together_us")),
+            low(two.at("steps").items.at(3).at("together_us")));
+  options.json = false;
+  Captured page;
+  run_plan_model(options, page.console);
+  EXPECT_TRUE(contains(page.out.str(), "what 2 machines on ConnectX-7 at 200 Gbit/s say to each other"))
+      << page.out.str();
+  EXPECT_TRUE(contains(page.out.str(), "computed, not measured")) << page.out.str();
+  Captured captured;
+  options.link = "pcie5";
+  expect_error(Code::invalid_request, {"--nodes with --link pcie5", "10gbe, 25gbe and cx7"},
+               [&] { run_plan_model(options, captured.console); });
+  options.link = "cx7";
+  options.ranks = 4;
+  expect_error(Code::invalid_request, {"--nodes 2 with --tp 4"},
+               [&] { run_plan_model(options, captured.console); });
+  options.nodes = 0;
+  expect_error(Code::invalid_request, {"--link cx7", "no --nodes"},
+               [&] { run_plan_model(options, captured.console); });
+}
+
 TEST(PlanModel, RefusesWithNumbers) {
   PlanModelOptions options = shape_on("35b", "rtx 5070 ti");  // 25 GB of weights
   options.json = false;
