@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <list>
+#include <system_error>
 #include <thread>
 
 #include "base/check.h"
@@ -110,10 +111,15 @@ void Leader::Body::accept() {
     ++strangers;
     Visit& visit = visits.emplace_back();
     visit.socket = std::move(*socket);
-    visit.thread = std::thread([this, &visit] {
-      receive(visit);
-      visit.is_over = true;
-    });
+    try {
+      visit.thread = std::thread([this, &visit] {
+        receive(visit);
+        visit.is_over = true;
+      });
+    } catch (const std::system_error&) {  // no thread is left: it may come again
+      visits.pop_back();
+      --strangers;
+    }
   }
 }
 

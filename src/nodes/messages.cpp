@@ -3,6 +3,12 @@
 namespace fourfold::nodes {
 namespace {
 
+// Every field of these goes over the wire by name. One more changes a size: then it is added here, and
+// kProtocol counts up.
+static_assert(sizeof(backend::SequenceRows) == 40 && sizeof(backend::Choice) == 72 &&
+              sizeof(backend::SeenToken) == 16 && sizeof(backend::Capacity) == 40 &&
+              sizeof(backend::Batch) == 5 * sizeof(std::span<const int>));
+
 template <class T>
 T get_enum(ByteReader& in, T last) {
   const auto number = in.get<std::uint32_t>();

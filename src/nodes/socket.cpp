@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 namespace fourfold::nodes {
 namespace {
@@ -193,7 +194,11 @@ ListeningSocket::~ListeningSocket() { ::close(descriptor_); }
 std::optional<Socket> ListeningSocket::accept(std::chrono::milliseconds patience) {
   if (!wait_for(descriptor_, POLLIN, Clock::now() + patience)) return std::nullopt;
   const int came = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC);
-  if (came < 0) return std::nullopt;  // it left again, or there is no descriptor for it
+  if (came < 0) {
+    // It left again, or there is no descriptor for it: then it is still there, and asking at once is in vain.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return std::nullopt;
+  }
   set_up(came);
   return Socket(came);
 }
