@@ -186,8 +186,12 @@ void Leader::Body::load(const Settings& settings, const std::string& peer, Link&
   };
   const auto next = [&](Frame wanted) {
     Message message = link.receive();
-    if (message.kind == Frame::failed)
-      throw LinkLost(format("it cannot load the model: {}", ByteReader(message.bytes).get_text()));
+    if (message.kind == Frame::failed) {
+      // Said here: it leaves at once, and that may be what is heard of it first.
+      const std::string why = format("it cannot load the model: {}", ByteReader(message.bytes).get_text());
+      say(format("{} ({}): {}", name(rank), peer, why));
+      throw LinkLost(why);
+    }
     if (message.kind != wanted) throw LinkLost("it says what it was not asked");
     return message;
   };

@@ -1,5 +1,7 @@
 #include "nodes/link.h"
 
+#include <future>
+
 #include "tests/checkpoint/support.h"
 #include "tests/nodes/support.h"
 
@@ -107,15 +109,14 @@ TEST(Link, IsQuietForLongWhileBothSidesLive) {
 
 TEST(Link, WhoIsSilentIsLost) {
   Pair pair;
-  std::string why;
-  Link a(std::move(pair.near), kHasty, [&](const std::string& text) { why = text; });
+  std::promise<std::string> told;
+  Link a(std::move(pair.near), kHasty, [&](const std::string& text) { told.set_value(text); });
   a.start();  // the other side holds its end, and says nothing
   const auto begin = Clock::now();
   EXPECT_THROW(a.receive(), LinkLost);
   EXPECT_GE(Clock::now() - begin, kHasty.silence - 50ms);
   EXPECT_LT(Clock::now() - begin, 5s);
-  EXPECT_TRUE(comes_true([&] { return !why.empty(); }));
-  EXPECT_EQ(why, "nothing was heard for too long");
+  EXPECT_EQ(told.get_future().get(), "nothing was heard for too long");
   EXPECT_THROW(a.send(Frame::call), LinkLost);
 }
 
