@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace fourfold::events {
 namespace {
@@ -111,6 +112,36 @@ TEST(Zmtp, WhoeverIsNoPeerIsRefused) {
   many = hello + ready("DEALER");
   for (std::size_t i = 0; i <= ZmtpPeer::kFramesMax; ++i) many += frame(1, "");
   expect_refused(Role::router, many);
+}
+
+// A talk with bytes changed, in random pieces: it is taken or refused, and nothing else.
+TEST(Zmtp, ChangedBytesAreTakenOrRefused) {
+  Random random(1);
+  std::int64_t refused = 0, taken = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const bool publisher = random.below(2) == 0;
+    std::string talk = ZmtpPeer::greeting() + ready(publisher ? "SUB" : "DEALER");
+    for (int i = 0; i < 3; ++i) talk += publisher ? frame(0, "\1topic") : frame(1, "") + frame(0, "12345678");
+    const std::size_t from = random.below(3) == 0 ? 0 : ZmtpPeer::greeting().size();
+    for (std::uint64_t i = random.below(4); i > 0; --i)
+      talk[from + random.below(talk.size() - from)] = static_cast<char>(random.below(256));
+    ZmtpPeer peer(publisher ? Role::publisher : Role::router);
+    std::string out;
+    try {
+      for (std::size_t at = 0; at < talk.size();) {
+        const std::size_t count = 1 + random.below(talk.size() - at);
+        peer.take(std::string_view(talk).substr(at, count), out);
+        at += count;
+      }
+      ++taken;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::io);
+      ++refused;
+    }
+    EXPECT_LE(peer.take_messages().size(), 3u);
+  }
+  EXPECT_GT(taken, 1'000);
+  EXPECT_GT(refused, 1'000);
 }
 
 }  // namespace
