@@ -31,10 +31,12 @@ void write_text_side(const checkpoint::OutputFolder& folder, std::int64_t vocab_
 }
 
 // As published models say it; a script holds at any temperature.
-std::string sampling_text(const checkpoint::TokenIds& ids) {
+std::string sampling_text(const std::vector<text::TokenId>& ends, const checkpoint::TokenIds& ids) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object().member("do_sample", true).member("temperature", 0.7).member("top_p", 0.8);
-  json.member("top_k", 20).key("eos_token_id").begin_array().value(ids.end_of_turn).value(ids.end_of_text);
+  json.member("top_k", 20).key("eos_token_id").begin_array();
+  for (const text::TokenId end : ends) json.value(end);
+  json.value(ids.end_of_text);
   return json.end_array().end_object().finish() + "\n";
 }
 
@@ -55,12 +57,13 @@ int make_scripted_model(const MakeModelOptions& options, const Console& console)
   const auto tokenizer = text::Tokenizer::load(source / "tokenizer.json");
   const auto chat_template = text::ChatTemplate::load(source);
   if (!chat_template) fail(Code::invalid_request, "{}: has no chat template", options.text_of);
-  const checkpoint::TokenIds ids{token_of(tokenizer, "<|im_end|>", options.text_of),
-                                 token_of(tokenizer, "<|endoftext|>", options.text_of)};
   const auto script =
       text::parse_answer_script(json::read_text_file(options.script, kScriptBytesMax), options.script);
-  const text::ScriptTable table =
-      make_script_table(script, *chat_template, tokenizer, static_cast<text::TokenId>(ids.end_of_turn));
+  std::vector<text::TokenId> ends;
+  for (const std::string& end : script.ends)
+    ends.push_back(static_cast<text::TokenId>(token_of(tokenizer, end, options.text_of)));
+  const checkpoint::TokenIds ids{ends.front(), token_of(tokenizer, "<|endoftext|>", options.text_of)};
+  const text::ScriptTable table = make_script_table(script, *chat_template, tokenizer, ends);
   checkpoint::ScriptedModel model;
   model.vocab = (tokenizer.id_limit() + kVocabAtOnce - 1) / kVocabAtOnce * kVocabAtOnce;
   model.positions = kScriptedPositions;
@@ -77,7 +80,7 @@ int make_scripted_model(const MakeModelOptions& options, const Console& console)
   const auto summary = write_scripted_model(folder, model, ids);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
     if (std::filesystem::exists(source / name)) folder.copy(source / name);
-  folder.write("generation_config.json", sampling_text(ids));
+  folder.write("generation_config.json", sampling_text(ends, ids));
   folder.publish();
   console.out << fourfold::format("{}: {} answers, {} steps: {} tensors, {} bytes\n", options.out,
                                   script.with_tools.size() + script.without_tools.size(), model.steps.size(),

@@ -89,9 +89,13 @@ Value message(const ScriptedAnswer& answer) {
 }
 
 // Two made-up tools, to see how the template shows any: nothing of their own is alike.
-Value one_tool() {
+Value one_tool(bool described) {
   Dict function, outer;
   function.set("name", "alpha");
+  if (described) {
+    function.set("description", "Adds.");
+    function.set("parameters", Dict{});
+  }
   outer.set("type", "function");
   outer.set("function", std::move(function));
   return outer;
@@ -112,8 +116,8 @@ Value another_tool() {
 class TableMaker {
  public:
   TableMaker(const AnswerScript& script, const ChatTemplate& chat_template, const Tokenizer& tokenizer,
-             TokenId end_of_turn)
-      : script_(script), template_(chat_template), tokenizer_(tokenizer), end_of_turn_(end_of_turn) {}
+             std::span<const TokenId> ends)
+      : script_(script), template_(chat_template), tokenizer_(tokenizer), ends_(ends.begin(), ends.end()) {}
 
   ScriptTable make() {
     const auto& with = script_.with_tools;
@@ -158,7 +162,7 @@ class TableMaker {
     const Ids asked = render({message("user", "A question.")}, true);
     const Ids told = history(answer);
     const auto begin = std::mismatch(asked.begin(), asked.end(), told.begin(), told.end()).second;
-    const auto end = std::find(begin, told.end(), end_of_turn_);
+    const auto end = std::find_first_of(begin, told.end(), ends_.begin(), ends_.end());
     if (end == told.end()) fail(Code::invalid_request, "{}: the template does not end it", place);
     // The window of its last token must not reach into the prompt, which differs from place to place.
     if (end - begin < kWindow - 1)
@@ -293,9 +297,18 @@ class TableMaker {
     return seen;
   }
 
+  // Some templates want a description of every tool, and parameters.
+  Ids prompt_with_one_tool() const {
+    try {
+      return render({message("user", "One.")}, true, {}, {one_tool(false)});
+    } catch (const Error&) {
+      return render({message("user", "One.")}, true, {}, {one_tool(true)});
+    }
+  }
+
   // The last four tokens that stand in every prompt with tools, in none without, and in no answer.
   Window window_that_shows_tools() const {
-    const Ids first = render({message("user", "One.")}, true, {}, {one_tool()});
+    const Ids first = prompt_with_one_tool();
     const std::set<Window> second = windows(render({message("system", "You help."), message("user", "Two.")},
                                                    true, {}, {another_tool(), another_tool()}));
     std::set<Window> elsewhere =
@@ -312,7 +325,7 @@ class TableMaker {
   const AnswerScript& script_;
   const ChatTemplate& template_;
   const Tokenizer& tokenizer_;
-  TokenId end_of_turn_;
+  Ids ends_;
   ScriptTable table_;
   int phases_ = 0;
   std::vector<Answer> answers_;
@@ -326,17 +339,24 @@ class TableMaker {
 AnswerScript parse_answer_script(std::string_view json, std::string_view what) {
   const std::string place(what);
   const Value value = parse_chat_json(json, what);
-  const Dict& dict = object_of(value, place, {"thought", "with_tools", "without_tools"});
+  const Dict& dict = object_of(value, place, {"thought", "with_tools", "without_tools", "ends"});
   AnswerScript script{text_of(dict, "thought", place), read_answers(dict, "with_tools", place),
                       read_answers(dict, "without_tools", place)};
+  if (const std::vector<Value> ends = list_of(dict, "ends", place); !ends.empty()) {
+    script.ends.clear();
+    for (const Value& end : ends) {
+      if (!end.is_text()) fail(Code::invalid_request, "{}.ends: is no list of texts", place);
+      script.ends.push_back(end.text());
+    }
+  }
   if (script.with_tools.empty() && script.without_tools.empty())
     fail(Code::invalid_request, "{}: has no answers, neither with_tools nor without_tools", place);
   return script;
 }
 
 ScriptTable make_script_table(const AnswerScript& script, const ChatTemplate& chat_template,
-                              const Tokenizer& tokenizer, TokenId end_of_turn) {
-  return TableMaker(script, chat_template, tokenizer, end_of_turn).make();
+                              const Tokenizer& tokenizer, std::span<const TokenId> ends) {
+  return TableMaker(script, chat_template, tokenizer, ends).make();
 }
 
 }  // namespace fourfold::text

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,10 +29,12 @@ struct AnswerScript {
   // One answer after another, then from the front: where the prompt shows tools, and where it shows none.
   // With one list empty the other answers both.
   std::vector<ScriptedAnswer> with_tools, without_tools;
+  // The tokens that end an answer, as the template writes them: <|im_end|> where none is given.
+  std::vector<std::string> ends = {"<|im_end|>"};
 };
 
 // {"thought": "...", "with_tools": [{"text": "...", "calls": [{"name": "...", "arguments": {}}]}, ...],
-// "without_tools": [...]}. Throws invalid_request naming `what`.
+// "without_tools": [...], "ends": ["..."]}. Throws invalid_request naming `what`.
 AnswerScript parse_answer_script(std::string_view json, std::string_view what);
 
 // What a model that follows the script has to know. It sees the last four tokens and a phase, which is 0
@@ -55,6 +58,6 @@ struct ScriptTable {
 // Throws invalid_request where four tokens and the phase cannot say what follows: an answer that repeats
 // itself, or two that are alike.
 ScriptTable make_script_table(const AnswerScript& script, const ChatTemplate& chat_template,
-                              const Tokenizer& tokenizer, TokenId end_of_turn);
+                              const Tokenizer& tokenizer, std::span<const TokenId> ends);
 
 }  // namespace fourfold::text

@@ -81,6 +81,18 @@ def tokenizer():
         return archive.extractfile("qwen3.tokenizer.json").read()
 
 
+def tokenizer_with(special, plain):
+    """Qwen3's with the control tokens and the plain ones of another family."""
+    file = json.loads(tokenizer())
+    known = {token["content"]: token["id"] for token in file["added_tokens"]}
+    for content in [*special, *plain]:
+        if content not in known:
+            known[content] = max(known.values()) + 1
+            file["added_tokens"].append({"id": known[content], "content": content, "single_word": False, "lstrip": False,
+                                         "rstrip": False, "normalized": False, "special": content in special})
+    return json.dumps(file).encode()
+
+
 def chat_template(name):
     """Qwen3's own ("qwen3"), or ours in the manner of Qwen3-Coder ("tool_xml"), with Qwen's control tokens."""
     text = (GOLDEN / f"templates/{name}.jinja").read_text()
@@ -125,17 +137,21 @@ class Server:
 class Served(Server):
     """`with Served(program, script) as served`: a scripted model is served; served.work is a folder to work in."""
 
-    def __init__(self, program, script, template="qwen3", options=()):
+    def __init__(self, program, script, template="qwen3", options=(), family=None):
         self.folder = tempfile.TemporaryDirectory(prefix="fourfold-clients-", ignore_cleanup_errors=True)
         self.work = pathlib.Path(self.folder.name)
-        self.program, self.script, self.template = program, script, template
+        self.program, self.script, self.template, self.family = program, script, template, family
         super().__init__(program, self.work / "scripted", options)
 
     def __enter__(self):
         text = self.work / "text"
         text.mkdir()
-        (text / "tokenizer.json").write_bytes(tokenizer())
-        (text / "chat_template.jinja").write_text(chat_template(self.template))
+        if self.family:
+            (text / "tokenizer.json").write_bytes(tokenizer_with(self.family["special"], self.family["plain"]))
+            (text / "chat_template.jinja").write_bytes((GOLDEN / f"families/{self.template}.jinja").read_bytes())
+        else:
+            (text / "tokenizer.json").write_bytes(tokenizer())
+            (text / "chat_template.jinja").write_text(chat_template(self.template))
         (self.work / "script.json").write_text(json.dumps(self.script))
         subprocess.run([self.program, "make-model", self.work / "scripted", "--script", self.work / "script.json",
                         "--text-of", text], check=True, stdout=subprocess.DEVNULL)

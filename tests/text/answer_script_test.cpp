@@ -38,8 +38,8 @@ constexpr const char* kScript = R"({
   "without_tools": [{"text": "Good morning!"}, {"text": "Good night, then."}]})";
 
 ScriptTable table_of(const std::string& script, const std::string& name) {
-  return make_script_table(parse_answer_script(script, "script"), template_of(name), tokenizer(),
-                           end_of_turn());
+  const TokenId end = end_of_turn();
+  return make_script_table(parse_answer_script(script, "script"), template_of(name), tokenizer(), {&end, 1});
 }
 
 // What a model that follows the table says.
