@@ -56,8 +56,8 @@ class GrammarGuide final : public engine::TokenGuide {
       }
       for (std::size_t i = 0; i < matcher_.kernel(set_).size(); ++i)
         allow_from(matcher_.kernel(set_)[i], bits);
-      for (const TokenId tag : masks_->tags())
-        if (after(vocabulary.bytes(tag)) != Matcher::kDead) allow(bits, tag);
+      for (const Masks::Tag& tag : masks_->tags())
+        if (after(tag.text) != Matcher::kDead) allow(bits, tag.token);
     }
     if (phase_ == Phase::done || matcher_.may_end(set_))
       for (const TokenId stop : vocabulary.stop_ids()) allow(bits, stop);
@@ -79,7 +79,7 @@ class GrammarGuide final : public engine::TokenGuide {
       phase_ = Phase::done;
       return;
     }
-    set_ = after(masks_->vocabulary().bytes(token));
+    set_ = after(written(token));
     if (set_ == Matcher::kDead) lose();
   }
 
@@ -121,6 +121,12 @@ class GrammarGuide final : public engine::TokenGuide {
     phase_ = Phase::inside;
     const Grammar& grammar = masks_->grammar();
     set_ = matcher_.start_at(start_.newlines ? grammar.start_after_newlines() : grammar.start());
+  }
+
+  std::string_view written(TokenId token) const {
+    for (const Masks::Tag& tag : masks_->tags())
+      if (tag.token == token) return tag.text;
+    return masks_->vocabulary().bytes(token);
   }
 
   Matcher::SetId after(std::string_view text) {

@@ -93,8 +93,11 @@ void FormBytes::give(std::size_t bytes) {
 Masks::Masks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Grammar> grammar,
              std::shared_ptr<FormBytes> memory)
     : vocabulary_(std::move(vocabulary)), grammar_(std::move(grammar)), memory_(std::move(memory)) {
-  for (const std::string& text : grammar_->tags())
-    if (const auto token = vocabulary_->tag(text)) tags_.push_back(*token);
+  for (const std::string& text : grammar_->tags()) {
+    auto token = vocabulary_->tag(text);
+    if (!token) token = vocabulary_->tag(control_mark(text));
+    if (token) tags_.push_back({*token, text});
+  }
   const std::size_t own = grammar_->bytes() + std::size_t{grammar_->state_count()} *
                                                   (sizeof(plain_run_[0]) + sizeof(class_of_[0]));
   if (memory_ && !memory_->take(own))

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -63,8 +64,12 @@ class Masks {
   // What its answers remember of their way counts with it; null: there is no limit.
   FormBytes* memory() const { return memory_.get(); }
 
-  // Added tokens the grammar names.
-  std::span<const TokenId> tags() const { return tags_; }
+  // Added tokens the grammar names, special or not, and how it writes them.
+  struct Tag {
+    TokenId token;
+    std::string_view text;
+  };
+  std::span<const Tag> tags() const { return tags_; }
 
  private:
   std::shared_ptr<const Local> compute(std::uint32_t state, MaskBudget& budget) const;
@@ -73,7 +78,7 @@ class Masks {
 
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const Grammar> grammar_;
-  std::vector<TokenId> tags_;
+  std::vector<Tag> tags_;
   std::vector<std::uint32_t> plain_run_;
   std::vector<std::uint32_t> class_of_;  // by state: equal for states no token can tell apart
   std::shared_ptr<FormBytes> memory_;

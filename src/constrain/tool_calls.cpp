@@ -86,6 +86,7 @@ Layout layout_of(text::CallFormat format) {
               .name_close = joined({"\n", text::kFenceOpen, "\n"}),
               .call_close = joined({"\n", text::kFence, marks.call_close})};
     case CallFormat::deepseek_plain:
+    case CallFormat::mistral:
     case CallFormat::kimi:
       return {.in_json = true,
               .section_open = section_open,
@@ -117,7 +118,7 @@ std::vector<std::string> marks_in(text::CallFormat format) {
     if (!mark.empty()) out.emplace_back(mark);
   // Those that also stand in ordinary text end nothing.
   for (const std::string_view mark : {marks.name_close, marks.key_close})
-    if (mark.starts_with('<')) out.emplace_back(mark);
+    if (mark.starts_with('<') || mark.starts_with('[')) out.emplace_back(mark);
   return out;
 }
 

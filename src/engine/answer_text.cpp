@@ -7,9 +7,6 @@
 namespace fourfold::engine {
 namespace {
 
-constexpr std::string_view kBegin = "<think>";
-constexpr std::string_view kEnd = "</think>";
-
 // The text of a token without the tag it is; a broken character before it may have left a replacement.
 std::string_view without_tag(std::string_view text, std::string_view tag) {
   return text.ends_with(tag) ? text.substr(0, text.size() - tag.size()) : text;
@@ -33,9 +30,10 @@ std::vector<text::TokenId> mark_ids(const text::Tokenizer& tokenizer, text::Call
 
 ThinkingSplitter::ThinkingSplitter(const text::Tokenizer& tokenizer, bool starts_thinking,
                                    std::string_view call_opening, bool only_token_ends)
-    : call_opening_(call_opening),
-      begin_id_(tokenizer.added_token(kBegin).value_or(-1)),
-      end_id_(tokenizer.added_token(kEnd).value_or(-1)),
+    : tags_(text::think_tags(tokenizer)),
+      call_opening_(call_opening),
+      begin_id_(tokenizer.added_token(tags_.begin).value_or(-1)),
+      end_id_(tokenizer.added_token(tags_.end).value_or(-1)),
       call_id_(call_opening.empty() ? -1 : tokenizer.added_token(call_opening).value_or(-1)),
       thinking_(starts_thinking),
       only_token_ends_(only_token_ends) {}
@@ -44,9 +42,9 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
   AnswerPiece out;
   if (id == begin_id_ && (thinking_ || !anything_said_)) {
     thinking_ = true;
-    think(without_tag(text, kBegin), out);
+    think(without_tag(text, tags_.begin), out);
   } else if (id == end_id_ && thinking_) {
-    think(without_tag(text, kEnd), out);
+    think(without_tag(text, tags_.end), out);
     out.thinking += std::exchange(held_, {});
     thinking_ = false;
   } else if (id == call_id_ && thinking_) {
@@ -55,7 +53,7 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
     thinking_ = false;
     say(call_opening_, out);
   } else if (id == end_id_) {
-    say(without_tag(text, kEnd), out);
+    say(without_tag(text, tags_.end), out);
   } else if (thinking_) {
     think(text, out);
   } else {
@@ -66,10 +64,10 @@ AnswerPiece ThinkingSplitter::push(text::TokenId id, std::string_view text) {
 
 void ThinkingSplitter::think(std::string_view text, AnswerPiece& out) {
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (!only_token_ends_ && (at_line_start_ || !held_.empty()) && text[i] == kEnd[held_.size()]) {
+    if (!only_token_ends_ && (at_line_start_ || !held_.empty()) && text[i] == tags_.end[held_.size()]) {
       held_ += text[i];
       at_line_start_ = false;
-      if (held_ != kEnd) continue;
+      if (held_ != tags_.end) continue;
       held_.clear();
       thinking_ = false;
       return say(text.substr(i + 1), out);
@@ -94,8 +92,9 @@ void ThinkingSplitter::say(std::string_view text, AnswerPiece& out) {
 AnswerPiece ThinkingSplitter::finish() { return {std::exchange(held_, {}), {}}; }
 
 bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokenizer& tokenizer) {
-  const auto begin_id = tokenizer.added_token(kBegin);
-  const auto end_id = tokenizer.added_token(kEnd);
+  const text::ThinkTags tags = text::think_tags(tokenizer);
+  const auto begin_id = tokenizer.added_token(tags.begin);
+  const auto end_id = tokenizer.added_token(tags.end);
   for (std::size_t i = prompt.size(); i > 0; --i) {
     if (end_id && prompt[i - 1] == *end_id) return false;
     if (begin_id && prompt[i - 1] == *begin_id) return true;

@@ -11,6 +11,7 @@
 #include "sample/stop_strings.h"
 #include "text/detokenizer.h"
 #include "text/harmony.h"
+#include "text/think_tags.h"
 #include "text/tokenizer.h"
 #include "text/tool_format.h"
 
@@ -41,6 +42,7 @@ class ThinkingSplitter {
   void think(std::string_view text, AnswerPiece& out);
   void say(std::string_view text, AnswerPiece& out);
 
+  text::ThinkTags tags_;
   std::string call_opening_;
   text::TokenId begin_id_ = -1, end_id_ = -1, call_id_ = -1;
   bool thinking_;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/answer_ends.h"
 
 namespace fourfold::library {
 namespace {
@@ -50,6 +51,9 @@ RequestDefaults request_defaults(const OpenModel& model, const text::Tokenizer* 
   };
   if (model.defaults) std::ranges::for_each(model.defaults->stop_ids, add_stop);
   std::ranges::for_each(model.config.eos_ids, add_stop);
+  if (tokenizer != nullptr)
+    for (const text::TokenId id : text::answer_ends(*tokenizer))
+      if (std::ranges::find(out.stop_ids, id) == out.stop_ids.end()) add_stop(id);
   out.token_limit = model.config.vocab_size;
   if (tokenizer != nullptr) out.token_limit = std::min<std::int64_t>(out.token_limit, tokenizer->id_limit());
   return out;

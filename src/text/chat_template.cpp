@@ -91,6 +91,9 @@ CallFormat format_of_call(std::string_view text, std::string_view name) {
     return behind.starts_with('\n') ? CallFormat::glm : CallFormat::glm_compact;
   if (before.ends_with(deepseek.name_close)) return CallFormat::deepseek;
   if (before.ends_with(deepseek.call_open)) return CallFormat::deepseek_plain;
+  const CallMarks mistral = marks_of(CallFormat::mistral);
+  if (before.ends_with(mistral.call_open) && behind.starts_with(mistral.name_close))
+    return CallFormat::mistral;
   if (ends_with(before, kimi.call_open, kimi.before_name)) return CallFormat::kimi;
   // Behind the last one before the name: a template may also tell the model how calls are written.
   const std::size_t open = before.rfind(kCallOpen);

@@ -35,9 +35,12 @@ struct Mark {
   std::string_view mark = {};
 };
 
-// The first of the marks; or where one may just be beginning. All begin with "<".
+constexpr std::string_view kFirstLetters = "<[";  // of marks
+
+// The first of the marks; or where one may just be beginning.
 Mark find_mark(std::string_view text, std::initializer_list<std::string_view> marks) {
-  for (std::size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
+  for (std::size_t at = text.find_first_of(kFirstLetters); at != std::string_view::npos;
+       at = text.find_first_of(kFirstLetters, at + 1)) {
     Mark best{.begin = at};
     for (const std::string_view mark : marks) {
       const Found found = match(text, at, mark);

@@ -1,5 +1,5 @@
-// Calls between the marks of GLM, MiniMax, DeepSeek and Kimi (tool_format.h): arguments between tags, or as
-// JSON, which is passed on as it comes.
+// Calls between the marks of GLM, MiniMax, DeepSeek, Kimi and Mistral (tool_format.h): arguments between
+// tags, or as JSON, which is passed on as it comes.
 //
 // What opens no call is text. Accepted: closing marks that are missing, calls without their section. A mark
 // inside a value belongs to the value where the value's own end still comes; inside a string of JSON always.

@@ -17,6 +17,7 @@ enum class CallFormat {
   deepseek,        // V3, R1: begin function sep NAME\n```json\n{...}\n``` end, all in a section
   deepseek_plain,  // V3.1: begin NAME sep {...} end, in a section
   kimi,            // begin functions.NAME:0 argument_begin {...} end, in a section
+  mistral,         // [TOOL_CALLS]NAME[ARGS]{...}
   harmony,         // gpt-oss: a message to functions.NAME (harmony.h)
 };
 
@@ -31,6 +32,7 @@ constexpr std::string_view name_of(CallFormat format) {
     case CallFormat::deepseek: return "DeepSeek's tokens with fenced JSON";
     case CallFormat::deepseek_plain: return "DeepSeek's tokens";
     case CallFormat::kimi: return "Kimi's tokens";
+    case CallFormat::mistral: return "Mistral's tokens";
     case CallFormat::harmony: return "messages of gpt-oss's channels (Harmony)";
   }
   return {};
@@ -88,6 +90,7 @@ constexpr CallMarks marks_of(CallFormat format) {
               .call_close = "<|tool_call_end|>",
               .before_name = "functions.",
               .name_close = "<|tool_call_argument_begin|>"};
+    case CallFormat::mistral: return {.call_open = "[TOOL_CALLS]", .name_close = "[ARGS]"};
     case CallFormat::harmony: return {.before_name = "functions."};
   }
   return {};

@@ -262,7 +262,9 @@ std::vector<FormatCase> format_cases() {
        "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"Bern\", \"days\": 14}"
        "<|tool_call_end|>",
        "", "<|tool_call_begin|>functions.now:11<|tool_call_argument_begin|>{}<|tool_call_end|>",
-       "<|tool_calls_section_end|>"}};
+       "<|tool_calls_section_end|>"},
+      {CallFormat::mistral, "", "[TOOL_CALLS]weather[ARGS]{\"city\": \"Bern\", \"days\": 14}", "",
+       "[TOOL_CALLS]now[ARGS]{}", ""}};
 }
 
 // Each format's calls are held to the tools' schemas, and to what its parser reads.

@@ -13,11 +13,15 @@ namespace {
 namespace bj = boost::json;
 
 // The small vocabulary with a family's own tokens behind it.
-text::Tokenizer tokenizer_with(const std::vector<std::string>& special,
-                               const std::vector<std::string>& plain) {
+text::Tokenizer tokenizer_with(const std::vector<std::string>& special, const std::vector<std::string>& plain,
+                               const std::vector<std::string>& without) {
   bj::value file = json::parse_file(FOURFOLD_SOURCE_DIR "/tests/golden/text/qwen35.tokenizer.json",
                                     {.text_bytes_max = std::size_t{1} << 24});
   bj::array& added = file.as_object().at("added_tokens").as_array();
+  for (bj::value& token : added)
+    for (const std::string& content : without)
+      if (token.as_object().at("content").as_string() == content)
+        token.as_object()["content"] = "no " + content;
   std::int64_t id = added.back().as_object().at("id").as_int64();
   const auto add = [&](const std::string& content, bool is_special) {
     for (const bj::value& known : added)
@@ -41,10 +45,11 @@ struct Family {
   std::string stop;  // one of the special ones
 };
 
-ServedModel model_of(const Family& family) {
+// without: tokens of the small vocabulary that the family does not have.
+ServedModel model_of(const Family& family, const std::vector<std::string>& without = {}) {
   ServedModel out{.names = {"tiny"},
                   .created = 1700000000,
-                  .tokenizer = tokenizer_with(family.special, family.plain),
+                  .tokenizer = tokenizer_with(family.special, family.plain, without),
                   .chat_template = {},
                   .limits = {},
                   .defaults = {},
@@ -54,6 +59,7 @@ ServedModel model_of(const Family& family) {
                            1 << 20),
       "chat_template.jinja");
   out.chat_template->define("bos_token", "");
+  out.chat_template->define("eos_token", family.stop);
   out.limits = {.vocab_size = 2048, .position_limit = 8192, .can_draft = false};
   out.stop_ids = {*out.tokenizer.added_token(family.stop)};
   out.token_limit = out.tokenizer.id_limit();
@@ -209,7 +215,7 @@ TEST(CallFormats, MiniMax) {
     // Thoughts of the turn that called stay in the prompt.
     EXPECT_NE(history_prompt(model).find("<think>\nA thought.\n</think>\n\n\n<minimax:tool_call>\n"),
               std::string::npos);
-    if (!special_marks) expect_forced(model, "Hm.</think>\n\n", call);
+    expect_forced(model, "Hm.</think>\n\n", call);
   }
 }
 
@@ -267,6 +273,30 @@ TEST(CallFormats, Kimi) {
   // Results are named by the id the template gives their call, whatever the client was told.
   EXPECT_NE(history_prompt(model).find("## Return of functions.weather:0"), std::string::npos)
       << history_prompt(model);
+}
+
+TEST(CallFormats, Mistral) {
+  std::vector<std::string> special{"[SYSTEM_PROMPT]",
+                                   "[/SYSTEM_PROMPT]",
+                                   "[AVAILABLE_TOOLS]",
+                                   "[/AVAILABLE_TOOLS]",
+                                   "[INST]",
+                                   "[/INST]",
+                                   "[TOOL_CALLS]",
+                                   "[ARGS]",
+                                   "[TOOL_RESULTS]",
+                                   "[/TOOL_RESULTS]",
+                                   "[THINK]",
+                                   "[/THINK]",
+                                   "</s>"};
+  const ServedModel model = model_of({"ministral-3", special, {}, "</s>"}, {"<think>", "</think>"});
+  const std::string call =
+      "[TOOL_CALLS]weather[ARGS]"
+      R"({"city": "Rome", "days": 3})";
+  expect_call(model, "[THINK]It rains?[/THINK]I look." + call);
+  expect_forced(model, "", call);
+  EXPECT_NE(history_prompt(model).find("[TOOL_CALLS]weather[ARGS]{\"city\": \"Rome\"}</s>[TOOL_RESULTS]rain"),
+            std::string::npos);
 }
 
 const std::vector<std::string> kHarmonyTokens{"<|start|>",     "<|end|>",    "<|message|>", "<|channel|>",

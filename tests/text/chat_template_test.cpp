@@ -94,7 +94,7 @@ TEST(ChatTemplateGolden, FamiliesTimesConversations) {
       failures += !ours;
     }
   }
-  EXPECT_EQ(compared, 12 * 27);
+  EXPECT_EQ(compared, 13 * 27);
   EXPECT_LT(failures, compared / 4);
 }
 
@@ -183,7 +183,8 @@ TEST(ChatTemplate, ReadsTheCallsItWrites) {
                                                          {"deepseek-v3-tools", CallFormat::deepseek},
                                                          {"deepseek-v3.1", CallFormat::deepseek_plain},
                                                          {"deepseek-v3.1-tools", CallFormat::deepseek_plain},
-                                                         {"kimi-k2", CallFormat::kimi}};
+                                                         {"kimi-k2", CallFormat::kimi},
+                                                         {"ministral-3", CallFormat::mistral}};
   ToolSchemas schemas;
   schemas.add(
       "find",
@@ -192,7 +193,7 @@ TEST(ChatTemplate, ReadsTheCallsItWrites) {
   for (const auto& [name, format] : families) {
     SCOPED_TRACE(name);
     ChatTemplate chat = ChatTemplate::parse(read_file(kFamilies + name + ".jinja"), "t.jinja");
-    chat.define("bos_token", "");
+    for (const char* token : {"bos_token", "eos_token"}) chat.define(token, "");
     EXPECT_EQ(chat.call_format(), format);
     ChatRequest request;
     request.messages = parse_chat_json(

@@ -1,4 +1,5 @@
-// Calls of GLM, MiniMax, DeepSeek and Kimi: as they should be, as careless models write them, cut anywhere.
+// Calls of GLM, MiniMax, DeepSeek, Kimi and Mistral: as they should be, as careless models write them, cut
+// anywhere.
 #include "text/marked_calls.h"
 
 #include <gtest/gtest.h>
@@ -227,6 +228,19 @@ TEST(KimiCalls, CarelessAndAdversarial) {
   EXPECT_EQ(kimi("<|tool_call_begin|>f" + arguments + "{\"i\": 1", true), R"([f {"i": 1)");
 }
 
+std::string mistral(std::string_view text, bool cut_off = false) {
+  return read(CallFormat::mistral, text, cut_off);
+}
+
+TEST(MistralCalls, AsTheTemplateWritesThemAndOtherwise) {
+  EXPECT_EQ(mistral("So.[TOOL_CALLS]f[ARGS]{\"s\": \"[ARGS]é\"}[TOOL_CALLS]g[ARGS]{}"),
+            R"(So.[f {"s": "[ARGS]é"}][g {}])");
+  for (const char* text : {"a[1] = [TOOL_", "[TOOL_CALLS]", "[TOOL_CALLS][{\"name\": \"f\"}]",
+                           "[TOOL_CALLS]two words[ARGS]{}", "[TOOL_CALLS]f[ARGS]x", "x [ARGS] y"})
+    EXPECT_EQ(mistral(text), text);
+  EXPECT_EQ(mistral("[TOOL_CALLS]f[ARGS]{\"i\": 1", true), R"([f {"i": 1)");
+}
+
 // Token by token, as a model writes it: the work grows with the text, not with its square.
 TEST(MarkedCalls, VeryLongValuesCostWhatTheyAreLong) {
   const std::string value = std::string(1'000'000, '<') + "</tool_call>" + std::string(1'000'000, '<');
@@ -242,8 +256,9 @@ TEST(MarkedCalls, VeryLongValuesCostWhatTheyAreLong) {
 
 // However an answer is cut into pieces, what comes out is the same; and every call that ends has an object.
 TEST(MarkedCalls, CutsDoNotMatter) {
-  for (const CallFormat format : {CallFormat::glm, CallFormat::glm_compact, CallFormat::minimax,
-                                  CallFormat::deepseek, CallFormat::deepseek_plain, CallFormat::kimi}) {
+  for (const CallFormat format :
+       {CallFormat::glm, CallFormat::glm_compact, CallFormat::minimax, CallFormat::deepseek,
+        CallFormat::deepseek_plain, CallFormat::kimi, CallFormat::mistral}) {
     const CallMarks marks = marks_of(format);
     std::vector<std::string> words = {"f",   "g",          "s",          "\n",       " ",  "x",  "42",
                                       "<",   ">",          "é",          "\"",       "{}", "{",  "}",

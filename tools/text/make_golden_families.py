@@ -100,7 +100,8 @@ def main():
     environment = jinja_oracle.make_environment()
     cases = []
     for case in CASES:
-        variables = {"add_generation_prompt": True, "tools": None, "documents": None, "bos_token": "<BOS>", **case}
+        variables = {"add_generation_prompt": True, "tools": None, "documents": None, "bos_token": "<BOS>",
+                     "eos_token": "<EOS>", **case}
         cases.append(variables)
         if any("tool_calls" in message for message in variables["messages"]):
             cases.append({**variables, "messages": [with_text_arguments(m) for m in variables["messages"]]})

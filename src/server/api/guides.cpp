@@ -3,6 +3,7 @@
 #include "server/api/form_cache.h"
 #include "server/api/request_error.h"
 #include "text/jinja/python_text.h"
+#include "text/think_tags.h"
 
 namespace fourfold::server::api {
 namespace {
@@ -194,7 +195,7 @@ MakeGuide make_guide(const AnswerForm& form, const Tools& tools, const Generatio
     if (format == text::CallFormat::harmony) {
       start = harmony_start(model.tokenizer, prompt, call);
     } else if (prompt.starts_thinking) {
-      start.after = model.tokenizer.added_token("</think>");
+      start.after = model.tokenizer.added_token(text::think_tags(model.tokenizer).end);
       if (const auto opening = model.tokenizer.added_token(text::marks_of(format).opening()))
         start.not_before.push_back(*opening);
       start.newlines = true;
