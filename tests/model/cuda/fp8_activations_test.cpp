@@ -162,18 +162,21 @@ TEST(Fp8Activations, OneMatrixOfAnMlpMayBeAnother) {
     if (codes.empty())
       for (std::int64_t i = 0; i < stored.rows * stored.columns; ++i)
         codes.push_back(E4m3{static_cast<std::uint8_t>(0x28 + i % 8 + 0x80 * (i % 3 == 0))});
-    use.matrix = &made.emplace_back(checkpoint::Matrix{
-        stored.name, stored.rows, stored.columns,
-        checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{0.0625f}, std::nullopt}, {}});
+    use.matrix = &made.emplace_back(
+        checkpoint::Matrix{stored.name,
+                           stored.rows,
+                           stored.columns,
+                           checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{0.0625f}, std::nullopt},
+                           {}});
     use.input = backend::InputFormat::fp8_prefill;
   }
   ASSERT_FALSE(made.empty());
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
   const std::vector<std::int32_t> tokens{1, 2, 3};
-  const auto found = first_layer(*backend::make_gpu_backend(*machine, {.keep_values = true})
-                                      ->prepare(program, kOneSequence),
-                                 tokens, Role::prefill);
+  const auto found =
+      first_layer(*backend::make_gpu_backend(*machine, {.keep_values = true})->prepare(program, kOneSequence),
+                  tokens, Role::prefill);
   const auto wanted =
       first_layer(*backend::ReferenceBackend().prepare(program, kOneSequence), tokens, Role::prefill);
   double off = 0, all = 0;
