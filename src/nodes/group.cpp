@@ -45,13 +45,15 @@ void Group::finish(int rank, Loaded loaded) {
   changed_.notify_all();
 }
 
-void Group::lose(int rank, const std::string& why) {
+bool Group::lose(int rank, const std::string& why) {
   const std::lock_guard lock(mutex_);
   Place& place = places_[static_cast<std::size_t>(rank)];
-  if (place.state == State::ready) place.lost = why;
-  place.state = State::free;
+  const bool was_ready = place.state == State::ready;
+  if (was_ready) place.lost = why;
+  place.state = State::taken;
   place.link = nullptr;
   changed_.notify_all();
+  return was_ready;
 }
 
 Loaded Group::wait_until_ready(int rank, std::chrono::milliseconds patience, const std::string& hint) {
@@ -95,11 +97,6 @@ std::vector<std::shared_ptr<Link>> Group::links() const {
   for (const Place& place : places_)
     if (place.link) out.push_back(place.link);
   return out;
-}
-
-bool Group::is_ready(int rank) const {
-  const std::lock_guard lock(mutex_);
-  return places_[static_cast<std::size_t>(rank)].state == State::ready;
 }
 
 std::string Group::away() const {

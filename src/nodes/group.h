@@ -25,8 +25,9 @@ class Group {
   // It has joined, and loads; then it is ready.
   void begin(int rank, std::shared_ptr<Link> link);
   void finish(int rank, Loaded loaded);
-  // One that was begun is lost: of those that were ready it is said until mend().
-  void lose(int rank, const std::string& why);
+  // One that was begun is lost: of those that were ready, which it answers, it is said until mend(). Its
+  // place stays taken until leave().
+  bool lose(int rank, const std::string& why);
 
   // Throws io when it has not joined within this time, RankLost behind end_waits().
   Loaded wait_until_ready(int rank, std::chrono::milliseconds patience, const std::string& hint);
@@ -37,7 +38,6 @@ class Group {
   // Also of one that is not ready; null: none.
   std::shared_ptr<Link> any_link(int rank) const;
   std::vector<std::shared_ptr<Link>> links() const;
-  bool is_ready(int rank) const;
 
   std::string away() const;
   // Whether all are ready: then what was lost is forgotten.

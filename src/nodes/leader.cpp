@@ -158,10 +158,10 @@ void Leader::Body::receive(Visit& visit) {
   const auto end = std::make_shared<End>();
   const auto link = std::make_shared<Link>(
       std::move(visit.socket), options.timing, [this, rank, peer, end](const std::string& why) {
-        // First whoever waits for it, then its place: nobody takes it before.
-        if (group->is_ready(rank))
+        // It is known to be away before anybody who waits for it is woken, and its place is free behind that.
+        if (group->lose(rank, why))
           options.collective->give_up(rank, format("{} was lost: {}", name(rank), why));
-        group->lose(rank, why);
+        group->leave(rank);
         if (!stops) say(format("{} ({}) is gone: {}", name(rank), peer, why));
         end->set();
       });

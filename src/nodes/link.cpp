@@ -1,5 +1,7 @@
 #include "nodes/link.h"
 
+#include <utility>
+
 namespace fourfold::nodes {
 namespace {
 
@@ -55,21 +57,15 @@ void Link::beat() {
 }
 
 void Link::send(Frame kind, std::span<const std::byte> head, std::span<const std::byte> body) {
-  std::string why;
-  {
-    const std::lock_guard lock(mutex_);
-    if (lost_) why = *lost_;
-  }
-  if (why.empty()) {
+  try {
     const std::lock_guard lock(sending_);
-    try {
-      return send_frame(socket_, kind, head, body, timing_.silence);
-    } catch (const LinkLost& lost) {
-      why = lost.what();
-    }
+    return send_frame(socket_, kind, head, body, timing_.silence);
+  } catch (const LinkLost& lost) {
+    close(lost.what());
   }
-  close(why);
-  throw LinkLost(why);
+  std::unique_lock lock(mutex_);
+  news_.wait(lock, [&] { return lost_.has_value(); });
+  throw LinkLost(*lost_);
 }
 
 Message Link::receive() {
@@ -81,15 +77,21 @@ Message Link::receive() {
   return message;
 }
 
+void Link::wait_for_end(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  news_.wait_for(lock, patience, [&] { return lost_.has_value(); });
+}
+
 void Link::close(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (lost_) return;
-    lost_ = why;
-    news_.notify_all();
+    if (std::exchange(closes_, true)) return;
   }
   socket_.shut();
   if (on_lost_) on_lost_(why);
+  const std::lock_guard lock(mutex_);
+  lost_ = why;
+  news_.notify_all();
 }
 
 }  // namespace fourfold::nodes

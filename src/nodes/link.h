@@ -37,6 +37,8 @@ class Link {
   // The next frame that is no sign of life. Throws LinkLost behind the last one.
   Message receive();
   void close(const std::string& why);
+  // Until it is lost, and no longer than this.
+  void wait_for_end(std::chrono::milliseconds patience);
 
  private:
   void listen();
@@ -49,7 +51,8 @@ class Link {
   std::mutex mutex_;  // of all below
   std::condition_variable news_;
   std::deque<Message> inbox_;
-  std::optional<std::string> lost_;
+  bool closes_ = false;              // somebody does
+  std::optional<std::string> lost_;  // behind on_lost: whoever is told finds it done
   std::thread listener_, beater_;
 };
 

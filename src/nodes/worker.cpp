@@ -11,7 +11,7 @@
 namespace fourfold::nodes {
 namespace {
 
-constexpr std::chrono::milliseconds kConnectTime{5000}, kRetryTime{500};
+constexpr std::chrono::milliseconds kConnectTime{5000}, kRetryTime{500}, kLastWordTime{2000};
 
 // What a step meets the other ranks with: the leader.
 class LeaderCollective final : public backend::Collective {
@@ -196,7 +196,9 @@ bool Worker::serve(Link& link) {
       end = std::current_exception();
     }
     link.send(Frame::answer, answer.bytes());
-    if (end) std::rethrow_exception(end);
+    if (!end) continue;
+    link.wait_for_end(kLastWordTime);  // who leaves first is missed before it is heard
+    std::rethrow_exception(end);
   }
 }
 
