@@ -20,7 +20,7 @@
 #include "cli/load_model.h"
 #include "cli/progress.h"
 #include "kernels/cpu/isa.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::cli {
 namespace {

@@ -21,7 +21,7 @@
 #include "json/parse.h"
 #include "loadgen/bench.h"
 #include "loadgen/diff.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::cli {
 namespace {

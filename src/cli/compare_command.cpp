@@ -12,7 +12,7 @@
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
 #include "library/activations.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include "cli/load_model.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/moe_layer/choose.h"
+#include "model/forward.h"
 #include "model/inspect.h"
-#include "model/qwen35/forward.h"
 #include "plan/arch.h"
 
 namespace fourfold::cli {

@@ -14,8 +14,8 @@
 #include "cli/figures.h"
 #include "cli/load_model.h"
 #include "cli/terminal_text.h"
+#include "model/forward.h"
 #include "model/inspect.h"
-#include "model/qwen35/forward.h"
 #include "plan/products.h"
 
 namespace fourfold::cli {

@@ -25,7 +25,7 @@
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
 #include "library/activations.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "model/shard.h"
 #include "plan/products.h"
 

@@ -20,7 +20,7 @@
 #include "kernels/gpu/gpu.h"
 #include "library/activations.h"
 #include "library/tuned.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::cli {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/token_grain.h"
 #include "evaluate/compare.h"
 #include "evaluate/input_noise.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::evaluate {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/moe_layer/choose.h"
 #include "kernels/verify/probes.h"
 #include "library/prepare_model.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "plan/w4a16_price.h"
 
 namespace fourfold::library {

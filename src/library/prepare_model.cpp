@@ -21,7 +21,7 @@
 #include "library/node_ranks.h"
 #include "library/rank_machines.h"
 #include "library/tuned.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::library {
 namespace {

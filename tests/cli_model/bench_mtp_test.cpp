@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda.h"
 #include "cli/bench_model_weights.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {

@@ -7,7 +7,7 @@
 #include "cli/bench_load_command.h"
 #include "cli/find_model.h"
 #include "library/activations.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {

@@ -10,7 +10,7 @@
 
 #include "backend/reference/reference.h"
 #include "checkpoint/bind.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/steps.h"
 

@@ -14,7 +14,7 @@
 #include "backend/ranks/host_collective.h"
 #include "backend/ranks/ranks.h"
 #include "backend/reference/reference.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 namespace fourfold::backend {
 

@@ -9,7 +9,7 @@
 #include "backend/ranks/ranks.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/sim_machine.h"
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 #include "model/shard.h"
 
 namespace fourfold::backend {

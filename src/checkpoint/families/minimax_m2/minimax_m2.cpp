@@ -24,8 +24,8 @@ void refuse_unused(FieldReader& fields) {
     if (fields.optional_real(name, {0, 1e6}).value_or(1) != 1)
       fields.unsupported(name, "another number", "1");
   // Announced by the releases, which have no tensors for it.
-  fields.ignore({"mtp_transformer_layers", "num_mtp_modules", "sliding_window", "use_mtp", "mlp_intermediate_size",
-                 "shared_moe_mode", "shared_moe_mode_type"});
+  fields.ignore({"mtp_transformer_layers", "num_mtp_modules", "sliding_window", "use_mtp",
+                 "mlp_intermediate_size", "shared_moe_mode", "shared_moe_mode_type"});
 }
 
 // The releases have rotary_dim beside the head's size; transformers writes partial_rotary_factor.

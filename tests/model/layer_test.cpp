@@ -1,7 +1,7 @@
 // Layer by layer: each layer gets the reference's input and must give the reference's output, with exact and
 // with rounded activations. Errors of one layer do not hide in those of another, and a routing decision that
 // rounding turns over spoils one row only.
-#include "model/qwen35/layer.h"
+#include "model/layer.h"
 
 #include <cmath>
 #include <numeric>

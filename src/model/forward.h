@@ -1,4 +1,4 @@
-// Config and weights -> the program of a Qwen3.5 (and Qwen3-Next, Qwen3-MoE: the config says what differs).
+// Config and weights -> the program, for every family: the config says what differs.
 #pragma once
 
 #include <functional>

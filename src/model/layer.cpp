@@ -1,4 +1,4 @@
-#include "model/qwen35/layer.h"
+#include "model/layer.h"
 
 #include <cmath>
 

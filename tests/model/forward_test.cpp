@@ -1,5 +1,5 @@
 // The whole model against Hugging Face's numbers, in every storage format.
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 #include <cmath>
 

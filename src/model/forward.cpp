@@ -1,11 +1,11 @@
-#include "model/qwen35/forward.h"
+#include "model/forward.h"
 
 #include <algorithm>
 #include <optional>
 #include <span>
 
 #include "base/error.h"
-#include "model/qwen35/layer.h"
+#include "model/layer.h"
 #include "model/rope.h"
 
 namespace fourfold::model {
