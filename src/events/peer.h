@@ -71,6 +71,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
  private:
   static constexpr std::chrono::seconds kHandshakeTime{10};
   static constexpr std::size_t kWriteMax = 64;  // messages of one write
+  static constexpr std::size_t kAnswersMax = 1 << 20;
 
   void read() {
     socket_.async_read_some(asio::buffer(in_),
@@ -88,6 +89,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
     } catch (const Error&) {  // it is no peer of ours, and there is nobody to tell
       return end();
     }
+    // Whoever asks and does not read is let go.
+    unread_answer_bytes_ += answer.size();
+    if (unread_answer_bytes_ > kAnswersMax) return end();
     if (!answer.empty()) send(std::make_shared<const std::string>(std::move(answer)));
     for (const ZmtpPeer::Message& message : zmtp_.take_messages()) {
       on_message_(*this, message);
@@ -108,7 +112,8 @@ class Peer : public std::enable_shared_from_this<Peer> {
       self->under_way_.clear();
       if (self->ended_) return;
       if (problem) return self->end();
-      if (!self->waiting_.empty()) self->write();
+      if (!self->waiting_.empty()) return self->write();
+      self->unread_answer_bytes_ = 0;
     });
   }
 
@@ -120,6 +125,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::array<char, 4096> in_{};
   std::deque<Bytes> waiting_;
   std::size_t waiting_bytes_ = 0;
+  std::size_t unread_answer_bytes_ = 0;  // since nothing was waiting
   std::vector<Bytes> under_way_;
   bool ended_ = false;
 };

@@ -241,7 +241,9 @@ void Publisher::Body::send(const Batch& batch) {
 void Publisher::Body::replay(Peer& peer, const ZmtpPeer::Message& message) {
   const bool is_question = message.size() == 2 && message[0].empty() && message[1].size() == 8;
   // Whoever asks again and again without reading what it got is let go.
-  if (!is_question || peer.waiting_count() > 4 * (kept.size() + 1)) return peer.end();
+  if (!is_question || peer.waiting_count() > 4 * (kept.size() + 1) ||
+      peer.waiting_bytes() > options.subscriber_bytes_max)
+    return peer.end();
   ++replays;
   const std::uint64_t first = number_of(message[1]);
   for (const Kept& one : kept) {

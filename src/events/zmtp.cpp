@@ -109,7 +109,8 @@ void ZmtpPeer::take_command(std::string_view body, std::string& out) {
   if (name == "ERROR" || stage_ != Stage::ready) fail(Code::io, "the handshake has failed");
   if (name == "SUBSCRIBE" && role_ == Role::publisher) return subscribe(rest);
   if (name == "CANCEL" && role_ == Role::publisher) return unsubscribe(rest);
-  // A time to live of two bytes, then what is to be sent back.
+  // A time to live of two bytes, then what is to be sent back: 16 bytes at most, says the protocol.
+  if (name == "PING" && rest.size() > 2 + 16) fail(Code::io, "a PING of {} bytes", rest.size());
   if (name == "PING" && rest.size() >= 2) append_any_frame(out, kCommand, command("PONG", rest.substr(2)));
 }
 

@@ -53,18 +53,18 @@ Proxy parse_proxy(const Variable& variable) {
       refuse(format("names a {} proxy; only http:// ones are spoken to", rest.substr(0, scheme)));
     rest.remove_prefix(scheme + 3);
   }
-  rest = rest.substr(0, rest.find('/'));
   Proxy proxy;
   if (const auto at = rest.rfind('@'); at != std::string_view::npos) {
     proxy.user = percent_decoded(rest.substr(0, at));
     rest.remove_prefix(at + 1);
   }
+  rest = rest.substr(0, rest.find('/'));
   try {
     const Url url = parse_link("http://" + std::string(rest));
     proxy.host = url.host;
     proxy.port = rest.ends_with(":" + url.port) ? url.port : "1080";  // curl's
-  } catch (const Error& error) {
-    refuse(format("is no address of a proxy: {}", error.what()));
+  } catch (const Error&) {                                            // which would show it
+    refuse("is no address of a proxy (it is not shown: it may have a password)");
   }
   return proxy;
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/identity.h"
 #include "checkpoint/stream.h"
+#include "kernels/cpu/isa.h"
 #include "library/activations.h"
 
 namespace fourfold::library {
@@ -75,6 +76,18 @@ BackendOptions options_of(const nodes::Settings& settings, int threads) {
           .threads = threads,
           .tp = settings.rank_count,
           .experts = settings.experts};
+}
+
+std::string own_isa() { return std::string(cpu::isa_name(cpu::choose_isa(""))); }
+
+// AMX sums in an order of its own, all other instruction sets in one. What every rank computes for itself,
+// the router above all, must have the same bits on all of them: else they would choose different experts.
+void require_same_sums(const nodes::Settings& settings) {
+  const auto is_amx = [](const std::string& isa) { return isa == cpu::isa_name(cpu::Isa::amx); };
+  if (settings.backend != "cpu" || is_amx(settings.isa) == is_amx(own_isa())) return;
+  fail_with_hint(Code::unsupported_device, "Set FOURFOLD_CPU_ISA=avx512 on all machines.",
+                 "the leader's CPU kernels are {}, this machine's {}: their sums differ in the last bits",
+                 settings.isa, own_isa());
 }
 
 std::shared_ptr<backend::Prepared> load_part(const std::shared_ptr<OpenModel>& model, const RankSetup& setup,
@@ -174,6 +187,7 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
                                                                         .activations = options.activations,
                                                                         .kv = options.kv,
                                                                         .experts = options.experts,
+                                                                        .isa = own_isa(),
                                                                         .capacity = capacity},
                                                            .model = model_sums(model),
                                                            .collective = collective,
@@ -192,6 +206,7 @@ nodes::RankModel rank_model(const RankSetup& setup) {
   const auto model = std::make_shared<std::shared_ptr<OpenModel>>();
   return {.open =
               [&setup, model](const nodes::Settings& settings) {
+                require_same_sums(settings);
                 *model = setup.open(settings.model);
                 return model_sums(**model);
               },

@@ -49,7 +49,7 @@ bool Group::lose(int rank, const std::string& why) {
   const std::lock_guard lock(mutex_);
   Place& place = places_[static_cast<std::size_t>(rank)];
   const bool was_ready = place.state == State::ready;
-  if (was_ready) place.lost = why;
+  (was_ready ? place.lost : place.failed) = why;
   place.state = State::taken;
   place.link = nullptr;
   changed_.notify_all();
@@ -59,14 +59,15 @@ bool Group::lose(int rank, const std::string& why) {
 Loaded Group::wait_until_ready(int rank, std::chrono::milliseconds patience, const std::string& hint) {
   std::unique_lock lock(mutex_);
   Place& place = places_[static_cast<std::size_t>(rank)];
+  const auto until = std::chrono::steady_clock::now() + patience;  // of all attempts together
   const auto has_come = [&] { return place.state == State::loading || place.state == State::ready; };
   while (place.state != State::ready) {
     if (!in_vain_.empty()) throw backend::RankLost(0, in_vain_);
     if (has_come())
       changed_.wait(lock);
-    else if (!changed_.wait_for(lock, patience, [&] { return has_come() || !in_vain_.empty(); }))
-      fail_with_hint(Code::io, hint, "rank {} of {} has not joined within {} s", rank, rank_count(),
-                     patience.count() / 1000);
+    else if (!changed_.wait_until(lock, until, [&] { return has_come() || !in_vain_.empty(); }))
+      fail_with_hint(Code::io, hint, "rank {} of {} has not joined within {} s{}", rank, rank_count(),
+                     patience.count() / 1000, place.failed.empty() ? "" : "; the last time " + place.failed);
   }
   return place.loaded;
 }

@@ -49,7 +49,8 @@ class Group {
     State state = State::free;
     std::shared_ptr<Link> link;
     Loaded loaded;
-    std::string lost;  // why, since mend()
+    std::string lost;    // why, since mend()
+    std::string failed;  // why it did not get ready the last time
   };
   std::string away_locked() const;
 

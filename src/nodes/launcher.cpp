@@ -62,7 +62,14 @@ pid_t start(const Launch& launch) {
   for (const std::string& word : launch.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t child = -1;
-  const int status = ::posix_spawnp(&child, arguments.front(), &actions, nullptr, arguments.data(), environ);
+  // A group of its own: Ctrl-C is for the server, which ends its answers first and then its ranks.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int status =
+      ::posix_spawnp(&child, arguments.front(), &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(pipe[0]);
   // A line is less than a pipe holds: this does not wait.
@@ -127,7 +134,8 @@ struct Launcher::Body {
     for (const auto until = Clock::now() + kFarewellTime;; std::this_thread::sleep_for(kLook)) {
       const pid_t ended = ::waitpid(child, &status, WNOHANG);
       if (ended != 0) return status;
-      if (Clock::now() >= until) ::kill(child, SIGTERM);
+      // One that was stopped hears nothing but the last.
+      if (Clock::now() >= until) ::kill(child, Clock::now() >= until + kFarewellTime ? SIGKILL : SIGTERM);
     }
   }
 

@@ -166,8 +166,9 @@ void Leader::Body::receive(Visit& visit) {
         end->set();
       });
   group->begin(rank, link);
-  link->start();
   try {
+    link->start();
+    if (stops) throw LinkLost("the leader ends");  // and may have looked for links to close before this one
     load(*settings, peer, *link, *end);
   } catch (const std::exception& error) {
     link->close(error.what());

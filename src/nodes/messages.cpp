@@ -88,7 +88,7 @@ std::string_view difference(const ModelSums& a, const ModelSums& b) {
 Bytes Settings::bytes() const {
   ByteWriter out;
   out.put(rank).put(rank_count);
-  for (const std::string* text : {&model, &backend, &activations, &kv, &experts}) out.put_text(*text);
+  for (const std::string* text : {&model, &backend, &activations, &kv, &experts, &isa}) out.put_text(*text);
   for (const std::int64_t number : {capacity.page_count, capacity.page_tokens, capacity.state_slot_count,
                                     capacity.row_count, capacity.anchor_count})
     out.put(number);
@@ -100,7 +100,7 @@ Settings Settings::read(std::span<const std::byte> bytes) {
   Settings out;
   out.rank = in.get<std::int32_t>();
   out.rank_count = in.get<std::int32_t>();
-  for (std::string* text : {&out.model, &out.backend, &out.activations, &out.kv, &out.experts})
+  for (std::string* text : {&out.model, &out.backend, &out.activations, &out.kv, &out.experts, &out.isa})
     *text = in.get_text();
   for (std::int64_t* number :
        {&out.capacity.page_count, &out.capacity.page_tokens, &out.capacity.state_slot_count,

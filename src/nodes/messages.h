@@ -29,6 +29,7 @@ struct Settings {
   std::int32_t rank = 0, rank_count = 1;
   std::string model = {};  // as the leader was given it
   std::string backend = {}, activations = {}, kv = {}, experts = {};
+  std::string isa = {};  // the leader's CPU kernels
   backend::Capacity capacity = {};
 
   Bytes bytes() const;

@@ -55,6 +55,31 @@ struct Client {
   int socket;
 };
 
+// A peer that has everything sent back to it, and reads none of it.
+TEST(Publisher, LetsGoOfWhoAsksAndDoesNotRead) {
+  Publisher publisher({.endpoint = "tcp://*:0"});
+  const Client client(port_of(publisher.endpoint()));
+  std::string hello = ZmtpPeer::greeting();
+  const std::string ready("\5READY\xBSocket-Type\0\0\0\3SUB", 25);
+  hello += std::string("\4") + static_cast<char>(ready.size()) + ready;
+  client.say(hello);
+  const std::string ping = std::string("\4\x17\4PING\0\1", 9) + std::string(16, 'x');
+  std::string many;
+  for (int i = 0; i < 4000; ++i) many += ping;
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  ::setsockopt(client.socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  std::size_t sent = 0;
+  constexpr std::size_t kFarTooMuch = std::size_t{200} << 20;
+  while (sent < kFarTooMuch) {
+    const ssize_t count =
+        ::send(client.socket, many.data() + sent % ping.size(), many.size() - ping.size(), MSG_NOSIGNAL);
+    if (count <= 0) break;
+    sent += static_cast<std::size_t>(count);
+  }
+  EXPECT_LT(sent, kFarTooMuch) << "nobody ended it";
+  EXPECT_GT(sent, std::size_t{1} << 20) << "it was ended for something else";
+}
+
 TEST(Publisher, ListensOnAFreePortAndCounts) {
   Publisher publisher({.endpoint = "tcp://*:0", .replay_endpoint = "@tcp://127.0.0.1:0"});
   EXPECT_GT(port_of(publisher.endpoint()), 0);

@@ -57,6 +57,7 @@ TEST(Zmtp, SubscriptionsComeAsMessagesOrAsCommands) {
   EXPECT_EQ(out, "");
   peer.take(frame(4, std::string("\4PING\0\1xyz", 10)), out);
   EXPECT_EQ(out, frame(4, "\4PONGxyz"));
+  EXPECT_THROW(peer.take(frame(4, std::string("\4PING\0\1", 7) + std::string(17, 'x')), out), Error);
 }
 
 TEST(Zmtp, QuestionsAreWholeMessages) {

@@ -85,6 +85,7 @@ TEST(Launcher, EndsWhatDoesNotEndAndSaysWhatCannotBegin) {
   const auto begin = std::chrono::steady_clock::now();
   {
     const Launcher launcher({{.rank = 1, .command = {"sleep", "1000"}, .input = ""},
+                             {.rank = 3, .command = {"sh", "-c", "kill -STOP $$"}, .input = ""},
                              {.rank = 2, .command = {"/no/such/program"}, .input = ""}},
                             [&](const std::string& line) {
                               const std::lock_guard lock(mutex);

@@ -48,9 +48,10 @@ TEST(Messages, CallsComeBackAsTheyWere) {
 }
 
 TEST(Messages, TheOthersAsWell) {
-  const Settings settings{2, 4, "a model", "cpu", "w4a16", "bf16", "ep", {1, 2, 3, 4, 5}};
+  const Settings settings{2, 4, "a model", "cpu", "w4a16", "bf16", "ep", "amx", {1, 2, 3, 4, 5}};
   EXPECT_EQ(Settings::read(settings.bytes()).bytes(), settings.bytes());
   EXPECT_EQ(Settings::read(settings.bytes()).capacity.anchor_count, 5);
+  EXPECT_EQ(Settings::read(settings.bytes()).isa, "amx");
   const Loaded loaded{7, {{"weights", 8}, {"pages", 9}}, {"a notice"}};
   EXPECT_EQ(Loaded::read(loaded.bytes()).bytes(), loaded.bytes());
   const Answer answer{false, {1, 2}, true, Code::out_of_memory, "no room", "more"};

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import threading
-from typing import Any, AsyncGenerator, Dict, List, Optional, Set, Tuple
+from typing import Any, AsyncGenerator, Dict, List, Optional, Tuple
 
 import fourfold
 from dynamo.common.backend import EngineConfig, LLMEngine, LlmRegistration, WorkerConfig
@@ -62,7 +62,7 @@ class FourfoldEngine(LLMEngine):
         self.model, self.options, self.served_name, self.kv_events = model, options, served_name, kv_events
         self.llm: Optional[fourfold.LLM] = None
         self._context = 0
-        self._aborted: Set[str] = set()
+        self._running: Dict[str, threading.Event] = {}  # by request: set when nobody reads any more
         self._ending = threading.Event()
         self._snapshots: Optional[Any] = None
         self._thread: Optional[threading.Thread] = None
@@ -110,10 +110,11 @@ class FourfoldEngine(LLMEngine):
         options = engine_options(request, self._context)
         loop = asyncio.get_running_loop()
         pieces: "asyncio.Queue[Any]" = asyncio.Queue()
+        ended = self._running[name] = threading.Event()
 
         def take(new: List[int]) -> bool:
             loop.call_soon_threadsafe(pieces.put_nowait, list(new))
-            return name not in self._aborted and not self._ending.is_set()
+            return not ended.is_set() and not self._ending.is_set()
 
         def work(llm: fourfold.LLM) -> None:
             try:
@@ -132,15 +133,15 @@ class FourfoldEngine(LLMEngine):
             yield {"token_ids": [], "index": 0, "finish_reason": piece.finish_reason, "completion_usage": {
                 "prompt_tokens": len(ids), "completion_tokens": len(piece.ids), "total_tokens": len(ids) + len(piece.ids),
                 "prompt_tokens_details": {"cached_tokens": piece.cached_tokens}}}
-        except GeneratorExit:
-            self._aborted.add(name)  # nobody reads any more
-            raise
-        finally:
-            loop.call_later(60, self._aborted.discard, name)
+        finally:  # also of a task that is cancelled, or a generator that is closed
+            ended.set()
+            if self._running.get(name) is ended:
+                del self._running[name]
 
     async def abort(self, context: Any) -> None:
         """Ends it with its next token."""
-        self._aborted.add(context.id())
+        if (ended := self._running.get(context.id())) is not None:
+            ended.set()
 
     async def kv_event_sources(self) -> List[KvEventSource]:
         events = self.llm.status()["kv_events"] if self.llm is not None else None
