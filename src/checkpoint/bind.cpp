@@ -7,23 +7,22 @@
 namespace fourfold::checkpoint {
 namespace {
 
-void visit_mlp(const GatedMlp& mlp, const std::function<void(const Matrix&)>& visit) {
-  for (const Matrix* matrix : {&mlp.gate, &mlp.up, &mlp.down}) visit(*matrix);
+void visit_mlp(auto& mlp, const auto& visit) {
+  for (auto* matrix : {&mlp.gate, &mlp.up, &mlp.down}) visit(*matrix);
 }
 
-void visit_layer(const LayerWeights& layer, const std::function<void(const Matrix&)>& visit) {
-  if (const auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
-    for (const Matrix* matrix : {&attention->query, &attention->key, &attention->value, &attention->output})
+void visit_layer(auto& layer, const auto& visit) {
+  if (auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
+    for (auto* matrix : {&attention->query, &attention->key, &attention->value, &attention->output})
       visit(*matrix);
   } else {
-    const auto& delta = std::get<DeltaWeights>(layer.mixer);
-    for (const Matrix* matrix : {&delta.qkv, &delta.gate, &delta.beta, &delta.decay, &delta.output})
-      visit(*matrix);
+    auto& delta = std::get<DeltaWeights>(layer.mixer);
+    for (auto* matrix : {&delta.qkv, &delta.gate, &delta.beta, &delta.decay, &delta.output}) visit(*matrix);
   }
-  if (const auto* dense = std::get_if<GatedMlp>(&layer.mlp)) return visit_mlp(*dense, visit);
-  const auto& moe = std::get<MoeWeights>(layer.mlp);
+  if (auto* dense = std::get_if<GatedMlp>(&layer.mlp)) return visit_mlp(*dense, visit);
+  auto& moe = std::get<MoeWeights>(layer.mlp);
   visit(moe.router);
-  for (const GatedMlp& expert : moe.experts) visit_mlp(expert, visit);
+  for (auto& expert : moe.experts) visit_mlp(expert, visit);
   if (moe.shared) visit_mlp(*moe.shared, visit);
   if (moe.shared_gate) visit(*moe.shared_gate);
 }
@@ -36,6 +35,11 @@ BoundModel bind_model(const Checkpoint& checkpoint, const ModelConfig& config) {
   Binder binder(pool, config);
   BoundModel model;
   model.weights = config.family->bind(binder);
+  if (model.weights.mtp) {
+    const auto mark = [](Matrix& matrix) { matrix.of_mtp = true; };
+    mark(model.weights.mtp->combine);
+    for (LayerWeights& layer : model.weights.mtp->layers) visit_layer(layer, mark);
+  }
   model.skipped = pool.skip_unused();
   pool.finish();
   return model;

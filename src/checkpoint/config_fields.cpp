@@ -1,5 +1,7 @@
 #include "checkpoint/config_fields.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "base/error.h"
@@ -93,8 +95,10 @@ void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config) {
   for (const std::string& unknown : inner.unread()) fields.problem("unknown", unknown, "");
 
   const double dims = static_cast<double>(config.attention.head_dim) * factor;
-  rope.rotary_dims = static_cast<std::int64_t>(dims);
-  if (static_cast<double>(rope.rotary_dims) != dims || rope.rotary_dims % 2 != 0 || rope.rotary_dims == 0)
+  rope.rotary_dims = std::llround(dims);
+  // The factor may have been a quotient of whole numbers.
+  if (std::abs(static_cast<double>(rope.rotary_dims) - dims) > 1e-9 || rope.rotary_dims % 2 != 0 ||
+      rope.rotary_dims == 0)
     fields.problem("contradictory", "head_dim",
                    fourfold::format("= {} times partial_rotary_factor = {} is no even number",
                                     config.attention.head_dim, factor));

@@ -85,6 +85,7 @@ struct Matrix {
   const Checkpoint* source = nullptr;
   // Rows of the tensor before the first stored one, which narrowed() left out: for messages.
   std::int64_t rows_before = 0;
+  bool of_mtp = false;  // of the layer that drafts, which is never quantised on the way to a GPU
 
   bool as_stored() const { return gather.empty() && whole_columns == 0; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }

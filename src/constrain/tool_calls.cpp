@@ -197,7 +197,7 @@ class ToolCompiler {
       const bool fits =
           format_ == text::CallFormat::tagged
               ? !property.name.empty() && property.name.find_first_of(">\r\n") == std::string::npos
-              : text::is_call_name(property.name);
+              : text::is_key_name(property.name);
       if (!fits)
         document.refuse(merged.place, "properties",
                         "the name of a parameter cannot be written in a tool call");

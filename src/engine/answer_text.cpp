@@ -98,6 +98,7 @@ bool ends_in_thinking(std::span<const text::TokenId> prompt, const text::Tokeniz
   for (std::size_t i = prompt.size(); i > 0; --i) {
     if (end_id && prompt[i - 1] == *end_id) return false;
     if (begin_id && prompt[i - 1] == *begin_id) return true;
+    if (tokenizer.is_special(prompt[i - 1])) return false;  // what is before it is somebody else's turn
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// One decoder layer as ops: a mixer (attention or gated DeltaNet) and an MLP (experts or dense), each behind a
-// norm and in front of an all-reduce. Used by forward.cpp for the main layers and the MTP layer alike.
+// One decoder layer as ops: a mixer (attention or gated DeltaNet) and an MLP (experts or dense), each behind
+// a norm and in front of an all-reduce. Used by forward.cpp for the main layers and the MTP layer alike.
 #pragma once
 
 #include <string>

@@ -59,8 +59,8 @@ Found match_key(std::string_view text, std::size_t at, const CallMarks& marks,
   // A name has none of the letters its end begins with.
   const std::size_t close = std::min(text.find(marks.key_close[0], at), text.size());
   const std::string_view name = trimmed(text.substr(at, std::min(close - at, kCallNameBytesMax + 1)));
-  if (close == text.size()) return name.empty() || is_call_name(name) ? Found::perhaps : Found::no;
-  if (!is_call_name(name)) return Found::no;
+  if (close == text.size()) return name.empty() || is_key_name(name) ? Found::perhaps : Found::no;
+  if (!is_key_name(name)) return Found::no;
   if (const Found ends = match(text, close, marks.key_close); ends != Found::yes) return ends;
   std::size_t behind = close + marks.key_close.size();
   if (!marks.value_open.empty()) {
@@ -243,16 +243,19 @@ MarkedCallParser::Next MarkedCallParser::name_before_json() {
 MarkedCallParser::Next MarkedCallParser::step_json_begin() {
   const std::string_view held = held_;
   std::size_t at = skip_space(held, 0);
+  bool fenced = false;
   if (at == held.size()) return Next::more;
   for (const std::string_view fence : {kFenceOpen, kFence}) {
     const Found found = match(held, at, fence);
     if (found == Found::perhaps) return Next::more;
     if (found == Found::no) continue;
     at = skip_space(held, at + fence.size());
+    fenced = true;
     break;
   }
   if (at == held.size()) return Next::more;
   if (held[at] == '{') {
+    fenced_ = fenced;
     json_.clear();
     depth_ = 0;
     in_string_ = escaped_ = false;
@@ -295,10 +298,19 @@ MarkedCallParser::Next MarkedCallParser::step_json() {
   return Next::again;
 }
 
-// The fence; the marks that close are passed over wherever they come.
+// Blanks in front of a mark that closes, and the fence where one was opened; the marks themselves are passed
+// over wherever they come. Where nothing closes a call, what follows it is text.
 MarkedCallParser::Next MarkedCallParser::step_json_end() {
-  held_.erase(0, std::min(held_.find_first_not_of(" \t\r\n`"), held_.size()));
-  if (held_.empty()) return Next::more;
+  if (fenced_ || !marks_.call_close.empty()) {
+    held_.erase(0, skip_space(held_, 0));
+    const Found fence = fenced_ ? match(held_, 0, kFence) : Found::no;
+    if (held_.empty() || fence == Found::perhaps) return Next::more;
+    fenced_ = false;
+    if (fence == Found::yes) {
+      held_.erase(0, kFence.size());
+      return Next::again;
+    }
+  }
   state_ = State::content;
   return Next::again;
 }

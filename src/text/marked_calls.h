@@ -58,7 +58,7 @@ class MarkedCallParser final : public ToolCallParser {
 
   std::string json_;  // of this call
   int depth_ = 0;
-  bool in_string_ = false, escaped_ = false;
+  bool in_string_ = false, escaped_ = false, fenced_ = false;
 };
 
 }  // namespace fourfold::text

@@ -103,6 +103,14 @@ constexpr bool is_call_name(std::string_view text) {
          text.find_first_of(" \t\r\n<>{}\"'`") == std::string_view::npos;
 }
 
+// A parameter's name may have more: schemas call them as they like.
+constexpr bool is_key_name(std::string_view text) {
+  constexpr std::string_view blanks = " \t";
+  return !text.empty() && text.size() <= kCallNameBytesMax &&
+         text.find_first_of("\r\n<>\"") == std::string_view::npos &&
+         blanks.find(text.front()) == blanks.npos && blanks.find(text.back()) == blanks.npos;
+}
+
 // DeepSeek-V3 and R1 write what a call is before its name, and fence the JSON.
 inline constexpr std::string_view kDeepSeekKind = "function";
 inline constexpr std::string_view kFenceOpen = "```json", kFence = "```";

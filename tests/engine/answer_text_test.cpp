@@ -178,6 +178,8 @@ TEST(EndsInThinking, AsksThePromptItself) {
   EXPECT_FALSE(ask("<think>a</think>b<|im_end|><|im_start|>assistant\n"));
   EXPECT_TRUE(ask("<think>a</think>b<|im_end|><|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(ends_in_thinking({}, tokenizer()));
+  // Somebody who asks about the tag has not begun to think.
+  EXPECT_FALSE(ask("<|im_start|>user\nwhat is <think>?<|im_end|>\n<|im_start|>assistant\n"));
 }
 
 }  // namespace

@@ -93,6 +93,13 @@ TEST(GlmCalls, UnknownToolsAndParametersArePassedOn) {
             R"([f {"k": "1"}])");
 }
 
+TEST(GlmCalls, ParametersAreCalledAsTheirSchemasLike) {
+  EXPECT_EQ(
+      glm("<tool_call>g\n<arg_key>start date</arg_key>\n<arg_value>x</arg_value>\n<arg_key>it's {a}</arg_key>"
+          "<arg_value>y</arg_value></tool_call>"),
+      R"([g {"start date": "x", "it's {a}": "y"}])");
+}
+
 TEST(GlmCalls, MissingClosers) {
   EXPECT_EQ(glm("<tool_call>f"), "[f {}]");  // a tool that exists
   EXPECT_EQ(glm("<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>x"), R"([f {"s": "x"}])");
@@ -239,6 +246,7 @@ TEST(MistralCalls, AsTheTemplateWritesThemAndOtherwise) {
                            "[TOOL_CALLS]two words[ARGS]{}", "[TOOL_CALLS]f[ARGS]x", "x [ARGS] y"})
     EXPECT_EQ(mistral(text), text);
   EXPECT_EQ(mistral("[TOOL_CALLS]f[ARGS]{\"i\": 1", true), R"([f {"i": 1)");
+  EXPECT_EQ(mistral("[TOOL_CALLS]f[ARGS]{}\n```py\nx```"), "[f {}]\n```py\nx```");
 }
 
 // Token by token, as a model writes it: the work grows with the text, not with its square.

@@ -83,6 +83,9 @@ TEST(Glm4Moe, BindsLayersAndMtp) {
   const auto& attention = std::get<AttentionWeights>(weights.layers[1].mixer);
   EXPECT_EQ(attention.key_bias, values_of(tiny.tensor("model.layers.1.self_attn.k_proj.bias")));
   ASSERT_TRUE(weights.mtp);
+  EXPECT_TRUE(weights.mtp->combine.of_mtp &&
+              std::get<AttentionWeights>(weights.mtp->layers[0].mixer).query.of_mtp);
+  EXPECT_FALSE(attention.query.of_mtp);
   EXPECT_EQ(read_all(weights.mtp->combine), values_of(tiny.tensor("model.layers.2.eh_proj.weight")));
   EXPECT_EQ(weights.mtp->final_norm, values_of(tiny.tensor("model.layers.2.shared_head.norm.weight")));
   EXPECT_EQ(model.bound.skipped, (std::vector<std::string>{"model.layers.2.embed_tokens.* (1 tensors)",

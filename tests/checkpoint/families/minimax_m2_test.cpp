@@ -40,6 +40,8 @@ TEST(MiniMaxM2, RefusesWhatNoReleaseHas) {
   refuse("\"shared_intermediate_size\": 0", "\"shared_intermediate_size\": 64", "shared_intermediate_size");
   refuse("\"sliding_window\": null", "\"sliding_window\": 128", "sliding_window");
   refuse("[1, 1]", "[1, 0]", "attn_type_list");
+  expect_error(Code::bad_checkpoint, {"rotary_dim", "64", "head_dim"},
+               [&] { parse(replaced(tiny_minimax().config, "\"rotary_dim\": 4", "\"rotary_dim\": 64")); });
   refuse("\"layernorm_mlp_beta\": 1.0", "\"layernorm_mlp_beta\": 2.0", "layernorm_mlp_beta");
 }
 

@@ -228,6 +228,7 @@ std::int64_t record_bytes(WeightFormat format) {
 }
 
 bool is_dense(const Matrix& matrix) {
+  if (matrix.of_mtp) return false;
   switch (checkpoint::role_of(matrix.name)) {
     case checkpoint::TensorRole::shared_expert:
     case checkpoint::TensorRole::dense_mlp:

@@ -348,6 +348,15 @@ void WeightLoader::finish() {
     stored += static_cast<std::int64_t>(checkpoint::stored_bytes(*from));
     held += 2 * from->rows * from->columns;
   }
+  const auto is_f32_router = [](const checkpoint::Matrix* matrix) {
+    return checkpoint::format_of(*matrix) == checkpoint::MatrixFormat::f32 &&
+           matrix->name.ends_with("gate.weight");
+  };
+  if (const auto routers = std::ranges::count_if(widened_, is_f32_router); routers > 0)
+    notices_.push_back(
+        format("{} routers are stored in f32, and the GPU backend holds them as bf16: where two "
+               "experts are nearly level it may choose another than the CPU does",
+               routers));
   notices_.push_back(format(
       "{} matrices (the first: {}, {}) have no kernels of their own format here; the GPU backend holds "
       "them as bf16: {} bytes instead of {}, rounded to 8 significant bits",

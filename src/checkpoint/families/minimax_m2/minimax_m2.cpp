@@ -31,6 +31,9 @@ void refuse_unused(FieldReader& fields) {
 // The releases have rotary_dim beside the head's size; transformers writes partial_rotary_factor.
 double rotary_factor(FieldReader& fields, const AttentionConfig& attention) {
   const auto dims = fields.optional_int("rotary_dim", {2, kHeadDim.most});
+  if (dims && *dims > attention.head_dim)
+    fields.problem("contradictory", "rotary_dim",
+                   fourfold::format("= {} is more than head_dim = {}", *dims, attention.head_dim));
   return dims ? static_cast<double>(*dims) / static_cast<double>(attention.head_dim) : 1.0;
 }
 

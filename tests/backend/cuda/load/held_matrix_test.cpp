@@ -60,6 +60,9 @@ TEST(HeldMatrix, WhatDenseMeans) {
         "model.layers.0.mlp.shared_expert_gate.weight", "model.layers.0.linear_attn.in_proj_b.weight",
         "model.layers.0.mlp.experts.5.up_proj.weight", "mtp.layers.0.self_attn.q_proj.weight"})
     EXPECT_EQ(record_format(named(name), WeightFormat::nvfp4), WeightFormat::bf16) << name;
+  Matrix drafts = named("model.layers.4.self_attn.q_proj.weight");
+  drafts.of_mtp = true;
+  EXPECT_EQ(record_format(drafts, WeightFormat::nvfp4), WeightFormat::bf16);
   // What is quantised stays.
   const std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
   const Matrix fp8{
