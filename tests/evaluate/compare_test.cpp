@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "checkpoint/family.h"
+#include "checkpoint/write/output_folder.h"
+#include "checkpoint/write/quantize.h"
 #include "evaluate/trace.h"
 #include "tests/model/made_models.h"
 #include "tests/support/ranks.h"
@@ -236,6 +238,47 @@ TEST_P(FamilyShapes, RunInEveryFormat) {
     EXPECT_GT(deviation, 1) << format_name;  // a head of gain 3 behind a norm
     EXPECT_LT(deviation, 10) << format_name;
   }
+}
+
+// How nearly two rows point the same way.
+double cosine(const backend::LogitsRow& a, const backend::LogitsRow& b) {
+  double product = 0, first = 0, second = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    product += double{a[i]} * double{b[i]};
+    first += double{a[i]} * double{a[i]};
+    second += double{b[i]} * double{b[i]};
+  }
+  return product / std::sqrt(first * second);
+}
+
+// The same weights, quantised: a tenth of each is noise, in a few layers. A scale that is left out or
+// matrices that change places turn a row altogether. The middle row, because in some the experts are so
+// nearly level that rounding chooses others.
+TEST_P(FamilyShapes, QuantisedIsNear) {
+  using checkpoint::NameConvention, checkpoint::StoredAs;
+  TempFolder temp;
+  make_model(temp.path() / "bf16", GetParam().shape, "bf16", GetParam().seed);
+  const Loaded plain(temp.path() / "bf16");
+  const auto rows_of = [](const Loaded& model) {
+    return step(*model.prepare(Activations::automatic, model::kFourSequences), backend::Pass::main,
+                {model::part(0, 0, {1, 2, 3, 500, 5})});
+  };
+  const auto wanted = rows_of(plain);
+  for (const NameConvention names : {NameConvention::modelopt, NameConvention::compressed_tensors})
+    for (const StoredAs dense : {StoredAs::plain, StoredAs::fp8, StoredAs::nvfp4}) {
+      const auto path = temp.path() / format("{}-{}", static_cast<int>(names), static_cast<int>(dense));
+      checkpoint::OutputFolder folder(path);
+      quantize_checkpoint(
+          plain.checkpoint, plain.config,
+          {.names = names, .routed = StoredAs::nvfp4, .shared = dense, .attention = dense, .delta = dense},
+          folder);
+      folder.publish();
+      const auto rows = rows_of(Loaded(path));
+      std::vector<double> near;
+      for (std::size_t i = 0; i < rows.size(); ++i) near.push_back(cosine(rows[i], wanted[i]));
+      std::ranges::sort(near);
+      EXPECT_GT(near[near.size() / 2], 0.9) << path;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes,
