@@ -55,8 +55,10 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     message(FATAL_ERROR "fourfold: FOURFOLD_VERSION is ${header_version}, the project's version is ${project_number}")
   endif()
   set(engine_exports ${PROJECT_SOURCE_DIR}/src/library/exports.map)
+  # A token of its own, without OpenSSL: an embedded engine has no ranks on other machines, and needs no libcrypto for them.
   add_library(fourfold_engine_library SHARED ${PROJECT_SOURCE_DIR}/src/library/c_api.cpp
-    ${PROJECT_SOURCE_DIR}/src/library/model.cpp ${PROJECT_SOURCE_DIR}/src/library/model_status.cpp)
+    ${PROJECT_SOURCE_DIR}/src/library/model.cpp ${PROJECT_SOURCE_DIR}/src/library/model_status.cpp
+    ${PROJECT_SOURCE_DIR}/src/nodes/token.cpp)
   target_link_libraries(fourfold_engine_library PRIVATE fourfold_library)
   # As needed: the protocols' objects are linked, the server's sockets and TLS are not.
   target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports} -Wl,--as-needed)
