@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from served import ROOT, ask, check, free_port, stop, wait_for
+from served import ROOT, WEATHER_SAYS, ask, check, free_port, stop, wait_for
 
 STORYTELLER = ROOT / "models/storyteller"
 
@@ -22,6 +22,17 @@ def until(holds, seconds=120):
             return
         time.sleep(0.1)
     raise AssertionError(f"not within {seconds} s")
+
+
+def three_turns(talk, stream, model):
+    """Questions, calls of a tool, results and answers of the weather's script, through whatever stands in between."""
+    for _ in range(3):
+        talk.user("The weather?")
+        _, _, calls = talk.ask(stream, model=model)
+        check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"calls: {calls}")
+        talk.result(calls[0][0], "sunny")
+        text, _, _ = talk.ask(stream, model=model)
+        check(text == WEATHER_SAYS, text)
 
 
 def story(seed, model="storyteller", **more):

@@ -11,7 +11,7 @@ import tempfile
 os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False")
 
 from fixture_test import Chat, Messages  # noqa: E402
-from fleet import Worker, leave_early, lose_nothing  # noqa: E402
+from fleet import Worker, leave_early, lose_nothing, three_turns  # noqa: E402
 from served import (PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, check, free_port, stop,  # noqa: E402
                     wait_for)
 
@@ -79,14 +79,7 @@ def proxy(url):
     with proxied([("local", "hosted_vllm/scripted", url)]) as proxy_url:
         for kind in (Chat, Messages):
             for stream in (False, True):
-                talk = kind(proxy_url, True)
-                for _ in range(3):
-                    talk.user("The weather?")
-                    _, _, calls = talk.ask(stream, model="local")
-                    check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"{calls}")
-                    talk.result(calls[0][0], "sunny")
-                    text, _, _ = talk.ask(stream, model="local")
-                    check(text == WEATHER_SAYS, text)
+                three_turns(kind(proxy_url, True), stream, "local")
 
 
 def fleet(program):

@@ -8,8 +8,8 @@ import sys
 import tempfile
 
 from fixture_test import Chat
-from fleet import Worker, leave_early, lose_nothing, until
-from served import PLAIN_SAYS, WEATHER, WEATHER_SAYS, Served, Server, ask, check, free_port, stop, wait_for
+from fleet import Worker, leave_early, lose_nothing, three_turns, until
+from served import PLAIN_SAYS, WEATHER, Served, Server, ask, check, free_port, stop, wait_for
 
 OWN_SERVERS = True
 BIN = pathlib.Path(sys.executable).parent
@@ -50,14 +50,7 @@ def talks(name, program):
         registered = ask(router + "/v1/models")["data"]
         check({model["id"] for model in registered} == {"scripted"}, f"models are {registered}")
         for stream in (False, True):
-            talk = Chat(router, True)
-            for turn in range(3):
-                talk.user("The weather?")
-                _, _, calls = talk.ask(stream, model="scripted")
-                check([call[1:] for call in calls] == [("weather", {"city": "Paris", "days": 3})], f"calls: {calls}")
-                talk.result(calls[0][0], "sunny")
-                text, _, _ = talk.ask(stream, model="scripted")
-                check(text == WEATHER_SAYS, text)
+            three_turns(Chat(router, True), stream, "scripted")
         plain = Chat(router, False)
         plain.user("Hello")
         check(plain.ask(True, model="scripted")[0] == PLAIN_SAYS, "streams")

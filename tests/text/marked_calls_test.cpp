@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/random.h"
+#include "tests/text/tool_events.h"
 #include "text/jinja/json_value.h"
 
 namespace fourfold::text {
@@ -23,16 +24,6 @@ const ToolSchemas& schemas() {
     return out;
   }();
   return made;
-}
-
-std::string shown(const std::vector<ToolEvent>& events) {
-  std::string out;
-  for (const ToolEvent& event : events) {
-    if (event.kind == ToolEvent::Kind::begin) out += "[" + event.text + " ";
-    if (event.kind == ToolEvent::Kind::end) out += "]";
-    if (event.kind == ToolEvent::Kind::text || event.kind == ToolEvent::Kind::arguments) out += event.text;
-  }
-  return out;
 }
 
 std::string read_in_pieces(CallFormat format, std::string_view text, bool cut_off, std::size_t size) {
