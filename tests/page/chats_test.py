@@ -81,6 +81,24 @@ class Several(ChatsTest):
         self.until(lambda: self.titles() == ["Big fish", "bears", "foxes and rivers"], "three again")
         self.until(lambda: self.count(".message") == 2, "its messages")
 
+    def test_02b_what_an_earlier_search_finds_late_is_not_shown(self):
+        for text in ("foxes and rivers", "bears"):
+            self.browser.click("#new-chat")
+            self.ask(text)
+        # While the search for RIVER reads the last chat, which has the word, the next one is typed.
+        self.browser.run("""
+            const search = document.querySelector("#search");
+            const typed = (text) => { search.value = text; search.dispatchEvent(new Event("input")); };
+            const getAll = IDBIndex.prototype.getAll;
+            let left = 2;
+            IDBIndex.prototype.getAll = function (...query) {
+              if (--left === 0) typed("said: bears");
+              return getAll.apply(this, query);
+            };
+            typed("RIVER");""")
+        self.until(lambda: "found" in self.text("#search-count"), "the end of the search")
+        self.assertEqual(["bears"], self.titles())
+
     def test_03_deleted_is_gone(self):
         self.ask("secret words")
         self.browser.run("Date.now = ((now) => () => now() - 120000)(Date.now)")  # deleted two minutes ago

@@ -67,12 +67,14 @@ export class Sidebar {
     this.found = new Map(
       this.chats.filter((chat) => chat.title.toLowerCase().includes(text.toLowerCase())).map(({ id }) => [id, ""]));
     this.draw();
-    await new Promise((resolve) => setTimeout(resolve, 120));
     const wanted = () => turn === this.turn;
-    for (const { id, snippet } of wanted() ? await this.actions.search(text, this.chats, wanted) : []) {
-      if (!this.found?.get(id)) this.found?.set(id, snippet);
-    }
+    await new Promise((resolve) => setTimeout(resolve, 120));
     if (!wanted()) return;
+    const texts = await this.actions.search(text, this.chats, wanted);
+    if (!wanted()) return;  // what an earlier text found is no answer to this one
+    for (const { id, snippet } of texts) {
+      if (!this.found.get(id)) this.found.set(id, snippet);
+    }
     this.draw();
     byId("search-count").textContent = `${plural(this.found.size, "chat")} found`;
   }
