@@ -36,8 +36,9 @@ class Pricer {
   Cost operator()(const Attention& op) const {
     const KvCache& cache = program_.kv_cache(op.cache);
     const double per_position = 4.0 * static_cast<double>(op.head_count * cache.head_dim);
-    return {.state_bytes = sequences_ * context_ * position_bytes(op.cache),
-            .flops = rows_ * context_ * per_position};
+    const double seen = op.window == 0 ? context_ : std::fmin(context_, static_cast<double>(op.window));
+    return {.state_bytes = sequences_ * seen * position_bytes(op.cache),
+            .flops = rows_ * seen * per_position};
   }
   // A row reads the state with k and with q and adds to it once. The anchor is read once a sequence and
   // written once in kAnchorTokens rows.

@@ -34,6 +34,10 @@ using RopeId = Id<struct RopeTag>;
 
 enum class GateKind { silu, sigmoid };
 enum class RouterScore { softmax, sigmoid };
+// What experts make of gate and up, both in f32, biases added:
+// plain: silu(gate) * up.
+// clamped: g * sigmoid(alpha * g) * (u + 1), with g = min(gate, limit) and u = up kept within +-limit.
+enum class GluKind { plain, clamped };
 
 // Each op lists its fields by name; printing and checking read the list.
 
@@ -162,16 +166,25 @@ struct WriteKv {  // the rows' keys and values go to their pages
   void fields(auto&& visit) const { visit("key", key), visit("value", value), visit("cache", cache); }
 };
 
-struct Attention {  // softmax(q . k * scale) v over positions 0 up to the row's own
+// softmax(q . k * scale) v over positions 0 up to the row's own, or with a window over the last `window` of
+// these, the row's own among them. A sink is a logit of a query head (as it is: the scale is not for it) that
+// takes part in the softmax's maximum and sum and has no value.
+struct Attention {
   static constexpr std::string_view name = "attention";
   ValueId query;
   KvCacheId cache;
   std::int64_t head_count = 0;
   double scale = 0;
   ResultId out;
+  OptionalVectorId sinks = {};  // [head_count]
+  std::int64_t window = 0;      // 0: all positions
+  // The first position that the row at this one sees.
+  std::int64_t first_seen(std::int64_t position) const {
+    return window == 0 || position < window ? 0 : position - window + 1;
+  }
   void fields(auto&& visit) const {
     visit("query", query), visit("cache", cache), visit("head_count", head_count), visit("scale", scale);
-    visit("out", out);
+    visit("sinks", sinks), visit("window", window), visit("out", out);
   }
 };
 
@@ -266,16 +279,22 @@ struct TopKExperts {
   }
 };
 
-struct RunExperts {  // the weighted sum, best expert first, of down(silu(gate x) * up x)
+// The weighted sum, best expert first, of down(glu(gate x, up x)), each matrix with its bias where the set
+// has biases. A row's weight multiplies an expert's result with the bias in it.
+struct RunExperts {
   static constexpr std::string_view name = "run_experts";
   ValueId in;
   ValueId experts;
   ValueId weights;
   ExpertSetId set;
   ResultId out;
+  GluKind glu = GluKind::plain;
+  double glu_alpha = 0;  // clamped alone
+  double glu_limit = 0;
   void fields(auto&& visit) const {
     visit("in", in), visit("experts", experts), visit("weights", weights), visit("set", set);
-    visit("out", out);
+    visit("glu", glu == GluKind::plain ? "plain" : "clamped"), visit("glu_alpha", glu_alpha);
+    visit("glu_limit", glu_limit), visit("out", out);
   }
 };
 

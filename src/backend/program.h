@@ -67,6 +67,12 @@ struct ExpertSet {
   // `whole_count` that rows choose from. What a row chose elsewhere adds nothing here.
   std::int64_t first = 0;
   std::int64_t whole_count = 0;  // 0: as many as are here
+  // A row of numbers for each of these experts, one row after another, added in f32: gate and up
+  // [experts, rows of gate], down [experts, rows of down]. Of ranks that share experts' columns one alone has
+  // the bias of down.
+  OptionalVectorId gate_bias = {};
+  OptionalVectorId up_bias = {};
+  OptionalVectorId down_bias = {};
   std::int64_t count() const {
     return whole_count != 0 ? whole_count : static_cast<std::int64_t>(experts.size());
   }

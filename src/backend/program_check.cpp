@@ -46,7 +46,10 @@ class Checker {
   }
   void operator()(std::string_view field, ExpertSetId id) {
     if (!in_table(field, id.index, program_.expert_sets.size())) return;
-    for (const ExpertMatrices& expert : program_.expert_set(id).experts)
+    const ExpertSet& set = program_.expert_set(id);
+    for (const OptionalVectorId bias : {set.gate_bias, set.up_bias, set.down_bias})
+      if (bias.is_there() && !in_table(field, bias.index, program_.vectors.size())) return;
+    for (const ExpertMatrices& expert : set.experts)
       for (const MatrixId matrix : {expert.gate, expert.up, expert.down})
         if (!in_table(field, matrix.index, program_.matrices.size())) return;
   }
@@ -119,6 +122,8 @@ class Checker {
     want("query", columns(op.query), op.head_count * cache.head_dim);
     want("out", columns(op.out), columns(op.query));
     want("heads over kv heads", op.head_count % cache.kv_head_count, 0);
+    if (op.sinks.is_there()) want("sinks", size(op.sinks), op.head_count);
+    if (op.window < 0) problem(format("a window of {} positions", op.window));
   }
   void sizes(const HeadGate& op) {
     want("gate", columns(op.gate), 2 * columns(op.in)), want("out", columns(op.out), columns(op.in));
@@ -156,12 +161,24 @@ class Checker {
     if (op.count > op.groups_kept * in_group) problem("more experts are chosen than there are");
   }
   void sizes(const RunExperts& op) {
-    for (const ExpertMatrices& expert : program_.expert_set(op.set).experts) {
+    const ExpertSet& set = program_.expert_set(op.set);
+    std::int64_t bias_rows = 0, down_bias_rows = 0;
+    for (const ExpertMatrices& expert : set.experts) {
       const std::int64_t inner = matrix(expert.gate).rows;
       matrix_sizes("gate", expert.gate, columns(op.in), inner);
       matrix_sizes("up", expert.up, columns(op.in), inner);
       matrix_sizes("down", expert.down, inner, columns(op.out));
+      bias_rows += inner;
+      down_bias_rows += columns(op.out);
     }
+    const auto bias_size = [&](std::string_view what, OptionalVectorId bias, std::int64_t wanted) {
+      if (bias.is_there()) want(what, size(bias), wanted);
+    };
+    bias_size("gate_bias", set.gate_bias, bias_rows);
+    bias_size("up_bias", set.up_bias, bias_rows);
+    bias_size("down_bias", set.down_bias, down_bias_rows);
+    if (op.glu == GluKind::clamped && !(op.glu_limit > 0))
+      problem(format("gate and up are clamped at {}", op.glu_limit));
   }
   void sizes(const AddGated& op) {
     want("gate", columns(op.gate), 1), want("other", columns(op.other), columns(op.in));

@@ -63,7 +63,11 @@ struct YarnConfig {
   std::int64_t original_positions = 0;
   double beta_fast = 32;
   double beta_slow = 1;
+  bool truncate = true;  // the ramp goes from a whole index to a whole index
+  // The factor on cosines and sines: said, or made of the two (0: not said), or of `factor` alone.
   std::optional<double> attention_factor;
+  double mscale = 0;
+  double mscale_all_dim = 0;
 };
 
 struct RopeConfig {

@@ -7,6 +7,18 @@
 namespace fourfold::model {
 namespace {
 
+// The factor that YaRN has for a stretch, with a weight of its own.
+double magnitude(double factor, double weight) {
+  return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
+}
+
+double amplitude_of(const checkpoint::YarnConfig& yarn) {
+  if (yarn.attention_factor) return *yarn.attention_factor;
+  if (yarn.mscale != 0 && yarn.mscale_all_dim != 0)
+    return magnitude(yarn.factor, yarn.mscale) / magnitude(yarn.factor, yarn.mscale_all_dim);
+  return magnitude(yarn.factor, 1);
+}
+
 // YaRN: frequencies that turn often within the trained length stay, those that turn less than once are
 // stretched by the factor, with a ramp between.
 void stretch(const checkpoint::RopeConfig& config, const checkpoint::YarnConfig& yarn, backend::Rope& rope) {
@@ -16,15 +28,16 @@ void stretch(const checkpoint::RopeConfig& config, const checkpoint::YarnConfig&
   const auto index_of = [&](double turns) {
     return dims * std::log(trained / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.theta));
   };
-  const double low = std::max(std::floor(index_of(yarn.beta_fast)), 0.0);
-  double high = std::min(std::ceil(index_of(yarn.beta_slow)), dims - 1);
+  const auto whole = [&](double index, double rounded) { return yarn.truncate ? rounded : index; };
+  const double first = index_of(yarn.beta_fast), last = index_of(yarn.beta_slow);
+  const double low = std::max(whole(first, std::floor(first)), 0.0);
+  double high = std::min(whole(last, std::ceil(last)), dims - 1);
   if (high == low) high += 0.001;
   for (std::size_t j = 0; j < rope.inverse_frequency.size(); ++j) {
     const double stretched = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
     rope.inverse_frequency[j] *= stretched / yarn.factor + (1 - stretched);
   }
-  const double usual = yarn.factor <= 1 ? 1.0 : 0.1 * std::log(yarn.factor) + 1.0;
-  rope.amplitude = yarn.attention_factor.value_or(usual);
+  rope.amplitude = amplitude_of(yarn);
 }
 
 }  // namespace

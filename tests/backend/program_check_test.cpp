@@ -118,5 +118,52 @@ TEST(ProgramCheck, OptionalVectorsGroupsAndColumns) {
       "columns 2 to 5 of 4");
 }
 
+TEST(ProgramCheck, SinksWindowsAndBiasesOfExperts) {
+  const SmallModel model;
+  const std::vector<float> two(2), eight(8), square(16);
+  const checkpoint::Matrix matrix{"square", 4, 4, checkpoint::F32Storage{square}, {}};
+  Program base = model.program;
+  base.vectors = {{"two", two}, {"eight", eight}};
+  base.kv_caches = {{"cache", 1, 2, KvFormat::f32}};
+  base.matrices.push_back({&matrix, InputFormat::f32});
+  const ExpertMatrices expert{{2}, {2}, {2}};
+  base.expert_sets = {{"set", {expert, expert}}};
+  base.values.push_back({.name = "out", .columns = 4});
+  const auto attend = [](auto change) {
+    return [change](Program& p) {
+      Attention op{.query = {0}, .cache = {0}, .head_count = 2, .scale = 1, .out = {{3}}, .window = 5};
+      op.sinks = VectorId{0};
+      change(op);
+      p.main.insert(p.main.begin() + 1, op);
+    };
+  };
+  const auto run = [](auto change) {
+    return [change](Program& p) {
+      RunExperts op{{0}, {0}, {0}, {0}, {{3}}, GluKind::clamped, 1.702, 7};
+      ExpertSet& set = p.expert_sets.front();
+      set.gate_bias = set.up_bias = set.down_bias = VectorId{1};
+      change(op, set);
+      p.main.insert(p.main.begin() + 1, op);
+    };
+  };
+  for (const auto& change : {std::function<void(Program&)>(attend([](Attention&) {})),
+                             std::function<void(Program&)>(run([](RunExperts&, ExpertSet&) {}))}) {
+    Program fine = base;
+    change(fine);
+    EXPECT_TRUE(problems_of(fine).empty()) << problems_of(fine).front();
+  }
+  expect_problem(base, attend([](Attention& op) { op.sinks = VectorId{1}; }), "sinks is 8, not 2");
+  expect_problem(base, attend([](Attention& op) { op.window = -1; }), "a window of -1 positions");
+  expect_problem(base, run([](RunExperts&, ExpertSet& set) { set.gate_bias = VectorId{0}; }),
+                 "gate_bias is 2, not 8");
+  expect_problem(base, run([](RunExperts&, ExpertSet& set) { set.up_bias = VectorId{0}; }),
+                 "up_bias is 2, not 8");
+  expect_problem(base, run([](RunExperts&, ExpertSet& set) { set.down_bias = VectorId{0}; }),
+                 "down_bias is 2, not 8");
+  expect_problem(base, run([](RunExperts&, ExpertSet& set) { set.down_bias = VectorId{2}; }),
+                 "set is number 2 of 2");
+  expect_problem(base, run([](RunExperts& op, ExpertSet&) { op.glu_limit = 0; }), "clamped at 0");
+}
+
 }  // namespace
 }  // namespace fourfold::backend

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace fourfold::model {
@@ -57,6 +58,37 @@ TEST(Rope, YarnStretchesSlowFrequencies) {
   EXPECT_TRUE(between);
   config.yarn->attention_factor = 1.5;
   EXPECT_EQ(make_rope(config).amplitude, 1.5);
+}
+
+// gpt-oss lays the ramp between the indices as they are.
+TEST(Rope, YarnWithoutTruncation) {
+  checkpoint::RopeConfig config = quarter_head();
+  const backend::Rope plain = make_rope(config);
+  config.yarn.emplace();
+  config.yarn->factor = 4;
+  config.yarn->original_positions = 262144;
+  config.yarn->truncate = false;
+  const backend::Rope yarn = make_rope(config);
+  const double fast = 64 * std::log(262144 / (32 * 2 * M_PI)) / (2 * std::log(1e7));
+  const double slow = 64 * std::log(262144 / (2 * M_PI)) / (2 * std::log(1e7));
+  for (const std::size_t j : {14, 15, 18, 21, 22}) {
+    const double share = std::clamp((static_cast<double>(j) - fast) / (slow - fast), 0.0, 1.0);
+    EXPECT_NEAR(yarn.inverse_frequency[j] / plain.inverse_frequency[j], 1 - 0.75 * share, 1e-12) << j;
+  }
+}
+
+// DeepSeek says two weights; where they are equal cosines and sines stay as they are.
+TEST(Rope, YarnAmplitudeOfTwoWeights) {
+  checkpoint::RopeConfig config = quarter_head();
+  config.yarn.emplace();
+  config.yarn->factor = 40;
+  config.yarn->original_positions = 4096;
+  config.yarn->mscale = config.yarn->mscale_all_dim = 1;
+  EXPECT_EQ(make_rope(config).amplitude, 1);
+  config.yarn->mscale = 0.707;
+  EXPECT_DOUBLE_EQ(make_rope(config).amplitude, (0.0707 * std::log(40.0) + 1) / (0.1 * std::log(40.0) + 1));
+  config.yarn->mscale_all_dim = 0;  // one alone says nothing
+  EXPECT_DOUBLE_EQ(make_rope(config).amplitude, 0.1 * std::log(40.0) + 1);
 }
 
 }  // namespace

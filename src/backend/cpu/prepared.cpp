@@ -53,6 +53,7 @@ class PreparedCpu final : public Prepared {
   SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
   void require_one_size(const ExpertSet& set) const;
   void require_known_sizes() const;
+  void require_known_ops() const;
   void place_rows();
   void turn_rows();
   // Calls work(row) for the rows of a value.
@@ -136,6 +137,7 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
         program_.part.count);
   for (const ExpertSet& set : program_.expert_sets) require_one_size(set);
   require_known_sizes();
+  require_known_ops();
   if (const std::string notice = thread_notice(thread_count, machine_.pool.thread_count()); !notice.empty())
     notices_.push_back(notice);
   weights_ = pack_weights(program_, options, kernels, notices_);
@@ -189,6 +191,25 @@ void PreparedCpu::require_known_sizes() const {
     if (cache.head_dim > kHeadDimMax)
       fail(Code::unsupported_op, "{}: heads of {} columns; the CPU backend knows at most {}", cache.name,
            cache.head_dim, kHeadDimMax);
+}
+
+// What ops can ask and no kernel here does.
+void PreparedCpu::require_known_ops() const {
+  for (const Pass pass : {Pass::main, Pass::draft})
+    for (const Op& op : program_.ops(pass)) {
+      if (const auto* attend = std::get_if<Attention>(&op)) {
+        if (attend->sinks.is_there() || attend->window != 0)
+          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
+                         "{}: the CPU backend has no attention with sinks or a window",
+                         program_.value(attend->out).name);
+      } else if (const auto* run = std::get_if<RunExperts>(&op)) {
+        const ExpertSet& set = program_.expert_set(run->set);
+        if (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there() ||
+            run->glu != GluKind::plain)
+          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
+                         "{}: the CPU backend has no experts with biases or a clamped SwiGLU", set.name);
+      }
+    }
 }
 
 void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {

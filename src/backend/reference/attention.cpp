@@ -28,21 +28,24 @@ void write_kv(const KvCache& cache, const PageTable& table, std::int64_t positio
 }
 
 void attend(const Attention& op, const KvCache& cache, const PageTable& table, const KvPages& pages,
-            std::int64_t position, std::span<const float> query, std::span<float> out) {
+            std::int64_t position, std::span<const float> query, std::span<float> out,
+            std::span<const float> sinks) {
   const std::int64_t width = cache.head_dim;
   const std::int64_t heads_per_kv = op.head_count / cache.kv_head_count;
-  std::vector<double> weight(position + 1);
+  const std::int64_t first = op.first_seen(position);
+  std::vector<double> weight(position + 1 - first);
   std::vector<double> sum(width);
   for (std::int64_t head = 0; head < op.head_count; ++head) {
     const std::int64_t kv_column = head / heads_per_kv * width;
-    for (std::int64_t t = 0; t <= position; ++t)
-      weight[t] = op.scale * dot(query.subspan(head * width, width),
-                                 pages.keys.row(table.row_of(t)).subspan(kv_column, width));
-    const double largest = *std::max_element(weight.begin(), weight.end());
-    double total = 0;
+    for (std::int64_t t = first; t <= position; ++t)
+      weight[t - first] = op.scale * dot(query.subspan(head * width, width),
+                                         pages.keys.row(table.row_of(t)).subspan(kv_column, width));
+    double largest = *std::max_element(weight.begin(), weight.end());
+    if (!sinks.empty()) largest = std::max(largest, static_cast<double>(sinks[head]));
+    double total = sinks.empty() ? 0 : std::exp(sinks[head] - largest);
     std::fill(sum.begin(), sum.end(), 0.0);
-    for (std::int64_t t = 0; t <= position; ++t) {
-      const double w = std::exp(weight[t] - largest);
+    for (std::int64_t t = first; t <= position; ++t) {
+      const double w = std::exp(weight[t - first] - largest);
       const auto value = pages.values.row(table.row_of(t)).subspan(kv_column, width);
       total += w;
       for (std::int64_t i = 0; i < width; ++i) sum[i] += w * value[i];

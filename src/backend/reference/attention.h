@@ -29,8 +29,9 @@ struct PageTable {
 void write_kv(const KvCache& cache, const PageTable& table, std::int64_t position, std::span<const float> key,
               std::span<const float> value, KvPages& pages);
 
-// One row: over positions 0..position in this order, whatever the pages are.
+// One row: over the positions it sees in this order, whatever the pages are. Empty sinks are none.
 void attend(const Attention& op, const KvCache& cache, const PageTable& table, const KvPages& pages,
-            std::int64_t position, std::span<const float> query, std::span<float> out);
+            std::int64_t position, std::span<const float> query, std::span<float> out,
+            std::span<const float> sinks = {});
 
 }  // namespace fourfold::backend::reference

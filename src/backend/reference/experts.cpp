@@ -42,6 +42,15 @@ std::vector<std::int32_t> candidates(const TopKExperts& op, std::span<const floa
   return kept;
 }
 
+void clamped_swiglu(const RunExperts& op, std::span<const float> gate, std::span<const float> up,
+                    std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double g = std::min(static_cast<double>(gate[i]), op.glu_limit);
+    const double u = std::clamp(static_cast<double>(up[i]), -op.glu_limit, op.glu_limit);
+    out[i] = static_cast<float>(g * sigmoid(op.glu_alpha * g) * (u + 1));
+  }
+}
+
 }  // namespace
 
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
@@ -70,8 +79,8 @@ void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::sp
     weights[i] = static_cast<float>(mass(logits[experts[i]]) / total * op.scale);
 }
 
-void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, Role role,
-                 std::span<const float> in, std::span<const std::int32_t> experts,
+void run_experts(const RunExperts& op, std::span<const ExpertWeights> set, std::int64_t first_expert,
+                 Role role, std::span<const float> in, std::span<const std::int32_t> experts,
                  std::span<const float> weights, std::span<float> out) {
   std::vector<double> sum(out.size());
   std::vector<float> result(out.size());
@@ -81,10 +90,13 @@ void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, 
     const ExpertWeights& expert = set[number];
     std::vector<float> gate(expert.gate->rows.count());
     std::vector<float> up(gate.size());
-    linear(*expert.gate, role, in, gate);
-    linear(*expert.up, role, in, up);
-    swiglu(gate, up, gate);
-    linear(*expert.down, role, gate, result, InputOf::expert);
+    linear(*expert.gate, role, in, gate, InputOf::rows, expert.gate_bias);
+    linear(*expert.up, role, in, up, InputOf::rows, expert.up_bias);
+    if (op.glu == GluKind::plain)
+      swiglu(gate, up, gate);
+    else
+      clamped_swiglu(op, gate, up, gate);
+    linear(*expert.down, role, gate, result, InputOf::expert, expert.down_bias);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(weights[rank]) * result[i];
   }
   std::ranges::transform(sum, out.begin(), [](double x) { return static_cast<float>(x); });

@@ -17,10 +17,14 @@ struct ExpertWeights {
   const Weight* gate;
   const Weight* up;
   const Weight* down;
+  std::span<const float> gate_bias = {};  // empty: none
+  std::span<const float> up_bias = {};
+  std::span<const float> down_bias = {};
 };
-// The set's experts are number first_expert and those behind it; choices of others add nothing.
-void run_experts(std::span<const ExpertWeights> set, std::int64_t first_expert, Role role,
-                 std::span<const float> in, std::span<const std::int32_t> experts,
+// The op's activation. The set's experts are number first_expert and those behind it; choices of others add
+// nothing.
+void run_experts(const RunExperts& op, std::span<const ExpertWeights> set, std::int64_t first_expert,
+                 Role role, std::span<const float> in, std::span<const std::int32_t> experts,
                  std::span<const float> weights, std::span<float> out);
 
 }  // namespace fourfold::backend::reference

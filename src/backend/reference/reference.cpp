@@ -243,7 +243,7 @@ void PreparedReference::apply(const Attention& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
     attend(op, program_.kv_cache(op.cache), places_[row].table, kv_[op.cache.index], places_[row].position,
-           in(op.query).row(row), out.row(row));
+           in(op.query).row(row), out.row(row), vector(op.sinks));
 }
 
 void PreparedReference::apply(const HeadGate& op) {
@@ -292,13 +292,23 @@ void PreparedReference::apply(const TopKExperts& op) {
 }
 
 void PreparedReference::apply(const RunExperts& op) {
+  const ExpertSet& whole = program_.expert_set(op.set);
+  const auto bias = [&](OptionalVectorId id, std::size_t expert, std::int64_t rows) {
+    return id.is_there() ? vector(id).subspan(expert * rows, rows) : std::span<const float>();
+  };
   std::vector<ExpertWeights> set;
-  for (const ExpertMatrices& expert : program_.expert_set(op.set).experts)
-    set.push_back({&weights_[expert.gate.index], &weights_[expert.up.index], &weights_[expert.down.index]});
+  for (const ExpertMatrices& expert : whole.experts) {
+    const Weight& gate = weights_[expert.gate.index];
+    const Weight& down = weights_[expert.down.index];
+    set.push_back({&gate, &weights_[expert.up.index], &down,
+                   bias(whole.gate_bias, set.size(), gate.rows.count()),
+                   bias(whole.up_bias, set.size(), gate.rows.count()),
+                   bias(whole.down_bias, set.size(), down.rows.count())});
+  }
   const std::int64_t count = program_.value(op.experts).columns;
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    run_experts(set, program_.expert_set(op.set).first, role_of(op.in, row), in(op.in).row(row),
+    run_experts(op, set, whole.first, role_of(op.in, row), in(op.in).row(row),
                 std::span(choices_[op.experts.index]).subspan(row * count, count), in(op.weights).row(row),
                 out.row(row));
 }

@@ -40,6 +40,38 @@ TEST(Attention, IsTheSoftmaxOverAllPositionsUpToItsOwn) {
   }
 }
 
+// A window of three, and a logit beside the scores that takes its share and gives nothing. Positions before
+// the window were never written, and NaN would show.
+TEST(Attention, SeesItsWindowAndASink) {
+  const KvCache cache{"cache", 1, kDim, KvFormat::f32};
+  KvPages pages(cache, 2, 4);
+  const std::vector<std::int32_t> order{1, 0};
+  const PageTable table{order, 4};
+  std::vector<std::vector<float>> keys(8), values(8);
+  for (std::int64_t t = 3; t < 8; ++t) {
+    keys[t] = random_floats(kDim, 10 + t);
+    values[t] = random_floats(kDim, 50 + t);
+    write_kv(cache, table, t, keys[t], values[t], pages);
+  }
+  const auto query = random_floats(2 * kDim, 3);
+  const std::vector<float> sinks{0.5f, 90.0f};  // the second is the largest by far, and must not overflow
+  std::vector<float> out(2 * kDim);
+  const Attention op{{}, {}, 2, 0.7, {}, {}, 3};
+  attend(op, cache, table, pages, 5, query, out, sinks);
+  for (std::int64_t h = 0; h < 2; ++h) {
+    double total = std::exp(static_cast<double>(sinks[h]));
+    std::vector<double> sum(kDim);
+    for (std::int64_t t = 3; t <= 5; ++t) {
+      double score = 0;
+      for (std::int64_t i = 0; i < kDim; ++i)
+        score += 0.7 * query[h * kDim + i] * static_cast<double>(keys[t][i]);
+      total += std::exp(score);
+      for (std::int64_t i = 0; i < kDim; ++i) sum[i] += std::exp(score) * values[t][i];
+    }
+    for (std::int64_t i = 0; i < kDim; ++i) EXPECT_NEAR(out[h * kDim + i], sum[i] / total, 4 * 0x1p-24);
+  }
+}
+
 TEST(Attention, AnUnwrittenPageShows) {
   const KvCache cache{"cache", 1, kDim, KvFormat::f32};
   KvPages pages(cache, 1, 4);

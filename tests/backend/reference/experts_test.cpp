@@ -108,14 +108,37 @@ TEST(RunExperts, AddsEachExpertByItsWeight) {
   const std::vector<std::int32_t> experts{1, 0};
   const std::vector<float> weights{0.75f, 0.25f};
   std::vector<float> out(1);
-  run_experts(set, 0, Role::prefill, in, experts, weights, out);
+  run_experts({}, set, 0, Role::prefill, in, experts, weights, out);
   const auto swish = [](double x) { return x / (1 + std::exp(-x)); };
   const double first = 3 * swish(1.5) * 3;
   const double second = 2 * swish(0.75) * -1.5;
   EXPECT_NEAR(out[0], 0.25 * first + 0.75 * second, 4 * 0x1p-22);
   // A rank that has the second expert alone.
-  run_experts(std::span(set).subspan(1), 1, Role::prefill, in, experts, weights, out);
+  run_experts({}, std::span(set).subspan(1), 1, Role::prefill, in, experts, weights, out);
   EXPECT_NEAR(out[0], 0.75 * second, 4 * 0x1p-22);
+}
+
+// 1x1 experts with biases: gate beyond the limit above, far below zero, and up beyond it on either side.
+TEST(RunExperts, AddsBiasesAndClamps) {
+  std::vector<Weight> cells;
+  for (const float x : {1.0f, 2.0f, 3.0f}) {
+    cells.push_back({Rows(1, 1), InputFormat::f32, {1, 1}});
+    cells.back().rows.cells = {x};
+  }
+  const std::vector<float> gate_bias{0.25f}, up_bias{-0.5f}, down_bias{0.125f};
+  const std::vector<ExpertWeights> set{{&cells[0], &cells[1], &cells[2], gate_bias, up_bias, down_bias}};
+  const RunExperts op{{}, {}, {}, {}, {}, GluKind::clamped, 1.702, 7};
+  for (const float x : {1.5f, 9.0f, -9.0f}) {
+    const std::vector<float> in{x}, weights{0.75f};
+    const std::vector<std::int32_t> experts{0};
+    std::vector<float> out(1);
+    run_experts(op, set, 0, Role::prefill, in, experts, weights, out);
+    const double g = std::min(x + 0.25, 7.0);
+    const double u = std::clamp(2 * x - 0.5, -7.0, 7.0);
+    const double inner = g / (1 + std::exp(-1.702 * g)) * (u + 1);
+    // Roundings to f32 of the inner number, of three times it, and of the sums: all below 256.
+    EXPECT_NEAR(out[0], 0.75 * (3 * inner + 0.125), 8 * 0x1p-17) << x;
+  }
 }
 
 }  // namespace

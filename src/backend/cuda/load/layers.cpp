@@ -163,6 +163,8 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
   const auto& attend = reader.take<Attention>();
   reader.require(attend.query, query_turn.out);
   if (!(attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
+  if (attend.sinks.is_there()) reader.refuse("sinks");
+  if (attend.window != 0) reader.refuse(format("a window of {} positions", attend.window));
   mixer.cache = attend.cache;
   mixer.scale = attend.scale;
   ValueId attended = attend.out;
@@ -242,6 +244,10 @@ MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId l
   reader.require(experts.in, in);
   reader.require(experts.experts, choose.experts);
   reader.require(experts.weights, choose.weights);
+  const ExpertSet& set = reader.program().expert_set(experts.set);
+  if (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there())
+    reader.refuse("experts with biases");
+  if (experts.glu != GluKind::plain) reader.refuse("experts with a clamped SwiGLU");
   mlp.set = experts.set;
   out = experts.out;
   if (!reader.next_is<Linear>()) return mlp;
