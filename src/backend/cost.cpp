@@ -21,6 +21,9 @@ class Pricer {
     const double rows = program_.value(op.in).rows == RowSet::tokens ? rows_ : logits_rows_;
     return {.weight_bytes = rows == 0 ? 0 : bytes(op.weight), .flops = 2 * rows * elements(op.weight)};
   }
+  Cost operator()(const HeadLinear& op) const {
+    return {.weight_bytes = bytes(op.weight), .flops = 2 * rows_ * elements(op.weight)};
+  }
   Cost operator()(const RunExperts& op) const {
     Cost all;  // of every expert, once
     for (const ExpertMatrices& expert : program_.expert_set(op.set).experts)
@@ -35,7 +38,8 @@ class Pricer {
   // A sequence's rows read its pages once, together.
   Cost operator()(const Attention& op) const {
     const KvCache& cache = program_.kv_cache(op.cache);
-    const double per_position = 4.0 * static_cast<double>(op.head_count * cache.head_dim);
+    const double per_position =
+        2.0 * static_cast<double>(op.head_count * (cache.head_dim + cache.value_dim()));
     const double seen = op.window == 0 ? context_ : std::fmin(context_, static_cast<double>(op.window));
     return {.state_bytes = sequences_ * seen * position_bytes(op.cache),
             .flops = rows_ * seen * per_position};
@@ -56,7 +60,7 @@ class Pricer {
   double elements(MatrixId id) const { return static_cast<double>(matrix(id).rows * matrix(id).columns); }
   double position_bytes(KvCacheId id) const {
     const KvCache& cache = program_.kv_cache(id);
-    return static_cast<double>(2 * cache.columns() * element_bytes(cache.format));
+    return static_cast<double>(cache.stored_columns() * element_bytes(cache.format));
   }
 
   const Program& program_;

@@ -81,12 +81,16 @@ struct Add {
   void fields(auto&& visit) const { visit("first", first), visit("second", second), visit("out", out); }
 };
 
-struct Concat {  // the columns of first, then those of second
+// For each head: its columns of first, then its columns of second. With one head that is the whole rows.
+struct Concat {
   static constexpr std::string_view name = "concat";
   ValueId first;
   ValueId second;
   ResultId out;
-  void fields(auto&& visit) const { visit("first", first), visit("second", second), visit("out", out); }
+  std::int64_t head_count = 1;
+  void fields(auto&& visit) const {
+    visit("first", first), visit("second", second), visit("head_count", head_count), visit("out", out);
+  }
 };
 
 struct TakeColumns {  // out's columns are those of in from `first` on
@@ -158,7 +162,9 @@ struct HeadNormRope {
   }
 };
 
-struct WriteKv {  // the rows' keys and values go to their pages
+// The rows' keys and values go to their pages. In a latent cache a head's key is its `value` and then its
+// `key`: the value is stored once, as the key's first columns.
+struct WriteKv {
   static constexpr std::string_view name = "write_kv";
   ValueId key;
   ValueId value;
@@ -185,6 +191,24 @@ struct Attention {
   void fields(auto&& visit) const {
     visit("query", query), visit("cache", cache), visit("head_count", head_count), visit("scale", scale);
     visit("sinks", sinks), visit("window", window), visit("out", out);
+  }
+};
+
+// For each head: out[h] = W[h] in[h]. The matrix has the heads' W one below the other, [heads * out, in];
+// with `transposed` it has them as [heads * in, out] and multiplies with the transpose of each. So both
+// halves of MLA's kv_b_proj are used as they are stored: keys transposed, on queries; values on what
+// attention gives. Input and weights are rounded to bf16, unless the matrix's InputFormat is f32; it is never
+// another.
+struct HeadLinear {
+  static constexpr std::string_view name = "head_linear";
+  ValueId in;
+  MatrixId weight;
+  std::int64_t head_count = 0;
+  bool transposed = false;
+  ResultId out;
+  void fields(auto&& visit) const {
+    visit("in", in), visit("weight", weight), visit("head_count", head_count);
+    visit("transposed", transposed), visit("out", out);
   }
 };
 
@@ -309,8 +333,9 @@ struct AddGated {  // in + sigmoid(gate) * other; gate has one column
   }
 };
 
-using Op = std::variant<Embed, RmsNorm, Linear, Add, Concat, TakeColumns, AllReduce, AllGather,
-                        TakeLogitsRows, KeepHidden, TakeHidden, HeadNormRope, WriteKv, Attention, HeadGate,
-                        CausalConv, DeltaRule, GatedHeadNorm, SwiGlu, TopKExperts, RunExperts, AddGated>;
+using Op =
+    std::variant<Embed, RmsNorm, Linear, Add, Concat, TakeColumns, AllReduce, AllGather, TakeLogitsRows,
+                 KeepHidden, TakeHidden, HeadNormRope, WriteKv, Attention, HeadLinear, HeadGate, CausalConv,
+                 DeltaRule, GatedHeadNorm, SwiGlu, TopKExperts, RunExperts, AddGated>;
 
 }  // namespace fourfold::backend

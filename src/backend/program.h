@@ -96,12 +96,20 @@ constexpr std::string_view format_name(KvFormat format) {
 
 // One layer's keys (after norm and RoPE) and values. All caches share one page table per sequence: page p of
 // a sequence is page p of every cache.
+//
+// MLA has a latent cache: one head whose value is the first latent_dim columns of its key, and is not stored
+// again. DeepSeek-V3's keys have 576 columns, 512 of the latent and 64 that RoPE turned.
 struct KvCache {
   std::string name;
   std::int64_t kv_head_count = 0;
-  std::int64_t head_dim = 0;
+  std::int64_t head_dim = 0;  // of a key; of a value, too, unless the cache is latent
   KvFormat format = KvFormat::bf16;
-  std::int64_t columns() const { return kv_head_count * head_dim; }
+  std::int64_t latent_dim = 0;  // 0: values are stored apart
+  bool is_latent() const { return latent_dim != 0; }
+  std::int64_t value_dim() const { return is_latent() ? latent_dim : head_dim; }
+  std::int64_t columns() const { return kv_head_count * head_dim; }  // of keys
+  // Numbers that a position takes, keys and values together.
+  std::int64_t stored_columns() const { return is_latent() ? columns() : 2 * columns(); }
 };
 
 // One layer's recurrent state, in every state slot.

@@ -96,7 +96,12 @@ class Checker {
   void sizes(const Add& op) {
     want("second", columns(op.second), columns(op.first)), want("out", columns(op.out), columns(op.first));
   }
-  void sizes(const Concat& op) { want("out", columns(op.out), columns(op.first) + columns(op.second)); }
+  void sizes(const Concat& op) {
+    want("out", columns(op.out), columns(op.first) + columns(op.second));
+    if (op.head_count < 1) return problem(format("{} heads", op.head_count));
+    want("first over heads", columns(op.first) % op.head_count, 0);
+    want("second over heads", columns(op.second) % op.head_count, 0);
+  }
   void sizes(const TakeColumns& op) {
     if (op.first < 0 || op.first + columns(op.out) > columns(op.in))
       problem(format("columns {} to {} of {}", op.first, op.first + columns(op.out), columns(op.in)));
@@ -114,16 +119,28 @@ class Checker {
       problem("the rope turns more columns than a head has");
   }
   void sizes(const WriteKv& op) {
-    want("key", columns(op.key), program_.kv_cache(op.cache).columns());
-    want("value", columns(op.value), program_.kv_cache(op.cache).columns());
+    const KvCache& cache = program_.kv_cache(op.cache);
+    const std::int64_t latent = cache.kv_head_count * cache.latent_dim;
+    want("key", columns(op.key), cache.columns() - latent);
+    want("value", columns(op.value), cache.kv_head_count * cache.value_dim());
   }
   void sizes(const Attention& op) {
     const KvCache& cache = program_.kv_cache(op.cache);
     want("query", columns(op.query), op.head_count * cache.head_dim);
-    want("out", columns(op.out), columns(op.query));
+    want("out", columns(op.out), op.head_count * cache.value_dim());
     want("heads over kv heads", op.head_count % cache.kv_head_count, 0);
     if (op.sinks.is_there()) want("sinks", size(op.sinks), op.head_count);
     if (op.window < 0) problem(format("a window of {} positions", op.window));
+  }
+  void sizes(const HeadLinear& op) {
+    if (op.head_count < 1) return problem(format("{} heads", op.head_count));
+    want("in over heads", columns(op.in) % op.head_count, 0);
+    want("out over heads", columns(op.out) % op.head_count, 0);
+    const std::int64_t in = columns(op.in) / op.head_count, out = columns(op.out) / op.head_count;
+    matrix_sizes("weight", op.weight, op.transposed ? out : in, op.head_count * (op.transposed ? in : out));
+    const InputFormat input = program_.matrix(op.weight).input;
+    if (input != InputFormat::bf16 && input != InputFormat::f32)
+      problem("the input of a matrix for each head is bf16 or f32");
   }
   void sizes(const HeadGate& op) {
     want("gate", columns(op.gate), 2 * columns(op.in)), want("out", columns(op.out), columns(op.in));
@@ -202,6 +219,10 @@ std::vector<std::string> problems_of(const Program& program) {
   }
   if (program.part.count < 1 || program.part.rank < 0 || program.part.rank >= program.part.count)
     problems.push_back(format("rank {} of {}", program.part.rank, program.part.count));
+  for (const KvCache& cache : program.kv_caches)
+    if (cache.latent_dim < 0 || (cache.is_latent() && cache.latent_dim >= cache.head_dim))
+      problems.push_back(
+          format("{}: values of {} columns in keys of {}", cache.name, cache.latent_dim, cache.head_dim));
   if (program.main.empty()) problems.push_back("main has no ops");
   return problems;
 }

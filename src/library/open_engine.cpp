@@ -29,7 +29,7 @@ constexpr std::int64_t kSequencesMax = 1024;
 std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens) {
   std::int64_t bytes = 0;
   for (const backend::KvCache& cache : program.kv_caches)
-    bytes += 2 * cache.columns() * element_bytes(cache.format) * page_tokens;
+    bytes += cache.stored_columns() * element_bytes(cache.format) * page_tokens;
   return std::max<std::int64_t>(bytes, 1);
 }
 

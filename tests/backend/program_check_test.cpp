@@ -165,5 +165,48 @@ TEST(ProgramCheck, SinksWindowsAndBiasesOfExperts) {
   expect_problem(base, run([](RunExperts& op, ExpertSet&) { op.glu_limit = 0; }), "clamped at 0");
 }
 
+// MLA: a cache whose values are in its keys, queries put together head by head, a matrix for each head.
+TEST(ProgramCheck, LatentAttention) {
+  const SmallModel model;
+  Program base = model.program;
+  base.kv_caches = {{"cache", 1, 6, KvFormat::f32, 4}};
+  base.values.push_back({.name = "turned", .columns = 2});    // 3
+  base.values.push_back({.name = "query", .columns = 6});     // 4
+  base.values.push_back({.name = "attended", .columns = 4});  // 5
+  base.values.push_back({.name = "expanded", .columns = 5});  // 6
+  base.values.push_back({.name = "absorbed", .columns = 4});  // 7
+  const std::vector<Op> ops{TakeColumns{{0}, 0, {{3}}},
+                            WriteKv{{3}, {0}, {0}},
+                            Concat{{0}, {3}, {{4}}, 2},
+                            Attention{{4}, {0}, 1, 1, {{5}}},
+                            HeadLinear{{5}, {1}, 1, false, {{6}}},
+                            HeadLinear{{6}, {1}, 1, true, {{7}}}};
+  base.main.insert(base.main.begin() + 1, ops.begin(), ops.end());
+  EXPECT_EQ(base.kv_caches[0].stored_columns(), 6);
+  const auto with = [](std::size_t at, auto change) {
+    return [at, change](Program& p) { change(p.main[at]); };
+  };
+  expect_problem(base, with(2, [](Op& op) { std::get<WriteKv>(op).key = {0}; }), "key is 4, not 2");
+  expect_problem(base, with(2, [](Op& op) { std::get<WriteKv>(op).value = {3}; }), "value is 2, not 4");
+  expect_problem(base, with(3, [](Op& op) { std::get<Concat>(op).head_count = 4; }),
+                 "second over heads is 2, not 0");
+  expect_problem(base, with(3, [](Op& op) { std::get<Concat>(op).head_count = 0; }), "0 heads");
+  expect_problem(base, with(4, [](Op& op) { std::get<Attention>(op).query = {0}; }), "query is 4, not 6");
+  expect_problem(base, with(5, [](Op& op) { std::get<HeadLinear>(op).head_count = 2; }),
+                 "out over heads is 1, not 0");
+  expect_problem(base, with(5, [](Op& op) { std::get<HeadLinear>(op).transposed = true; }),
+                 "weight columns is 4, not 5");
+  expect_problem(
+      base, [](Program& p) { p.matrices[1].input = InputFormat::nvfp4; }, "for each head is bf16 or f32");
+  expect_problem(
+      base, [](Program& p) { p.kv_caches[0].latent_dim = 6; }, "write_kv: key is 2, not 0");
+  expect_problem(
+      model.program,
+      [](Program& p) {
+        p.kv_caches = {{"cache", 1, 6, KvFormat::f32, 6}};
+      },
+      "cache: values of 6 columns in keys of 6");
+}
+
 }  // namespace
 }  // namespace fourfold::backend

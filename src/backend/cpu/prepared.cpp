@@ -7,6 +7,7 @@
 #include "backend/anchor_shelf.h"
 #include "backend/cpu/attention.h"
 #include "backend/cpu/delta.h"
+#include "backend/cpu/known.h"
 #include "backend/cpu/linear.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/rows.h"
@@ -51,9 +52,6 @@ class PreparedCpu final : public Prepared {
     return id.is_there() ? program_.vector(id).values : std::span<const float>();
   }
   SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
-  void require_one_size(const ExpertSet& set) const;
-  void require_known_sizes() const;
-  void require_known_ops() const;
   void place_rows();
   void turn_rows();
   // Calls work(row) for the rows of a value.
@@ -80,6 +78,7 @@ class PreparedCpu final : public Prepared {
   void apply(const HeadNormRope& op);
   void apply(const WriteKv& op);
   void apply(const Attention& op);
+  void apply(const HeadLinear& op);
   void apply(const HeadGate& op);
   void apply(const CausalConv& op);
   void apply(const DeltaRule& op);
@@ -135,9 +134,7 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
          capacity.page_tokens, capacity.state_slot_count, capacity.row_count);
   check(program_.part.count == 1 || collective_ != nullptr, "several ranks have something to meet with",
         program_.part.count);
-  for (const ExpertSet& set : program_.expert_sets) require_one_size(set);
-  require_known_sizes();
-  require_known_ops();
+  require_known(program_);
   if (const std::string notice = thread_notice(thread_count, machine_.pool.thread_count()); !notice.empty())
     notices_.push_back(notice);
   weights_ = pack_weights(program_, options, kernels, notices_);
@@ -162,54 +159,6 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
   choices_.resize(program_.values.size());
   value_rows_.resize(program_.values.size());
   turns_.resize(program_.ropes.size());
-}
-
-void PreparedCpu::require_one_size(const ExpertSet& set) const {
-  for (const ExpertMatrices& expert : set.experts) {
-    const std::int64_t inner = program_.matrix(expert.gate).matrix->rows;
-    const std::int64_t first = program_.matrix(set.experts.front().gate).matrix->rows;
-    if (inner != first)
-      fail(Code::unsupported_op, "{}: experts of {} and of {} neurons in one layer", set.name, first, inner);
-  }
-}
-
-// Sizes come from a file; beyond what kernels keep on their stacks they are refused, not tripped over.
-void PreparedCpu::require_known_sizes() const {
-  for (const DeltaState& state : program_.delta_states) {
-    if (state.values_per_key() > kValuesPerKeyMax)
-      fail(Code::unsupported_op, "{}: {} value heads share a key head; the CPU backend knows at most {}",
-           state.name, state.values_per_key(), kValuesPerKeyMax);
-    if (state.conv_taps > kConvTapsMax)
-      fail(Code::unsupported_op, "{}: a convolution of {} taps; the CPU backend knows at most {}", state.name,
-           state.conv_taps, kConvTapsMax);
-  }
-  for (const KvCache& cache : program_.kv_caches)
-    if (cache.format == KvFormat::fp8)
-      fail_with_hint(Code::unsupported_op, "Leave out --kv fp8, or run with --backend cuda or sim.",
-                     "{}: keys and values in fp8; the CPU backend keeps them in bf16 or f32", cache.name);
-  for (const KvCache& cache : program_.kv_caches)
-    if (cache.head_dim > kHeadDimMax)
-      fail(Code::unsupported_op, "{}: heads of {} columns; the CPU backend knows at most {}", cache.name,
-           cache.head_dim, kHeadDimMax);
-}
-
-// What ops can ask and no kernel here does.
-void PreparedCpu::require_known_ops() const {
-  for (const Pass pass : {Pass::main, Pass::draft})
-    for (const Op& op : program_.ops(pass)) {
-      if (const auto* attend = std::get_if<Attention>(&op)) {
-        if (attend->sinks.is_there() || attend->window != 0)
-          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                         "{}: the CPU backend has no attention with sinks or a window",
-                         program_.value(attend->out).name);
-      } else if (const auto* run = std::get_if<RunExperts>(&op)) {
-        const ExpertSet& set = program_.expert_set(run->set);
-        if (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there() ||
-            run->glu != GluKind::plain)
-          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                         "{}: the CPU backend has no experts with biases or a clamped SwiGLU", set.name);
-      }
-    }
 }
 
 void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
@@ -341,12 +290,14 @@ void PreparedCpu::apply(const Add& op) {
 }
 
 void PreparedCpu::apply(const Concat& op) {
-  const std::int64_t first = columns(op.first);
-  const std::int64_t second = columns(op.second);
-  float* out = at(op.out);
+  const std::int64_t first = columns(op.first) / op.head_count;
+  const std::int64_t second = columns(op.second) / op.head_count;
   each_row(op.out, [&](std::int64_t row) {
-    std::copy_n(at(op.first) + row * first, first, out + row * (first + second));
-    std::copy_n(at(op.second) + row * second, second, out + row * (first + second) + first);
+    float* to = at(op.out) + row * columns(op.out);
+    for (std::int64_t head = row * op.head_count; head < (row + 1) * op.head_count; ++head) {
+      to = std::copy_n(at(op.first) + head * first, first, to);
+      to = std::copy_n(at(op.second) + head * second, second, to);
+    }
   });
 }
 
@@ -421,6 +372,8 @@ void PreparedCpu::apply(const Attention& op) {
   kv_[static_cast<std::size_t>(op.cache.index)].attend(
       machine_, rows_, op.head_count, static_cast<float>(op.scale), at(op.query), at(op.out));
 }
+
+void PreparedCpu::apply(const HeadLinear&) { check(false, "latent attention was refused"); }
 
 void PreparedCpu::apply(const HeadGate& op) {
   const float* in = at(op.in);

@@ -13,8 +13,8 @@ namespace fourfold::backend::reference {
 // One layer's pages. Unwritten positions hold NaN, so that reading one shows.
 struct KvPages {
   KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens);
-  Rows keys;  // [page_count * page_tokens, kv_heads * head_dim]
-  Rows values;
+  Rows keys;    // [page_count * page_tokens, kv_heads * head_dim]
+  Rows values;  // likewise; none in a latent cache
 };
 
 // A sequence's way from positions to rows of KvPages.

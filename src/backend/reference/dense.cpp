@@ -102,6 +102,23 @@ void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const fl
   }
 }
 
+void head_linear(const HeadLinear& op, const Weight& weight, std::span<const float> in,
+                 std::span<float> out) {
+  const bool is_bf16 = weight.input != InputFormat::f32;
+  const auto rounded = [&](float x) { return is_bf16 ? to_float(to_bf16(x)) : x; };
+  const std::int64_t from = std::ssize(in) / op.head_count, to = std::ssize(out) / op.head_count;
+  for (std::int64_t head = 0; head < op.head_count; ++head)
+    for (std::int64_t i = 0; i < to; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < from; ++j) {
+        const float w =
+            op.transposed ? weight.rows.row(head * from + j)[i] : weight.rows.row(head * to + i)[j];
+        sum += static_cast<double>(rounded(w)) * static_cast<double>(rounded(in[head * from + j]));
+      }
+      out[head * to + i] = static_cast<float>(sum);
+    }
+}
+
 void head_gate(std::int64_t head_dim, std::span<const float> in, std::span<const float> gate,
                std::span<float> out) {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(in.size()); ++i) {

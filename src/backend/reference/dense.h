@@ -43,6 +43,7 @@ void rotate(const Rope& rope, std::int64_t position, std::span<float> head);
 // An empty weight: no norm.
 void head_norm_rope(const HeadNormRope& op, const Rope& rope, std::span<const float> weight,
                     std::int64_t position, std::span<const float> in, std::span<float> out);
+void head_linear(const HeadLinear& op, const Weight& weight, std::span<const float> in, std::span<float> out);
 void head_gate(std::int64_t head_dim, std::span<const float> in, std::span<const float> gate,
                std::span<float> out);
 void gated_head_norm(GateKind kind, double epsilon, std::span<const float> in, std::span<const float> gate,

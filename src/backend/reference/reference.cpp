@@ -69,6 +69,7 @@ class PreparedReference final : public Prepared {
   void apply(const HeadNormRope& op);
   void apply(const WriteKv& op);
   void apply(const Attention& op);
+  void apply(const HeadLinear& op);
   void apply(const HeadGate& op);
   void apply(const CausalConv& op);
   void apply(const DeltaRule& op);
@@ -197,10 +198,14 @@ void PreparedReference::apply(const Add& op) {
 
 void PreparedReference::apply(const Concat& op) {
   Rows& out = make(op.out);
-  for (std::int64_t row = 0; row < out.count(); ++row) {
-    const auto rest = std::ranges::copy(in(op.first).row(row), out.row(row).begin()).out;
-    std::ranges::copy(in(op.second).row(row), rest);
-  }
+  const std::int64_t first = in(op.first).columns / op.head_count;
+  const std::int64_t second = in(op.second).columns / op.head_count;
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    for (std::int64_t head = 0; head < op.head_count; ++head) {
+      const auto to = out.row(row).subspan(head * (first + second), first + second);
+      std::ranges::copy(in(op.first).row(row).subspan(head * first, first), to.begin());
+      std::ranges::copy(in(op.second).row(row).subspan(head * second, second), to.begin() + first);
+    }
 }
 
 void PreparedReference::apply(const TakeColumns& op) {
@@ -244,6 +249,12 @@ void PreparedReference::apply(const Attention& op) {
   for (std::int64_t row = 0; row < out.count(); ++row)
     attend(op, program_.kv_cache(op.cache), places_[row].table, kv_[op.cache.index], places_[row].position,
            in(op.query).row(row), out.row(row), vector(op.sinks));
+}
+
+void PreparedReference::apply(const HeadLinear& op) {
+  Rows& out = make(op.out);
+  for (std::int64_t row = 0; row < out.count(); ++row)
+    head_linear(op, weights_[op.weight.index], in(op.in).row(row), out.row(row));
 }
 
 void PreparedReference::apply(const HeadGate& op) {

@@ -341,6 +341,7 @@ DraftPass read_draft(const Program& program) {
   const auto& both = reader.take<Concat>();
   reader.require(both.first, token);
   reader.require(both.second, before);
+  if (both.head_count != 1) reader.refuse("heads of their own");
   pass.combine = reader.linear(both.out, x);
   pass.layer = read_layer(reader, x);
   ValueId normed;
@@ -365,6 +366,10 @@ moe_route::RouteRule rule_of(const MoeMlp& mlp, const float* choice_bias) {
 }
 
 Layers read_layers(const Program& program) {
+  for (const KvCache& cache : program.kv_caches)
+    if (cache.is_latent())
+      fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                     "{}: the GPU backend has no latent attention (MLA)", cache.name);
   Layers layers{read_main(program), std::nullopt};
   if (!program.draft.empty()) layers.draft = read_draft(program);
   return layers;
