@@ -3,6 +3,7 @@
 // where a row belongs is said by the batch (batch.h), never by the op.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <variant>
@@ -174,7 +175,9 @@ struct WriteKv {
 
 // softmax(q . k * scale) v over positions 0 up to the row's own, or with a window over the last `window` of
 // these, the row's own among them. A sink is a logit of a query head (as it is: the scale is not for it) that
-// takes part in the softmax's maximum and sum and has no value.
+// takes part in the softmax's maximum and sum and has no value. The scale may grow with the row's position
+// (Mistral-Small-4): it stays for the first growth_positions, and then rises with the logarithm of how many
+// of these went by.
 struct Attention {
   static constexpr std::string_view name = "attention";
   ValueId query;
@@ -184,13 +187,21 @@ struct Attention {
   ResultId out;
   OptionalVectorId sinks = {};  // [head_count]
   std::int64_t window = 0;      // 0: all positions
+  double growth = 0;
+  std::int64_t growth_positions = 0;  // 0: the scale does not grow
   // The first position that the row at this one sees.
   std::int64_t first_seen(std::int64_t position) const {
     return window == 0 || position < window ? 0 : position - window + 1;
   }
+  // What the scale is multiplied with at this position.
+  double growth_at(std::int64_t position) const {
+    if (growth_positions == 0) return 1;
+    return 1 + growth * std::log(1.0 + static_cast<double>(position / growth_positions));
+  }
   void fields(auto&& visit) const {
     visit("query", query), visit("cache", cache), visit("head_count", head_count), visit("scale", scale);
-    visit("sinks", sinks), visit("window", window), visit("out", out);
+    visit("sinks", sinks), visit("window", window), visit("growth", growth);
+    visit("growth_positions", growth_positions), visit("out", out);
   }
 };
 

@@ -131,6 +131,8 @@ class Checker {
     want("heads over kv heads", op.head_count % cache.kv_head_count, 0);
     if (op.sinks.is_there()) want("sinks", size(op.sinks), op.head_count);
     if (op.window < 0) problem(format("a window of {} positions", op.window));
+    if (op.growth_positions < 0 || op.growth < 0)
+      problem(format("a scale that grows by {} every {} positions", op.growth, op.growth_positions));
   }
   void sizes(const HeadLinear& op) {
     if (op.head_count < 1) return problem(format("{} heads", op.head_count));

@@ -45,6 +45,10 @@ void require_known_ops(const Program& program) {
   for (const Pass pass : {Pass::main, Pass::draft})
     for (const Op& op : program.ops(pass)) {
       if (const auto* attend = std::get_if<Attention>(&op)) {
+        if (attend->growth_positions != 0)
+          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
+                         "{}: the CPU backend has no attention with a scale that grows",
+                         program.value(attend->out).name);
         if (attend->sinks.is_there() || attend->window != 0)
           fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
                          "{}: the CPU backend has no attention with sinks or a window",

@@ -47,13 +47,14 @@ void attend(const Attention& op, const KvCache& cache, const PageTable& table, c
   const std::int64_t heads_per_kv = op.head_count / cache.kv_head_count;
   const std::int64_t first = op.first_seen(position);
   const Rows& values = cache.is_latent() ? pages.keys : pages.values;
+  const double scale = op.scale * op.growth_at(position);
   std::vector<double> weight(position + 1 - first);
   std::vector<double> sum(value_width);
   for (std::int64_t head = 0; head < op.head_count; ++head) {
     const std::int64_t kv_column = head / heads_per_kv * width;
     for (std::int64_t t = first; t <= position; ++t)
-      weight[t - first] = op.scale * dot(query.subspan(head * width, width),
-                                         pages.keys.row(table.row_of(t)).subspan(kv_column, width));
+      weight[t - first] = scale * dot(query.subspan(head * width, width),
+                                      pages.keys.row(table.row_of(t)).subspan(kv_column, width));
     double largest = *std::max_element(weight.begin(), weight.end());
     if (!sinks.empty()) largest = std::max(largest, static_cast<double>(sinks[head]));
     double total = sinks.empty() ? 0 : std::exp(sinks[head] - largest);

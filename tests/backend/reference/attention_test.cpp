@@ -103,5 +103,49 @@ TEST(WriteKv, RoundsAsTheCacheIs) {
   }
 }
 
+// Two heads of two columns and one: a key is its value's columns and then its own, and the value is in it.
+TEST(Attention, OfALatentCache) {
+  const KvCache cache{"cache", 2, 3, KvFormat::f32, 2};
+  const std::vector<std::int32_t> order{0};
+  const PageTable table{order, 4};
+  KvPages latent(cache, 1, 4);
+  EXPECT_TRUE(latent.values.cells.empty());
+  const KvCache whole{"whole", 2, 3, KvFormat::f32};
+  KvPages apart(whole, 1, 4);
+  for (std::int64_t t = 0; t < 4; ++t) {
+    const auto n = random_floats(6, 20 + t);
+    write_kv(cache, table, t, std::vector<float>{n[2], n[5]}, std::vector<float>{n[0], n[1], n[3], n[4]},
+             latent);
+    write_kv(whole, table, t, n, n, apart);
+  }
+  const auto query = random_floats(12, 3);
+  std::vector<float> out(8), wide(12);
+  const Attention op{{}, {}, 4, 0.7, {}};
+  attend(op, cache, table, latent, 3, query, out);
+  attend(op, whole, table, apart, 3, query, wide);
+  for (std::size_t head = 0; head < 4; ++head)
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(out[head * 2 + i], wide[head * 3 + i]) << head;
+}
+
+// For the first five positions the scale stays; behind them it is that of 1 + growth log(1 + 1).
+TEST(Attention, WithAScaleThatGrows) {
+  const KvCache cache{"cache", 1, kDim, KvFormat::f32};
+  const std::vector<std::int32_t> order{0};
+  const PageTable table{order, 8};
+  KvPages pages(cache, 1, 8);
+  for (std::int64_t t = 0; t < 8; ++t)
+    write_kv(cache, table, t, random_floats(kDim, 10 + t), random_floats(kDim, 50 + t), pages);
+  const auto query = random_floats(kDim, 3);
+  Attention grows{{}, {}, 1, 0.7, {}};
+  grows.growth = 0.4, grows.growth_positions = 5;
+  for (const auto& [position, factor] :
+       {std::pair<std::int64_t, double>(4, 1), {5, 1 + 0.4 * std::log(2.0)}, {7, 1 + 0.4 * std::log(2.0)}}) {
+    std::vector<float> out(kDim), wanted(kDim);
+    attend(grows, cache, table, pages, position, query, out);
+    attend(Attention{{}, {}, 1, 0.7 * factor, {}}, cache, table, pages, position, query, wanted);
+    EXPECT_EQ(out, wanted) << position;
+  }
+}
+
 }  // namespace
 }  // namespace fourfold::backend::reference

@@ -126,5 +126,22 @@ TEST(Expand, Fp4InputsNeedAnInputScale) {
   EXPECT_EQ(expand({&matrix, InputFormat::f32}).rows.cells, values);
 }
 
+// Two heads of three rows and two columns. Transposed the same rows take three numbers and give two.
+TEST(HeadLinear, MultipliesEachHeadWithItsOwnRows) {
+  Weight weight{Rows(6, 2), InputFormat::f32, {1, 1}, {}};
+  for (std::size_t i = 0; i < 12; ++i) weight.rows.cells[i] = static_cast<float>(i + 1);
+  std::vector<float> out(6), back(4);
+  head_linear(HeadLinear{{}, {}, 2, false, {}}, weight, std::vector<float>{1, 10, 100, 1000}, out);
+  EXPECT_EQ(out, (std::vector<float>{21, 43, 65, 8700, 10900, 13100}));
+  head_linear(HeadLinear{{}, {}, 2, true, {}}, weight, std::vector<float>{1, 10, 100, 0, 2, 1}, back);
+  EXPECT_EQ(back, (std::vector<float>{531, 642, 29, 32}));
+  // In bf16 both are rounded: 257 is 256, and 1 + 2^-9 is 1.
+  Weight narrow{Rows(1, 1), InputFormat::bf16, {1, 1}, {}};
+  narrow.rows.cells[0] = 257;
+  head_linear(HeadLinear{{}, {}, 1, false, {}}, narrow, std::vector<float>{1 + 0x1p-9f},
+              std::span(back).first(1));
+  EXPECT_EQ(back[0], 256);
+}
+
 }  // namespace
 }  // namespace fourfold::backend::reference

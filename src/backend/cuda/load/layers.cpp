@@ -165,6 +165,7 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
   if (!(attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
   if (attend.sinks.is_there()) reader.refuse("sinks");
   if (attend.window != 0) reader.refuse(format("a window of {} positions", attend.window));
+  if (attend.growth_positions != 0) reader.refuse("a scale that grows with the position");
   mixer.cache = attend.cache;
   mixer.scale = attend.scale;
   ValueId attended = attend.out;
