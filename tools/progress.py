@@ -29,7 +29,14 @@ BUILD_COSTS = [
     (r".", 1.0),
 ]
 UNLISTED_COST = 0.5
-TEST_COSTS = [(r"^kernels\.", 2.0), (r"^(verify|tidy|readme|install|examples)", 10.0), (r".", 0.05)]
+TEST_COSTS = [
+    (r"^clients\.", 18.0),
+    (r"^page\.", 12.0),
+    (r"^(docs|packaging|doors)\.", 4.0),
+    (r"^(cli|sample|engine|model|evaluate|hub)\.", 2.0),
+    (r"^(kernels|nodes)\.", 0.5),
+    (r".", 0.1),
+]
 QUIET_SECONDS = 5.0  # shorter work shows nothing on the way
 LINE_SECONDS = 20.0  # between lines where there is no terminal
 PRIOR_SECONDS = 20.0  # weight of the typical costs against the speed seen
@@ -166,6 +173,23 @@ def test_costs(folder):
     return {name: known.get(name, cost(TEST_COSTS, name)) for name in names}
 
 
+# Tests that drive browsers, other people's programs and machines that come and go. On a busy machine one of them may wait in
+# vain for something that no line of ours decides, so whoever fails beside others runs once more, alone: passing then is
+# said as "unsteady", failing again fails. What only computes has one try.
+WITH_OTHERS = re.compile(r"^(page|clients|hub|nodes|events)\.")
+
+
+def alone(folder, names):
+    """Those of the tests that pass one after the other."""
+    steady = []
+    for name in names:
+        done = subprocess.run(["ctest", "--test-dir", folder, "-R", f"^{re.escape(name)}$", "--no-tests=error"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if done.returncode == 0:
+            steady.append(name)
+    return steady
+
+
 def ctest(folder, jobs, arguments):
     progress = Progress("testing", test_costs(folder), jobs)
     process = start(["ctest", "--test-dir", folder, f"-j{jobs}", "--output-on-failure", "--no-tests=error", *arguments])
@@ -184,8 +208,14 @@ def ctest(folder, jobs, arguments):
             continue
         progress.show()
     status = process.wait()
+    unsteady = alone(folder, failed) if failed and all(map(WITH_OTHERS.match, failed)) else []
+    if unsteady and unsteady == failed:
+        status = 0
     passed = progress.done - len(failed) - len(skipped)
-    progress.say(f"tests: {passed} passed, {len(failed)} failed, {len(skipped)} skipped in {span(progress.elapsed())}")
+    progress.say(f"tests: {passed} passed, {len(failed) - len(unsteady)} failed, {len(skipped)} skipped, "
+                 f"{len(unsteady)} unsteady in {span(progress.elapsed())}")
+    for name in unsteady:
+        progress.say(f"  unsteady: {name} failed beside others and passed alone; what it said is above")
     for name in skipped:
         progress.say(f"  skipped: {name}")
     return status

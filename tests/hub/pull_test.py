@@ -311,7 +311,7 @@ class Together(HubTest):
 
     def test_an_interrupt_leaves_the_beginning(self):
         said = self.interrupted(signal.SIGINT)
-        self.assertRegex(said, r"fetching [\d.]+ of 73\.4 MB, [\d.]+ MB/s, about \d+ s left")
+        self.assertRegex(said, r"fetching [\d.]+ of 73\.4 MB, [\d.]+ [kM]B/s, about \d+ s left")
 
     def test_so_does_the_end_of_the_process(self):
         self.interrupted(signal.SIGKILL)

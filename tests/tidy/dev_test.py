@@ -285,6 +285,24 @@ class Progress(unittest.TestCase):
             self.assertIn("1 passed, 1 failed, 0 skipped", output)
             self.assertIn("bad", output)
 
+    def test_only_what_depends_on_others_has_a_second_try_and_it_is_said(self):
+        once = 'add_test(%s "sh" "-c" "test -e %s && exit; touch %s; exit 1")\n'
+        for names, fails, line in (
+            (["page.once"], False, "1 passed, 0 failed, 0 skipped, 1 unsteady"),
+            (["kernels.once"], True, "1 passed, 1 failed, 0 skipped, 0 unsteady"),
+            (["page.once", "kernels.once"], True, "1 passed, 2 failed, 0 skipped, 0 unsteady"),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                tests = 'add_test(good "true")\n' + "".join(once % (name, name, name) for name in names)
+                (pathlib.Path(folder) / "CTestTestfile.cmake").write_text(tests)
+                status, output = run(sys.executable, ROOT / "tools" / "progress.py", "ctest", folder, 1)
+                self.assertEqual(status != 0, fails, output)
+                self.assertIn(line, output)
+                self.assertEqual("unsteady: page.once failed beside others" in output, not fails, output)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "CTestTestfile.cmake").write_text('add_test(page.bad "false")\n')
+            self.assertNotEqual(run(sys.executable, ROOT / "tools" / "progress.py", "ctest", folder, 1)[0], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -21,20 +21,29 @@ function showPairs(list, pairs) {
   }
 }
 
+function useNode(title) {
+  const bar = element("span", { className: "bar" }, element("span"));
+  bar.setAttribute("role", "meter");
+  bar.setAttribute("aria-label", title);
+  bar.setAttribute("aria-valuemin", 0);
+  const node = element("div", { className: "use" }, element("span", { textContent: title }), bar,
+    element("span", { className: "muted" }));
+  node.dataset.title = title;
+  return node;
+}
+
+// The titles are the server's, the same every time; only what is used changes.
 function showUses(parent, uses) {
-  parent.replaceChildren(...uses.map(([title, used, limit, text]) => {
-    const fill = element("span");
-    fill.style.width = `${limit > 0 ? Math.min(100, 100 * used / limit) : 0}%`;
-    const bar = element("span", { className: "bar" }, fill);
-    bar.setAttribute("role", "meter");
-    bar.setAttribute("aria-label", title);
-    bar.setAttribute("aria-valuemin", 0);
+  for (const [title, used, limit, text] of uses) {
+    let node = [...parent.children].find((child) => child.dataset.title === title);
+    if (!node) parent.append(node = useNode(title));
+    const [, bar, words] = node.children;
+    bar.firstChild.style.width = `${limit > 0 ? Math.min(100, 100 * used / limit) : 0}%`;
     bar.setAttribute("aria-valuemax", limit);
     bar.setAttribute("aria-valuenow", used);
     bar.setAttribute("aria-valuetext", text);
-    return element("div", { className: "use" }, element("span", { textContent: title }), bar,
-      element("span", { className: "muted", textContent: text }));
-  }));
+    words.textContent = text;
+  }
 }
 
 function showList(list, lines, none) {
