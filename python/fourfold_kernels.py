@@ -17,6 +17,7 @@ DECODE, PREFILL = 1, 2
 PLAIN, GATE_UP = 1, 2
 MODELOPT, COMPRESSED_TENSORS = 1, 2
 BF16, F32 = 1, 2
+SOFTMAX, SIGMOID = 0, 1
 
 _SONAME = "libfourfold_kernels.so.0"
 

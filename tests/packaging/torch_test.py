@@ -6,10 +6,12 @@ import sys
 import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
-sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-torch"), str(SOURCE / "examples/python")]
+sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-torch"), str(SOURCE / "examples/python"),
+                str(SOURCE / "tests/packaging")]
 import fourfold_kernels as ff  # noqa: E402
 import fourfold_torch  # noqa: E402,F401
 import moe_layer as example  # noqa: E402
+import moe_reference  # noqa: E402
 import torch  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -86,6 +88,48 @@ class Operators(unittest.TestCase):
         weights[0, 1, 2] = float("nan")
         with self.assertRaisesRegex(ff.KernelError, "row 1"):
             torch.ops.fourfold.quantize(weights, "nvfp4")
+
+    def matrices(self):
+        return [moe_reference.dequantised(stacked(kind, "codes"), stacked(kind, "scales"), self.scales(kind), "nvfp4")
+                for kind in (self.gate, self.up, self.down)]
+
+    def test_layer_whose_caller_has_routed(self):
+        hidden, _, *rest = self.arguments("decode")
+        # Weights as a sum of one, large, zero; an expert named twice; no expert.
+        ids = torch.tensor([[0, 1], [3, 2], [1, 0], [2, 2], [1, -1]], dtype=torch.int32, device=DEVICE)
+        weights = torch.tensor([[0.75, 0.25], [900.0, 1e-3], [1.0, 0.0], [0.5, 0.25], [0.5, 7.0]], device=DEVICE)
+        meant = torch.where(ids < 0, 0.0, weights)
+        for role in ("decode", "prefill"):
+            output = torch.ops.fourfold.moe_layer_chosen(hidden, ids, weights, *rest[:5], I, role)
+            self.assertLessEqual(moe_reference.worst_share(output, hidden, ids.clamp(min=0), meant, *self.matrices()), 1.0)
+        torch.library.opcheck(torch.ops.fourfold.moe_layer_chosen, (hidden, ids, weights, *rest[:5], I, "decode"),
+                              test_utils=("test_schema", "test_faketensor"))
+        with self.assertRaisesRegex(ValueError, "both are"):
+            torch.ops.fourfold.moe_layer_chosen(hidden, ids[0], weights, *rest[:5], I, "decode")
+
+    def test_other_routers(self):
+        hidden, logits, *rest = self.arguments("decode")
+        bias = torch.tensor([0.3, -0.2, 0.1, 0.0], device=DEVICE)
+        scores = torch.sigmoid(logits.double())
+        best = (scores + bias.double()).topk(K).indices
+        of_best = scores.gather(1, best)
+        pair = (scores + bias.double()).view(T, 2, 2).sum(-1).argmax(-1, keepdim=True) * 2 + torch.arange(2, device=DEVICE)
+        of_pair = scores.gather(1, pair)
+        softmax = torch.softmax(logits.double(), -1).topk(K)
+        cases = ((dict(renormalise=False), softmax.indices, softmax.values),
+                 (dict(score="sigmoid", renormalise=False, weight_scale=2.5, choice_bias=bias), best, of_best * 2.5),
+                 (dict(score="sigmoid", choice_bias=bias, groups=2, groups_kept=1), pair, of_pair / of_pair.sum(-1, keepdim=True)))
+        for rule, ids, weights in cases:
+            output = torch.ops.fourfold.moe_layer(hidden, logits, *rest, **rule)
+            self.assertLessEqual(moe_reference.worst_share(output, hidden, ids, weights, *self.matrices()), 1.0, rule)
+        with self.assertRaisesRegex(ValueError, "score is 'tanh'"):
+            torch.ops.fourfold.moe_layer(hidden, logits, *rest, score="tanh")
+
+    def test_many_tokens_are_prepared_for_together(self):
+        hidden, logits, *rest = self.arguments("decode")
+        many = (hidden.repeat(14, 1), logits.repeat(14, 1))  # 70; prepared for 128
+        output = torch.ops.fourfold.moe_layer(*many, *rest)
+        self.assertTrue(torch.equal(output[:T], torch.ops.fourfold.moe_layer(hidden, logits, *rest)))
 
     def test_fake_tensors_and_compile(self):
         arguments = self.arguments("decode")
