@@ -145,6 +145,12 @@ torch_operators() {
   FOURFOLD_KERNELS_LIBRARY=build/libfourfold_kernels.so.0 build/torch/bin/python tests/packaging/torch_test.py .
 }
 
+# fourfold-vllm inside of vLLM (gigabytes), on a pretended GPU.
+vllm_plugin() {
+  build ci fourfold_kernels
+  tools/vllm_test.sh build/vllm build/libfourfold_kernels.so.0
+}
+
 all_long_parts() {
   long_part default "default build and tests" whole ci
   local preset group
@@ -162,6 +168,7 @@ all_long_parts() {
   long_part package-deb "the .deb installed, serving and removed in a fresh Debian" packaged deb
   long_part package-image "the image as nobody, its root read-only" packaged image
   long_part torch "operators of PyTorch on the simulated GPU" torch_operators
+  long_part vllm "the plugin in vLLM's own classes, each tested release" vllm_plugin
   long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'

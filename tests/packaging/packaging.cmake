@@ -15,6 +15,9 @@ if(FOURFOLD_PYTHON AND TARGET fourfold AND FOURFOLD_HAS_MODEL_FLOOR AND NOT FOUR
   add_test(NAME packaging.manifests COMMAND ${FOURFOLD_PYTHON} ${packaging}/manifests_test.py ${PROJECT_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/clients $<TARGET_FILE:fourfold>)
   set_tests_properties(packaging.manifests PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME packaging.vllm COMMAND ${FOURFOLD_PYTHON} ${packaging}/vllm_plugin_test.py ${PROJECT_SOURCE_DIR})
+  set_tests_properties(packaging.vllm PROPERTIES TIMEOUT 60
+    ENVIRONMENT "FOURFOLD_KERNELS_LIBRARY=$<TARGET_FILE:fourfold_kernels>")
   add_test(NAME packaging.try COMMAND ${FOURFOLD_PYTHON} ${packaging}/try_test.py $<TARGET_FILE:fourfold>
     $<TARGET_FILE:fourfold_chat>)
   set_tests_properties(packaging.try PROPERTIES TIMEOUT 300)

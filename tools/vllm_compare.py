@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""fourfold-vllm beside vLLM's own kernels, on a machine with a GPU: one layer (error against f64, time) and a whole model (1 to 64
+users, greedy tokens compared).
+
+    vllm_compare.py --out DIR [--model DIR] [--backends fourfold,marlin,humming] [--users 1,4,16,64] [--budget 560] [--only PART,PART]
+
+Needs vLLM, fourfold, fourfold-torch and fourfold-vllm (or this tree: they are put on the path; FOURFOLD_KERNELS_LIBRARY names a library
+that was built with CUDA). Each part is a process of its own and leaves DIR/PART.json; a part that is there is not run again, so a
+call that ran out of its budget is repeated. The last thing is DIR/compare.txt, of all parts that are there.
+
+The layer is that of Qwen3.5-35B-A3B (256 experts of 2,048 x 512, top 8), random NVFP4 weights. The model has that shape as well, with
+made-up weights of unit gain, the same in every run, unless --model names a checkpoint.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
+PATHS = [str(SOURCE / folder) for folder in ("python", "python/fourfold-torch", "python/fourfold-vllm", "tests/packaging")]
+HIDDEN, INNER, EXPERTS, TOP_K = 2048, 512, 256, 8
+LAYER_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192)
+CHECKED_TOKENS = 64
+ROUNDS = 16  # calls of a graph, each with other experts: weights come from memory, not from the L2
+DEVICE = "cuda"
+START = time.time()
+
+
+def say(*words):
+    print(f"[{time.time() - START:6.1f} s]", *words, flush=True)
+
+
+def qwen35_shape():
+    """config.json of the shape of Qwen3.5-35B-A3B with NVFP4 experts, bf16 elsewhere."""
+    kinds = ["full_attention" if i % 4 == 3 else "linear_attention" for i in range(40)]
+    text = dict(model_type="qwen3_5_moe_text", vocab_size=248320, hidden_size=HIDDEN, num_hidden_layers=40, num_attention_heads=16,
+                num_key_value_heads=2, head_dim=256, hidden_act="silu", max_position_embeddings=262144, rms_norm_eps=1e-6,
+                tie_word_embeddings=False, use_cache=True, attention_bias=False, attention_dropout=0.0, attn_output_gate=True,
+                linear_conv_kernel_dim=4, linear_key_head_dim=128, linear_value_head_dim=128, linear_num_key_heads=16,
+                linear_num_value_heads=32, moe_intermediate_size=INNER, shared_expert_intermediate_size=INNER, num_experts=EXPERTS,
+                num_experts_per_tok=TOP_K, full_attention_interval=4, layer_types=kinds, mlp_only_layers=[],
+                mamba_ssm_dtype="float32", mtp_num_hidden_layers=1, mtp_use_dedicated_embeddings=False, router_aux_loss_coef=0.001,
+                initializer_range=0.02, eos_token_id=248044, dtype="bfloat16", partial_rotary_factor=0.25,
+                rope_parameters=dict(rope_type="default", rope_theta=10000000, partial_rotary_factor=0.25, mrope_interleaved=True,
+                                     mrope_section=[11, 11, 10]))
+    vision = dict(model_type="qwen3_5_moe", depth=1, hidden_size=1152, hidden_act="gelu_pytorch_tanh", intermediate_size=4304, num_heads=16,
+                  in_channels=3, patch_size=16, spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=HIDDEN,
+                  num_position_embeddings=2304, deepstack_visual_indexes=[], initializer_range=0.02)
+    four = dict(dynamic=False, num_bits=4, type="float", group_size=16)
+    left = ["lm_head", "*linear_attn*", "*self_attn*", "*mlp.shared_expert*", "*mlp.shared_expert_gate*", "*mlp.gate", "model.visual*", "mtp*"]
+    quantization = dict(quant_method="modelopt", quant_algo="NVFP4", kv_cache_scheme=None, producer=dict(name="modelopt", version="0.44.0"),
+                        config_groups=dict(group_0=dict(input_activations=four, weights=four, targets=["Linear"])), group_size=16, ignore=left)
+    return dict(architectures=["Qwen3_5MoeForConditionalGeneration"], model_type="qwen3_5_moe", dtype="bfloat16", image_token_id=248056,
+                video_token_id=248057, vision_start_token_id=248053, vision_end_token_id=248054, tie_word_embeddings=False,
+                text_config=text, vision_config=vision, quantization_config=quantization)
+
+
+# ---- a layer ----
+
+
+def built_layer(backend):
+    """vLLM's runner of the layer with random weights, and the matrices in f64, on the GPU."""
+    import moe_reference
+    import torch
+    from vllm.config import KernelConfig, VllmConfig, set_current_vllm_config
+    from vllm.distributed import init_distributed_environment, initialize_model_parallel
+    from vllm.model_executor.layers.fused_moe import layer as vllm_layer
+    from vllm.model_executor.layers.quantization.modelopt import ModelOptNvFp4Config
+    from vllm.plugins import load_general_plugins
+
+    load_general_plugins()
+    import fourfold_vllm
+
+    fourfold_vllm.register()  # also where the package is only on the path
+    config = VllmConfig(kernel_config=KernelConfig(moe_backend="auto" if backend == "fourfold" else backend))
+    make = getattr(vllm_layer, "FusedMoEFactory", None) or vllm_layer.FusedMoE
+    quantised = ModelOptNvFp4Config.from_config(dict(quantization=dict(quant_algo="NVFP4", group_size=16, kv_cache_quant_algo=None,
+                                                                       exclude_modules=[])))
+    with set_current_vllm_config(config):
+        init_distributed_environment(1, 0, f"file:///tmp/vllm-compare-{os.getpid()}", 0, "gloo")
+        initialize_model_parallel(1, 1)
+        with torch.device(DEVICE):
+            runner = make(num_experts=EXPERTS, top_k=TOP_K, hidden_size=HIDDEN, intermediate_size=INNER, params_dtype=torch.bfloat16,
+                          renormalize=True, quant_config=quantised, prefix="model.layers.0.mlp.experts")
+        experts = runner.routed_experts
+        make_up(experts)
+        w13, scales, matrix = experts.w13_weight.data, experts.w13_weight_scale.data.view(torch.uint8), experts.w13_weight_scale_2.data
+        gate = moe_reference.dequantised(w13[:, :INNER], scales[:, :INNER].contiguous(), matrix[:, 0], "nvfp4")
+        up = moe_reference.dequantised(w13[:, INNER:], scales[:, INNER:].contiguous(), matrix[:, 1], "nvfp4")
+        down = moe_reference.dequantised(experts.w2_weight.data, experts.w2_weight_scale.data.view(torch.uint8), experts.w2_weight_scale_2.data,
+                                         "nvfp4")
+        experts.quant_method.process_weights_after_loading(experts)
+    return config, runner, (gate, up, down)
+
+
+def make_up(model):
+    """Weights of unit gain, the same for a name in every run: codes of all values, positive scales, routing that is spread."""
+    import torch
+
+    for name, p in model.named_parameters():
+        if p.device.type == "meta":
+            continue
+        torch.manual_seed(zlib.crc32(name.encode()))
+        leaf, data = name.rsplit(".", 1)[-1], p.data
+        if data.dtype == torch.uint8:
+            data.random_(0, 256)
+        elif data.dtype == torch.float8_e4m3fn:
+            data.view(torch.uint8).random_(0x30, 0x40)  # 0.5 to 2
+        elif leaf.endswith("weight_scale_2"):
+            data.fill_(0.0142 if leaf.startswith("w2") else 0.0071)  # weights of deviation 1 / sqrt(columns)
+        elif leaf.endswith("_scale"):
+            data.fill_(1.0)
+        elif leaf == "A_log":
+            data.uniform_(0.0, 2.77)
+        elif leaf == "dt_bias":
+            data.uniform_(-5.0, -2.0)
+        elif not torch.is_floating_point(data):
+            continue
+        elif name.endswith("linear_attn.norm.weight"):
+            data.fill_(1.0)
+        elif name.endswith("norm.weight"):
+            data.zero_()  # 1 + w
+        elif "conv1d" in name:
+            data.normal_(0.0, 0.5)
+        elif "embed_tokens" in name:
+            data.normal_(0.0, 1.0)
+        elif data.dim() >= 2:
+            data.normal_(0.0, data.shape[-1] ** -0.5)
+
+
+def layer_part(backend):
+    import moe_reference
+    import torch
+    from vllm.forward_context import set_forward_context
+
+    torch.cuda.set_device(0)
+    try:
+        from vllm.v1.worker.workspace import init_workspace_manager
+
+        init_workspace_manager(torch.device("cuda", 0))
+    except ImportError:
+        pass
+    config, runner, matrices = built_layer(backend)
+    method = runner.routed_experts.quant_method
+    result = dict(method=type(method).__name__, backend=str(getattr(method, "nvfp4_backend", "")), errors={}, us={})
+    say(result["method"], result["backend"])
+    generator = torch.Generator("cuda").manual_seed(5)
+
+    def inputs(tokens):
+        hidden = torch.randn(tokens, HIDDEN, generator=generator, device="cuda").bfloat16()
+        return hidden, torch.randn(tokens, EXPERTS, generator=generator, device="cuda").bfloat16()
+
+    hidden, logits = inputs(CHECKED_TOKENS)
+    weights, ids = torch.softmax(logits.double(), -1).topk(TOP_K)  # ties of bf16 logits go to either expert: such tokens are left out
+    ordered = logits.float().sort(-1, descending=True).values
+    sure = ordered[:, TOP_K - 1] > ordered[:, TOP_K]
+    wanted, bound = moe_reference.layer(hidden, ids, weights / weights.sum(-1, keepdim=True), *matrices)
+    with torch.inference_mode(), set_forward_context(None, config, num_tokens=CHECKED_TOKENS):
+        for step in (1, 16, CHECKED_TOKENS):
+            parts = [runner(hidden[at:at + step].clone(), logits[at:at + step]) for at in range(0, CHECKED_TOKENS, step)]
+            error = (torch.cat(parts).double() - wanted)[sure]
+            result["errors"][step] = dict(rms=float(error.norm() / wanted[sure].norm()), largest=float(error.abs().max() / wanted[sure].abs().max()),
+                                          share_of_bound=float((error.abs() / bound[sure]).max()))
+            say(f"{step} tokens a step:", result["errors"][step])
+    del wanted, bound, matrices
+    for tokens in LAYER_TOKENS:
+        sets = [inputs(tokens) for _ in range(ROUNDS)]
+        with torch.inference_mode(), set_forward_context(None, config, num_tokens=tokens):
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                for pair in sets[:3]:
+                    runner(*pair)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for pair in sets:
+                    runner(*pair)
+        times = []
+        for _ in range(12):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            times.append(begin.elapsed_time(end) * 1000 / ROUNDS)
+        result["us"][tokens] = dict(median=statistics.median(times[2:]), least=min(times[2:]))
+        say(f"{tokens} tokens: {result['us'][tokens]['median']:.1f} us (least {result['us'][tokens]['least']:.1f})")
+        del graph, sets
+    return result
+
+
+# ---- a model ----
+
+
+def model_part(backend, model, made_up, users):
+    import torch
+    from vllm import LLM, SamplingParams
+
+    if made_up:
+        from vllm.model_executor.model_loader import dummy_loader
+
+        dummy_loader.DummyModelLoader.load_weights = lambda self, model, model_config: make_up(model)
+    from vllm.plugins import load_general_plugins
+
+    load_general_plugins()
+    import fourfold_vllm
+
+    fourfold_vllm.register()
+    sizes = sorted({1, 2, 4, 8, 16, 32, 64} & set(range(1, max(users) + 1)) | set(users))
+    options = dict(model=str(model), max_model_len=4096, max_num_seqs=max(users), max_num_batched_tokens=4096, gpu_memory_utilization=0.85,
+                   enable_prefix_caching=False, compilation_config=dict(cudagraph_capture_sizes=sizes), seed=0, disable_log_stats=True,
+                   moe_backend="auto" if backend == "fourfold" else backend)
+    if made_up:
+        options.update(skip_tokenizer_init=True, load_format="dummy", language_model_only=True, gdn_prefill_backend="triton")
+    llm = LLM(**options)
+    result = dict(startup_s=round(time.time() - START, 1), decode={}, methods=sorted(set(llm.apply_model(methods_of)[0])))
+    say("engine up", result["methods"])
+    vocabulary = llm.llm_engine.vllm_config.model_config.get_vocab_size()
+
+    def generate(seed, count, length, new, logprobs=None):
+        generator = torch.Generator().manual_seed(seed)
+        ids = torch.randint(1000, vocabulary - 1000, (count, length), generator=generator).tolist()
+        params = SamplingParams(temperature=0.0, max_tokens=new, ignore_eos=True, detokenize=False, logprobs=logprobs)
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        done = llm.generate([dict(prompt_token_ids=row) for row in ids], params, use_tqdm=False)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin, done
+
+    for count in users:
+        generate(1, count, 16, 16)
+    tokens = []
+    for answer in generate(99, min(16, max(users)), 64, 64, logprobs=2)[1]:
+        output, steps = answer.outputs[0], []
+        for chosen, found in zip(output.token_ids, output.logprobs):
+            best = sorted((entry.logprob for entry in found.values()), reverse=True)[:2]
+            steps.append([int(chosen), best[0] - best[1]])
+        tokens.append(steps)
+    result["tokens"] = tokens
+    for count in users:
+        steps = []
+        for repeat in range(3):
+            short, long = generate(7 + repeat, count, 16, 64)[0], generate(7 + repeat, count, 16, 320)[0]
+            steps.append((long - short) / 256)
+        result["decode"][count] = dict(median=count / statistics.median(steps), best=count / min(steps))
+        say(f"{count} users: {result['decode'][count]['median']:.0f} tokens/s (best {result['decode'][count]['best']:.0f})")
+    prompts = [generate(50 + i, 1, 2048, 1)[0] for i in range(8)][2:]
+    result["prompt_2048"] = dict(median=2048 / statistics.median(prompts), best=2048 / min(prompts))
+    say(f"prompt of 2,048: {result['prompt_2048']['median']:.0f} tokens/s")
+    return result
+
+
+def methods_of(model):
+    return [type(module.quant_method).__name__ for module in model.modules()
+            if type(module).__name__.endswith("RoutedExperts") and hasattr(module, "quant_method")]
+
+
+# ---- all of it ----
+
+
+def parted(ours, theirs):
+    """(prompts whose tokens part, the gaps of theirs between the two best tokens where they do)."""
+    gaps = []
+    for mine, other in zip(ours, theirs):
+        for (a, _), (b, gap) in zip(mine, other):
+            if a != b:
+                gaps.append(gap)
+                break
+    return len(gaps), gaps
+
+
+def table(out, backends, users):
+    lines, found = [], {}
+    for path in sorted(out.glob("*-*.json")):
+        found[path.stem] = json.loads(path.read_text())
+    layers = {name: found["layer-" + name] for name in backends if "us" in found.get("layer-" + name, {})}
+    if layers:
+        lines.append("A layer, 256 experts of 2,048 x 512, top 8, NVFP4: error against f64 (rms, of 64 tokens a step), then us")
+        for name, of in layers.items():
+            error = of["errors"]["64"]
+            lines.append(f"  {name:10s} rms {error['rms']:.2e}, share of our bound {error['share_of_bound']:.2f}  "
+                         f"({of['method']}, {of['backend']})")
+        lines.append("  tokens     " + "".join(f"{name:>12s}" for name in layers) + "   ours over the better")
+        for tokens in LAYER_TOKENS:
+            row = {name: of["us"][str(tokens)]["median"] for name, of in layers.items() if str(tokens) in of["us"]}
+            others = [us for name, us in row.items() if name != "fourfold"]
+            ratio = f"{min(others) / row['fourfold']:.2f}" if others and "fourfold" in row else ""
+            lines.append(f"  {tokens:9d}  " + "".join(f"{row.get(name, float('nan')):12.1f}" for name in layers) + f"   {ratio}")
+    models = {name: found["model-" + name] for name in backends if "decode" in found.get("model-" + name, {})}
+    if models:
+        lines.append("A whole model, tokens/s")
+        lines.append("  users      " + "".join(f"{name:>12s}" for name in models) + "   ours over the better")
+        for label, get in [(str(count), lambda of, c=str(count): of["decode"][c]["median"]) for count in users] + [
+                ("prompt", lambda of: of["prompt_2048"]["median"])]:
+            row = {name: get(of) for name, of in models.items()}
+            others = [speed for name, speed in row.items() if name != "fourfold"]
+            ratio = f"{row['fourfold'] / max(others):.2f}" if others and "fourfold" in row else ""
+            lines.append(f"  {label:>9s}  " + "".join(f"{row[name]:12.0f}" for name in models) + f"   {ratio}")
+        names = list(models)
+        for i, one in enumerate(names):
+            for other in names[i + 1:]:
+                count, gaps = parted(models[one]["tokens"], models[other]["tokens"])
+                tail = f", where {other}'s two best were {statistics.median(gaps):.3f} apart (median; most {max(gaps):.3f})" if gaps else ""
+                lines.append(f"  greedy tokens of {one} and {other} part in {count} of {len(models[one]['tokens'])} answers of 64{tail}")
+    for name, of in found.items():
+        if "error" in of:
+            lines.append(f"FAILED {name}: {of['error']}")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--model", type=pathlib.Path)
+    parser.add_argument("--backends", default="fourfold,marlin,humming")
+    parser.add_argument("--users", default="1,4,16,64")
+    parser.add_argument("--budget", type=float, default=560.0, help="seconds; a part that has not begun by then is left for the next call")
+    parser.add_argument("--only", default="", help="layer-fourfold,model-marlin,... instead of all")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    backends, users = args.backends.split(","), [int(count) for count in args.users.split(",")]
+    args.out.mkdir(parents=True, exist_ok=True)
+    model = args.model or args.out / "shape"
+    if args.part:
+        sys.path[:0] = PATHS
+        kind, backend = args.part.split("-", 1)
+        result = layer_part(backend) if kind == "layer" else model_part(backend, model, args.model is None, users)
+        (args.out / f"{args.part}.json").write_text(json.dumps(result))
+        sys.stdout.flush()
+        os._exit(0)  # vLLM's threads
+    if args.model is None:
+        model.mkdir(exist_ok=True)
+        (model / "config.json").write_text(json.dumps(qwen35_shape()))
+        (model / "generation_config.json").write_text(json.dumps(dict(do_sample=True, eos_token_id=[248046, 248044])))
+    wanted = [part for part in args.only.split(",") if part] or [f"{kind}-{name}" for kind in ("layer", "model") for name in backends]
+    for part in wanted:
+        if (args.out / f"{part}.json").exists() and "error" not in json.loads((args.out / f"{part}.json").read_text()):
+            continue
+        if time.time() - START > args.budget:
+            say(f"left for the next call: {part}")
+            continue
+        say(f"== {part}")
+        environment = dict(os.environ, FOURFOLD_VLLM="required" if part.endswith("-fourfold") else "off", VLLM_ENABLE_V1_MULTIPROCESSING="0",
+                           VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1", VLLM_ALLOW_INSECURE_SERIALIZATION="1", VLLM_HOST_IP="127.0.0.1",
+                           VLLM_USE_FLASHINFER_SAMPLER="0",
+                           PYTHONPATH=os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH")] + PATHS)))
+        command = [sys.executable, __file__, "--out", str(args.out), "--users", args.users, "--part", part]
+        done = subprocess.run(command + (["--model", str(args.model)] if args.model else []), env=environment)
+        if done.returncode != 0:
+            (args.out / f"{part}.json").write_text(json.dumps(dict(error=f"ended with {done.returncode}; see above")))
+    text = table(args.out, backends, users)
+    (args.out / "compare.txt").write_text(text)
+    print(text)
+    return 1 if "FAILED" in text else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
