@@ -11,8 +11,9 @@ namespace fourfold::cpu {
 namespace {
 
 // Sums, largest and total of a run, and of that run merged with another.
+// padded_value_dim: of values apart, or, where it is less, of values in the keys.
 std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int64_t heads,
-                            std::int64_t padded_dim, bool is_bf16) {
+                            std::int64_t padded_dim, std::int64_t padded_value_dim, bool is_bf16) {
   constexpr std::int64_t page_tokens = 24, page_count = 20;
   const std::int64_t queries = rows * heads;
   const std::int64_t elements = page_count * kv_padded(page_tokens) * padded_dim;
@@ -27,17 +28,22 @@ std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int6
   const auto softmax_of = [&](std::vector<float>& memory) {
     return Softmax{memory.data(), memory.data() + queries, memory.data() + 2 * queries};
   };
-  std::vector<float> result(static_cast<std::size_t>(queries * (padded_dim + 2)));
+  std::vector<float> result(static_cast<std::size_t>(queries * (padded_value_dim + 2)));
   kernels.arrange_queries(given.data(), queries, padded_dim, arranged.data());
   AttendJob job;
   job.queries = arranged.data();
   job.row_count = rows;
   job.head_count = heads;
   job.padded_dim = padded_dim;
+  job.padded_value_dim = padded_value_dim;
   job.scale = 0.3f;
   job.is_bf16 = is_bf16;
   job.keys = is_bf16 ? static_cast<const void*>(narrow.data()) : wide.data();
   job.values = is_bf16 ? static_cast<const void*>(narrow.data() + elements) : wide.data() + elements;
+  std::vector<std::int64_t> key_rows;
+  for (std::int64_t d = 0; d < padded_dim; ++d) key_rows.push_back(key_row(d, padded_dim));
+  job.key_rows = key_rows.data();
+  if (padded_value_dim < padded_dim) job.values = nullptr;
   job.key_page_stride = kv_padded(page_tokens) * padded_dim;
   job.value_page_stride = page_tokens * padded_dim;
   job.pages = pages.data();
@@ -49,21 +55,22 @@ std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int6
   job.panel = panel.data();
   job.run = softmax_of(result);
   kernels.attend(job);
-  std::vector<float> before = normals(queries * (padded_dim + 2), 3);
-  kernels.merge_run(softmax_of(before), job.run, queries, padded_dim);
+  std::vector<float> before = normals(queries * (padded_value_dim + 2), 3);
+  kernels.merge_run(softmax_of(before), job.run, queries, padded_value_dim);
   result.insert(result.end(), before.begin(), before.end());
   return result;
 }
 
 TEST(Attend, GivesTheSameBitsEverywhere) {
-  for (const std::int64_t padded_dim : {16, 64, 256})
+  for (const auto& [padded_dim, value_dim] :
+       {std::pair<std::int64_t, std::int64_t>(16, 16), {64, 64}, {256, 256}, {80, 48}})
     for (const auto& [rows, heads] :
          {std::pair<std::int64_t, std::int64_t>(1, 1), {1, 3}, {1, 8}, {3, 5}, {40, 1}})
       for (const bool is_bf16 : {true, false})
-        for_each_isa([&, rows = rows, heads = heads](const Kernels& k) {
-          EXPECT_EQ(attended(k, rows, heads, padded_dim, is_bf16),
-                    attended(plain(), rows, heads, padded_dim, is_bf16))
-              << rows << " rows, " << heads << " heads of " << padded_dim;
+        for_each_isa([&, rows = rows, heads = heads, dim = padded_dim, value = value_dim](const Kernels& k) {
+          EXPECT_EQ(attended(k, rows, heads, dim, value, is_bf16),
+                    attended(plain(), rows, heads, dim, value, is_bf16))
+              << rows << " rows, " << heads << " heads of " << dim;
         });
 }
 

@@ -30,12 +30,12 @@ struct Item {  // some heads of a block
   std::int64_t query_count() const { return block.row_count * head_count; }
 };
 
-std::int64_t softmax_floats(std::int64_t query_count, std::int64_t padded_dim) {
-  return kernel::kv_padded(query_count) * (padded_dim + 2);
+std::int64_t softmax_floats(std::int64_t query_count, std::int64_t padded_value_dim) {
+  return kernel::kv_padded(query_count) * (padded_value_dim + 2);
 }
-kernel::Softmax softmax_at(float* at, std::int64_t query_count, std::int64_t padded_dim) {
+kernel::Softmax softmax_at(float* at, std::int64_t query_count, std::int64_t padded_value_dim) {
   const std::int64_t count = kernel::kv_padded(query_count);
-  return {.largest = at + count * padded_dim, .total = at + count * (padded_dim + 1), .sums = at};
+  return {.largest = at + count * padded_value_dim, .total = at + count * (padded_value_dim + 1), .sums = at};
 }
 
 // A thread's memory for an item.
@@ -43,9 +43,9 @@ struct Work {
   float *arranged, *queries, *scores, *weights, *panel;
   kernel::Softmax run, stretch, all;
 
-  Work(std::int64_t query_count, std::int64_t padded_dim) {
+  Work(std::int64_t query_count, std::int64_t padded_dim, std::int64_t padded_value_dim) {
     static thread_local Scratch<float> memory;
-    const std::int64_t softmax = softmax_floats(query_count, padded_dim);
+    const std::int64_t softmax = softmax_floats(query_count, padded_value_dim);
     const std::int64_t panel_floats = kernel::attend_panel_floats(padded_dim);
     float* at =
         memory.get(2 * query_count * (padded_dim + kernel::kAttendPositions) + panel_floats + 3 * softmax);
@@ -56,28 +56,29 @@ struct Work {
     weights = take(query_count * kernel::kAttendPositions);
     panel = take(panel_floats);
     for (kernel::Softmax* one : {&run, &stretch, &all})
-      *one = softmax_at(take(softmax), query_count, padded_dim);
+      *one = softmax_at(take(softmax), query_count, padded_value_dim);
   }
 };
 
+float stored_as(float x, float) { return x; }
+std::uint16_t stored_as(float x, std::uint16_t) { return to_bf16(x).bits; }
+
+// What fills a head up to whole panels is zero: it is multiplied and added like the rest. `keys` and `values`
+// are the head's in the page.
 template <class Element>
-void write_head(const std::vector<std::int64_t>& key_rows, const float* key, const float* value,
-                std::int64_t head_dim, std::int64_t page_tokens, std::int64_t in_page, Element* keys,
-                Element* values) {
-  const auto stored = [](float x) {
-    if constexpr (std::is_same_v<Element, float>)
-      return x;
-    else
-      return to_bf16(x).bits;
-  };
-  const auto padded_dim = static_cast<std::int64_t>(key_rows.size());
-  keys += in_page / 16 * 16 * padded_dim + in_page % 16;
+void write_key(const std::vector<std::int64_t>& key_rows, std::span<const float> key, std::int64_t in_page,
+               Element* keys) {
+  keys += in_page / 16 * 16 * std::ssize(key_rows) + in_page % 16;
+  for (std::size_t d = 0; d < key_rows.size(); ++d)
+    keys[key_rows[d] * 16] = d < key.size() ? stored_as(key[d], Element{}) : Element{};
+}
+template <class Element>
+void write_value(std::int64_t padded_dim, std::span<const float> value, std::int64_t page_tokens,
+                 std::int64_t in_page, Element* values) {
   values += in_page * 16;
-  // What fills a head up to whole panels is zero: it is multiplied and added like the rest.
-  for (std::int64_t d = 0; d < padded_dim; ++d) {
-    keys[key_rows[static_cast<std::size_t>(d)] * 16] = d < head_dim ? stored(key[d]) : Element{};
-    values[d / 16 * page_tokens * 16 + d % 16] = d < head_dim ? stored(value[d]) : Element{};
-  }
+  for (std::int64_t d = 0; d < padded_dim; ++d)
+    values[d / 16 * page_tokens * 16 + d % 16] =
+        d < std::ssize(value) ? stored_as(value[static_cast<std::size_t>(d)], Element{}) : Element{};
 }
 
 }  // namespace
@@ -86,29 +87,44 @@ KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t pag
     : kv_head_count_(cache.kv_head_count),
       head_dim_(cache.head_dim),
       padded_dim_(kernel::kv_padded(cache.head_dim)),
+      value_dim_(cache.value_dim()),
+      padded_value_dim_(kernel::kv_padded(cache.value_dim())),
       page_tokens_(page_tokens),
+      is_latent_(cache.is_latent()),
       format_(cache.format) {
   for (std::int64_t d = 0; d < padded_dim_; ++d) key_rows_.push_back(kernel::key_row(d, padded_dim_));
   const std::int64_t bytes = page_count * kv_head_count_ * padded_dim_ * element_bytes(format_);
   keys_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * kernel::kv_padded(page_tokens)));
-  values_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * page_tokens));
+  if (!is_latent_) values_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * page_tokens));
 }
 
 void KvPages::write(const RowPlace& place, const float* key, const float* value) {
   const std::int64_t page = place.pages[static_cast<std::size_t>(place.position / page_tokens_)];
-  for (std::int64_t head = 0; head < kv_head_count_; ++head) {
+  const std::int64_t in_page = place.position % page_tokens_;
+  const auto write_as = [&](auto element, std::int64_t head, std::span<const float> whole_key) {
+    using Element = decltype(element);
     const std::int64_t before = (page * kv_head_count_ + head) * padded_dim_;
-    const auto write_as = [&](auto element) {
-      using Element = decltype(element);
-      write_head(key_rows_, key + head * head_dim_, value + head * head_dim_, head_dim_, page_tokens_,
-                 place.position % page_tokens_,
-                 reinterpret_cast<Element*>(keys_.data()) + before * kernel::kv_padded(page_tokens_),
-                 reinterpret_cast<Element*>(values_.data()) + before * page_tokens_);
-    };
+    write_key(key_rows_, whole_key, in_page,
+              reinterpret_cast<Element*>(keys_.data()) + before * kernel::kv_padded(page_tokens_));
+    if (!is_latent_)
+      write_value(padded_value_dim_,
+                  std::span(value + head * value_dim_, static_cast<std::size_t>(value_dim_)), page_tokens_,
+                  in_page, reinterpret_cast<Element*>(values_.data()) + before * page_tokens_);
+  };
+  static thread_local Scratch<float> memory;
+  for (std::int64_t head = 0; head < kv_head_count_; ++head) {
+    const float* whole_key = key + head * head_dim_;
+    if (is_latent_) {
+      float* to = memory.get(head_dim_);
+      whole_key = to;
+      to = std::copy_n(value + head * value_dim_, value_dim_, to);
+      std::copy_n(key + head * (head_dim_ - value_dim_), head_dim_ - value_dim_, to);
+    }
+    const std::span dimensions(whole_key, static_cast<std::size_t>(head_dim_));
     if (format_ == KvFormat::f32)
-      write_as(float{});
+      write_as(float{}, head, dimensions);
     else
-      write_as(std::uint16_t{});
+      write_as(std::uint16_t{}, head, dimensions);
   }
 }
 
@@ -116,14 +132,14 @@ void KvPages::write(const RowPlace& place, const float* key, const float* value)
 // into items is a question of speed alone.
 class AttendCall {
  public:
-  AttendCall(Machine& machine, const KvPages& cache, std::span<const RowPlace> places,
-             std::int64_t head_count, float scale, const float* queries, float* out)
+  AttendCall(Machine& machine, const KvPages& cache, std::span<const RowPlace> places, const Attention& op,
+             const float* queries, float* out)
       : machine_(machine),
         cache_(cache),
         places_(places),
-        head_count_(head_count),
-        heads_per_kv_(head_count / cache.kv_head_count_),
-        scale_(scale),
+        op_(op),
+        head_count_(op.head_count),
+        heads_per_kv_(op.head_count / cache.kv_head_count_),
         queries_(queries),
         out_(out) {
     divide();
@@ -183,6 +199,10 @@ class AttendCall {
     return item;
   }
 
+  Work work_for(const Item& item) const {
+    return {item.query_count(), cache_.padded_dim_, cache_.padded_value_dim_};
+  }
+
   // [row, head, padded_dim], dimensions in the keys' order; then as the kernel wants them.
   void arrange_queries(const Item& item, const Work& work) const {
     float* to = work.queries;
@@ -190,8 +210,10 @@ class AttendCall {
       const std::int64_t row = item.block.first_row + query / item.head_count;
       const std::int64_t head = item.first_head + query % item.head_count;
       const float* from = queries_ + (row * head_count_ + head) * cache_.head_dim_;
+      // A scale that grows is the query's: a block's rows have one scale otherwise.
+      const auto growth = static_cast<float>(op_.growth_at(places_[static_cast<std::size_t>(row)].position));
       for (std::int64_t d = 0; d < cache_.padded_dim_; ++d)
-        to[cache_.key_rows_[static_cast<std::size_t>(d)]] = d < cache_.head_dim_ ? from[d] : 0.0f;
+        to[cache_.key_rows_[static_cast<std::size_t>(d)]] = d < cache_.head_dim_ ? growth * from[d] : 0.0f;
     }
     machine_.kernels.arrange_queries(work.queries, item.query_count(), cache_.padded_dim_, work.arranged);
   }
@@ -202,14 +224,16 @@ class AttendCall {
     job.row_count = item.block.row_count;
     job.head_count = item.head_count;
     job.padded_dim = cache_.padded_dim_;
-    job.scale = scale_;
+    job.padded_value_dim = cache_.padded_value_dim_;
+    job.key_rows = cache_.key_rows_.data();
+    job.scale = static_cast<float>(op_.scale);
     job.is_bf16 = cache_.format_ == KvFormat::bf16;
     job.page_tokens = cache_.page_tokens_;
     const std::int64_t key_head = cache_.padded_dim_ * kernel::kv_padded(job.page_tokens);
     const std::int64_t value_head = cache_.padded_dim_ * job.page_tokens;
     const std::int64_t element = element_bytes(cache_.format_);
     job.keys = cache_.keys_.data() + item.kv_head * key_head * element;
-    job.values = cache_.values_.data() + item.kv_head * value_head * element;
+    job.values = cache_.is_latent_ ? nullptr : cache_.values_.data() + item.kv_head * value_head * element;
     job.key_page_stride = cache_.kv_head_count_ * key_head;
     job.value_page_stride = cache_.kv_head_count_ * value_head;
     job.pages = places_[static_cast<std::size_t>(item.block.first_row)].pages.data();
@@ -230,17 +254,17 @@ class AttendCall {
       job.run = position == begin ? result : work.run;
       machine_.kernels.attend(job);
       if (position > begin)
-        machine_.kernels.merge_run(result, work.run, item.query_count(), cache_.padded_dim_);
+        machine_.kernels.merge_run(result, work.run, item.query_count(), cache_.padded_value_dim_);
     }
   }
 
   void attend_item(const Item& item) const {
-    const Work work(item.query_count(), cache_.padded_dim_);
+    const Work work = work_for(item);
     arrange_queries(item, work);
     for (std::int64_t stretch = 0; stretch < item.stretch_count; ++stretch) {
       attend_stretch(item, stretch, work, stretch == 0 ? work.all : work.stretch);
       if (stretch > 0)
-        machine_.kernels.merge_run(work.all, work.stretch, item.query_count(), cache_.padded_dim_);
+        machine_.kernels.merge_run(work.all, work.stretch, item.query_count(), cache_.padded_value_dim_);
     }
     finish(item, work.all);
   }
@@ -249,19 +273,19 @@ class AttendCall {
   void run_stretches(Scratch<float>& partial) const {
     std::int64_t queries = 0;
     for (std::int64_t i = 0; i < item_count(); ++i) queries = std::max(queries, item_at(i).query_count());
-    const std::int64_t softmax = softmax_floats(queries, cache_.padded_dim_);
+    const std::int64_t softmax = softmax_floats(queries, cache_.padded_value_dim_);
     constexpr std::int64_t floats_at_a_time = std::int64_t{16} << 20;
     const std::int64_t items = std::max<std::int64_t>(floats_at_a_time / (stretches_ * softmax), 1);
     float* memory = partial.get(std::min(items, item_count()) * stretches_ * softmax);
     const auto result = [&](std::int64_t index) {
-      return softmax_at(memory + index * softmax, queries, cache_.padded_dim_);
+      return softmax_at(memory + index * softmax, queries, cache_.padded_value_dim_);
     };
     for (std::int64_t first = 0; first < item_count(); first += items) {
       const std::int64_t count = std::min(items, item_count() - first);
       machine_.pool.run(count * stretches_, [&](std::int64_t i) {
         const Item item = item_at(first + i / stretches_);
         if (i % stretches_ >= item.stretch_count) return;
-        const Work work(item.query_count(), cache_.padded_dim_);
+        const Work work = work_for(item);
         arrange_queries(item, work);
         attend_stretch(item, i % stretches_, work, result(i));
       });
@@ -269,7 +293,7 @@ class AttendCall {
         const Item item = item_at(first + i);
         for (std::int64_t stretch = 1; stretch < item.stretch_count; ++stretch)
           machine_.kernels.merge_run(result(i * stretches_), result(i * stretches_ + stretch),
-                                     item.query_count(), cache_.padded_dim_);
+                                     item.query_count(), cache_.padded_value_dim_);
         finish(item, result(i * stretches_));
       });
     }
@@ -279,17 +303,17 @@ class AttendCall {
     for (std::int64_t query = 0; query < item.query_count(); ++query) {
       const std::int64_t row = item.block.first_row + query / item.head_count;
       const std::int64_t head = item.first_head + query % item.head_count;
-      const float* sums = result.sums + query * cache_.padded_dim_;
-      float* to = out_ + (row * head_count_ + head) * cache_.head_dim_;
-      for (std::int64_t d = 0; d < cache_.head_dim_; ++d) to[d] = sums[d] / result.total[query];
+      const float* sums = result.sums + query * cache_.padded_value_dim_;
+      float* to = out_ + (row * head_count_ + head) * cache_.value_dim_;
+      for (std::int64_t d = 0; d < cache_.value_dim_; ++d) to[d] = sums[d] / result.total[query];
     }
   }
 
   Machine& machine_;
   const KvPages& cache_;
   std::span<const RowPlace> places_;
+  const Attention& op_;
   std::int64_t head_count_, heads_per_kv_;
-  float scale_;
   const float* queries_;
   float* out_;
 
@@ -298,10 +322,10 @@ class AttendCall {
   std::vector<Block> blocks_;
 };
 
-void KvPages::attend(Machine& machine, std::span<const RowPlace> places, std::int64_t head_count, float scale,
+void KvPages::attend(Machine& machine, std::span<const RowPlace> places, const Attention& op,
                      const float* queries, float* out) {
   if (places.empty()) return;
-  AttendCall(machine, *this, places, head_count, scale, queries, out).run(partial_);
+  AttendCall(machine, *this, places, op, queries, out).run(partial_);
 }
 
 }  // namespace fourfold::backend::cpu

@@ -26,15 +26,17 @@ class KvPages {
  public:
   KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t page_tokens);
 
+  // One row's keys and values; in a latent cache a head's key is its value and then its key.
   void write(const RowPlace& place, const float* key, const float* value);
-  // Attends with head_count heads of one row each.
-  void attend(Machine& machine, std::span<const RowPlace> places, std::int64_t head_count, float scale,
-              const float* queries, float* out);
+  // Attends with the op's heads of one row each.
+  void attend(Machine& machine, std::span<const RowPlace> places, const Attention& op, const float* queries,
+              float* out);
 
  private:
   friend class AttendCall;
 
-  std::int64_t kv_head_count_, head_dim_, padded_dim_, page_tokens_;
+  std::int64_t kv_head_count_, head_dim_, padded_dim_, value_dim_, padded_value_dim_, page_tokens_;
+  bool is_latent_;  // without values_
   KvFormat format_;
   std::vector<std::int64_t> key_rows_;  // kv_panels.h, by dimension
   kernel::AlignedBytes keys_, values_;

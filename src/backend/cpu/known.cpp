@@ -31,10 +31,6 @@ void require_known_sizes(const Program& program) {
       fail_with_hint(Code::unsupported_op, "Leave out --kv fp8, or run with --backend cuda or sim.",
                      "{}: keys and values in fp8; the CPU backend keeps them in bf16 or f32", cache.name);
   for (const KvCache& cache : program.kv_caches)
-    if (cache.is_latent())
-      fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                     "{}: the CPU backend has no latent attention (MLA)", cache.name);
-  for (const KvCache& cache : program.kv_caches)
     if (cache.head_dim > kHeadDimMax)
       fail(Code::unsupported_op, "{}: heads of {} columns; the CPU backend knows at most {}", cache.name,
            cache.head_dim, kHeadDimMax);
@@ -45,10 +41,6 @@ void require_known_ops(const Program& program) {
   for (const Pass pass : {Pass::main, Pass::draft})
     for (const Op& op : program.ops(pass)) {
       if (const auto* attend = std::get_if<Attention>(&op)) {
-        if (attend->growth_positions != 0)
-          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                         "{}: the CPU backend has no attention with a scale that grows",
-                         program.value(attend->out).name);
         if (attend->sinks.is_there() || attend->window != 0)
           fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
                          "{}: the CPU backend has no attention with sinks or a window",

@@ -81,6 +81,28 @@ void multiply(Machine& machine, InputRows& inputs, std::span<const Product> prod
   }
 }
 
+void multiply_heads(Machine& machine, InputRows& inputs, std::span<const Weight> heads, const float* in,
+                    std::int64_t row_count, float* out) {
+  if (row_count == 0) return;
+  const auto head_count = static_cast<std::int64_t>(heads.size());
+  const kernel::PackedMatrix& first = heads.front().matrix;
+  inputs.clear();
+  const std::uint8_t* const* rows =
+      inputs.make(machine, heads.front().need, in, row_count * head_count, first.columns);
+  machine.pool.run(head_count, [&](std::int64_t head) {
+    static thread_local Scratch<const std::uint8_t*> memory;
+    const std::uint8_t** tokens = memory.get(row_count);
+    for (std::int64_t row = 0; row < row_count; ++row) tokens[row] = rows[row * head_count + head];
+    const Weight& weight = heads[static_cast<std::size_t>(head)];
+    kernel::MultiplyJob job = weight.job();
+    job.tokens = tokens;
+    job.token_count = row_count;
+    job.out = out + head * first.rows;
+    job.out_stride = head_count * first.rows;
+    weight.multiply(machine.kernels, job);
+  });
+}
+
 void ExpertRunner::group_slots(const std::int32_t* experts, std::int64_t slot_count,
                                std::int64_t first_expert, std::size_t expert_count) {
   // Below 0 the number is large.

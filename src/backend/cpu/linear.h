@@ -40,6 +40,10 @@ struct Product {
 void multiply(Machine& machine, InputRows& inputs, std::span<const Product> products, const float* in,
               std::int64_t row_count, std::int64_t columns);
 
+// HeadLinear: `in` is [row_count, heads, columns], `out` [row_count, heads, rows of a head's matrix].
+void multiply_heads(Machine& machine, InputRows& inputs, std::span<const Weight> heads, const float* in,
+                    std::int64_t row_count, float* out);
+
 struct ExpertWeights {
   const Weight* gate;
   const Weight* up;

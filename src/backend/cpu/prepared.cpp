@@ -360,20 +360,20 @@ void PreparedCpu::apply(const HeadNormRope& op) {
 
 void PreparedCpu::apply(const WriteKv& op) {
   KvPages& pages = kv_[static_cast<std::size_t>(op.cache.index)];
-  const std::int64_t width = columns(op.key);
-  const float* keys = at(op.key);
-  const float* values = at(op.value);
   each_row(op.key, [&](std::int64_t row) {
-    pages.write(rows_[static_cast<std::size_t>(row)], keys + row * width, values + row * width);
+    pages.write(rows_[static_cast<std::size_t>(row)], at(op.key) + row * columns(op.key),
+                at(op.value) + row * columns(op.value));
   });
 }
 
 void PreparedCpu::apply(const Attention& op) {
-  kv_[static_cast<std::size_t>(op.cache.index)].attend(
-      machine_, rows_, op.head_count, static_cast<float>(op.scale), at(op.query), at(op.out));
+  kv_[static_cast<std::size_t>(op.cache.index)].attend(machine_, rows_, op, at(op.query), at(op.out));
 }
 
-void PreparedCpu::apply(const HeadLinear&) { check(false, "latent attention was refused"); }
+void PreparedCpu::apply(const HeadLinear& op) {
+  multiply_heads(machine_, inputs_, weights_[static_cast<std::size_t>(op.weight.index)].heads, at(op.in),
+                 row_count(op.in), at(op.out));
+}
 
 void PreparedCpu::apply(const HeadGate& op) {
   const float* in = at(op.in);

@@ -1,5 +1,6 @@
 #include "backend/cpu/weights.h"
 
+#include <functional>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -51,16 +52,42 @@ kernel::PackedMatrix pack_fp8(const checkpoint::Matrix& matrix, const checkpoint
                            {matrix.first_column, matrix.stored_columns()});
 }
 
-// MXFP4, of which there are no panels: a code times a power of two is a bf16 number.
-kernel::PackedMatrix pack_as_bf16(const checkpoint::Matrix& matrix) {
+using ReadRow = std::function<void(std::int64_t row, std::span<float> out)>;
+
+kernel::PackedMatrix pack_as_bf16(std::int64_t rows, std::int64_t columns, const ReadRow& read_row) {
   std::vector<Bf16> values;
-  std::vector<float> row(static_cast<std::size_t>(matrix.columns));
-  for (std::int64_t i = 0; i < matrix.rows; ++i) {
-    checkpoint::read_row(matrix, i, row);
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    read_row(i, row);
     for (const float value : row) values.push_back(to_bf16(value));
   }
-  return kernel::pack_bf16(values, matrix.rows, matrix.columns, [](std::int64_t i) { return i; },
-                           {0, matrix.columns});
+  return kernel::pack_bf16(values, rows, columns, [](std::int64_t i) { return i; }, {0, columns});
+}
+
+// The matrices of HeadLinear.
+std::vector<Weight> pack_heads(const checkpoint::Matrix& matrix, const HeadLinear& op, const InputNeed& need,
+                               bool is_exact) {
+  const std::int64_t height = matrix.rows / op.head_count;  // of what is stored for a head
+  const std::int64_t rows = op.transposed ? matrix.columns : height;
+  const std::int64_t columns = op.transposed ? height : matrix.columns;
+  std::vector<Weight> heads(static_cast<std::size_t>(op.head_count));
+  std::vector<float> stored(static_cast<std::size_t>(height * matrix.columns));
+  for (std::int64_t head = 0; head < op.head_count; ++head) {
+    for (std::int64_t i = 0; i < height; ++i)
+      checkpoint::read_row(matrix, head * height + i,
+                           std::span(stored).subspan(static_cast<std::size_t>(i * matrix.columns),
+                                                     static_cast<std::size_t>(matrix.columns)));
+    const ReadRow read_row = [&](std::int64_t row, std::span<float> out) {
+      for (std::int64_t i = 0; i < columns; ++i)
+        out[static_cast<std::size_t>(i)] = stored[static_cast<std::size_t>(
+            op.transposed ? i * matrix.columns + row : row * matrix.columns + i)];
+    };
+    Weight& made = heads[static_cast<std::size_t>(head)];
+    made.need = need;
+    made.matrix =
+        is_exact ? kernel::pack_f32(rows, columns, read_row) : pack_as_bf16(rows, columns, read_row);
+  }
+  return heads;
 }
 
 kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
@@ -74,7 +101,11 @@ kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
                  return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row, from);
                },
                [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
-               [&](const checkpoint::Mxfp4Storage&) { return pack_as_bf16(matrix); },
+               [&](const checkpoint::Mxfp4Storage&) {  // a code times a power of two is a bf16 number
+                 return pack_as_bf16(
+                     matrix.rows, matrix.columns,
+                     [&](std::int64_t row, std::span<float> out) { checkpoint::read_row(matrix, row, out); });
+               },
                [&](const auto&) {
                  return kernel::pack_f32(
                      matrix.rows, matrix.columns,
@@ -126,10 +157,19 @@ InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool til
   return {kernel::InputForm::one_plane_bf16, *nvfp4->input_scale};
 }
 
+// Of HeadLinear, whose input is bf16 or f32 and whose weights become the same.
+InputNeed need_of_heads(const MatrixUse& use, const kernel::Kernels& kernels) {
+  if (use.input == InputFormat::f32) return {kernel::InputForm::floats, {1, 1}};
+  return {
+      kernels.multiply_tiles.bf16 != nullptr ? kernel::InputForm::bf16_tiles : kernel::InputForm::floats_bf16,
+      {1, 1}};
+}
+
 // What the program does with a matrix.
 struct Purpose {
   bool multiplied = false;
   bool looked_up = false;
+  const HeadLinear* by_head = nullptr;
 };
 
 std::vector<Purpose> purposes(const Program& program) {  // by MatrixId
@@ -139,6 +179,7 @@ std::vector<Purpose> purposes(const Program& program) {  // by MatrixId
     for (const Op& op : program.ops(pass)) {
       if (const auto* embed = std::get_if<Embed>(&op)) of(embed->table).looked_up = true;
       if (const auto* linear = std::get_if<Linear>(&op)) of(linear->weight).multiplied = true;
+      if (const auto* heads = std::get_if<HeadLinear>(&op)) of(heads->weight).by_head = heads;
       if (const auto* experts = std::get_if<RunExperts>(&op))
         for (const ExpertMatrices& expert : program.expert_set(experts->set).experts)
           for (const MatrixId id : {expert.gate, expert.up, expert.down}) of(id).multiplied = true;
@@ -152,16 +193,27 @@ void note_widened(const Program& program, std::span<const Weight> weights,
   struct Widened {
     std::int64_t count = 0, stored = 0, held = 0;
     std::string_view first;
-  } as_f32, as_bf16;
+    void add(const checkpoint::Matrix& matrix) {
+      if (count++ == 0) first = matrix.name;
+      stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
+    }
+  } as_f32, as_bf16, by_head;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
+    const bool is_narrow = !std::holds_alternative<checkpoint::Bf16Storage>(matrix.storage) &&
+                           !std::holds_alternative<checkpoint::F16Storage>(matrix.storage) &&
+                           !std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
+    if (!weights[i].heads.empty() && is_narrow) {
+      by_head.add(matrix);
+      for (const Weight& head : weights[i].heads)
+        by_head.held += static_cast<std::int64_t>(head.matrix.panels.size());
+    }
     const bool is_f32 = std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
     const bool is_mxfp4 = std::holds_alternative<checkpoint::Mxfp4Storage>(matrix.storage);
     if (weights[i].matrix.rows == 0 || is_f32) continue;
     if (!is_mxfp4 && weights[i].matrix.format != WeightFormat::f32) continue;
     Widened& widened = is_mxfp4 ? as_bf16 : as_f32;
-    if (widened.count++ == 0) widened.first = matrix.name;
-    widened.stored += static_cast<std::int64_t>(checkpoint::stored_bytes(matrix));
+    widened.add(matrix);
     widened.held += static_cast<std::int64_t>(weights[i].matrix.panels.size());
   }
   if (as_f32.count > 0)
@@ -174,6 +226,11 @@ void note_widened(const Program& program, std::span<const Weight> weights,
         format("{} matrices (the first: {}) are MXFP4; they are held as bf16, which is exact: {} bytes "
                "instead of {}",
                as_bf16.count, as_bf16.first, as_bf16.held, as_bf16.stored));
+  if (by_head.count > 0)
+    notices.push_back(
+        format("{} matrices (the first: {}) are multiplied head by head; they are held as bf16 (f32 with "
+               "--activations f32): {} bytes instead of {}",
+               by_head.count, by_head.first, by_head.held, by_head.stored));
 }
 
 }  // namespace
@@ -218,6 +275,9 @@ std::vector<Weight> pack_weights(const Program& program, const CpuOptions& optio
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
     const auto pack = [&](checkpoint::LoadedMatrix stored) {
       if (purpose[i].multiplied) weights[i].matrix = pack_matrix(stored.matrix);
+      if (const HeadLinear* op = purpose[i].by_head)
+        weights[i].heads = pack_heads(stored.matrix, *op, need_of_heads(program.matrices[i], kernels),
+                                      program.matrices[i].input == InputFormat::f32);
       if (purpose[i].looked_up) weights[i].table = std::move(stored);
     };
     checkpoint::stream_matrix(matrix, pack, progress);

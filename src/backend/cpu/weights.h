@@ -27,6 +27,7 @@ struct Weight {
   kernel::PackedMatrix matrix;  // empty when nothing is multiplied with it
   InputNeed need;
   checkpoint::LoadedMatrix table;  // as it was stored; empty when nothing is looked up in it (embeddings)
+  std::vector<Weight> heads;       // a matrix [out, in] each, in bf16 or f32; empty unless for HeadLinear
 
   // All of the matrix; the caller adds tokens, results and the panels it wants.
   kernel::MultiplyJob job() const;

@@ -165,12 +165,12 @@ struct Attend {
       V sum[Rows][vectors];
       unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
         constexpr int r = at / vectors, v = at % vectors;
-        sum[r][v] = L::load_vector(sums + r * job.padded_dim + column + v * L::vector);
+        sum[r][v] = L::load_vector(sums + r * job.padded_value_dim + column + v * L::vector);
       });
       add_products<L>(weights, stride, values + column, depth, sum);
       unrolled<Rows * vectors>([&](auto at) __attribute__((always_inline)) {
         constexpr int r = at / vectors, v = at % vectors;
-        L::store_vector(sums + r * job.padded_dim + column + v * L::vector, sum[r][v]);
+        L::store_vector(sums + r * job.padded_value_dim + column + v * L::vector, sum[r][v]);
       });
     }
   }
@@ -187,14 +187,14 @@ struct Attend {
     template <int Rows>
     void run(std::int64_t query) const {
       const float* weights = attend.job.weights + query * kAttendPositions + at * Rows;
-      float* tile_sums = sums + query * attend.job.padded_dim;
+      float* tile_sums = sums + query * attend.job.padded_value_dim;
       // What all of them see, and then, where the run ends, each what it sees beyond.
       const std::int64_t common = depth_of(query);
       attend.template weigh_tile<Rows>(weights, Rows, values, common, tile_sums);
       for (std::int64_t r = 1; r < Rows; ++r)
         if (const std::int64_t more = depth_of(query + r) - common; more > 0)
           attend.template weigh_tile<1>(weights + common * Rows + r, Rows, values + common * 16, more,
-                                        tile_sums + r * attend.job.padded_dim);
+                                        tile_sums + r * attend.job.padded_value_dim);
     }
   };
   template <class Columns>
@@ -202,16 +202,43 @@ struct Attend {
     for_tiles<L::tile_rows>(0, query_count(), WeighTile<Columns>{*this, values, at, count, sums});
   }
 
+  // Where values are in the keys: a panel of sixteen of their dimensions, made of the keys' panels. `page` is
+  // the keys' page.
+  static typename L::F load_wide(const float* from) { return L::load(from); }
+  static typename L::F load_wide(const std::uint16_t* from) { return L::load_bf16(from); }
+  const float* panel_of_keys(const Element* page, std::int64_t first, std::int64_t in_page,
+                             std::int64_t count) const {
+    for (std::int64_t d = 0; d < 16; ++d) {
+      const Element* row = page + job.key_rows[first + d] * 16;
+      float* to = job.panel + d;
+      for (std::int64_t at = in_page; at < in_page + count;) {
+        const std::int64_t lane = at % 16;
+        float wide[16];
+        L::store(wide, load_wide(row + (at - lane) * job.padded_dim));
+        for (std::int64_t i = lane; i < 16 && at < in_page + count; ++i, ++at, to += 16) *to = wide[i];
+      }
+    }
+    return job.panel;
+  }
+
   void weigh() const {
     const auto* values = static_cast<const Element*>(job.values);
     const std::int64_t all = count_of_all();
-    std::memset(job.run.sums, 0, static_cast<std::size_t>(query_count() * job.padded_dim) * sizeof(float));
+    std::memset(job.run.sums, 0,
+                static_cast<std::size_t>(query_count() * job.padded_value_dim) * sizeof(float));
     for (std::int64_t at = 0, count = 0; at < all; at += count) {
       const std::int64_t position = job.position_begin + at;
       const std::int64_t in_page = position % job.page_tokens;
       count = job.page_tokens - in_page < all - at ? job.page_tokens - in_page : all - at;
-      const Element* page = values + job.pages[position / job.page_tokens] * job.value_page_stride;
-      for (std::int64_t first = 0; first < job.padded_dim; first += 16) {
+      const std::int64_t number = job.pages[position / job.page_tokens];
+      if (values == nullptr) {
+        const Element* page = static_cast<const Element*>(job.keys) + number * job.key_page_stride;
+        for (std::int64_t first = 0; first < job.padded_value_dim; first += 16)
+          weigh_panel(panel_of_keys(page, first, in_page, count), at, count, job.run.sums + first);
+        continue;
+      }
+      const Element* page = values + number * job.value_page_stride;
+      for (std::int64_t first = 0; first < job.padded_value_dim; first += 16) {
         const Element* panel = page + (first / 16 * job.page_tokens + in_page) * 16;
         if (widens())
           weigh_panel(widened(panel, count), at, count, job.run.sums + first);

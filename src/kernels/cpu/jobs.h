@@ -29,7 +29,7 @@ struct MultiplyJob {
 struct Softmax {
   float* largest = nullptr;  // [queries]
   float* total = nullptr;    // [queries]
-  float* sums = nullptr;     // [queries, padded_dim]
+  float* sums = nullptr;     // [queries, padded_value_dim]
 };
 
 // Attention of a block of queries that share one key head, over one run of positions. A query is a head of a
@@ -38,12 +38,14 @@ struct AttendJob {
   const float* queries = nullptr;  // [row_count, head_count, padded_dim], put together by arrange_queries
   std::int64_t row_count = 0;
   std::int64_t head_count = 0;
-  std::int64_t padded_dim = 0;  // of a head, a multiple of 16
+  std::int64_t padded_dim = 0;        // of a head's key, a multiple of 16
+  std::int64_t padded_value_dim = 0;  // of its value, likewise
   float scale = 0;
   bool is_bf16 = true;
-  const void* keys = nullptr;  // kv_panels.h: page 0's panels of this head
-  const void* values = nullptr;
-  std::int64_t key_page_stride = 0;  // in elements
+  const void* keys = nullptr;              // kv_panels.h: page 0's panels of this head
+  const void* values = nullptr;            // null: a value is the first dimensions of its key
+  const std::int64_t* key_rows = nullptr;  // then, by dimension: key_row(), kv_panels.h
+  std::int64_t key_page_stride = 0;        // in elements
   std::int64_t value_page_stride = 0;
   const std::int32_t* pages = nullptr;
   std::int64_t page_tokens = 0;

@@ -4,6 +4,8 @@
 //   keys    [page][head][16 positions each][padded_dim][16]   a column is a position
 //   values  [page][head][16 dimensions each][page_tokens][16] a column is a dimension
 //
+// A latent cache (MLA) has keys alone: panels of its values are made of them, run by run.
+//
 // A score is defined as a sum in sixteen lanes, dimension d in lane d % 16, and the lanes added as L::sum
 // adds them: halves to halves. Where a column is a position, the lanes are made one after the other; so a
 // key's dimensions lie lane by lane, and the lanes in the order in which that tree of additions wants them.

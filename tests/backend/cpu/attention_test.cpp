@@ -151,7 +151,8 @@ class Cache {
       queries.insert(queries.end(), begin, begin + width);
     }
     std::vector<float> out(queries.size());
-    kv_.attend(machine, places, sequences_[0].heads.count, sequences_[0].scale, queries.data(), out.data());
+    const Attention op{{}, {}, sequences_[0].heads.count, sequences_[0].scale, {}};
+    kv_.attend(machine, places, op, queries.data(), out.data());
     for (std::size_t i = 0; i < rows.size(); ++i)
       for (std::int64_t head = 0; head < sequences_[0].heads.count; ++head) {
         const std::vector<float>& wanted =
@@ -237,6 +238,42 @@ TEST(CpuAttention, NanIsSeenByLaterRowsAlone) {
   sequence.kept_keys = sequence.keys, sequence.kept_values = sequence.values;
   Cache cache({sequence}, 40, KvFormat::f32, 16);
   for_each_machine([&](Machine& machine) { cache.expect_answers(machine, rows_of(0, 0, 20)); });
+}
+
+// Values that are the first columns of their keys are stored once, and give what values apart give. Pages
+// that are no whole panels, runs that end inside of one, few queries and many.
+TEST(CpuAttention, ALatentCacheHasTheBitsOfOneWithItsValuesApart) {
+  constexpr std::int64_t length = 300, dim = 52;
+  for (const auto& [format, latent, heads, page_tokens] :
+       {std::tuple<KvFormat, std::int64_t, std::int64_t, std::int64_t>(KvFormat::bf16, 32, 3, 64),
+        {KvFormat::bf16, 40, 20, 24},
+        {KvFormat::f32, 48, 70, 7}}) {
+    const auto keys = random_floats(static_cast<std::size_t>(length * dim), 1);
+    const auto queries = random_floats(static_cast<std::size_t>(4 * heads * dim), 2);
+    const std::int64_t page_count = length / page_tokens + 1;
+    KvPages apart({"apart", 1, dim, format}, page_count, page_tokens);
+    KvPages inside({"inside", 1, dim, format, latent}, page_count, page_tokens);
+    std::vector<std::int32_t> pages;
+    for (std::int64_t page = page_count; page > 0; --page)
+      pages.push_back(static_cast<std::int32_t>(page - 1));
+    for (std::int64_t p = 0; p < length; ++p) {
+      const float* key = keys.data() + p * dim;
+      apart.write({p, 0, pages}, key, key);
+      inside.write({p, 0, pages}, key + latent, key);
+    }
+    const std::vector<RowPlace> places{{17, 0, pages}, {297, 0, pages}, {298, 0, pages}, {299, 0, pages}};
+    const Attention op{.query = {}, .cache = {}, .head_count = heads, .scale = 0.1, .out = {}};
+    for_each_machine([&, latent = latent, heads = heads](Machine& machine) {
+      std::vector<float> wide(queries.size()), narrow(static_cast<std::size_t>(4 * heads * latent));
+      apart.attend(machine, places, op, queries.data(), wide.data());
+      inside.attend(machine, places, op, queries.data(), narrow.data());
+      for (std::int64_t i = 0; i < 4 * heads; ++i)
+        ASSERT_EQ(std::memcmp(wide.data() + i * dim, narrow.data() + i * latent,
+                              static_cast<std::size_t>(latent) * sizeof(float)),
+                  0)
+            << "row " << i / heads << ", head " << i % heads;
+    });
+  }
 }
 
 }  // namespace

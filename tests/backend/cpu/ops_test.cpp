@@ -287,6 +287,51 @@ TEST(CpuOps, Attention) {
   expect_attention(270, 600, KvFormat::bf16, 270);
 }
 
+// A matrix for each head, as it is stored and transposed, from every kind of storage; then a latent cache
+// whose query is put together head by head, with a scale that grows.
+TEST(CpuOps, HeadLinear) {
+  constexpr std::int64_t heads = 3, wide = 40, narrow = 32;  // [heads * narrow, wide] is stored
+  std::vector<Bf16> bf16;
+  std::vector<E4m3> fp8;
+  for (const float x : random_floats(heads * narrow * wide, 9))
+    bf16.push_back(to_bf16(x)), fp8.push_back(to_e4m3(x));
+  const checkpoint::Fp8BlockScales blocks{64, 64, {0.3f, 0.7f}};
+  for (const InputFormat input : {InputFormat::f32, InputFormat::bf16})
+    for (const bool transposed : {false, true})
+      for (const bool is_fp8 : {false, true}) {
+        OpCase c(9);
+        checkpoint::Matrix stored{"m", heads * narrow, wide, checkpoint::Bf16Storage{bf16}, {}};
+        if (is_fp8) stored.storage = checkpoint::Fp8Storage{fp8, blocks, {}};
+        const std::int64_t in = transposed ? narrow : wide, out = transposed ? wide : narrow;
+        const ValueId x = c.input(heads * in);
+        const ResultId y = c.value(heads * out);
+        c.program.main.push_back(HeadLinear{x, c.matrix(stored, input), heads, transposed, y});
+        // Inputs and weights are normal (below 6); a rounding an addition.
+        c.run(y, 4).expect_near(6 * 6 * static_cast<double>(in * (in + 4)) * kUnit);
+      }
+}
+
+TEST(CpuOps, LatentAttention) {
+  constexpr std::int64_t heads = 5, latent = 48, turned = 16, dim = latent + turned;
+  for (const KvFormat format : {KvFormat::f32, KvFormat::bf16}) {
+    OpCase c(300);
+    c.program.kv_caches.push_back({"cache", 1, dim, format, latent});
+    const ValueId absorbed = c.input(heads * latent), rope_query = c.input(heads * turned);
+    const ValueId key = c.input(turned), value = c.input(latent);
+    const ResultId query = c.value(heads * dim), out = c.value(heads * latent);
+    const double scale = 1 / std::sqrt(static_cast<double>(dim));
+    c.program.main.push_back(WriteKv{key, value, {0}});
+    c.program.main.push_back(Concat{absorbed, rope_query, query, heads});
+    Attention attend{query, {0}, heads, scale, out};
+    attend.growth = 0.5, attend.growth_positions = 100;
+    c.program.main.push_back(attend);
+    // As Attention's; the scale grows to 1 + log(3) / 2, and a query is rounded once more by it.
+    const double score =
+        (static_cast<double>(dim) / 16 + 9) * kUnit * scale * 1.55 * 2 * static_cast<double>(dim);
+    c.run(out, 130).expect_near(6 * (2 * score + (256 + 8) * kUnit));
+  }
+}
+
 TEST(CpuOps, Gates) {
   OpCase c(8);
   const ValueId x = c.input(60), gate = c.input(120), flat = c.input(60), one = c.input(1);
