@@ -10,6 +10,7 @@ set(kernel_lists
   "dense step 1"
   "delta 1"
   "attention 2"
+  "mla 1"
   "sampling 1"
   "all_reduce 1"
   "moe_route moe_tokens moe_combine moe_group record 1")

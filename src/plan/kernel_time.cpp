@@ -102,6 +102,9 @@ class Timer {
     if (kernel == "attend_prompt")
       return wait(kAttendStart) + work_.flops / (prompt_flops() * clocks_per_us());
     if (kernel.starts_with("delta_")) return delta();
+    if (kernel.starts_with("attend_latent") || kernel == "head_linear")
+      return wait(kAttendStart) +
+             std::max(work_.other_bytes / rate(), work_.flops / (mma_flops() * clocks_per_us()));
     return wait(kSmallStart) + ranking() + work_.other_bytes / (kRowShare.value * rate());
   }
 
@@ -157,7 +160,9 @@ class Timer {
   }
   // A clock and SM, of a prompt's attention.
   double prompt_flops() const {
-    if (chip_.code == "sm90") return kPromptShare.value * chip_.tensor_flops;
+    return chip_.code == "sm90" ? kPromptShare.value * chip_.tensor_flops : mma_flops();
+  }
+  double mma_flops() const {
     const double clocks = kPromptProduct.value / kSchedulers * chip_.tile_stall;
     return std::min(kProductFlops / clocks, chip_.tensor_flops);
   }

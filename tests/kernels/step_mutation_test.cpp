@@ -122,6 +122,12 @@ TEST(StepMutation, AttendPromptOfSeveralPanels) {
   }
   EXPECT_EQ(rows, 1);
 }
+// Wide tiles have the shortest ring: it wraps inside a unit.
+TEST(StepMutation, AttendLatent) { mutate_kernel("attend_latent", {}, Heads::wide); }
+TEST(StepMutation, AttendLatentPrompt) { mutate_kernel("attend_latent_prompt", {}, Heads::wide); }
+TEST(StepMutation, LatentRows) { mutate_kernel("latent_rows"); }
+TEST(StepMutation, TurnQueries) { mutate_kernel("turn_queries"); }
+TEST(StepMutation, HeadLinear) { mutate_kernel("head_linear"); }
 // delta_mutation_test.cpp has the small rows, prompts too.
 TEST(StepMutation, DeltaDecode) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";

@@ -10,6 +10,7 @@
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/many_params.h"
+#include "kernels/mla/mla_params.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/record/record.h"
 
@@ -56,6 +57,15 @@ void note_attend(KernelWork& work, const plan::RowFacts& facts, const attention:
 void note_attend_prompt(KernelWork& work, int head_dim, const attention::PromptParams& params,
                         const StepScene& scene) {
   work.flops = 4.0 * scene.rows * (scene.context + scene.sequence_rows / 2.0) * params.heads * head_dim;
+}
+
+// A latent row is read from memory once for all heads; the blocks of other vectors find it in the L2 cache.
+void note_attend_latent(KernelWork& work, const plan::RowFacts& facts, const mla::AttendParams& params,
+                        const StepScene& scene) {
+  const bool is_prompt = facts.kernel == "attend_latent_prompt";
+  const double seen = is_prompt ? scene.context + scene.sequence_rows / 2.0 : scene.context + 1.0;
+  work.other_bytes = scene.sequences * (scene.context + scene.sequence_rows) * 2.0 * facts.k;
+  work.flops = 2.0 * scene.rows * seen * params.heads * (facts.k + facts.head_dim);
 }
 
 // The anchor of a sequence's first block is zero and not read; behind it the rows since it are.
@@ -210,6 +220,13 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
   } else if (kernel == "attend_prompt") {
     note_attend_prompt(work, facts.k, as<attention::PromptParams>(params), scene_);
+  } else if (kernel == "attend_latent" || kernel == "attend_latent_prompt") {
+    note_attend_latent(work, facts, as<mla::AttendParams>(params), scene_);
+  } else if (kernel == "head_linear") {
+    const auto& head = as<mla::HeadLinearParams>(params);
+    const double in = head.in_columns, out = head.out_columns;
+    work.other_bytes = 2.0 * head.heads * (in * out + head.row_count * (in + out));
+    work.flops = 2.0 * head.row_count * head.heads * in * out;
   } else if (kernel == "delta_decode") {
     note_delta_decode(work, as<delta::DecodeParams>(params), scene_);
   } else if (kernel.starts_with("delta_")) {

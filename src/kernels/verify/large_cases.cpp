@@ -85,8 +85,9 @@ void add_matrices(CaseList& list) {
 // Of the step kernels those whose work grows with the model: the others copy or choose a few numbers, and
 // what ranks exchange has sizes of its own.
 bool has_large_shape(const plan::RowFacts& row) {
-  constexpr std::string_view others[] = {"all_reduce",  "all_gather", "prepare", "combine splits",
-                                         "row_squares", "accept",     "embed",   "take_rows"};
+  constexpr std::string_view others[] = {"all_reduce",  "all_gather",  "prepare", "combine splits",
+                                         "row_squares", "accept",      "embed",   "take_rows",
+                                         "latent_rows", "turn_queries"};
   for (const std::string_view other : others)
     if (row.kernel == other || row.role == other) return false;
   return !row.kernel.starts_with("delta") || row.k == 128;
