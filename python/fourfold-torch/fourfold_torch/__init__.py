@@ -141,6 +141,11 @@ def _(weights: Tensor, format: str) -> Tuple[Tensor, Tensor, Tensor]:
             weights.new_empty((experts,), dtype=torch.float32))
 
 
+def _by_expert(tensor: Tensor) -> Tensor:
+    """Each expert's matrix in one piece; halves of a larger tensor are, and need no copy."""
+    return tensor if tensor[0].is_contiguous() else tensor.contiguous()
+
+
 def _pack_on_device(given: List[Optional[Tensor]], options: Dict[str, int]) -> Tensor:
     codes = given[0]
     assert codes is not None
@@ -160,7 +165,7 @@ def pack(codes: Tensor, scales: Tensor, up_codes: Optional[Tensor], up_scales: O
     options = _pack_options(codes, up_codes, format)
     if scales.shape != (*codes.shape[:2], options["columns"] // _BLOCKS[format]):
         raise ValueError(f"scales are {tuple(scales.shape)} for codes {tuple(codes.shape)} of {format}")
-    given = [None if tensor is None else tensor.contiguous().view(torch.uint8) for tensor in (codes, scales, up_codes, up_scales)]
+    given = [None if tensor is None else _by_expert(tensor).view(torch.uint8) for tensor in (codes, scales, up_codes, up_scales)]
     if codes.is_cuda:
         return _pack_on_device(given, options)
 

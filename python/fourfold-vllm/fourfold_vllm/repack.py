@@ -57,8 +57,7 @@ def repack(layer: Any, method: str, format: str) -> None:
     scales = _matrix_scales(layer, names, experts, w13.device)
     w13_scale, w2_scale = (getattr(layer, part + names.scales).data.view(torch.uint8) for part in ("w13", "w2"))
     pack = torch.ops.fourfold.pack
-    gate_up = pack(w13[:, :inner].contiguous(), w13_scale[:, :inner].contiguous(), w13[:, inner:].contiguous(),
-                   w13_scale[:, inner:].contiguous(), format)
+    gate_up = pack(w13[:, :inner], w13_scale[:, :inner], w13[:, inner:], w13_scale[:, inner:], format)
     _drop(layer, "w13", names)
     del w13, w13_scale
     layer.register_parameter("w13_weight", torch.nn.Parameter(gate_up, requires_grad=False))
