@@ -44,7 +44,7 @@ struct Engine::Body {
   // Before the engine's own thread has noticed, too.
   std::string away_now() const { return may_leave ? prepared.away() : std::string(); }
   void wait_for_news(std::unique_lock<std::mutex>& lock);
-  void break_down(const std::string& why, std::vector<Delivery>& out);
+  bool break_down(const std::string& why, bool is_lost, std::vector<Delivery>& out);
   bool wait_for_return();
 
   const std::int64_t max_queue;
@@ -125,8 +125,10 @@ void Engine::Body::run() {
         hand_out(out);
       }
       return;
+    } catch (const Error& error) {
+      if (!break_down(error.what(), error.code() == Code::device_lost, out)) return;
     } catch (const std::exception& error) {
-      break_down(error.what(), out);
+      if (!break_down(error.what(), false, out)) return;
     }
     if (!wait_for_return()) return;
   }
@@ -147,14 +149,15 @@ bool Engine::Body::wait_for_return() {
 }
 
 // A step's own faults end its requests (Batcher::run); this is what lies outside of one, such as states that
-// cannot be copied on a device that was lost. Every request is told, and no new one is taken, until what was
-// lost is back.
-void Engine::Body::break_down(const std::string& why, std::vector<Delivery>& out) {
+// cannot be copied on a device that was lost. Every request is told, and no new one is taken; true: until
+// what was lost is back. Any other failure is for good: waiting would hide it.
+bool Engine::Body::break_down(const std::string& why, bool is_lost, std::vector<Delivery>& out) {
+  const bool returns = is_lost && prepared.comes_back();
   // Those that ended in the step that broke have their last delivery in `out` already.
   batcher.abandon(why, out);
   {
     const std::lock_guard lock(mutex);
-    (prepared.comes_back() ? away : fault) = why;
+    (returns ? away : fault) = why;
     for (const Arrived& one : arrived)
       out.push_back({.id = one.id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = {}});
     arrived.clear();
@@ -163,6 +166,7 @@ void Engine::Body::break_down(const std::string& why, std::vector<Delivery>& out
     shown.fault = fault;
   }
   if (!out.empty()) deliver(std::exchange(out, {}));
+  return returns;
 }
 
 Engine::Engine(backend::Prepared& prepared, EngineOptions options, Deliver deliver)

@@ -15,22 +15,28 @@ namespace {
 
 constexpr backend::Capacity kSmall{
     .page_count = 8, .page_tokens = 16, .state_slot_count = 4, .row_count = 64};
+constexpr backend::Capacity kWithAnchors{
+    .page_count = 8, .page_tokens = 64, .state_slot_count = 4, .row_count = 128, .anchor_count = 2};
 
 class AwayWords final : public backend::Prepared {
  public:
-  AwayWords() {
+  explicit AwayWords(const backend::Capacity& capacity = kSmall) : capacity_(capacity) {
     program_.vocab_size = 3;
-    program_.position_limit = 64;
+    program_.position_limit = capacity.page_count * capacity.page_tokens / 2;
     program_.main.resize(1);
   }
   const backend::Program& program() const override { return program_; }
-  const backend::Capacity& capacity() const override { return kSmall; }
+  const backend::Capacity& capacity() const override { return capacity_; }
   std::span<const float> value(backend::ValueId) const override { return {}; }
   std::int64_t resumable_from(std::int32_t) const override { return 0; }
   void run(backend::Pass, const backend::Batch& batch, std::span<float> logits) override {
     if (is_lost) fail(Code::device_lost, "rank 2 of 4 was lost");
     for (const backend::SequenceRows& rows : batch.sequences) first_position = rows.position;
     for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = i % 3 == 1 ? 1.f : 0.f;
+  }
+  std::int64_t anchor_bytes() const override { return 1; }
+  void save_anchor(std::int32_t, std::int64_t, std::int32_t) override {
+    fail(Code::internal, "a state could not be copied");
   }
   std::string away() const override { return is_lost ? "rank 2 of 4 was lost" : ""; }
   bool comes_back() const override { return true; }
@@ -44,6 +50,7 @@ class AwayWords final : public backend::Prepared {
 
  private:
   backend::Program program_;
+  const backend::Capacity capacity_;
 };
 
 TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
@@ -91,6 +98,21 @@ TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
   EXPECT_EQ(last[third].finish, Finish::max_tokens);
 
   words.is_lost = true;  // and whoever stops it does not wait
+  engine.stop(std::chrono::milliseconds(0));
+}
+
+// No rank is away, so none will come back: waiting for it would hide what is wrong.
+TEST(ComesBack, WhatIsNoLossIsAFaultForGood) {
+  AwayWords words(kWithAnchors);
+  Engine engine(words, {}, [](std::vector<Delivery>&&) {});
+  engine.submit({.request = greedy_request(std::vector<TokenId>(100, 0), 50)});
+  for (int i = 0; i < 5000 && engine.status().fault.empty() && engine.status().away.empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(engine.status().fault, "a state could not be copied");
+  EXPECT_EQ(engine.status().away, "");
+  EXPECT_EQ(words.asked, 0);
+  checkpoint::expect_error(Code::device_lost, {"the engine has failed", "a state could not be copied"},
+                           [&] { engine.submit({.request = greedy_request({0}, 5)}); });
   engine.stop(std::chrono::milliseconds(0));
 }
 
