@@ -202,6 +202,7 @@ Answer Answer::read(std::span<const std::byte> bytes) {
 Bytes PartHead::bytes() const {
   ByteWriter out;
   put_flag(out, gathers);
+  put_flag(out, is_last);
   out.put(row_count).put_text(where);
   return out.take();
 }
@@ -210,6 +211,7 @@ Part Part::read(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   Part out;
   out.head.gathers = get_flag(in);
+  out.head.is_last = get_flag(in);
   out.head.row_count = in.get<std::int64_t>();
   out.head.where = in.get_text();
   const std::span<const std::byte> values = in.left();

@@ -84,6 +84,7 @@ struct Answer {
 // In front of the values of a part.
 struct PartHead {
   bool gathers = false;  // else they are summed
+  bool is_last = false;  // the rank needs no result: the leader alone reads what is gathered
   std::int64_t row_count = 0;
   std::string where;
 

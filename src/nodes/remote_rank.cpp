@@ -105,7 +105,7 @@ class RemotePrepared final : public backend::Prepared {
         end_call(link);
         throw;
       }
-      link.send(Frame::result, std::as_bytes(std::span(sums_)));
+      if (!part.head.is_last) link.send(Frame::result, std::as_bytes(std::span(sums_)));
     }
   }
 

@@ -18,15 +18,19 @@ class LeaderCollective final : public backend::Collective {
  public:
   explicit LeaderCollective(int rank_count) : rank_count_(rank_count) {}
   void use(std::shared_ptr<Link> link) { link_ = std::move(link); }
+  // What the next call gathers under this name only the leader reads; empty: nothing is so.
+  void leave_to_leader(std::string_view where) { of_leader_ = where; }
 
   int rank_count() const override { return rank_count_; }
   void all_reduce(int rank, std::string_view where, std::span<const float> in,
                   std::span<float> out) override {
-    ask(rank, {.gathers = false, .row_count = 0, .where = std::string(where)}, in, out);
+    ask(rank, {.gathers = false, .is_last = false, .row_count = 0, .where = std::string(where)}, in, out);
   }
   void all_gather(int rank, std::string_view where, std::int64_t row_count, std::span<const float> in,
                   std::span<float> out) override {
-    ask(rank, {.gathers = true, .row_count = row_count, .where = std::string(where)}, in, out);
+    const bool is_last = !of_leader_.empty() && where == of_leader_;
+    ask(rank, {.gathers = true, .is_last = is_last, .row_count = row_count, .where = std::string(where)}, in,
+        out);
   }
   // There is one rank here, and the leader sees when it goes.
   void give_up(int, const std::string&) override {}
@@ -35,6 +39,7 @@ class LeaderCollective final : public backend::Collective {
  private:
   void ask(int rank, const PartHead& head, std::span<const float> in, std::span<float> out) {
     link_->send(Frame::part, head.bytes(), std::as_bytes(in));
+    if (head.is_last) return;
     const Message message = link_->receive();
     if (message.kind == Frame::give_up)
       throw backend::RankLost(rank, "another rank failed, and the step ends");
@@ -46,7 +51,16 @@ class LeaderCollective final : public backend::Collective {
 
   int rank_count_;
   std::shared_ptr<Link> link_;
+  std::string of_leader_;
 };
+
+// The logits of a step that is only run are sampled by the leader; nobody reads those of a worker. In other
+// tasks each rank chooses its tokens from them.
+std::string_view of_leader(const backend::Program& program, const Call& call) {
+  const backend::ValueId logits = program.logits(call.pass);
+  if (call.task != Task::run || logits.index < 0 || logits.index >= std::ssize(program.values)) return {};
+  return program.value(logits).name;
+}
 
 Answer do_call(backend::Prepared& prepared, const Call& call, std::vector<float>& logits) {
   Answer answer;
@@ -183,7 +197,9 @@ bool Worker::serve(Link& link) {
     Answer answer;
     std::exception_ptr end;
     try {
-      answer = do_call(*prepared_, Call::read(message.bytes), logits_);
+      const Call call = Call::read(message.bytes);
+      collective_->leave_to_leader(of_leader(prepared_->program(), call));
+      answer = do_call(*prepared_, call, logits_);
     } catch (const LinkLost&) {
       throw;
     } catch (const backend::RankLost& lost) {

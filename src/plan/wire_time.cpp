@@ -12,11 +12,11 @@ constexpr WireFacts kFacts[] = {
     {"cx7", "ConnectX-7 at 200 Gbit/s", 25, {15, 40}, Evidence::assumed, "TCP, two threads woken, one cable"},
 };
 
-// Two ways, one behind the other: parts come in at the leader, then sums go out.
-Range both_ways_us(Wire wire, double bytes_in, double bytes_out) {
+// So many ways, one behind the other, with the bytes of all of them.
+Range ways_us(Wire wire, int ways, double bytes) {
   const WireFacts& facts = wire_facts(wire);
-  const double carried = (bytes_in + bytes_out) / facts.gb_per_s / 1e3;
-  return {2 * facts.latency_us.low + carried, 2 * facts.latency_us.high + carried};
+  const double carried = bytes / facts.gb_per_s / 1e3;
+  return {ways * facts.latency_us.low + carried, ways * facts.latency_us.high + carried};
 }
 
 }  // namespace
@@ -32,13 +32,13 @@ std::optional<Wire> find_wire(std::string_view name) {
 Range wire_sum_us(Wire wire, int machines, double bytes) {
   if (machines == 1) return {};
   const double others = machines - 1;
-  return both_ways_us(wire, others * bytes, others * bytes);
+  return ways_us(wire, 2, 2 * others * bytes);  // parts come in at the leader, then sums go out
 }
 
 Range wire_gather_us(Wire wire, int machines, double bytes) {
   if (machines == 1) return {};
   const double others = machines - 1;
-  return both_ways_us(wire, others * bytes, others * machines * bytes);
+  return ways_us(wire, 1, others * bytes);
 }
 
 }  // namespace fourfold::plan

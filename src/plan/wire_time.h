@@ -26,7 +26,7 @@ std::optional<Wire> find_wire(std::string_view name);
 
 // One sum of `bytes` on each of so many machines: to the leader and back.
 Range wire_sum_us(Wire wire, int machines, double bytes);
-// Each machine has `bytes` that all others get.
+// Each machine has `bytes` that the leader gets.
 Range wire_gather_us(Wire wire, int machines, double bytes);
 
 }  // namespace fourfold::plan

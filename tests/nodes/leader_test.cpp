@@ -282,6 +282,48 @@ RankModel stopping_model(Stop& stop) {
   return model;
 }
 
+// Counts what a worker gathers and gets nothing back of.
+class WatchingCollective final : public Collective {
+ public:
+  WatchingCollective(std::shared_ptr<Collective> inner, std::atomic<int>& unread)
+      : inner_(std::move(inner)), unread_(unread) {}
+  int rank_count() const override { return inner_->rank_count(); }
+  void all_reduce(int rank, std::string_view where, std::span<const float> in,
+                  std::span<float> out) override {
+    inner_->all_reduce(rank, where, in, out);
+  }
+  void all_gather(int rank, std::string_view where, std::int64_t rows, std::span<const float> in,
+                  std::span<float> out) override {
+    constexpr float kMark = -123.5f;
+    std::ranges::fill(out, kMark);
+    inner_->all_gather(rank, where, rows, in, out);
+    if (!out.empty() && std::ranges::count(out, kMark) == std::ssize(out)) ++unread_;
+  }
+  void give_up(int rank, const std::string& why) override { inner_->give_up(rank, why); }
+  void mend() override { inner_->mend(); }
+
+ private:
+  std::shared_ptr<Collective> inner_;
+  std::atomic<int>& unread_;
+};
+
+// The leader samples: a worker's copy of the logits would be read by nobody.
+TEST(Leader, LogitsDoNotGoBackToWorkers) {
+  std::atomic<int> unread = 0;
+  RankModel model = toy_model();
+  model.load = [&unread](const Settings& settings,
+                         std::shared_ptr<Collective> collective) -> std::shared_ptr<Prepared> {
+    return std::make_shared<ToyPart>(backend::PartOf{settings.rank, settings.rank_count}, settings.capacity,
+                                     std::make_shared<WatchingCollective>(std::move(collective), unread));
+  };
+  House house(3);
+  house.start(worker_options(house.address(), 1), model);
+  house.start(worker_options(house.address(), 2), model);
+  house.prepare();
+  EXPECT_EQ(logits_of(*house.prepared, 3), logits_of(*in_one_process(3), 3));
+  EXPECT_EQ(unread, 2);
+}
+
 // What the engine does behind device_lost.
 void wait_until_restored(Prepared& prepared) {
   ASSERT_TRUE(prepared.comes_back());

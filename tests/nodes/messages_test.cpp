@@ -91,7 +91,7 @@ TEST(Messages, DamagedOnesAreRefused) {
 }
 
 TEST(Messages, PartsAreRowsOfNumbers) {
-  const PartHead head{.gathers = true, .row_count = 2, .where = "logits"};
+  const PartHead head{.gathers = true, .is_last = true, .row_count = 2, .where = "logits"};
   const std::vector<float> values{1, 2, 3, 4};
   const auto with = [&](const PartHead& of, std::size_t bytes) {
     return ByteWriter().raw(of.bytes()).raw(std::as_bytes(std::span(values)).first(bytes)).take();
@@ -99,11 +99,15 @@ TEST(Messages, PartsAreRowsOfNumbers) {
   const Part part = Part::read(with(head, 16));
   EXPECT_EQ(part.values, values);
   EXPECT_EQ(part.head.where, "logits");
-  EXPECT_EQ(Part::read(with({.gathers = true, .row_count = 0, .where = ""}, 0)).values.size(), 0u);
+  EXPECT_TRUE(part.head.gathers && part.head.is_last);
+  EXPECT_EQ(
+      Part::read(with({.gathers = true, .is_last = false, .row_count = 0, .where = ""}, 0)).values.size(),
+      0u);
   checkpoint::expect_error(Code::io, {"15 bytes"}, [&] { Part::read(with(head, 15)); });
   checkpoint::expect_error(Code::io, {"3 values in 2 rows"}, [&] { Part::read(with(head, 12)); });
-  checkpoint::expect_error(Code::io, {"4 values in 0 rows"},
-                           [&] { Part::read(with({.gathers = true, .row_count = 0, .where = ""}, 16)); });
+  checkpoint::expect_error(Code::io, {"4 values in 0 rows"}, [&] {
+    Part::read(with({.gathers = true, .is_last = false, .row_count = 0, .where = ""}, 16));
+  });
 }
 
 }  // namespace

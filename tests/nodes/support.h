@@ -98,6 +98,8 @@ class ToyPart final : public backend::Prepared {
       : capacity_(capacity), collective_(std::move(collective)) {
     program_.part = part;
     program_.vocab_size = static_cast<std::int64_t>(kColumns) * part.count;
+    program_.values.push_back({.name = "logits"});
+    program_.main_logits = {0};
     memory_ = {{"toys", 100 + part.rank}};
   }
   const backend::Program& program() const override { return program_; }
