@@ -1,16 +1,19 @@
 """What fourfold-vllm decides, without vLLM and torch: vllm_plugin_test.py SOURCE. vllm_test.py has the same with vLLM's own classes, in
 ./dev test --long. FOURFOLD_KERNELS_LIBRARY names the build's library."""
+import json
 import os
 import pathlib
 import re
 import sys
+import tempfile
 import types
 import unittest
 from types import SimpleNamespace as Object
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
-sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-vllm")]
+sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-vllm"), str(SOURCE / "tools")]
 import fourfold_vllm  # noqa: E402
+import vllm_compare  # noqa: E402
 from fourfold_vllm import decide  # noqa: E402
 
 H200 = (9, 0)
@@ -125,6 +128,30 @@ class Registering(unittest.TestCase):
         self.assertIn(f'"fourfold-torch=={versions[0]}"', written[1])
         entry = re.search(r'"vllm.general_plugins"\]\nfourfold = "(.*):(.*)"', written[1])
         self.assertTrue(callable(getattr(sys.modules[entry.group(1)], entry.group(2))))
+
+
+class Comparison(unittest.TestCase):
+    """What tools/vllm_compare.py makes of its parts; the parts themselves need a GPU."""
+
+    def test_where_tokens_part(self):
+        ours = [[[1, 0.5], [2, 0.5]], [[1, 0.5], [2, 0.5]]]
+        theirs = [[[1, 3.0], [2, 4.0]], [[1, 3.0], [7, 0.01]]]
+        self.assertEqual(vllm_compare.parted(ours, theirs), (1, [0.01]))
+
+    def test_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder)
+            for name, share in (("fourfold", 1.0), ("marlin", 2.0), ("humming", 1.5)):
+                error = dict(rms=1e-3, share_of_bound=0.25)
+                us = {tokens: dict(median=10 * share) for tokens in vllm_compare.LAYER_TOKENS}
+                (out / f"layer-{name}.json").write_text(json.dumps(dict(method="", backend="", errors={64: error}, us=us)))
+            model = dict(decode={1: dict(median=100.0)}, prompt_2048=dict(median=9.0), tokens=[[[1, 0.5]]])
+            (out / "model-fourfold.json").write_text(json.dumps(model))
+            (out / "model-marlin.json").write_text(json.dumps(dict(error="ended with 1")))
+            text = vllm_compare.table(out, ["fourfold", "marlin", "humming"], [1])
+        self.assertRegex(text, r"8192 +10.0 +20.0 +15.0 +1.50")  # over the better of the others
+        self.assertRegex(text, r"\n +1 +100 *\n")  # nobody beside it
+        self.assertIn("FAILED model-marlin: ended with 1", text)
 
 
 if __name__ == "__main__":
