@@ -42,6 +42,10 @@ TEST(Cost, CountsCachesAndStates) {
   EXPECT_EQ(attended.state_bytes, 1000 * 2048);
   EXPECT_EQ(attended.flops, 4.0 * 1000 * 16 * 256 * 4);
   EXPECT_EQ(cost_of(p, WriteKv{{0}, {0}, {0}}, {.row_count = 3}).state_bytes, 3 * 2048);
+  Attention windowed = std::get<Attention>(attention);
+  windowed.window = 128;
+  EXPECT_EQ(cost_of(p, windowed, {.row_count = 4, .context = 1000}).state_bytes, 128 * 2048);
+  EXPECT_EQ(cost_of(p, windowed, {.row_count = 4, .context = 100}).state_bytes, 100 * 2048);
   p.kv_caches[0].format = KvFormat::fp8;
   EXPECT_EQ(cost_of(p, attention, {.row_count = 4, .context = 1000}).state_bytes, 1000 * 1024);
   const Op rule = DeltaRule{{0}, {0}, {0}, {0}, {0}, {0}, {{0}}};

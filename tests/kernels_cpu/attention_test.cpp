@@ -13,7 +13,8 @@ namespace {
 // Sums, largest and total of a run, and of that run merged with another.
 // padded_value_dim: of values apart, or, where it is less, of values in the keys.
 std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int64_t heads,
-                            std::int64_t padded_dim, std::int64_t padded_value_dim, bool is_bf16) {
+                            std::int64_t padded_dim, std::int64_t padded_value_dim, bool is_bf16,
+                            bool in_window) {
   constexpr std::int64_t page_tokens = 24, page_count = 20;
   const std::int64_t queries = rows * heads;
   const std::int64_t elements = page_count * kv_padded(page_tokens) * padded_dim;
@@ -50,6 +51,7 @@ std::vector<float> attended(const Kernels& kernels, std::int64_t rows, std::int6
   job.page_tokens = page_tokens;
   job.position_begin = kAttendPositions;
   job.position_end = kAttendPositions + 170;
+  if (in_window) job.seen_begin = job.position_end - 37;
   job.scores = work.data();
   job.weights = work.data() + queries * kAttendPositions;
   job.panel = panel.data();
@@ -67,11 +69,13 @@ TEST(Attend, GivesTheSameBitsEverywhere) {
     for (const auto& [rows, heads] :
          {std::pair<std::int64_t, std::int64_t>(1, 1), {1, 3}, {1, 8}, {3, 5}, {40, 1}})
       for (const bool is_bf16 : {true, false})
-        for_each_isa([&, rows = rows, heads = heads, dim = padded_dim, value = value_dim](const Kernels& k) {
-          EXPECT_EQ(attended(k, rows, heads, dim, value, is_bf16),
-                    attended(plain(), rows, heads, dim, value, is_bf16))
-              << rows << " rows, " << heads << " heads of " << dim;
-        });
+        for (const bool in_window : {true, false})
+          for_each_isa(
+              [&, rows = rows, heads = heads, dim = padded_dim, value = value_dim](const Kernels& k) {
+                EXPECT_EQ(attended(k, rows, heads, dim, value, is_bf16, in_window),
+                          attended(plain(), rows, heads, dim, value, is_bf16, in_window))
+                    << rows << " rows, " << heads << " heads of " << dim;
+              });
 }
 
 std::vector<float> stepped(const Kernels& kernels, std::int64_t key_dim, std::int64_t value_dim,

@@ -1,5 +1,6 @@
 #include "kernels/cpu/functions.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/kernels_cpu/support.h"
@@ -43,6 +44,12 @@ TEST(Functions, AreWhatTheirNamesSay) {
   for (std::size_t i = 0; i < 53; ++i) near(i, a[i] / (1 + std::exp(-static_cast<double>(a[i]))) * b[i]);
   k.sigmoid_times(a.data(), b.data(), 53, out.data());
   for (std::size_t i = 0; i < 53; ++i) near(i, b[i] / (1 + std::exp(-static_cast<double>(a[i]))));
+  k.clamped_silu_times(a.data(), b.data(), 1.702f, 0.75f, 53, out.data());
+  for (std::size_t i = 0; i < 53; ++i) {
+    const double g = std::min(static_cast<double>(a[i]), 0.75);
+    const double u = std::clamp(static_cast<double>(b[i]), -0.75, 0.75);
+    near(i, g / (1 + std::exp(-static_cast<double>(1.702f) * g)) * (u + 1));
+  }
   k.add_scaled(a.data(), b.data(), 0.5f, 53, out.data());
   for (std::size_t i = 0; i < 53; ++i) near(i, static_cast<double>(a[i]) + 0.5 * static_cast<double>(b[i]));
   k.scale_by(a.data(), 2, b.data(), 1, 53, out.data());
@@ -60,6 +67,7 @@ TEST(Functions, GiveTheSameBitsEverywhere) {
       std::vector<float> out(static_cast<std::size_t>(count));
       const auto keep = [&] { all.insert(all.end(), out.begin(), out.end()); };
       k.silu_times(a.data(), b.data(), count, out.data()), keep();
+      k.clamped_silu_times(a.data(), b.data(), 1.702f, 7, count, out.data()), keep();
       k.sigmoid_times(a.data(), b.data(), count, out.data()), keep();
       k.add_rows(a.data(), b.data(), count, out.data()), keep();
       k.add_scaled(a.data(), b.data(), 0.3f, count, out.data()), keep();

@@ -1,6 +1,7 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +18,11 @@ constexpr std::int64_t kBlockQueries = 64;
 constexpr std::int64_t kFewQueries = 8;
 constexpr std::int64_t kFewHeads = 4;
 
+// The begin of the run that a position is in.
+std::int64_t run_of(std::int64_t position) {
+  return position / kernel::kAttendPositions * kernel::kAttendPositions;
+}
+
 struct Block {  // rows that are neighbours of one sequence
   std::int64_t first_row, row_count;
 };
@@ -24,7 +30,8 @@ struct Block {  // rows that are neighbours of one sequence
 struct Item {  // some heads of a block
   Block block;
   std::int64_t kv_head, first_head, head_count;
-  std::int64_t position;  // of the block's first row
+  std::int64_t position;       // of the block's first row
+  std::int64_t first_stretch;  // that it sees something of
   std::int64_t stretch_count;
 
   std::int64_t query_count() const { return block.row_count * head_count; }
@@ -133,13 +140,14 @@ void KvPages::write(const RowPlace& place, const float* key, const float* value)
 class AttendCall {
  public:
   AttendCall(Machine& machine, const KvPages& cache, std::span<const RowPlace> places, const Attention& op,
-             const float* queries, float* out)
+             std::span<const float> sinks, const float* queries, float* out)
       : machine_(machine),
         cache_(cache),
         places_(places),
         op_(op),
         head_count_(op.head_count),
         heads_per_kv_(op.head_count / cache.kv_head_count_),
+        sinks_(sinks),
         queries_(queries),
         out_(out) {
     divide();
@@ -157,6 +165,9 @@ class AttendCall {
     return static_cast<std::int64_t>(blocks_.size()) * cache_.kv_head_count_ * groups_per_kv_;
   }
 
+  std::int64_t first_stretch(std::int64_t position) const { return op_.first_seen(position) / kStretch; }
+  static std::int64_t stretch_end(std::int64_t position) { return position / kStretch + 1; }
+
   // Chooses the size of blocks: the largest that gives every thread several.
   void divide() {
     group_ = heads_per_kv_;
@@ -166,7 +177,8 @@ class AttendCall {
     while (rows > 1 && rows * heads_per_kv_ > kBlockQueries) rows /= 2;
     for (find_blocks(rows); item_count() < enough && rows > 1 && rows * heads_per_kv_ > kFewQueries;)
       find_blocks(rows /= 2);
-    for (const RowPlace& place : places_) stretches_ = std::max(stretches_, place.position / kStretch + 1);
+    for (const RowPlace& place : places_)
+      stretches_ = std::max(stretches_, stretch_end(place.position) - first_stretch(place.position));
     while (item_count() * stretches_ < enough && group_ > kFewHeads) {
       group_ = (group_ + 1) / 2;
       groups_per_kv_ = (heads_per_kv_ + group_ - 1) / group_;
@@ -195,7 +207,8 @@ class AttendCall {
     item.first_head = item.kv_head * heads_per_kv_ + index % groups_per_kv_ * group_;
     item.head_count = std::min(group_, (item.kv_head + 1) * heads_per_kv_ - item.first_head);
     item.position = places_[static_cast<std::size_t>(item.block.first_row)].position;
-    item.stretch_count = item.position / kStretch + 1;
+    item.first_stretch = first_stretch(item.position);
+    item.stretch_count = stretch_end(item.position) - item.first_stretch;
     return item;
   }
 
@@ -227,6 +240,7 @@ class AttendCall {
     job.padded_value_dim = cache_.padded_value_dim_;
     job.key_rows = cache_.key_rows_.data();
     job.scale = static_cast<float>(op_.scale);
+    if (op_.window != 0) job.seen_begin = item.position - op_.window + 1;
     job.is_bf16 = cache_.format_ == KvFormat::bf16;
     job.page_tokens = cache_.page_tokens_;
     const std::int64_t key_head = cache_.padded_dim_ * kernel::kv_padded(job.page_tokens);
@@ -243,17 +257,20 @@ class AttendCall {
     return job;
   }
 
+  // `stretch` counts from the item's first.
   void attend_stretch(const Item& item, std::int64_t stretch, const Work& work,
                       const kernel::Softmax& result) const {
     kernel::AttendJob job = job_of(item, work);
-    const std::int64_t begin = stretch * kStretch;
+    const std::int64_t begin = (item.first_stretch + stretch) * kStretch;
     const std::int64_t end = std::min(begin + kStretch, item.position + 1);
-    for (std::int64_t position = begin; position < end; position += kernel::kAttendPositions) {
+    // Runs that the block's first row, which sees furthest back, does not see are passed over.
+    const std::int64_t seen = std::max(begin, run_of(op_.first_seen(item.position)));
+    for (std::int64_t position = seen; position < end; position += kernel::kAttendPositions) {
       job.position_begin = position;
       job.position_end = std::min(position + kernel::kAttendPositions, end);
-      job.run = position == begin ? result : work.run;
+      job.run = position == seen ? result : work.run;
       machine_.kernels.attend(job);
-      if (position > begin)
+      if (position > seen)
         machine_.kernels.merge_run(result, work.run, item.query_count(), cache_.padded_value_dim_);
     }
   }
@@ -305,7 +322,15 @@ class AttendCall {
       const std::int64_t head = item.first_head + query % item.head_count;
       const float* sums = result.sums + query * cache_.padded_value_dim_;
       float* to = out_ + (row * head_count_ + head) * cache_.value_dim_;
-      for (std::int64_t d = 0; d < cache_.value_dim_; ++d) to[d] = sums[d] / result.total[query];
+      float keep = 1, total = result.total[query];
+      if (!sinks_.empty()) {
+        const float largest = result.largest[query];
+        const float sink = sinks_[static_cast<std::size_t>(head)];
+        const float most = std::max(largest, sink);
+        keep = std::exp(largest - most);
+        total = total * keep + std::exp(sink - most);
+      }
+      for (std::int64_t d = 0; d < cache_.value_dim_; ++d) to[d] = sums[d] * keep / total;
     }
   }
 
@@ -314,18 +339,19 @@ class AttendCall {
   std::span<const RowPlace> places_;
   const Attention& op_;
   std::int64_t head_count_, heads_per_kv_;
+  std::span<const float> sinks_;
   const float* queries_;
   float* out_;
 
   std::int64_t group_ = 0, groups_per_kv_ = 0;  // heads of an item, and how many items share a key head
-  std::int64_t stretches_ = 1;                  // of the row that looks back furthest
+  std::int64_t stretches_ = 1;                  // of the row that sees most of them
   std::vector<Block> blocks_;
 };
 
 void KvPages::attend(Machine& machine, std::span<const RowPlace> places, const Attention& op,
-                     const float* queries, float* out) {
+                     std::span<const float> sinks, const float* queries, float* out) {
   if (places.empty()) return;
-  AttendCall(machine, *this, places, op, queries, out).run(partial_);
+  AttendCall(machine, *this, places, op, sinks, queries, out).run(partial_);
 }
 
 }  // namespace fourfold::backend::cpu

@@ -1,5 +1,6 @@
 // The paged KV cache and attention over it. A row's positions are taken in runs of 256 from position 0, the
-// runs of each 1,024 are put together in order, and these in order again. Rows are taken in blocks, and
+// runs of each 1,024 are put together in order, and these in order again; runs that lie before a row's window
+// would add nothing, and are left out. Rows are taken in blocks, and
 // blocks by several threads: neither can be seen.
 #pragma once
 
@@ -28,9 +29,9 @@ class KvPages {
 
   // One row's keys and values; in a latent cache a head's key is its value and then its key.
   void write(const RowPlace& place, const float* key, const float* value);
-  // Attends with the op's heads of one row each.
-  void attend(Machine& machine, std::span<const RowPlace> places, const Attention& op, const float* queries,
-              float* out);
+  // Attends with op.head_count heads of one row each. Empty sinks are none.
+  void attend(Machine& machine, std::span<const RowPlace> places, const Attention& op,
+              std::span<const float> sinks, const float* queries, float* out);
 
  private:
   friend class AttendCall;

@@ -36,31 +36,11 @@ void require_known_sizes(const Program& program) {
            cache.head_dim, kHeadDimMax);
 }
 
-// What ops can ask and no kernel here does.
-void require_known_ops(const Program& program) {
-  for (const Pass pass : {Pass::main, Pass::draft})
-    for (const Op& op : program.ops(pass)) {
-      if (const auto* attend = std::get_if<Attention>(&op)) {
-        if (attend->sinks.is_there() || attend->window != 0)
-          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                         "{}: the CPU backend has no attention with sinks or a window",
-                         program.value(attend->out).name);
-      } else if (const auto* run = std::get_if<RunExperts>(&op)) {
-        const ExpertSet& set = program.expert_set(run->set);
-        if (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there() ||
-            run->glu != GluKind::plain)
-          fail_with_hint(Code::unsupported_op, "Run it with --backend reference.",
-                         "{}: the CPU backend has no experts with biases or a clamped SwiGLU", set.name);
-      }
-    }
-}
-
 }  // namespace
 
 void require_known(const Program& program) {
   for (const ExpertSet& set : program.expert_sets) require_one_size(program, set);
   require_known_sizes(program);
-  require_known_ops(program);
 }
 
 }  // namespace fourfold::backend::cpu

@@ -13,6 +13,20 @@ std::int64_t panels_at_a_time(std::int64_t panel_count, int threads) {
   return std::clamp<std::int64_t>(panel_count / (8 * threads), 1, 16);
 }
 
+// Neurons first to first + count of an expert; the result stands where the gate was.
+void activate(const kernel::Kernels& kernels, const RunExperts& op, const ExpertWeights& expert,
+              std::int64_t first, std::int64_t count, float* gates, float* ups) {
+  float* gate = gates + first;
+  float* up = ups + first;
+  if (expert.gate_bias != nullptr) kernels.add_rows(gate, expert.gate_bias + first, count, gate);
+  if (expert.up_bias != nullptr) kernels.add_rows(up, expert.up_bias + first, count, up);
+  if (op.glu == GluKind::plain)
+    kernels.silu_times(gate, up, count, gate);
+  else
+    kernels.clamped_silu_times(gate, up, static_cast<float>(op.glu_alpha), static_cast<float>(op.glu_limit),
+                               count, gate);
+}
+
 }  // namespace
 
 const std::uint8_t* const* InputRows::make(Machine& machine, const InputNeed& need, const float* in,
@@ -103,6 +117,24 @@ void multiply_heads(Machine& machine, InputRows& inputs, std::span<const Weight>
   });
 }
 
+std::vector<ExpertWeights> expert_weights(const Program& program, const ExpertSet& set,
+                                          std::span<const Weight> weights) {
+  std::vector<ExpertWeights> made;
+  const auto weight = [&](MatrixId id) { return &weights[static_cast<std::size_t>(id.index)]; };
+  const auto bias = [&](OptionalVectorId id, const Weight* of) -> const float* {
+    if (!id.is_there()) return nullptr;
+    return program.vector(id).values.data() + static_cast<std::int64_t>(made.size()) * of->matrix.rows;
+  };
+  for (const ExpertMatrices& expert : set.experts) {
+    ExpertWeights one{weight(expert.gate), weight(expert.up), weight(expert.down)};
+    one.gate_bias = bias(set.gate_bias, one.gate);
+    one.up_bias = bias(set.up_bias, one.up);
+    one.down_bias = bias(set.down_bias, one.down);
+    made.push_back(one);
+  }
+  return made;
+}
+
 void ExpertRunner::group_slots(const std::int32_t* experts, std::int64_t slot_count,
                                std::int64_t first_expert, std::size_t expert_count) {
   // Below 0 the number is large.
@@ -128,8 +160,8 @@ void ExpertRunner::group_slots(const std::int32_t* experts, std::int64_t slot_co
   }
 }
 
-void ExpertRunner::gate_and_up(Machine& machine, std::span<const ExpertWeights> set, const float* in,
-                               std::int64_t row_count, std::int64_t choices) {
+void ExpertRunner::gate_and_up(Machine& machine, const RunExperts& op, std::span<const ExpertWeights> set,
+                               const float* in, std::int64_t row_count, std::int64_t choices) {
   const InputNeed need = set.front().gate->need;
   const std::int64_t columns = set.front().gate->matrix.columns;
   const std::int64_t inner = set.front().gate->matrix.rows;
@@ -190,8 +222,7 @@ void ExpertRunner::gate_and_up(Machine& machine, std::span<const ExpertWeights> 
     const std::int64_t first = begin * kernel::kPanelRows;
     const std::int64_t count = std::min(end * kernel::kPanelRows, inner) - first;
     for (std::int64_t i = group.begin; i < group.end; ++i)
-      machine.kernels.silu_times(gates + i * inner + first, ups + i * inner + first, count,
-                                 gates + i * inner + first);
+      activate(machine.kernels, op, expert, first, count, gates + i * inner, ups + i * inner);
   });
 }
 
@@ -221,26 +252,33 @@ void ExpertRunner::down(Machine& machine, std::span<const ExpertWeights> set, st
   const std::int64_t items = (panels + grain - 1) / grain;
   machine.pool.run(items * static_cast<std::int64_t>(groups.size()), [&](std::int64_t item) {
     const Group& group = groups[static_cast<std::size_t>(item / items)];
-    const Weight& weight = *set[static_cast<std::size_t>(group.expert)].down;
-    kernel::MultiplyJob job = weight.job();
+    const ExpertWeights& expert = set[static_cast<std::size_t>(group.expert)];
+    kernel::MultiplyJob job = expert.down->job();
     job.panel_begin = item % items * grain;
     job.panel_end = std::min(job.panel_begin + grain, panels);
     job.tokens = tokens + group.begin;
     job.token_count = group.end - group.begin;
     job.out = results + group.begin * hidden;
     job.out_stride = hidden;
-    weight.multiply(machine.kernels, job);
+    expert.down->multiply(machine.kernels, job);
+    if (expert.down_bias == nullptr) return;
+    const std::int64_t first = job.panel_begin * kernel::kPanelRows;
+    const std::int64_t count = std::min(job.panel_end * kernel::kPanelRows, hidden) - first;
+    for (std::int64_t i = group.begin; i < group.end; ++i) {
+      float* out = results + i * hidden + first;
+      machine.kernels.add_rows(out, expert.down_bias + first, count, out);
+    }
   });
 }
 
-void ExpertRunner::run(Machine& machine, std::span<const ExpertWeights> set, std::int64_t first_expert,
-                       const float* in, const std::int32_t* experts, const float* shares,
-                       std::int64_t row_count, std::int64_t choices, float* out) {
+void ExpertRunner::run(Machine& machine, const RunExperts& op, std::span<const ExpertWeights> set,
+                       std::int64_t first_expert, const float* in, const std::int32_t* experts,
+                       const float* shares, std::int64_t row_count, std::int64_t choices, float* out) {
   if (row_count == 0) return;
   const std::int64_t hidden = set.front().down->matrix.rows;
   group_slots(experts, row_count * choices, first_expert, set.size());
   const auto slot_count = static_cast<std::int64_t>(slots_.size());
-  gate_and_up(machine, set, in, row_count, choices);
+  gate_and_up(machine, op, set, in, row_count, choices);
   down(machine, set, slot_count);
   const float* results = result_.get(slot_count * hidden);
   machine.each_row(row_count, choices * hidden, [&](std::int64_t row) {

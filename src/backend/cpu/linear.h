@@ -48,16 +48,22 @@ struct ExpertWeights {
   const Weight* gate;
   const Weight* up;
   const Weight* down;
+  const float* gate_bias = nullptr;  // null: none
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
 };
+
+std::vector<ExpertWeights> expert_weights(const Program& program, const ExpertSet& set,
+                                          std::span<const Weight> weights);
 
 // The routed experts. Rows are grouped by expert, so that an expert's weights are read once a batch.
 class ExpertRunner {
  public:
-  // experts, shares: [row_count, choices]; out: [row_count, hidden]. The set's experts are number
-  // first_expert and those behind it; choices of others add nothing.
-  void run(Machine& machine, std::span<const ExpertWeights> set, std::int64_t first_expert, const float* in,
-           const std::int32_t* experts, const float* shares, std::int64_t row_count, std::int64_t choices,
-           float* out);
+  // experts, shares: [row_count, choices]; out: [row_count, hidden]. The op says the activation. The set's
+  // experts are number first_expert and those behind it; choices of others add nothing.
+  void run(Machine& machine, const RunExperts& op, std::span<const ExpertWeights> set,
+           std::int64_t first_expert, const float* in, const std::int32_t* experts, const float* shares,
+           std::int64_t row_count, std::int64_t choices, float* out);
 
  private:
   struct Group {  // of the slots that chose one expert
@@ -66,8 +72,8 @@ class ExpertRunner {
   };
   void group_slots(const std::int32_t* experts, std::int64_t slot_count, std::int64_t first_expert,
                    std::size_t expert_count);
-  void gate_and_up(Machine& machine, std::span<const ExpertWeights> set, const float* in,
-                   std::int64_t row_count, std::int64_t choices);
+  void gate_and_up(Machine& machine, const RunExperts& op, std::span<const ExpertWeights> set,
+                   const float* in, std::int64_t row_count, std::int64_t choices);
   void down(Machine& machine, std::span<const ExpertWeights> set, std::int64_t slot_count);
 
   std::vector<Group> groups_;

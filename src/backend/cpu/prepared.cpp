@@ -138,12 +138,7 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
   if (const std::string notice = thread_notice(thread_count, machine_.pool.thread_count()); !notice.empty())
     notices_.push_back(notice);
   weights_ = pack_weights(program_, options, kernels, notices_);
-  const auto weight = [&](MatrixId id) { return &weights_[static_cast<std::size_t>(id.index)]; };
-  for (const ExpertSet& set : program_.expert_sets) {
-    sets_.emplace_back();
-    for (const ExpertMatrices& expert : set.experts)
-      sets_.back().push_back({weight(expert.gate), weight(expert.up), weight(expert.down)});
-  }
+  for (const ExpertSet& set : program_.expert_sets) sets_.push_back(expert_weights(program_, set, weights_));
   main_steps_ = plan_steps(program_, Pass::main);
   draft_steps_ = plan_steps(program_, Pass::draft);
   places_ =
@@ -367,7 +362,8 @@ void PreparedCpu::apply(const WriteKv& op) {
 }
 
 void PreparedCpu::apply(const Attention& op) {
-  kv_[static_cast<std::size_t>(op.cache.index)].attend(machine_, rows_, op, at(op.query), at(op.out));
+  kv_[static_cast<std::size_t>(op.cache.index)].attend(machine_, rows_, op, vector_if_any(op.sinks),
+                                                       at(op.query), at(op.out));
 }
 
 void PreparedCpu::apply(const HeadLinear& op) {
@@ -444,7 +440,7 @@ void PreparedCpu::apply(const TopKExperts& op) {
 }
 
 void PreparedCpu::apply(const RunExperts& op) {
-  experts_.run(machine_, sets_[static_cast<std::size_t>(op.set.index)], program_.expert_set(op.set).first,
+  experts_.run(machine_, op, sets_[static_cast<std::size_t>(op.set.index)], program_.expert_set(op.set).first,
                at(op.in), choices_[static_cast<std::size_t>(op.experts.index)].data(), at(op.weights),
                row_count(op.in), columns(op.experts), at(op.out));
 }

@@ -1,7 +1,11 @@
 #include "backend/cpu/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -52,6 +56,44 @@ kernel::PackedMatrix pack_fp8(const checkpoint::Matrix& matrix, const checkpoint
                            {matrix.first_column, matrix.stored_columns()});
 }
 
+// MXFP4 as NVFP4, exactly: a power of two for each half of a block. E4M3 has 2^-9 to 2^8; nothing where the
+// scales of a matrix's numbers are further apart, which they are not in any that was seen.
+std::optional<Nvfp4Matrix> as_nvfp4(const checkpoint::Matrix& matrix, const Mxfp4View& view) {
+  constexpr int smallest = -9, largest = 8;
+  const std::int64_t blocks = matrix.columns / kMxfp4BlockColumns;
+  const std::int64_t first_block = matrix.first_column / kMxfp4BlockColumns;
+  Nvfp4Matrix made;
+  made.rows = matrix.rows;
+  made.columns = matrix.columns;
+  std::vector<int> exponents;  // of blocks that are not all zeros
+  constexpr int zeros = std::numeric_limits<int>::min();
+  int most = zeros, least = std::numeric_limits<int>::max();
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    const std::int64_t stored = matrix.stored_row(row);
+    const auto codes =
+        view.codes.subspan(static_cast<std::size_t>((stored * view.columns + matrix.first_column) / 2),
+                           static_cast<std::size_t>(matrix.columns / 2));
+    made.codes.insert(made.codes.end(), codes.begin(), codes.end());
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      constexpr std::size_t bytes = kMxfp4BlockColumns / 2;
+      const auto own = codes.subspan(static_cast<std::size_t>(block) * bytes, bytes);
+      const bool is_zero = std::ranges::all_of(own, [](std::uint8_t two) { return (two & 0x77) == 0; });
+      exponents.push_back(is_zero ? zeros : view.scale(stored, first_block + block).bits - 127);
+      if (is_zero) continue;
+      most = std::max(most, exponents.back());
+      least = std::min(least, exponents.back());
+    }
+  }
+  const int shift = most == zeros ? 0 : most - largest;
+  made.global_scale = std::ldexp(1.0f, shift);
+  if (!std::isnormal(made.global_scale) || (most != zeros && least - shift < smallest)) return std::nullopt;
+  for (const int exponent : exponents) {
+    const E4m3 scale = to_e4m3(exponent == zeros ? 0.0f : std::ldexp(1.0f, exponent - shift));
+    made.scales.insert(made.scales.end(), kMxfp4BlockColumns / kNvfp4BlockColumns, scale);
+  }
+  return made;
+}
+
 using ReadRow = std::function<void(std::int64_t row, std::span<float> out)>;
 
 kernel::PackedMatrix pack_as_bf16(std::int64_t rows, std::int64_t columns, const ReadRow& read_row) {
@@ -90,6 +132,16 @@ std::vector<Weight> pack_heads(const checkpoint::Matrix& matrix, const HeadLinea
   return heads;
 }
 
+kernel::PackedMatrix pack_mxfp4(const checkpoint::Matrix& matrix, const checkpoint::Mxfp4Storage& storage) {
+  if (const auto nvfp4 = as_nvfp4(matrix, storage.view))
+    return kernel::pack_nvfp4(nvfp4->view(), matrix.rows, matrix.columns,
+                              [](std::int64_t row) { return row; });
+  // A code times a power of two is a bf16 number.
+  return pack_as_bf16(matrix.rows, matrix.columns, [&](std::int64_t row, std::span<float> out) {
+    checkpoint::read_row(matrix, row, out);
+  });
+}
+
 kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
   const kernel::StoredRow stored_row = [&](std::int64_t row) { return matrix.stored_row(row); };
   const kernel::StoredColumns from{matrix.first_column, matrix.stored_columns()};
@@ -101,11 +153,7 @@ kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
                  return kernel::pack_bf16(s.values, matrix.rows, matrix.columns, stored_row, from);
                },
                [&](const checkpoint::Fp8Storage& s) { return pack_fp8(matrix, s, stored_row); },
-               [&](const checkpoint::Mxfp4Storage&) {  // a code times a power of two is a bf16 number
-                 return pack_as_bf16(
-                     matrix.rows, matrix.columns,
-                     [&](std::int64_t row, std::span<float> out) { checkpoint::read_row(matrix, row, out); });
-               },
+               [&](const checkpoint::Mxfp4Storage& s) { return pack_mxfp4(matrix, s); },
                [&](const auto&) {
                  return kernel::pack_f32(
                      matrix.rows, matrix.columns,
@@ -114,32 +162,44 @@ kernel::PackedMatrix pack_matrix(const checkpoint::Matrix& matrix) {
       matrix.storage);
 }
 
-// Whether the CPU has tiles and they take this matrix: segments of scales must be whole tiles.
-bool takes_tiles(const checkpoint::Matrix& matrix, const kernel::Kernels& kernels, bool tile_codes) {
-  constexpr std::int64_t tile_columns = 32;
-  if (kernels.multiply_tiles.nvfp4 == nullptr) return false;
-  return std::visit(Overload{[](const checkpoint::F16Storage&) { return false; },
-                             [](const checkpoint::F32Storage&) { return false; },
-                             [&](const checkpoint::Fp8Storage& s) {
-                               const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&s.scale);
-                               return blocks == nullptr ||
-                                      std::gcd(blocks->block_columns, matrix.first_column) % tile_columns ==
-                                          0;
-                             },
-                             [](const checkpoint::Bf16Storage&) { return true; },
-                             [](const checkpoint::Mxfp4Storage&) { return true; },
-                             [&](const checkpoint::Nvfp4Storage&) { return tile_codes; }},
-                    matrix.storage);
+// The panels are of FP4 codes; of MXFP4 that is known when it is packed, and taken to be so before.
+bool has_code_panels(const checkpoint::Matrix& matrix, const kernel::PackedMatrix& packed) {
+  if (std::holds_alternative<checkpoint::Mxfp4Storage>(matrix.storage))
+    return packed.rows == 0 || packed.format == WeightFormat::nvfp4;
+  return std::holds_alternative<checkpoint::Nvfp4Storage>(matrix.storage);
 }
 
-InputNeed need_of(const MatrixUse& use, const kernel::Kernels& kernels, bool tile_codes) {
+// Whether the CPU has tiles and they take this matrix: segments of scales must be whole tiles.
+bool takes_tiles(const checkpoint::Matrix& matrix, const kernel::PackedMatrix& packed,
+                 const kernel::Kernels& kernels, bool tile_codes) {
+  constexpr std::int64_t tile_columns = 32;
+  if (kernels.multiply_tiles.nvfp4 == nullptr) return false;
+  return std::visit(
+      Overload{
+          [](const checkpoint::F16Storage&) { return false; },
+          [](const checkpoint::F32Storage&) { return false; },
+          [&](const checkpoint::Fp8Storage& s) {
+            const auto* blocks = std::get_if<checkpoint::Fp8BlockScales>(&s.scale);
+            return blocks == nullptr ||
+                   std::gcd(blocks->block_columns, matrix.first_column) % tile_columns == 0;
+          },
+          [](const checkpoint::Bf16Storage&) { return true; },
+          [&](const checkpoint::Mxfp4Storage&) { return tile_codes || !has_code_panels(matrix, packed); },
+          [&](const checkpoint::Nvfp4Storage&) { return tile_codes; }},
+      matrix.storage);
+}
+
+InputNeed need_of(const MatrixUse& use, const kernel::PackedMatrix& packed, const kernel::Kernels& kernels,
+                  bool tile_codes) {
   const auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&use.matrix->storage);
+  const bool codes = has_code_panels(*use.matrix, packed);
   switch (use.input) {
     case InputFormat::f32:
-      return {nvfp4 != nullptr ? kernel::InputForm::three_planes : kernel::InputForm::floats, {1, 1}};
+      return {codes ? kernel::InputForm::three_planes : kernel::InputForm::floats, {1, 1}};
     case InputFormat::bf16:
-      if (takes_tiles(*use.matrix, kernels, tile_codes)) return {kernel::InputForm::bf16_tiles, {1, 1}};
-      return {nvfp4 != nullptr ? kernel::InputForm::two_planes : kernel::InputForm::floats_bf16, {1, 1}};
+      if (takes_tiles(*use.matrix, packed, kernels, tile_codes))
+        return {kernel::InputForm::bf16_tiles, {1, 1}};
+      return {codes ? kernel::InputForm::two_planes : kernel::InputForm::floats_bf16, {1, 1}};
     case InputFormat::nvfp4: break;
     case InputFormat::fp8:
     case InputFormat::fp8_prefill:
@@ -210,7 +270,7 @@ void note_widened(const Program& program, std::span<const Weight> weights,
     }
     const bool is_f32 = std::holds_alternative<checkpoint::F32Storage>(matrix.storage);
     const bool is_mxfp4 = std::holds_alternative<checkpoint::Mxfp4Storage>(matrix.storage);
-    if (weights[i].matrix.rows == 0 || is_f32) continue;
+    if (weights[i].matrix.rows == 0 || is_f32 || weights[i].matrix.format == WeightFormat::nvfp4) continue;
     if (!is_mxfp4 && weights[i].matrix.format != WeightFormat::f32) continue;
     Widened& widened = is_mxfp4 ? as_bf16 : as_f32;
     widened.add(matrix);
@@ -223,8 +283,8 @@ void note_widened(const Program& program, std::span<const Weight> weights,
                as_f32.count, as_f32.first, kernel::kPanelColumns, as_f32.held, as_f32.stored));
   if (as_bf16.count > 0)
     notices.push_back(
-        format("{} matrices (the first: {}) are MXFP4; they are held as bf16, which is exact: {} bytes "
-               "instead of {}",
+        format("{} matrices (the first: {}) are MXFP4 with scales further apart than 2^17; they are held as "
+               "bf16, which is exact: {} bytes instead of {}",
                as_bf16.count, as_bf16.first, as_bf16.held, as_bf16.stored));
   if (by_head.count > 0)
     notices.push_back(
@@ -269,12 +329,16 @@ std::vector<Weight> pack_weights(const Program& program, const CpuOptions& optio
   checkpoint::LoadProgress& progress = options.progress != nullptr ? *options.progress : unseen;
   std::vector<Weight> weights(program.matrices.size());
   for (std::size_t i = 0; i < weights.size(); ++i)
-    if (purpose[i].multiplied) weights[i].need = need_of(program.matrices[i], kernels, options.tile_codes);
+    if (purpose[i].multiplied)  // what it refuses is refused before anything is packed
+      weights[i].need = need_of(program.matrices[i], weights[i].matrix, kernels, options.tile_codes);
   parallel_for(static_cast<std::int64_t>(weights.size()), 1, [&](std::int64_t begin, std::int64_t) {
     const auto i = static_cast<std::size_t>(begin);
     const checkpoint::Matrix& matrix = *program.matrices[i].matrix;
     const auto pack = [&](checkpoint::LoadedMatrix stored) {
-      if (purpose[i].multiplied) weights[i].matrix = pack_matrix(stored.matrix);
+      if (purpose[i].multiplied) {
+        weights[i].matrix = pack_matrix(stored.matrix);
+        weights[i].need = need_of(program.matrices[i], weights[i].matrix, kernels, options.tile_codes);
+      }
       if (const HeadLinear* op = purpose[i].by_head)
         weights[i].heads = pack_heads(stored.matrix, *op, need_of_heads(program.matrices[i], kernels),
                                       program.matrices[i].input == InputFormat::f32);

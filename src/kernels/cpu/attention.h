@@ -28,6 +28,12 @@ struct Attend {
     return count < kAttendPositions ? count : kAttendPositions;
   }
   std::int64_t count_of_all() const { return count_of(query_count() - 1); }
+  // Positions of the run that lie before a query's window.
+  std::int64_t hidden_of(std::int64_t query) const {
+    const std::int64_t hidden = job.seen_begin + query / job.head_count - job.position_begin;
+    const std::int64_t count = count_of(query);
+    return hidden < 0 ? 0 : hidden < count ? hidden : count;
+  }
 
   // Panels that several tiles of queries read are widened to f32 once. Keys and values are then the same loop
   // over floats.
@@ -119,10 +125,21 @@ struct Attend {
     }
   }
 
-  // scores become exp(score - largest).
+  // A score below all others, whose differences are still finite.
+  static constexpr float kHidden = -3e38f;
+  static typename L::F without_first(typename L::F weights, std::int64_t count) {
+    float all[16];
+    L::store(all, weights);
+    for (std::int64_t i = 0; i < 16 && i < count; ++i) all[i] = 0;
+    return L::load(all);
+  }
+
+  // scores become exp(score - largest), and those of hidden positions 0.
   void soften(std::int64_t query) const {
     float* scores = job.scores + query * kAttendPositions;
     const std::int64_t count = count_of(query);
+    const std::int64_t hidden = hidden_of(query);
+    for (std::int64_t i = 0; i < hidden; ++i) scores[i] = kHidden;
     auto lanes = L::broadcast(scores[0]);
     std::int64_t i = 0;
     for (; i + 16 <= count; i += 16) lanes = L::larger(L::load(scores + i), lanes);
@@ -133,12 +150,15 @@ struct Attend {
       return exponential_up_to_88<L>(L::sub(score, L::broadcast(most)));
     };
     for (i = 0; i + 16 <= count; i += 16) {
-      const auto weights = weight(L::load(scores + i));
+      auto weights = weight(L::load(scores + i));
+      if (i < hidden) weights = without_first(weights, hidden - i);
       L::store(scores + i, weights);
       total = L::add(total, weights);
     }
     if (i < count) {
-      store_some<L>(scores + i, count - i, weight(load_some<L>(scores + i, count - i)));
+      auto weights = weight(load_some<L>(scores + i, count - i));
+      if (i < hidden) weights = without_first(weights, hidden - i);
+      store_some<L>(scores + i, count - i, weights);
       total = L::add(total, load_some<L>(scores + i, count - i));
     }
     job.run.largest[query] = most;

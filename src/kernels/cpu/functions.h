@@ -73,6 +73,18 @@ template <class L>
 void silu_times(const float* gate, const float* up, std::int64_t count, float* out) {
   each_pair<L>(gate, up, count, out, [](auto g, auto u) { return L::mul(L::mul(g, sigmoid<L>(g)), u); });
 }
+// gpt-oss: g sigmoid(alpha g) (u + 1), g cut above at the limit and u on both sides; NaN stays.
+template <class L>
+void clamped_silu_times(const float* gate, const float* up, float alpha, float limit, std::int64_t count,
+                        float* out) {
+  const auto most = L::broadcast(limit), least = L::broadcast(-limit);
+  const auto a = L::broadcast(alpha), one = L::broadcast(1.0f);
+  each_pair<L>(gate, up, count, out, [&](auto gate_lanes, auto up_lanes) {
+    const auto g = L::smaller(most, gate_lanes);
+    const auto u = L::larger(least, L::smaller(most, up_lanes));
+    return L::mul(L::mul(g, sigmoid<L>(L::mul(a, g))), L::add(u, one));
+  });
+}
 template <class L>
 void sigmoid_times(const float* gate, const float* x, std::int64_t count, float* out) {
   each_pair<L>(gate, x, count, out, [](auto g, auto v) { return L::mul(sigmoid<L>(g), v); });

@@ -53,6 +53,9 @@ struct AttendJob {
   // What the first row sees ends before it; each row after it sees one position more, but no row more than
   // kAttendPositions from position_begin.
   std::int64_t position_end = 0;
+  // With a window: the first position that the first row sees, which may be below 0; each row after it begins
+  // one later. What lies before weighs exactly nothing, so where a run begins cannot be seen.
+  std::int64_t seen_begin = -(std::int64_t{1} << 62);
 
   float* scores = nullptr;   // memory to work in: [queries, kAttendPositions]
   float* weights = nullptr;  // as much again

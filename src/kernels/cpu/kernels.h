@@ -40,6 +40,8 @@ struct Kernels {
   // functions.h
   float (*dot)(const float* a, const float* b, std::int64_t count);
   void (*silu_times)(const float* gate, const float* up, std::int64_t count, float* out);
+  void (*clamped_silu_times)(const float* gate, const float* up, float alpha, float limit, std::int64_t count,
+                             float* out);
   void (*sigmoid_times)(const float* gate, const float* x, std::int64_t count, float* out);
   void (*add_rows)(const float* a, const float* b, std::int64_t count, float* out);
   void (*add_scaled)(const float* a, const float* b, float factor, std::int64_t count, float* out);

@@ -31,6 +31,7 @@ constexpr Kernels make_table() {
           .move_anchor = move_anchor<L>,
           .dot = dot<L>,
           .silu_times = silu_times<L>,
+          .clamped_silu_times = clamped_silu_times<L>,
           .sigmoid_times = sigmoid_times<L>,
           .add_rows = add_rows<L>,
           .add_scaled = add_scaled<L>,

@@ -152,7 +152,7 @@ class Cache {
     }
     std::vector<float> out(queries.size());
     const Attention op{{}, {}, sequences_[0].heads.count, sequences_[0].scale, {}};
-    kv_.attend(machine, places, op, queries.data(), out.data());
+    kv_.attend(machine, places, op, {}, queries.data(), out.data());
     for (std::size_t i = 0; i < rows.size(); ++i)
       for (std::int64_t head = 0; head < sequences_[0].heads.count; ++head) {
         const std::vector<float>& wanted =
@@ -265,8 +265,8 @@ TEST(CpuAttention, ALatentCacheHasTheBitsOfOneWithItsValuesApart) {
     const Attention op{.query = {}, .cache = {}, .head_count = heads, .scale = 0.1, .out = {}};
     for_each_machine([&, latent = latent, heads = heads](Machine& machine) {
       std::vector<float> wide(queries.size()), narrow(static_cast<std::size_t>(4 * heads * latent));
-      apart.attend(machine, places, op, queries.data(), wide.data());
-      inside.attend(machine, places, op, queries.data(), narrow.data());
+      apart.attend(machine, places, op, {}, queries.data(), wide.data());
+      inside.attend(machine, places, op, {}, queries.data(), narrow.data());
       for (std::int64_t i = 0; i < 4 * heads; ++i)
         ASSERT_EQ(std::memcmp(wide.data() + i * dim, narrow.data() + i * latent,
                               static_cast<std::size_t>(latent) * sizeof(float)),

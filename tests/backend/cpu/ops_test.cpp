@@ -3,138 +3,16 @@
 // number of its roundings.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 
-#include "backend/cpu/cpu.h"
 #include "backend/cpu/rows.h"
 #include "backend/reference/experts.h"
-#include "backend/reference/reference.h"
-#include "kernels/cpu/isa.h"
-#include "tests/backend/support.h"
-#include "tests/support/steps.h"
+#include "tests/backend/cpu/op_case.h"
 
 namespace fourfold::backend {
 namespace {
 
 constexpr double kUnit = 0x1p-24;
-
-// A program of embeddings (token t brings row t of random tables), ops over them, and logits that nobody
-// reads.
-class OpCase {
- public:
-  explicit OpCase(std::int64_t token_count) : token_count_(token_count) {
-    program.vocab_size = token_count;
-    program.position_limit = 1 << 20;
-  }
-  OpCase(const OpCase&) = delete;
-
-  ValueId input(std::int64_t columns, double size = 1) {
-    const auto floats = keep(random_floats(static_cast<std::size_t>(token_count_ * columns), ++seed_, size));
-    const ResultId out = value(columns);
-    program.main.push_back(
-        Embed{matrix({"table", token_count_, columns, checkpoint::F32Storage{floats}, {}}), out});
-    return out;
-  }
-  ResultId value(std::int64_t columns, ValueType type = ValueType::f32) {
-    program.values.push_back({"value", columns, RowSet::tokens, type});
-    return {{static_cast<std::int32_t>(program.values.size()) - 1}};
-  }
-  MatrixId matrix(checkpoint::Matrix made, InputFormat input = InputFormat::f32) {
-    matrices_.push_back(std::make_unique<checkpoint::Matrix>(std::move(made)));
-    program.matrices.push_back({matrices_.back().get(), input});
-    return {static_cast<std::int32_t>(program.matrices.size()) - 1};
-  }
-  MatrixId nvfp4(std::int64_t rows, std::int64_t columns, InputFormat input, float input_scale = 0x1p-8f) {
-    nvfp4_.push_back(std::make_unique<Nvfp4Matrix>(quantize_nvfp4_weights(
-        random_floats(static_cast<std::size_t>(rows * columns), ++seed_), rows, columns)));
-    return matrix(
-        {"nvfp4",
-         rows,
-         columns,
-         checkpoint::Nvfp4Storage{nvfp4_.back()->view(), Nvfp4InputScale{input_scale, 1 / input_scale}},
-         {}},
-        input);
-  }
-  VectorId vector(std::int64_t count, double size = 1) {
-    program.vectors.push_back(
-        {"vector", keep(random_floats(static_cast<std::size_t>(count), ++seed_, size))});
-    return {static_cast<std::int32_t>(program.vectors.size()) - 1};
-  }
-  std::span<const float> keep(std::vector<float> values) {
-    floats_.push_back(std::make_unique<std::vector<float>>(std::move(values)));
-    return *floats_.back();
-  }
-  std::uint64_t next_seed() { return ++seed_; }
-
-  // Runs the rows in pieces of `piece` on both backends and gives the values of every piece together.
-  struct Both {
-    std::vector<float> reference, cpu;
-    double largest() const {
-      double most = 0;
-      for (const float x : reference) most = std::max(most, std::abs(static_cast<double>(x)));
-      return most;
-    }
-    void expect_near(double bound) const {
-      ASSERT_EQ(reference.size(), cpu.size());
-      ASSERT_FALSE(reference.empty());
-      for (std::size_t i = 0; i < reference.size(); ++i)
-        ASSERT_LE(std::abs(static_cast<double>(reference[i]) - static_cast<double>(cpu[i])), bound) << i;
-    }
-  };
-  Both run(ValueId watched, std::int64_t piece, int threads = 3) {
-    const ValueId first = {0};
-    const std::int64_t columns = program.value(first).columns;
-    const auto head = keep(std::vector<float>(static_cast<std::size_t>(token_count_ * columns)));
-    program.values.push_back({"asked", columns, RowSet::logits, ValueType::f32});
-    program.values.push_back({"logits", token_count_, RowSet::logits, ValueType::f32});
-    const auto asked = static_cast<std::int32_t>(program.values.size()) - 2;
-    program.main.push_back(TakeLogitsRows{first, {{asked}}});
-    program.main.push_back(Linear{
-        {asked}, matrix({"head", token_count_, columns, checkpoint::F32Storage{head}, {}}), {{asked + 1}}});
-    program.main_logits = {asked + 1};
-    const Capacity capacity{.page_count = (token_count_ + 15) / 16,
-                            .page_tokens = 16,
-                            .state_slot_count = 1,
-                            .row_count = token_count_};
-    const auto reference = ReferenceBackend().prepare(program, capacity);
-    // The two best instruction sets: the best may have tiles, the other has not.
-    Both both;
-    const auto isas = fourfold::cpu::available_isas();
-    for (std::size_t i = 0; i < std::min<std::size_t>(2, isas.size()); ++i) {
-      const std::string isa(fourfold::cpu::isa_name(isas[isas.size() - 1 - i]));
-      const auto cpu =
-          make_cpu_backend({.threads = threads, .isa = isa, .tile_codes = i == 0, .keep_values = true})
-              ->prepare(program, capacity);
-      run_pieces(*reference, *cpu, watched, piece, both);
-    }
-    return both;
-  }
-
-  Program program;
-
- private:
-  void run_pieces(Prepared& reference, Prepared& cpu, ValueId watched, std::int64_t piece, Both& both) const {
-    const auto page_count = static_cast<std::int32_t>(reference.capacity().page_count);
-    for (std::int64_t at = 0; at < token_count_; at += piece) {
-      Part rows{.slot = 0, .pages = own_pages(0, page_count), .position = at, .tokens = {}};
-      rows.tokens.resize(static_cast<std::size_t>(std::min(piece, token_count_ - at)));
-      std::iota(rows.tokens.begin(), rows.tokens.end(), static_cast<std::int32_t>(at));
-      rows.all_logits = false;
-      for (const auto& [prepared, to] : {std::pair(&reference, &both.reference), {&cpu, &both.cpu}}) {
-        step(*prepared, Pass::main, {rows});
-        const auto values = prepared->value(watched);
-        to->insert(to->end(), values.begin(), values.end());
-      }
-    }
-  }
-
-  std::int64_t token_count_;
-  std::uint64_t seed_ = 0;
-  std::vector<std::unique_ptr<std::vector<float>>> floats_;
-  std::vector<std::unique_ptr<checkpoint::Matrix>> matrices_;
-  std::vector<std::unique_ptr<Nvfp4Matrix>> nvfp4_;
-};
 
 TEST(CpuOps, Norms) {
   for (const bool adds_one : {false, true}) {
@@ -183,6 +61,29 @@ TEST(CpuOps, LinearNvfp4) {
     OpCase c(21);
     expect_linear(c, c.nvfp4(70, 160, input), 160, error);
   }
+}
+
+// Scales that are near enough to be held as NVFP4's, and one row whose are not; rows of zeros too. Some rows
+// and columns of a stored matrix, as a rank has them.
+TEST(CpuOps, LinearMxfp4) {
+  for (const bool far : {false, true})
+    for (const InputFormat input : {InputFormat::f32, InputFormat::bf16}) {
+      std::vector<float> values = random_floats(50 * 192, 9);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t row = i / 192;
+        if (row == 7) values[i] = 0;
+        if (row % 5 == 1) values[i] *= 0x1p-14f;
+        if (row == 21 && far) values[i] *= 0x1p-30f;
+      }
+      const Mxfp4Matrix stored = quantize_mxfp4_weights(values, 50, 192);
+      OpCase whole(21), part(21);
+      expect_linear(whole, whole.matrix({"m", 50, 192, checkpoint::Mxfp4Storage{stored.view()}, {}}, input),
+                    192, input == InputFormat::f32 ? 0x1p-22 : 0x1p-15);
+      checkpoint::Matrix cut{"m", 20, 96, checkpoint::Mxfp4Storage{stored.view()}, {{1, 20, 2}}};
+      cut.first_column = 64;
+      cut.whole_columns = 192;
+      expect_linear(part, part.matrix(cut, input), 96, input == InputFormat::f32 ? 0x1p-22 : 0x1p-15);
+    }
 }
 
 TEST(CpuOps, LinearPlainFormats) {
@@ -262,14 +163,18 @@ TEST(CpuOps, HeadNormRope) {
   both.expect_near(12 * kUnit * both.largest() * std::sqrt(2.0));
 }
 
-void expect_attention(std::int64_t token_count, std::int64_t head_dim, KvFormat format, std::int64_t piece) {
+void expect_attention(std::int64_t token_count, std::int64_t head_dim, KvFormat format, std::int64_t piece,
+                      std::int64_t window = 0, double sink_size = 0) {
   OpCase c(token_count);
   c.program.kv_caches.push_back({"cache", 2, head_dim, format});
   const ValueId q = c.input(10 * head_dim), k = c.input(2 * head_dim), v = c.input(2 * head_dim);
   const ResultId out = c.value(10 * head_dim);
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   c.program.main.push_back(WriteKv{k, v, {0}});
-  c.program.main.push_back(Attention{q, {0}, 10, scale, out});
+  Attention op{q, {0}, 10, scale, out};
+  op.window = window;
+  if (sink_size != 0) op.sinks = c.vector(10, sink_size);
+  c.program.main.push_back(op);
   // A score errs by its roundings times sum |q k| (normals: about 0.64 a product, 2 at most on average),
   // which moves each weight by that share; the sums over all positions err by a rounding each, in 16
   // lanes or one after another. Values are below 6.
@@ -330,6 +235,17 @@ TEST(CpuOps, LatentAttention) {
         (static_cast<double>(dim) / 16 + 9) * kUnit * scale * 1.55 * 2 * static_cast<double>(dim);
     c.run(out, 130).expect_near(6 * (2 * score + (256 + 8) * kUnit));
   }
+}
+
+// Windows within a run, of a run, across runs and stretches, of one position, and wider than all; sinks that
+// are among the scores and far above them.
+TEST(CpuOps, AttentionWithAWindowAndSinks) {
+  for (const std::int64_t window : {1, 5, 128, 256, 300, 1100, 5000}) {
+    expect_attention(1400, 32, KvFormat::bf16, 700, window);
+    expect_attention(1400, 24, KvFormat::f32, 129, window, 2);
+  }
+  expect_attention(300, 32, KvFormat::bf16, 1, 128, 30);
+  expect_attention(300, 32, KvFormat::bf16, 300, 0, 30);
 }
 
 TEST(CpuOps, Gates) {
@@ -405,6 +321,33 @@ TEST(CpuOps, Experts) {
           EXPECT_LT(beyond, static_cast<int>(both.cpu.size()) / 10);
         }
       }
+}
+
+// Biases, a limit that many gates and ups are beyond, and sizes that are no multiple of a panel.
+TEST(CpuOps, ExpertsWithBiasesAndAClampedSwiGlu) {
+  for (const std::int64_t piece : {1, 40}) {
+    OpCase c(40);
+    const ValueId x = c.input(48), logits = c.input(6, 2);
+    ExpertSet set{"set", {}};
+    for (int e = 0; e < 6; ++e) {
+      const MatrixId gate = c.nvfp4(80, 48, InputFormat::f32), up = c.nvfp4(80, 48, InputFormat::f32);
+      set.experts.push_back({gate, up, c.nvfp4(40, 80, InputFormat::f32)});
+    }
+    set.gate_bias = c.vector(6 * 80, 3);
+    set.up_bias = c.vector(6 * 80, 3);
+    set.down_bias = c.vector(6 * 40, 300);
+    c.program.expert_sets.push_back(set);
+    const ResultId chosen = c.value(3, ValueType::i32), shares = c.value(3), out = c.value(40);
+    c.program.main.push_back(TopKExperts{logits, 3, true, chosen, shares});
+    c.program.main.push_back(RunExperts{x, chosen, shares, {0}, out, GluKind::clamped, 1.702, 7});
+    const auto both = c.run(out, piece);
+    // Inner values are below 7 * 8, but err by what gate and up, sums of 48 products below 6 * 6, leave out
+    // (planes: 2^-22 of a block), each times at most 8 times the other; down sums 80 of them with weights
+    // below 6 and adds numbers below 6 * 300.
+    const double inner = 2 * 8 * 8 * 48 * 36 * 0x1p-21;
+    both.expect_near(80 * 6 * (inner + 56 * 0x1p-21) + 1800 * 4 * kUnit);
+    EXPECT_GT(both.largest(), 300);
+  }
 }
 
 TEST(CpuOps, ChosenExpertsAreTheReferences) {
