@@ -1,20 +1,27 @@
 #include "checkpoint/load_matrix.h"
 
+#include <algorithm>
 #include <new>
 #include <span>
+#include <type_traits>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "checkpoint/shard_index.h"
 
 namespace fourfold::checkpoint {
 namespace {
 
+std::unique_ptr<std::byte[]> allocated(std::size_t bytes, std::string_view name) {
+  std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
+  if (memory == nullptr) fail(Code::out_of_memory, "{}: {} bytes cannot be allocated", name, bytes);
+  return memory;
+}
+
 template <class T>
 void bring(const Checkpoint& source, std::span<const T>& elements, LoadedMatrix& loaded) {
   const auto stored = std::as_bytes(elements);
-  std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[stored.size()]);
-  if (bytes == nullptr)
-    fail(Code::out_of_memory, "{}: {} bytes cannot be allocated", loaded.matrix.name, stored.size());
+  auto bytes = allocated(stored.size(), loaded.matrix.name);
   source.read(stored, {bytes.get(), stored.size()});
   elements = {reinterpret_cast<const T*>(bytes.get()), elements.size()};
   loaded.bytes.push_back(std::move(bytes));
@@ -36,9 +43,58 @@ void bring_all(const Checkpoint& source, Plain& storage, LoadedMatrix& loaded) {
   bring(source, storage.values, loaded);
 }
 
+// A matrix that is stored as its transpose: of each of its columns the stored piece with the rows that are
+// wanted is read, and turned.
+template <class Plain>
+void bring_turned(const Matrix& matrix, const Plain& stored, LoadedMatrix& loaded) {
+  using T = std::remove_cv_t<typename decltype(stored.values)::element_type>;
+  const std::int64_t all_rows = matrix.stored_rows();
+  std::int64_t low = matrix.gather.empty() ? 0 : all_rows, high = matrix.gather.empty() ? matrix.rows : 0;
+  for (const RowRange& range : matrix.gather)
+    low = std::min(low, range.first), high = std::max(high, range.end());
+  const auto count = static_cast<std::size_t>(matrix.rows * matrix.columns);
+  auto bytes = allocated(count * sizeof(T), matrix.name);
+  T* to = reinterpret_cast<T*>(bytes.get());
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(matrix.rows));
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    rows[row] = matrix.stored_row(static_cast<std::int64_t>(row)) - low;
+  std::vector<T> piece(static_cast<std::size_t>(std::max<std::int64_t>(high - low, 0)));
+  for (std::int64_t column = 0; column < matrix.columns; ++column) {
+    const auto from = stored.values.subspan(
+        static_cast<std::size_t>((matrix.first_column + column) * all_rows + low), piece.size());
+    if (matrix.source != nullptr)
+      matrix.source->read(std::as_bytes(from), std::as_writable_bytes(std::span(piece)));
+    else
+      std::copy(from.begin(), from.end(), piece.begin());
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      to[row * static_cast<std::size_t>(matrix.columns) + static_cast<std::size_t>(column)] =
+          piece[static_cast<std::size_t>(rows[row])];
+  }
+  loaded.matrix.storage = Plain{{to, count}};
+  loaded.bytes.push_back(std::move(bytes));
+}
+
+LoadedMatrix load_turned(const Matrix& matrix) {
+  LoadedMatrix loaded{matrix, {}};
+  loaded.matrix.gather.clear();
+  loaded.matrix.first_column = loaded.matrix.whole_columns = 0;
+  loaded.matrix.transposed = false;
+  loaded.matrix.source = nullptr;
+  std::visit(
+      [&](const auto& storage) {
+        if constexpr (requires { storage.values; })
+          bring_turned(matrix, storage, loaded);
+        else
+          check(false, "only plain numbers are stored transposed", matrix.name);
+      },
+      matrix.storage);
+  return loaded;
+}
+
 }  // namespace
 
 LoadedMatrix load(const Matrix& matrix) {
+  if (matrix.transposed) return load_turned(matrix);
   if (matrix.source == nullptr) return {matrix, {}};
   LoadedMatrix loaded{narrowed(matrix), {}};
   std::visit([&](auto& storage) { bring_all(*matrix.source, storage, loaded); }, loaded.matrix.storage);

@@ -171,7 +171,7 @@ std::int64_t Matrix::stored_rows() const {
 std::int64_t Matrix::stored_row(std::int64_t row) const {
   check(row >= 0 && row < rows, "the row exists", row, rows);
   for (const RowRange& range : gather) {
-    if (row < range.count) return range.first + row;
+    if (row < range.count) return range.first + row * range.step;
     row -= range.count;
   }
   check(gather.empty(), "the ranges cover all rows", row);
@@ -208,7 +208,7 @@ std::string_view format_name(MatrixFormat format) {
 }
 
 void read_row(const Matrix& matrix, std::int64_t row, std::span<float> out) {
-  check(matrix.source == nullptr, "the matrix has been loaded", matrix.name);
+  check(matrix.source == nullptr && !matrix.transposed, "the matrix has been loaded", matrix.name);
   check(static_cast<std::int64_t>(out.size()) == matrix.columns, "out holds one row", out.size(),
         matrix.columns);
   const std::int64_t stored = matrix.stored_row(row);
@@ -246,14 +246,16 @@ Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges) {
     const auto* blocks = fp8 != nullptr ? std::get_if<Fp8BlockScales>(&fp8->scale) : nullptr;
     return blocks != nullptr && first % blocks->block_rows != 0;
   };
-  if (ranges.size() == 1 && matrix.as_stored() && !is_cut_inside_a_block(ranges.front().first))
+  if (ranges.size() == 1 && ranges.front().step == 1 && matrix.as_stored() &&
+      !is_cut_inside_a_block(ranges.front().first))
     return slice_rows(matrix, ranges.front());
   Matrix part = matrix;
   part.rows = 0;
   part.gather.clear();
   for (RowRange range : ranges) {
-    check(range.first >= 0 && range.count >= 0 && range.first + range.count <= matrix.rows, "the rows exist",
-          range.first, range.count, matrix.rows);
+    check(range.first >= 0 && range.count >= 0 && range.end() <= matrix.rows, "the rows exist", range.first,
+          range.count, matrix.rows);
+    check(range.step == 1 || matrix.gather.empty(), "steps are not picked of a gather", matrix.name);
     part.rows += range.count;
     if (matrix.gather.empty()) {
       part.gather.push_back(range);
@@ -263,7 +265,8 @@ Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges) {
     for (const RowRange& whole : matrix.gather) {
       const std::int64_t low = std::max(begin, range.first);
       const std::int64_t high = std::min(begin + whole.count, range.first + range.count);
-      if (low < high) part.gather.push_back({whole.first + low - begin, high - low});
+      if (low < high)
+        part.gather.push_back({whole.first + (low - begin) * whole.step, high - low, whole.step});
       begin += whole.count;
     }
   }
@@ -287,11 +290,11 @@ Matrix pick_columns(const Matrix& matrix, RowRange range) {
 }
 
 Matrix narrowed(const Matrix& matrix) {
-  if (matrix.gather.empty()) return matrix;
+  if (matrix.gather.empty() || matrix.transposed) return matrix;
   std::int64_t first = matrix.stored_rows(), end = 0;
   for (const RowRange& range : matrix.gather) {
     first = std::min(first, range.first);
-    end = std::max(end, range.first + range.count);
+    end = std::max(end, range.end());
   }
   const auto* fp8 = std::get_if<Fp8Storage>(&matrix.storage);
   const auto* blocks = fp8 != nullptr ? std::get_if<Fp8BlockScales>(&fp8->scale) : nullptr;
@@ -332,7 +335,7 @@ std::uint64_t stored_bytes(const Matrix& matrix) {
 }
 
 void validate(const Matrix& matrix) {
-  check(matrix.source == nullptr, "the matrix has been loaded", matrix.name);
+  check(matrix.source == nullptr && !matrix.transposed, "the matrix has been loaded", matrix.name);
   const auto validate_fp4 = [&](const auto& view) {  // of a part, too: all of the tensor's scales
     try {
       fourfold::validate(view);

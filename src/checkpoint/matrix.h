@@ -65,6 +65,8 @@ struct Mxfp4Storage {
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
+  std::int64_t step = 1;  // 2: every second row, as gpt-oss has gate and up in one tensor
+  std::int64_t end() const { return count == 0 ? first : first + (count - 1) * step + 1; }
 };
 
 using Storage = std::variant<Bf16Storage, F16Storage, F32Storage, Fp8Storage, Nvfp4Storage, Mxfp4Storage>;
@@ -81,13 +83,15 @@ struct Matrix {
   // whole_columns wide in the storage. 0: all of them.
   std::int64_t first_column = 0;
   std::int64_t whole_columns = 0;
+  // 16- and 32-bit numbers that are stored as [stored columns, stored rows]: load() turns them.
+  bool transposed = false;
   // Whose files the storage's elements are in: its spans are addresses, not memory. Null: they are in memory.
   const Checkpoint* source = nullptr;
   // Rows of the tensor before the first stored one, which narrowed() left out: for messages.
   std::int64_t rows_before = 0;
   bool of_mtp = false;  // of the layer that drafts, which is never quantised on the way to a GPU
 
-  bool as_stored() const { return gather.empty() && whole_columns == 0; }
+  bool as_stored() const { return gather.empty() && whole_columns == 0 && !transposed; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }
   std::int64_t stored_rows() const;
   std::int64_t stored_row(std::int64_t row) const;
@@ -107,6 +111,7 @@ std::vector<float> read_all(const Matrix& matrix);
 Matrix slice_rows(const Matrix& matrix, RowRange range);
 
 // Views of part of a matrix's own rows or columns, whatever it is itself a view of. Neither copies weights.
+// Ranges with steps are picked of matrices without a gather alone.
 // Columns of NVFP4 are cut at multiples of 16, of MXFP4 of 32.
 Matrix pick_rows(const Matrix& matrix, std::span<const RowRange> ranges);
 Matrix pick_columns(const Matrix& matrix, RowRange range);

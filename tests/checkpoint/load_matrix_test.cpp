@@ -50,6 +50,38 @@ TEST(LoadMatrix, ReadsNoMoreThanTheRowsBetween) {
   EXPECT_EQ(narrow.stored_row(29), 49);
 }
 
+// A tensor [8, 10] of which the matrix is every second column from the third on, turned; and parts of it.
+TEST(LoadMatrix, TurnsWhatIsStoredTransposed) {
+  std::vector<float> values(8 * 10);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  Matrix whole{"m", 10, 8, F32Storage{values}, {}};
+  whole.transposed = true;
+  EXPECT_EQ(whole.stored_rows(), 10);
+  const RowRange seconds{3, 3, 2};
+  const Matrix some = pick_rows(whole, {&seconds, 1});
+  const std::vector<float> read = read_all(some);
+  for (std::size_t row = 0; row < 3; ++row)
+    for (std::size_t column = 0; column < 8; ++column)
+      EXPECT_EQ(read[row * 8 + column], values[column * 10 + 3 + 2 * row]);
+  EXPECT_EQ(stored_bytes(some), 3u * 8 * 4);
+  const RowRange last{1, 2};
+  const Matrix corner = pick_columns(pick_rows(some, {&last, 1}), {5, 2});
+  EXPECT_EQ(read_all(corner), (std::vector<float>{55, 65, 57, 67}));
+}
+
+TEST(LoadMatrix, ReadsEverySecondRow) {
+  std::vector<float> values(10 * 2);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Matrix whole{"m", 10, 2, F32Storage{values}, {}};
+  const RowRange seconds{1, 4, 2}, middle{1, 2};
+  const Matrix some = pick_rows(whole, {&seconds, 1});
+  EXPECT_EQ(read_all(some), (std::vector<float>{2, 3, 6, 7, 10, 11, 14, 15}));
+  const Matrix part = pick_rows(some, {&middle, 1});
+  EXPECT_EQ(read_all(part), (std::vector<float>{6, 7, 10, 11}));
+  EXPECT_EQ(narrowed(part).stored_rows(), 3);
+  EXPECT_EQ(read_all(narrowed(part)), read_all(part));
+}
+
 // A message names the row of the file, whatever part of it was read.
 TEST(LoadMatrix, NamesTheRowOfTheTensor) {
   std::vector<float> values(100 * 8, 1.5f);

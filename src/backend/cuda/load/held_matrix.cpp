@@ -41,7 +41,10 @@ void for_each_stored_run(const Matrix& matrix, std::int64_t first, std::int64_t 
   std::int64_t begin = 0;  // of the range, among the matrix's rows
   for (const checkpoint::RowRange& range : matrix.gather) {
     const std::int64_t low = std::max(begin, first), high = std::min(begin + range.count, first + count);
-    if (low < high) use(range.first + low - begin, high - low, low - first);
+    if (low < high && range.step == 1) use(range.first + low - begin, high - low, low - first);
+    if (range.step != 1)
+      for (std::int64_t row = low; row < high; ++row)
+        use(range.first + (row - begin) * range.step, std::int64_t{1}, row - first);
     begin += range.count;
   }
 }
@@ -326,7 +329,8 @@ void fill_own_columns(const HeldMatrix& held, std::int64_t first, std::int64_t c
   std::memset(to.codes + skip * code_bytes, 0, rest * code_bytes);
   if (scale_bytes > 0) std::memset(to.scales + skip * scale_bytes, 0, rest * scale_bytes);
   if (there == 0) return;
-  const bool as_stored = !held.is_anew && !is_widened(matrix) && stored_format(matrix) == held.format;
+  const bool as_stored =
+      !held.is_anew && !is_widened(matrix) && !matrix.transposed && stored_format(matrix) == held.format;
   if (as_stored) return fill_as_stored(held, first, there, to);
   const std::vector<float> values = read_rows(matrix, first, there);
   ErrorSums sums;
