@@ -103,14 +103,17 @@ bool is_mxfp4(const TensorView* scales) {
   return scales != nullptr && (scales->dtype == DType::u8 || scales->dtype == DType::f8_e8m0);
 }
 
+std::string not_whole_blocks(std::int64_t columns) {
+  return fourfold::format(" of {} columns, a multiple of 32", columns);
+}
+
 void bind_mxfp4(TensorPool& pool, const TensorView& codes, const TensorView& scales, Matrix& matrix) {
   const Shape code_shape{matrix.rows, matrix.columns / 2};
   const Shape scale_shape{matrix.rows, matrix.columns / kMxfp4BlockColumns};
   const bool whole_blocks = matrix.columns % kMxfp4BlockColumns == 0;
   const bool codes_fit = codes.dtype == DType::u8 && codes.shape == code_shape && whole_blocks;
   const bool scales_fit = scales.shape == scale_shape && whole_blocks;
-  const std::string blocks =
-      whole_blocks ? "" : fourfold::format(" of {} columns, a multiple of 32", matrix.columns);
+  const std::string blocks = whole_blocks ? "" : not_whole_blocks(matrix.columns);
   if (!codes_fit) pool.misshapen(codes, wanted("U8", code_shape) + blocks);
   if (!scales_fit) pool.misshapen(scales, wanted("U8 or F8_E8M0", scale_shape) + blocks);
   if (!codes_fit || !scales_fit) return;
@@ -261,6 +264,34 @@ Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t coun
     pool.misshapen(*tensor, wanted("BF16, F16 or F32", stacked));
   else
     bind_plain(*tensor, matrix);
+  return matrix;
+}
+
+Matrix bind_mxfp4_blocks(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape) {
+  Matrix matrix{.name = {},
+                .rows = count * shape.rows,
+                .columns = shape.columns,
+                .storage = {},
+                .gather = {},
+                .source = &pool.checkpoint()};
+  const TensorView* codes = pool.take(name + "_blocks");
+  const TensorView* scales = pool.take(name + "_scales");
+  if (codes == nullptr || scales == nullptr) return matrix;
+  matrix.name = codes->name;
+  const std::int64_t blocks = shape.columns / kMxfp4BlockColumns;
+  const Shape code_shape{count, shape.rows, blocks, kMxfp4BlockColumns / 2};
+  const Shape scale_shape{count, shape.rows, blocks};
+  const bool whole_blocks = shape.columns % kMxfp4BlockColumns == 0;
+  const bool codes_fit = codes->dtype == DType::u8 && codes->shape == code_shape && whole_blocks;
+  const bool scales_fit = is_mxfp4(scales) && scales->shape == scale_shape && whole_blocks;
+  const std::string of = whole_blocks ? "" : not_whole_blocks(shape.columns);
+  if (!codes_fit) pool.misshapen(*codes, wanted("U8", code_shape) + of);
+  if (!scales_fit) pool.misshapen(*scales, wanted("U8 or F8_E8M0", scale_shape) + of);
+  if (codes_fit && scales_fit)
+    matrix.storage = Mxfp4Storage{{.rows = matrix.rows,
+                                   .columns = matrix.columns,
+                                   .codes = elements<std::uint8_t>(*codes),
+                                   .scales = as_ue8m0(scales->bytes)}};
   return matrix;
 }
 

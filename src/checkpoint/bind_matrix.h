@@ -24,6 +24,10 @@ Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shap
 // rows.
 Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape);
 
+// MXFP4 as gpt-oss is released: NAME_blocks, U8 [count, rows, columns / 32, 16], and NAME_scales, U8
+// [count, rows, columns / 32], as one matrix of count * rows rows.
+Matrix bind_mxfp4_blocks(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape);
+
 // A small tensor of exactly this shape, widened to f32. NaN and infinities are noted.
 std::vector<float> bind_vector(TensorPool& pool, const std::string& name, const Shape& shape);
 

@@ -19,6 +19,8 @@ AttentionWeights Binder::attention(const std::string& prefix) {
     weights.key_bias = vector(prefix + "k_proj.bias", kv_dim);
     weights.value_bias = vector(prefix + "v_proj.bias", kv_dim);
   }
+  if (sizes.output_bias) weights.output_bias = vector(prefix + "o_proj.bias", hidden);
+  if (sizes.sinks) weights.sinks = vector(prefix + "sinks", sizes.head_count);
   if (sizes.qk_norm != QkNorm::none) {
     const bool whole = sizes.qk_norm == QkNorm::all_heads;
     weights.query_norm = vector(prefix + "q_norm.weight", whole ? query_dim : sizes.head_dim);

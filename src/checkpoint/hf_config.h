@@ -21,6 +21,7 @@ enum class MlpKind { experts, dense };
 struct LayerKind {
   MixerKind mixer;
   MlpKind mlp;
+  std::int64_t window = 0;  // full attention: to the last so many positions; 0: to all
   friend bool operator==(const LayerKind&, const LayerKind&) = default;
 };
 
@@ -38,7 +39,9 @@ struct AttentionConfig {
   // Qwen3-Next, no in Qwen3-MoE.
   bool output_gate = false;
   QkNorm qk_norm = QkNorm::per_head;
-  bool bias = false;  // on query, key and value
+  bool bias = false;         // on query, key and value
+  bool output_bias = false;  // on the output projection
+  bool sinks = false;        // a logit for each head that joins the softmax
 };
 
 enum class DeltaGate { silu, sigmoid };
@@ -90,6 +93,10 @@ struct MoeConfig {
   std::int64_t groups_kept = 1;
   double weight_scale = 1;   // on the routed experts' weights
   bool shared_gate = false;  // on the shared expert
+  bool bias = false;         // on the router and on experts
+  // gpt-oss: gate and up are clamped at the limit (backend::GluKind::clamped). 0: plain SwiGLU.
+  double glu_limit = 0;
+  double glu_alpha = 0;
 };
 
 enum class StoredDType { bf16, f16, f32 };

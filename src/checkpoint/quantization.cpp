@@ -187,8 +187,12 @@ Quantization read_inline(const bj::object& object, std::string_view what, Proble
     out.method = QuantMethod::fp8;
     out.algorithms = {QuantAlgorithm::fp8};
     out.excluded = fields.optional_texts("modules_to_not_convert");
+  } else if (method == "mxfp4") {  // gpt-oss
+    out.method = QuantMethod::mxfp4;
+    out.algorithms = {QuantAlgorithm::mxfp4};
+    out.excluded = fields.optional_texts("modules_to_not_convert");
   } else {
-    fields.unsupported("quant_method", method, "modelopt, compressed-tensors, fp8");
+    fields.unsupported("quant_method", method, "modelopt, compressed-tensors, fp8, mxfp4");
   }
   out.kv_cache = kv_cache_scheme(object);
   return out;
@@ -239,6 +243,7 @@ std::string_view quant_method_name(QuantMethod method) {
     case QuantMethod::modelopt: return "modelopt";
     case QuantMethod::compressed_tensors: return "compressed-tensors";
     case QuantMethod::fp8: return "fp8";
+    case QuantMethod::mxfp4: return "mxfp4";
   }
   return "unknown";
 }

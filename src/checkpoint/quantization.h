@@ -12,7 +12,7 @@
 
 namespace fourfold::checkpoint {
 
-enum class QuantMethod { none, modelopt, compressed_tensors, fp8 };
+enum class QuantMethod { none, modelopt, compressed_tensors, fp8, mxfp4 };
 std::string_view quant_method_name(QuantMethod method);
 
 // What the weights of a module are multiplied with, as the makers meant it.

@@ -40,8 +40,10 @@ TensorRole role_of(std::string_view name) {
     return ends_with_any(name, {".w1.weight", ".w2.weight", ".w3.weight"}) ? TensorRole::routed_expert
                                                                            : TensorRole::other;
   if (has(name, ".mlp.experts."))
-    return projection || ends_with_any(name, {".gate_up_proj", ".down_proj"}) ? TensorRole::routed_expert
-                                                                              : TensorRole::other;
+    return projection || ends_with_any(name, {".gate_up_proj", ".down_proj", ".gate_up_proj_blocks",
+                                              ".down_proj_blocks"})
+               ? TensorRole::routed_expert
+               : TensorRole::other;
   if (has(name, ".mlp.shared_expert.") || has(name, ".mlp.shared_experts."))
     return projection ? TensorRole::shared_expert : TensorRole::other;
   if (has(name, ".mlp.")) return projection ? TensorRole::dense_mlp : TensorRole::other;

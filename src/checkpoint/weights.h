@@ -24,6 +24,8 @@ struct AttentionWeights {
   Vector query_bias;  // of the matrix's rows; empty: none
   Vector key_bias;
   Vector value_bias;
+  Vector output_bias;
+  Vector sinks;                    // [heads]; empty: none
   std::optional<float> key_scale;  // FP8 cache: stored = x / scale. Absent even where the config declares FP8
   std::optional<float> value_scale;
 };
@@ -48,8 +50,12 @@ struct GatedMlp {
 
 struct MoeWeights {
   Matrix router;       // [experts, H]
+  Vector router_bias;  // [experts], on the logits; empty: none
   Vector choice_bias;  // [experts], for choosing alone; empty: none
   std::vector<GatedMlp> experts;
+  Vector gate_bias;  // [experts, intermediate], one expert after another; empty: none
+  Vector up_bias;
+  Vector down_bias;  // [experts, H]
   std::optional<GatedMlp> shared;
   std::optional<Matrix> shared_gate;  // [1, H]
 };

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/published_shapes.h"
 #include "base/random.h"
+#include "checkpoint/family.h"
 
 namespace fourfold::cli {
 namespace {
@@ -93,6 +94,22 @@ RandomWeights::Matrix RandomWeights::nvfp4(std::int64_t rows, std::int64_t colum
           repeat_rows(rows)};
 }
 
+RandomWeights::Matrix RandomWeights::mxfp4(std::int64_t rows, std::int64_t columns) {
+  Mxfp4Matrix& table = mxfp4_tables_[columns];
+  if (table.rows == 0) {
+    table.rows = kTableRows;
+    table.columns = columns;
+    table.codes.resize(static_cast<std::size_t>(kTableRows * columns / 2));
+    Random random(static_cast<std::uint64_t>(columns));
+    for (auto& byte : table.codes) byte = static_cast<std::uint8_t>(random.bits());
+    // The root mean square of all codes is 2.93; a power of two is as near as a scale comes.
+    const double wanted = 1 / (2.93 * std::sqrt(static_cast<double>(columns)));
+    const Ue8m0 scale{static_cast<std::uint8_t>(127 + std::lround(std::log2(wanted)))};
+    table.scales.assign(static_cast<std::size_t>(kTableRows * columns / kMxfp4BlockColumns), scale);
+  }
+  return {"random", rows, columns, checkpoint::Mxfp4Storage{table.view()}, repeat_rows(rows)};
+}
+
 RandomWeights::Matrix RandomWeights::bf16(std::int64_t rows, std::int64_t columns) {
   std::vector<Bf16>& table = bf16_tables_[columns];
   Random random(static_cast<std::uint64_t>(columns));
@@ -125,7 +142,8 @@ RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t colum
 
 checkpoint::GatedMlp RandomWeights::mlp(bool is_expert, std::int64_t inner) {
   const auto make = [&](std::int64_t rows, std::int64_t columns) {
-    return is_expert && !experts_are_bf16_ ? nvfp4(rows, columns) : dense(rows, columns);
+    if (!is_expert || experts_are_bf16_) return dense(rows, columns);
+    return config_.family == &checkpoint::kGptOss ? mxfp4(rows, columns) : nvfp4(rows, columns);
   };
   return {make(inner, config_.hidden_size), make(inner, config_.hidden_size),
           make(config_.hidden_size, inner)};
@@ -149,6 +167,8 @@ checkpoint::AttentionWeights RandomWeights::attention() {
     weights.query_bias = constant(weights.query.rows, 0.1f);
     weights.key_bias = weights.value_bias = constant(kv_width, 0.1f);
   }
+  if (sizes.output_bias) weights.output_bias = constant(config_.hidden_size, 0.1f);
+  if (sizes.sinks) weights.sinks = constant(sizes.head_count, 0.1f);
   return weights;
 }
 
@@ -180,6 +200,12 @@ checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind)
   }
   checkpoint::MoeWeights moe;
   moe.router = bf16(config_.moe->expert_count, config_.hidden_size);
+  if (config_.moe->bias) {
+    const std::int64_t count = config_.moe->expert_count;
+    moe.router_bias = constant(count, 0);
+    moe.gate_bias = moe.up_bias = constant(count * config_.moe->intermediate_size, 0.1f);
+    moe.down_bias = constant(count * config_.hidden_size, 0.1f);
+  }
   if (config_.moe->choice_bias) moe.choice_bias = constant(config_.moe->expert_count, 0);
   for (std::int64_t i = 0; i < config_.moe->expert_count; ++i)
     moe.experts.push_back(mlp(true, config_.moe->intermediate_size));

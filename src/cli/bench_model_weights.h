@@ -24,7 +24,8 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
 
 class RandomWeights {
  public:
-  // dense: nvfp4, fp8 or bf16. The MTP layer is bf16, its experts too, as releases have it.
+  // dense: nvfp4, fp8 or bf16. Routed experts are NVFP4, gpt-oss's MXFP4, as they are released. The MTP layer
+  // is bf16, its experts too, as releases have it.
   RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }
 
@@ -32,6 +33,7 @@ class RandomWeights {
   using Matrix = checkpoint::Matrix;
   checkpoint::Vector norm(std::int64_t count) const;
   Matrix nvfp4(std::int64_t rows, std::int64_t columns);
+  Matrix mxfp4(std::int64_t rows, std::int64_t columns);
   Matrix bf16(std::int64_t rows, std::int64_t columns);
   Matrix fp8(std::int64_t rows, std::int64_t columns);
   Matrix dense(std::int64_t rows, std::int64_t columns);
@@ -45,6 +47,7 @@ class RandomWeights {
   WeightFormat dense_;
   bool experts_are_bf16_ = false;
   std::map<std::int64_t, Nvfp4Matrix> nvfp4_tables_;       // by columns
+  std::map<std::int64_t, Mxfp4Matrix> mxfp4_tables_;       // by columns
   std::map<std::int64_t, std::vector<Bf16>> bf16_tables_;  // by columns
   std::map<std::int64_t, std::vector<E4m3>> fp8_tables_;   // by columns
   checkpoint::ModelWeights weights_;

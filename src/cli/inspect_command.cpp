@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -107,6 +108,11 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
                           config.layer_count(), full, config.attention.head_count,
                           config.attention.kv_head_count, config.attention.head_dim,
                           config.layer_count() - full);
+  std::map<std::int64_t, std::int64_t> windows;
+  for (const checkpoint::LayerKind& layer : config.layers)
+    if (layer.window > 0) ++windows[layer.window];
+  for (const auto& [window, count] : windows)
+    out << fourfold::format("  {} of them attend to the last {} positions alone\n", count, window);
   if (config.moe)
     out << fourfold::format("  {} experts of {}, {} a token{}\n", config.moe->expert_count,
                             config.moe->intermediate_size, config.moe->experts_per_token,

@@ -105,6 +105,7 @@ class LayerModel {
     const checkpoint::ModelWeights& all = request.weights;
     const bool is_last = layer + 1 == all.layers.size();
     weights_.layers = {all.layers[layer]};
+    config_.layers = {config_.layers[layer]};
     weights_.final_norm = all.final_norm;
     weights_.embedding = all.embedding;
     weights_.head = all.head;

@@ -21,7 +21,7 @@ void build_main(Builder& b, LayerBuilder& layers, const checkpoint::ModelConfig&
   ValueId x = b.embed("embedding", weights.embedding);
   program.layer_outputs.push_back(x);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-    x = layers.layer(format("layers.{}.", i), x, weights.layers[i]);
+    x = layers.layer(format("layers.{}.", i), x, weights.layers[i], config.layers[i].window);
     program.layer_outputs.push_back(x);
   }
   program.final_hidden = b.rms_norm("final_norm", x, weights.final_norm, config);

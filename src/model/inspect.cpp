@@ -47,6 +47,14 @@ double& place_of(TokenBytes& bytes, const backend::Program& program, const backe
   return name.ends_with("logits") ? bytes.head : bytes.other;
 }
 
+const std::byte* first_byte(const checkpoint::Matrix& matrix) {
+  const std::byte* first = nullptr;
+  checkpoint::for_each_range(matrix, [&](std::span<const std::byte> range) {
+    if (first == nullptr) first = range.data();
+  });
+  return first;
+}
+
 }  // namespace
 
 std::vector<MatrixGroup> group_matrices(const checkpoint::ModelWeights& weights) {
@@ -77,9 +85,10 @@ TokenBytes token_bytes(const backend::Program& program, backend::Pass pass, doub
 
 ParameterCount count_parameters(const backend::Program& program) {
   ParameterCount count;
-  std::set<std::string_view> counted;  // a tied head is the embedding again
+  // A tied head is the embedding again; experts that are slices of one tensor have its name, and other rows.
+  std::set<std::tuple<std::string_view, const std::byte*, std::int64_t>> counted;
   for (const backend::MatrixUse& use : program.matrices)
-    if (counted.insert(use.matrix->name).second)
+    if (counted.insert({use.matrix->name, first_byte(*use.matrix), use.matrix->stored_row(0)}).second)
       count.total += static_cast<double>(use.matrix->rows) * static_cast<double>(use.matrix->columns);
   for (const backend::VectorUse& use : program.vectors) count.total += static_cast<double>(use.values.size());
   for (const backend::Op& op : program.main) {

@@ -6,11 +6,12 @@ namespace fourfold::model {
 
 using backend::ValueId;
 
-ValueId LayerBuilder::layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights) {
+ValueId LayerBuilder::layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights,
+                            std::int64_t window) {
   const ValueId mixer_in = b_.rms_norm(prefix + "input_norm", x, weights.input_norm, config_);
   const auto* full = std::get_if<checkpoint::AttentionWeights>(&weights.mixer);
   const ValueId mixed =
-      full != nullptr ? attention(prefix + "attention.", mixer_in, *full)
+      full != nullptr ? attention(prefix + "attention.", mixer_in, *full, window)
                       : delta(prefix + "delta.", mixer_in, std::get<checkpoint::DeltaWeights>(weights.mixer));
   x = b_.add(prefix + "after_mixer", x, b_.all_reduce(prefix + "mixer_sum", mixed));
 
@@ -46,7 +47,7 @@ ValueId LayerBuilder::norm_all_heads(const std::string& name, ValueId x, const c
 }
 
 ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
-                                const checkpoint::AttentionWeights& weights) {
+                                const checkpoint::AttentionWeights& weights, std::int64_t window) {
   const checkpoint::AttentionConfig& sizes = config_.attention;
   auto& caches = b_.program().kv_caches;
   const backend::KvCacheId cache{static_cast<std::int32_t>(caches.size())};
@@ -62,11 +63,12 @@ ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
   b_.push(backend::WriteKv{turned_key, value, cache});
   const auto attended = b_.like(prefix + "attended", turned_query);
   b_.push(backend::Attention{turned_query, cache, sizes.head_count,
-                             1 / std::sqrt(static_cast<double>(sizes.head_dim)), attended});
-  if (!sizes.output_gate) return b_.linear(prefix + "output", attended, weights.output);
+                             1 / std::sqrt(static_cast<double>(sizes.head_dim)), attended,
+                             b_.vector_if_any(prefix + "sinks", weights.sinks), window});
+  if (!sizes.output_gate) return b_.linear(prefix + "output", attended, weights.output, weights.output_bias);
   const auto gated = b_.like(prefix + "gated", attended);
   b_.push(backend::HeadGate{attended, query, sizes.head_dim, gated});
-  return b_.linear(prefix + "output", gated, weights.output);
+  return b_.linear(prefix + "output", gated, weights.output, weights.output_bias);
 }
 
 ValueId LayerBuilder::delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights) {
@@ -100,8 +102,11 @@ ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkp
   sets.push_back({prefix + "experts", {}, first_expert_, sizes.expert_count});
   for (const checkpoint::GatedMlp& expert : weights.experts)
     sets.back().experts.push_back({b_.matrix(expert.gate), b_.matrix(expert.up), b_.matrix(expert.down)});
+  sets.back().gate_bias = b_.vector_if_any(prefix + "experts.gate_bias", weights.gate_bias);
+  sets.back().up_bias = b_.vector_if_any(prefix + "experts.up_bias", weights.up_bias);
+  sets.back().down_bias = b_.vector_if_any(prefix + "experts.down_bias", weights.down_bias);
 
-  const ValueId router = b_.linear(prefix + "router", x, weights.router);
+  const ValueId router = b_.linear(prefix + "router", x, weights.router, weights.router_bias);
   const auto chosen =
       b_.value(prefix + "chosen", sizes.experts_per_token, backend::RowSet::tokens, backend::ValueType::i32);
   const auto shares = b_.value(prefix + "shares", sizes.experts_per_token);
@@ -117,7 +122,8 @@ ValueId LayerBuilder::experts(const std::string& prefix, ValueId x, const checkp
       .groups_kept = sizes.groups_kept,
       .scale = sizes.weight_scale});
   const auto routed = b_.like(prefix + "routed", x);
-  b_.push(backend::RunExperts{x, chosen, shares, set, routed});
+  const auto glu = sizes.glu_limit > 0 ? backend::GluKind::clamped : backend::GluKind::plain;
+  b_.push(backend::RunExperts{x, chosen, shares, set, routed, glu, sizes.glu_alpha, sizes.glu_limit});
   if (!weights.shared) return routed;
 
   const ValueId shared = b_.gated_mlp(prefix + "shared.", x, *weights.shared);

@@ -17,11 +17,13 @@ class LayerBuilder {
                std::int64_t first_expert)
       : b_(builder), config_(config), rope_(rope), first_expert_(first_expert) {}
 
-  // x -> x + mixer(norm(x)) -> that + mlp(norm(that)). `prefix` ends in a dot.
-  ValueId layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights);
+  // x -> x + mixer(norm(x)) -> that + mlp(norm(that)). `prefix` ends in a dot; `window` is of attention.
+  ValueId layer(const std::string& prefix, ValueId x, const checkpoint::LayerWeights& weights,
+                std::int64_t window = 0);
 
  private:
-  ValueId attention(const std::string& prefix, ValueId x, const checkpoint::AttentionWeights& weights);
+  ValueId attention(const std::string& prefix, ValueId x, const checkpoint::AttentionWeights& weights,
+                    std::int64_t window);
   ValueId delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights);
   ValueId experts(const std::string& prefix, ValueId x, const checkpoint::MoeWeights& weights);
   ValueId head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,

@@ -40,6 +40,14 @@ Vector part_of_bias(const Vector& bias, RowRange rows) {
   return bias.empty() ? bias : elements_of(bias, std::span(&rows, 1));
 }
 
+// Of rows of `length` numbers, one after another, these numbers of each.
+Vector part_of_each(const Vector& rows, std::int64_t length, RowRange kept) {
+  Vector part;
+  for (std::int64_t at = 0; at < std::ssize(rows); at += length)
+    part.insert(part.end(), rows.begin() + at + kept.first, rows.begin() + at + kept.first + kept.count);
+  return part;
+}
+
 // Collects what stands in the way, each sentence once: every layer would say the same.
 class Problems {
  public:
@@ -140,6 +148,8 @@ void shard(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfi
   mixer.query_bias = part_of_bias(mixer.query_bias, query_rows);
   mixer.key_bias = part_of_bias(mixer.key_bias, kv_rows);
   mixer.value_bias = part_of_bias(mixer.value_bias, kv_rows);
+  mixer.sinks = part_of_bias(mixer.sinks, heads);
+  if (part.rank != 0) mixer.output_bias.clear();  // the ranks' parts are summed
   mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
 }
 
@@ -168,10 +178,17 @@ void shard(checkpoint::GatedMlp& mlp, backend::PartOf part) {
 void shard(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
   if (moe.shared) shard(*moe.shared, part);
   if (!by_expert) {
+    const std::int64_t inner = moe.experts.empty() ? 0 : moe.experts.front().gate.rows;
+    moe.gate_bias = part_of_each(moe.gate_bias, inner, share_of(inner, part));
+    moe.up_bias = part_of_each(moe.up_bias, inner, share_of(inner, part));
+    if (part.rank != 0) moe.down_bias.clear();  // the ranks' parts are summed
     for (checkpoint::GatedMlp& expert : moe.experts) shard(expert, part);
     return;
   }
-  const RowRange kept = share_of(static_cast<std::int64_t>(moe.experts.size()), part);
+  const auto count = static_cast<std::int64_t>(moe.experts.size());
+  const RowRange kept = share_of(count, part);
+  for (Vector* bias : {&moe.gate_bias, &moe.up_bias, &moe.down_bias})
+    *bias = part_of_bias(*bias, times(kept, std::ssize(*bias) / std::max<std::int64_t>(count, 1)));
   const auto first = moe.experts.begin() + kept.first;
   moe.experts = std::vector<checkpoint::GatedMlp>(first, first + kept.count);
 }

@@ -58,6 +58,9 @@ TEST(Quantization, ReadsModelOptFromEitherFile) {
 }
 
 TEST(Quantization, ReadsBlockFp8AndWeightOnlyGroups) {
+  const Quantization blocks = parse(R"({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})");
+  EXPECT_EQ(blocks.algorithms, std::vector{QuantAlgorithm::mxfp4});
+  EXPECT_EQ(blocks.excluded, std::vector<std::string>{"lm_head"});
   EXPECT_EQ(parse(R"({"quant_method": "fp8", "weight_block_size": [128, 128]})").algorithms,
             Algorithms{QuantAlgorithm::fp8});
   const std::string groups = R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",

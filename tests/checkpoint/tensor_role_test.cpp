@@ -12,6 +12,8 @@ TEST(TensorRole, IsToldByTheName) {
   EXPECT_EQ(role_of(layer + "mlp.experts.7.up_proj.weight"), TensorRole::routed_expert);
   EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj"), TensorRole::routed_expert);
   EXPECT_EQ(role_of(layer + "mlp.experts.down_proj"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj_blocks"), TensorRole::routed_expert);
+  EXPECT_EQ(role_of(layer + "mlp.experts.gate_up_proj_bias"), TensorRole::other);
   EXPECT_EQ(role_of(layer + "mlp.shared_expert.down_proj.weight"), TensorRole::shared_expert);
   EXPECT_EQ(role_of(layer + "mlp.shared_experts.up_proj.weight"), TensorRole::shared_expert);
   EXPECT_EQ(role_of(layer + "block_sparse_moe.experts.7.w2.weight"), TensorRole::routed_expert);

@@ -223,4 +223,40 @@ inline TinyModel tiny_minimax() {
   return model;
 }
 
+// As the release's config.json is, with the sizes above; experts in 16 bits, as transformers writes them.
+inline TinyModel tiny_gpt_oss() {
+  TinyModel model;
+  model.config =
+      R"({"architectures": ["GptOssForCausalLM"], "attention_bias": true, "attention_dropout": 0.0, "eos_token_id": 2,
+    "experts_per_token": 2, "head_dim": 8, "hidden_act": "silu", "hidden_size": 32, "initial_context_length": 128,
+    "initializer_range": 0.02, "intermediate_size": 32, "layer_types": ["sliding_attention", "full_attention"],
+    "max_position_embeddings": 4096, "model_type": "gpt_oss", "num_attention_heads": 4, "num_experts_per_tok": 2,
+    "num_hidden_layers": 2, "num_key_value_heads": 2, "num_local_experts": 3, "output_router_logits": false,
+    "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+    "original_max_position_embeddings": 128, "rope_type": "yarn", "truncate": false}, "rope_theta": 150000,
+    "router_aux_loss_coef": 0.9, "sliding_window": 16, "swiglu_limit": 7.0, "tie_word_embeddings": false,
+    "transformers_version": "4.55.0.dev0", "use_cache": true, "vocab_size": 40})";
+  add_ends(model.tensors);
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string prefix = format("model.layers.{}.", layer);
+    add_norms(model.tensors, prefix);
+    add_attention(model.tensors, prefix, false);
+    const std::string attention = prefix + "self_attn.", experts = prefix + "mlp.experts.";
+    model.remove(attention + "q_norm.weight");
+    model.remove(attention + "k_norm.weight");
+    model.tensors.push_back(random_bf16(attention + "q_proj.bias", {32}));
+    model.tensors.push_back(random_bf16(attention + "k_proj.bias", {16}));
+    model.tensors.push_back(random_bf16(attention + "v_proj.bias", {16}));
+    model.tensors.push_back(random_bf16(attention + "o_proj.bias", {32}));
+    model.tensors.push_back(random_bf16(attention + "sinks", {4}));
+    model.tensors.push_back(random_bf16(prefix + "mlp.router.weight", {3, 32}));
+    model.tensors.push_back(random_bf16(prefix + "mlp.router.bias", {3}));
+    model.tensors.push_back(random_bf16(experts + "gate_up_proj", {3, 32, 64}));
+    model.tensors.push_back(random_bf16(experts + "gate_up_proj_bias", {3, 64}));
+    model.tensors.push_back(random_bf16(experts + "down_proj", {3, 32, 32}));
+    model.tensors.push_back(random_bf16(experts + "down_proj_bias", {3, 32}));
+  }
+  return model;
+}
+
 }  // namespace fourfold::checkpoint

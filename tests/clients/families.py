@@ -6,11 +6,14 @@ of their own, and are asked the very question the script was made with; only Kim
 itself too much (tests/server/call_formats_test.cpp has it).
 """
 import json
+import pathlib
+import subprocess
+import tempfile
 
 import anthropic
 import openai
 
-from served import PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, check
+from served import GOLDEN, PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, Server, check
 
 OWN_SERVERS = True
 THINK = ["<think>", "</think>"]
@@ -98,6 +101,35 @@ def gpt_oss(program):
     serve(program, "gpt-oss", HARMONY, "messages of gpt-oss's channels (Harmony)")
 
 
+def gpt_oss_itself(program):
+    """a gpt-oss of random numbers with its template: chat, stream, effort, a call that is asked for"""
+    with tempfile.TemporaryDirectory(prefix="fourfold-clients-") as folder:
+        model = pathlib.Path(folder) / "model"
+        subprocess.run([program, "make-model", model, "--shape", "tiny-gpt-oss", "--format", "mxfp4", "--seed", "1"], check=True,
+                       stdout=subprocess.DEVNULL)
+        file = json.loads((model / "tokenizer.json").read_bytes())
+        last = max(token["id"] for token in file["added_tokens"])
+        for place, content in enumerate(HARMONY["special"], start=last + 1):
+            file["added_tokens"].append({"id": place, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+                                         "normalized": False, "special": True})
+        (model / "tokenizer.json").write_text(json.dumps(file))
+        (model / "chat_template.jinja").write_bytes((GOLDEN / "families/gpt-oss.jinja").read_bytes())
+        with Server(program, model) as server:
+            check("calls are read as messages of gpt-oss's channels (Harmony)" in server.said(), server.said())
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0, timeout=300)
+            for effort in ("low", "high"):
+                said = client.chat.completions.create(model="default", messages=[QUESTION], max_tokens=20, reasoning_effort=effort)
+                check(said.usage.completion_tokens > 0, said)
+            pieces = list(client.chat.completions.create(model="default", messages=[QUESTION], max_tokens=20, stream=True))
+            check(pieces[-1].choices[0].finish_reason in ("stop", "length"), pieces[-1])
+            city = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
+                    "additionalProperties": False}
+            tool = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": city}}
+            message = client.chat.completions.create(model="default", messages=[QUESTION], tools=[tool], tool_choice="required",
+                                                     max_tokens=200).choices[0].message
+            check(json.loads(message.tool_calls[0].function.arguments)["city"] in ("Paris", "Rome"), message)
+
+
 def deepseek(program):
     """DeepSeek-V3.1's template: the same, but always calls, since it shows no tools"""
     serve(program, "deepseek-v3.1", DEEPSEEK, "DeepSeek's tokens", speaks=False)
@@ -108,4 +140,4 @@ def kimi(program):
     serve(program, "kimi-k2", KIMI, "Kimi's tokens", answers=True)
 
 
-ROWS = [glm, minimax, gpt_oss, deepseek, kimi]
+ROWS = [glm, minimax, gpt_oss, gpt_oss_itself, deepseek, kimi]

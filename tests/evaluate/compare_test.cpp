@@ -286,7 +286,74 @@ INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes,
                                          FamilyCase{"tiny-qwen3-moe"}, FamilyCase{"tiny-glm"},
                                          FamilyCase{"tiny-glm", 2}, FamilyCase{"tiny-glm-odd"},
                                          FamilyCase{"tiny-minimax"}, FamilyCase{"tiny-minimax", 2},
-                                         FamilyCase{"tiny-minimax-odd"}));
+                                         FamilyCase{"tiny-minimax-odd"}, FamilyCase{"tiny-gpt-oss"},
+                                         FamilyCase{"tiny-gpt-oss", 2}, FamilyCase{"tiny-gpt-oss-odd"}));
+
+// Each of gpt-oss's own parts left out, or off by one, is beyond the bounds.
+TEST(Compare, NoticesWhatGptOssHasToItself) {
+  TempFolder temp;
+  make_model(temp.path() / "model", "tiny-gpt-oss", "bf16", 1);
+  const Loaded model(temp.path() / "model");
+  const ReferenceFile reference(family_reference("tiny-gpt-oss"), model.program(Activations::f32));
+  const auto is_fine = [&](auto change) {
+    backend::Program program = model.program(Activations::f32);
+    for (backend::Op& op : program.main) {
+      if (auto* attend = std::get_if<backend::Attention>(&op)) change(program, *attend);
+      if (auto* run = std::get_if<backend::RunExperts>(&op)) change(program, *run);
+    }
+    const auto prepared =
+        backend::ReferenceBackend().prepare(std::move(program), trace_capacity(reference.prompts()));
+    return compare(*prepared, reference).fine();
+  };
+  const auto attention = [&](auto change) {
+    return is_fine([&](backend::Program&, auto& op) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(op)>, backend::Attention>) change(op);
+    });
+  };
+  const auto experts = [&](auto change) {
+    return is_fine([&](backend::Program& program, auto& op) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(op)>, backend::RunExperts>)
+        change(op, program.expert_sets[static_cast<std::size_t>(op.set.index)]);
+    });
+  };
+  EXPECT_TRUE(attention([](backend::Attention&) {}));
+  EXPECT_FALSE(attention([](backend::Attention& op) { op.sinks = {}; }));
+  EXPECT_FALSE(attention([](backend::Attention& op) { op.window = 0; }));
+  EXPECT_FALSE(attention([](backend::Attention& op) { op.window += op.window != 0; }));
+  using Run = backend::RunExperts;
+  using Set = backend::ExpertSet;
+  EXPECT_FALSE(experts([](Run&, Set& set) { set.gate_bias = {}; }));
+  EXPECT_FALSE(experts([](Run&, Set& set) { set.up_bias = {}; }));
+  EXPECT_FALSE(experts([](Run&, Set& set) { set.down_bias = {}; }));
+  EXPECT_FALSE(experts([](Run&, Set& set) { std::swap(set.gate_bias, set.up_bias); }));
+  EXPECT_FALSE(experts([](Run& op, Set&) { op.glu = backend::GluKind::plain; }));
+  EXPECT_FALSE(experts([](Run& op, Set&) { op.glu_alpha = 1.7; }));
+  EXPECT_FALSE(experts([](Run& op, Set&) { op.glu_limit = 8; }));
+}
+
+// gpt-oss as it is released, blocks and scales of MXFP4: on both backends, and on ranks that cut experts'
+// columns (the odd model's cannot be cut: blocks of 32) or share out whole experts.
+TEST(Compare, GptOssInMxfp4) {
+  TempFolder temp;
+  for (const char* shape : {"tiny-gpt-oss", "tiny-gpt-oss-odd"}) {
+    make_model(temp.path() / shape, shape, "mxfp4", 1);
+    const Loaded model(temp.path() / shape);
+    const auto file = family_reference(format("{}-mxfp4", shape));
+    for (const Activations activations : {Activations::f32, Activations::w4a16}) {
+      const Comparison result = compare_files(model, file, activations);
+      EXPECT_TRUE(result.fine()) << first_beyond(result);
+    }
+    const backend::Program whole = model.program(Activations::f32);
+    const ReferenceFile reference(file, whole);
+    for (const model::ExpertSharding experts :
+         {model::ExpertSharding::automatic, model::ExpertSharding::experts}) {
+      const auto prepared = backend::prepare_sharded(
+          model, {.count = 2, .experts = experts, .keep_values = true}, trace_capacity(reference.prompts()));
+      const Comparison result = compare(*prepared, whole, reference);
+      EXPECT_TRUE(result.fine()) << shape << ": " << first_beyond(result);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace fourfold::evaluate

@@ -152,6 +152,44 @@ constexpr ModelShape kShapes[] = {
      .positions = 4096,
      .theta = 5e6,
      .mtp = false},
+    // The window is shorter than the prompts of tests.
+    {.name = "tiny-gpt-oss",
+     .what = "gpt-oss, for tests",
+     .family = &kGptOss,
+     .maker = &kGptOssMaker,
+     .vocab = 640,
+     .hidden = 128,
+     .layers = 4,
+     .full_interval = 1,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 8,
+     .experts_per_token = 2,
+     .intermediate = 64,
+     .positions = 4096,
+     .theta = 150000,
+     .mtp = false,
+     .window = 16},
+    // 96 and 160 columns: no whole records of 64.
+    {.name = "tiny-gpt-oss-odd",
+     .what = "gpt-oss with odd sizes, for tests",
+     .family = &kGptOss,
+     .maker = &kGptOssMaker,
+     .vocab = 502,
+     .hidden = 160,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 10,
+     .experts_per_token = 3,
+     .intermediate = 96,
+     .positions = 4096,
+     .theta = 150000,
+     .mtp = false,
+     .window = 37},
     // Two layers, so that thousands of tokens take a simulator seconds, and scores of deviation 5, so that a
     // row attends to a few positions anywhere in its past instead of to the mean of them all.
     {.name = "tiny-long",
@@ -333,6 +371,42 @@ constexpr ModelShape kShapes[] = {
      .positions = 196608,
      .theta = 5e6,
      .mtp = false},
+    {.name = "gpt-oss-20b",
+     .what = "gpt-oss-20b",
+     .family = &kGptOss,
+     .maker = &kGptOssMaker,
+     .vocab = 201088,
+     .hidden = 2880,
+     .layers = 24,
+     .full_interval = 1,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .experts = 32,
+     .experts_per_token = 4,
+     .intermediate = 2880,
+     .positions = 131072,
+     .theta = 150000,
+     .mtp = false,
+     .window = 128},
+    {.name = "gpt-oss-120b",
+     .what = "gpt-oss-120b",
+     .family = &kGptOss,
+     .maker = &kGptOssMaker,
+     .vocab = 201088,
+     .hidden = 2880,
+     .layers = 36,
+     .full_interval = 1,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .experts = 128,
+     .experts_per_token = 4,
+     .intermediate = 2880,
+     .positions = 131072,
+     .theta = 150000,
+     .mtp = false,
+     .window = 128},
 };
 
 }  // namespace
@@ -348,8 +422,8 @@ const ModelShape& find_shape(std::string_view name) {
   fail_with_hint(Code::invalid_request, "known shapes: " + names, "unknown shape '{}'", name);
 }
 
-std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, bool fused_experts) {
-  return shape.maker->plan(shape, fused_experts);
+std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageScheme& scheme) {
+  return shape.maker->plan(shape, scheme);
 }
 
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,

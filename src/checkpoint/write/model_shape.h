@@ -23,12 +23,12 @@ struct TokenIds {
 
 // What a family's models are made of; families/ has one for each.
 struct FamilyMaker {
-  // `fused_experts`: experts as 3-D tensors, where releases in BF16 have them so.
-  std::vector<PlannedTensor> (*plan)(const ModelShape& shape, bool fused_experts);
+  // Experts as 3-D tensors or one by one, as releases have them that are stored so.
+  std::vector<PlannedTensor> (*plan)(const ModelShape& shape, const StorageScheme& scheme);
   // The members of config.json but for quantization_config.
   void (*write_config)(JsonWriter& json, const ModelShape& shape, const TokenIds& ids);
 };
-extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker;
+extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker, kGptOssMaker;
 
 struct ModelShape {
   std::string_view name;
@@ -60,6 +60,7 @@ struct ModelShape {
   std::int64_t groups = 1;  // of experts
   std::int64_t groups_kept = 1;
   double routed_scale = 1;
+  std::int64_t window = 0;    // gpt-oss: of every other layer's attention
   double head_norm = 1;       // mean of the factors on normed queries and keys; scores grow with its square
   double attention_gain = 1;  // of the output projection
 
@@ -84,7 +85,7 @@ struct PlannedTensor {
   double b = 0;  // mean, or to
 };
 
-std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, bool fused_experts);
+std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageScheme& scheme);
 
 // config.json. Ids of tokens go in as they are; modules as for describe_quantization.
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,

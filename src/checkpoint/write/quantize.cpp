@@ -25,6 +25,20 @@ class RowReader {
   RowReader(const Checkpoint& in, const QuantizedPiece& piece) : in_(in), piece_(piece) {}
 
   std::span<const float> read(std::int64_t row, std::int64_t count) {
+    return piece_.turned != nullptr ? read_turned(row, count) : read_stored(row, count);
+  }
+
+ private:
+  std::span<const float> read_turned(std::int64_t row, std::int64_t count) {
+    const LoadedMatrix part = load_rows(*piece_.turned, {row, count});
+    const auto columns = static_cast<std::size_t>(piece_.columns);
+    values_.resize(static_cast<std::size_t>(count) * columns);
+    for (std::int64_t i = 0; i < count; ++i)
+      read_row(part.matrix, i, std::span(values_).subspan(static_cast<std::size_t>(i) * columns, columns));
+    return values_;
+  }
+
+  std::span<const float> read_stored(std::int64_t row, std::int64_t count) {
     const auto width = static_cast<std::size_t>(dtype_bits(piece_.source->dtype) / 8);
     const auto first = static_cast<std::size_t>((piece_.first_row + row) * piece_.columns);
     const auto elements = static_cast<std::size_t>(count * piece_.columns);
@@ -39,7 +53,6 @@ class RowReader {
     return values_;
   }
 
- private:
   template <class T>
   void widen() {
     for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -264,7 +277,7 @@ QuantizeReport quantize_checkpoint(const Checkpoint& in, const ModelConfig& conf
     fail_with_hint(Code::unsupported_model, "quantise the 16-bit release of the model",
                    "{} is quantised already ({})", in.folder().string(), quant_method_name(stated.method));
   const BoundModel model = bind_model(in, config);  // refuses what does not fit before a byte is written
-  const QuantizePlan plan = plan_quantization(in, scheme, config.layer_count());
+  const QuantizePlan plan = plan_quantization(in, scheme, config.layer_count(), model.weights);
   CheckpointWriter writer(out.path(), plan.outputs);
   LoadProgress progress(in.tensor_bytes() + stored_bytes(model.weights), report);
   write_tensors(in, scheme, plan, writer, progress);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/shard_index.h"
+#include "checkpoint/weights.h"
 #include "checkpoint/write/storage_scheme.h"
 
 namespace fourfold::checkpoint {
@@ -23,7 +24,8 @@ struct QuantizedPiece {
   std::int64_t rows;
   std::int64_t columns;
   StoredAs stored;
-  std::size_t first_output;  // of tensors_of()
+  std::size_t first_output;        // of tensors_of()
+  const Matrix* turned = nullptr;  // what the rows are of where the tensor holds them transposed
 };
 
 struct QuantizePlan {
@@ -36,6 +38,8 @@ struct QuantizePlan {
   std::vector<std::string> unsuited;
 };
 
-QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme, std::int64_t layer_count);
+// `weights` are the checkpoint's, and must outlive the plan.
+QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme, std::int64_t layer_count,
+                               const ModelWeights& weights);
 
 }  // namespace fourfold::checkpoint

@@ -17,6 +17,7 @@ namespace {
 
 using Fill = PlannedTensor::Fill;
 
+constexpr std::string_view kSuffix = ".weight";
 constexpr std::int64_t kChunkElements = 1 << 18;
 // Deviations from the mean that count as a matrix's largest weight, with the largest row factor.
 constexpr double kAmaxDeviations = 4.5 * 1.5;
@@ -171,10 +172,11 @@ class Filler {
 
   // Quantised normals: a power of two cannot follow the row factors of random codes.
   void mxfp4(const Job& job, const Numbers& numbers, bool hole) {
-    const std::int64_t rows = job.tensor->shape[0], columns = numbers.columns();
+    if (hole) return;  // scales of 2^-127, which are as good as any for zeros
+    const std::int64_t columns = numbers.columns(), rows = element_count(job.tensor->shape) / columns;
     std::vector<float> values(static_cast<std::size_t>(columns));
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (!hole) numbers.fill(row * columns, values);
+      numbers.fill(row * columns, values);
       const Mxfp4Matrix made = quantize_mxfp4_weights(values, 1, columns);
       put(job.first, static_cast<std::uint64_t>(row * columns / 2),
           std::span<const std::uint8_t>(made.codes));
@@ -200,24 +202,29 @@ struct Plan {
   std::vector<StoredModule> modules;
 };
 
+// A matrix, or the stacked experts of a layer in a scheme that stores them so.
+bool is_module(const PlannedTensor& tensor, const StorageScheme& scheme) {
+  if (tensor.fill != Fill::linear) return false;
+  if (tensor.shape.rank() == 3) return scheme.names == NameConvention::mxfp4_blocks;
+  return tensor.shape.rank() == 2 && tensor.name.ends_with(kSuffix);
+}
+
 Plan make_plan(const RandomModelOptions& options) {
-  const bool fused = options.shape.family == &kQwen35 && !options.scheme.quantizes();
   Plan plan;
-  plan.tensors = plan_tensors(options.shape, fused);
-  constexpr std::string_view suffix = ".weight";
+  plan.tensors = plan_tensors(options.shape, options.scheme);
   for (const PlannedTensor& tensor : plan.tensors) {
     const StoredAs stored = options.scheme.of(role_of(tensor.name, options.shape.layers));
-    const bool is_module =
-        tensor.shape.rank() == 2 && tensor.fill == Fill::linear && tensor.name.ends_with(suffix);
-    const std::string module = tensor.name.substr(0, tensor.name.size() - (is_module ? suffix.size() : 0));
-    plan.jobs.push_back({&tensor, is_module ? stored : StoredAs::plain, plan.stored.size()});
-    if (!is_module || stored == StoredAs::plain) {
+    const bool is_matrix = is_module(tensor, options.scheme);
+    const bool has_suffix = is_matrix && tensor.name.ends_with(kSuffix);
+    const std::string module = tensor.name.substr(0, tensor.name.size() - (has_suffix ? kSuffix.size() : 0));
+    plan.jobs.push_back({&tensor, is_matrix ? stored : StoredAs::plain, plan.stored.size()});
+    if (!is_matrix || stored == StoredAs::plain) {
       plan.stored.push_back({tensor.name, DType::bf16, tensor.shape});
     } else {
       for (TensorSpec& spec : tensors_of(options.scheme, stored, module, tensor.shape))
         plan.stored.push_back(std::move(spec));
     }
-    if (is_module) plan.modules.push_back({module, stored});
+    if (is_matrix) plan.modules.push_back({module, stored});
   }
   return plan;
 }
@@ -251,8 +258,11 @@ StorageScheme scheme_named(std::string_view name) {
   return scheme;
 }
 
-RandomModelSummary write_random_model(const OutputFolder& folder, const RandomModelOptions& options,
+RandomModelSummary write_random_model(const OutputFolder& folder, const RandomModelOptions& given,
                                       const TokenIds& ids, const LoadProgress::Report& report) {
+  RandomModelOptions options = given;
+  if (options.shape.family == &kGptOss && options.scheme.routed == StoredAs::mxfp4)
+    options.scheme.names = NameConvention::mxfp4_blocks;
   const Plan plan = make_plan(options);
   CheckpointWriter writer(folder.path(), plan.stored,
                           {.shard_bytes = options.shard_bytes, .sparse = options.sparse});

@@ -16,7 +16,7 @@ namespace fourfold::checkpoint {
 // How releases store such models: bf16; modelopt (routed experts NVFP4 with input scales); modelopt-mixed
 // (experts and head NVFP4 for 16-bit activations, the rest FP8); compressed-tensors (experts and attention
 // NVFP4 with input scales); nvfp4 (every large matrix, ModelOpt's names); mxfp4 (routed experts,
-// compressed-tensors' names). Throws invalid_request.
+// compressed-tensors' names, gpt-oss's its own). Throws invalid_request.
 StorageScheme scheme_named(std::string_view name);
 
 struct RandomModelOptions {

@@ -308,7 +308,7 @@ RandomModelSummary write_scripted_model(const OutputFolder& folder, const Script
            kScriptPhasesMax);
   const Codes codes(script);
   const ModelShape shape = shape_of(script);
-  const std::vector<PlannedTensor> tensors = plan_tensors(shape, true);
+  const std::vector<PlannedTensor> tensors = plan_tensors(shape, {});
   Weights weights(script, codes, ids.end_of_turn, tensors);
   std::vector<TensorSpec> stored;
   for (const PlannedTensor& tensor : tensors) stored.push_back({tensor.name, DType::bf16, tensor.shape});

@@ -165,6 +165,11 @@ std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored,
   const Shape one = compressed ? Shape{1} : Shape{};
   if (stored == StoredAs::fp8)
     return {{module + ".weight", DType::f8_e4m3, shape}, {module + ".weight_scale", DType::f32, one}};
+  if (stored == StoredAs::mxfp4 && scheme.names == NameConvention::mxfp4_blocks) {
+    const std::int64_t blocks = shape[2] / kMxfp4BlockColumns;
+    return {{module + "_blocks", DType::u8, {shape[0], shape[1], blocks, kMxfp4BlockColumns / 2}},
+            {module + "_scales", DType::u8, {shape[0], shape[1], blocks}}};
+  }
   if (stored == StoredAs::mxfp4)
     return {{module + (compressed ? ".weight_packed" : ".weight"), DType::u8, {shape[0], shape[1] / 2}},
             {module + ".weight_scale", DType::u8, {shape[0], shape[1] / kMxfp4BlockColumns}}};
@@ -182,6 +187,9 @@ void describe_quantization(JsonWriter& json, const StorageScheme& scheme,
   json.begin_object();
   if (is_compressed(scheme)) {
     write_compressed(json, scheme, modules);
+  } else if (scheme.names == NameConvention::mxfp4_blocks) {
+    json.member("quant_method", "mxfp4");
+    write_texts(json, "modules_to_not_convert", listed(modules, StoredAs::plain));
   } else {
     json.member("quant_method", "modelopt");
     write_modelopt(json, scheme, modules, "ignore");
@@ -191,7 +199,7 @@ void describe_quantization(JsonWriter& json, const StorageScheme& scheme,
 }
 
 std::string modelopt_sidecar(const StorageScheme& scheme, const std::vector<StoredModule>& modules) {
-  if (is_compressed(scheme)) return {};
+  if (scheme.names != NameConvention::modelopt) return {};
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object();
   write_producer(json);

@@ -15,7 +15,8 @@
 namespace fourfold::checkpoint {
 
 enum class StoredAs { plain, fp8, nvfp4, mxfp4 };
-enum class NameConvention { modelopt, compressed_tensors };
+// mxfp4_blocks: as gpt-oss is released, MXFP4 experts stacked in one tensor of blocks and one of scales.
+enum class NameConvention { modelopt, compressed_tensors, mxfp4_blocks };
 
 struct StorageScheme {
   NameConvention names = NameConvention::modelopt;

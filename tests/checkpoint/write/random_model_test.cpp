@@ -12,8 +12,9 @@ namespace fourfold::checkpoint {
 namespace {
 
 constexpr TokenIds kIds{5, 6};
-const char* const kTinyShapes[] = {"tiny",     "tiny-dense",   "tiny-next",    "tiny-qwen3-moe",  "tiny-long",
-                                   "tiny-glm", "tiny-glm-odd", "tiny-minimax", "tiny-minimax-odd"};
+const char* const kTinyShapes[] = {
+    "tiny",         "tiny-dense",   "tiny-next",        "tiny-qwen3-moe", "tiny-long",       "tiny-glm",
+    "tiny-glm-odd", "tiny-minimax", "tiny-minimax-odd", "tiny-gpt-oss",   "tiny-gpt-oss-odd"};
 const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"};
 
 std::filesystem::path make(const TempFolder& temp, const std::string& name,
@@ -113,6 +114,17 @@ TEST(RandomModel, SparseHasTheTrueSizeAndTakesNoDisk) {
   EXPECT_TRUE(model.weights.mtp);
   EXPECT_EQ(format_of(std::get<MoeWeights>(model.weights.layers[59].mlp).experts[511].down),
             MatrixFormat::nvfp4);
+}
+
+// The published checkpoint sizes: 12.8 and 60.8 GiB.
+TEST(RandomModel, GptOssHasItsReleasesSize) {
+  TempFolder temp;
+  for (const auto& [shape, tenths] : {std::pair("gpt-oss-20b", 128u), {"gpt-oss-120b", 608u}}) {
+    RandomModelOptions options = options_of(shape, "mxfp4");
+    options.sparse = true;
+    const Checkpoint checkpoint(make(temp, shape, options));
+    EXPECT_EQ((checkpoint.tensor_bytes() * 10 + (1u << 29)) >> 30, tenths) << shape;
+  }
 }
 
 TEST(RandomModel, StopsWhenAskedAndLeavesNothing) {

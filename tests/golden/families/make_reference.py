@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import save_file
 
 CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
-           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM"}
+           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM", "gpt_oss": "GptOssForCausalLM"}
 
 
 def mtp_outputs(model, ids, final, first, count):
@@ -57,9 +57,12 @@ def main():
     name = CLASSES[config["model_type"]]
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {name}")
     extra = {}
-    if "routed_scaling_factor" in config:  # transformers wants a 1 to be written 1.0
-        config["routed_scaling_factor"] = float(config["routed_scaling_factor"])
-        extra["config"] = transformers.AutoConfig.for_model(**config)
+    for field in ("routed_scaling_factor", "swiglu_limit"):  # transformers wants a 1 to be written 1.0
+        if field in config:
+            config[field] = float(config[field])
+            extra["config"] = transformers.AutoConfig.for_model(**config)
+    if config.get("quantization_config", {}).get("quant_method") == "mxfp4":  # exact: codes times powers of two
+        extra["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
     model = getattr(transformers, name).from_pretrained(options.model, dtype=torch.float32, **extra).eval()
 
     vocab = config.get("text_config", config)["vocab_size"]

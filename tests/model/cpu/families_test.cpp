@@ -10,11 +10,17 @@ namespace {
 using backend::LogitsRow;
 using backend::Pass;
 
-class CpuFamilies : public testing::TestWithParam<const char*> {};
+struct CpuFamily {
+  const char* shape;
+  const char* format = "nvfp4";
+};
+void PrintTo(const CpuFamily& family, std::ostream* out) { *out << family.shape << " " << family.format; }
+
+class CpuFamilies : public testing::TestWithParam<CpuFamily> {};
 
 TEST_P(CpuFamilies, HaveTheSameBitsOnEveryInstructionSet) {
   checkpoint::TempFolder temp;
-  make_model(temp.path() / "model", GetParam(), "nvfp4");
+  make_model(temp.path() / "model", GetParam().shape, GetParam().format);
   const Loaded model(temp.path() / "model");
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < 70; ++i) tokens.push_back((i * 131 + 7) % 500);
@@ -36,7 +42,10 @@ TEST_P(CpuFamilies, HaveTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Odd, CpuFamilies, testing::Values("tiny-glm-odd", "tiny-minimax-odd"));
+INSTANTIATE_TEST_SUITE_P(Odd, CpuFamilies,
+                         testing::Values(CpuFamily{"tiny-glm-odd"}, CpuFamily{"tiny-minimax-odd"},
+                                         CpuFamily{"tiny-gpt-oss-odd"},
+                                         CpuFamily{"tiny-gpt-oss-odd", "mxfp4"}));
 
 }  // namespace
 }  // namespace fourfold::model

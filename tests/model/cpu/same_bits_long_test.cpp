@@ -5,7 +5,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "base/random.h"
-#include "tests/model/support.h"
+#include "tests/model/made_models.h"
 
 namespace fourfold::model {
 namespace {
@@ -22,7 +22,7 @@ constexpr backend::Capacity kOneLong{
 
 class LongStream {
  public:
-  LongStream(const std::string& name, Activations activations) : golden_(name), mode_(activations) {
+  LongStream(const Loaded& model, Activations activations) : model_(model), mode_(activations) {
     for (std::int64_t i = 0; i < kTokens; ++i) stream_.push_back(any_token());
     alone_ = step(*prepare(1), Pass::main, {part_of(0, stream_)});
   }
@@ -46,13 +46,13 @@ class LongStream {
 
  private:
   std::int32_t any_token() {
-    return static_cast<std::int32_t>(random_.below(static_cast<std::uint64_t>(golden_.config.vocab_size)));
+    return static_cast<std::int32_t>(random_.below(static_cast<std::uint64_t>(model_.config.vocab_size)));
   }
   std::int64_t below(std::int64_t limit) {
     return static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(limit)));
   }
   std::unique_ptr<backend::Prepared> prepare(int threads) const {
-    return backend::make_cpu_backend({.threads = threads})->prepare(golden_.program(mode_), kOneLong);
+    return backend::make_cpu_backend({.threads = threads})->prepare(model_.program(mode_), kOneLong);
   }
   static Part part_of(std::int64_t position, std::vector<std::int32_t> tokens) {
     return {
@@ -73,7 +73,7 @@ class LongStream {
     step(*prepared_, Pass::main, {part_of(end_, std::move(tokens))});
   }
 
-  Golden golden_;
+  const Loaded& model_;
   Activations mode_;
   Random random_{29};
   std::vector<std::int32_t> stream_;
@@ -83,13 +83,33 @@ class LongStream {
 };
 
 TEST(SameBitsLong, OfBf16) {
-  LongStream stream("bf16", Activations::f32);
+  const Golden golden("bf16");
+  LongStream stream(golden, Activations::f32);
   for (std::uint64_t seed = 1; seed <= 6; ++seed) stream.walk(seed);
 }
 
 TEST(SameBitsLong, OfMixedFormats) {
-  LongStream stream("modelopt_mixed", Activations::automatic);
+  const Golden golden("modelopt_mixed");
+  LongStream stream(golden, Activations::automatic);
   for (std::uint64_t seed = 7; seed <= 12; ++seed) stream.walk(seed);
+}
+
+// Windows that begin in the run before, or in the stretch before.
+TEST(SameBitsLong, OfWindows) {
+  for (const std::int64_t window : {100, 300, 1030}) {
+    checkpoint::TempFolder temp;
+    checkpoint::OutputFolder folder(temp.path() / "model");
+    checkpoint::RandomModelOptions options;
+    options.shape = checkpoint::find_shape("tiny-gpt-oss");
+    options.shape.layers = 2;
+    options.shape.window = window;
+    options.scheme = checkpoint::scheme_named("mxfp4");
+    checkpoint::write_random_model(folder, options, {0, 1});
+    folder.publish();
+    const Loaded model(temp.path() / "model");
+    LongStream stream(model, Activations::automatic);
+    for (std::uint64_t seed = 13; seed <= 15; ++seed) stream.walk(seed);
+  }
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ void add_layer(TensorList& list, const ModelShape& s, const std::string& prefix,
   if (s.shared > 0) list.gated_mlp(prefix + "mlp.shared_experts.", s.shared);
 }
 
-std::vector<PlannedTensor> plan(const ModelShape& s, bool) {
+std::vector<PlannedTensor> plan(const ModelShape& s, const StorageScheme&) {
   TensorList list(s, 0);
   list.add("model.embed_tokens.weight", {s.vocab, s.hidden}, Fill::normal, 1, 0);
   for (std::int64_t i = 0; i < s.layers; ++i)

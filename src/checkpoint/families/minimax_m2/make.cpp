@@ -26,7 +26,7 @@ void add_layer(TensorList& list, const ModelShape& s, const std::string& prefix)
                    {.gate = "w1", .up = "w3", .down = "w2"});
 }
 
-std::vector<PlannedTensor> plan(const ModelShape& s, bool) {
+std::vector<PlannedTensor> plan(const ModelShape& s, const StorageScheme&) {
   TensorList list(s, 0);
   list.add("model.embed_tokens.weight", {s.vocab, s.hidden}, Fill::normal, 1, 0);
   for (std::int64_t i = 0; i < s.layers; ++i) add_layer(list, s, fourfold::format("model.layers.{}.", i));

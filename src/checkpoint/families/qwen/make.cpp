@@ -170,8 +170,8 @@ void write_config(JsonWriter& json, const ModelShape& shape, const TokenIds& ids
   json.end_object();
 }
 
-std::vector<PlannedTensor> plan(const ModelShape& shape, bool fused_experts) {
-  return Planner(shape, fused_experts).plan();
+std::vector<PlannedTensor> plan(const ModelShape& shape, const StorageScheme& scheme) {
+  return Planner(shape, shape.family == &kQwen35 && !scheme.quantizes()).plan();
 }
 
 }  // namespace
