@@ -59,9 +59,10 @@ TEST(DiffBackends, ThreeBackendsAgree) {
   EXPECT_LT(undecided, 24) << "most rows have a clear router";
 }
 
-// Routers of sigmoids with a bias, and of groups: their margins are of what they choose by.
-TEST(DiffBackends, RoutersOfSigmoidsAgree) {
-  for (const char* shape : {"tiny-glm-odd", "tiny-minimax-odd"}) {
+// Routers of sigmoids with a bias, and of groups: their margins are of what they choose by. And layers that
+// see a window alone, each by itself.
+TEST(DiffBackends, LayersOfOtherFamiliesAgree) {
+  for (const char* shape : {"tiny-glm-odd", "tiny-minimax-odd", "tiny-gpt-oss-odd"}) {
     checkpoint::TempFolder temp;
     model::make_model(temp.path() / "model", shape, "nvfp4");
     const model::Loaded made(temp.path() / "model");
