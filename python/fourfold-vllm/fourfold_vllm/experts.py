@@ -16,8 +16,9 @@ from vllm.platforms import current_platform
 from fourfold_vllm import decide, log, switch
 from fourfold_vllm.repack import repack
 
-# Tokens of a step up to which sums are those of generated tokens: vLLM mixes both kinds of rows in a batch.
-MOST_DECODE_TOKENS = 256
+# Tokens an expert has on average, up to which a step's sums are those of generated tokens: vLLM mixes both kinds of rows in a batch.
+# Up to there the kernels stream the weights with their narrowest pass; more tokens are the prompt kernels' business.
+MOST_DECODE_MEAN = 4.0
 
 
 @functools.lru_cache(maxsize=None)
@@ -31,8 +32,8 @@ def _capability() -> "tuple[int, int] | None":
     return None if found is None else (found.major, found.minor)
 
 
-def _role(tokens: int) -> str:
-    return "decode" if tokens <= MOST_DECODE_TOKENS else "prefill"
+def _role(tokens: int, config: Any) -> str:
+    return "decode" if tokens * config.experts_per_token <= MOST_DECODE_MEAN * config.num_experts else "prefill"
 
 
 class FourfoldMethod(FusedMoEMethodBase):
@@ -81,7 +82,8 @@ class FourfoldMethod(FusedMoEMethodBase):
     def apply(self, layer: Any, x: torch.Tensor, topk_weights: torch.Tensor, topk_ids: torch.Tensor, shared_experts: Any = None,
               shared_experts_input: Any = None) -> torch.Tensor:
         return torch.ops.fourfold.moe_layer_chosen(x.contiguous(), topk_ids, topk_weights, *self._weights(layer),
-                                                   self.moe.intermediate_size_per_partition, _role(x.shape[0]), self.fourfold_format)
+                                                   self.moe.intermediate_size_per_partition, _role(x.shape[0], self.moe),
+                                                   self.fourfold_format)
 
     def apply_monolithic(self, layer: Any, x: torch.Tensor, router_logits: torch.Tensor,
                          input_ids: Optional[torch.Tensor] = None) -> torch.Tensor:
@@ -89,9 +91,9 @@ class FourfoldMethod(FusedMoEMethodBase):
         assert rule is not None
         bias = layer.e_score_correction_bias.float().contiguous() if rule.biased else None
         return torch.ops.fourfold.moe_layer(x.contiguous(), router_logits.float().contiguous(), *self._weights(layer),
-                                            self.moe.intermediate_size_per_partition, self.moe.experts_per_token, _role(x.shape[0]),
-                                            self.fourfold_format, rule.score, rule.renormalise, rule.weight_scale, bias, rule.groups,
-                                            rule.groups_kept)
+                                            self.moe.intermediate_size_per_partition, self.moe.experts_per_token,
+                                            _role(x.shape[0], self.moe), self.fourfold_format, rule.score, rule.renormalise,
+                                            rule.weight_scale, bias, rule.groups, rule.groups_kept)
 
 
 @functools.lru_cache(maxsize=None)
