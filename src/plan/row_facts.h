@@ -49,9 +49,11 @@ struct RowFacts {
   int blocks_per_sm = 0;
   bool epilogue_aliases_stages = false;  // false: it has its own part, or needs none
   // What a proof asks of the row; no plan prints it.
-  int head_dim = 0;         // attention
-  bool from_f32 = false;    // its input: f32 rows, else bf16
-  bool norms_rows = false;  // norms its tokens itself
+  int head_dim = 0;          // attention
+  bool from_f32 = false;     // its input: f32 rows, else bf16
+  bool norms_rows = false;   // norms its tokens itself
+  bool is_windowed = false;  // attention: takes windows and sinks
+  bool clamps = false;       // grouped GEMMs: takes biases, and gate_up is the clamped SwiGLU
 };
 
 // A shape that may be asked for and has no row, with the reason.

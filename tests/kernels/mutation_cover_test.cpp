@@ -70,6 +70,7 @@ const std::map<std::string, const char*> kTested = {
     {"sampling/ranked.h", "StepMutation.Sampling"},
     {"sampling/scores.h", "StepMutation.Sampling"},
     {"sampling/weigh.h", "StepMutation.Sampling"},
+    {"step/add_bias.h", "StepMutation.AddBias"},
     {"step/add_gated.h", "StepMutation.AddGated"},
     {"step/select_norm.h", "StepMutation.SelectNorm"},
 };

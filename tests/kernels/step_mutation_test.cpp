@@ -28,13 +28,14 @@ const Survivor kSurvivors[] = {
 };
 
 // Of a kernel with several: every path and format, as each has code of its own. That is the row's name
-// without its sizes: "dense_few norm bf16" of "dense_few 16x8x512 norm bf16 w8".
+// without its sizes: "dense_few norm bf16" of "dense_few 16x8x512 norm bf16 w8". Rows for a window wait where
+// the others do.
 std::string kind_of(const plan::RowFacts& row) {
   std::istringstream words(row.row);
   std::string kind;
   for (std::string word; words >> word;) {
     const bool is_size = word.find_first_not_of("0123456789wx") == std::string::npos;
-    if (!is_size) kind += word + " ";
+    if (!is_size && word != "window") kind += word + " ";
   }
   return kind;
 }
@@ -104,6 +105,7 @@ TEST(StepMutation, NormPrompt) { mutate_kernel("norm_prompt"); }
 TEST(StepMutation, QuantizeRows) { mutate_kernel("quantize_rows"); }
 TEST(StepMutation, SelectNorm) { mutate_kernel("select_norm"); }
 TEST(StepMutation, AddGated) { mutate_kernel("add_gated"); }
+TEST(StepMutation, AddBias) { mutate_kernel("add_bias"); }
 TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }
 TEST(StepMutation, RowSquares) { mutate_kernel("row_squares"); }
 // The pages of wide heads wrap the ring inside a split.

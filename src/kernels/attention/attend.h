@@ -24,10 +24,11 @@ namespace fourfold::attention {
 struct AttendUnit {
   Found found;
   int split = 0;
+  int first_split = 0;  // of the sequence's rows
   int kv_head = 0;
   int first_query = 0;  // query vector i of a KV head: row i / heads_per_kv, head i % heads_per_kv
   int query_count = 0;  // of the sequence and KV head
-  int begin = 0;        // positions of the split
+  int begin = 0;        // positions of the split, from the first page that a row sees something of
   int last = 0;         // the sequence's last position, in whatever split
   int pages = 0;
 };
@@ -37,11 +38,13 @@ FOURFOLD_DEVICE AttendUnit find_unit(Cta cta, const AttendParams& params, std::i
   const auto tiles_of = [&](int row_count) {
     return (row_count * params.heads_per_kv + Row::tile - 1) / Row::tile;
   };
+  const int window = window_of<Row>(params);
   const auto units_of = [&](const step::SequencePlace& place) {
-    return split_count(place.position + place.row_count - 1) * params.kv_heads * tiles_of(place.row_count);
+    return split_count(place.position, place.position + place.row_count - 1, window) * params.kv_heads *
+           tiles_of(place.row_count);
   };
-  const auto slots = [](const step::SequencePlace& place) {
-    return static_cast<int>(slots_of(place.position + place.row_count - 1, place.row_count));
+  const auto slots = [&](const step::SequencePlace& place) {
+    return static_cast<int>(slots_of(place.position + place.row_count - 1, place.row_count, window));
   };
   AttendUnit unit;
   unit.found = find_item(cta, params.tables, index, units_of, slots);
@@ -55,6 +58,12 @@ FOURFOLD_DEVICE AttendUnit find_unit(Cta cta, const AttendParams& params, std::i
   unit.kv_head = found.item % shares / tiles;
   unit.first_query = found.item % tiles * Row::tile;
   unit.begin = split_begin(unit.split);
+  if constexpr (Row::is_windowed) {
+    // Pages that none of the rows sees would add weights of 0 to sums of 0.
+    unit.first_split = first_split(found.position, window);
+    const int seen = first_seen(found.position, window) / kPageTokens * kPageTokens;
+    if (seen > unit.begin) unit.begin = seen;
+  }
   const int next = split_begin(unit.split + 1), end = next < unit.last + 1 ? next : unit.last + 1;
   unit.pages = (end - unit.begin + kPageTokens - 1) / kPageTokens;
   return unit;
@@ -127,10 +136,11 @@ FOURFOLD_DEVICE void score_page(Cta cta, typename Row::Storage& storage, PieceRi
       }
 }
 
-// Hides positions behind each row's own, then leaves this warp's largest scores for the others.
+// Hides positions behind each row's own and before its window, then leaves this warp's largest scores for the
+// others.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void share_largest(Cta cta, typename Row::Storage& storage, const SoftmaxState<Row>& state,
-                                   int warp, int page_position,
+                                   int warp, int page_position, int window,
                                    float (&score)[Row::tiles][Row::key_tiles][4]) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
 #pragma unroll
@@ -138,13 +148,16 @@ FOURFOLD_DEVICE void share_largest(Cta cta, typename Row::Storage& storage, cons
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float largest = kUnseen;
+      [[maybe_unused]] const int earliest = first_seen(state.position[m][half], window);
 #pragma unroll
       for (int n = 0; n < Row::key_tiles; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& s = score[m][n][2 * half + i];
-          if (page_position + 8 * (Row::key_tiles * warp + n) + 2 * t + i > state.position[m][half])
-            s = kUnseen;
+          const int position = page_position + 8 * (Row::key_tiles * warp + n) + 2 * t + i;
+          if (position > state.position[m][half]) s = kUnseen;
+          if constexpr (Row::is_windowed)
+            if (position < earliest) s = kUnseen;
           largest = Cta::max(largest, s);
         }
       largest = Cta::max(largest, cta.shuffle_xor(largest, 1));
@@ -272,7 +285,8 @@ FOURFOLD_DEVICE void store_partial(Cta cta, const AttendParams& params, const At
       if (query >= unit.query_count || state.position[m][half] < unit.begin) continue;
       const int row = query / params.heads_per_kv, head = query - row * params.heads_per_kv;
       const std::int64_t slot =
-          unit.found.slots + static_cast<std::int64_t>(unit.split) * unit.found.row_count + row;
+          unit.found.slots + static_cast<std::int64_t>(unit.split - unit.first_split) * unit.found.row_count +
+          row;
       const std::int64_t vector = slot * params.heads + unit.kv_head * params.heads_per_kv + head;
       float* to = params.partial + vector * Row::head_dim + warp * dims + 2 * t;
 #pragma unroll
@@ -301,7 +315,7 @@ FOURFOLD_DEVICE void attend_unit(Cta cta, const AttendParams& params, typename R
     for (int half = 0; half < 2; ++half) {
       const int query = unit.first_query + 16 * m + 8 * half + (cta.lane() >> 2);
       state.position[m][half] = unit.found.position + query / params.heads_per_kv;
-      state.largest[m][half] = kUnseen;
+      state.largest[m][half] = kFirstLargest<Row>;
       state.total[m][half] = 0.0f;
     }
   ValueSums<Row> sums = {};
@@ -310,7 +324,7 @@ FOURFOLD_DEVICE void attend_unit(Cta cta, const AttendParams& params, typename R
     const int page_position = unit.begin + page * kPageTokens;
     float score[Row::tiles][Row::key_tiles][4], factor[Row::tiles][2];
     score_page<Row>(cta, storage, ring, list, warp, params.scale_log2, score);
-    share_largest<Row>(cta, storage, state, warp, page_position, score);
+    share_largest<Row>(cta, storage, state, warp, page_position, window_of<Row>(params), score);
     cta.sync_block();  // all largest scores; and every warp has left the weights of the page before
     share_weights<Row>(cta, storage, state, warp, score, factor);
     cta.sync_block();  // all weights

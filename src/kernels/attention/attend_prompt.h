@@ -97,7 +97,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
       });
   cta.sync_block();  // the query rows are in place
   const int first_row = 16 * warp + (cta.lane() >> 2);
-  PromptSoftmax state;
+  PromptSoftmax state{{kFirstLargest<Row>, kFirstLargest<Row>}};
   float sums[Row::head_dim / 8][4] = {};
   for (int page = 0; page < unit.pages; ++page) {
     const bool last = page == unit.pages - 1;
@@ -105,6 +105,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
     std::uint32_t weight[4][4];
     score_prompt_page<Row>(cta, storage, ring, list, warp, score);
     if (last) hide_later(cta, first_row, score);
+    hide_earlier<Row>(cta, params, unit, page, first_row, score);
     weigh_page(cta, score, params.scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     if (last)
@@ -112,7 +113,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
     else
       add_prompt_values<Row, false>(cta, storage, ring, list, warp, unit.written, weight, sums);
   }
-  finish_tile<Row::head_dim>(cta, params, unit, unit.first_head, first_row, state, sums);
+  finish_tile<Row>(cta, params, unit, unit.first_head, first_row, state, sums);
 }
 
 template <class Row, class Cta>
@@ -124,7 +125,7 @@ FOURFOLD_DEVICE void attend_prompt(Cta cta, const PromptParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
-    const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
+    const PromptUnit unit = find_prompt_unit<Row>(cta, params, index);
     if (unit.found.sequence < 0) return;
     attend_tile<Row>(cta, params, storage, ring, unit, warp);
   }

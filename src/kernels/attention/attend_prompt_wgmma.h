@@ -47,7 +47,7 @@ FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, type
   PieceRing<Row> ring;
   std::uint32_t tail = 0;  // phase of `cleared` and `seen`
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
-    const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
+    const PromptUnit unit = find_prompt_unit<Row>(cta, params, index);
     if (unit.found.sequence < 0) return;
     const PageList list = list_tile_pages<typename Row::Layout>(params, unit);
     ring.enter();
@@ -140,7 +140,7 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
       });
   cta.barrier_sync(device::group_barrier(group), 128);  // the query rows are in place
   const int first_row = 16 * warp + (cta.lane() >> 2);
-  PromptSoftmax state;
+  PromptSoftmax state{{kFirstLargest<Row>, kFirstLargest<Row>}};
   float sums[Row::head_dim / 8][4] = {};
   for (int page = 0; page < unit.pages; ++page) {
     const bool last = page == unit.pages - 1;
@@ -149,6 +149,7 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     score_prompt_page_wgmma<Row>(cta, storage.query[group], ring.take(cta, storage), warp, score);
     ring.give_back(cta, storage);
     if (last) hide_later(cta, first_row, score);
+    hide_earlier<Row>(cta, params, unit, page, first_row, score);
     weigh_page(cta, score, params.scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     const unsigned char* values = ring.take(cta, storage);
@@ -161,7 +162,7 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
     add_prompt_values_wgmma<Row>(cta, values, weight, sums);
     ring.give_back(cta, storage);
   }
-  if (stores) finish_tile<Row::head_dim>(cta, params, unit, head, first_row, state, sums);
+  if (stores) finish_tile<Row>(cta, params, unit, head, first_row, state, sums);
   cta.barrier_sync(device::group_barrier(group), 128);  // the query rows may change
 }
 
@@ -171,7 +172,7 @@ FOURFOLD_DEVICE void attend_tiles_wgmma(Cta cta, const PromptParams& params, typ
   PieceRing<Row> ring;
   std::uint32_t tail = 0;
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
-    const PromptUnit unit = find_prompt_unit<Row::heads>(cta, params, index);
+    const PromptUnit unit = find_prompt_unit<Row>(cta, params, index);
     if (unit.found.sequence < 0) return;
     attend_tile_wgmma<Row>(cta, params, storage, ring, tail, unit, warp / 4, warp % 4);
   }

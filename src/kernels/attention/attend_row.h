@@ -25,12 +25,14 @@ struct AttendStorage {
   device::Mbarrier empty[Stages];
 };
 
-template <class ArchT, class KvT, int HeadDim, int TileN>
+// Windowed: with code for a window (attention_params.h).
+template <class ArchT, class KvT, int HeadDim, int TileN, bool Windowed = false>
 struct AttendRow {
   using Arch = ArchT;
   using Layout = PageLayout<KvT, HeadDim>;
   using Params = AttendParams;
   static constexpr int head_dim = HeadDim;
+  static constexpr bool is_windowed = Windowed;
   static constexpr int tile = TileN;        // query vectors of a block
   static constexpr int tiles = TileN / 16;  // m16 operands
   static constexpr int warps =
@@ -50,13 +52,14 @@ struct AttendRow {
   static_assert(stages >= 6 && TileN % 16 == 0);
 
   static constexpr const char* products = "mma";
-  static std::string name() { return attend_row(HeadDim, KvT::name, TileN); }
+  static std::string name() { return attend_row(HeadDim, KvT::name, TileN, Windowed); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<AttendRow>("attend", "decode", KvT::name);
     facts.m = TileN;
     facts.n = kPageTokens;
     facts.k = HeadDim;
     facts.stages = stages;
+    facts.is_windowed = Windowed;
     return facts;
   }
   template <class Cta>

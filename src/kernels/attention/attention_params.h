@@ -18,13 +18,17 @@ inline std::string prepare_row(int head_dim, std::string_view kv, std::string_vi
   return format("prepare {} {} from {}", head_dim, kv, from);
 }
 inline std::string squares_row(std::string_view from) { return format("row_squares from {}", from); }
-inline std::string attend_row(int head_dim, std::string_view kv, int tile) {
-  return format("attend {} {} x{}", head_dim, kv, tile);
+// is_windowed: with code for a window and for sinks; where a layer has neither, the other rows run.
+inline std::string attend_row(int head_dim, std::string_view kv, int tile, bool is_windowed = false) {
+  return format("attend {} {} x{}{}", head_dim, kv, tile, is_windowed ? " window" : "");
 }
-inline std::string prompt_row(int head_dim, std::string_view kv, bool wgmma) {
-  return format("attend_prompt {} {} {}", head_dim, kv, wgmma ? "wgmma" : "mma");
+inline std::string prompt_row(int head_dim, std::string_view kv, bool wgmma, bool is_windowed = false) {
+  return format("attend_prompt {} {} {}{}", head_dim, kv, wgmma ? "wgmma" : "mma",
+                is_windowed ? " window" : "");
 }
-inline std::string combine_row(int head_dim) { return format("combine splits {}", head_dim); }
+inline std::string combine_row(int head_dim, bool is_windowed = false) {
+  return format("combine splits {}{}", head_dim, is_windowed ? " window" : "");
+}
 
 // The cache of one layer: [page][kv_head] pages of 64 positions, laid out as page_layout.h says.
 struct PrepareParams {
@@ -80,6 +84,8 @@ struct AttendParams {
   std::int32_t kv_heads;
   std::int32_t heads_per_kv;
   float scale_log2;  // softmax scale * log2(e)
+  // Windowed rows alone: a row sees its own position and the window - 1 before it; 0: all.
+  std::int32_t window;
 };
 
 struct CombineParams {
@@ -91,6 +97,9 @@ struct CombineParams {
   std::int32_t gate_head_stride;
   std::int32_t heads;
   std::uint16_t* out;  // [row_limit, heads, head_dim] bf16
+  // Windowed rows alone.
+  std::int32_t window;  // as attend's
+  const float* sinks;   // [heads]: a score that joins each softmax without a value; null: none
 };
 
 // Prompts: rows of a sequence are cut into tiles at absolute multiples of 64 positions.
@@ -107,6 +116,9 @@ struct PromptParams {
   std::int32_t heads_per_kv;
   float scale_log2;
   std::uint16_t* out;  // [row_limit, heads, head_dim] bf16
+  // Windowed rows alone.
+  std::int32_t window;
+  const float* sinks;
 };
 
 // ---- grids ----
@@ -120,9 +132,10 @@ constexpr std::int64_t prepare_blocks(std::int64_t row_limit, int heads, int kv_
 }
 // Units of work of decode: a split of a sequence, a KV head, `tile` of its query vectors (16, 32 or 64, the
 // row's). Any grid does all of them; best is one block a unit, at most a few times what the GPU holds.
-constexpr std::int64_t attend_units(int last_position, int row_count, int heads, int kv_heads, int tile) {
-  return static_cast<std::int64_t>(split_count(last_position)) * kv_heads *
-         ((row_count * (heads / kv_heads) + tile - 1) / tile);
+constexpr std::int64_t attend_units(int last_position, int row_count, int heads, int kv_heads, int tile,
+                                    int window = 0) {
+  return static_cast<std::int64_t>(split_count(last_position - row_count + 1, last_position, window)) *
+         kv_heads * ((row_count * (heads / kv_heads) + tile - 1) / tile);
 }
 constexpr std::int64_t combine_blocks(std::int64_t row_limit, int heads) { return row_limit * heads; }
 // Tiles that `row_count` rows from `first_position` on touch.
@@ -140,8 +153,9 @@ constexpr std::int64_t prompt_units(int first_position, int row_count, int heads
 }
 
 // ---- workspace of decode ---- a slot for every row and split; sequences follow each other without gaps
-constexpr std::int64_t slots_of(int last_position, int row_count) {
-  return static_cast<std::int64_t>(split_count(last_position)) * row_count;
+constexpr std::int64_t slots_of(int last_position, int row_count, int window = 0) {
+  return static_cast<std::int64_t>(split_count(last_position - row_count + 1, last_position, window)) *
+         row_count;
 }
 constexpr std::size_t partial_bytes(std::int64_t slots, int heads, int head_dim) {
   return static_cast<std::size_t>(slots) * heads * head_dim * sizeof(float);

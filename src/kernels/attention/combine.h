@@ -57,11 +57,11 @@ FOURFOLD_DEVICE void load_group(Cta cta, const CombineParams& params, const Part
   }
 }
 
-// The largest score of all splits, known to the whole block.
+// The largest score of all splits and of the sink, known to the whole block.
 template <class Row, class Cta>
-FOURFOLD_DEVICE float largest_of(Cta cta, const CombineParams& params, const PartialList& list,
+FOURFOLD_DEVICE float largest_of(Cta cta, const CombineParams& params, const PartialList& list, float sink,
                                  CombineStorage<Row::head_dim>& storage) {
-  float largest = kUnseen;
+  float largest = sink;
   for (int split = cta.thread(); split < list.splits; split += Row::threads)
     largest = Cta::max(largest, cta.load(params.partial_scale + 2 * (list.first + split * list.stride)));
 #pragma unroll
@@ -123,13 +123,17 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
   if (place.sequence < 0) return;
   const device::U32x4 sequence =
       cta.load(reinterpret_cast<const device::U32x4*>(params.tables.sequences + place.sequence));
+  const int window = window_of<Row>(params);
   const int before = slots_before(cta, params.tables, place.sequence,
-                                  [](int last, int row_count) { return slots_of(last, row_count); });
+                                  [&](int last, int row_count) { return slots_of(last, row_count, window); });
   const int row_in_sequence = row - static_cast<int>(sequence.v[0]);
   PartialList list;
   list.first = static_cast<std::int64_t>(before + row_in_sequence) * params.heads + head;
   list.stride = static_cast<std::int64_t>(sequence.v[1]) * params.heads;
-  list.splits = split_count(place.position);
+  list.splits = split_count(place.position, place.position, window);
+  if constexpr (Row::is_windowed)
+    list.first += list.stride * (first_split(place.position, window) -
+                                 first_split(static_cast<int>(sequence.v[2]), window));
   const int groups = (list.splits + kGroupSplits - 1) / kGroupSplits;
 
   SplitGroup<Row> group;
@@ -140,8 +144,15 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
   if (gated && column < Row::head_dim)
     gate = cta.load(reinterpret_cast<const device::F32x2*>(params.gate + row * params.gate_stride +
                                                            head * params.gate_head_stride + column));
-  const float largest = largest_of<Row>(cta, params, list, storage);
-  float total = 0.0f, sum[kLaneColumns<Row>] = {};
+  float sink = kUnseen;
+  if constexpr (Row::is_windowed)
+    if (params.sinks != nullptr) sink = Cta::mul(cta.load(params.sinks + head), kLog2E);
+  const float largest = largest_of<Row>(cta, params, list, sink, storage);
+  // The sink is the first to be added, by the first warp.
+  float total = 0.0f;
+  if constexpr (Row::is_windowed)
+    if (params.sinks != nullptr && warp == 0) total = exp2_weight<Cta>(Cta::add(sink, -largest));
+  float sum[kLaneColumns<Row>] = {};
   for (int index = warp; index < groups; index += kCombineWarps) {
     add_group<Row>(cta, group, list.splits - index * kGroupSplits, largest, total, sum);
     if (index + kCombineWarps < groups) load_group<Row>(cta, params, list, index + kCombineWarps, group);

@@ -21,12 +21,14 @@ struct PromptStorage {
   device::Mbarrier empty[Stages];
 };
 
-template <class ArchT, class KvT, int HeadDim>
+// Windowed: with code for a window and sinks (attention_params.h).
+template <class ArchT, class KvT, int HeadDim, bool Windowed = false>
 struct PromptRow {
   using Arch = ArchT;
   using Layout = PageLayout<KvT, HeadDim>;
   using Params = PromptParams;
   static constexpr int head_dim = HeadDim;
+  static constexpr bool is_windowed = Windowed;
   static constexpr int heads = 1;
   static constexpr int math_warps = kTileRows / 16;
   static constexpr int threads = 32 * math_warps;
@@ -40,13 +42,14 @@ struct PromptRow {
   static_assert(stages >= 4);
 
   static constexpr const char* products = "mma";
-  static std::string name() { return prompt_row(HeadDim, KvT::name, false); }
+  static std::string name() { return prompt_row(HeadDim, KvT::name, false, Windowed); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PromptRow>("attend_prompt", "prompt", KvT::name);
     facts.m = kTileRows;
     facts.n = kPageTokens;
     facts.k = HeadDim;
     facts.stages = stages;
+    facts.is_windowed = Windowed;
     return facts;
   }
   template <class Cta>
@@ -66,12 +69,13 @@ struct PromptWgmmaStorage {
 };
 
 // bf16 pages only: wgmma reads its operand as it lies.
-template <class ArchT, int HeadDim>
+template <class ArchT, int HeadDim, bool Windowed = false>
 struct PromptWgmmaRow {
   using Arch = ArchT;
   using Layout = PageLayout<Bf16Kv, HeadDim>;
   using Params = PromptParams;
   static constexpr int head_dim = HeadDim;
+  static constexpr bool is_windowed = Windowed;
   static constexpr int heads = 2;
   static constexpr int math_warps = 8;
   static constexpr int threads = 32 * (math_warps + 4);
@@ -90,13 +94,14 @@ struct PromptWgmmaRow {
                              plan::RoleRegisters<4, load_registers>>::value);
 
   static constexpr const char* products = "wgmma";
-  static std::string name() { return prompt_row(HeadDim, "bf16", true); }
+  static std::string name() { return prompt_row(HeadDim, "bf16", true, Windowed); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PromptWgmmaRow>("attend_prompt", "prompt", "bf16");
     facts.m = heads * kTileRows;
     facts.n = kPageTokens;
     facts.k = HeadDim;
     facts.stages = stages;
+    facts.is_windowed = Windowed;
     facts.math_warps = math_warps;
     facts.producer_warps = 4;
     return facts;

@@ -25,8 +25,9 @@ struct PromptUnit {
   int begin = 0;  // the tile's first position; its rows may start later and end earlier
   int first_head = 0;
   int kv_head = 0;
-  int pages = 0;
-  int written = 0;  // positions of the last page that hold keys and values, or more
+  int first_page = 0;  // that a row of the tile sees something of
+  int pages = 0;       // up to the tile's own
+  int written = 0;     // positions of the last page that hold keys and values, or more
   // The batch row of the tile's row i, or -1.
   FOURFOLD_DEVICE int row(int i) const {
     const int place = begin + i - found.position;
@@ -34,10 +35,11 @@ struct PromptUnit {
   }
 };
 
-// Heads: of one KV head that a block takes at once.
-template <int Heads, class Cta>
+// A block takes Row::heads of one KV head at once.
+template <class Row, class Cta>
 FOURFOLD_DEVICE PromptUnit find_prompt_unit(Cta cta, const PromptParams& params, std::int64_t index) {
-  const int groups = (params.heads_per_kv + Heads - 1) / Heads, shares = groups * params.kv_heads;
+  constexpr int heads = Row::heads;
+  const int groups = (params.heads_per_kv + heads - 1) / heads, shares = groups * params.kv_heads;
   PromptUnit unit;
   unit.found = find_item(
       cta, params.tables, index,
@@ -48,10 +50,13 @@ FOURFOLD_DEVICE PromptUnit find_prompt_unit(Cta cta, const PromptParams& params,
   const Found& found = unit.found;
   if (found.sequence < 0) return unit;
   const int end = found.position + found.row_count;
-  unit.pages = (end - 1) / kTileRows + 1 - found.item / shares;
-  unit.begin = (unit.pages - 1) * kTileRows;
+  const int tile = (end - 1) / kTileRows - found.item / shares;
+  unit.begin = tile * kTileRows;
+  // By the tile's place, whatever rows of it are here.
+  unit.first_page = first_seen(unit.begin, window_of<Row>(params)) / kPageTokens;
+  unit.pages = tile + 1 - unit.first_page;
   unit.kv_head = found.item % shares / groups;
-  unit.first_head = unit.kv_head * params.heads_per_kv + found.item % groups * Heads;
+  unit.first_head = unit.kv_head * params.heads_per_kv + found.item % groups * heads;
   unit.written = end - unit.begin;
   return unit;
 }
@@ -59,13 +64,13 @@ FOURFOLD_DEVICE PromptUnit find_prompt_unit(Cta cta, const PromptParams& params,
 template <class Layout>
 FOURFOLD_DEVICE PageList list_tile_pages(const PromptParams& params, const PromptUnit& unit) {
   return list_pages<Layout>(params.keys, params.values, unit.kv_head, params.kv_heads,
-                            params.tables.pages + unit.found.page_begin, unit.pages);
+                            params.tables.pages + unit.found.page_begin + unit.first_page, unit.pages);
 }
 
 // A lane's two rows (g and g + 8 of its warp's 16).
 struct PromptSoftmax {
-  float largest[2] = {kUnseen, kUnseen};  // of the scores before scaling
-  float total[2] = {0.0f, 0.0f};          // of this lane's weights
+  float largest[2];               // of the scores before scaling; at first kFirstLargest
+  float total[2] = {0.0f, 0.0f};  // of this lane's weights
 };
 
 // One page's scores, as the tensor cores left them (register i of n8 tile n), become weights: the A
@@ -106,6 +111,22 @@ FOURFOLD_DEVICE void hide_later(Cta cta, int row, float (&score)[8][4]) {
       if (8 * n + 2 * (cta.lane() & 3) + i % 2 > row + 8 * (i / 2)) score[n][i] = kUnseen;
 }
 
+// Positions before the window of each row; `page`: counted from the unit's first.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void hide_earlier(Cta cta, const PromptParams& params, const PromptUnit& unit, int page,
+                                  int row, float (&score)[8][4]) {
+  if constexpr (Row::is_windowed) {
+    // Of the tile's row 0, counted from the page's first position; every further row sees one less.
+    const int earliest = (unit.pages - 1 - page) * kPageTokens + 1 - params.window;
+    if (params.window == 0 || earliest + kTileRows - 1 <= 0) return;
+#pragma unroll
+    for (int n = 0; n < 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (8 * n + 2 * (cta.lane() & 3) + i % 2 < earliest + row + 8 * (i / 2)) score[n][i] = kUnseen;
+  }
+}
+
 // Multiplying by exactly 1 changes nothing: where no row of the warp found a larger score, it is left out.
 template <int Tiles, class Cta>
 FOURFOLD_DEVICE void rescale_sums(Cta cta, const float (&factor)[2], float (&sums)[Tiles][4]) {
@@ -118,11 +139,11 @@ FOURFOLD_DEVICE void rescale_sums(Cta cta, const float (&factor)[2], float (&sum
 
 // Divides, multiplies by the sigmoid of the gate, rounds once. first_row: of the lane, in the tile. Gates
 // come in batches, one ahead of the results that are stored.
-template <int HeadDim, class Cta>
+template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_tile(Cta cta, const PromptParams& params, const PromptUnit& unit, int head,
                                  int first_row, const PromptSoftmax& state,
-                                 const float (&sums)[HeadDim / 8][4]) {
-  constexpr int tiles = 8, batches = 2 * HeadDim / 8 / tiles;
+                                 const float (&sums)[Row::head_dim / 8][4]) {
+  constexpr int head_dim = Row::head_dim, tiles = 8, batches = 2 * head_dim / 8 / tiles;
   const int column = 2 * (cta.lane() & 3);
   const bool gated = params.gate != nullptr;
   const int rows[2] = {unit.row(first_row), unit.row(first_row + 8)};
@@ -132,7 +153,18 @@ FOURFOLD_DEVICE void finish_tile(Cta cta, const PromptParams& params, const Prom
     float total = state.total[half];
     total = Cta::add(total, cta.shuffle_xor(total, 1));
     total = Cta::add(total, cta.shuffle_xor(total, 2));
+    [[maybe_unused]] float factor = 1.0f;
+    if constexpr (Row::is_windowed)
+      if (params.sinks != nullptr) {
+        // The last to join, so once: sums so far come to the larger one's unit.
+        const float sink = Cta::mul(cta.load(params.sinks + head), kLog2E);
+        const float largest = Cta::mul(state.largest[half], params.scale_log2);
+        const float unit_log2 = Cta::max(largest, sink);
+        factor = exp2_weight<Cta>(Cta::add(largest, -unit_log2));
+        total = Cta::fma(total, factor, exp2_weight<Cta>(Cta::add(sink, -unit_log2)));
+      }
     inverse[half] = Cta::reciprocal(total);
+    if constexpr (Row::is_windowed) inverse[half] = Cta::mul(inverse[half], factor);
   }
   std::uint32_t gate[2][tiles];
   const auto load_gates = [&](int batch) {
@@ -150,8 +182,9 @@ FOURFOLD_DEVICE void finish_tile(Cta cta, const PromptParams& params, const Prom
     const int half = batch / (batches / 2), first = batch % (batches / 2) * tiles;
     if (batch + 1 < batches) load_gates(batch + 1);
     if (rows[half] < 0) continue;
-    std::uint16_t* to = params.out + (static_cast<std::int64_t>(rows[half]) * params.heads + head) * HeadDim +
-                        column + 8 * first;
+    std::uint16_t* to = params.out +
+                        (static_cast<std::int64_t>(rows[half]) * params.heads + head) * head_dim + column +
+                        8 * first;
 #pragma unroll
     for (int n = 0; n < tiles; ++n) {
       float value[2];

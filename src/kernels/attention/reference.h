@@ -157,8 +157,17 @@ inline double prompt_sums(int position) {
   return 4 * (position / step::kPageTokens + 1) * std::exp2(-19.6) + 0x1p-20;
 }
 
-// Softmax of one row and head over positions 0 to `position`, in double precision, and how far the kernels
-// may be from it. key(p, d) and value(p, d) are the cached numbers; gate: [head_dim] or null.
+// What a softmax is over besides a row's own position and those before it.
+struct Bounds {
+  int window = 0;               // as splits.h has it
+  const float* sink = nullptr;  // a score without a value; null: none
+};
+
+// Softmax of one row and head over positions 0 to `position`, or the window's part of them, in double
+// precision, and how far the kernels may be from it. key(p, d) and value(p, d) are the cached numbers; gate:
+// [head_dim] or null. A sink is one more weight of the denominator, exact but for exp2's argument and two
+// roundings, so its error is below that of a score's; what it brings the sums to their unit with (2^-22.4 and
+// two roundings) is in what is added for the result.
 //
 // Scores. A k16 step of the tensor core cuts its 17 addends at 2^(E - 25) and its sum at 2^(e - 23), E and e
 // at most the exponent of 2 A with A the sum of |q k| over the head: 17 * 2^-24 + 2^-22 < 2^-19.6 of A a
@@ -169,11 +178,17 @@ inline double prompt_sums(int position) {
 // denominator together. Gate: 2^-20. Result: half a unit of bf16.
 template <class Key, class Value>
 std::vector<Bounded> attended(const float* query, int head_dim, int position, const Key& key,
-                              const Value& value, double sums_error, const float* gate) {
+                              const Value& value, double sums_error, const float* gate,
+                              const Bounds& bounds = {}) {
   const double scale = 1.0 / std::sqrt(head_dim);
+  const int first = first_seen(position, bounds.window);
   std::vector<double> score(static_cast<std::size_t>(position) + 1);
   double size_max = 0, score_max = -1e300, score_size = 0;
-  for (int p = 0; p <= position; ++p) {
+  if (bounds.sink) {
+    score_max = static_cast<double>(*bounds.sink);
+    score_size = std::abs(score_max);
+  }
+  for (int p = first; p <= position; ++p) {
     double sum = 0, size = 0;
     for (int d = 0; d < head_dim; ++d) {
       const double product = static_cast<double>(query[d]) * key(p, d);
@@ -185,9 +200,9 @@ std::vector<Bounded> attended(const float* query, int head_dim, int position, co
     score_max = std::max(score_max, sum * scale);
     score_size = std::max(score_size, std::abs(sum * scale));
   }
-  double total = 0;
+  double total = bounds.sink ? std::exp(static_cast<double>(*bounds.sink) - score_max) : 0;
   std::vector<double> sum(head_dim), size(head_dim);
-  for (int p = 0; p <= position; ++p) {
+  for (int p = first; p <= position; ++p) {
     const double w = std::exp(score[p] - score_max);
     total += w;
     for (int d = 0; d < head_dim; ++d) {

@@ -62,18 +62,21 @@ struct SquaresRow {
   }
 };
 
-template <class ArchT, int HeadDim>
+// Windowed: with code for a window and sinks (attention_params.h).
+template <class ArchT, int HeadDim, bool Windowed = false>
 struct CombineRow {
   using Arch = ArchT;
   using Params = CombineParams;
   using Storage = CombineStorage<HeadDim>;
   static constexpr int head_dim = HeadDim;
+  static constexpr bool is_windowed = Windowed;
   static constexpr int threads = 32 * kCombineWarps;
   static constexpr int blocks_per_sm = 2;
-  static std::string name() { return combine_row(HeadDim); }
+  static std::string name() { return combine_row(HeadDim, Windowed); }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<CombineRow>("combine splits", "decode", "f32");
     facts.head_dim = HeadDim;
+    facts.is_windowed = Windowed;
     return facts;
   }
   template <class Cta>
@@ -99,11 +102,19 @@ using RowsOfHead = moe::Join<RowsOf<Arch, Bf16Kv, HeadDim>, RowsOf<Arch, E4m3Kv,
 
 // Prompts over bf16 pages on Hopper: the bits of PromptRow, faster.
 using HopperRows = moe::RowList<PromptWgmmaRow<plan::Sm90, 256>, PromptWgmmaRow<plan::Sm90, 128>,
-                                PromptWgmmaRow<plan::Sm90, 64>>;
+                                PromptWgmmaRow<plan::Sm90, 64>, PromptWgmmaRow<plan::Sm90, 64, true>>;
+
+// Windows and sinks: gpt-oss has heads of 64.
+template <class Arch, class Kv>
+using WindowedRowsOf = moe::RowList<AttendRow<Arch, Kv, 64, 16, true>, AttendRow<Arch, Kv, 64, 32, true>,
+                                    AttendRow<Arch, Kv, 64, 64, true>, PromptRow<Arch, Kv, 64, true>>;
+template <class Arch>
+using WindowedRows = moe::Join<WindowedRowsOf<Arch, Bf16Kv>, WindowedRowsOf<Arch, E4m3Kv>,
+                               moe::RowList<CombineRow<Arch, 64, true>>>;
 
 // Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>, RowsOfHead<Arch, 64>,
+using Rows = moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>, RowsOfHead<Arch, 64>, WindowedRows<Arch>,
                        moe::RowList<SquaresRow<Arch, float>, SquaresRow<Arch, std::uint16_t>>,
                        moe::If<Chip::has_wgmma, HopperRows>>;
 

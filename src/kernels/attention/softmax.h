@@ -12,6 +12,22 @@ namespace fourfold::attention {
 // The score of a position that a row may not see, and the maximum before the first score. Finite, so that the
 // difference of two of them is 0 and not NaN.
 inline constexpr float kUnseen = -1e30f;
+// The maximum before the first score where whole pages in front of a window may be unseen: so far above
+// kUnseen that their weights are 0, so far below every score that the first one's factor is.
+inline constexpr float kNothingSeen = -5e29f;
+template <class Row>
+inline constexpr float kFirstLargest = Row::is_windowed ? kNothingSeen : kUnseen;
+
+inline constexpr float kLog2E = 1.44269504088896341f;
+
+// The window of rows that have one.
+template <class Row, class Params>
+FOURFOLD_DEVICE int window_of(const Params& params) {
+  if constexpr (Row::is_windowed)
+    return params.window;
+  else
+    return 0;
+}
 
 // 2^x for x <= 0, and 0 below -126. Exactly 1 at 0: a row that meets a block it may not see must leave it
 // unchanged, bit for bit. Relative error at most 2^-22.4 (polynomial 2^-23.1 before rounding). NaN stays NaN.

@@ -36,6 +36,18 @@ constexpr int split_begin(int split) {
 // Splits of a sequence whose last row stands at `last`.
 constexpr int split_count(int last) { return split_of(last) + 1; }
 
+// The first position that a row sees: of a window its own and the window - 1 before it; window 0: all.
+constexpr int first_seen(int position, int window) {
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
+// The first split a row has anything of. It follows from the row's own position, so which splits are left out
+// does, too.
+constexpr int first_split(int position, int window) { return split_of(first_seen(position, window)); }
+// Splits that rows at `first` to `last` of a sequence see something of.
+constexpr int split_count(int first, int last, int window) {
+  return split_count(last) - first_split(first, window);
+}
+
 namespace detail {
 constexpr bool tiers_agree() {
   for (const SplitTier& tier : kSplitTiers) {

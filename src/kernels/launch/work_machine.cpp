@@ -44,19 +44,28 @@ void note_attend(KernelWork& work, const plan::RowFacts& facts, const attention:
   const double element = facts.format == "fp8" ? 1 : 2;
   const int last = static_cast<int>(scene.context) + scene.sequence_rows - 1;
   const double tiles = std::ceil(static_cast<double>(scene.sequence_rows) * params.heads_per_kv / facts.m);
-  const int splits = attention::split_count(last);
+  const int first = static_cast<int>(scene.context);
+  const int splits = attention::split_count(first, last, params.window);
   const double units = scene.sequences * splits * params.kv_heads * tiles;
+  // Whole pages, from the first that a row sees something of.
+  const int read =
+      last + 1 - attention::first_seen(first, params.window) / step::kPageTokens * step::kPageTokens;
+  const int last_split = attention::split_of(last);
   const int longest =
-      splits < 2 ? last + 1 : attention::split_begin(splits) - attention::split_begin(splits - 1);
+      splits < 2
+          ? read
+          : std::min(read, attention::split_begin(last_split + 1) - attention::split_begin(last_split));
   work.chain = std::ceil(units / work.blocks) * (units > sms ? 2 : 1);
   work.link_bytes = longest * 2.0 * facts.k * element;
-  work.other_bytes = scene.sequences * params.kv_heads * tiles * (last + 1.0) * 2 * facts.k * element;
+  work.other_bytes = scene.sequences * params.kv_heads * tiles * read * 2.0 * facts.k * element;
 }
 
-// Half of a prompt's own positions lie before a row, on average.
+// Half of a prompt's own positions lie before a row, on average; a window has fewer.
 void note_attend_prompt(KernelWork& work, int head_dim, const attention::PromptParams& params,
                         const StepScene& scene) {
-  work.flops = 4.0 * scene.rows * (scene.context + scene.sequence_rows / 2.0) * params.heads * head_dim;
+  double seen = scene.context + scene.sequence_rows / 2.0;
+  if (params.window > 0) seen = std::min(seen, 1.0 * params.window);
+  work.flops = 4.0 * scene.rows * seen * params.heads * head_dim;
 }
 
 // A latent row is read from memory once for all heads; the blocks of other vectors find it in the L2 cache.

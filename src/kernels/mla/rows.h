@@ -92,6 +92,7 @@ struct CombineLatentRow {
   using Arch = ArchT;
   using Params = attention::CombineParams;
   static constexpr int head_dim = 512;
+  static constexpr bool is_windowed = false;
   using Storage = attention::CombineStorage<head_dim>;
   static constexpr int threads = 32 * attention::kCombineWarps;
   static constexpr int blocks_per_sm = 1;

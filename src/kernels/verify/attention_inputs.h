@@ -66,6 +66,8 @@ struct AttentionShape {
   int head_dim = 64;
   bool fp8 = false;
   bool gated = true;
+  int window = 0;                 // 0: none
+  std::vector<float> sinks = {};  // of each head, or none
   std::vector<AttentionPart> parts;
   int gap = 0;  // rows and sequences without anything, between the parts
 
@@ -84,11 +86,22 @@ inline AttentionShape shape_of(StepRun& run, std::vector<AttentionPart> parts) {
   return shape;
 }
 
+// Of rows that take windows and sinks: windows that end inside a page, beside its border, or at none; sinks
+// below, among and above the scores. Heads must be known.
+inline void give_bounds(StepRun& run, AttentionShape& shape) {
+  if (!run.test().row.is_windowed) return;
+  constexpr int windows[] = {65, 600, 0, 20'000};
+  const int variant = run.test().variant;
+  shape.window = run.test().large ? 128 : variant < 4 ? windows[variant] : 1 + run.below(200);
+  shape.sinks = run.normals(static_cast<std::size_t>(shape.heads), 4.0);
+}
+
 inline void describe(StepRun& run, const AttentionShape& shape) {
   std::string rows;
   for (const AttentionPart& part : shape.parts)
     rows += fourfold::format("{}{}@{}", rows.empty() ? "" : " ", part.rows, part.context);
   run.result().shape = fourfold::format("heads {}/{} rows {}", shape.heads, shape.kv_heads, rows);
+  if (shape.window > 0) run.result().shape += fourfold::format(" window {}", shape.window);
 }
 
 // Tables over the parts, in pages drawn without order.

@@ -2,6 +2,7 @@
 // so that each kernel is proved by itself (attend together with combine, which has a proof of its own).
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,8 @@ void check_attended(StepRun& run, const AttentionInputs& in, const std::uint16_t
             in.query.data() + at, shape.head_dim, position,
             [&](int p, int d) { return in.cache.key(page(p), kv_head, p % kPageTokens, d); },
             [&](int p, int d) { return in.cache.value(page(p), kv_head, p % kPageTokens, d); },
-            sums(position), shape.gated ? in.gates.data() + at : nullptr);
+            sums(position), shape.gated ? in.gates.data() + at : nullptr,
+            {shape.window, shape.sinks.empty() ? nullptr : &shape.sinks[static_cast<std::size_t>(h)]});
         const auto got = run.written(out + at, static_cast<std::size_t>(shape.head_dim));
         for (int d = 0; d < shape.head_dim; ++d)
           run.compare_bound(bf16_value(got[d]), want[d].value, want[d].error);
@@ -110,11 +112,12 @@ void prove_attend(StepRun& run) {
   if (run.test().large)
     shape_large(run, shape,
                 {{8'191, 1}, {4'095, 4}, {2'047, 8}, {40, 1}, {6'000, 1}, {1'023, 2}, {3'333, 1}});
+  give_bounds(run, shape);
   const AttentionInputs in(run, shape);
   std::int64_t slots = 0, units = 0;
   for (const AttentionPart& part : shape.parts) {
-    slots += attention::slots_of(part.last(), part.rows);
-    units += attention::attend_units(part.last(), part.rows, shape.heads, shape.kv_heads, tile);
+    slots += attention::slots_of(part.last(), part.rows, shape.window);
+    units += attention::attend_units(part.last(), part.rows, shape.heads, shape.kv_heads, tile, shape.window);
   }
   const std::size_t vectors = static_cast<std::size_t>(slots * shape.heads);
   attention::AttendParams attend{};
@@ -128,6 +131,7 @@ void prove_attend(StepRun& run) {
   attend.kv_heads = shape.kv_heads;
   attend.heads_per_kv = shape.heads / shape.kv_heads;
   attend.scale_log2 = scale_log2(shape.head_dim);
+  attend.window = shape.window;
   const bool few_blocks = run.test().variant % 2 == 1 && !run.test().large;
   run.launch(run.test().row.row, few_blocks ? std::min<std::int64_t>(units, 3) : units, attend);
   attention::CombineParams combine{};
@@ -139,7 +143,9 @@ void prove_attend(StepRun& run) {
   combine.gate_head_stride = shape.head_dim;
   combine.heads = shape.heads;
   combine.out = run.take<std::uint16_t>(in.size(), "out");
-  run.launch(attention::combine_row(shape.head_dim),
+  combine.window = shape.window;
+  if (!shape.sinks.empty()) combine.sinks = run.upload(shape.sinks, "sinks");
+  run.launch(attention::combine_row(shape.head_dim, run.test().row.is_windowed),
              attention::combine_blocks(in.batch.tables.row_limit, shape.heads), combine);
   check_attended(run, in, combine.out, attention::decode_sums);
 }
@@ -157,6 +163,7 @@ void prove_attend_prompt(StepRun& run) {
                    {.context = 4'100, .rows = 1, .planted = true}};
   // A prompt whole, and the end of one whose beginning is cached.
   if (run.test().large) shape_large(run, shape, {{0, 8'192}, {7'000, 1'000}, {0, 1}});
+  give_bounds(run, shape);
   AttentionInputs in(run, shape);
   std::vector<std::uint16_t> gates;
   for (float& gate : in.gates) {
@@ -180,6 +187,8 @@ void prove_attend_prompt(StepRun& run) {
   params.heads_per_kv = shape.heads / shape.kv_heads;
   params.scale_log2 = scale_log2(shape.head_dim);
   params.out = run.take<std::uint16_t>(in.size(), "out");
+  params.window = shape.window;
+  if (!shape.sinks.empty()) params.sinks = run.upload(shape.sinks, "sinks");
   std::int64_t blocks = units;
   if (run.test().large)
     blocks = std::min<std::int64_t>(units, run.machine().sm_count());
@@ -202,13 +211,15 @@ struct Combined {
   std::vector<double> value, size;  // size: of the terms added
 };
 
+// sink: null, or what the first warp begins its sum of weights with.
 Combined combined(const std::vector<float>& partial, const std::vector<float>& scale, int first, int stride,
-                  int splits, int head_dim) {
-  float largest = attention::kUnseen;
+                  int splits, int head_dim, const float* sink) {
+  const float sink_log2 = sink != nullptr ? Host::mul(*sink, attention::kLog2E) : attention::kUnseen;
+  float largest = sink_log2;
   for (int s = 0; s < splits; ++s) largest = Host::max(largest, scale[2 * (first + s * stride)]);
   const int groups = (splits + kGroup - 1) / kGroup;
   Combined out;
-  double weights = 0;
+  double weights = sink != nullptr ? std::exp2(double{*sink} * std::numbers::log2e - double{largest}) : 0;
   std::vector<double> sum(head_dim), size(head_dim);
   for (int s = 0; s < splits; ++s) {
     const int at = first + s * stride;
@@ -223,6 +234,8 @@ Combined combined(const std::vector<float>& partial, const std::vector<float>& s
     float total = 0.0f, numerator = 0.0f;
     for (int warp = 0; warp < std::min(kWarps, groups); ++warp) {
       float warp_total = 0.0f, warp_sum = 0.0f;
+      if (sink != nullptr && warp == 0)
+        warp_total = attention::exp2_weight<Host>(Host::add(sink_log2, -largest));
       for (int group = warp; group < groups; group += kWarps)
         for (int s = group * kGroup; s < std::min(splits, (group + 1) * kGroup); ++s) {
           const int at = first + s * stride;
@@ -241,8 +254,9 @@ Combined combined(const std::vector<float>& partial, const std::vector<float>& s
 }
 
 // exp2's argument is rounded once (2^-24 of at most 64) and the function errs by 2^-22.4, in numerator and
-// denominator: 2 * 2^-17.9. Their sums round once a split and once a warp, 2^-24 each; quotient 2^-23; the
-// gate 2^-20 more. A hundredth is added for what bf16's rounding makes of it.
+// denominator: 2 * 2^-17.9 (a sink's is rounded twice, of at most 32). Their sums round once a split and once
+// a warp, 2^-24 each; quotient 2^-23; the gate 2^-20 more. A hundredth is added for what bf16's rounding
+// makes of it.
 double combine_error(int splits, bool gated) {
   return 1.01 * (2 * std::exp2(-17.9) + 2 * (splits + 8) * 0x1p-24 + 0x1p-23 + (gated ? 0x1p-20 : 0.0));
 }
@@ -255,10 +269,12 @@ void prove_combine(StepRun& run) {
   shape.head_dim = run.test().row.head_dim;
   if (run.test().variant == 1) shape.parts = {{12'000, 2}, {0, 1}};
   if (run.test().variant > 1) shape.parts = {{run.below(3'000), 1 + run.below(4)}, {run.below(200), 1}};
+  give_bounds(run, shape);
   describe(run, shape);
   const AttentionBatch batch = make_batch(run, shape);
   std::int64_t slots = 0;
-  for (const AttentionPart& part : shape.parts) slots += attention::slots_of(part.last(), part.rows);
+  for (const AttentionPart& part : shape.parts)
+    slots += attention::slots_of(part.last(), part.rows, shape.window);
   const int vectors = static_cast<int>(slots) * shape.heads;
   const auto partial = run.normals(static_cast<std::size_t>(vectors * shape.head_dim), 4.0);
   std::vector<float> scale,
@@ -275,6 +291,8 @@ void prove_combine(StepRun& run) {
   params.gate_stride = shape.heads * shape.head_dim;
   params.gate_head_stride = shape.head_dim;
   params.heads = shape.heads;
+  params.window = shape.window;
+  if (!shape.sinks.empty()) params.sinks = run.upload(shape.sinks, "sinks");
   params.out = run.take<std::uint16_t>(gates.size(), "out");
   run.launch(run.test().row.row, attention::combine_blocks(batch.tables.row_limit, shape.heads), params);
   int before = 0;
@@ -282,9 +300,13 @@ void prove_combine(StepRun& run) {
     const AttentionPart& part = shape.parts[i];
     for (int r = 0; r < part.rows; ++r)
       for (int h = 0; h < shape.heads; ++h) {
-        const int splits = attention::split_count(part.context + r);
-        const Combined want = combined(partial, scale, (before + r) * shape.heads + h,
-                                       part.rows * shape.heads, splits, shape.head_dim);
+        const int position = part.context + r, stride = part.rows * shape.heads;
+        const int splits = attention::split_count(position, position, shape.window);
+        const int skipped = attention::first_split(position, shape.window) -
+                            attention::first_split(part.context, shape.window);
+        const Combined want = combined(
+            partial, scale, (before + r) * shape.heads + h + skipped * stride, stride, splits, shape.head_dim,
+            shape.sinks.empty() ? nullptr : &shape.sinks[static_cast<std::size_t>(h)]);
         const std::size_t at =
             static_cast<std::size_t>(((batch.first_row[i] + r) * shape.heads + h) * shape.head_dim);
         const auto got = run.written(params.out + at, static_cast<std::size_t>(shape.head_dim));
@@ -298,7 +320,7 @@ void prove_combine(StepRun& run) {
               {bits, open * want.value[d], open * want.size[d] * combine_error(splits, shape.gated)});
         }
       }
-    before += static_cast<int>(attention::slots_of(part.last(), part.rows));
+    before += static_cast<int>(attention::slots_of(part.last(), part.rows, shape.window));
   }
 }
 

@@ -40,6 +40,8 @@ std::vector<std::uint16_t> attend_parts(LayerT& layer, const std::vector<Sequenc
   params.kv_heads = shape.kv_heads;
   params.heads_per_kv = shape.heads / shape.kv_heads;
   params.scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(head_dim));
+  params.window = shape.window;
+  params.sinks = shape.sinks.empty() ? nullptr : upload(device, shape.sinks, "sinks");
   params.out = device.template allocate_array<std::uint16_t>(batch.rows.size() * width, "out");
   std::int64_t units = 0;
   for (const Sequence& part : parts)
@@ -83,6 +85,9 @@ template <class Kv, int HeadDim>
 using Mma = PromptRow<plan::Sm120, Kv, HeadDim>;
 template <int HeadDim>
 using Wgmma = PromptWgmmaRow<plan::Sm90, HeadDim>;
+template <class Kv>
+using WindowMma = PromptRow<plan::Sm120, Kv, 64, true>;
+using WindowWgmma = PromptWgmmaRow<plan::Sm90, 64, true>;
 
 // Whole tiles, a last tile that is not full, a start inside a tile, one row alone.
 const std::vector<Sequence> kParts{{0, 130, 1}, {64, 20, 2}, {70, 10, 3}, {191, 1, 4}};
@@ -142,6 +147,40 @@ TEST(PromptWgmma, AgreesWithDoublePrecision) {
 
 TEST(PromptWgmma, GivesTheSameBitsInAnyBatchGridAndPageTable) {
   check_same_bits<Wgmma<64>>({.heads = 2, .kv_heads = 1}, kParts);
+}
+
+// ---- windows and sinks ----
+
+const Shape kSinks{.heads = 4, .kv_heads = 2, .gated = false, .sinks = {-30.0f, 0.5f, 4.0f, 40.0f}};
+Shape windowed(int window) {
+  Shape shape = kSinks;
+  shape.window = window;
+  return shape;
+}
+// Tiles whose first pages lie before the window of all their rows, of some, and of none.
+const std::vector<Sequence> kWindowed{{0, 200, 1}, {64, 20, 2}, {250, 10, 3}, {319, 1, 4}};
+
+TEST(PromptMma, SeesTheWindowAndTheSink) {
+  check_prompt<WindowMma<Bf16Kv>>(windowed(64), kWindowed);
+  check_prompt<WindowMma<Bf16Kv>>(kSinks, kParts, {.gap = 2, .blocks = 3, .seed = 1});
+  check_prompt<WindowMma<E4m3Kv>>(windowed(100), kWindowed, {.seed = 2});
+  check_prompt<WindowMma<Bf16Kv>>({.heads = 1, .kv_heads = 1, .window = 3}, kWindowed, {.seed = 3});
+  check_prompt<WindowMma<Bf16Kv>>({.heads = 2, .kv_heads = 1, .window = 65}, kWindowed, {.seed = 4});
+}
+TEST(PromptWgmma, SeesTheWindowAndTheSink) {
+  check_prompt<WindowWgmma>(windowed(64), kWindowed);
+  check_prompt<WindowWgmma>(kSinks, kParts, {.gap = 2, .blocks = 3, .seed = 1});
+  check_prompt<WindowWgmma>({.heads = 3, .kv_heads = 1, .window = 65}, kWindowed, {.seed = 4});
+}
+TEST(PromptMma, WindowsAndSinksGiveTheSameBitsInAnyBatch) {
+  check_same_bits<WindowMma<Bf16Kv>>(windowed(100), kWindowed);
+  check_same_bits<WindowWgmma>(windowed(65), kWindowed);
+  EXPECT_EQ((run_prompt<WindowWgmma>(windowed(100), kWindowed, {})),
+            (run_prompt<WindowMma<Bf16Kv>>(windowed(100), kWindowed, {.seed = 4})));
+  // Without either they are the rows that know neither.
+  const Shape plain{.heads = 3, .kv_heads = 1};
+  EXPECT_EQ((run_prompt<WindowMma<Bf16Kv>>(plain, kParts, {})),
+            (run_prompt<Mma<Bf16Kv, 64>>(plain, kParts, {.seed = 4})));
 }
 
 // One arithmetic, two instructions.

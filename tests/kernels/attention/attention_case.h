@@ -31,6 +31,9 @@ struct Shape {
   bool normed = true;
   double spread = 1.0;  // of the norm's factors: larger, sharper softmax
   float epsilon = 1e-6f;
+  // Of rows that take them.
+  int window = 0;
+  std::vector<float> sinks = {};  // [heads], or none
 };
 
 // The new rows of a sequence stand at positions context to context + rows - 1. What its tokens project to is
@@ -284,11 +287,13 @@ void check_rows(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
           const float x = in[static_cast<std::size_t>(h * layer.head_stride() + HeadDim + d)];
           gate.push_back(bf16_gate ? to_float(to_bf16(x)) : x);
         }
+        Bounds bounds{shape.window,
+                      shape.sinks.empty() ? nullptr : &shape.sinks[static_cast<std::size_t>(h)]};
         const auto want = attended(
             query.data() + at, HeadDim, position,
             [&](int p, int d) { return layer.key(page_of(p), kv_head, p % kPageTokens, d); },
             [&](int p, int d) { return layer.value(page_of(p), kv_head, p % kPageTokens, d); },
-            sums_error(position), shape.gated ? gate.data() : nullptr);
+            sums_error(position), shape.gated ? gate.data() : nullptr, bounds);
         for (int d = 0; d < HeadDim; ++d)
           ASSERT_LE(std::abs(out[at + static_cast<std::size_t>(d)] - want[d].value), want[d].error)
               << "part " << i << " row " << r << " head " << h << " column " << d;

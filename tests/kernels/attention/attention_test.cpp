@@ -159,7 +159,7 @@ struct DecodeRun {
   std::uint64_t seed = 0;
 };
 
-template <class Kv, int HeadDim, int Tile>
+template <class Kv, int HeadDim, int Tile, bool Windowed = false>
 Decoded decode(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
                const std::vector<std::vector<std::int32_t>>& pages, DecodeRun run) {
   const Shape& shape = layer.shape();
@@ -168,8 +168,9 @@ Decoded decode(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
   const float* projection = layer.template upload_projections<float>(parts, batch);
   std::int64_t slots = 0, units = 0;
   for (const Sequence& part : parts) {
-    slots += slots_of(part.context + part.rows - 1, part.rows);
-    units += attend_units(part.context + part.rows - 1, part.rows, shape.heads, shape.kv_heads, Tile);
+    slots += slots_of(part.context + part.rows - 1, part.rows, shape.window);
+    units += attend_units(part.context + part.rows - 1, part.rows, shape.heads, shape.kv_heads, Tile,
+                          shape.window);
   }
   AttendParams attend{};
   attend.tables = batch.tables;
@@ -184,8 +185,9 @@ Decoded decode(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
   attend.kv_heads = shape.kv_heads;
   attend.heads_per_kv = shape.heads / shape.kv_heads;
   attend.scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(HeadDim));
+  attend.window = shape.window;
   Decoded decoded;
-  decoded.stats = kernels::run_on_sim<AttendRow<Arch, Kv, HeadDim, Tile>>(
+  decoded.stats = kernels::run_on_sim<AttendRow<Arch, Kv, HeadDim, Tile, Windowed>>(
       device, run.blocks ? run.blocks : static_cast<int>(units), attend);
   CombineParams combine{};
   combine.tables = batch.tables;
@@ -195,9 +197,11 @@ Decoded decode(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
   combine.gate_stride = layer.columns();
   combine.gate_head_stride = layer.head_stride();
   combine.heads = shape.heads;
+  combine.window = shape.window;
+  combine.sinks = shape.sinks.empty() ? nullptr : upload(device, shape.sinks, "sinks");
   const std::size_t width = static_cast<std::size_t>(shape.heads) * HeadDim;
   combine.out = device.allocate_array<std::uint16_t>(batch.rows.size() * width, "out");
-  kernels::run_on_sim<CombineRow<Arch, HeadDim>>(
+  kernels::run_on_sim<CombineRow<Arch, HeadDim, Windowed>>(
       device, static_cast<int>(combine_blocks(batch.tables.row_limit, shape.heads)), combine);
   for (std::size_t row = 0; row < batch.rows.size(); ++row)
     if (batch.rows[row].sequence >= 0) {
@@ -208,7 +212,7 @@ Decoded decode(Layer<Kv, HeadDim>& layer, const std::vector<Sequence>& parts,
   return decoded;
 }
 
-template <class Kv, int HeadDim, int Tile>
+template <class Kv, int HeadDim, int Tile, bool Windowed = false>
 void check_decode(Shape shape, const std::vector<Sequence>& parts, DecodeRun run = {}) {
   SCOPED_TRACE(testing::Message() << HeadDim << " " << Kv::name << " x" << Tile << " heads " << shape.heads
                                   << " seed " << run.seed);
@@ -217,7 +221,7 @@ void check_decode(Shape shape, const std::vector<Sequence>& parts, DecodeRun run
   Layer<Kv, HeadDim> layer(shape, page_count, run.seed);
   const auto pages = draw_pages(parts, page_count, run.page_seed);
   layer.write_contexts(parts, pages);
-  const Decoded decoded = decode<Kv, HeadDim, Tile>(layer, parts, pages, run);
+  const Decoded decoded = decode<Kv, HeadDim, Tile, Windowed>(layer, parts, pages, run);
   for (const auto& site : decoded.stats.traffic)
     EXPECT_EQ(site.wavefronts, site.ideal) << "bank conflicts at " << site.file << ":" << site.line;
   // The same query rows once more, for the reference.
@@ -267,7 +271,7 @@ TEST(Decode, AgreesAcrossSplitTiers) {
 // ---- the same bits ----
 
 // Every part alone, one row after another, in pages and grids of its own.
-template <class Kv, int HeadDim>
+template <class Kv, int HeadDim, bool Windowed = false>
 void check_same_bits(Shape shape, const std::vector<Sequence>& parts) {
   int page_count = 3;
   for (const Sequence& part : parts) page_count += (part.context + part.rows + 63) / 64;
@@ -275,7 +279,7 @@ void check_same_bits(Shape shape, const std::vector<Sequence>& parts) {
     Layer<Kv, HeadDim> layer(shape, page_count, run.seed);
     const auto pages = draw_pages(parts, page_count, run.page_seed);
     layer.write_contexts(parts, pages);
-    return decode<Kv, HeadDim, decltype(tile)::value>(layer, parts, pages, run).out;
+    return decode<Kv, HeadDim, decltype(tile)::value, Windowed>(layer, parts, pages, run).out;
   };
   const auto together = run_all(std::integral_constant<int, 16>{}, {});
   EXPECT_EQ(together,
@@ -288,7 +292,8 @@ void check_same_bits(Shape shape, const std::vector<Sequence>& parts) {
     const auto pages = draw_pages({part}, page_count, 12);
     layer.write_contexts({part}, pages);
     for (int r = 0; r < part.rows; ++r) {
-      const auto out = decode<Kv, HeadDim, 16>(layer, {{part.context + r, 1, part.seed}}, pages, {}).out;
+      const auto out =
+          decode<Kv, HeadDim, 16, Windowed>(layer, {{part.context + r, 1, part.seed}}, pages, {}).out;
       alone.insert(alone.end(), out.begin(), out.end());
     }
   }
@@ -299,6 +304,58 @@ TEST(Decode, GivesTheSameBitsInAnyBatchGridAndPageTable) {
   check_same_bits<Bf16Kv, 64>({.heads = 6, .kv_heads = 2}, {{61, 8, 1}, {127, 3, 2}, {0, 2, 3}});
   check_same_bits<E4m3Kv, 64>({.heads = 3, .kv_heads = 1}, {{61, 8, 1}, {190, 1, 2}});
   check_same_bits<Bf16Kv, 256>({.heads = 4, .kv_heads = 1, .pairs = 32}, {{62, 4, 1}});
+}
+
+// ---- windows and sinks ----
+
+// Windows that begin inside a page, on its border, one position beside it, and in a split of several pages.
+const std::vector<Sequence> kWindowed{{0, 1, 1}, {62, 4, 2}, {126, 8, 3}, {190, 3, 4}, {1'150, 5, 5}};
+
+TEST(Decode, SeesTheWindowAlone) {
+  check_decode<Bf16Kv, 64, 16, true>({.heads = 4, .kv_heads = 2, .window = 64}, kWindowed);
+  check_decode<Bf16Kv, 64, 32, true>({.heads = 8, .kv_heads = 1, .gated = false, .window = 100}, kWindowed,
+                                     {.gap = 1, .seed = 1});
+  check_decode<E4m3Kv, 64, 64, true>({.heads = 9, .kv_heads = 1, .window = 3}, kWindowed,
+                                     {.blocks = 3, .seed = 2});
+  check_decode<Bf16Kv, 64, 16, true>({.heads = 2, .kv_heads = 1, .window = 1}, kWindowed, {.seed = 3});
+}
+
+// Sinks far below every score, among them and far above all: the last leaves next to nothing of the values.
+TEST(Decode, AddsTheSinkOnce) {
+  const Shape shape{.heads = 4, .kv_heads = 2, .gated = false, .sinks = {-30.0f, 0.5f, 4.0f, 40.0f}};
+  check_decode<Bf16Kv, 64, 16, true>(shape, kWindowed);
+  Shape both = shape;
+  both.window = 128;
+  check_decode<E4m3Kv, 64, 32, true>(both, kWindowed, {.gap = 2, .seed = 1});
+}
+
+TEST(Decode, WindowsAndSinksGiveTheSameBitsInAnyBatch) {
+  // Five rows that begin in different pages and splits: alone each leaves out other pages than together.
+  check_same_bits<Bf16Kv, 64, true>({.heads = 6, .kv_heads = 2, .window = 65, .sinks = {0, 1, -1, 2, -2, 3}},
+                                    {{61, 8, 1}, {127, 3, 2}, {0, 2, 3}, {1'086, 5, 4}});
+  check_same_bits<E4m3Kv, 64, true>({.heads = 3, .kv_heads = 1, .window = 128, .sinks = {1, -4, 0}},
+                                    {{188, 8, 1}, {1'214, 4, 2}});
+}
+
+// A row without window and sinks has the bits of the rows that know neither.
+TEST(Decode, RowsForWindowsGiveTheUsualBitsWithoutOne) {
+  const std::vector<Sequence> parts{{62, 4, 2}, {130, 1, 5}};
+  Layer<Bf16Kv, 64> layer({.heads = 4, .kv_heads = 2}, 12, 1);
+  const auto pages = draw_pages(parts, 12, 1);
+  layer.write_contexts(parts, pages);
+  EXPECT_EQ((decode<Bf16Kv, 64, 16>(layer, parts, pages, {}).out),
+            (decode<Bf16Kv, 64, 16, true>(layer, parts, pages, {}).out));
+}
+
+TEST(Splits, OfAWindowFollowFromTheRowAlone) {
+  for (const int window : {1, 64, 65, 128})
+    for (int position = 0; position < 20'000; position += 7) {
+      const int seen = first_seen(position, window);
+      EXPECT_EQ(position - seen + 1, std::min(window, position + 1));
+      EXPECT_EQ(split_count(position, position, window), split_of(position) - split_of(seen) + 1);
+      EXPECT_EQ(slots_of(position + 3, 4, window), 4 * (split_of(position + 3) - split_of(seen) + 1));
+    }
+  EXPECT_EQ(first_seen(20'000, 0), 0);
 }
 
 // ---- long contexts ----
@@ -321,6 +378,7 @@ void expect_proved(const plan::ArchFacts& arch, const char* row_name, int varian
 TEST(Decode, FindsEveryBorderUpToPosition262143) {
   expect_proved(plan::kSm120, "attend 64 bf16 x16", 3);
   expect_proved(plan::kSm120, "attend 64 fp8 x16", 3);
+  expect_proved(plan::kSm120, "attend 64 bf16 x16 window", 3);
 }
 
 TEST(Prompt, FindsEveryBorderBeyond2048) {
