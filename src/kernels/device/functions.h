@@ -112,4 +112,13 @@ FOURFOLD_DEVICE float swiglu(float gate, float up) {
   return Cta::mul(Cta::mul(gate, sigmoid<Cta>(gate)), up);
 }
 
+// g * sigmoid(alpha * g) * (u + 1) with g = gate up to the limit and u = up within both limits: gpt-oss's.
+// Comparisons keep NaN, which min and max would drop.
+template <class Cta>
+FOURFOLD_DEVICE float clamped_swiglu(float gate, float up, float alpha, float limit) {
+  const float g = gate > limit ? limit : gate;
+  const float u = up > limit ? limit : up < -limit ? -limit : up;
+  return Cta::mul(Cta::mul(g, sigmoid<Cta>(Cta::mul(alpha, g))), Cta::add(u, 1.0f));
+}
+
 }  // namespace fourfold::device

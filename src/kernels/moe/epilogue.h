@@ -41,12 +41,11 @@ constexpr int staged_pair(int pair) { return (pair & ~15) | ((pair & 3) << 2) | 
 
 // ---- factors of single rows ----
 
-// The two row factors a lane needs of a tile: of slots g and g + 8.
+// The two numbers of rows a lane needs of a tile, of slots g and g + 8: of [experts][32 * strips].
 template <class Cta>
-FOURFOLD_DEVICE device::F32x2 row_factors(Cta cta, const GemmParams& params, int expert, int strip,
-                                          int tile) {
-  if (!params.row_scale) return {{1.0f, 1.0f}};
-  const float* rows = params.row_scale + static_cast<std::int64_t>(expert) * params.strips * record::kRows;
+FOURFOLD_DEVICE device::F32x2 row_numbers(Cta cta, const GemmParams& params, const float* of_rows, int expert,
+                                          int strip, int tile) {
+  const float* rows = of_rows + static_cast<std::int64_t>(expert) * params.strips * record::kRows;
   const int g = Cta::keep(cta.lane()) >> 2;
   if (params.op == Op::gate_up) {
     const int neuron = record::row_of_slot(record::RowOrder::gate_up, record::BitOrder::half, strip, tile, g);
@@ -54,6 +53,17 @@ FOURFOLD_DEVICE device::F32x2 row_factors(Cta cta, const GemmParams& params, int
   }
   return cta.load(
       reinterpret_cast<const device::F32x2*>(rows + record::kRows * strip + record::kRows / 2 * tile) + g);
+}
+template <class Cta>
+FOURFOLD_DEVICE device::F32x2 row_factors(Cta cta, const GemmParams& params, int expert, int strip,
+                                          int tile) {
+  if (!params.row_scale) return {{1.0f, 1.0f}};
+  return row_numbers(cta, params, params.row_scale, expert, strip, tile);
+}
+template <class Cta>
+FOURFOLD_DEVICE device::F32x2 row_biases(Cta cta, const GemmParams& params, int expert, int strip, int tile) {
+  if (!params.bias) return {{0.0f, 0.0f}};
+  return row_numbers(cta, params, params.bias, expert, strip, tile);
 }
 
 // A lane's sums of a tile times the factors of the matrix and then of their rows; what follows has factor 1.
@@ -63,11 +73,19 @@ FOURFOLD_DEVICE void scale_rows(float (&c)[4], float factor_g, float factor_g8, 
   for (int i = 0; i < 4; ++i) c[i] = Cta::mul(Cta::mul(c[i], i < 2 ? factor_g : factor_g8), rows.v[i / 2]);
 }
 
-// ---- gate/up, 16-bit tokens ----
-
+// The same times the factors of the matrix, plus the biases of their rows.
 template <class Cta>
-FOURFOLD_DEVICE float neuron(const float (&c)[4], int token, float gate_factor, float up_factor) {
-  return device::swiglu<Cta>(Cta::mul(c[token], gate_factor), Cta::mul(c[2 + token], up_factor));
+FOURFOLD_DEVICE void bias_rows(float (&c)[4], float factor_g, float factor_g8, const device::F32x2& biases) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) c[i] = Cta::add(Cta::mul(c[i], i < 2 ? factor_g : factor_g8), biases.v[i / 2]);
+}
+
+// ---- gate/up, 16-bit tokens ---- Glu: SwiGlu or another of gemm_params.h
+
+template <class Cta, class Glu = SwiGlu>
+FOURFOLD_DEVICE float neuron(const float (&c)[4], int token, float gate_factor, float up_factor,
+                             const Glu& glu = Glu()) {
+  return glu.template neuron<Cta>(Cta::mul(c[token], gate_factor), Cta::mul(c[2 + token], up_factor));
 }
 
 // Where a lane's pair of neurons of a tile belongs: neurons 8(g/2) + 2j and + 1 of the 32 that two strips
@@ -77,21 +95,22 @@ constexpr int pair_chunk(int strip, int tile) { return 2 * (strip & 1) + tile; }
 
 // A lane's sums give one neuron for tokens 2t and 2t + 1; lane g^1 has the neighbouring neuron. Each keeps
 // one token and takes the other neuron of it. All lanes of the warp take part.
-template <class Cta>
-FOURFOLD_DEVICE std::uint32_t neuron_pair(Cta cta, const float (&c)[4], float gate_factor, float up_factor) {
-  const std::uint32_t own =
-      Cta::pack_bf16(neuron<Cta>(c, 0, gate_factor, up_factor), neuron<Cta>(c, 1, gate_factor, up_factor));
+template <class Cta, class Glu = SwiGlu>
+FOURFOLD_DEVICE std::uint32_t neuron_pair(Cta cta, const float (&c)[4], float gate_factor, float up_factor,
+                                          const Glu& glu = Glu()) {
+  const std::uint32_t own = Cta::pack_bf16(neuron<Cta>(c, 0, gate_factor, up_factor, glu),
+                                           neuron<Cta>(c, 1, gate_factor, up_factor, glu));
   const std::uint32_t other = cta.shuffle_xor(own, 4);
   return Cta::byte_permute(own, other, (cta.lane() & 4) ? 0x3276u : 0x5410u);
 }
 
 // Both tiles of a strip.
-template <RowLayout Layout, class Cta>
+template <RowLayout Layout, class Cta, class Glu = SwiGlu>
 FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
                                         const float (&tile0)[4], const float (&tile1)[4], float gate_factor,
-                                        float up_factor) {
-  const std::uint32_t first = neuron_pair(cta, tile0, gate_factor, up_factor);
-  const std::uint32_t second = neuron_pair(cta, tile1, gate_factor, up_factor);
+                                        float up_factor, const Glu& glu = Glu()) {
+  const std::uint32_t first = neuron_pair(cta, tile0, gate_factor, up_factor, glu);
+  const std::uint32_t second = neuron_pair(cta, tile1, gate_factor, up_factor, glu);
   const int token = pair_token(cta.lane()), in_tile = cta.lane() >> 3;
   if (token >= group.count) return;
   auto* row = reinterpret_cast<std::uint32_t*>(out + (group.first_slot + token) * columns) + 16 * (strip / 2);
@@ -105,10 +124,11 @@ FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns
 }
 
 // One tile alone (a warp that owns 16 rows), staged.
-template <class Cta>
+template <class Cta, class Glu = SwiGlu>
 FOURFOLD_DEVICE void store_gate_up_bf16(Cta cta, std::uint16_t* out, int columns, TokenGroup group, int strip,
-                                        int tile, const float (&c)[4], float gate_factor, float up_factor) {
-  const std::uint32_t pair = neuron_pair(cta, c, gate_factor, up_factor);
+                                        int tile, const float (&c)[4], float gate_factor, float up_factor,
+                                        const Glu& glu = Glu()) {
+  const std::uint32_t pair = neuron_pair(cta, c, gate_factor, up_factor, glu);
   const int token = pair_token(cta.lane());
   if (token >= group.count) return;
   auto* row = reinterpret_cast<std::uint32_t*>(out + (group.first_slot + token) * columns) + 16 * (strip / 2);
@@ -134,15 +154,16 @@ FOURFOLD_DEVICE void store_gate_up_fp4_order(Cta cta, std::uint16_t* out, int co
 }
 
 // Both tiles of a strip as the records of `order` have them, into a plain row.
-template <record::BitOrder order, class Cta>
+template <record::BitOrder order, class Cta, class Glu = SwiGlu>
 FOURFOLD_DEVICE void store_gate_up_plain(Cta cta, std::uint16_t* out, int columns, TokenGroup group,
                                          int strip, const float (&tile0)[4], const float (&tile1)[4],
-                                         float gate_factor, float up_factor) {
+                                         float gate_factor, float up_factor, const Glu& glu = Glu()) {
+  static_assert(order == record::BitOrder::half || !Glu::adds_bias);
   if constexpr (order == record::BitOrder::fp4)
     store_gate_up_fp4_order(cta, out, columns, group, strip, tile0, tile1, gate_factor, up_factor);
   else
     store_gate_up_bf16<RowLayout::plain>(cta, out, columns, group, strip, tile0, tile1, gate_factor,
-                                         up_factor);
+                                         up_factor, glu);
 }
 
 // ---- gate/up, FP4 tokens: neurons 16*strip + 2g (tile 0) and + 1 (tile 1) ----

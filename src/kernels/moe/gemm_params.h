@@ -5,13 +5,15 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "kernels/device/functions.h"
 #include "kernels/moe/tables.h"
 
 namespace fourfold::moe {
 
 // What happens to a dot product once it is complete.
 enum class Op : std::int32_t {
-  gate_up,    // gate and up rows of a neuron become silu(gate) * up, the token of the second GEMM
+  gate_up,    // gate and up rows of a neuron become silu(gate) * up (or the row's Glu), the token of the
+              // second GEMM
   down,       // times the routing weight of the slot, kept apart per slot for the combine
   plain,      // stored as it is: the grouped GEMM offered to other engines
   plain_f32,  // stored as it is in f32: a dense matrix of generated rows
@@ -52,6 +54,33 @@ struct GemmParams {
   // (gate_up: the gate rows, then the up rows); null: 1. FP4 rows do not read it.
   const float* row_scale;
   const float* token_factor;  // W8A8: [slots] what the codes of a row are multiplied with; null: 1
+  // Rows of ClampedSwiGlu alone: [experts][32 * strips] what is added to a complete dot product, in the order
+  // of row_scale; null: nothing. And the activation's numbers.
+  const float* bias;
+  float glu_alpha;
+  float glu_limit;
+};
+
+// What a row makes of gate and up. Types, so that the rows of other models have no code for it.
+struct SwiGlu {
+  static constexpr bool adds_bias = false;
+  FOURFOLD_DEVICE explicit SwiGlu(const GemmParams&) {}
+  SwiGlu() = default;
+  template <class Cta>
+  FOURFOLD_DEVICE float neuron(float gate, float up) const {
+    return device::swiglu<Cta>(gate, up);
+  }
+};
+// With biases on every dot product: gpt-oss's experts have both.
+struct ClampedSwiGlu {
+  static constexpr bool adds_bias = true;
+  float alpha, limit;
+  FOURFOLD_DEVICE explicit ClampedSwiGlu(const GemmParams& params)
+      : alpha(params.glu_alpha), limit(params.glu_limit) {}
+  template <class Cta>
+  FOURFOLD_DEVICE float neuron(float gate, float up) const {
+    return device::clamped_swiglu<Cta>(gate, up, alpha, limit);
+  }
 };
 
 // The factor of a complete dot product, given the expert's scales.

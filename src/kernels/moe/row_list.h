@@ -52,6 +52,9 @@ using PartOf = typename Sliced<
     List, List::count * index / parts,
     std::make_index_sequence<List::count*(index + 1) / parts - List::count * index / parts>>::type;
 
+// What ends the names of rows of ClampedSwiGlu.
+inline constexpr const char* kClampedName = " clamped";
+
 // "moe_gemm 128x128x64 w4a4 nvfp4"
 inline std::string row_name(std::string_view kernel, int m, int n, int k, std::string_view path,
                             std::string_view format_name) {

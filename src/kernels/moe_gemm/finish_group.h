@@ -37,7 +37,8 @@ FOURFOLD_DEVICE Factors factors_of(Cta, const moe::GemmParams& params, const Sca
   constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   const float token = Cta::keep(scales.token);
   Factors factors{Cta::mul(Cta::mul(Cta::keep(scales.gate), token), decode), 1.0f, 1.0f};
-  if constexpr (kScalesRows<Row>) factors.up = factors.gate;  // of row slots g + 8, whatever they hold
+  if constexpr (kScalesRows<Row> || kAddsBias<Row>)
+    factors.up = factors.gate;  // of row slots g + 8, whatever they hold
   if (params.op == moe::Op::gate_up) factors.up = Cta::mul(Cta::mul(Cta::keep(scales.up), token), decode);
   return factors;
 }
@@ -117,8 +118,8 @@ struct NoWeights {
 template <class Row>
 using AskedWeights = std::conditional_t<kScalesTokens<Row>, NoWeights, TokenWeights<Row::n>>;
 
-// A lane's sums of one group of eight tokens, with the factors of their rows where the format has them and of
-// their tokens where the path does. All lanes of the warp take part.
+// A lane's sums of one group of eight tokens, with the factors of their rows where the format has them, or
+// their biases, and the factors of their tokens where the path has them. All lanes of the warp take part.
 template <class Row>
 struct GroupSums {
   float c[4];
@@ -127,6 +128,7 @@ struct GroupSums {
                             const device::F32x2& rows, const TokenFactors<Row>& tokens)
       : c{sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]} {
     if constexpr (kScalesRows<Row>) moe::scale_rows<Cta>(c, factors.gate, factors.up, rows);
+    if constexpr (kAddsBias<Row>) moe::bias_rows<Cta>(c, factors.gate, factors.up, rows);
     if constexpr (kScalesTokens<Row>) {
       const int t = Cta::keep(cta.lane()) & 3;
 #pragma unroll
@@ -139,20 +141,22 @@ struct GroupSums {
   }
 };
 
-// The row factors of a warp's tile; a tile past the matrix has none and stores nothing.
+// The row factors of a warp's tile, or its biases; a tile past the matrix has none and stores nothing.
 template <class Row, class Cta>
 FOURFOLD_DEVICE device::F32x2 group_row_factors(Cta cta, const moe::GemmParams& params, const Item& item,
                                                 const GroupPlace& place) {
   const int strip = item.first_strip + place.strip;
   if constexpr (kScalesRows<Row>)
     if (strip < params.strips) return moe::row_factors(cta, params, item.tile.expert, strip, place.tile);
+  if constexpr (kAddsBias<Row>)
+    if (strip < params.strips) return moe::row_biases(cta, params, item.tile.expert, strip, place.tile);
   return {{1.0f, 1.0f}};
 }
 
-// What is left of the factors once row factors and theirs are in the sums.
+// What is left of the factors once row factors or biases and theirs are in the sums.
 template <class Row>
 FOURFOLD_DEVICE Factors left_factors(const Factors& factors) {
-  return kScalesRows<Row> ? Factors{1.0f, 1.0f, 1.0f} : factors;
+  return kScalesRows<Row> || kAddsBias<Row> ? Factors{1.0f, 1.0f, 1.0f} : factors;
 }
 
 template <class Row, class Cta>
@@ -179,7 +183,7 @@ FOURFOLD_DEVICE void finish_group_gate_up(Cta cta, const moe::GemmParams& params
       if (8 * n >= item.tile.count) break;
       const GroupSums<Row> group(cta, sums, n, factors, rows, tokens);
       cta.store_shared(reinterpret_cast<std::uint32_t*>(mine + 8 * (n - first) * pitch),
-                       moe::neuron_pair(cta, group.c, left.gate, left.up));
+                       moe::neuron_pair(cta, group.c, left.gate, left.up, typename Row::Glu(params)));
     }
     sync_group(cta, place);  // the four tiles are in the buffer
     const int count = item.tile.count - 8 * first;

@@ -19,15 +19,19 @@ struct Factors {
   float next_inverse_scale;
 };
 
-// Records without block scales have factors of single rows and f32 results; the FP4 rows do without the code.
 template <class Row>
-inline constexpr bool kScalesRows = !record::kHasBlockScales<typename Row::Format>;
+inline constexpr bool kAddsBias = Row::Glu::adds_bias;
+// Records without block scales have factors of single rows and f32 results; the FP4 rows and those with
+// biases do without the code.
+template <class Row>
+inline constexpr bool kScalesRows = !record::kHasBlockScales<typename Row::Format> && !kAddsBias<Row>;
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE Factors factors_of(Cta cta, const moe::GemmParams& params, int expert) {
   constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   Factors factors{moe::dot_factor(cta, params.scale, params.token_scale, expert, decode), 1.0f, 1.0f};
-  if constexpr (kScalesRows<Row>) factors.up = factors.gate;  // of row slots g + 8, whatever they hold
+  if constexpr (kScalesRows<Row> || kAddsBias<Row>)
+    factors.up = factors.gate;  // of row slots g + 8, whatever they hold
   if (params.op == moe::Op::gate_up) {
     factors.up = moe::dot_factor(cta, params.scale_up, params.token_scale, expert, decode);
     if constexpr (!Row::Path::half_tokens)
@@ -53,7 +57,7 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
     if constexpr (Row::Path::half_tokens) {
       moe::store_gate_up_bf16<moe::RowLayout::staged>(cta, static_cast<std::uint16_t*>(params.out),
                                                       params.out_columns, group, strip, tile0, tile1,
-                                                      factors.gate, factors.up);
+                                                      factors.gate, factors.up, typename Row::Glu(params));
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
       moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
                                params.out_columns / record::kColumns, group, strip, tile0, tile1,
@@ -77,7 +81,7 @@ FOURFOLD_DEVICE void finish_tile(Cta cta, const moe::GemmParams& params, const F
   }
   if (params.op == moe::Op::gate_up)
     moe::store_gate_up_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip,
-                            tile, sum, factors.gate, factors.up);
+                            tile, sum, factors.gate, factors.up, typename Row::Glu(params));
   else
     moe::store_rows_bf16(cta, static_cast<std::uint16_t*>(params.out), params.out_columns, group, strip, tile,
                          sum, factors.gate, params.op == moe::Op::down ? params.slot_weight : nullptr);

@@ -109,17 +109,22 @@ FOURFOLD_DEVICE void multiply_fp4_panel(Cta cta, const typename Row::Storage::St
   }
 }
 
-// Factors of the matrix and of its rows into the sums.
+// Factors of the matrix and of its rows, or biases of these, into the sums.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void scale_sums(Cta cta, const moe::GemmParams& params, const Item& item,
                                 const Factors& factors, const WarpPlace<Row>& place, WarpSums<Row>& sums) {
   const int strip = item.first_strip + place.strip;
 #pragma unroll
   for (int m = 0; m < Row::tiles_per_warp; ++m) {
-    const device::F32x2 rows = moe::row_factors(cta, params, item.tile.expert, strip, place.tile + m);
+    const device::F32x2 rows = kAddsBias<Row>
+                                   ? moe::row_biases(cta, params, item.tile.expert, strip, place.tile + m)
+                                   : moe::row_factors(cta, params, item.tile.expert, strip, place.tile + m);
 #pragma unroll
     for (int n = 0; n < kGroupsPerWarp<Row>; ++n)
-      moe::scale_rows<Cta>(sums[m][n], factors.gate, factors.up, rows);
+      if constexpr (kAddsBias<Row>)
+        moe::bias_rows<Cta>(sums[m][n], factors.gate, factors.up, rows);
+      else
+        moe::scale_rows<Cta>(sums[m][n], factors.gate, factors.up, rows);
   }
 }
 
@@ -129,7 +134,7 @@ FOURFOLD_DEVICE void finish_sums(Cta cta, const moe::GemmParams& params, const I
   const int strip = item.first_strip + place.strip;
   if (strip >= params.strips) return;
   Factors factors = factors_of<Row>(cta, params, item.tile.expert);
-  if constexpr (kScalesRows<Row>) {
+  if constexpr (kScalesRows<Row> || kAddsBias<Row>) {
     scale_sums<Row>(cta, params, item, factors, place, sums);
     factors.gate = factors.up = 1.0f;
   }

@@ -32,6 +32,9 @@ struct TileKernel : TileT {
 // without.
 template <class Arch, class Path, class Format, int M, int N, int K>
 using Wide = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, 8, 4>>>;
+template <class Arch, class Format, int M, int N, int K>
+using WideClamped =
+    TileKernel<TileRow<TileShape<Arch, moe::W4a16Mma, Format, M, N, K, 8, 4, 1, true, moe::ClampedSwiGlu>>>;
 // Four math warps and one producer warp: token records need no gathering, and two blocks share an SM.
 template <class Arch, class Path, class Format, int M, int N, int K, int Blocks>
 using Slim = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blocks>>>;
@@ -40,6 +43,9 @@ using Slim = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, 4, 1, Blo
 // serve and have every width of sixteen, up to 64 tokens of eight.
 template <class Arch, class Path, class Format, int M, int N, int K>
 using Grouped = TileKernel<TileRow<TileShape<Arch, Path, Format, M, N, K, M / 16, 4, 1, M == 256>>>;
+template <class Format, int N, int K>
+using GroupedClamped = TileKernel<
+    TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 256, N, K, 16, 4, 1, true, moe::ClampedSwiGlu>>>;
 
 // The field's K = 64 tiles and their K = 128 and 256 relatives.
 template <template <class, class, class, int, int, int> class Kind, class Arch, class Path, class Format>
@@ -116,15 +122,28 @@ using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, Nar
 template <class Arch>
 using Mxfp4Tiles = moe::RowList<Wide<Arch, moe::W4a4, record::Mxfp4, 128, 128, 64>>;
 
+// gpt-oss, as released and in bf16: the tiles that choose() takes.
+template <class Arch>
+using ClampedTiles = moe::RowList<WideClamped<Arch, record::Mxfp4, 128, 8, 256>,        //
+                                  WideClamped<Arch, record::Mxfp4, 128, 16, 256>,       //
+                                  WideClamped<Arch, record::Mxfp4, 128, 32, 128>,       //
+                                  WideClamped<Arch, record::Bf16Format, 128, 16, 128>,  //
+                                  WideClamped<Arch, record::Bf16Format, 128, 32, 128>,  //
+                                  WideClamped<Arch, record::Bf16Format, 128, 64, 128>,  //
+                                  WideClamped<Arch, record::Bf16Format, 128, 128, 64>>;
+using ClampedWgmmaTiles =
+    moe::RowList<GroupedClamped<record::Mxfp4, 64, 128>, GroupedClamped<record::Mxfp4, 128, 128>,
+                 GroupedClamped<record::Bf16Format, 64, 64>, GroupedClamped<record::Bf16Format, 128, 64>>;
+
 // Hopper's own.
 using HopperTiles =
     moe::Join<WgmmaTiles<record::Nvfp4>, WgmmaTiles<record::Mxfp4>, PlainWgmmaTiles<record::Bf16Format>,
-              PlainWgmmaTiles<record::Fp8Format>, Fp8Fp8Tiles>;
+              PlainWgmmaTiles<record::Fp8Format>, Fp8Fp8Tiles, ClampedWgmmaTiles>;
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows =
-    moe::Join<MmaTiles<Arch, record::Nvfp4>, MmaTiles<Arch, record::Mxfp4>, Fp4Tiles<Arch>, Mxfp4Tiles<Arch>,
-              Bf16MmaTiles<Arch>, Fp8MmaTiles<Arch>, moe::If<Chip::has_wgmma, HopperTiles>>;
+using Rows = moe::Join<MmaTiles<Arch, record::Nvfp4>, MmaTiles<Arch, record::Mxfp4>, Fp4Tiles<Arch>,
+                       Mxfp4Tiles<Arch>, Bf16MmaTiles<Arch>, Fp8MmaTiles<Arch>, ClampedTiles<Arch>,
+                       moe::If<Chip::has_wgmma, HopperTiles>>;
 
 template <class Row>
 std::string row_name() {
@@ -132,7 +151,7 @@ std::string row_name() {
       std::is_same_v<typename Row::Arch, plan::Sm90> && std::is_same_v<typename Row::Path, moe::W4a16Mma>;
   return moe::row_name("moe_gemm", Row::m, Row::n, Row::k,
                        moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name) +
-         (own_limit ? " own-limit" : "");
+         (own_limit ? " own-limit" : "") + (Row::Glu::adds_bias ? moe::kClampedName : "");
 }
 
 template <class Row>
@@ -181,6 +200,7 @@ plan::RowFacts row_facts() {
   facts.limit_bytes = Row::smem_limit;
   facts.registers = Row::launch_registers;
   facts.blocks_per_sm = Row::blocks_per_sm;
+  facts.clamps = Row::Glu::adds_bias;
   return facts;
 }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/device/types.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
 #include "plan/arch.h"
 #include "plan/budget.h"
@@ -83,11 +84,12 @@ struct Fp4Storage {
 // ArchT gives the budget; MathWarps and ProducerWarps the roles. Warps of the math role form a grid of
 // m16-tile rows (see tiles_per_warp) times token columns. FineWidths: see padded_columns in tile_walk.h.
 template <class ArchT, class PathT, class FormatT, int M, int N, int K, int MathWarpsN, int ProducerWarpsN,
-          int BlocksN = 1, bool FineWidths = !moe::kUsesWgmma<PathT>>
+          int BlocksN = 1, bool FineWidths = !moe::kUsesWgmma<PathT>, class GluT = moe::SwiGlu>
 struct TileShape {
   using Arch = ArchT;
   using Path = PathT;
   using Format = FormatT;
+  using Glu = GluT;  // what becomes of gate and up (moe/gemm_params.h)
   static constexpr int m = M, n = N, k = K;
   static constexpr int strips = M / record::kRows;
   static constexpr int panels = K / record::kColumns;

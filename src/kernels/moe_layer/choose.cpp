@@ -46,11 +46,18 @@ double mean_tokens(const Request& request) {
   return static_cast<double>(request.tokens) * request.shape.top_k / request.shape.experts;
 }
 
+// The row's name with what its epilogue adds to it.
+std::string row_of(const Request& request, std::string_view kernel, int m, int n, int k,
+                   std::string_view path) {
+  return moe::row_name(kernel, m, n, k, path, format_name(request.format)) +
+         (request.clamped ? moe::kClampedName : "");
+}
+
 std::string stream_row(const Request& request, int n, int k) {
   const bool is_half = request.activations == Activations::w4a16, has_512 = is_half && n <= 16;
-  const bool has_256 = !(is_half && request.packed_for_w4a4 && n == 64);  // it would spill
-  return moe::row_name("moe_stream", 32, n, has_256 ? unit_columns(k, has_512) : 64, path_name(request),
-                       format_name(request.format));
+  // With 64 tokens of weights packed for w4a4 it would spill; clamped experts have a K of 2,880.
+  const bool has_256 = !(is_half && request.packed_for_w4a4 && n == 64) && !request.clamped;
+  return row_of(request, "moe_stream", 32, n, has_256 ? unit_columns(k, has_512) : 64, path_name(request));
 }
 
 Choice stream_choice(const Request& request) {
@@ -125,8 +132,8 @@ Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
   const bool wgmma = request.activations == Activations::w4a16 && arch.has_wgmma;
   Choice choice;
   choice.tile_tokens = tile.n;
-  choice.gate_up_row = choice.down_row = moe::row_name(
-      "moe_gemm", tile.m, tile.n, tile.k, path_name(request, wgmma), format_name(request.format));
+  choice.gate_up_row = choice.down_row =
+      row_of(request, "moe_gemm", tile.m, tile.n, tile.k, path_name(request, wgmma));
   return choice;
 }
 
@@ -137,6 +144,13 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
   if (!arch.has_fp4_mma && !arch.has_wgmma)
     return format("no kernels are compiled for {}; there are some for sm90, sm120 and sm121", arch.name);
   if (request.format == WeightFormat::f32) return "no row multiplies f32 weights; hold them as bf16";
+  const bool has_clamped = request.format == WeightFormat::mxfp4 || request.format == WeightFormat::bf16;
+  if (request.clamped && !(has_clamped && request.activations == Activations::w4a16))
+    return format(
+        "experts with biases and a clamped SwiGLU have rows for mxfp4 and bf16 weights and 16-bit tokens; "
+        "these are {}{}",
+        format_name(request.format),
+        request.activations == Activations::w4a16 ? "" : " with quantised tokens");
   if (request.activations == Activations::w4a4 && request.format == WeightFormat::mxfp4)
     return "MXFP4 activations exist as a verified row only; use w4a16 for MXFP4 weights";
   if (request.activations == Activations::w4a4 && !is_fp4(request.format))
@@ -181,6 +195,7 @@ Choice few_choice(const Request& request) {
     return refuse("the two-kernel path is for generated tokens in w4a16");
   if (!is_fp4(request.format))
     return refuse(format("the two-kernel path has no {} rows", format_name(request.format)));
+  if (request.clamped) return refuse("the two-kernel path has no rows with biases and a clamped SwiGLU");
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));

@@ -31,7 +31,8 @@ struct Request {
   int tokens = 1;
   // W4A16 of generated tokens from weights that are packed for W4A4, as the prompts beside them are run.
   bool packed_for_w4a4 = false;
-  int rows = 0;  // of a lone matrix, where the number of its tiles matters; 0: not said
+  int rows = 0;          // of a lone matrix, where the number of its tiles matters; 0: not said
+  bool clamped = false;  // biases on every matrix, and the clamped SwiGLU between them
   // The order of the records the request's rows read.
   record::BitOrder order() const {
     return activations == Activations::w4a4 || packed_for_w4a4 ? record::BitOrder::fp4

@@ -66,6 +66,12 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
   if (const std::string refused = moe_route::refusal_of(call.rule, shape.experts, shape.top_k);
       !refused.empty())
     throw Error(Code::invalid_request, refused);
+  if (layer.request.clamped ? !(weights.glu_limit > 0)
+                            : weights.gate_up_bias != nullptr || weights.down_bias != nullptr)
+    fail(Code::invalid_request,
+         layer.request.clamped
+             ? "the limit of the clamped SwiGLU must be above 0"
+             : "biases of experts are for layers that were prepared for them (Request::clamped)");
   if (call.shared.weights != nullptr && (!layer.choice.few || call.residual == nullptr))
     fail(Code::invalid_request, "a shared expert goes along with the few-token path and a residual only");
   if (!half_tokens(layer.request)) {
@@ -122,6 +128,9 @@ moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weight
   params.scale = weights.gate_scale;
   params.scale_up = weights.up_scale;
   params.row_scale = weights.gate_up_row_scale;
+  params.bias = weights.gate_up_bias;
+  params.glu_alpha = weights.glu_alpha;
+  params.glu_limit = weights.glu_limit;
   params.token_scale = half_tokens(layer.request) ? nullptr : weights.gate_up_input_scale;
   params.next_inverse_scale = weights.down_input_inverse;
   params.out = place<void>(call, layer.layout.intermediate);
@@ -143,6 +152,7 @@ moe::GemmParams down_params(const Prepared& layer, const LayerWeights& weights, 
   params.slot_weight = tables.slot_weight;
   params.scale = weights.down_scale;
   params.row_scale = weights.down_row_scale;
+  params.bias = weights.down_bias;
   params.token_scale = half_tokens(layer.request) ? nullptr : weights.down_input_scale;
   params.out = layer.choice.few ? static_cast<void*>(call.out) : place<void>(call, layer.layout.rows);
   params.op = moe::Op::down;

@@ -27,6 +27,11 @@ struct LayerWeights {
   const float* down_input_inverse = nullptr;     // [E]
   const float* gate_up_row_scale = nullptr;      // bf16, fp8: [E][I gate rows, I up rows]; null: 1
   const float* down_row_scale = nullptr;         // bf16, fp8: [E][H]
+  // Request::clamped alone: biases, null: none; and the numbers of the clamped SwiGLU.
+  const float* gate_up_bias = nullptr;  // [E][I gate rows, I up rows]
+  const float* down_bias = nullptr;     // [E][H]
+  float glu_alpha = 0;
+  float glu_limit = 0;
 };
 
 struct LayerCall {

@@ -22,6 +22,9 @@ const RowFacts* find_facts(const Machine& machine, RowKind kind, std::string_vie
 std::string refusal(const RowFacts& row, const Request& request, int columns) {
   if (row.format != format_name(request.format))
     return format("for {} weights; these are {}", row.format, format_name(request.format));
+  if (row.clamps != request.clamped)
+    return row.clamps ? "for experts with biases and a clamped SwiGLU"
+                      : "without biases and a clamped SwiGLU";
   const bool fp4_tokens = row.path == moe::W4a4::name;
   const bool fp8_tokens = row.path == moe::W8a8Wgmma::name;
   if (fp4_tokens != (request.activations == Activations::w4a4) ||

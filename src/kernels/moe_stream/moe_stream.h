@@ -100,7 +100,7 @@ FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const 
     if constexpr (Row::Path::half_tokens) {
       moe::store_gate_up_plain<Row::Path::bit_order>(cta, static_cast<std::uint16_t*>(params.out),
                                                      params.out_columns, group, strip, tile0, tile1, factor,
-                                                     factor_up);
+                                                     factor_up, typename Row::Glu(params));
     } else if constexpr (std::is_same_v<typename Row::Format, record::Nvfp4>) {
       moe::store_gate_up_nvfp4(cta, static_cast<unsigned char*>(params.out),
                                params.out_columns / record::kColumns, group, strip, tile0, tile1, factor,
@@ -123,27 +123,34 @@ FOURFOLD_DEVICE void finish_group(Cta cta, const moe::GemmParams& params, const 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const TileContext& context,
                                   int strip, const Sums<Row>& total) {
-  constexpr bool scales_rows = !record::kHasBlockScales<typename Row::Format>;
+  // Rows with biases have no factors.
+  constexpr bool adds_bias = Row::Glu::adds_bias;
+  constexpr bool scales_rows = !record::kHasBlockScales<typename Row::Format> && !adds_bias;
   [[maybe_unused]] device::F32x2 rows[2];
-  if constexpr (scales_rows) {
+  if constexpr (scales_rows || adds_bias) {
 #pragma unroll
-    for (int m = 0; m < 2; ++m) rows[m] = moe::row_factors(cta, params, context.tile.expert, strip, m);
+    for (int m = 0; m < 2; ++m)
+      rows[m] = scales_rows ? moe::row_factors(cta, params, context.tile.expert, strip, m)
+                            : moe::row_biases(cta, params, context.tile.expert, strip, m);
   }
 #pragma unroll
   for (int n = 0; n < Row::token_tiles; ++n) {
     const moe::TokenGroup group{context.tile.first_slot + 8 * n, context.tile.count - 8 * n};
     if (group.count <= 0) break;
-    if constexpr (scales_rows) {
+    if constexpr (scales_rows || adds_bias) {
       float tile[2][4];
       const float upper = params.op == moe::Op::gate_up ? context.factor_up : context.factor;
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) tile[m][i] = total[m][n][i];
-        moe::scale_rows<Cta>(tile[m], context.factor, upper, rows[m]);
+        if constexpr (scales_rows)
+          moe::scale_rows<Cta>(tile[m], context.factor, upper, rows[m]);
+        else
+          moe::bias_rows<Cta>(tile[m], context.factor, upper, rows[m]);
       }
-      // Only the widest rows of the widest records are that short of registers.
-      constexpr bool is_short = Row::token_tiles > 4 && Row::Format::tile_bytes > 1024;
+      // Only the widest rows of the widest records are that short of registers, and those with biases.
+      constexpr bool is_short = Row::token_tiles > 4 && (adds_bias || Row::Format::tile_bytes > 1024);
       using Machine = std::conditional_t<is_short, moe::FreshLane<Cta>, Cta>;
       finish_group<Row>(Machine(cta), params, context, strip, group, tile[0], tile[1], 1.0f, 1.0f);
     } else {

@@ -15,9 +15,10 @@ namespace fourfold::moe_stream {
 template <class Row>
 plan::RowFacts row_facts();
 
-template <class Arch, class Path, class Format, int Tokens, int UnitRecords, int Warps, int Depth, int Blocks>
-struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks> {
-  using Shape = StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks>;
+template <class Arch, class Path, class Format, int Tokens, int UnitRecords, int Warps, int Depth, int Blocks,
+          class Glu = moe::SwiGlu>
+struct Stream : StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks, Glu> {
+  using Shape = StreamRow<Arch, Path, Format, Tokens, UnitRecords, Warps, Depth, Blocks, Glu>;
   using Params = moe::GemmParams;
   static constexpr kernels::RowKind kind = kernels::RowKind::gemm;
   static constexpr bool wants_cache = true;  // 6 % at 64 tokens
@@ -75,18 +76,27 @@ using Fp4Rows = moe::RowList<
     Stream<Arch, moe::W4a4, record::Nvfp4, 32,  1,   4,    1,    2>,
     Stream<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
     Stream<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
+
+// gpt-oss: K is 2,880 in both matrices, 45 records, so the unrolled loops of 256 and 512 are for nobody.
+template <class Arch, class Format, class Path = moe::W4a16Mma, class Glu = moe::ClampedSwiGlu>
+using ClampedRows = moe::RowList<
+    Stream<Arch, Path, Format,             8,  1,   4,    1,    4, Glu>,
+    Stream<Arch, Path, Format,            16,  1,   4,    1,    3, Glu>,
+    Stream<Arch, Path, Format,            32,  1,   4,    1,    2, Glu>,
+    Stream<Arch, Path, Format,            64,  1,   4,    1,    2, Glu>>;
 // clang-format on
 
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<HalfRows<Arch, moe::W4a16Mma, record::Nvfp4>, HalfRows<Arch, moe::W4a16Mma, record::Mxfp4>,
               HalfRowsWithout64x256<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
-              Fp8Rows<Arch>>;
+              Fp8Rows<Arch>, ClampedRows<Arch, record::Mxfp4>, ClampedRows<Arch, record::Bf16Format>>;
 
 template <class Row>
 std::string row_name() {
   return moe::row_name("moe_stream", record::kRows, Row::tokens, Row::unit_records * record::kColumns,
-                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name);
+                       moe::path_name<typename Row::Path, typename Row::Format>(), Row::Format::name) +
+         (Row::Glu::adds_bias ? moe::kClampedName : "");
 }
 
 template <class Row>
@@ -107,6 +117,7 @@ plan::RowFacts row_facts() {
   facts.limit_bytes = limit_bytes;
   facts.registers = registers;
   facts.blocks_per_sm = Row::blocks_per_sm;
+  facts.clamps = Row::Glu::adds_bias;
   return facts;
 }
 

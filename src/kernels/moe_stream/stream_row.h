@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernels/device/types.h"
+#include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/tables.h"
 #include "plan/arch.h"
@@ -27,12 +28,14 @@ constexpr int sharing_shift(int warps, int segments) {
 // UnitRecords  records whose loop is unrolled: 8 when K is a multiple of 512, 4 for 256, 1 for any K.
 // Depth        weight records a warp keeps in flight in registers.
 // Blocks       blocks per SM the registers are capped for.
+// Glu          what becomes of gate and up (moe/gemm_params.h).
 template <class ArchT, class PathT, class FormatT, int TokensN, int UnitRecordsN, int WarpsN, int DepthN,
-          int BlocksN>
+          int BlocksN, class GluT = moe::SwiGlu>
 struct StreamRow {
   using Arch = ArchT;
   using Path = PathT;
   using Format = FormatT;
+  using Glu = GluT;
   static constexpr int tokens = TokensN;
   static constexpr int token_tiles = TokensN / 8;
   static constexpr int unit_records = UnitRecordsN;

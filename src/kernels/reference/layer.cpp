@@ -32,6 +32,13 @@ Scaled scaled(const LayerModel& model, const Weights& weights, const Dot& dot, f
   return {Host::mul(dot.bits, factor), value, dot.bound * exact + std::abs(value) * 0x1p-22 + 0x1p-126};
 }
 
+Scaled biased(const Scaled& sum, const std::vector<float>& bias, std::int64_t row) {
+  if (bias.empty()) return sum;
+  const float more = bias[static_cast<std::size_t>(row)];
+  const double value = sum.value + more;
+  return {Host::add(sum.bits, more), value, sum.bound + (std::abs(value) + sum.bound) * 0x1p-24 + 0x1p-149};
+}
+
 // A token as a one-row NVFP4 matrix.
 Weights quantized(const std::vector<float>& values, float inverse_scale) {
   Weights row;
@@ -58,13 +65,15 @@ std::vector<float> activations(const LayerModel& model, const Expert& expert, co
   std::vector<float> values;
   const float token_scale = model.w4a4 ? expert.gate_up_input_scale : 1.0f;
   for (std::int64_t neuron = 0; neuron < model.intermediate; ++neuron) {
-    const auto half = [&](const Weights& weights, float global) {
+    const auto half = [&](const Weights& weights, float global, const std::vector<float>& bias) {
       const Dot dot = model.w4a4 ? dot_w4a4(weights, neuron, slot, 0, model.order)
                                  : dot_w4a16(weights, neuron, token, model.order);
-      return scaled(model, weights, dot, global, token_scale).bits;
+      return biased(scaled(model, weights, dot, global, token_scale), bias, neuron).bits;
     };
-    values.push_back(
-        device::swiglu<Host>(half(expert.gate, expert.gate_scale), half(expert.up, expert.up_scale)));
+    const float gate = half(expert.gate, expert.gate_scale, expert.gate_bias);
+    const float up = half(expert.up, expert.up_scale, expert.up_bias);
+    values.push_back(model.clamped ? device::clamped_swiglu<Host>(gate, up, model.glu_alpha, model.glu_limit)
+                                   : device::swiglu<Host>(gate, up));
   }
   return values;
 }
@@ -85,7 +94,8 @@ void add_expert(const LayerModel& model, const Expert& expert, float weight, boo
   for (std::int64_t column = 0; column < model.hidden; ++column) {
     const Dot dot = model.w4a4 ? dot_w4a4(expert.down, column, inner_fp4, 0, model.order)
                                : dot_w4a16(expert.down, column, inner_half.data(), model.order);
-    Scaled part = scaled(model, expert.down, dot, expert.down_scale, token_scale);
+    Scaled part =
+        biased(scaled(model, expert.down, dot, expert.down_scale, token_scale), expert.down_bias, column);
     part.bits = Host::mul(part.bits, weight);
     part.value *= weight;
     part.bound = part.bound * weight + std::abs(part.value) * 0x1p-23;

@@ -17,6 +17,7 @@ struct Expert {
   // W4A4 only.
   float gate_up_input_scale = 1.0f, gate_up_input_inverse = 1.0f, down_input_scale = 1.0f,
         down_input_inverse = 1.0f;
+  std::vector<float> gate_bias, up_bias, down_bias;  // of each row; empty: none
 };
 
 struct LayerModel {
@@ -25,6 +26,8 @@ struct LayerModel {
   bool w4a4 = false;
   Order order = Order::decode;  // of the dot products; prefill also rounds each expert's result to bf16
   std::vector<Expert> experts;
+  bool clamped = false;  // the activation is the clamped SwiGLU, with these numbers
+  float glu_alpha = 0.0f, glu_limit = 0.0f;
 };
 
 struct Route {

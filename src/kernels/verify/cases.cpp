@@ -28,7 +28,7 @@ bool exists(const plan::RowFacts& row, moe::Op op) {
   // f32 results are for dense matrices: all streaming rows have them, of the tiled ones those of bf16 and
   // fp8.
   if (op == moe::Op::plain_f32 || op == moe::Op::add_f32)
-    return row.kernel == "moe_stream" || row.format == "bf16" || row.format == "fp8";
+    return row.kernel == "moe_stream" || (!row.clamps && (row.format == "bf16" || row.format == "fp8"));
   // A 32-wide block of neurons lies in two strips: MXFP4 tokens come from outside, never from GEMM1.
   return !(row.path == "w4a4" && row.format == "mxfp4" && op == moe::Op::gate_up);
 }
@@ -156,6 +156,7 @@ struct LayerKind {
   bool few = false;  // by the two-kernel path
   bool packed_for_w4a4 = false;
   Routing routing = Routing::softmax;
+  bool clamped = false;
 };
 
 // Where some logits are NaN there are experts enough: a token with fewer numbers than k has no meaning.
@@ -196,6 +197,10 @@ constexpr LayerKind kLayers[] = {
     {{ 192,  64, 10, 3},  1, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         false, false, true,  false, Routing::sigmoid},
     {{ 128,  64, 12, 3},  9, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  false, false, Routing::sigmoid},
     {{ 128,  64,  9, 2}, 20, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, false, false, Routing::groups},
+    {{ 704, 192,  6, 4},  1, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true,  false, false, Routing::softmax, true},
+    {{ 192, 576,  5, 2},  9, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::ties,           true,  false, false, false, Routing::softmax, true},
+    {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true,  false, false, Routing::softmax, true},
+    {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::bf16,  LogitKind::random,         true,  false, false, false, Routing::softmax, true},
 };
 // clang-format on
 
@@ -204,8 +209,8 @@ void add_layers(CaseList& list) {
     for (const LayerKind& kind : kLayers) {
       if (list.quick() && !kind.quick) continue;
       LayerCase test;
-      test.request = {kind.shape, kind.activations, kind.format,
-                      kind.role,  kind.tokens,      kind.packed_for_w4a4};
+      test.request = {kind.shape,  kind.activations,     kind.format, kind.role,
+                      kind.tokens, kind.packed_for_w4a4, 0,           kind.clamped};
       test.logits = kind.logits;
       test.renormalise = kind.renormalise;
       test.few = kind.few;

@@ -40,6 +40,7 @@ struct Setup {
   std::vector<GlobalScale> scale, scale_up, token_scale;
   std::vector<float> token_inverse, next_scale, next_inverse;
   std::vector<float> row_scale;  // fp8: [experts][rows]
+  std::vector<float> bias;       // rows that add one: [experts][rows]
   std::vector<float> before;     // add_f32: what `out` holds
   std::vector<Bf16> tokens;
   Assignment assignment;
@@ -145,6 +146,9 @@ Setup make_setup(const GemmCase& test) {
                       : quantize_slots(setup.tokens, test.columns, setup.assignment, setup.token_inverse);
     setup.slot_weights = reference_of(setup.slots);
   }
+  if (test.row.clamps)
+    for (std::size_t i = 0; i < setup.experts.size() * static_cast<std::size_t>(test.rows); ++i)
+      setup.bias.push_back(static_cast<float>(5.0 * random.normal()));
   if (test.op == moe::Op::add_f32)
     for (std::int64_t i = 0; i < setup.assignment.slots() * test.rows; ++i)
       setup.before.push_back(static_cast<float>(random.normal()));
@@ -217,6 +221,11 @@ Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::in
                           : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
   const float decode_factor = setup.half_tokens && !setup.dense ? half_decode_factor(setup.mxfp4) : 1.0f;
   Scaled sum = scale_dot(dot, scale, setup.token_scale[static_cast<std::size_t>(expert)], decode_factor);
+  if (!setup.bias.empty()) {
+    const std::size_t rows = setup.bias.size() / setup.experts.size();
+    return biased(sum,
+                  setup.bias[static_cast<std::size_t>(expert) * rows + static_cast<std::size_t>(scale_row)]);
+  }
   if (setup.row_scale.empty()) return sum;
   const std::size_t rows = setup.row_scale.size() / setup.experts.size();
   sum = weighted(
@@ -251,10 +260,11 @@ void checked_slots(const GemmCase& test, const Setup& setup,
 Scaled neuron_of(const GemmCase& test, const Setup& setup, std::int64_t slot, int expert,
                  std::int64_t neuron) {
   const Expert& weights = setup.experts[static_cast<std::size_t>(expert)];
-  return swiglu_of(scaled_dot(setup, weights.weights, neuron, slot, test.columns, expert,
-                              setup.scale[static_cast<std::size_t>(expert)], neuron),
-                   scaled_dot(setup, weights.up_weights, neuron, slot, test.columns, expert,
-                              setup.scale_up[static_cast<std::size_t>(expert)], test.rows / 2 + neuron));
+  const Scaled gate = scaled_dot(setup, weights.weights, neuron, slot, test.columns, expert,
+                                 setup.scale[static_cast<std::size_t>(expert)], neuron);
+  const Scaled up = scaled_dot(setup, weights.up_weights, neuron, slot, test.columns, expert,
+                               setup.scale_up[static_cast<std::size_t>(expert)], test.rows / 2 + neuron);
+  return test.row.clamps ? clamped_swiglu_of(gate, up) : swiglu_of(gate, up);
 }
 
 void check_gate_up_bf16(Result& result, const GemmCase& test, const Setup& setup,
@@ -409,6 +419,9 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
   }
   params.next_inverse_scale = arena.upload(setup.next_inverse, "next scales");
   params.row_scale = setup.row_scale.empty() ? nullptr : arena.upload(setup.row_scale, "row scales");
+  params.bias = setup.bias.empty() ? nullptr : arena.upload(setup.bias, "biases");
+  params.glu_alpha = kGluAlpha;
+  params.glu_limit = kGluLimit;
   params.op = test.op;
   params.strips = static_cast<std::int32_t>(test.rows / record::kRows);
   params.records = static_cast<std::int32_t>(test.columns / record::kColumns);

@@ -66,7 +66,8 @@ void add_all_layers(CaseList& list) {
 void add_matrices(CaseList& list) {
   for (const plan::RowFacts& row : list.machine().rows(RowKind::gemm)) {
     if (row.path == "w4a4" && !has_native_fp4(list)) continue;
-    const bool adds = row.kernel == "moe_stream" || row.format == "bf16" || row.format == "fp8";
+    const bool adds =
+        row.kernel == "moe_stream" || (!row.clamps && (row.format == "bf16" || row.format == "fp8"));
     for (const bool is_rank : {false, true}) {
       GemmCase test;
       test.row = row;
@@ -85,9 +86,9 @@ void add_matrices(CaseList& list) {
 // Of the step kernels those whose work grows with the model: the others copy or choose a few numbers, and
 // what ranks exchange has sizes of its own.
 bool has_large_shape(const plan::RowFacts& row) {
-  constexpr std::string_view others[] = {"all_reduce",  "all_gather",  "prepare", "combine splits",
-                                         "row_squares", "accept",      "embed",   "take_rows",
-                                         "latent_rows", "turn_queries"};
+  constexpr std::string_view others[] = {"all_reduce",  "all_gather",   "prepare", "combine splits",
+                                         "row_squares", "accept",       "embed",   "take_rows",
+                                         "latent_rows", "turn_queries", "add_bias"};
   for (const std::string_view other : others)
     if (row.kernel == other || row.role == other) return false;
   return !row.kernel.starts_with("delta") || row.k == 128;

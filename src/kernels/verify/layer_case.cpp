@@ -12,6 +12,7 @@
 #include "kernels/reference/layer.h"
 #include "kernels/verify/inputs.h"
 #include "kernels/verify/large_shape.h"
+#include "kernels/verify/scaled.h"
 
 namespace fourfold::verify {
 namespace {
@@ -90,6 +91,9 @@ reference::LayerModel make_model(const LayerCase& test, Matrices& matrices) {
   model.top_k = request.shape.top_k;
   model.w4a4 = request.activations == Activations::w4a4;
   model.order = request.role == Role::decode ? reference::Order::decode : reference::Order::prefill;
+  model.clamped = request.clamped;
+  model.glu_alpha = kGluAlpha;
+  model.glu_limit = kGluLimit;
   for (int e = 0; e < request.shape.experts; ++e) {
     reference::Expert expert = random_expert(random, request, matrices);
     expert.gate_scale = static_cast<float>(random.uniform(0.5, 2.0) * 1e-3);
@@ -102,6 +106,16 @@ reference::LayerModel make_model(const LayerCase& test, Matrices& matrices) {
     expert.gate_up_input_inverse = first.inverse;
     expert.down_input_scale = second.scale;
     expert.down_input_inverse = second.inverse;
+    if (request.clamped) {
+      const auto biases = [&](int rows, double size) {
+        std::vector<float> values(static_cast<std::size_t>(rows));
+        for (float& value : values) value = static_cast<float>(size * random.normal());
+        return values;
+      };
+      expert.gate_bias = biases(request.shape.intermediate, 5.0);  // some beyond the limit
+      expert.up_bias = biases(request.shape.intermediate, 5.0);
+      expert.down_bias = biases(request.shape.hidden, 0.5);
+    }
     model.experts.push_back(std::move(expert));
   }
   return model;
@@ -173,6 +187,17 @@ moe_layer::LayerWeights upload_weights(Arena& arena, const HostLayer& layer) {
   weights.gate_up_input_inverse = column(&reference::Expert::gate_up_input_inverse, "inverse input scales");
   weights.down_input_scale = column(&reference::Expert::down_input_scale, "down input scales");
   weights.down_input_inverse = column(&reference::Expert::down_input_inverse, "inverse down input scales");
+  if (layer.model.clamped) {
+    std::vector<float> gate_up, down;
+    for (const auto& expert : layer.model.experts)
+      for (const auto& [bias, to] :
+           {std::pair{&expert.gate_bias, &gate_up}, {&expert.up_bias, &gate_up}, {&expert.down_bias, &down}})
+        to->insert(to->end(), bias->begin(), bias->end());
+    weights.gate_up_bias = arena.upload(gate_up, "gate/up biases");
+    weights.down_bias = arena.upload(down, "down biases");
+    weights.glu_alpha = layer.model.glu_alpha;
+    weights.glu_limit = layer.model.glu_limit;
+  }
   return weights;
 }
 

@@ -55,6 +55,27 @@ inline Scaled swiglu_of(const Scaled& gate, const Scaled& up) {
   return {device::swiglu<Host>(gate.bits, up.bits), value, bound};
 }
 
+// A bias, rounded once more.
+inline Scaled biased(const Scaled& sum, float bias) {
+  const double value = sum.value + bias;
+  return {Host::add(sum.bits, bias), value, sum.bound + (std::abs(value) + sum.bound) * 0x1p-24 + 0x1p-149};
+}
+
+// What gpt-oss has for alpha and the limit.
+inline constexpr float kGluAlpha = 1.702f, kGluLimit = 7.0f;
+
+// Clamping moves nothing apart, and g * sigmoid(alpha * g) is silu(alpha * g) / alpha: the same slope as
+// above. The sigmoid errs by 2^-21 + |alpha g| * 2^-23, its argument's rounding by |alpha g| * 2^-24.
+inline Scaled clamped_swiglu_of(const Scaled& gate, const Scaled& up) {
+  const double limit = kGluLimit, alpha = kGluAlpha;
+  const double g = std::fmin(gate.value, limit), u = std::fmax(std::fmin(up.value, limit), -limit);
+  const double open = g / (1.0 + std::exp(-alpha * g));
+  const double value = open * (u + 1.0);
+  const double bound = 1.1 * gate.bound * (std::abs(u + 1.0) + up.bound) + std::abs(open) * up.bound +
+                       std::abs(value) * (0x1p-20 + std::abs(alpha * g) * 0x1p-22) + 0x1p-126;
+  return {device::clamped_swiglu<Host>(gate.bits, up.bits, kGluAlpha, kGluLimit), value, bound};
+}
+
 // Times a routing weight, rounded once more.
 inline Scaled weighted(const Scaled& sum, float weight) {
   const double value = sum.value * weight;

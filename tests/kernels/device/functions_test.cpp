@@ -139,6 +139,33 @@ TEST(Swiglu, IsWithinWhatItsStepsAllow) {
   EXPECT_GT(worst, 0.05);
 }
 
+// Below the limits it is silu(alpha * gate) / alpha * (up + 1); at and beyond them what it is at the limit.
+TEST(Swiglu, ClampedAtBothLimits) {
+  constexpr float alpha = 1.702f, limit = 7.0f;
+  const auto clamped = [&](float gate, float up) { return clamped_swiglu<Host>(gate, up, alpha, limit); };
+  Random random(2);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto gate = static_cast<float>(random.normal() * 8.0),
+               up = static_cast<float>(random.normal() * 8.0);
+    const double g = std::min(double{gate}, 7.0), u = std::clamp(double{up}, -7.0, 7.0);
+    const double turned = double{alpha} * g, s = exact_sigmoid(turned), exact = g * s * (u + 1.0);
+    // The sigmoid's own error, its argument's rounding (the slope of its logarithm is at most 1), and two
+    // products and a sum that round.
+    const double bound = std::abs(g * (u + 1.0)) * sigmoid_bound(turned, s) * (1.0 + 0x1p-20) +
+                         std::abs(exact) * (std::abs(turned) * 0x1p-23 + 0x1p-22) + 0x1p-140;
+    ASSERT_LE(std::abs(double{clamped(gate, up)} - exact), bound) << gate << " " << up;
+  }
+  EXPECT_EQ(clamped(7.5f, 1.0f), clamped(7.0f, 1.0f));
+  EXPECT_EQ(clamped(kInf, 1.0f), clamped(7.0f, 1.0f));
+  EXPECT_EQ(clamped(1.0f, 100.0f), clamped(1.0f, 7.0f));
+  EXPECT_EQ(clamped(1.0f, -100.0f), clamped(1.0f, -7.0f));
+  EXPECT_NE(clamped(-7.5f, 1.0f), clamped(-7.0f, 1.0f)) << "the gate has no lower limit";
+  EXPECT_EQ(clamped(0.0f, 3.0f), 0.0f) << "padding stays zero";
+  EXPECT_EQ(clamped(3.0f, -1.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(clamped(kNan, 1.0f)));
+  EXPECT_TRUE(std::isnan(clamped(1.0f, kNan)));
+}
+
 TEST(Swiglu, NumbersThatAreNone) {
   for (const float x : {0.0f, 1.0f, -1.0f, -200.0f, kInf, -kInf}) {
     EXPECT_TRUE(std::isnan(swiglu<Host>(kNan, x))) << x;

@@ -63,6 +63,44 @@ TEST(Choose, PromptTilesFollowTheMean) {
 }
 
 // Weights packed for W4A4: prompts in W4A4, generated tokens in either, and nothing else is guessed.
+// Experts with biases and a clamped SwiGLU (gpt-oss): rows of their own for every number of tokens, or a
+// reason. 2,880 columns are 45 records, which only the loop of 64 columns divides.
+TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
+  sim::Device device;
+  for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120}) {
+    const auto machine = kernels::make_sim_machine(device, {.arch = arch});
+    for (const WeightFormat format : {WeightFormat::mxfp4, WeightFormat::bf16})
+      for (const Shape& shape : {Shape{2880, 2880, 32, 4}, Shape{2880, 2880, 128, 4}, Shape{512, 1024, 8, 2}})
+        for (const Role role : {Role::prefill, Role::decode})
+          for (const int tokens : kTokens) {
+            Request request{shape, Activations::w4a16, format, role, tokens};
+            request.clamped = true;
+            const Choice choice = choose(*arch, request);
+            ASSERT_TRUE(choice.ok()) << choice.refusal;
+            EXPECT_FALSE(choice.few);
+            for (const std::string& name : {choice.gate_up_row, choice.down_row}) {
+              const auto* row = find_row(*machine, kernels::RowKind::gemm, name);
+              ASSERT_NE(row, nullptr) << name;
+              EXPECT_TRUE(row->clamps) << name;
+              EXPECT_EQ(row->n, choice.tile_tokens);
+            }
+          }
+  }
+  const auto refusal = [](WeightFormat format, Activations activations) {
+    Request request{{2880, 2880, 32, 4}, activations, format, Role::decode, 1};
+    request.clamped = true;
+    return choose(plan::kSm120, request).refusal;
+  };
+  EXPECT_NE(refusal(WeightFormat::nvfp4, Activations::w4a16).find("mxfp4 and bf16 weights"),
+            std::string::npos);
+  EXPECT_NE(refusal(WeightFormat::fp8, Activations::w4a16).find("these are fp8"), std::string::npos);
+  EXPECT_NE(refusal(WeightFormat::mxfp4, Activations::w4a4).find("quantised tokens"), std::string::npos);
+  Request one{{512, 512, 8, 2}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 1};
+  EXPECT_TRUE(few_choice(one).ok());
+  one.clamped = true;
+  EXPECT_NE(few_choice(one).refusal.find("no rows with biases and a clamped SwiGLU"), std::string::npos);
+}
+
 TEST(Choose, WeightsPackedForW4a4) {
   const auto choice = [](Role role, Activations activations, WeightFormat format, int tokens) {
     return choose(plan::kSm120, {parse_shape("35b"), activations, format, role, tokens, true});

@@ -314,6 +314,17 @@ TEST_F(BadInput, InputScalesAreNeededForW4a4Only) {
   EXPECT_NO_THROW(moe_layer::run(*machine_, prepared_, weights_, call_));
 }
 
+// A layer that was not prepared for them would leave them out.
+TEST_F(BadInput, BiasesAreForLayersPreparedForThem) {
+  prepare(Activations::w4a16, Role::decode);
+  weights_.gate_up_bias = weights_.gate_scale;
+  EXPECT_NE(refusal().find("prepared for them (Request::clamped)"), std::string::npos);
+  weights_.down_bias = weights_.gate_scale;
+  EXPECT_NE(refusal().find("prepared for them (Request::clamped)"), std::string::npos);
+  prepared_.request.clamped = true;
+  EXPECT_NE(refusal().find("the limit of the clamped SwiGLU must be above 0"), std::string::npos);
+}
+
 TEST_F(BadInput, GlobalScalesMayBeLeftOut) {
   prepare(Activations::w4a16, Role::decode);
   weights_.gate_scale = weights_.up_scale = weights_.down_scale = nullptr;
