@@ -48,6 +48,8 @@ struct DenseParams {
   std::int32_t out_stride;    // elements; a multiple of 2
   std::int32_t gate_up_stride;
   std::int32_t token_gate_stride;
+  // [32 * plain_strips], added to the plain rows' results in f32 (store_f32, add_f32); null: none.
+  const float* bias;
 };
 
 // ---- norm_rows ----

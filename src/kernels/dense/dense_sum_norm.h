@@ -53,6 +53,12 @@ FOURFOLD_DEVICE void add_sums(Cta cta, const DenseParams& params, float factor, 
 #pragma unroll
   for (int i = 0; i < kLaneColumns; ++i) scale[i] = 1.0f;
   if (params.row_scale) load_eight(cta, params.row_scale, column, column + kLaneColumns, scale);
+  if (params.bias) {
+    float bias[kLaneColumns];
+    load_eight(cta, params.bias, column, column + kLaneColumns, bias);
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i) values[i] = Cta::add(values[i], bias[i]);
+  }
 #pragma unroll
   for (int i = 0; i < kLaneColumns; ++i) {
     float value = Cta::mul(Cta::mul(sum[i], factor), scale[i]);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/launch/row.h"
+#include "kernels/step/add_bias.h"
 #include "kernels/step/add_gated.h"
 #include "kernels/step/select_norm.h"
 
@@ -39,7 +40,22 @@ struct AddGatedRow {
   }
 };
 
+template <class ArchOf>
+struct AddBiasRow {
+  using Arch = ArchOf;
+  using Params = AddBiasParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int threads = kAddThreads;
+  static constexpr int blocks_per_sm = 4;
+  static std::string name() { return kAddBias; }
+  static plan::RowFacts facts() { return kernels::step_facts<AddBiasRow>(kAddBias, "any"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    add_bias(cta, params);
+  }
+};
+
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>>;
+using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>, AddBiasRow<Arch>>;
 
 }  // namespace fourfold::step

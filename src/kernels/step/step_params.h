@@ -8,6 +8,7 @@ namespace fourfold::step {
 // Names of the rows.
 inline constexpr const char* kSelectNorm = "select_norm";
 inline constexpr const char* kAddGated = "add_gated";
+inline constexpr const char* kAddBias = "add_bias";
 
 // Rows picked out of x, normed, and put where they are wanted: the last norm before the head, what a draft
 // pass reads, what it leaves. A block a row.
@@ -34,8 +35,17 @@ struct AddGatedParams {
   std::int32_t y_is_f32;
 };
 
+// x[row] += bias: a matrix's bias of prompt rows, whose tiled kernels add none.
+struct AddBiasParams {
+  float* x;             // [rows, stride]
+  const float* bias;    // [columns]
+  std::int64_t stride;  // elements, a multiple of 4
+  std::int32_t rows;
+  std::int32_t columns;  // a multiple of 8
+};
+
 inline constexpr int kAddThreads = 256;
-// Eight columns a thread.
+// Of both, eight columns a thread.
 constexpr int add_blocks(int rows, int columns) {
   const long long threads = static_cast<long long>(rows) * (columns / 8);
   return static_cast<int>((threads + kAddThreads - 1) / kAddThreads);

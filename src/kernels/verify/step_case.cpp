@@ -21,12 +21,12 @@ struct StepProof {
 
 // clang-format off
 constexpr StepProof kProofs[] = {
-    {"dense_few",      "",          prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up", 0.3},
+    {"dense_few",      "",          prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up biased", 0.3},
     {"dense_pair",     "",          prove_dense_pair,    "store_f32 gate_up", 0.6},
-    {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up", 3.0},
-    {"dense_sum",      "",          prove_dense_sum,     "store_f32 add_f32 store_bf16 gate_up", 1.0},
-    {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up", 6.0},
-    {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32", 2.0},
+    {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up biased", 3.0},
+    {"dense_sum",      "",          prove_dense_sum,     "store_f32 add_f32 store_bf16 gate_up biased", 1.0},
+    {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up biased", 6.0},
+    {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32 biased", 2.0},
     {"all_gather",     "",          prove_all_gather,    "", 1.0},
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
     {"norm_rows",      "",          prove_norm_rows,     "norm add_f32 add_bf16", 0.2},
@@ -34,6 +34,7 @@ constexpr StepProof kProofs[] = {
     {"quantize_rows",  "",          prove_quantize_rows, "plain staged scaled", 0.2},
     {"select_norm",    "",          prove_select_norm,   "bf16 f32 both", 0.2},
     {"add_gated",      "",          prove_add_gated,     "f32 bf16 ungated", 0.1},
+    {"add_bias",       "",          prove_add_bias,      "", 0.1},
     {"delta_decode",   "",          prove_delta_decode,  "", 1.0, true},
     {"delta_prepare",  "",          prove_delta_prompt,  "", 1.0, true},
     {"delta_scan",     "",          prove_delta_prompt,  "", 1.0, true},

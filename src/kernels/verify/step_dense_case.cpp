@@ -26,11 +26,21 @@ struct DenseSetup {
   reference::Weights parts[3];
   std::vector<std::uint8_t> records;
   std::vector<float> row_scale, before, gate, x, norm_weight;
+  std::vector<float> bias;       // of the plain rows, or none
   std::vector<Bf16> token_rows;  // as the tensor cores meet them
   int rows_of(int part) const { return part == 0 ? plain : neurons; }
   int rows() const { return plain + 2 * neurons; }
   int out_stride() const { return plain + kBeside; }
 };
+
+// Biases are for results in f32: of rows that are stored, and in every other proof of those that are added.
+dense::PlainOp plain_op(const StepCase& test) {
+  if (test.op == "biased" && !test.row.norms_rows &&
+      (test.variant % 2 == 1 || test.row.kernel == "dense_sum_norm"))
+    return dense::PlainOp::add_f32;
+  if (test.op == "add_f32") return dense::PlainOp::add_f32;
+  return test.op == "store_bf16" ? dense::PlainOp::store_bf16 : dense::PlainOp::store_f32;
+}
 
 bool norms_tokens(const StepRun& run) { return run.test().row.norms_rows; }
 
@@ -43,7 +53,7 @@ void shape_large(StepRun& run, DenseSetup& setup, int tokens) {
   if (run.test().op == "gate_up") {
     setup.neurons = shape.neurons;
     setup.plain = 32;
-  } else if (run.test().op == "add_f32") {
+  } else if (plain_op(run.test()) == dense::PlainOp::add_f32) {
     setup.plain = shape.hidden;
     setup.columns = shape.mixed;
   } else {
@@ -153,6 +163,7 @@ void fill_setup(StepRun& run, DenseSetup& setup) {
     for (int row = 0; row < setup.rows(); ++row)
       setup.row_scale.push_back(static_cast<float>(run.random.uniform(0.5, 2.0)));
   setup.before = run.normals(static_cast<std::size_t>(setup.tokens * setup.plain), 100.0);
+  if (run.test().op == "biased") setup.bias = run.normals(static_cast<std::size_t>(setup.plain), 30.0);
   if (run.test().variant % 2 == 0)
     for (int i = 0; i < 2 * setup.tokens; ++i)
       setup.gate.push_back(static_cast<float>(run.random.uniform(-6.0, 6.0)));
@@ -170,6 +181,13 @@ Scaled scaled_dot(const DenseSetup& setup, int part, int row, int token) {
   return setup.row_scale.empty() ? sum : weighted(sum, setup.row_scale[first + row]);
 }
 
+// A bias is added to what is there before, or is it.
+Scaled biased(const DenseSetup& setup, const Scaled& sum, int row) {
+  const float bias = setup.bias[static_cast<std::size_t>(row)];
+  const double value = sum.value + bias;
+  return {Host::add(bias, sum.bits), value, sum.bound + (std::abs(value) + sum.bound) * 0x1p-24 + 0x1p-149};
+}
+
 // The residual stream: times the gate's sigmoid where there is one (|gate| <= 6: 2^-21 + 6 * 2^-23), one
 // addition.
 Scaled added(const DenseSetup& setup, Scaled sum, int row, int token) {
@@ -179,8 +197,14 @@ Scaled added(const DenseSetup& setup, Scaled sum, int row, int token) {
     sum = {Host::mul(device::sigmoid<Host>(gate), sum.bits), value,
            sum.bound * open + std::abs(value) * (0x1p-20 + 0x1p-22)};
   }
-  const float before = setup.before[token * setup.plain + row];
-  const double value = sum.value + before;
+  float before = setup.before[token * setup.plain + row];
+  double value = sum.value + before;
+  if (!setup.bias.empty()) {
+    const float bias = setup.bias[static_cast<std::size_t>(row)];
+    value += bias;
+    before = Host::add(before, bias);
+    sum.bound += std::abs(before) * 0x1p-23;
+  }
   return {Host::add(before, sum.bits), value, sum.bound + (std::abs(value) + sum.bound) * 0x1p-24 + 0x1p-149};
 }
 
@@ -198,7 +222,9 @@ void check_plain(StepRun& run, const DenseSetup& setup, dense::PlainOp op, const
       if (op == dense::PlainOp::store_bf16)
         compare_bf16(run.result(), half[row], sum);
       else
-        run.compare_f32(wide[row], op == dense::PlainOp::add_f32 ? added(setup, sum, row, token) : sum);
+        run.compare_f32(wide[row], op == dense::PlainOp::add_f32 ? added(setup, sum, row, token)
+                                   : setup.bias.empty()          ? sum
+                                                                 : biased(setup, sum, row));
     }
     for (int c = setup.plain; c < setup.out_stride(); ++c)
       run.compare_exact(half.empty() ? wide[c] : bf16_value(half[c]), kUntouched);
@@ -213,11 +239,6 @@ void check_neurons(StepRun& run, const DenseSetup& setup, const std::uint16_t* o
       compare_bf16(run.result(), got[neuron],
                    swiglu_of(scaled_dot(setup, 1, neuron, token), scaled_dot(setup, 2, neuron, token)));
   }
-}
-
-dense::PlainOp plain_op(const StepCase& test) {
-  if (test.op == "add_f32") return dense::PlainOp::add_f32;
-  return test.op == "store_bf16" ? dense::PlainOp::store_bf16 : dense::PlainOp::store_f32;
 }
 
 // The output with what lies beside the matrix's columns, and what add_f32 finds there.
@@ -262,6 +283,7 @@ dense::DenseParams upload_case(StepRun& run, const DenseSetup& setup) {
   params.token_stride = setup.columns;
   params.out_stride = setup.out_stride();
   params.gate_up_stride = setup.neurons;
+  params.bias = setup.bias.empty() ? nullptr : run.upload(setup.bias, "bias");
   return params;
 }
 

@@ -267,4 +267,27 @@ void prove_add_gated(StepRun& run) {
   }
 }
 
+// Columns beside the matrix's are not touched.
+void prove_add_bias(StepRun& run) {
+  constexpr int columns_of[] = {200, 2880, 8};
+  int rows = 1 + run.below(5);
+  int columns = run.test().variant < 3 ? columns_of[run.test().variant] : 8 * (1 + run.below(300));
+  if (run.test().large) {
+    rows = run.large_shape().prompt_rows;
+    columns = run.large_shape().hidden;
+  }
+  const int stride = columns + 32;
+  const std::size_t count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(stride);
+  run.result().shape = fourfold::format("{} rows of {}", rows, columns);
+  const std::vector<float> before = run.normals(count, 10.0);
+  const std::vector<float> bias = run.normals(static_cast<std::size_t>(columns), 3.0);
+  step::AddBiasParams params{run.upload(before, "x"), run.upload(bias, "bias"), stride, rows, columns};
+  run.launch(run.test().row.row, step::add_blocks(rows, columns), params);
+  const auto got = run.written(params.x, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t column = i % static_cast<std::size_t>(stride);
+    run.compare_bits(got[i], column < bias.size() ? Host::add(before[i], bias[column]) : before[i]);
+  }
+}
+
 }  // namespace fourfold::verify

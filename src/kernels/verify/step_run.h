@@ -141,6 +141,7 @@ void prove_norm_prompt(StepRun& run);
 void prove_quantize_rows(StepRun& run);
 void prove_select_norm(StepRun& run);
 void prove_add_gated(StepRun& run);
+void prove_add_bias(StepRun& run);
 void prove_delta_decode(StepRun& run);
 void prove_delta_prompt(StepRun& run);
 void prove_prepare(StepRun& run);
