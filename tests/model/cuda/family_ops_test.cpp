@@ -1,6 +1,7 @@
-// What other families ask of the GPU beyond Qwen's: routers of sigmoid scores, biases on queries, keys and
-// values, heads without a norm, norms over all heads. A model of make-model gets such ops, and its first
-// layer must give the reference's numbers; a reference without the op must be noticed.
+// What other families ask of the GPU beyond Qwen's: routers of sigmoid scores, biases, heads without a norm,
+// norms over all heads, windows and sinks, experts with biases and a clamped SwiGLU. A model of make-model
+// gets such ops, and its first layer must give the reference's numbers; a reference without the op must be
+// noticed.
 #include <algorithm>
 #include <deque>
 
@@ -16,34 +17,44 @@ namespace {
 using checkpoint::expect_error;
 using checkpoint::TempFolder;
 
-// One model for all tests: plain attention with a norm for each head, experts without a shared one. Scores of
-// attention have a deviation that makes it peaked: what queries and keys are shows in every row.
-const Loaded& made() {
-  static const TempFolder temp;
-  static const Loaded loaded = [] {
+// One model for all tests, in bf16 and with experts in MXFP4: plain attention with a norm for each head,
+// experts without a shared one. Scores of attention have a deviation that makes it peaked: what queries and
+// keys are shows in every row.
+struct MadeModel {
+  TempFolder temp;
+  Loaded loaded;
+  explicit MadeModel(const char* scheme, int head_dim = 64) : loaded(write(temp, scheme, head_dim)) {}
+  static std::filesystem::path write(const TempFolder& temp, const char* scheme, int head_dim) {
     checkpoint::OutputFolder folder(temp.path() / "model");
     checkpoint::RandomModelOptions options;
     options.shape = checkpoint::find_shape("tiny-qwen3-moe");
     options.shape.layers = 1;
-    options.shape.head_dim = 64;
+    options.shape.head_dim = head_dim;
     options.shape.experts = 16;
     options.shape.experts_per_token = 4;
     options.shape.head_norm = 2.25;
     options.shape.attention_gain = 4;
-    options.scheme = checkpoint::scheme_named("bf16");
+    options.scheme = checkpoint::scheme_named(scheme);
     options.seed = 1;
     checkpoint::write_random_model(folder, options, {0, 1});
     folder.publish();
-    return Loaded(temp.path() / "model");
-  }();
-  return loaded;
+    return temp.path() / "model";
+  }
+};
+const Loaded& made() {
+  static const MadeModel model("bf16");
+  return model.loaded;
+}
+const Loaded& made_mxfp4() {
+  static const MadeModel model("mxfp4");
+  return model.loaded;
 }
 
 // The program with other ops in every layer.
 class Edited {
  public:
-  explicit Edited(const Changed::Which& is_zero)
-      : changed_(made(), Activations::w4a16, is_zero), program_(changed_.program()) {}
+  explicit Edited(const Changed::Which& is_zero, const Loaded& model = made())
+      : changed_(model, Activations::w4a16, is_zero), program_(changed_.program()) {}
   backend::Program& program() { return program_; }
   const backend::Program& program() const { return program_; }
 
@@ -153,6 +164,52 @@ TEST(FamilyOps, GroupsOfExperts) {
   expect_same_experts(routed(true, 4, 1), routed(true));
 }
 
+TEST(FamilyOps, BiasesOfRouters) {
+  Edited edited(kMixers);
+  edited.each<backend::Linear>([&](backend::Linear& op) {
+    if (named({"mlp.gate.weight"})(edited.program().matrix(op.weight).matrix->name))
+      op.bias = edited.vector(edited.columns(op.out), 0, 2);
+  });
+  expect_same_experts(edited, Edited(kMixers));
+}
+
+// ---- experts ----
+
+// Biases of some, and a limit that many gates and ups are beyond.
+struct Clamp {
+  bool mxfp4 = false;
+  double limit = 0.5;
+  bool has_gate_up_bias = true, has_down_bias = true;
+};
+Edited clamped(const Clamp& clamp) {
+  Edited edited(kMixers, clamp.mxfp4 ? made_mxfp4() : made());
+  edited.each<backend::RunExperts>([&](backend::RunExperts& op) {
+    op.glu = backend::GluKind::clamped;
+    op.glu_alpha = 1.702;
+    op.glu_limit = clamp.limit;
+    backend::ExpertSet& set = edited.program().expert_sets[static_cast<std::size_t>(op.set.index)];
+    const checkpoint::Matrix& gate = *edited.program().matrix(set.experts.front().gate).matrix;
+    const auto count = static_cast<std::int64_t>(set.experts.size());
+    // Drawn always, so that the others stay the same.
+    const backend::VectorId of_gate = edited.vector(count * gate.rows, 0, 0.5);
+    const backend::VectorId of_up = edited.vector(count * gate.rows, 0, 0.5);
+    const backend::VectorId of_down = edited.vector(count * gate.columns, 0, 0.5);
+    if (clamp.has_gate_up_bias) set.gate_bias = of_gate, set.up_bias = of_up;
+    if (clamp.has_down_bias) set.down_bias = of_down;
+  });
+  return edited;
+}
+
+TEST(FamilyOps, ExpertsWithBiasesAndAClampedSwiGlu) {
+  for (const bool mxfp4 : {true, false}) {
+    SCOPED_TRACE(mxfp4);
+    const Edited wanted = clamped({mxfp4});
+    expect_same_experts(wanted, clamped({mxfp4, 7}));
+    expect_same_experts(wanted, clamped({mxfp4, 0.5, false}));
+    expect_same_experts(clamped({mxfp4, 0.5, true, false}), wanted);
+  }
+}
+
 // ---- attention ----
 
 // MLPs add nothing.
@@ -173,7 +230,32 @@ Edited without_norm() {
   return edited;
 }
 
+// window 0: all positions. A sink as large as a usual score takes a good part of every row.
+Edited bounded(std::int64_t window, bool has_sinks, const Loaded& model = made()) {
+  Edited edited(kMlps, model);
+  edited.each<backend::Attention>([&](backend::Attention& op) {
+    op.window = window;
+    if (has_sinks) op.sinks = edited.vector(op.head_count, 1, 1);
+  });
+  return edited;
+}
+
 TEST(FamilyOps, BiasesOfQueriesKeysAndValues) { expect_same_attention(biased(), Edited(kMlps)); }
+TEST(FamilyOps, BiasesOfTheOutput) {
+  Edited edited(kMlps);
+  edited.each<backend::Linear>([&](backend::Linear& op) {
+    if (named({"o_proj"})(edited.program().matrix(op.weight).matrix->name))
+      op.bias = edited.vector(edited.columns(op.out), 0, 1);
+  });
+  expect_same_attention(edited, Edited(kMlps));
+}
+// Two of eight generated rows, and of the prompt's, see no more than the window has.
+TEST(FamilyOps, WindowsAndSinks) {
+  expect_same_attention(bounded(2, false), Edited(kMlps));
+  expect_same_attention(bounded(0, true), Edited(kMlps));
+  expect_same_attention(bounded(2, true), bounded(2, false));
+  expect_same_attention(bounded(2, true), bounded(0, true));
+}
 TEST(FamilyOps, HeadsWithoutANorm) { expect_same_attention(without_norm(), Edited(kMlps)); }
 TEST(FamilyOps, NormsOverAllHeads) {
   Edited edited(kMlps);
@@ -184,11 +266,26 @@ TEST(FamilyOps, NormsOverAllHeads) {
 
 // ---- what is refused ----
 
-void expect_refused(const Edited& edited, const std::string& what) {
+void expect_refused(const Edited& edited, const std::string& what,
+                    const std::string& first = "the GPU backend cannot run this main program") {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
-  expect_error(Code::unsupported_op, {"the GPU backend cannot run this main program", what},
+  expect_error(Code::unsupported_op, {first, what},
                [&] { backend::make_gpu_backend(*machine, {})->prepare(edited.program(), kOneSequence); });
+}
+
+TEST(FamilyOps, WindowsOfOtherHeadsAreRefused) {
+  const MadeModel wide("bf16", 128);
+  for (const bool has_sinks : {false, true})
+    expect_refused(bounded(has_sinks ? 0 : 2, has_sinks, wide.loaded), "kernels for heads of 64",
+                   "with a window or sinks: heads of 128 columns");
+}
+TEST(FamilyOps, ClampedExpertsOfOtherFormatsAreRefused) {
+  const MadeModel other("modelopt");
+  Edited edited(kMixers, other.loaded);
+  edited.each<backend::RunExperts>(
+      [](backend::RunExperts& op) { op.glu = backend::GluKind::clamped, op.glu_limit = 7; });
+  expect_refused(edited, "rows for mxfp4 and bf16 weights", "these are nvfp4");
 }
 
 TEST(FamilyOps, WhatTheKernelsDoNotHaveIsRefusedByName) {
@@ -204,13 +301,18 @@ TEST(FamilyOps, WhatTheKernelsDoNotHaveIsRefusedByName) {
         [](backend::TopKExperts& op) { op.group_count = 4, op.groups_kept = 2; });
     expect_refused(edited, "(top_k_experts) has softmax scores with 4 groups");
   }
-  for (const char* matrix : {"o_proj", "mlp.gate.weight"}) {
+  {
     Edited edited(kMlps);
     edited.each<backend::Linear>([&](backend::Linear& op) {
-      if (named({matrix})(edited.program().matrix(op.weight).matrix->name))
+      if (named({"lm_head", "embed_tokens"})(edited.program().matrix(op.weight).matrix->name))
         op.bias = edited.vector(edited.columns(op.out), 0, 1);
     });
     expect_refused(edited, "(linear) has a bias");
+  }
+  {
+    Edited edited = clamped({});
+    edited.each<backend::RunExperts>([](backend::RunExperts& op) { op.glu = backend::GluKind::plain; });
+    expect_refused(edited, "(run_experts) has experts with biases and a plain SwiGLU");
   }
   {
     Edited edited = biased();

@@ -142,6 +142,7 @@ class ModelLoader {
   DeviceAttention load(const AttentionMixer& mixer) {
     const KvCache& cache = program_.kv_cache(mixer.cache);
     require_head(cache.name, cache.head_dim, {64, 128, 256});
+    if (mixer.is_windowed()) require_head(cache.name + " with a window or sinks", cache.head_dim, {64});
     DeviceAttention out;
     out.norm = norm(mixer.norm);
     out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});
@@ -165,7 +166,10 @@ class ModelLoader {
     out.head_dim = static_cast<int>(mixer.head_dim);
     out.is_gated = mixer.is_gated;
     out.scale = static_cast<float>(mixer.scale);
-    out.out = loader_.dense(std::array{Piece{mixer.output}});
+    out.is_windowed = mixer.is_windowed();
+    out.window = static_cast<int>(mixer.window);
+    out.sinks = optional(mixer.sinks);
+    out.out = loader_.dense(std::array{Piece{.matrix = mixer.output, .bias = mixer.output_bias}});
     loaded("attention");
     return out;
   }
@@ -173,7 +177,7 @@ class ModelLoader {
   DeviceMoe load(const MoeMlp& mlp) {
     DeviceMoe out;
     out.norm = norm(mlp.norm);
-    std::vector<Piece> pieces{{mlp.router}};
+    std::vector<Piece> pieces{{.matrix = mlp.router, .bias = mlp.router_bias}};
     if (mlp.shared_gate) pieces.push_back({*mlp.shared_gate});
     if (mlp.shared) pieces.push_back({mlp.shared->gate, mlp.shared->up, mlp.shared->down});
     out.in = loader_.dense(pieces);
@@ -193,6 +197,9 @@ class ModelLoader {
     loaded("routed experts");
     out.top_k = static_cast<int>(mlp.experts_per_token);
     out.rule = rule_of(mlp, optional(mlp.choice_bias));
+    out.clamped = mlp.clamped;
+    out.glu_alpha = static_cast<float>(mlp.glu_alpha);
+    out.glu_limit = static_cast<float>(mlp.glu_limit);
     return out;
   }
 
@@ -259,6 +266,10 @@ moe_layer::LayerWeights DeviceMoe::layer_weights() const {
   out.gate_up_input_inverse = experts.gate_up_input_inverse;
   out.down_input_scale = experts.down_input_scale;
   out.down_input_inverse = experts.down_input_inverse;
+  out.gate_up_bias = experts.gate_up_bias;
+  out.down_bias = experts.down_bias;
+  out.glu_alpha = glu_alpha;
+  out.glu_limit = glu_limit;
   return out;
 }
 

@@ -55,6 +55,10 @@ struct DeviceAttention {
   int head_dim = 0;
   bool is_gated = false;
   float scale = 0;
+  // With a window or sinks the kernels' rows are others.
+  bool is_windowed = false;
+  int window = 0;                // 0: all positions
+  const float* sinks = nullptr;  // [heads]; null: none
   DenseGroup out;
 };
 
@@ -69,6 +73,9 @@ struct DeviceMoe {
   ExpertRecords experts;
   int top_k = 0;
   moe_route::RouteRule rule;
+  bool clamped = false;  // the experts' SwiGLU, with these numbers
+  float glu_alpha = 0;
+  float glu_limit = 0;
   moe_layer::LayerWeights layer_weights() const;
   moe_layer::Shape shape() const { return {experts.hidden, experts.intermediate, experts.experts, top_k}; }
 };

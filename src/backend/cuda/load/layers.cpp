@@ -163,9 +163,9 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
   const auto& attend = reader.take<Attention>();
   reader.require(attend.query, query_turn.out);
   if (!(attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
-  if (attend.sinks.is_there()) reader.refuse("sinks");
-  if (attend.window != 0) reader.refuse(format("a window of {} positions", attend.window));
   if (attend.growth_positions != 0) reader.refuse("a scale that grows with the position");
+  mixer.sinks = attend.sinks;
+  mixer.window = attend.window;
   mixer.cache = attend.cache;
   mixer.scale = attend.scale;
   ValueId attended = attend.out;
@@ -175,7 +175,7 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
     reader.require(gate.gate, first_out);
     attended = gate.out;
   }
-  mixer.output = reader.linear(attended, out);
+  mixer.output = reader.linear(attended, out, &mixer.output_bias);
   return mixer;
 }
 
@@ -220,11 +220,12 @@ GatedMlp read_gated(Reader& reader, MatrixId gate, ValueId gate_out, ValueId in,
   return mlp;
 }
 
-MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId logits, ValueId in,
-                    ValueId& out) {
+MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, OptionalVectorId router_bias,
+                    ValueId logits, ValueId in, ValueId& out) {
   MoeMlp mlp;
   mlp.norm = norm;
   mlp.router = router;
+  mlp.router_bias = router_bias;
   const auto& choose = reader.take<TopKExperts>();
   reader.require(choose.logits, logits);
   mlp.experts_per_token = choose.count;
@@ -246,9 +247,11 @@ MoeMlp read_experts(Reader& reader, const Norm& norm, MatrixId router, ValueId l
   reader.require(experts.experts, choose.experts);
   reader.require(experts.weights, choose.weights);
   const ExpertSet& set = reader.program().expert_set(experts.set);
-  if (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there())
-    reader.refuse("experts with biases");
-  if (experts.glu != GluKind::plain) reader.refuse("experts with a clamped SwiGLU");
+  mlp.clamped = experts.glu == GluKind::clamped;
+  mlp.glu_alpha = experts.glu_alpha;
+  mlp.glu_limit = experts.glu_limit;
+  if (!mlp.clamped && (set.gate_bias.is_there() || set.up_bias.is_there() || set.down_bias.is_there()))
+    reader.refuse("experts with biases and a plain SwiGLU");
   mlp.set = experts.set;
   out = experts.out;
   if (!reader.next_is<Linear>()) return mlp;
@@ -294,11 +297,13 @@ Layer read_layer(Reader& reader, ValueId& x) {
   x = reader.residual(x, out);
 
   const Norm mlp_norm = reader.norm(x, in);
-  const MatrixId mlp_first = reader.linear(in, first_out);
-  if (reader.next_is<TopKExperts>())
-    layer.mlp = read_experts(reader, mlp_norm, mlp_first, first_out, in, out);
-  else
+  const MatrixId mlp_first = reader.linear(in, first_out, &first_bias);
+  if (reader.next_is<TopKExperts>()) {
+    layer.mlp = read_experts(reader, mlp_norm, mlp_first, first_bias, first_out, in, out);
+  } else {
+    if (first_bias.is_there()) reader.refuse("a bias");
     layer.mlp = DenseMlp{mlp_norm, read_gated(reader, mlp_first, first_out, in, out)};
+  }
   x = reader.residual(x, out);
   layer.out = x;
   return layer;

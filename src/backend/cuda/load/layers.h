@@ -37,7 +37,7 @@ struct RowNorm {
 struct AttentionMixer {
   Norm norm;
   MatrixId query, key, value, output;
-  OptionalVectorId query_bias, key_bias, value_bias;
+  OptionalVectorId query_bias, key_bias, value_bias, output_bias;
   // Both, of each head or of whole rows; or neither.
   std::optional<Norm> query_norm, key_norm;
   std::optional<RowNorm> query_row_norm, key_row_norm;
@@ -47,6 +47,9 @@ struct AttentionMixer {
   std::int64_t head_dim = 0;
   bool is_gated = false;  // a head's query and gate alternate in the query's rows
   double scale = 0;
+  OptionalVectorId sinks;
+  std::int64_t window = 0;  // 0: all positions
+  bool is_windowed() const { return window > 0 || sinks.is_there(); }
 };
 
 struct GatedMlp {
@@ -56,6 +59,7 @@ struct GatedMlp {
 struct MoeMlp {
   Norm norm;
   MatrixId router;
+  OptionalVectorId router_bias;
   std::int64_t experts_per_token = 0;
   bool normalizes = true;
   RouterScore score = RouterScore::softmax;
@@ -64,6 +68,9 @@ struct MoeMlp {
   std::int64_t groups_kept = 1;
   double scale = 1;
   ExpertSetId set;
+  bool clamped = false;  // the experts' SwiGLU, with these numbers
+  double glu_alpha = 0;
+  double glu_limit = 0;
   std::optional<GatedMlp> shared;
   std::optional<MatrixId> shared_gate;
 };

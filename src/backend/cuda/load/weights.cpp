@@ -214,7 +214,8 @@ DenseMatrix WeightLoader::dense_matrix(std::span<const Piece> pieces, std::span<
   out.first_column = group.width;
   const std::int64_t columns = matrix(pieces[members.front()].matrix).columns;
   out.column_records = static_cast<int>(rounded(columns, record::kColumns) / record::kColumns);
-  std::vector<float> scales;
+  std::vector<float> scales, biases;
+  bool has_bias = false;
   float before = 0;  // global scale of the piece before
   const record::BitOrder order = quantises(input) ? record::BitOrder::fp4 : record::BitOrder::half;
   RecordRun plain{{}, nullptr, order}, gate_up{{}, nullptr, order};
@@ -244,6 +245,12 @@ DenseMatrix WeightLoader::dense_matrix(std::span<const Piece> pieces, std::span<
     if (!piece.is_gate_up) {
       out.plain_strips += count;
       group.width += record::kRows * count;
+      if (pieces[i].bias.is_there()) {
+        has_bias = true;
+        const std::span<const float> values = program_.vector(pieces[i].bias).values;
+        biases.insert(biases.end(), values.begin(), values.end());
+      }
+      biases.resize(static_cast<std::size_t>(record::kRows * out.plain_strips));
     }
     append_scales(part, scales);
   }
@@ -257,8 +264,37 @@ DenseMatrix WeightLoader::dense_matrix(std::span<const Piece> pieces, std::span<
   out.records = records;
   if (!quantises(input) && std::any_of(scales.begin(), scales.end(), [](float s) { return s != 1.0f; }))
     out.row_scale = arena_.upload(scales, "row scales");
+  if (has_bias && quantises(input))
+    fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                   "{}: a bias on a matrix with FP4 activations; the GPU backend has no kernels for it",
+                   matrix(pieces[members.front()].matrix).name);
+  if (has_bias) out.bias = arena_.upload(biases, "biases");
   if (out.takes_fp8()) place_fp8_scale(pieces, members, out);
   return out;
+}
+
+// As the rows of the packed matrices lie: neurons up to a whole record, whose padding has none.
+void WeightLoader::place_biases(const ExpertSet& set, ExpertRecords& out) {
+  const std::int64_t neurons = matrix(set.experts.front().gate).rows;
+  const auto append = [&](OptionalVectorId id, std::size_t expert, std::int64_t rows, std::int64_t padded,
+                          std::vector<float>& to) {
+    std::vector<float> row(static_cast<std::size_t>(padded));
+    if (id.is_there()) {
+      const auto values = program_.vector(id).values.subspan(expert * static_cast<std::size_t>(rows),
+                                                             static_cast<std::size_t>(rows));
+      std::copy(values.begin(), values.end(), row.begin());
+    }
+    to.insert(to.end(), row.begin(), row.end());
+  };
+  std::vector<float> gate_up, down;
+  for (std::size_t expert = 0; expert < set.experts.size(); ++expert) {
+    append(set.gate_bias, expert, neurons, out.intermediate, gate_up);
+    append(set.up_bias, expert, neurons, out.intermediate, gate_up);
+    append(set.down_bias, expert, out.hidden, out.hidden, down);
+  }
+  if (set.gate_bias.is_there() || set.up_bias.is_there())
+    out.gate_up_bias = arena_.upload(gate_up, "expert biases");
+  if (set.down_bias.is_there()) out.down_bias = arena_.upload(down, "expert biases");
 }
 
 ExpertRecords WeightLoader::experts(ExpertSetId id) {
@@ -279,6 +315,7 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
            matrix(first.gate).rows, matrix(expert.gate).rows);
   }
   if (quantises(out.input)) place_input_scales(set, out);
+  place_biases(set, out);
   const std::int64_t bytes = record_bytes(out.format) * out.hidden * out.intermediate /
                              (record::kRows * record::kColumns);  // of a matrix
   const auto count = static_cast<std::size_t>(out.experts);

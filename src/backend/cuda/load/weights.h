@@ -23,6 +23,7 @@ struct Piece {
   MatrixId matrix;
   MatrixId up = {};
   MatrixId down = {};
+  OptionalVectorId bias = {};  // of a matrix alone
   bool is_gate_up() const { return up.index >= 0; }
 };
 
@@ -50,6 +51,7 @@ struct DenseMatrix {
   InputFormat input = InputFormat::bf16;
   const unsigned char* records = nullptr;
   const float* row_scale = nullptr;  // [32 * strips]; null: 1
+  const float* bias = nullptr;       // [32 * plain_strips] of f32 results; null: none
   int strips = 0;
   int plain_strips = 0;  // the rest is gate and up
   int column_records = 0;
@@ -93,6 +95,9 @@ struct ExpertRecords {
   const float* gate_up_input_inverse = nullptr;
   const float* down_input_scale = nullptr;
   const float* down_input_inverse = nullptr;
+  // Null: none. [experts][gate rows, up rows] and [experts][rows], as the row scales above.
+  const float* gate_up_bias = nullptr;
+  const float* down_bias = nullptr;
   int hidden = 0;
   int intermediate = 0;
   int experts = 0;
@@ -129,6 +134,7 @@ class WeightLoader {
   Nvfp4InputScale input_scale_of(MatrixId gate, MatrixId up) const;
   void place_input_scale(const Piece& piece, PieceStrips& out);
   void place_input_scales(const ExpertSet& set, ExpertRecords& out);
+  void place_biases(const ExpertSet& set, ExpertRecords& out);
   WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
   // Says so at the end where the checkpoint has it in another format.

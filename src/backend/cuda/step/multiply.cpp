@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/moe/launch_gemm.h"
+#include "kernels/step/step_params.h"
 
 namespace fourfold::backend::cuda {
 
@@ -49,6 +50,15 @@ PromptInput Multiplier::norm_prompt(const DeviceNorm& norm, int row_count, const
   return {.rows = params.rows.plain, .staged = params.rows.staged, .has_codes = params.rows.codes != nullptr};
 }
 
+void Multiplier::add_bias(const DenseGroup& group, int row_count, float* x, int stride) {
+  for (const DenseMatrix& matrix : group.matrices) {
+    if (matrix.bias == nullptr) continue;
+    const int columns = record::kRows * matrix.plain_strips;
+    machine_.launch(step_row(step::kAddBias), step::add_blocks(row_count, columns),
+                    step::AddBiasParams{x + matrix.first_column, matrix.bias, stride, row_count, columns});
+  }
+}
+
 void Multiplier::quantize(const PromptInput& in, int row_count, const DenseMatrix& reader) {
   const bool is_staged = in.rows == nullptr;
   const dense::QuantizeRowsParams params{is_staged ? in.staged : in.rows,
@@ -71,6 +81,7 @@ dense::DenseParams Multiplier::params_of(const DenseMatrix& matrix, int row_coun
   dense::DenseParams params{};
   params.weights = matrix.records;
   params.row_scale = matrix.row_scale;
+  params.bias = matrix.bias;
   params.scale = params.scale_gate = params.scale_up = 1.0f;
   const bool is_f32 = out.op != dense::PlainOp::store_bf16;
   if (out.out != nullptr)

@@ -58,6 +58,9 @@ class Multiplier {
   bool norms_apart(const DenseGroup& group, int row_count);
   // Prompt rows: bf16 rows out, `inner` staged for the next matrix.
   void prompt(const DenseGroup& group, int row_count, const PromptInput& in, const DenseOutput& out);
+  // The biases of a group's matrices onto f32 rows that prompt() left, or that its result will join: the
+  // tiled kernels add none. Generated rows have theirs already.
+  void add_bias(const DenseGroup& group, int row_count, float* x, int stride);
   // x = x + y where there is a y, then normed.
   void norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
                  std::uint16_t* out);

@@ -24,6 +24,7 @@ moe_layer::Request request_of(const DeviceMoe& mlp, int tokens, Role role) {
   request.role = role == Role::prefill ? moe_layer::Role::prefill : moe_layer::Role::decode;
   request.tokens = tokens;
   request.packed_for_w4a4 = quantises(mlp.experts.input);
+  request.clamped = mlp.clamped;
   if (input_of(mlp.experts.input, role) == InputFormat::nvfp4)
     request.activations = moe_layer::Activations::w4a4;
   return request;
@@ -258,9 +259,10 @@ void Runner::attend(const DeviceAttention& mixer) {
   attend.kv_heads = mixer.kv_heads;
   attend.heads_per_kv = mixer.heads / mixer.kv_heads;
   attend.scale_log2 = mixer.scale * kLog2E;
-  const AttendForm form =
-      multiplier_.selector().attend({mixer.head_dim, mixer.heads, mixer.kv_heads,
-                                     std::string(format_name(mixer.kv)), shape_.sequence_rows, shape_.rows});
+  attend.window = mixer.window;
+  const AttendForm form = multiplier_.selector().attend(
+      {mixer.head_dim, mixer.heads, mixer.kv_heads, std::string(format_name(mixer.kv)), shape_.sequence_rows,
+       shape_.rows, mixer.is_windowed});
   machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
 
   attention::CombineParams combine{};
@@ -273,7 +275,9 @@ void Runner::attend(const DeviceAttention& mixer) {
   combine.gate_head_stride = mixer.head_dim * (mixer.is_gated ? 2 : 1);
   combine.heads = mixer.heads;
   combine.out = buffers_.mixed;
-  machine_.launch(multiplier_.step_row(attention::combine_row(mixer.head_dim)),
+  combine.window = mixer.window;
+  combine.sinks = mixer.sinks;
+  machine_.launch(multiplier_.step_row(attention::combine_row(mixer.head_dim, mixer.is_windowed)),
                   static_cast<int>(attention::combine_blocks(shape_.rows, mixer.heads)), combine);
 }
 
@@ -302,6 +306,7 @@ const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
                        request.tokens,
                        static_cast<int>(request.activations),
                        static_cast<int>(request.packed_for_w4a4),
+                       static_cast<int>(request.clamped),
                        static_cast<int>(request.role)};
   auto found = layers_.find(key);
   if (found == layers_.end())

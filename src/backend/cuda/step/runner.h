@@ -140,7 +140,7 @@ class Runner {
   unsigned stages_ = ~0u;
   bool normed_ = false;  // Buffers::normed holds the rows of x for the next matrix
   int place_ = 0;        // of the next sum between ranks
-  std::map<std::array<int, 7>, moe_layer::Prepared> layers_;  // by sizes and arithmetic
+  std::map<std::array<int, 8>, moe_layer::Prepared> layers_;  // by sizes and arithmetic
 };
 
 }  // namespace fourfold::backend::cuda

@@ -24,6 +24,7 @@ PromptInput Runner::prompt_input(const DeviceNorm& norm, bool adds, const DenseG
 void Runner::prompt_output(const DenseGroup& out) {
   multiplier_.prompt(out, shape_.rows, {.rows = buffers_.mixed},
                      {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
+  multiplier_.add_bias(out, shape_.rows, sum(), model_.hidden);
   if (exchange_ != nullptr) prompt_add();
 }
 
@@ -86,8 +87,10 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
     params.heads_per_kv = mixer.heads / mixer.kv_heads;
     params.scale_log2 = mixer.scale * kLog2E;
     params.out = buffers_.mixed;
+    params.window = mixer.window;
+    params.sinks = mixer.sinks;
     const kernels::RowHandle row = multiplier_.step_row(multiplier_.selector().attend_prompt(
-        {mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows}));
+        {mixer.head_dim, std::string(format_name(mixer.kv)), shape_.rows, mixer.is_windowed}));
     machine_.launch(row, attention_units(mixer), params);
   }
   if (wants(Stage::attention_out)) prompt_output(mixer.out);
@@ -109,6 +112,7 @@ void Runner::prompt_apply(const DeviceMoe& mlp) {
                         .inner = buffers_.inner,
                         .inner_stride = mlp.shared_columns,
                         .inner_records = buffers_.fp4.inner});
+    multiplier_.add_bias(mlp.in, shape_.rows, logits, mlp.in.width);
   }
   if (mlp.has_shared && wants(Stage::shared_down)) {
     multiplier_.prompt(mlp.shared_down, shape_.rows,

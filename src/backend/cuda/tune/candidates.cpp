@@ -78,7 +78,7 @@ struct AllOf {
     std::vector<Candidate> all;
     for (const plan::RowFacts& row : machine.rows(RowKind::step)) {
       if (row.kernel != "attend") continue;
-      const std::string refusal = refusal_of(row, call.head_dim, call.kv);
+      const std::string refusal = refusal_of(row, call.head_dim, call.kv, call.is_windowed);
       all.push_back({{row.row, {}, 0}, refusal});
       if (refusal.empty())
         for (const int each : {1, 4}) all.push_back({{row.row, {}, each * machine.sm_count()}, {}});
@@ -90,7 +90,7 @@ struct AllOf {
     std::vector<Candidate> all;
     for (const plan::RowFacts& row : machine.rows(RowKind::step))
       if (row.kernel == "attend_prompt")
-        all.push_back({{row.row, {}, 0}, refusal_of(row, call.head_dim, call.kv)});
+        all.push_back({{row.row, {}, 0}, refusal_of(row, call.head_dim, call.kv, call.is_windowed)});
     return all;
   }
 
@@ -107,9 +107,12 @@ struct AllOf {
     return all;
   }
 
-  static std::string refusal_of(const plan::RowFacts& row, int head_dim, const std::string& kv) {
+  static std::string refusal_of(const plan::RowFacts& row, int head_dim, const std::string& kv,
+                                bool is_windowed) {
     if (row.k != head_dim) return fourfold::format("for heads of {}; these have {}", row.k, head_dim);
     if (row.format != kv) return fourfold::format("for {} pages; these are {}", row.format, kv);
+    if (row.is_windowed != is_windowed)
+      return is_windowed ? "knows no window and no sinks" : "for a window or sinks; here are none";
     return {};
   }
 };

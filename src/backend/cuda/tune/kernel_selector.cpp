@@ -26,6 +26,7 @@ Question question_of(const moe_layer::Request& request) {
                            format_name(request.format),
                            request.activations == moe_layer::Activations::w4a4 ? " w4a4"
                            : request.packed_for_w4a4                           ? " packed for w4a4"
+                           : request.clamped                                   ? " clamped"
                                                                                : ""),
           request.tokens,
           request,
@@ -45,16 +46,20 @@ Question question_of(const PromptMatrixCall& call, WeightFormat weights) {
 }
 Question question_of(const AttendCall& call) {
   return {"attend",
-          fourfold::format("{}/{} heads of {} {}, {} a sequence", call.heads, call.kv_heads, call.head_dim,
-                           call.kv, call.sequence_rows),
+          fourfold::format("{}/{} heads of {} {}{}, {} a sequence", call.heads, call.kv_heads, call.head_dim,
+                           call.kv, call.is_windowed ? " window" : "", call.sequence_rows),
           call.rows,
           call,
           0,
           {}};
 }
 Question question_of(const PromptAttendCall& call) {
-  return {
-      "attend prompt", fourfold::format("heads of {} {}", call.head_dim, call.kv), call.rows, call, 0, {}};
+  return {"attend prompt",
+          fourfold::format("heads of {} {}{}", call.head_dim, call.kv, call.is_windowed ? " window" : ""),
+          call.rows,
+          call,
+          0,
+          {}};
 }
 
 [[noreturn]] void refuse(const TunedChoice& choice, const std::string& why) {
@@ -65,12 +70,14 @@ Question question_of(const PromptAttendCall& call) {
 
 // A row of this kernel for these heads and pages.
 std::string refusal_of_step(const kernels::Machine& machine, const TunedForm& form, std::string_view kernel,
-                            int head_dim, std::string_view kv) {
+                            int head_dim, std::string_view kv, bool is_windowed) {
   const kernels::RowHandle handle = machine.find(kernels::RowKind::step, form.row);
   if (!handle.found()) return machine.no_row(form.row);
   const plan::RowFacts& row = machine.facts(handle);
-  if (row.kernel == kernel && row.k == head_dim && row.format == kv) return {};
-  return fourfold::format("it is no row of {} for heads of {} and {} pages", kernel, head_dim, kv);
+  if (row.kernel == kernel && row.k == head_dim && row.format == kv && row.is_windowed == is_windowed)
+    return {};
+  return fourfold::format("it is no row of {} for heads of {} and {} pages {} a window", kernel, head_dim, kv,
+                          is_windowed ? "with" : "without");
 }
 
 }  // namespace
@@ -83,12 +90,12 @@ dense::DenseCall dense_call(const DenseMatrix& matrix, dense::TokenSource source
 AttendForm default_attend(const AttendCall& call, int sm_count) {
   const int vectors = call.sequence_rows * (call.heads / call.kv_heads);
   const int tile = vectors <= 16 ? 16 : vectors <= 32 ? 32 : 64;
-  return {attention::attend_row(call.head_dim, call.kv, tile), 2 * sm_count};
+  return {attention::attend_row(call.head_dim, call.kv, tile, call.is_windowed), 2 * sm_count};
 }
 
 // wgmma reads bf16 pages as they lie; other numbers have mma alone.
 std::string default_prompt_row(const PromptAttendCall& call, const plan::ArchFacts& arch) {
-  return attention::prompt_row(call.head_dim, call.kv, arch.has_wgmma && call.kv == "bf16");
+  return attention::prompt_row(call.head_dim, call.kv, arch.has_wgmma && call.kv == "bf16", call.is_windowed);
 }
 
 const TunedChoice* KernelSelector::ask(Question question) {
@@ -173,7 +180,8 @@ AttendForm KernelSelector::attend(const AttendCall& call) {
   AttendForm form = default_attend(call, machine_.sm_count());
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return form;
-  const std::string why = refusal_of_step(machine_, tuned->form, "attend", call.head_dim, call.kv);
+  const std::string why =
+      refusal_of_step(machine_, tuned->form, "attend", call.head_dim, call.kv, call.is_windowed);
   if (!why.empty()) refuse(*tuned, why);
   return {tuned->form.row, tuned->form.blocks > 0 ? tuned->form.blocks : form.blocks};
 }
@@ -181,7 +189,8 @@ AttendForm KernelSelector::attend(const AttendCall& call) {
 std::string KernelSelector::attend_prompt(const PromptAttendCall& call) {
   const TunedChoice* tuned = is_quiet() ? nullptr : ask(question_of(call));
   if (tuned == nullptr) return default_prompt_row(call, machine_.arch());
-  const std::string why = refusal_of_step(machine_, tuned->form, "attend_prompt", call.head_dim, call.kv);
+  const std::string why =
+      refusal_of_step(machine_, tuned->form, "attend_prompt", call.head_dim, call.kv, call.is_windowed);
   if (!why.empty()) refuse(*tuned, why);
   return tuned->form.row;
 }

@@ -24,11 +24,13 @@ struct AttendCall {
   std::string kv;         // name of the cached numbers
   int sequence_rows = 1;  // of the sequence that has most
   int rows = 1;
+  bool is_windowed = false;  // has a window, or sinks
 };
 struct PromptAttendCall {
   int head_dim = 0;
   std::string kv;
   int rows = 1;
+  bool is_windowed = false;
 };
 // A matrix of prompt rows: the request of its one expert, and its rows.
 struct PromptMatrixCall {

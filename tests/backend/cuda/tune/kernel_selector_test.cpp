@@ -98,6 +98,34 @@ TEST_F(FormsTest, EveryKindOfOpCanBeTuned) {
   EXPECT_EQ(selector_with({}).attend_prompt({256, "bf16", 10}), "attend_prompt 256 bf16 wgmma");
 }
 
+// Attention with a window or sinks is a question of its own, and takes rows that know them.
+TEST_F(FormsTest, WindowsHaveRowsOfTheirOwn) {
+  const AttendCall attend{64, 64, 8, "bf16", 1, 4, true};
+  const PromptAttendCall prompt{64, "bf16", 10, true};
+  EXPECT_EQ(selector_with({}).attend(attend).row, "attend 64 bf16 x16 window");
+  EXPECT_EQ(selector_with({}).attend_prompt(prompt), "attend_prompt 64 bf16 wgmma window");
+  KernelSelector other = selector_with({{"attend",
+                                         "64/8 heads of 64 bf16 window, 1 a sequence",
+                                         4,
+                                         4,
+                                         {"attend 64 bf16 x32", {}, 0},
+                                         0,
+                                         {},
+                                         0}});
+  EXPECT_NE(
+      message([&] { other.attend(attend); }).find("no row of attend for heads of 64 and bf16 pages with a"),
+      std::string::npos);
+  KernelSelector wider = selector_with({{"attend",
+                                         "64/8 heads of 64 bf16 window, 1 a sequence",
+                                         4,
+                                         4,
+                                         {"attend 64 bf16 x32 window", {}, 0},
+                                         0,
+                                         {},
+                                         0}});
+  EXPECT_EQ(wider.attend(attend).row, "attend 64 bf16 x32 window");
+}
+
 // A matrix with FP4 inputs is one expert: prompts are a question of their own, generated rows none.
 TEST_F(FormsTest, Fp4InputsTakeRowsOfOneExpert) {
   DenseMatrix matrix = matrix_of(64, 2048, WeightFormat::nvfp4);
