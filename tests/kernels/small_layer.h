@@ -24,6 +24,7 @@ struct SmallLayerOptions {
   int pool = 8;  // tokens to choose batches from
   std::uint64_t seed = 1;
   bool packed_for_w4a4 = false;
+  bool clamped = false;  // with biases, and a limit that some gates and ups are beyond
 };
 
 class SmallLayer {
@@ -46,7 +47,10 @@ class SmallLayer {
   const SmallLayerOptions& options() const { return options_; }
 
   moe_layer::Request request(moe_layer::Role role, int tokens) const {
-    return {options_.shape, options_.activations, options_.format, role, tokens, options_.packed_for_w4a4};
+    moe_layer::Request request{options_.shape, options_.activations,    options_.format, role,
+                               tokens,         options_.packed_for_w4a4};
+    request.clamped = options_.clamped;
+    return request;
   }
   // Rows of the pool, in the order given.
   std::vector<float> logits(const std::vector<int>& rows) const {
@@ -110,6 +114,16 @@ class SmallLayer {
                 arena_.upload(scales[2], "down scales"),       arena_.upload(input[0], "input scales"),
                 arena_.upload(input[1], "input inverses"),     arena_.upload(input[2], "down input scales"),
                 arena_.upload(input[3], "down input inverses")};
+    if (!options_.clamped) return;
+    const auto biases = [&](std::int64_t rows) {
+      std::vector<float> values(experts * static_cast<std::size_t>(rows));
+      for (float& value : values) value = static_cast<float>(5.0 * random.normal());
+      return arena_.upload(values, "biases");
+    };
+    weights_.gate_up_bias = biases(2 * inner);
+    weights_.down_bias = biases(hidden);
+    weights_.glu_alpha = 1.702f;
+    weights_.glu_limit = 7.0f;
   }
 
   kernels::Machine& machine_;

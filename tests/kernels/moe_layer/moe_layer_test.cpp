@@ -87,7 +87,7 @@ SmallLayerOptions options_of(Shape shape, Activations activations, WeightFormat 
 void check_decode(const SmallLayerOptions& options) {
   Invariance layer(plan::kSm120, options, Role::decode);
   layer.expect_same(4, 4, nullptr, 1);
-  if (options.activations == Activations::w4a16) {
+  if (options.activations == Activations::w4a16 && !options.clamped) {
     const Choice few = moe_layer::few_choice(
         {options.shape, options.activations, options.format, Role::decode, 4, options.packed_for_w4a4});
     layer.expect_same(4, 4, &few, 1);
@@ -100,7 +100,9 @@ void check_decode(const SmallLayerOptions& options) {
   int found = 0;
   for (const plan::RowFacts& row : layer.gemm_rows()) {
     const bool fits = options.shape.hidden % row.k == 0 && options.shape.intermediate % row.k == 0;
-    if (row.role != "decode" || row.path != path || row.format != format_name || !fits) continue;
+    if (row.role != "decode" || row.path != path || row.format != format_name || !fits ||
+        row.clamps != options.clamped)
+      continue;
     Choice choice;
     choice.gate_up_row = choice.down_row = row.row;
     choice.tile_tokens = row.n;
@@ -147,14 +149,26 @@ void check_prefill(const plan::ArchFacts& arch, const SmallLayerOptions& options
   const std::string format_name = options.format == WeightFormat::mxfp4 ? "mxfp4" : "nvfp4";
   int found = 0;
   for (const plan::RowFacts& row : layer.gemm_rows()) {
-    if (row.role != "prefill" || row.path != path || row.format != format_name) continue;
+    if (row.role != "prefill" || row.path != path || row.format != format_name ||
+        row.clamps != options.clamped)
+      continue;
     Choice choice;
     choice.gate_up_row = choice.down_row = row.row;
     choice.tile_tokens = row.n;
     layer.expect_same(1, 24, &choice, 5);
     ++found;
   }
-  EXPECT_GE(found, 8);
+  EXPECT_GE(found, options.clamped ? 2 : 8);
+}
+
+// Biases and the clamped SwiGLU, which have rows of their own.
+TEST(LayerInvariance, Clamped) {
+  SmallLayerOptions options = options_of({704, 192, 5, 2}, Activations::w4a16, WeightFormat::mxfp4);
+  options.clamped = true;
+  check_decode(options);
+  options.shape = {192, 128, 3, 2};
+  check_prefill(plan::kSm120, options, "w4a16-mma");
+  check_prefill(plan::kSm90, options, "w4a16-wgmma");
 }
 
 TEST(LayerInvariance, PrefillAcrossMmaTiles) {
