@@ -21,8 +21,10 @@ class Pricer {
     const double rows = program_.value(op.in).rows == RowSet::tokens ? rows_ : logits_rows_;
     return {.weight_bytes = rows == 0 ? 0 : bytes(op.weight), .flops = 2 * rows * elements(op.weight)};
   }
+  // Backends hold these in bf16, or in f32, whatever they are stored in.
   Cost operator()(const HeadLinear& op) const {
-    return {.weight_bytes = bytes(op.weight), .flops = 2 * rows_ * elements(op.weight)};
+    const double width = program_.matrix(op.weight).input == InputFormat::f32 ? 4 : 2;
+    return {.weight_bytes = width * elements(op.weight), .flops = 2 * rows_ * elements(op.weight)};
   }
   Cost operator()(const RunExperts& op) const {
     Cost all;  // of every expert, once

@@ -15,6 +15,11 @@ void visit_layer(auto& layer, const auto& visit) {
   if (auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
     for (auto* matrix : {&attention->query, &attention->key, &attention->value, &attention->output})
       visit(*matrix);
+  } else if (auto* latent = std::get_if<LatentWeights>(&layer.mixer)) {
+    if (latent->query_down) visit(*latent->query_down);
+    for (auto* matrix : {&latent->plain_query, &latent->turned_query, &latent->latent, &latent->turned_key,
+                         &latent->key_up, &latent->value_up, &latent->output})
+      visit(*matrix);
   } else {
     auto& delta = std::get<DeltaWeights>(layer.mixer);
     for (auto* matrix : {&delta.qkv, &delta.gate, &delta.beta, &delta.decay, &delta.output}) visit(*matrix);

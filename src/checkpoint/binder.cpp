@@ -1,5 +1,7 @@
 #include "checkpoint/binder.h"
 
+#include <span>
+
 #include "base/format.h"
 
 namespace fourfold::checkpoint {
@@ -31,6 +33,60 @@ AttentionWeights Binder::attention(const std::string& prefix) {
   weights.value_scale = bind_optional_scalar(pool_, prefix + "v_proj.v_scale");
   if (!weights.key_scale) weights.key_scale = bind_optional_scalar(pool_, prefix + "k_scale");
   if (!weights.value_scale) weights.value_scale = bind_optional_scalar(pool_, prefix + "v_scale");
+  return weights;
+}
+
+namespace {
+
+// The same rows of each head.
+Matrix rows_of_heads(const Matrix& whole, std::int64_t head_count, std::int64_t stride,
+                     std::span<const RowRange> of_head) {
+  Matrix picked = whole;
+  picked.rows = 0;
+  for (std::int64_t head = 0; head < head_count; ++head)
+    for (const RowRange& range : of_head) {
+      picked.gather.push_back({head * stride + range.first, range.count, range.step});
+      picked.rows += range.count;
+    }
+  return picked;
+}
+Matrix rows_of_heads(const Matrix& whole, std::int64_t head_count, std::int64_t stride, RowRange of_head) {
+  return rows_of_heads(whole, head_count, stride, std::span(&of_head, 1));
+}
+
+// The rows whose results RoPE turns: those of a pair half of them apart, wherever the checkpoint has them.
+std::vector<RowRange> turned_rows(std::int64_t first, const LatentConfig& sizes) {
+  if (!sizes.interleaved) return {{first, sizes.turned_dim}};
+  const std::int64_t half = sizes.turned_dim / 2;
+  return {{first, half, 2}, {first + 1, half, 2}};
+}
+
+}  // namespace
+
+LatentWeights Binder::latent_attention(const std::string& prefix) {
+  const LatentConfig& sizes = *config_.latent;
+  const std::int64_t heads = config_.attention.head_count, hidden = config_.hidden_size;
+  LatentWeights weights;
+  if (sizes.query_rank > 0) {
+    weights.query_down = matrix(prefix + "q_a_proj", sizes.query_rank, hidden);
+    weights.query_norm = vector(prefix + "q_a_layernorm.weight", sizes.query_rank);
+  }
+  const std::int64_t query_dim = sizes.plain_dim + sizes.turned_dim;
+  const Matrix query = matrix(prefix + (sizes.query_rank > 0 ? "q_b_proj" : "q_proj"), heads * query_dim,
+                              sizes.query_rank > 0 ? sizes.query_rank : hidden);
+  weights.plain_query = rows_of_heads(query, heads, query_dim, {0, sizes.plain_dim});
+  weights.turned_query = rows_of_heads(query, heads, query_dim, turned_rows(sizes.plain_dim, sizes));
+
+  const Matrix down = matrix(prefix + "kv_a_proj_with_mqa", sizes.latent_dim + sizes.turned_dim, hidden);
+  weights.latent = rows_of_heads(down, 1, 0, {0, sizes.latent_dim});
+  weights.turned_key = rows_of_heads(down, 1, 0, turned_rows(sizes.latent_dim, sizes));
+  weights.latent_norm = vector(prefix + "kv_a_layernorm.weight", sizes.latent_dim);
+
+  const std::int64_t up_rows = sizes.plain_dim + sizes.value_dim;
+  const Matrix up = matrix(prefix + "kv_b_proj", heads * up_rows, sizes.latent_dim);
+  weights.key_up = rows_of_heads(up, heads, up_rows, {0, sizes.plain_dim});
+  weights.value_up = rows_of_heads(up, heads, up_rows, {sizes.plain_dim, sizes.value_dim});
+  weights.output = matrix(prefix + "o_proj", hidden, heads * sizes.value_dim);
   return weights;
 }
 
@@ -70,14 +126,58 @@ void Binder::layer_norms(const std::string& prefix, LayerWeights& layer) {
   layer.post_attention_norm = vector(prefix + "post_attention_layernorm.weight", config_.hidden_size);
 }
 
-void Binder::head(ModelWeights& weights) {
+void Binder::mlp(const std::string& prefix, MlpKind kind, LayerWeights& layer) {
+  if (kind == MlpKind::dense) {
+    layer.mlp = gated_mlp(prefix, config_.dense_intermediate_size);
+    return;
+  }
+  const MoeConfig& sizes = *config_.moe;
+  MoeWeights moe;
+  moe.router = matrix(prefix + "gate", sizes.expert_count, config_.hidden_size);
+  if (sizes.choice_bias)
+    moe.choice_bias = vector(prefix + "gate.e_score_correction_bias", sizes.expert_count);
+  moe.experts = routed_experts(prefix);
+  if (sizes.shared_intermediate_size > 0)
+    moe.shared = gated_mlp(prefix + "shared_experts.", sizes.shared_intermediate_size);
+  layer.mlp = std::move(moe);
+}
+
+void Binder::head(ModelWeights& weights, const std::string& prefix) {
   weights.head_is_embedding = config_.tie_word_embeddings;
   if (weights.head_is_embedding) {
     weights.head = weights.embedding;
-    pool_.skip("lm_head.weight");  // some exports write the tied copy as well
+    pool_.skip(prefix + "lm_head.weight");  // some exports write the tied copy as well
     return;
   }
-  weights.head = matrix("lm_head", config_.vocab_size, config_.hidden_size);
+  weights.head = matrix(prefix + "lm_head", config_.vocab_size, config_.hidden_size);
+}
+
+// The copies of embedding and head are those of the model, and not read again.
+MtpWeights Binder::nextn(const std::string& prefix, BindLayer bind_layer) {
+  const std::int64_t hidden = config_.hidden_size;
+  MtpWeights weights;
+  weights.embedding_norm = vector(prefix + "enorm.weight", hidden);
+  weights.hidden_norm = vector(prefix + "hnorm.weight", hidden);
+  weights.combine = matrix(prefix + "eh_proj", hidden, 2 * hidden);
+  weights.layers.push_back(bind_layer(*this, prefix, MlpKind::experts));
+  weights.final_norm = vector(prefix + "shared_head.norm.weight", hidden);
+  pool_.skip_prefix(prefix + "embed_tokens.");
+  pool_.skip_prefix(prefix + "shared_head.head.");
+  return weights;
+}
+
+ModelWeights Binder::layers_and_nextn(const std::string& wrapper, BindLayer bind_layer) {
+  const std::string model = wrapper + "model.";
+  ModelWeights weights;
+  weights.embedding = matrix(model + "embed_tokens", config_.vocab_size, config_.hidden_size);
+  for (std::int64_t i = 0; i < config_.layer_count(); ++i)
+    weights.layers.push_back(bind_layer(*this, fourfold::format("{}layers.{}.", model, i),
+                                        config_.layers[static_cast<std::size_t>(i)].mlp));
+  weights.final_norm = vector(model + "norm.weight", config_.hidden_size);
+  head(weights, wrapper);
+  const std::string next = fourfold::format("{}layers.{}.", model, config_.layer_count());
+  if (config_.moe && pool_.has_prefix(next + "eh_proj.")) weights.mtp = nextn(next, bind_layer);
+  return weights;
 }
 
 }  // namespace fourfold::checkpoint

@@ -34,16 +34,27 @@ class Binder {
 
   // q_proj, k_proj, v_proj, o_proj, with the biases and norms that the config says.
   AttentionWeights attention(const std::string& prefix);
+  // q_a_proj and q_b_proj (or q_proj), kv_a_proj_with_mqa, kv_b_proj, o_proj and the norms between.
+  LatentWeights latent_attention(const std::string& prefix);
   GatedMlp gated_mlp(const std::string& prefix, std::int64_t intermediate, const MlpNames& names = {});
   // Under "experts." of the prefix: one after another, or stacked (gate_up_proj and down_proj of all).
   std::vector<GatedMlp> routed_experts(const std::string& prefix, const MlpNames& names = {});
   // input_layernorm and post_attention_layernorm.
   void layer_norms(const std::string& prefix, LayerWeights& layer);
+  // gate_proj, up_proj, down_proj of a dense layer; or gate (with a bias for choosing where the config says
+  // so), experts and shared_experts.
+  void mlp(const std::string& prefix, MlpKind kind, LayerWeights& layer);
   // lm_head, or the embedding again.
-  void head(ModelWeights& weights);
+  void head(ModelWeights& weights, const std::string& prefix = "");
+
+  // A whole model as DeepSeek-V3 and GLM name it, under `wrapper` ("language_model." or nothing):
+  // model.layers and, if it is there, the layer behind the last for drafts.
+  using BindLayer = LayerWeights (*)(Binder& binder, const std::string& prefix, MlpKind kind);
+  ModelWeights layers_and_nextn(const std::string& wrapper, BindLayer bind_layer);
 
  private:
   std::vector<GatedMlp> stacked_experts(const std::string& prefix);
+  MtpWeights nextn(const std::string& prefix, BindLayer bind_layer);
 
   TensorPool& pool_;
   const ModelConfig& config_;

@@ -77,7 +77,36 @@ void check_groups(FieldReader& fields, const MoeConfig& moe) {
                          moe.expert_count / moe.group_count, moe.experts_per_token));
 }
 
-void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config) {
+MoeConfig read_routed_experts(FieldReader& fields) {
+  MoeConfig moe;
+  moe.expert_count = fields.required_int("n_routed_experts", kExperts);
+  moe.experts_per_token = fields.required_int("num_experts_per_tok", kExperts);
+  moe.intermediate_size = fields.required_int("moe_intermediate_size", kWidth);
+  // Several shared experts are one that is as wide as all of them.
+  const std::int64_t shared_count = fields.required_int("n_shared_experts", {0, kExperts.most});
+  moe.shared_intermediate_size = shared_count * moe.intermediate_size;
+  moe.normalize_weights = fields.optional_bool("norm_topk_prob").value_or(true);
+  moe.group_count = fields.required_int("n_group", kExperts);
+  moe.groups_kept = fields.required_int("topk_group", kExperts);
+  moe.weight_scale = fields.required_real("routed_scaling_factor", {0, 1e6});
+  check_experts_per_token(fields, "n_routed_experts", moe);
+  check_groups(fields, moe);
+  return moe;
+}
+
+void read_dense_then_experts(FieldReader& fields, MixerKind mixer, ModelConfig& config) {
+  const std::int64_t layer_count = fields.required_int("num_hidden_layers", kLayers);
+  const std::int64_t dense_count = fields.required_int("first_k_dense_replace", {0, kLayers.most});
+  for (std::int64_t i = 0; i < layer_count; ++i)
+    config.layers.push_back({mixer, i < dense_count ? MlpKind::dense : MlpKind::experts});
+  const std::int64_t dense_size = fields.required_int("intermediate_size", kWidth);
+  if (dense_count > 0) config.dense_intermediate_size = dense_size;
+  config.mtp_layer_count = fields.optional_int("num_nextn_predict_layers", {0, 16}).value_or(0);
+  // The MTP layer has experts even where no other has.
+  if (dense_count < layer_count || config.mtp_layer_count > 0) config.moe = read_routed_experts(fields);
+}
+
+void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config, double* growth) {
   FieldReader& fields = from.fields;
   RopeConfig& rope = config.rope;
   const bj::object none;
@@ -94,6 +123,10 @@ void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config) {
   rope.yarn = read_yarn(inner, inner.optional_text(type_name).value_or("default"));
   rope.mrope_sections = inner.optional_ints("mrope_section", {0, kHeadDim.most});
   rope.mrope_interleaved = inner.optional_bool("mrope_interleaved").value_or(false);
+  if (growth != nullptr) {
+    *growth = inner.optional_real("llama_4_scaling_beta", {0, 1e6}).value_or(0);
+    inner.ignore({"max_position_embeddings"});  // again, as beside the other fields
+  }
   // An unknown field here would change the rotation, and the answer with it.
   for (const std::string& unknown : inner.unread()) fields.problem("unknown", unknown, "");
 

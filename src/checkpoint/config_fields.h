@@ -37,8 +37,16 @@ void check_experts_per_token(FieldReader& fields, const char* expert_count_name,
 // Groups of equal length with at least two experts, enough of which are kept.
 void check_groups(FieldReader& fields, const MoeConfig& moe);
 
+// n_routed_experts and what goes with it, as DeepSeek-V3, GLM and their kin write it: groups of experts,
+// shared ones without a gate, a factor on the weights. Whether scores are sigmoids with a bias is the
+// family's to say.
+MoeConfig read_routed_experts(FieldReader& fields);
+// num_hidden_layers, of which the first_k_dense_replace first are dense, and num_nextn_predict_layers.
+void read_dense_then_experts(FieldReader& fields, MixerKind mixer, ModelConfig& config);
+
 // rope_parameters holds everything in new files; old ones have rope_theta and rope_scaling beside the other
 // fields. A value in the object wins. `rotary_factor` is what an absent partial_rotary_factor means.
-void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config);
+// `growth` is where llama_4_scaling_beta goes; families without it have none, and the field is an error.
+void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config, double* growth = nullptr);
 
 }  // namespace fourfold::checkpoint

@@ -22,6 +22,6 @@ struct Family {
 };
 
 // One folder of families/ each.
-extern const Family kQwen35, kQwen3Next, kQwen3Moe, kGlm4Moe, kMiniMaxM2, kGptOss;
+extern const Family kQwen35, kQwen3Next, kQwen3Moe, kGlm4Moe, kMiniMaxM2, kGptOss, kDeepseekV3, kMistral4;
 
 }  // namespace fourfold::checkpoint

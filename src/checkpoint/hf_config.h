@@ -16,7 +16,7 @@ namespace fourfold::checkpoint {
 struct Family;  // family.h
 std::span<const Family* const> known_families();
 
-enum class MixerKind { full_attention, linear_attention };
+enum class MixerKind { full_attention, linear_attention, latent_attention };
 enum class MlpKind { experts, dense };
 struct LayerKind {
   MixerKind mixer;
@@ -42,6 +42,23 @@ struct AttentionConfig {
   bool bias = false;         // on query, key and value
   bool output_bias = false;  // on the output projection
   bool sinks = false;        // a logit for each head that joins the softmax
+};
+
+// Multi-head latent attention (MLA). AttentionConfig then has the query heads, one head for keys, and the
+// width of what is stored for it: latent_dim + turned_dim.
+struct LatentConfig {
+  std::int64_t query_rank = 0;  // q_lora_rank; 0: queries are made of the input itself
+  std::int64_t latent_dim = 0;  // kv_lora_rank
+  std::int64_t plain_dim = 0;   // qk_nope_head_dim, of a query head: the columns that RoPE leaves alone
+  std::int64_t turned_dim = 0;  // qk_rope_head_dim
+  std::int64_t value_dim = 0;   // v_head_dim
+  bool interleaved = true;      // RoPE turns columns 2j and 2j + 1 together; false: j and j + turned_dim / 2
+  // Of the norms in front of q_b_proj and kv_b_proj: the makers' code and transformers do not read
+  // rms_norm_eps there.
+  double norm_epsilon = 1e-6;
+  // Mistral-Small-4's scale grows with the position (backend::Attention); 0: it does not.
+  double growth = 0;
+  std::int64_t growth_positions = 0;
 };
 
 enum class DeltaGate { silu, sigmoid };
@@ -110,7 +127,8 @@ struct ModelConfig {
   double norm_epsilon = 0;
   bool norm_adds_one = false;  // x * (1 + w): Qwen3.5 and Qwen3-Next, except the DeltaNet output norm
   AttentionConfig attention;
-  std::optional<DeltaConfig> delta;  // present when a layer is linear attention
+  std::optional<LatentConfig> latent;  // present when a layer is latent attention
+  std::optional<DeltaConfig> delta;    // present when a layer is linear attention
   RopeConfig rope;
   std::optional<MoeConfig> moe;              // present when a layer has experts
   std::int64_t dense_intermediate_size = 0;  // 0: no layer is dense

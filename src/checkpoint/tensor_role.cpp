@@ -30,6 +30,9 @@ std::string_view role_name(TensorRole role) {
 }
 
 TensorRole role_of(std::string_view name) {
+  // Mistral's models that see have the text model under this.
+  constexpr std::string_view wrapper = "language_model.";
+  if (name.starts_with(wrapper)) name.remove_prefix(wrapper.size());
   if (name == "lm_head.weight") return TensorRole::head;
   if (!name.starts_with("model.") || name.starts_with("model.mtp.") || !has(name, "layers.") ||
       has(name, "visual"))
@@ -47,7 +50,10 @@ TensorRole role_of(std::string_view name) {
   if (has(name, ".mlp.shared_expert.") || has(name, ".mlp.shared_experts."))
     return projection ? TensorRole::shared_expert : TensorRole::other;
   if (has(name, ".mlp.")) return projection ? TensorRole::dense_mlp : TensorRole::other;
-  if (has(name, ".self_attn.") && name.ends_with("_proj.weight")) return TensorRole::attention;
+  // Backends hold it in bf16 (backend::HeadLinear): fewer bits would be lost for nothing.
+  if (name.ends_with(".self_attn.kv_b_proj.weight")) return TensorRole::other;
+  if (has(name, ".self_attn.") && ends_with_any(name, {"_proj.weight", "_proj_with_mqa.weight"}))
+    return TensorRole::attention;
   if (has(name, ".linear_attn.") && ends_with_any(name, {".in_proj_qkv.weight", ".in_proj_z.weight",
                                                          ".in_proj_qkvz.weight", ".out_proj.weight"}))
     return TensorRole::delta;

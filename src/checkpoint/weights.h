@@ -30,6 +30,20 @@ struct AttentionWeights {
   std::optional<float> value_scale;
 };
 
+// Rows of one tensor that are made for different uses are matrices of their own: views, nothing is copied.
+struct LatentWeights {
+  std::optional<Matrix> query_down;  // [query_rank, H]; absent: queries are made of the input
+  Vector query_norm;                 // [query_rank]; empty without query_down
+  Matrix plain_query;                // [heads * plain_dim, query_rank or H]
+  Matrix turned_query;  // [heads * turned_dim, query_rank or H]; rows of a pair lie half a head apart
+  Matrix latent;        // [latent_dim, H]
+  Vector latent_norm;   // [latent_dim]
+  Matrix turned_key;    // [turned_dim, H], in the order of turned_query
+  Matrix key_up;        // [heads * plain_dim, latent_dim]
+  Matrix value_up;      // [heads * value_dim, latent_dim]
+  Matrix output;        // [H, heads * value_dim]
+};
+
 struct DeltaWeights {
   Matrix qkv;      // [conv_dim, H]: all query rows, all key rows, all value rows
   Matrix gate;     // [value_dim, H], "z"
@@ -63,7 +77,7 @@ struct MoeWeights {
 struct LayerWeights {
   Vector input_norm;           // [H]
   Vector post_attention_norm;  // [H]
-  std::variant<AttentionWeights, DeltaWeights> mixer;
+  std::variant<AttentionWeights, DeltaWeights, LatentWeights> mixer;
   std::variant<MoeWeights, GatedMlp> mlp;
 };
 

@@ -67,7 +67,9 @@ checkpoint::MtpWeights RandomWeights::mtp() {
   checkpoint::MtpWeights out;
   out.embedding_norm = out.hidden_norm = out.final_norm = norm(config_.hidden_size);
   out.combine = bf16(config_.hidden_size, 2 * config_.hidden_size);
-  out.layers.push_back(layer({checkpoint::MixerKind::full_attention, config_.layers.back().mlp}));
+  const auto mixer =
+      config_.latent ? checkpoint::MixerKind::latent_attention : checkpoint::MixerKind::full_attention;
+  out.layers.push_back(layer({mixer, config_.layers.back().mlp}));
   return out;
 }
 
@@ -172,6 +174,26 @@ checkpoint::AttentionWeights RandomWeights::attention() {
   return weights;
 }
 
+checkpoint::LatentWeights RandomWeights::latent() {
+  const checkpoint::LatentConfig& sizes = *config_.latent;
+  const std::int64_t heads = config_.attention.head_count, hidden = config_.hidden_size;
+  const std::int64_t query_in = sizes.query_rank > 0 ? sizes.query_rank : hidden;
+  checkpoint::LatentWeights weights;
+  if (sizes.query_rank > 0) {
+    weights.query_down = dense(sizes.query_rank, hidden);
+    weights.query_norm = constant(sizes.query_rank, 1);
+  }
+  weights.plain_query = dense(heads * sizes.plain_dim, query_in);
+  weights.turned_query = dense(heads * sizes.turned_dim, query_in);
+  weights.latent = dense(sizes.latent_dim, hidden);
+  weights.latent_norm = constant(sizes.latent_dim, 1);
+  weights.turned_key = dense(sizes.turned_dim, hidden);
+  weights.key_up = bf16(heads * sizes.plain_dim, sizes.latent_dim);
+  weights.value_up = bf16(heads * sizes.value_dim, sizes.latent_dim);
+  weights.output = dense(hidden, heads * sizes.value_dim);
+  return weights;
+}
+
 checkpoint::DeltaWeights RandomWeights::delta() {
   const checkpoint::DeltaConfig& sizes = *config_.delta;
   checkpoint::DeltaWeights weights;
@@ -192,6 +214,8 @@ checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind)
   weights.input_norm = weights.post_attention_norm = norm(config_.hidden_size);
   if (kind.mixer == checkpoint::MixerKind::full_attention)
     weights.mixer = attention();
+  else if (kind.mixer == checkpoint::MixerKind::latent_attention)
+    weights.mixer = latent();
   else
     weights.mixer = delta();
   if (kind.mlp == checkpoint::MlpKind::dense) {

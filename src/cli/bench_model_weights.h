@@ -41,6 +41,7 @@ class RandomWeights {
   checkpoint::LayerWeights layer(const checkpoint::LayerKind& kind);
   checkpoint::MtpWeights mtp();
   checkpoint::AttentionWeights attention();
+  checkpoint::LatentWeights latent();
   checkpoint::DeltaWeights delta();
 
   const checkpoint::ModelConfig& config_;

@@ -104,10 +104,16 @@ void print_model(const OpenModel& model, const Facts& facts, std::ostream& out) 
   out << fourfold::format("{}\n  {} ({}), hidden size {}, vocabulary {}, up to {} positions\n",
                           model.folder.string(), config.family->name, config.architecture, config.hidden_size,
                           with_commas(config.vocab_size), with_commas(config.position_limit));
-  out << fourfold::format("  {} layers: {} full attention ({} heads, {} for keys, of {}), {} DeltaNet\n",
-                          config.layer_count(), full, config.attention.head_count,
-                          config.attention.kv_head_count, config.attention.head_dim,
-                          config.layer_count() - full);
+  if (config.latent)
+    out << fourfold::format(
+        "  {} layers of latent attention ({} heads; a latent of {} and a key of {} for a token)\n",
+        config.layer_count(), config.attention.head_count, config.latent->latent_dim,
+        config.latent->turned_dim);
+  else
+    out << fourfold::format("  {} layers: {} full attention ({} heads, {} for keys, of {}), {} DeltaNet\n",
+                            config.layer_count(), full, config.attention.head_count,
+                            config.attention.kv_head_count, config.attention.head_dim,
+                            config.layer_count() - full);
   std::map<std::int64_t, std::int64_t> windows;
   for (const checkpoint::LayerKind& layer : config.layers)
     if (layer.window > 0) ++windows[layer.window];

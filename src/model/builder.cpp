@@ -86,6 +86,24 @@ Builder::ValueId Builder::rms_norm(std::string name, ValueId in, const checkpoin
   return out;
 }
 
+Builder::ValueId Builder::rms_norm(std::string name, ValueId in, const checkpoint::Vector& weight,
+                                   double epsilon) {
+  const auto weights = vector(name + ".weight", weight);
+  const auto out = like(std::move(name), in);
+  push(backend::RmsNorm{in, weights, false, epsilon, out});
+  return out;
+}
+
+Builder::ValueId Builder::head_linear(std::string name, ValueId in, const checkpoint::Matrix& weight,
+                                      std::int64_t head_count, bool transposed) {
+  const backend::MatrixId id = matrix(weight);
+  program_.matrices[static_cast<std::size_t>(id.index)].input =
+      activations_ == Activations::f32 ? backend::InputFormat::f32 : backend::InputFormat::bf16;
+  const auto out = value(std::move(name), transposed ? head_count * weight.columns : weight.rows);
+  push(backend::HeadLinear{in, id, head_count, transposed, out});
+  return out;
+}
+
 Builder::ValueId Builder::add(std::string name, ValueId first, ValueId second) {
   const auto out = like(std::move(name), first);
   push(backend::Add{first, second, out});

@@ -57,6 +57,11 @@ class Builder {
                  const checkpoint::Vector& bias = {});
   ValueId rms_norm(std::string name, ValueId in, const checkpoint::Vector& weight,
                    const checkpoint::ModelConfig& config);
+  // Plain w.
+  ValueId rms_norm(std::string name, ValueId in, const checkpoint::Vector& weight, double epsilon);
+  // A matrix for each head; see backend::HeadLinear. Its input is never quantised.
+  ValueId head_linear(std::string name, ValueId in, const checkpoint::Matrix& weight, std::int64_t head_count,
+                      bool transposed);
   ValueId add(std::string name, ValueId first, ValueId second);
   ValueId all_reduce(std::string name, ValueId in);
   ValueId all_gather(std::string name, ValueId in);

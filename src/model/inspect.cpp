@@ -35,6 +35,7 @@ bool has_input_scale(const checkpoint::Matrix& matrix) {
 double& place_of(TokenBytes& bytes, const backend::Program& program, const backend::Op& op) {
   if (std::holds_alternative<backend::Embed>(op)) return bytes.embedding;
   if (std::holds_alternative<backend::RunExperts>(op)) return bytes.routed;
+  if (std::holds_alternative<backend::HeadLinear>(op)) return bytes.attention;
   const auto* linear = std::get_if<backend::Linear>(&op);
   if (linear == nullptr) return bytes.other;
   const std::string_view name = program.value(linear->out).name;
@@ -95,7 +96,8 @@ ParameterCount count_parameters(const backend::Program& program) {
     if (const auto* embed = std::get_if<backend::Embed>(&op))
       count.active += static_cast<double>(program.matrix(embed->table).matrix->columns);
     // Two flops for each weight that is multiplied once.
-    if (std::holds_alternative<backend::Linear>(op) || std::holds_alternative<backend::RunExperts>(op))
+    if (std::holds_alternative<backend::Linear>(op) || std::holds_alternative<backend::HeadLinear>(op) ||
+        std::holds_alternative<backend::RunExperts>(op))
       count.active += backend::cost_of(program, op, {}).flops / 2;
   }
   return count;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/rope.h"
+
 namespace fourfold::model {
 
 using backend::ValueId;
@@ -10,9 +12,11 @@ ValueId LayerBuilder::layer(const std::string& prefix, ValueId x, const checkpoi
                             std::int64_t window) {
   const ValueId mixer_in = b_.rms_norm(prefix + "input_norm", x, weights.input_norm, config_);
   const auto* full = std::get_if<checkpoint::AttentionWeights>(&weights.mixer);
-  const ValueId mixed =
-      full != nullptr ? attention(prefix + "attention.", mixer_in, *full, window)
-                      : delta(prefix + "delta.", mixer_in, std::get<checkpoint::DeltaWeights>(weights.mixer));
+  const auto* compressed = std::get_if<checkpoint::LatentWeights>(&weights.mixer);
+  const ValueId mixed = full != nullptr         ? attention(prefix + "attention.", mixer_in, *full, window)
+                        : compressed != nullptr ? latent(prefix + "attention.", mixer_in, *compressed)
+                                                : delta(prefix + "delta.", mixer_in,
+                                                        std::get<checkpoint::DeltaWeights>(weights.mixer));
   x = b_.add(prefix + "after_mixer", x, b_.all_reduce(prefix + "mixer_sum", mixed));
 
   const ValueId mlp_in = b_.rms_norm(prefix + "post_attention_norm", x, weights.post_attention_norm, config_);
@@ -69,6 +73,52 @@ ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
   const auto gated = b_.like(prefix + "gated", attended);
   b_.push(backend::HeadGate{attended, query, sizes.head_dim, gated});
   return b_.linear(prefix + "output", gated, weights.output, weights.output_bias);
+}
+
+// Absorbed for every row: queries go to the latent's space, and what attention gives comes back from it
+// (docs/decisions/0029-mla.md).
+ValueId LayerBuilder::latent(const std::string& prefix, ValueId x, const checkpoint::LatentWeights& weights) {
+  const checkpoint::LatentConfig& sizes = *config_.latent;
+  const std::int64_t heads = config_.attention.head_count;
+  auto& caches = b_.program().kv_caches;
+  const backend::KvCacheId cache{static_cast<std::int32_t>(caches.size())};
+  caches.push_back(
+      {prefix + "cache", 1, sizes.latent_dim + sizes.turned_dim, b_.kv_format(), sizes.latent_dim});
+
+  ValueId query_in = x;
+  if (weights.query_down)
+    query_in = b_.rms_norm(prefix + "query_norm", b_.linear(prefix + "query_down", x, *weights.query_down),
+                           weights.query_norm, sizes.norm_epsilon);
+  const ValueId plain_query = b_.linear(prefix + "plain_query", query_in, weights.plain_query);
+  const ValueId rope_query = b_.linear(prefix + "rope_query", query_in, weights.turned_query);
+  const ValueId latent = b_.linear(prefix + "latent", x, weights.latent);
+  const ValueId rope_key = b_.linear(prefix + "rope_key", x, weights.turned_key);
+  const ValueId value = b_.rms_norm(prefix + "latent_norm", latent, weights.latent_norm, sizes.norm_epsilon);
+  const auto turn = [&](const std::string& name, ValueId in, std::int64_t head_count) {
+    const auto out = b_.like(name, in);
+    b_.push(
+        backend::HeadNormRope{in, {}, false, 0, rope_, head_count, sizes.turned_dim, sizes.turned_dim, out});
+    return ValueId(out);
+  };
+  const ValueId turned_query = turn(prefix + "turned_query", rope_query, heads);
+  const ValueId turned_key = turn(prefix + "turned_key", rope_key, 1);
+  b_.push(backend::WriteKv{turned_key, value, cache});
+
+  const ValueId absorbed = b_.head_linear(prefix + "absorbed", plain_query, weights.key_up, heads, true);
+  const auto query = b_.value(prefix + "query", heads * (sizes.latent_dim + sizes.turned_dim));
+  b_.push(backend::Concat{absorbed, turned_query, query, heads});
+  const auto attended = b_.value(prefix + "attended", heads * sizes.latent_dim);
+  const double scale =
+      latent_scale_factor(config_.rope) / std::sqrt(static_cast<double>(sizes.plain_dim + sizes.turned_dim));
+  b_.push(backend::Attention{.query = query,
+                             .cache = cache,
+                             .head_count = heads,
+                             .scale = scale,
+                             .out = attended,
+                             .growth = sizes.growth,
+                             .growth_positions = sizes.growth_positions});
+  const ValueId expanded = b_.head_linear(prefix + "expanded", attended, weights.value_up, heads, false);
+  return b_.linear(prefix + "output", expanded, weights.output);
 }
 
 ValueId LayerBuilder::delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights) {

@@ -1,5 +1,6 @@
-// One decoder layer as ops: a mixer (attention or gated DeltaNet) and an MLP (experts or dense), each behind
-// a norm and in front of an all-reduce. Used by forward.cpp for the main layers and the MTP layer alike.
+// One decoder layer as ops: a mixer (attention, latent attention or gated DeltaNet) and an MLP (experts or
+// dense), each behind a norm and in front of an all-reduce. Used by forward.cpp for the main layers and the
+// MTP layer alike.
 #pragma once
 
 #include <string>
@@ -24,6 +25,7 @@ class LayerBuilder {
  private:
   ValueId attention(const std::string& prefix, ValueId x, const checkpoint::AttentionWeights& weights,
                     std::int64_t window);
+  ValueId latent(const std::string& prefix, ValueId x, const checkpoint::LatentWeights& weights);
   ValueId delta(const std::string& prefix, ValueId x, const checkpoint::DeltaWeights& weights);
   ValueId experts(const std::string& prefix, ValueId x, const checkpoint::MoeWeights& weights);
   ValueId head_norm_rope(const std::string& name, ValueId x, const checkpoint::Vector& norm,

@@ -51,4 +51,10 @@ backend::Rope make_rope(const checkpoint::RopeConfig& config) {
   return rope;
 }
 
+double latent_scale_factor(const checkpoint::RopeConfig& config) {
+  if (!config.yarn || config.yarn->mscale_all_dim == 0) return 1;
+  const double factor = magnitude(config.yarn->factor, config.yarn->mscale_all_dim);
+  return factor * factor;
+}
+
 }  // namespace fourfold::model

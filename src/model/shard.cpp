@@ -116,6 +116,10 @@ void look_at_mixer(const LayerWeights& layer, const checkpoint::ModelConfig& con
       problems.want_shareable(config.attention.kv_head_count, "KV heads");
     return problems.want_columns(full->output);
   }
+  if (const auto* latent = std::get_if<checkpoint::LatentWeights>(&layer.mixer)) {
+    problems.want_whole(config.attention.head_count, "attention heads");
+    return problems.want_columns(latent->output);
+  }
   const checkpoint::DeltaConfig& sizes = *config.delta;
   problems.want_whole(sizes.value_head_count, "DeltaNet value heads");
   problems.want_shareable(sizes.key_head_count, "DeltaNet key heads");
@@ -151,6 +155,17 @@ void shard(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfi
   mixer.sinks = part_of_bias(mixer.sinks, heads);
   if (part.rank != 0) mixer.output_bias.clear();  // the ranks' parts are summed
   mixer.output = pick_columns(mixer.output, times(heads, whole.head_dim));
+}
+
+// Heads are cut; the latent, which all of them read, is on every rank.
+void shard(checkpoint::LatentWeights& mixer, std::int64_t head_count, const checkpoint::LatentConfig& sizes,
+           backend::PartOf part) {
+  const RowRange heads = share_of(head_count, part);
+  mixer.plain_query = rows_of(mixer.plain_query, times(heads, sizes.plain_dim));
+  mixer.turned_query = rows_of(mixer.turned_query, times(heads, sizes.turned_dim));
+  mixer.key_up = rows_of(mixer.key_up, times(heads, sizes.plain_dim));
+  mixer.value_up = rows_of(mixer.value_up, times(heads, sizes.value_dim));
+  mixer.output = pick_columns(mixer.output, times(heads, sizes.value_dim));
 }
 
 void shard(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole, backend::PartOf part) {
@@ -238,6 +253,8 @@ ModelShard shard_model(const checkpoint::ModelConfig& config, const checkpoint::
   for_each_layer(out.weights, [&](LayerWeights& layer) {
     if (auto* full = std::get_if<checkpoint::AttentionWeights>(&layer.mixer))
       shard(*full, config.attention, part);
+    else if (auto* latent = std::get_if<checkpoint::LatentWeights>(&layer.mixer))
+      shard(*latent, config.attention.head_count, *config.latent, part);
     else
       shard(std::get<checkpoint::DeltaWeights>(layer.mixer), *config.delta, part);
     if (auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))

@@ -20,12 +20,16 @@ TEST(TensorRole, IsToldByTheName) {
   EXPECT_EQ(role_of(layer + "mlp.gate_proj.weight"), TensorRole::dense_mlp);
   EXPECT_EQ(role_of(layer + "self_attn.o_proj.weight"), TensorRole::attention);
   EXPECT_EQ(role_of(layer + "linear_attn.in_proj_qkvz.weight"), TensorRole::delta);
+  for (const char* name : {"q_a_proj.weight", "q_b_proj.weight", "kv_a_proj_with_mqa.weight"})
+    EXPECT_EQ(role_of(layer + "self_attn." + name), TensorRole::attention) << name;
+  EXPECT_EQ(role_of("language_model.model.layers.3.mlp.experts.7.up_proj.weight"), TensorRole::routed_expert);
   EXPECT_EQ(role_of("lm_head.weight"), TensorRole::head);
+  EXPECT_EQ(role_of("language_model.lm_head.weight"), TensorRole::head);
   for (const char* name :
        {"mlp.gate.weight", "block_sparse_moe.gate.weight", "block_sparse_moe.e_score_correction_bias",
         "mlp.shared_expert_gate.weight", "self_attn.q_norm.weight", "linear_attn.in_proj_a.weight",
-        "linear_attn.in_proj_ba.weight", "linear_attn.conv1d.weight", "linear_attn.norm.weight",
-        "input_layernorm.weight"})
+        "linear_attn.in_proj_ba.weight", "self_attn.kv_b_proj.weight", "linear_attn.conv1d.weight",
+        "linear_attn.norm.weight", "input_layernorm.weight"})
     EXPECT_EQ(role_of(layer + name), TensorRole::other) << name;
   for (const char* name :
        {"model.language_model.embed_tokens.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",

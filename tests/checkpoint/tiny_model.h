@@ -188,6 +188,47 @@ inline TinyModel tiny_glm() {
   return model;
 }
 
+// Two heads on a latent of 16 and a key of 4: one dense layer, one of experts, and the MTP layer. The fields
+// are those of the DeepSeek-V3 releases.
+inline TinyModel tiny_deepseek() {
+  TinyModel model;
+  model.config =
+      R"({"architectures": ["DeepseekV3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "aux_loss_alpha": 0.001, "bos_token_id": 0, "eos_token_id": 1, "ep_size": 1, "first_k_dense_replace": 1,
+    "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 48, "kv_lora_rank": 16,
+    "max_position_embeddings": 4096, "model_type": "deepseek_v3", "moe_intermediate_size": 16, "moe_layer_freq": 1,
+    "n_group": 3, "n_routed_experts": 6, "n_shared_experts": 2, "norm_topk_prob": true, "num_attention_heads": 2,
+    "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_key_value_heads": 2, "num_nextn_predict_layers": 1,
+    "pretraining_tp": 1, "q_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "rms_norm_eps": 1e-06,
+    "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 4096, "type": "yarn"}, "rope_theta": 10000, "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid", "seq_aux": true, "tie_word_embeddings": false, "topk_group": 2,
+    "topk_method": "noaux_tc", "torch_dtype": "bfloat16", "transformers_version": "4.33.1", "use_cache": true,
+    "v_head_dim": 6, "vocab_size": 40})";
+  add_ends(model.tensors);
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string prefix = format("model.layers.{}.", layer), attention = prefix + "self_attn.";
+    add_norms(model.tensors, prefix);
+    model.tensors.push_back(random_bf16(attention + "q_a_proj.weight", {24, 32}));
+    model.tensors.push_back(random_bf16(attention + "q_a_layernorm.weight", {24}));
+    model.tensors.push_back(random_bf16(attention + "q_b_proj.weight", {2 * 12, 24}));
+    model.tensors.push_back(random_bf16(attention + "kv_a_proj_with_mqa.weight", {20, 32}));
+    model.tensors.push_back(random_bf16(attention + "kv_a_layernorm.weight", {16}));
+    model.tensors.push_back(random_bf16(attention + "kv_b_proj.weight", {2 * 14, 16}));
+    model.tensors.push_back(random_bf16(attention + "o_proj.weight", {32, 12}));
+    if (layer == 0)
+      add_mlp(model.tensors, prefix + "mlp.", 48);
+    else
+      add_glm_experts(model.tensors, prefix);
+  }
+  for (const char* name : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight"})
+    model.tensors.push_back(random_bf16(std::string("model.layers.2.") + name, {32}));
+  model.tensors.push_back(random_bf16("model.layers.2.eh_proj.weight", {32, 64}));
+  model.tensors.push_back(random_bf16("model.layers.2.embed_tokens.weight", {40, 32}));
+  model.tensors.push_back(random_bf16("model.layers.2.shared_head.head.weight", {40, 32}));
+  return model;
+}
+
 // Two layers of three experts. The fields are those of the MiniMax-M2 release.
 inline TinyModel tiny_minimax() {
   TinyModel model;

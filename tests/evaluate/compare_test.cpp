@@ -200,8 +200,9 @@ TEST_P(FamilyShapes, AgreeWithAnIndependentImplementation) {
   for (const Activations activations : {Activations::f32, Activations::w4a16}) {
     const Comparison result = compare_files(model, family_reference(GetParam().reference()), activations);
     EXPECT_TRUE(result.fine()) << first_beyond(result);
-    // transformers has a module for GLM's MTP layer alone.
-    EXPECT_EQ(result.mtp_compared, model.config.family == &checkpoint::kGlm4Moe);
+    // transformers has a module for the MTP layers of GLM and DeepSeek.
+    EXPECT_EQ(result.mtp_compared, model.config.family == &checkpoint::kGlm4Moe ||
+                                       model.config.family == &checkpoint::kDeepseekV3);
     EXPECT_EQ(result.tokens.front().count, 8);
   }
 }
@@ -287,7 +288,9 @@ INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes,
                                          FamilyCase{"tiny-glm", 2}, FamilyCase{"tiny-glm-odd"},
                                          FamilyCase{"tiny-minimax"}, FamilyCase{"tiny-minimax", 2},
                                          FamilyCase{"tiny-minimax-odd"}, FamilyCase{"tiny-gpt-oss"},
-                                         FamilyCase{"tiny-gpt-oss", 2}, FamilyCase{"tiny-gpt-oss-odd"}));
+                                         FamilyCase{"tiny-gpt-oss", 2}, FamilyCase{"tiny-gpt-oss-odd"},
+                                         FamilyCase{"tiny-deepseek"}, FamilyCase{"tiny-deepseek", 2},
+                                         FamilyCase{"tiny-deepseek-odd"}, FamilyCase{"tiny-mistral"}));
 
 // Each of gpt-oss's own parts left out, or off by one, is beyond the bounds.
 TEST(Compare, NoticesWhatGptOssHasToItself) {

@@ -62,7 +62,7 @@ TEST(DiffBackends, ThreeBackendsAgree) {
 // Routers of sigmoids with a bias, and of groups: their margins are of what they choose by. And layers that
 // see a window alone, each by itself.
 TEST(DiffBackends, LayersOfOtherFamiliesAgree) {
-  for (const char* shape : {"tiny-glm-odd", "tiny-minimax-odd", "tiny-gpt-oss-odd"}) {
+  for (const char* shape : {"tiny-glm-odd", "tiny-minimax-odd", "tiny-gpt-oss-odd", "tiny-deepseek-odd"}) {
     checkpoint::TempFolder temp;
     model::make_model(temp.path() / "model", shape, "nvfp4");
     const model::Loaded made(temp.path() / "model");

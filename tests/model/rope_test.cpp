@@ -87,7 +87,9 @@ TEST(Rope, YarnAmplitudeOfTwoWeights) {
   EXPECT_EQ(make_rope(config).amplitude, 1);
   config.yarn->mscale = 0.707;
   EXPECT_DOUBLE_EQ(make_rope(config).amplitude, (0.0707 * std::log(40.0) + 1) / (0.1 * std::log(40.0) + 1));
+  EXPECT_DOUBLE_EQ(latent_scale_factor(config), std::pow(0.1 * std::log(40.0) + 1, 2));
   config.yarn->mscale_all_dim = 0;  // one alone says nothing
+  EXPECT_EQ(latent_scale_factor(config), 1);
   EXPECT_DOUBLE_EQ(make_rope(config).amplitude, 0.1 * std::log(40.0) + 1);
 }
 

@@ -191,7 +191,7 @@ TEST(SameAnswerPages, WithASharedPrefix) {
 // The other families, in tiny: the config alone says what differs.
 TEST(Families, RunAndDoNotSeeTheirNeighbours) {
   for (const auto& tiny : {checkpoint::tiny_qwen3_moe(), checkpoint::tiny_qwen3_next(),
-                           checkpoint::tiny_glm(), checkpoint::tiny_minimax()}) {
+                           checkpoint::tiny_glm(), checkpoint::tiny_minimax(), checkpoint::tiny_deepseek()}) {
     checkpoint::TempFolder folder;
     tiny.write(folder);
     const Loaded loaded(folder.path());

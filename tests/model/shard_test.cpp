@@ -217,6 +217,35 @@ TEST(Shard, BiasesAreCutWithTheirRows) {
   EXPECT_EQ(value, whole.value_bias);
 }
 
+// Queries, what they become and what comes out of a head are of the rank's heads; the latent is whole.
+TEST(Shard, LatentAttentionIsCutByHeads) {
+  checkpoint::TempFolder folder;
+  checkpoint::tiny_deepseek().write(folder);
+  const Loaded deepseek(folder.path());
+  const auto mixer = [](const checkpoint::ModelWeights& w) {
+    return std::get<checkpoint::LatentWeights>(w.layers[1].mixer);
+  };
+  const checkpoint::LatentWeights whole = mixer(deepseek.model.weights);
+  std::vector<float> turned, up;
+  for (int rank = 0; rank < 2; ++rank) {
+    const ModelShard part =
+        shard_model(deepseek.config, deepseek.model.weights, {rank, 2}, ExpertSharding::columns);
+    const checkpoint::LatentWeights own = mixer(part.weights);
+    for (const float x : read_all(own.turned_query)) turned.push_back(x);
+    for (const float x : read_all(own.value_up)) up.push_back(x);
+    EXPECT_EQ(own.latent.rows, whole.latent.rows);
+    EXPECT_EQ(own.output.columns, 6);
+    const backend::Program program = build_program(part, Activations::f32);
+    EXPECT_TRUE(problems_of(program).empty());
+    EXPECT_EQ(program.kv_caches[0].stored_columns(), 20);
+  }
+  EXPECT_EQ(turned, read_all(whole.turned_query));
+  EXPECT_EQ(up, read_all(whole.value_up));
+  checkpoint::expect_error(Code::unsupported_model, {"2 attention heads are not a multiple of 4"}, [&] {
+    shard_model(deepseek.config, deepseek.model.weights, {0, 4}, ExpertSharding::columns);
+  });
+}
+
 TEST(Shard, HeadsThatAreNormedTogetherAreNotShared) {
   checkpoint::TempFolder folder;
   checkpoint::tiny_minimax().write(folder);

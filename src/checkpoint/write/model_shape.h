@@ -28,7 +28,20 @@ struct FamilyMaker {
   // The members of config.json but for quantization_config.
   void (*write_config)(JsonWriter& json, const ModelShape& shape, const TokenIds& ids);
 };
-extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker, kGptOssMaker;
+extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker, kGptOssMaker, kDeepseekV3Maker;
+
+// Latent attention; the names are LatentConfig's.
+struct LatentShape {
+  std::int64_t query_rank = 0;
+  std::int64_t latent_dim = 0;
+  std::int64_t plain_dim = 0;
+  std::int64_t turned_dim = 0;
+  std::int64_t value_dim = 0;
+  double yarn_factor = 1;
+  std::int64_t yarn_positions = 0;
+  double mscale_all_dim = 1;
+  double growth = 0;
+};
 
 struct ModelShape {
   std::string_view name;
@@ -61,13 +74,16 @@ struct ModelShape {
   std::int64_t groups_kept = 1;
   double routed_scale = 1;
   std::int64_t window = 0;    // gpt-oss: of every other layer's attention
+  LatentShape latent = {};    // DeepSeek-V3 and Mistral-Small-4, which have no kv_heads and no head_dim
   double head_norm = 1;       // mean of the factors on normed queries and keys; scores grow with its square
   double attention_gain = 1;  // of the output projection
 
   bool is_full(std::int64_t layer) const { return (layer + 1) % full_interval == 0; }
 };
 
-std::span<const ModelShape> known_shapes();
+std::span<const ModelShape> tiny_shapes();  // for tests
+std::span<const ModelShape> published_shapes();
+std::span<const ModelShape> known_shapes();  // both
 // Throws invalid_request with the names that exist.
 const ModelShape& find_shape(std::string_view name);
 

@@ -4,7 +4,7 @@
     fourfold make-model tiny-next --shape tiny-next --format bf16 --seed 1
     make_reference.py tiny-next tiny-next.safetensors
 
-float32 on the CPU; the MTP layer where transformers has a module for it (GLM). The file has the tensors that `fourfold compare` reads; the
+float32 on the CPU; the MTP layer where transformers has a module for it (GLM, DeepSeek). The file has the tensors that `fourfold compare` reads; the
 head of ../qwen35-micro/make_tiny_qwen35.py lists them. Needs torch, transformers >= 5.23 and safetensors.
 """
 import argparse
@@ -16,7 +16,8 @@ import transformers
 from safetensors.torch import save_file
 
 CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
-           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM", "gpt_oss": "GptOssForCausalLM"}
+           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM", "gpt_oss": "GptOssForCausalLM",
+           "deepseek_v3": "DeepseekV3ForCausalLM", "mistral4": "Mistral4ForCausalLM"}
 
 
 def mtp_outputs(model, ids, final, first, count):
