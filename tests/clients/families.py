@@ -108,10 +108,11 @@ def gpt_oss_itself(program):
         subprocess.run([program, "make-model", model, "--shape", "tiny-gpt-oss", "--format", "mxfp4", "--seed", "1"], check=True,
                        stdout=subprocess.DEVNULL)
         file = json.loads((model / "tokenizer.json").read_bytes())
-        last = max(token["id"] for token in file["added_tokens"])
-        for place, content in enumerate(HARMONY["special"], start=last + 1):
-            file["added_tokens"].append({"id": place, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
-                                         "normalized": False, "special": True})
+        unused = [token for token in file["added_tokens"] if "vision" in token["content"] or "_pad" in token["content"]
+                  or "audio" in token["content"]]
+        for token, content in zip(unused, HARMONY["special"], strict=False):
+            token.update(content=content, special=True)
+        check(len(unused) >= len(HARMONY["special"]), unused)
         (model / "tokenizer.json").write_text(json.dumps(file))
         (model / "chat_template.jinja").write_bytes((GOLDEN / "families/gpt-oss.jinja").read_bytes())
         with Server(program, model) as server:
