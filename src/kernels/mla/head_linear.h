@@ -33,19 +33,19 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void load_weights(Cta cta, const HeadLinearParams& params, int head, int out_first, int first,
                                   std::uint32_t (&b)[2][8][2]) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
-  const std::int64_t matrix = static_cast<std::int64_t>(head) * params.in_columns * params.out_columns;
+  const std::int64_t stride = params.weight_stride;
   const int in = first + 8 * t, out = out_first + 8 * g;
   const bool is_there = in < params.in_columns && out < params.out_columns;
   if constexpr (Row::transposed) {
     const std::uint16_t* from =
-        params.weight + matrix + static_cast<std::int64_t>(in) * params.out_columns + out;
+        params.weight + (static_cast<std::int64_t>(head) * params.in_columns + in) * stride + out;
 #pragma unroll
     for (int step = 0; step < 2; ++step)
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const std::int64_t row = 4 * step + 2 * k;
-        const auto even = load_weight_chunk<Row>(cta, from + row * params.out_columns, is_there);
-        const auto odd = load_weight_chunk<Row>(cta, from + (row + 1) * params.out_columns, is_there);
+        const auto even = load_weight_chunk<Row>(cta, from + row * stride, is_there);
+        const auto odd = load_weight_chunk<Row>(cta, from + (row + 1) * stride, is_there);
 #pragma unroll
         for (int word = 0; word < 4; ++word) {
           b[step][2 * word][k] = Cta::byte_permute(even.v[word], odd.v[word], 0x5410u);
@@ -54,10 +54,10 @@ FOURFOLD_DEVICE void load_weights(Cta cta, const HeadLinearParams& params, int h
       }
   } else {
     const std::uint16_t* from =
-        params.weight + matrix + static_cast<std::int64_t>(out) * params.in_columns + in;
+        params.weight + (static_cast<std::int64_t>(head) * params.out_columns + out) * stride + in;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      const auto chunk = load_weight_chunk<Row>(cta, from + std::int64_t{n} * params.in_columns, is_there);
+      const auto chunk = load_weight_chunk<Row>(cta, from + n * stride, is_there);
 #pragma unroll
       for (int i = 0; i < 4; ++i) b[i / 2][n][i % 2] = chunk.v[i];
     }

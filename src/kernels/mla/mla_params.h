@@ -69,6 +69,7 @@ struct HeadLinearParams {
   std::int32_t in_head_stride;
   std::int32_t in_columns;      // of a head, a multiple of 8, as its first one is
   const std::uint16_t* weight;  // [heads][out][in]; transposed: [heads][in][out]
+  std::int32_t weight_stride;   // from one row of the weight to the next, a multiple of 8
   std::int32_t heads;
   std::int32_t out_columns;  // of a head, a multiple of 16
   std::uint16_t* out;        // bf16

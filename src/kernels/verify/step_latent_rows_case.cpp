@@ -210,7 +210,9 @@ void prove_head_linear(StepRun& run) {
   mla::HeadLinearParams params{};
   const std::vector<float> input =
       projection_of(run, static_cast<std::size_t>(rows * heads * in_head), params.in);
-  std::vector<float> weight = run.normals(static_cast<std::size_t>(heads * in * out));
+  const int weight_columns = transposed ? out : in, weight_rows = heads * (transposed ? in : out);
+  const int stride = weight_columns + 8 * (variant % 2);
+  std::vector<float> weight = run.normals(static_cast<std::size_t>(weight_rows * stride));
   std::vector<std::uint16_t> halves;
   for (float& value : weight) {
     halves.push_back(to_bf16(value).bits);
@@ -220,6 +222,7 @@ void prove_head_linear(StepRun& run) {
   params.in_head_stride = in_head;
   params.in_columns = in;
   params.weight = run.upload(halves, "weight");
+  params.weight_stride = stride;
   params.heads = heads;
   params.out_columns = out;
   const int pad = 24 * (variant % 2), out_row = heads * out_head + pad;
@@ -238,8 +241,8 @@ void prove_head_linear(StepRun& run) {
       for (int i = 0; i < out; ++i) {
         double value = 0, total = 0;
         for (int j = 0; j < in; ++j) {
-          const float w = weight[static_cast<std::size_t>(transposed ? (head * in + j) * out + i
-                                                                     : (head * out + i) * in + j)];
+          const float w = weight[static_cast<std::size_t>(transposed ? (head * in + j) * stride + i
+                                                                     : (head * out + i) * stride + j)];
           const double product = double{w} * double{to_float(to_bf16(from[j]))};
           value += product;
           total += std::abs(product);

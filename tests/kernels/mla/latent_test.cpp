@@ -255,6 +255,7 @@ std::vector<std::uint16_t> multiply(int first, int rows, int heads, int in, int 
   params.in_stride = heads * in;
   params.in_head_stride = params.in_columns = in;
   params.weight = upload(device, numbers(4, 0, heads * in * out, 1.0), "weight");
+  params.weight_stride = Row::transposed ? out : in;
   params.heads = heads;
   params.out = device.allocate_array<std::uint16_t>(static_cast<std::size_t>(rows * heads * out), "out");
   params.out_columns = params.out_head_stride = out;

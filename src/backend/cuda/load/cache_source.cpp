@@ -22,7 +22,7 @@ void CacheSource::place(const RecordRun& run) { place(piece_name(run), run.to, r
 
 void CacheSource::place_rows(const HeldMatrix& held, std::uint16_t* to) {
   const std::uint64_t bytes =
-      code_row_bytes(WeightFormat::bf16, held.matrix->columns) * static_cast<std::size_t>(held.matrix->rows);
+      code_row_bytes(WeightFormat::bf16, held.columns()) * static_cast<std::size_t>(held.matrix->rows);
   place(rows_name(held), reinterpret_cast<unsigned char*>(to), bytes);
 }
 

@@ -170,7 +170,7 @@ void CheckpointSource::place_parts(const RecordRun& run, std::size_t begin, std:
 }
 
 void CheckpointSource::place_rows(const HeldMatrix& held, std::uint16_t* to) {
-  const std::size_t row_bytes = code_row_bytes(WeightFormat::bf16, held.matrix->columns);
+  const std::size_t row_bytes = code_row_bytes(WeightFormat::bf16, held.columns());
   auto* at = reinterpret_cast<unsigned char*>(to);
   for (std::int64_t row = 0; row < held.matrix->rows;) {
     const auto count =

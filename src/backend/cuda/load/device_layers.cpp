@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -170,6 +171,94 @@ class ModelLoader {
     out.window = static_cast<int>(mixer.window);
     out.sinks = optional(mixer.sinks);
     out.out = loader_.dense(std::array{Piece{.matrix = mixer.output, .bias = mixer.output_bias}});
+    loaded("attention");
+    return out;
+  }
+
+  // The latents there are pages for; a narrower one is padded.
+  int page_latent(const KvCache& cache) const {
+    for (const int width : {64, 256, 512})
+      if (cache.latent_dim <= width) return width;
+    fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                   "{}: a latent of {} columns; the GPU backend has pages for at most 512", cache.name,
+                   cache.latent_dim);
+  }
+  // What the kernels of latent attention take to be so.
+  void require_latent_sizes(const LatentMixer& mixer, const KvCache& cache) const {
+    const auto refuse = [&](std::string_view what) {
+      fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.", "{}: {}", cache.name, what);
+    };
+    if (cache.format != KvFormat::bf16)
+      fail_with_hint(Code::unsupported_op, "Run it with --kv bf16.",
+                     "{}: a latent cache in {}; the GPU backend has latent pages of bf16", cache.name,
+                     format_name(cache.format));
+    for (const MatrixId id : {mixer.key_up, mixer.value_up})
+      if (program_.matrix(id).input == InputFormat::f32)
+        fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
+                       "{}: the GPU backend multiplies 16-bit activations, not f32",
+                       program_.matrix(id).matrix->name);
+    const std::int64_t turned = cache.head_dim - cache.latent_dim;
+    const std::int64_t plain = program_.matrix(mixer.key_up).matrix->rows / mixer.head_count;
+    const std::int64_t value = program_.matrix(mixer.value_up).matrix->rows / mixer.head_count;
+    if (turned > mla::kPanelColumns)
+      refuse(
+          format("{} turned columns; the GPU backend has pages for at most {}", turned, mla::kPanelColumns));
+    if (cache.latent_dim % 16 != 0 || plain % 8 != 0 || value % 16 != 0)
+      refuse(
+          format("a latent of {} columns, heads of {} and {}; the GPU backend needs multiples of 16, 8 "
+                 "and 16",
+                 cache.latent_dim, plain, value));
+    if (mixer.query_down && program_.matrix(*mixer.query_down).matrix->rows % 8 != 0)
+      refuse(format("queries from {} columns; the GPU backend needs a multiple of 8",
+                    program_.matrix(*mixer.query_down).matrix->rows));
+  }
+  // The scale of every growth_positions positions, times log2(e), as the kernel multiplies it.
+  const float* grown_scale(const Attention& attend) {
+    const std::int64_t positions =
+        std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+    std::vector<float> scales;
+    for (std::int64_t position = 0; position < positions; position += attend.growth_positions)
+      scales.push_back(static_cast<float>(attend.scale * attend.growth_at(position) * std::numbers::log2e));
+    return arena_.upload(scales, "scales");
+  }
+
+  DeviceLatent load(const LatentMixer& mixer) {
+    const KvCache& cache = program_.kv_cache(mixer.cache);
+    require_latent_sizes(mixer, cache);
+    DeviceLatent out;
+    out.norm = norm(mixer.norm);
+    const Piece plain{mixer.plain_query}, turned{mixer.turned_query}, latent{mixer.latent},
+        key{mixer.turned_key};
+    if (mixer.query_down) {
+      out.in = loader_.dense(std::array{Piece{*mixer.query_down}, latent, key});
+      out.query = loader_.dense(std::array{plain, turned});
+      out.query_norm = norm(mixer.query_norm);
+    } else {
+      out.in = loader_.dense(std::array{plain, turned, latent, key});
+    }
+    const DenseGroup& queries = mixer.query_down ? out.query : out.in;
+    out.plain_column = queries.first_column[0];
+    out.turned_column = queries.first_column[1];
+    out.latent_column = out.in.first_column[mixer.query_down ? 1 : 2];
+    out.key_column = out.in.first_column[mixer.query_down ? 2 : 3];
+    out.latent_norm = norm(mixer.latent_norm);
+    out.rotary = rotary(mixer.rope);
+    out.rotary_pairs = static_cast<int>(program_.rope(mixer.rope).inverse_frequency.size());
+    out.page_latent = page_latent(cache);
+    const auto bytes = static_cast<std::size_t>(capacity_.page_count * step::kPageTokens *
+                                                (out.page_latent + mla::kPanelColumns) * 2);
+    out.pages = arena_.take<unsigned char>(bytes, "KV pages");
+    memory_.clear(out.pages, bytes);
+    out.heads = static_cast<int>(mixer.head_count);
+    out.plain_columns = static_cast<int>(program_.matrix(mixer.key_up).matrix->rows) / out.heads;
+    out.value_columns = static_cast<int>(program_.matrix(mixer.value_up).matrix->rows) / out.heads;
+    out.key_up = loader_.table(mixer.key_up);
+    out.value_up = loader_.table(mixer.value_up);
+    out.up_stride = (out.latent_columns() + record::kColumns - 1) / record::kColumns * record::kColumns;
+    out.scale = static_cast<float>(mixer.attend.scale);
+    out.growth_positions = static_cast<int>(mixer.attend.growth_positions);
+    if (out.growth_positions > 0) out.grown_scale = grown_scale(mixer.attend);
+    out.out = loader_.dense(std::array{Piece{mixer.output}});
     loaded("attention");
     return out;
   }

@@ -11,6 +11,7 @@
 #include "backend/cuda/load/layers.h"
 #include "backend/cuda/load/weights.h"
 #include "kernels/delta/delta_params.h"
+#include "kernels/mla/latent_page.h"
 #include "kernels/moe_layer/moe_layer.h"
 
 namespace fourfold::backend::cuda {
@@ -62,6 +63,35 @@ struct DeviceAttention {
   DenseGroup out;
 };
 
+struct DeviceLatent {
+  DeviceNorm norm;
+  DenseGroup in;     // query_down, or the query's two; the latent, the turned key
+  DenseGroup query;  // behind query_down: the plain and the turned query; none without it
+  const DenseGroup& behind_norm() const { return in; }
+  bool has_query_latent() const { return !query.matrices.empty(); }
+  DeviceNorm query_norm, latent_norm;
+  int plain_column = 0, turned_column = 0;  // of the queries, in the projection they are in
+  int latent_column = 0, key_column = 0;
+  const float* rotary = nullptr;
+  int rotary_pairs = 0;
+  unsigned char* pages = nullptr;
+  int page_latent = 0;  // columns of the latent as pages have them
+  int heads = 0;
+  int plain_columns = 0;                    // of a head's query before it is absorbed
+  int value_columns = 0;                    // of a head's result
+  const std::uint16_t* key_up = nullptr;    // [heads][plain][latent]
+  const std::uint16_t* value_up = nullptr;  // [heads][value][latent]
+  int up_stride = 0;                        // of their rows, padded as tables are
+  float scale = 0;
+  int growth_positions = 0;  // 0: the scale does not grow
+  const float* grown_scale = nullptr;
+  DenseGroup out;
+
+  int latent_columns() const { return latent_norm.columns; }
+  int query_columns() const { return heads * (page_latent + mla::kPanelColumns); }
+  int mixed_columns() const { return out.matrices.front().columns(); }  // padded as the matrix is
+};
+
 struct DeviceMoe {
   DeviceNorm norm;
   DenseGroup in;  // router, the shared expert's gate, its gate and up
@@ -89,7 +119,7 @@ struct DeviceMlp {
 };
 
 struct DeviceLayer {
-  std::variant<DeviceDelta, DeviceAttention> mixer;
+  std::variant<DeviceDelta, DeviceAttention, DeviceLatent> mixer;
   std::variant<DeviceMoe, DeviceMlp> mlp;
 };
 

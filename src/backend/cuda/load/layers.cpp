@@ -163,6 +163,8 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
   const auto& attend = reader.take<Attention>();
   reader.require(attend.query, query_turn.out);
   if (!(attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
+  if (reader.program().kv_cache(attend.cache).is_latent())
+    reader.refuse("a latent cache, but no absorbed query");
   if (attend.growth_positions != 0) reader.refuse("a scale that grows with the position");
   mixer.sinks = attend.sinks;
   mixer.window = attend.window;
@@ -176,6 +178,72 @@ AttentionMixer read_attention(Reader& reader, const Norm& norm, MatrixId first, 
     attended = gate.out;
   }
   mixer.output = reader.linear(attended, out, &mixer.output_bias);
+  return mixer;
+}
+
+// The matrix of each head is held in bf16, so it reads bf16 rows.
+MatrixId read_head_linear(Reader& reader, ValueId in, bool transposed, std::int64_t head_count,
+                          ValueId& out) {
+  const auto& op = reader.take<HeadLinear>();
+  reader.require(op.in, in);
+  if (op.transposed != transposed) reader.refuse("its matrices the other way round");
+  if (op.head_count != head_count) reader.refuse("another number of heads than attention");
+  out = op.out;
+  return op.weight;
+}
+
+const HeadNormRope& read_plain_turn(Reader& reader, ValueId in) {
+  const auto& turn = reader.take<HeadNormRope>();
+  reader.require(turn.in, in);
+  if (turn.weight.is_there() || turn.head_stride != turn.head_dim) reader.refuse("a norm or gates");
+  const Rope& rope = reader.program().rope(turn.rope);
+  if (2 * std::ssize(rope.inverse_frequency) != turn.head_dim) reader.refuse("columns that are not turned");
+  return turn;
+}
+
+// `first` is the query's first matrix: it is followed by its norm, or it is the plain query's.
+LatentMixer read_latent(Reader& reader, const Norm& norm, MatrixId first, ValueId first_out, ValueId in,
+                        ValueId& out) {
+  LatentMixer mixer;
+  mixer.norm = norm;
+  mixer.plain_query = first;
+  ValueId query_in = in, plain = first_out, rope_query, latent, rope_key;
+  if (reader.next_is<RmsNorm>()) {
+    mixer.query_down = first;
+    mixer.query_norm = reader.norm(first_out, query_in);
+    mixer.plain_query = reader.linear(query_in, plain);
+  }
+  mixer.turned_query = reader.linear(query_in, rope_query);
+  mixer.latent = reader.linear(in, latent);
+  mixer.turned_key = reader.linear(in, rope_key);
+  mixer.latent_norm = reader.norm(latent, latent);
+  const HeadNormRope& query_turn = read_plain_turn(reader, rope_query);
+  const HeadNormRope& key_turn = read_plain_turn(reader, rope_key);
+  if (!(query_turn.rope == key_turn.rope) || key_turn.head_count != 1)
+    reader.refuse("keys that are turned otherwise than the queries");
+  mixer.rope = query_turn.rope;
+  mixer.head_count = query_turn.head_count;
+  const auto& write = reader.take<WriteKv>();
+  reader.require(write.key, key_turn.out);
+  reader.require(write.value, latent);
+  mixer.cache = write.cache;
+  if (const KvCache& cache = reader.program().kv_cache(write.cache);
+      !cache.is_latent() || cache.kv_head_count != 1)
+    reader.refuse("a cache that is no latent of one head");
+  ValueId absorbed, expanded;
+  mixer.key_up = read_head_linear(reader, plain, true, mixer.head_count, absorbed);
+  const auto& both = reader.take<Concat>();
+  reader.require(both.first, absorbed);
+  reader.require(both.second, query_turn.out);
+  if (both.head_count != mixer.head_count) reader.refuse("another number of heads than attention");
+  mixer.attend = reader.take<Attention>();
+  reader.require(mixer.attend.query, both.out);
+  if (!(mixer.attend.cache == write.cache)) reader.refuse("another cache than the one that was written");
+  if (mixer.attend.head_count != mixer.head_count) reader.refuse("another number of heads than its queries");
+  if (mixer.attend.sinks.is_there()) reader.refuse("sinks over a latent cache");
+  if (mixer.attend.window != 0) reader.refuse("a window over a latent cache");
+  mixer.value_up = read_head_linear(reader, mixer.attend.out, false, mixer.head_count, expanded);
+  mixer.output = reader.linear(expanded, out);
   return mixer;
 }
 
@@ -282,17 +350,25 @@ Layer read_layer(Reader& reader, ValueId& x) {
   const Norm mixer_norm = reader.norm(x, in);
   OptionalVectorId first_bias;
   const MatrixId first = reader.linear(in, first_out, &first_bias);
-  // Attention has three projections of its input, DeltaNet four; the fourth decides.
+  // Attention has three projections of its input, DeltaNet four, and so has latent attention whose queries
+  // have no matrix in front of theirs: what comes behind the first, the third and the fourth decides.
   Reader ahead = reader;
   ValueId ignored;
   OptionalVectorId any;
-  ahead.linear(in, ignored, &any);
-  ahead.linear(in, ignored, &any);
-  if (!ahead.next_is<Linear>()) {
+  const auto skip = [&](int count) {
+    for (int i = 0; i < count && ahead.next_is<Linear>(); ++i) ahead.linear(in, ignored, &any);
+  };
+  const bool has_query_down = reader.next_is<RmsNorm>();
+  if (!has_query_down) skip(2);
+  if (!has_query_down && !ahead.next_is<Linear>()) {
     layer.mixer = read_attention(reader, mixer_norm, first, first_bias, first_out, in, out);
   } else {
     if (first_bias.is_there()) reader.refuse("a bias");
-    layer.mixer = read_delta(reader, mixer_norm, first, first_out, in, out);
+    skip(1);
+    if (has_query_down || ahead.next_is<RmsNorm>())
+      layer.mixer = read_latent(reader, mixer_norm, first, first_out, in, out);
+    else
+      layer.mixer = read_delta(reader, mixer_norm, first, first_out, in, out);
   }
   x = reader.residual(x, out);
 
@@ -372,10 +448,6 @@ moe_route::RouteRule rule_of(const MoeMlp& mlp, const float* choice_bias) {
 }
 
 Layers read_layers(const Program& program) {
-  for (const KvCache& cache : program.kv_caches)
-    if (cache.is_latent())
-      fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
-                     "{}: the GPU backend has no latent attention (MLA)", cache.name);
   Layers layers{read_main(program), std::nullopt};
   if (!program.draft.empty()) layers.draft = read_draft(program);
   return layers;

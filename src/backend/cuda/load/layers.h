@@ -52,6 +52,21 @@ struct AttentionMixer {
   bool is_windowed() const { return window > 0 || sinks.is_there(); }
 };
 
+// Latent attention, absorbed (docs/decisions/0029-mla.md). Without query_down the query's matrices read the
+// same rows as the latent's.
+struct LatentMixer {
+  Norm norm;
+  std::optional<MatrixId> query_down;
+  Norm query_norm;
+  MatrixId plain_query, turned_query, latent, turned_key;
+  Norm latent_norm;
+  MatrixId key_up, value_up, output;
+  RopeId rope;
+  KvCacheId cache;
+  std::int64_t head_count = 0;
+  Attention attend;  // its scale
+};
+
 struct GatedMlp {
   MatrixId gate, up, down;
 };
@@ -81,7 +96,7 @@ struct DenseMlp {
 };
 
 struct Layer {
-  std::variant<DeltaMixer, AttentionMixer> mixer;
+  std::variant<DeltaMixer, AttentionMixer, LatentMixer> mixer;
   std::variant<MoeMlp, DenseMlp> mlp;
   ValueId out;  // the residual stream after it
 };

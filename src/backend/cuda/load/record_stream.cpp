@@ -72,9 +72,9 @@ void RecordStream::place(const RecordRun& run) {
 void RecordStream::place_rows(const HeldMatrix& held, std::uint16_t* to) {
   if (sizes_alone_) return;
   if (writes_copy_)
-    kept_.push_back({rows_name(held), reinterpret_cast<const unsigned char*>(to), nullptr,
-                     code_row_bytes(WeightFormat::bf16, held.matrix->columns) *
-                         static_cast<std::size_t>(held.matrix->rows)});
+    kept_.push_back(
+        {rows_name(held), reinterpret_cast<const unsigned char*>(to), nullptr,
+         code_row_bytes(WeightFormat::bf16, held.columns()) * static_cast<std::size_t>(held.matrix->rows)});
   source_->place_rows(held, to);
 }
 

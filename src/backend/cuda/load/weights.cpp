@@ -369,7 +369,7 @@ const std::uint16_t* WeightLoader::table(MatrixId id) {
   const auto [entry, is_new] = tables_.try_emplace(id.index, nullptr);
   if (!is_new) return entry->second;
   const checkpoint::Matrix& stored = matrix(id);
-  const auto columns = static_cast<std::size_t>(stored.columns);
+  const auto columns = static_cast<std::size_t>(rounded(stored.columns, record::kColumns));
   auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, "embedding");
   entry->second = to;
   note_widened(stored);

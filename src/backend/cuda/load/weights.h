@@ -115,7 +115,7 @@ class WeightLoader {
   // 1 + w where the norm says so.
   const float* norm(const Norm& norm);
   const float* vector(VectorId id);
-  // The embedding as bf16 rows.
+  // The embedding, or the matrices of heads, as bf16 rows with zeros up to a whole record.
   const std::uint16_t* table(MatrixId id);
   bool sizes_alone() const { return sizes_alone_; }
   // Everything is there. Says once what was widened.

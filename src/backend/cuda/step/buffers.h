@@ -102,6 +102,7 @@ struct Buffers {
   std::uint16_t* query = nullptr;    // [rows, heads * head_dim]
   device::F32x4* squares = nullptr;  // [rows] of queries and keys that are normed over all heads; null: none
   device::F32x4* all_squares = nullptr;  // [rows, ranks] the same of all ranks; of one, squares
+  std::uint16_t* attended = nullptr;     // [rows, heads * latent] of latent attention; null: none
   std::uint16_t* mixed = nullptr;        // [rows, widest mixer output]
   int mixed_columns = 0;
   std::uint16_t* inner = nullptr;  // [rows, widest MLP]

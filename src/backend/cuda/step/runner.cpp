@@ -437,6 +437,12 @@ std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel&
       most = std::max(
           most, static_cast<std::size_t>(delta::PromptSizes{chunks, prompt_rows, mixer->layout}.bytes()));
     }
+    if (const auto* mixer = std::get_if<DeviceLatent>(&layer.mixer)) {
+      if (mixer->has_query_latent()) see_dense(mixer->query);
+      const std::int64_t slots = attention::slots_of(last, rows);
+      most = std::max(most,
+                      rounded(attention::partial_bytes(slots, mixer->heads, mixer->page_latent + 2)) + 1024);
+    }
     if (const auto* mixer = std::get_if<DeviceAttention>(&layer.mixer)) {
       // Rows of one sequence at its longest, or of many that share the pages: the first needs more.
       const std::int64_t slots = attention::slots_of(last, rows);

@@ -106,6 +106,13 @@ class Runner {
   void sum_squares(const DeviceAttention& mixer, const char* element);
   void prepare_heads(const DeviceAttention& mixer);
   void attend(const DeviceAttention& mixer);
+  // Latent attention, generated rows and prompts; runner_latent.cpp.
+  void mix(const DeviceLatent& mixer);
+  void prompt_mix(const DeviceLatent& mixer);
+  void prepare_latent(const DeviceLatent& mixer);
+  void absorb_queries(const DeviceLatent& mixer);
+  void attend_latent(const DeviceLatent& mixer);
+  void expand_heads(const DeviceLatent& mixer);
   const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);
   void run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared);
   // Prompt rows; runner_prompt.cpp.

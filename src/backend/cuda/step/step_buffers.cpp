@@ -13,6 +13,7 @@ struct Widths {
   int codes = 0;       // of a matrix that takes FP8 rows
   int projection = 0;  // of a mixer or a router
   int query = 0;
+  int attended = 0;      // over a latent cache, before each head's matrix; 0: there is none
   bool squares = false;  // some layer norms all heads together
   int mixed = 0;
   int inner = 64;
@@ -43,6 +44,13 @@ void see(Widths& widths, const DeviceLayer& layer) {
   if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
     take(mixer->in), take(mixer->out);
     widths.mixed = std::max(widths.mixed, mixer->out_columns);
+  } else if (const auto* latent = std::get_if<DeviceLatent>(&layer.mixer)) {
+    take(latent->in), take(latent->query), take(latent->out);
+    widths.query = std::max(widths.query, latent->query_columns());
+    widths.attended = std::max(widths.attended, latent->heads * latent->page_latent);
+    widths.mixed = std::max(widths.mixed, latent->mixed_columns());
+    if (latent->has_query_latent())
+      widths.mixed = std::max(widths.mixed, latent->query.matrices.front().columns());
   } else {
     const auto& full = std::get<DeviceAttention>(layer.mixer);
     take(full.in), take(full.out);
@@ -100,6 +108,7 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
       buffers.all_squares =
           arena.take<device::F32x4>(rows * static_cast<std::size_t>(model.part.count), "squares of heads");
   }
+  if (widths.attended > 0) buffers.attended = bf16(widths.attended, "attended rows");
   buffers.mixed = bf16(widths.mixed, "mixed rows");
   buffers.mixed_columns = widths.mixed;
   buffers.inner = bf16(widths.inner, "inner rows");
@@ -140,6 +149,7 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
     forget(buffers.squares, rows, 1, sizeof(device::F32x4));
     if (model.part.count > 1) forget(buffers.all_squares, rows, model.part.count, sizeof(device::F32x4));
   }
+  forget(buffers.attended, rows, widths.attended, 2);
   forget(buffers.mixed, rows, widths.mixed, 2);
   forget(buffers.inner, rows, widths.inner, 2);
   forget(buffers.added, rows, model.hidden, 4);
