@@ -83,6 +83,19 @@ clang_build() {
     python3 tools/progress.py ninja build-clang-19 "$jobs" && python3 tools/progress.py ctest build-clang-19 "$jobs"
 }
 
+# The other architecture: everything compiled, and what computes run by an emulator. Packages: docs/install.md.
+cross_rooms=(base plan json checkpoint text kernels_cpu backend sample schedule constrain events)
+cross_x86_64() {
+  if [[ $(uname -m) == x86_64 ]]; then echo "this machine is an x86-64"; return 77; fi
+  local tool
+  for tool in x86_64-linux-gnu-g++ qemu-x86_64; do
+    command -v "$tool" >/dev/null || { echo "$tool is not installed (docs/install.md)"; return 77; }
+  done
+  build cross-x86-64 "${cross_rooms[@]/#/test_}" fourfold_chat
+  run_tests cross-x86-64 -R "^($(IFS='|'; echo "${cross_rooms[*]}"))\\."
+  qemu-x86_64 -cpu max build-cross-x86-64/fourfold-chat run models/storyteller -p "Once upon a time" --max-tokens 16 --temperature 0
+}
+
 many_seeds() {
   build ci fourfold
   build/fourfold verify --device sim --seeds 20 >build/verify-long.txt || { cat build/verify-long.txt; return 1; }
@@ -163,6 +176,7 @@ all_long_parts() {
     long_part "$preset-rest" "what is left" sanitize_rest "$preset"
   done
   long_part clang "clang 19, warnings as errors" clang_build
+  long_part cross-x86-64 "compiled for x86-64, what computes run by an emulator" cross_x86_64
   long_part debian-13 "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
   long_part package-wheel "the wheel, in a Debian without compilers" packaged wheel
   long_part package-deb "the .deb installed, serving and removed in a fresh Debian" packaged deb
