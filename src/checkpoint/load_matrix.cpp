@@ -58,17 +58,27 @@ void bring_turned(const Matrix& matrix, const Plain& stored, LoadedMatrix& loade
   std::vector<std::int64_t> rows(static_cast<std::size_t>(matrix.rows));
   for (std::size_t row = 0; row < rows.size(); ++row)
     rows[row] = matrix.stored_row(static_cast<std::int64_t>(row)) - low;
-  std::vector<T> piece(static_cast<std::size_t>(std::max<std::int64_t>(high - low, 0)));
-  for (std::int64_t column = 0; column < matrix.columns; ++column) {
-    const auto from = stored.values.subspan(
-        static_cast<std::size_t>((matrix.first_column + column) * all_rows + low), piece.size());
-    if (matrix.source != nullptr)
-      matrix.source->read(std::as_bytes(from), std::as_writable_bytes(std::span(piece)));
-    else
-      std::copy(from.begin(), from.end(), piece.begin());
-    for (std::size_t row = 0; row < rows.size(); ++row)
-      to[row * static_cast<std::size_t>(matrix.columns) + static_cast<std::size_t>(column)] =
-          piece[static_cast<std::size_t>(rows[row])];
+  // Some columns at a time, so that a row's part of them is written at once.
+  constexpr std::int64_t at_once = 32;
+  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(high - low, 0));
+  std::vector<T> pieces(at_once * width);
+  for (std::int64_t column = 0; column < matrix.columns; column += at_once) {
+    const auto taken = static_cast<std::size_t>(std::min(at_once, matrix.columns - column));
+    for (std::size_t i = 0; i < taken; ++i) {
+      const std::int64_t stored_column = matrix.first_column + column + static_cast<std::int64_t>(i);
+      const auto from =
+          stored.values.subspan(static_cast<std::size_t>(stored_column * all_rows + low), width);
+      const auto piece = std::span(pieces).subspan(i * width, width);
+      if (matrix.source != nullptr)
+        matrix.source->read(std::as_bytes(from), std::as_writable_bytes(piece));
+      else
+        std::copy(from.begin(), from.end(), piece.begin());
+    }
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      T* out = to + row * static_cast<std::size_t>(matrix.columns) + static_cast<std::size_t>(column);
+      for (std::size_t i = 0; i < taken; ++i)
+        out[i] = pieces[i * width + static_cast<std::size_t>(rows[row])];
+    }
   }
   loaded.matrix.storage = Plain{{to, count}};
   loaded.bytes.push_back(std::move(bytes));

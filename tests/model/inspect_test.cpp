@@ -72,5 +72,27 @@ TEST(Inspect, BytesPerTokenOfThe397B) {
   EXPECT_NEAR(token_bytes(program, backend::Pass::main, 1000).state - bytes.state, 30'720e3, 1);
 }
 
+// As published, in billions: 20.91 with 3.61 active, 116.83 with 5.13. All experts of a layer are slices of
+// one tensor.
+TEST(Inspect, ParametersOfGptOss) {
+  for (const auto& [shape, total, active] :
+       {std::tuple("gpt-oss-20b", 20.91, 3.61), std::tuple("gpt-oss-120b", 116.83, 5.13)}) {
+    checkpoint::TempFolder temp;
+    {
+      checkpoint::OutputFolder folder(temp.path() / "model");
+      checkpoint::RandomModelOptions options;
+      options.shape = checkpoint::find_shape(shape);
+      options.scheme = checkpoint::scheme_named("mxfp4");
+      options.sparse = true;
+      checkpoint::write_random_model(folder, options, {0, 1});
+      folder.publish();
+    }
+    const Loaded model(temp.path() / "model");
+    const ParameterCount count = count_parameters(model.program(Activations::automatic));
+    EXPECT_NEAR(count.total / 1e9, total, 0.005) << shape;
+    EXPECT_NEAR(count.active / 1e9, active, 0.005) << shape;
+  }
+}
+
 }  // namespace
 }  // namespace fourfold::model
