@@ -16,13 +16,17 @@ using checkpoint::TempFolder;
 struct GpuFamily {
   std::string shape;
   std::uint64_t seed = 1;
-  std::string reference() const { return seed == 1 ? shape : format("{}-seed{}", shape, seed); }
+  std::string scheme = "bf16";
+  std::string reference() const {
+    if (scheme != "bf16") return format("{}-{}", shape, scheme);
+    return seed == 1 ? shape : format("{}-seed{}", shape, seed);
+  }
 };
 void PrintTo(const GpuFamily& family, std::ostream* out) { *out << family.reference(); }
 
 class GpuFamilies : public testing::TestWithParam<GpuFamily> {
  protected:
-  GpuFamilies() { make_model(temp_.path() / "model", GetParam().shape, "bf16", GetParam().seed); }
+  GpuFamilies() { make_model(temp_.path() / "model", GetParam().shape, GetParam().scheme, GetParam().seed); }
   const Loaded& model() {
     if (!loaded_) loaded_.emplace(temp_.path() / "model");
     return *loaded_;
@@ -54,7 +58,9 @@ class GpuFamilies : public testing::TestWithParam<GpuFamily> {
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilies,
                          testing::Values(GpuFamily{"tiny-glm"}, GpuFamily{"tiny-glm", 2},
                                          GpuFamily{"tiny-glm-odd"}, GpuFamily{"tiny-minimax", 2},
-                                         GpuFamily{"tiny-minimax-odd"}));
+                                         GpuFamily{"tiny-minimax-odd"}, GpuFamily{"tiny-gpt-oss"},
+                                         GpuFamily{"tiny-gpt-oss", 2},
+                                         GpuFamily{"tiny-gpt-oss", 1, "mxfp4"}));
 
 TEST_P(GpuFamilies, AreWithinTheirBounds) {
   const evaluate::ReferenceFile wanted = reference();
