@@ -105,6 +105,39 @@ TEST(HeldMatrix, FillsRowsAsTheyAreStored) {
   }
 }
 
+// gpt-oss's layouts: every second row, of codes and scales; and numbers that are stored transposed, whole and
+// some columns of every second row.
+TEST(HeldMatrix, FillsEverySecondRowAndWhatIsTransposed) {
+  const auto values = random_values(3);
+  const Mxfp4Matrix mxfp4 = quantize_mxfp4_weights(values, kRows, kColumns);
+  const Matrix seconds{kName, 18, kColumns, checkpoint::Mxfp4Storage{mxfp4.view()}, {{1, 18, 2}}};
+  const Filled filled = fill(hold(seconds, WeightFormat::mxfp4), 2, 9);
+  for (std::size_t row = 0; row < 9; ++row) {
+    constexpr std::size_t code_bytes = kColumns / 2, scale_bytes = kColumns / kMxfp4BlockColumns;
+    const std::size_t stored = 1 + 2 * (2 + row);
+    EXPECT_EQ(std::memcmp(&filled.codes[row * code_bytes], &mxfp4.codes[stored * code_bytes], code_bytes), 0);
+    EXPECT_EQ(
+        std::memcmp(&filled.scales[row * scale_bytes], &mxfp4.scales[stored * scale_bytes], scale_bytes), 0);
+  }
+
+  // [kColumns + 64, kRows] in the file.
+  std::vector<Bf16> turned(static_cast<std::size_t>((kColumns + 64) * kRows), Bf16{0});
+  const auto bf16 = to_bf16_all(values);
+  for (std::int64_t row = 0; row < kRows; ++row)
+    for (std::int64_t c = 0; c < kColumns; ++c)
+      turned[static_cast<std::size_t>((c + 64) * kRows + row)] =
+          bf16[static_cast<std::size_t>(row * kColumns + c)];
+  Matrix whole{kName, kRows, kColumns + 64, checkpoint::Bf16Storage{turned}, {}};
+  whole.transposed = true;
+  const checkpoint::RowRange odd{1, 18, 2};
+  const Matrix part = checkpoint::pick_columns(checkpoint::pick_rows(whole, {&odd, 1}), {64, kColumns});
+  const Filled plain = fill(hold(part, WeightFormat::bf16), 3, 7);
+  for (std::size_t row = 0; row < 7; ++row)
+    EXPECT_EQ(
+        std::memcmp(&plain.codes[row * 2 * kColumns], &bf16[(1 + 2 * (3 + row)) * kColumns], 2 * kColumns), 0)
+        << row;
+}
+
 // A rank's rows and columns of a matrix in FP8 with a scale a row: codes and scales are those of the stored
 // rows.
 TEST(HeldMatrix, CutFp8KeepsTheScalesOfItsStoredRows) {
