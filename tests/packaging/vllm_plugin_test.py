@@ -81,6 +81,8 @@ class Decisions(unittest.TestCase):
         for changes in (dict(custom_routing_function=len), dict(require_decomposed_backend=True), dict(has_hash_routing=True),
                         dict(routing_method=Object(name="Custom")), dict(routing_method=Object(name="DeepseekV4")), grouped,
                         dict(scoring_func="sigmoid", routing_method=Object(name="DeepSeekV3"), **grouped),
+                        dict(scoring_func="sigmoid", routing_method=Object(name="DeepSeekV3"), e_score_correction_bias=object(),
+                             renormalize=False, **grouped),
                         dict(routed_scaling_factor=2.5)):
             self.assertIsNone(decide.routing(a_layer(**changes), False), changes)
         self.assertIsNone(decide.routing(a_layer(), True))

@@ -106,7 +106,7 @@ def routing(layer: Any, captured: bool) -> Optional[Routing]:
             return Routing("softmax", bool(layer.renormalize), 1.0)
         if name in ("Sigmoid", "SigmoidRenorm") and layer.scoring_func == "sigmoid":
             return Routing("sigmoid", bool(layer.renormalize), 1.0)
-    if biased and layer.scoring_func == "sigmoid" and name in ("DeepSeekV3", "MiniMax2"):
+    if biased and layer.renormalize and layer.scoring_func == "sigmoid" and name in ("DeepSeekV3", "MiniMax2"):
         if not grouped:
             return Routing("sigmoid", True, scale, True)
         experts, groups = config.num_experts, layer.num_expert_group
