@@ -21,8 +21,8 @@ std::optional<YarnConfig> read_yarn(FieldReader& rope, std::string_view type) {
   yarn.beta_slow = rope.optional_real("beta_slow", {0, 1e6}).value_or(yarn.beta_slow);
   yarn.truncate = rope.optional_bool("truncate").value_or(yarn.truncate);
   yarn.attention_factor = rope.optional_real("attention_factor", {0, 1e6});
-  yarn.mscale = rope.optional_real("mscale", {0, 1e6}).value_or(yarn.mscale);
-  yarn.mscale_all_dim = rope.optional_real("mscale_all_dim", {0, 1e6}).value_or(yarn.mscale_all_dim);
+  yarn.mscale = rope.optional_real("mscale", {0, 1e6, true}).value_or(yarn.mscale);
+  yarn.mscale_all_dim = rope.optional_real("mscale_all_dim", {0, 1e6, true}).value_or(yarn.mscale_all_dim);
   return yarn;
 }
 

@@ -16,7 +16,7 @@ inline constexpr IntRange kHeadDim{1, 4096};
 inline constexpr IntRange kLayers{1, 4096};
 inline constexpr IntRange kExperts{1, 65536};
 inline constexpr IntRange kVocabulary{1, 1 << 26};
-inline constexpr IntRange kPositions{1, std::int64_t{1} << 31};
+inline constexpr IntRange kPositions{1, (std::int64_t{1} << 31) - 1};  // kernels have them as 32 bits
 inline constexpr IntRange kTokenId{0, 1 << 26};
 
 struct ConfigFields {
