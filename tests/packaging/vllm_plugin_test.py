@@ -72,6 +72,7 @@ class Decisions(unittest.TestCase):
         minimax = dict(routing_method=Object(name="MiniMax2"), scoring_func="sigmoid", e_score_correction_bias=bias)
         plain = dict(routing_method=Object(name="Default"), renormalize=False)
         self.assertEqual(decide.routing(a_layer(), False), decide.Routing("softmax", True, 1.0))
+        self.assertEqual(decide.routing(a_layer(routed_scaling_factor=None), False), decide.Routing("softmax", True, 1.0))
         self.assertEqual(decide.routing(a_layer(**plain), False), decide.Routing("softmax", False, 1.0))
         self.assertEqual(decide.routing(a_layer(**deepseek), False), decide.Routing("sigmoid", True, 2.5, True, 8, 4))
         self.assertEqual(decide.routing(a_layer(**minimax), False), decide.Routing("sigmoid", True, 1.0, True))

@@ -98,7 +98,8 @@ def routing(layer: Any, captured: bool) -> Optional[Routing]:
     if (captured or getattr(config, "require_decomposed_backend", False) or getattr(config, "has_hash_routing", False)
             or layer.custom_routing_function is not None):
         return None
-    name, scale = config.routing_method.name, float(layer.routed_scaling_factor)
+    factor = layer.routed_scaling_factor
+    name, scale = config.routing_method.name, 1.0 if factor is None else float(factor)
     biased = layer.e_score_correction_bias is not None
     grouped = bool(layer.use_grouped_topk) and (layer.num_expert_group or 1) > 1
     if not biased and not grouped and scale == 1.0:  # vLLM's plain router has no scale
