@@ -173,10 +173,10 @@ def test_costs(folder):
     return {name: known.get(name, cost(TEST_COSTS, name)) for name in names}
 
 
-# Tests that drive browsers, other people's programs and machines that come and go. On a busy machine one of them may wait in
+# Tests that drive browsers and other people's programs. On a busy machine one of them may wait in
 # vain for something that no line of ours decides, so whoever fails beside others runs once more, alone: passing then is
 # said as "unsteady", failing again fails. What only computes has one try.
-WITH_OTHERS = re.compile(r"^(page|clients|hub|nodes|events)\.")
+WITH_OTHERS = re.compile(r"^(page|clients|hub)\.")
 
 
 def alone(folder, names):

@@ -124,7 +124,7 @@ void read_rope(ConfigFields& from, double rotary_factor, ModelConfig& config, do
   rope.mrope_sections = inner.optional_ints("mrope_section", {0, kHeadDim.most});
   rope.mrope_interleaved = inner.optional_bool("mrope_interleaved").value_or(false);
   if (growth != nullptr) {
-    *growth = inner.optional_real("llama_4_scaling_beta", {0, 1e6}).value_or(0);
+    *growth = inner.optional_real("llama_4_scaling_beta", {0, 1e6, true}).value_or(0);
     inner.ignore({"max_position_embeddings"});  // again, as beside the other fields
   }
   // An unknown field here would change the rotation, and the answer with it.

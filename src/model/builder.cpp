@@ -96,9 +96,10 @@ Builder::ValueId Builder::rms_norm(std::string name, ValueId in, const checkpoin
 
 Builder::ValueId Builder::head_linear(std::string name, ValueId in, const checkpoint::Matrix& weight,
                                       std::int64_t head_count, bool transposed) {
-  const backend::MatrixId id = matrix(weight);
-  program_.matrices[static_cast<std::size_t>(id.index)].input =
+  // Not by matrix(): whatever the weights' format, their input is never quantised.
+  const auto input =
       activations_ == Activations::f32 ? backend::InputFormat::f32 : backend::InputFormat::bf16;
+  const backend::MatrixId id{push_entry(program_.matrices, backend::MatrixUse{&weight, input})};
   const auto out = value(std::move(name), transposed ? head_count * weight.columns : weight.rows);
   push(backend::HeadLinear{in, id, head_count, transposed, out});
   return out;

@@ -327,8 +327,10 @@ class AttendCall {
         const float largest = result.largest[query];
         const float sink = sinks_[static_cast<std::size_t>(head)];
         const float most = std::max(largest, sink);
-        keep = std::exp(largest - most);
-        total = total * keep + std::exp(sink - most);
+        // In double and rounded: a float's exp differs between libraries in its last bit.
+        const auto power = [&](float x) { return static_cast<float>(std::exp(double{x} - double{most})); };
+        keep = power(largest);
+        total = total * keep + power(sink);
       }
       for (std::int64_t d = 0; d < cache_.value_dim_; ++d) to[d] = sums[d] * keep / total;
     }

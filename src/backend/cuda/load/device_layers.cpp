@@ -29,11 +29,12 @@ class ModelLoader {
   DeviceModel load(const Layers& layers) {
     DeviceModel model;
     model.part = program_.part;
+    model.position_count = position_count();
     model.hidden = static_cast<int>(program_.hidden_size);
     if (model.hidden % record::kColumns != 0)
       fail(Code::unsupported_op, "rows of {} columns; the GPU backend needs a multiple of {}", model.hidden,
            record::kColumns);
-    model.embedding = loader_.table(layers.main.embedding);
+    model.embedding = loader_.table(layers.main.embedding, "embedding");
     loaded("embedding");
     for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
     model.head = head(layers.main.final_norm, layers.main.head);
@@ -43,7 +44,7 @@ class ModelLoader {
     const DraftPass& pass = *layers.draft;
     DeviceDraft& draft = model.draft.emplace();
     in_draft_ = true;
-    draft.embedding = loader_.table(pass.embedding);
+    draft.embedding = loader_.table(pass.embedding, "embedding");
     draft.embedding_norm = norm(pass.embedding_norm);
     draft.hidden_norm = norm(pass.hidden_norm);
     draft.combine = loader_.dense(std::array{Piece{pass.combine}});
@@ -214,8 +215,7 @@ class ModelLoader {
   }
   // The scale of every growth_positions positions, times log2(e), as the kernel multiplies it.
   const float* grown_scale(const Attention& attend) {
-    const std::int64_t positions =
-        std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+    const std::int64_t positions = position_count();
     std::vector<float> scales;
     for (std::int64_t position = 0; position < positions; position += attend.growth_positions)
       scales.push_back(static_cast<float>(attend.scale * attend.growth_at(position) * std::numbers::log2e));
@@ -252,8 +252,8 @@ class ModelLoader {
     out.heads = static_cast<int>(mixer.head_count);
     out.plain_columns = static_cast<int>(program_.matrix(mixer.key_up).matrix->rows) / out.heads;
     out.value_columns = static_cast<int>(program_.matrix(mixer.value_up).matrix->rows) / out.heads;
-    out.key_up = loader_.table(mixer.key_up);
-    out.value_up = loader_.table(mixer.value_up);
+    out.key_up = loader_.table(mixer.key_up, "matrices of heads");
+    out.value_up = loader_.table(mixer.value_up, "matrices of heads");
     out.up_stride = (out.latent_columns() + record::kColumns - 1) / record::kColumns * record::kColumns;
     out.scale = static_cast<float>(mixer.attend.scale);
     out.growth_positions = static_cast<int>(mixer.attend.growth_positions);
@@ -302,14 +302,17 @@ class ModelLoader {
     return out;
   }
 
+  std::int64_t position_count() const {
+    return std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+  }
+
   // cos and sin of every position that can be reached, in double and rounded once.
   const float* rotary(RopeId id) {
     const auto index = static_cast<std::size_t>(id.index);
     if (rotary_.size() <= index) rotary_.resize(index + 1);
     if (rotary_[index] != nullptr) return rotary_[index];
     const Rope& rope = program_.rope(id);
-    const std::int64_t positions =
-        std::min(program_.position_limit, capacity_.page_count * step::kPageTokens);
+    const std::int64_t positions = position_count();
     const std::size_t pairs = rope.inverse_frequency.size();
     const std::size_t count = static_cast<std::size_t>(positions) * pairs * 2;
     auto* to = arena_.take<float>(count, "rotary table");

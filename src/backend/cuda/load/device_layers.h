@@ -143,6 +143,7 @@ struct DeviceDraft {
 struct DeviceModel {
   PartOf part;
   int hidden = 0;
+  std::int64_t position_count = 0;  // those a sequence can reach: of the model, or of all pages
   const std::uint16_t* embedding = nullptr;
   std::vector<DeviceLayer> layers;
   DeviceHead head;

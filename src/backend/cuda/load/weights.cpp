@@ -365,12 +365,12 @@ const float* WeightLoader::norm(const Norm& norm) {
   return arena_.upload(weight, "norm");
 }
 
-const std::uint16_t* WeightLoader::table(MatrixId id) {
+const std::uint16_t* WeightLoader::table(MatrixId id, const char* what) {
   const auto [entry, is_new] = tables_.try_emplace(id.index, nullptr);
   if (!is_new) return entry->second;
   const checkpoint::Matrix& stored = matrix(id);
   const auto columns = static_cast<std::size_t>(rounded(stored.columns, record::kColumns));
-  auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, "embedding");
+  auto* to = arena_.take<std::uint16_t>(static_cast<std::size_t>(stored.rows) * columns, what);
   entry->second = to;
   note_widened(stored);
   stream_.place_rows(stream_.hold(stored, WeightFormat::bf16), to);

@@ -116,7 +116,7 @@ class WeightLoader {
   const float* norm(const Norm& norm);
   const float* vector(VectorId id);
   // The embedding, or the matrices of heads, as bf16 rows with zeros up to a whole record.
-  const std::uint16_t* table(MatrixId id);
+  const std::uint16_t* table(MatrixId id, const char* what);
   bool sizes_alone() const { return sizes_alone_; }
   // Everything is there. Says once what was widened.
   void finish();

@@ -418,7 +418,7 @@ std::size_t Runner::workspace_bytes(KernelSelector& selector, const DeviceModel&
   std::size_t most = 0;
   const int rows = std::min(static_cast<int>(capacity.row_count), kGeneratedRows);
   const auto prompt_rows = static_cast<int>(capacity.row_count);
-  const auto last = static_cast<int>(capacity.page_count * step::kPageTokens) - 1;
+  const auto last = static_cast<int>(model.position_count) - 1;
   const auto see_dense = [&](const DenseGroup& group) {
     most = std::max(most, Multiplier::workspace_bytes(selector, group, rows));
   };
