@@ -34,50 +34,57 @@ WeightFormat stored_format(const Matrix& matrix) {
   }
 }
 
-// Each run of rows that lie one after another in the file: use(stored row, count, which of the asked).
+// Each range of stored rows, evenly apart, that the asked rows are: use(stored rows, which of the asked).
 template <class Use>
-void for_each_stored_run(const Matrix& matrix, std::int64_t first, std::int64_t count, const Use& use) {
-  if (matrix.gather.empty()) return use(first, count, std::int64_t{0});
+void for_each_stored_range(const Matrix& matrix, std::int64_t first, std::int64_t count, const Use& use) {
+  if (matrix.gather.empty()) return use(checkpoint::RowRange{first, count}, std::int64_t{0});
   std::int64_t begin = 0;  // of the range, among the matrix's rows
   for (const checkpoint::RowRange& range : matrix.gather) {
     const std::int64_t low = std::max(begin, first), high = std::min(begin + range.count, first + count);
-    if (low < high && range.step == 1) use(range.first + low - begin, high - low, low - first);
-    if (range.step != 1)
-      for (std::int64_t row = low; row < high; ++row)
-        use(range.first + (row - begin) * range.step, std::int64_t{1}, row - first);
+    if (low < high)
+      use(checkpoint::RowRange{range.first + (low - begin) * range.step, high - low, range.step},
+          low - first);
     begin += range.count;
   }
 }
 
-// Rows of which this matrix has some columns: whole rows are read, for short pieces of each cost more.
-void copy_cut_rows(const Matrix& matrix, std::span<const std::byte> stored, std::size_t row_bytes,
-                   std::int64_t first, std::int64_t count, std::byte* to) {
-  const auto of_whole = [&](std::int64_t columns) {
-    return row_bytes * static_cast<std::size_t>(columns) / static_cast<std::size_t>(matrix.columns);
-  };
-  const std::size_t whole_bytes = of_whole(matrix.stored_columns()), skipped = of_whole(matrix.first_column);
-  std::vector<std::byte> whole;
-  for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
-    auto part = stored.subspan(static_cast<std::size_t>(row) * whole_bytes,
-                               static_cast<std::size_t>(rows) * whole_bytes);
+// What is read to take pieces from: a task's rows of gpt-oss with those between them.
+constexpr std::size_t kReadBytes = std::size_t{2} << 20;
+
+// Every second row, or rows of which this matrix has some columns: all that lies between is read too, for
+// many short reads cost more.
+void copy_pieces(const Matrix& matrix, std::span<const std::byte> stored, std::size_t whole_bytes,
+                 std::size_t skipped, std::size_t row_bytes, checkpoint::RowRange range, std::byte* to) {
+  const std::size_t stride = static_cast<std::size_t>(range.step) * whole_bytes;
+  const auto at_once = static_cast<std::int64_t>(std::max<std::size_t>(1, kReadBytes / stride));
+  std::vector<std::byte> read;
+  for (std::int64_t row = 0; row < range.count; row += at_once) {
+    const checkpoint::RowRange some{range.first + row * range.step, std::min(at_once, range.count - row),
+                                    range.step};
+    auto part = stored.subspan(static_cast<std::size_t>(some.first) * whole_bytes,
+                               static_cast<std::size_t>(some.end() - some.first) * whole_bytes);
     if (matrix.source != nullptr) {
-      whole.resize(part.size());
-      matrix.source->read(part, whole);
-      part = whole;
+      read.resize(part.size());
+      matrix.source->read(part, read);
+      part = read;
     }
-    for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i)
-      std::memcpy(to + (static_cast<std::size_t>(at) + i) * row_bytes,
-                  part.data() + i * whole_bytes + skipped, row_bytes);
-  });
+    for (std::size_t i = 0; i < static_cast<std::size_t>(some.count); ++i, to += row_bytes)
+      std::memcpy(to, part.data() + i * stride + skipped, row_bytes);
+  }
 }
 
 void copy_rows(const Matrix& matrix, std::span<const std::byte> stored, std::size_t row_bytes,
                std::int64_t first, std::int64_t count, std::byte* to) {
-  if (matrix.whole_columns != 0) return copy_cut_rows(matrix, stored, row_bytes, first, count, to);
-  for_each_stored_run(matrix, first, count, [&](std::int64_t row, std::int64_t rows, std::int64_t at) {
-    const auto part =
-        stored.subspan(static_cast<std::size_t>(row) * row_bytes, static_cast<std::size_t>(rows) * row_bytes);
+  const auto of_whole = [&](std::int64_t columns) {
+    return row_bytes * static_cast<std::size_t>(columns) / static_cast<std::size_t>(matrix.columns);
+  };
+  const std::size_t whole_bytes = of_whole(matrix.stored_columns()), skipped = of_whole(matrix.first_column);
+  for_each_stored_range(matrix, first, count, [&](checkpoint::RowRange range, std::int64_t at) {
     std::byte* out = to + static_cast<std::size_t>(at) * row_bytes;
+    if (range.step != 1 || matrix.whole_columns != 0)
+      return copy_pieces(matrix, stored, whole_bytes, skipped, row_bytes, range, out);
+    const auto part = stored.subspan(static_cast<std::size_t>(range.first) * row_bytes,
+                                     static_cast<std::size_t>(range.count) * row_bytes);
     if (matrix.source != nullptr)
       matrix.source->read(part, {out, part.size()});
     else

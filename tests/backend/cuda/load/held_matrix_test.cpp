@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "checkpoint/shard_index.h"
 #include "tests/checkpoint/support.h"
 
 namespace fourfold::backend::cuda {
@@ -136,6 +137,51 @@ TEST(HeldMatrix, FillsEverySecondRowAndWhatIsTransposed) {
     EXPECT_EQ(
         std::memcmp(&plain.codes[row * 2 * kColumns], &bf16[(1 + 2 * (3 + row)) * kColumns], 2 * kColumns), 0)
         << row;
+}
+
+// From a file, more of it than is read at once: every second row, whole and some columns, behind other rows.
+// Nothing behind the last of them is read, and a file that has become too short is an error.
+TEST(HeldMatrix, ReadsEverySecondRowOfAFile) {
+  constexpr std::int64_t rows = 41, columns = 1 << 17;
+  std::vector<E4m3> codes;
+  Random random(6);
+  for (std::int64_t i = 0; i < rows * columns; ++i)
+    codes.push_back({static_cast<std::uint8_t>(random.bits() % 0x7F)});
+  const checkpoint::TempFolder folder;
+  const auto file =
+      folder.write("model.safetensors",
+                   checkpoint::safetensors_file(
+                       {{std::string(kName), "F8_E4M3", {rows, columns}, checkpoint::bytes_of(codes)}}));
+  const checkpoint::Checkpoint source(folder.path());
+  const std::span stored(reinterpret_cast<const E4m3*>(source.find(kName)->bytes.data()), codes.size());
+  Matrix whole{
+      kName, rows, columns, checkpoint::Fp8Storage{stored, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
+  whole.source = &source;
+  const checkpoint::RowRange ranges[] = {{30, 2}, {1, 20, 2}};
+  const Matrix seconds = pick_rows(whole, ranges);
+  for (const Matrix& matrix : {seconds, pick_columns(seconds, {64, columns / 2})}) {
+    const HeldMatrix held = hold(matrix, WeightFormat::fp8);
+    const auto width = static_cast<std::size_t>(matrix.columns);
+    std::vector<std::byte> filled(21 * width);
+    fill_rows(held, 1, 21, {filled.data(), nullptr}, nullptr);
+    for (std::int64_t row = 1; row < 22; ++row)
+      ASSERT_EQ(std::memcmp(
+                    &filled[static_cast<std::size_t>(row - 1) * width],
+                    &codes[static_cast<std::size_t>(matrix.stored_row(row) * columns + matrix.first_column)],
+                    width),
+                0)
+          << "row " << row << " of " << matrix.columns << " columns";
+  }
+  const auto end = std::filesystem::file_size(file) - static_cast<std::uintmax_t>((rows - 20) * columns);
+  std::filesystem::resize_file(file, end);  // in front of stored row 20
+  std::vector<std::byte> filled(20 * static_cast<std::size_t>(columns));
+  const HeldMatrix held = hold(seconds, WeightFormat::fp8);
+  EXPECT_NO_THROW(fill_rows(held, 2, 10, {filled.data(), nullptr}, nullptr));
+  const std::string hint =
+      expect_error(Code::io, {file.string(), "ended at byte " + std::to_string(end)}, [&] {
+        fill_rows(held, 2, 11, {filled.data(), nullptr}, nullptr);
+      });
+  EXPECT_NE(hint.find("start again"), std::string::npos) << hint;
 }
 
 // A rank's rows and columns of a matrix in FP8 with a scale a row: codes and scales are those of the stored
