@@ -43,8 +43,8 @@ void bring_all(const Checkpoint& source, Plain& storage, LoadedMatrix& loaded) {
   bring(source, storage.values, loaded);
 }
 
-// A matrix that is stored as its transpose: of each of its columns the stored piece with the rows that are
-// wanted is read, and turned.
+// A matrix that is stored as its transpose: of its columns the stored pieces with the rows that are wanted
+// are read, and turned. Pieces of half a stored column and more are read with what lies between them.
 template <class Plain>
 void bring_turned(const Matrix& matrix, const Plain& stored, LoadedMatrix& loaded) {
   using T = std::remove_cv_t<typename decltype(stored.values)::element_type>;
@@ -61,23 +61,28 @@ void bring_turned(const Matrix& matrix, const Plain& stored, LoadedMatrix& loade
   // Some columns at a time, so that a row's part of them is written at once.
   constexpr std::int64_t at_once = 32;
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(high - low, 0));
-  std::vector<T> pieces(at_once * width);
+  const bool in_one = 2 * width >= static_cast<std::size_t>(all_rows);
+  const std::size_t pitch = in_one ? static_cast<std::size_t>(all_rows) : width;
+  std::vector<T> pieces(at_once * pitch);
+  const auto take = [&](std::int64_t column, std::size_t size, T* out) {
+    const auto first = static_cast<std::size_t>((matrix.first_column + column) * all_rows + low);
+    const auto from = stored.values.subspan(first, size);
+    if (matrix.source != nullptr)
+      matrix.source->read(std::as_bytes(from), std::as_writable_bytes(std::span(out, size)));
+    else
+      std::copy(from.begin(), from.end(), out);
+  };
   for (std::int64_t column = 0; column < matrix.columns; column += at_once) {
     const auto taken = static_cast<std::size_t>(std::min(at_once, matrix.columns - column));
-    for (std::size_t i = 0; i < taken; ++i) {
-      const std::int64_t stored_column = matrix.first_column + column + static_cast<std::int64_t>(i);
-      const auto from =
-          stored.values.subspan(static_cast<std::size_t>(stored_column * all_rows + low), width);
-      const auto piece = std::span(pieces).subspan(i * width, width);
-      if (matrix.source != nullptr)
-        matrix.source->read(std::as_bytes(from), std::as_writable_bytes(piece));
-      else
-        std::copy(from.begin(), from.end(), piece.begin());
-    }
+    if (in_one)
+      take(column, (taken - 1) * pitch + width, pieces.data());
+    else
+      for (std::size_t i = 0; i < taken; ++i)
+        take(column + static_cast<std::int64_t>(i), width, pieces.data() + i * pitch);
     for (std::size_t row = 0; row < rows.size(); ++row) {
       T* out = to + row * static_cast<std::size_t>(matrix.columns) + static_cast<std::size_t>(column);
       for (std::size_t i = 0; i < taken; ++i)
-        out[i] = pieces[i * width + static_cast<std::size_t>(rows[row])];
+        out[i] = pieces[i * pitch + static_cast<std::size_t>(rows[row])];
     }
   }
   loaded.matrix.storage = Plain{{to, count}};

@@ -69,6 +69,39 @@ TEST(LoadMatrix, TurnsWhatIsStoredTransposed) {
   EXPECT_EQ(read_all(corner), (std::vector<float>{55, 65, 57, 67}));
 }
 
+// From a file, more columns than are turned at once: all rows, every second one, and few.
+TEST(LoadMatrix, TurnsWhatAFileHasTransposed) {
+  constexpr std::int64_t rows = 10, columns = 70;
+  std::vector<float> values(static_cast<std::size_t>(rows * columns));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const TempFolder folder;
+  const auto file =
+      folder.write("model.safetensors", safetensors_file({{"m", "F32", {columns, rows}, bytes_of(values)}}));
+  const Checkpoint source(folder.path());
+  const std::span stored(reinterpret_cast<const float*>(source.find("m")->bytes.data()), values.size());
+  Matrix whole{"m", rows, columns, F32Storage{stored}, {}};
+  whole.transposed = true;
+  whole.source = &source;
+  const auto picked = [&](RowRange range) { return pick_rows(whole, {&range, 1}); };
+  for (const Matrix& matrix :
+       {whole, picked({1, 5, 2}), picked({7, 3}), pick_columns(picked({1, 5, 2}), {33, 37}),
+        pick_columns(picked({4, 2, 2}), {1, 66})}) {
+    const std::vector<float> read = read_all(matrix);
+    ASSERT_EQ(static_cast<std::int64_t>(read.size()), matrix.rows * matrix.columns);
+    for (std::int64_t row = 0; row < matrix.rows; ++row)
+      for (std::int64_t column = 0; column < matrix.columns; ++column)
+        ASSERT_EQ(read[static_cast<std::size_t>(row * matrix.columns + column)],
+                  static_cast<float>((matrix.first_column + column) * rows + matrix.stored_row(row)))
+            << "row " << row << " column " << column << " of " << matrix.rows << " x " << matrix.columns;
+  }
+  const auto end = std::filesystem::file_size(file) - sizeof(float);  // of the last column's last row
+  std::filesystem::resize_file(file, end);
+  EXPECT_NO_THROW(read_all(picked({0, 5, 2})));
+  for (const Matrix& matrix : {picked({1, 5, 2}), picked({9, 1})})
+    expect_error(Code::io, {file.string(), "ended at byte " + std::to_string(end)},
+                 [&] { read_all(matrix); });
+}
+
 TEST(LoadMatrix, ReadsEverySecondRow) {
   std::vector<float> values(10 * 2);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
