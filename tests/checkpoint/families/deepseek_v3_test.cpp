@@ -55,6 +55,22 @@ TEST(DeepseekV3, ReadsEveryField) {
       parse(replaced(text, "\"seq_aux\"", "\"rope_interleave\": false, \"seq_aux\"")).latent->interleaved);
 }
 
+// As transformers has it: 0 is one that is not said, and what is below is none.
+TEST(DeepseekV3, AnMscaleOf0IsNotSaid) {
+  const std::string text = tiny_deepseek().config;
+  const auto parse_with = [&](const char* mscale, const char* all_dim) {
+    return parse(replaced(replaced(text, "\"mscale\": 1.0", format("\"mscale\": {}", mscale)),
+                          "\"mscale_all_dim\": 1.0", format("\"mscale_all_dim\": {}", all_dim)));
+  };
+  const ModelConfig zero = parse_with("0", "0.0");
+  const ModelConfig unsaid = parse(replaced(text, "\"mscale\": 1.0, \"mscale_all_dim\": 1.0,", ""));
+  ASSERT_TRUE(zero.rope.yarn && unsaid.rope.yarn);
+  EXPECT_EQ(zero.rope.yarn->mscale, unsaid.rope.yarn->mscale);
+  EXPECT_EQ(zero.rope.yarn->mscale_all_dim, unsaid.rope.yarn->mscale_all_dim);
+  expect_error(Code::bad_checkpoint, {"mscale"}, [&] { parse_with("-1", "1.0"); });
+  expect_error(Code::bad_checkpoint, {"mscale_all_dim"}, [&] { parse_with("1.0", "-1"); });
+}
+
 // Softmax without a bias; the scale grows for every trained length.
 TEST(DeepseekV3, ReadsMistralSmall4) {
   std::string text = tiny_deepseek().config;

@@ -50,6 +50,21 @@ TEST(GptOss, RefusesWhatNoReleaseHas) {
                [&] { parse(replaced(config, "\"sliding_window\": 16", "\"sliding_window\": 0")); });
 }
 
+// Kernels have positions as 32 bits, one of them for the sign.
+TEST(GptOss, PositionsFit32Bits) {
+  for (const auto& [name, value] : {std::pair<std::string, const char*>("sliding_window", "16"),
+                                    {"max_position_embeddings", "4096"},
+                                    {"original_max_position_embeddings", "128"}}) {
+    SCOPED_TRACE(name);
+    const auto parse_with = [&](const char* other) {
+      return parse(replaced(tiny_gpt_oss().config, format("\"{}\": {}", name, value),
+                            format("\"{}\": {}", name, other)));
+    };
+    EXPECT_NO_THROW(parse_with("2147483647"));
+    expect_error(Code::bad_checkpoint, {name, "2147483648"}, [&] { parse_with("2147483648"); });
+  }
+}
+
 // The element of a stacked tensor [3, in, out].
 float stacked(const std::vector<float>& values, std::size_t in, std::size_t out, std::size_t expert,
               std::size_t column, std::size_t row) {
