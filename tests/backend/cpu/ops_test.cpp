@@ -35,22 +35,28 @@ TEST(CpuOps, AddConcatAllReduce) {
   c.run(joined, 3).expect_near(0);
 }
 
-// Every format of a matrix with every input it can take.
-void expect_linear(OpCase& c, MatrixId weight, std::int64_t columns, double plane_error) {
-  const ValueId x = c.input(columns);
-  const checkpoint::Matrix& matrix = *c.program.matrix(weight).matrix;
-  const ResultId out = c.value(matrix.rows);
-  c.program.main.push_back(Linear{x, weight, out});
-  double most = 0;  // of sum |w|
-  std::vector<float> row(static_cast<std::size_t>(columns));
+// The largest sum of a row's |w|: what an error that every input may have comes to at most.
+double largest_row_sum(const checkpoint::Matrix& matrix) {
+  double most = 0;
+  std::vector<float> row(static_cast<std::size_t>(matrix.columns));
   for (std::int64_t i = 0; i < matrix.rows; ++i) {
     checkpoint::read_row(matrix, i, row);
     double sum = 0;
     for (const float w : row) sum += std::abs(static_cast<double>(w));
     most = std::max(most, sum);
   }
+  return most;
+}
+
+// Every format of a matrix with every input it can take.
+void expect_linear(OpCase& c, MatrixId weight, std::int64_t columns, double plane_error) {
+  const ValueId x = c.input(columns);
+  const checkpoint::Matrix& matrix = *c.program.matrix(weight).matrix;
+  const ResultId out = c.value(matrix.rows);
+  c.program.main.push_back(Linear{x, weight, out});
   // Inputs are normal: below 6 in size. A rounding an addition, and the planes' own.
-  c.run(out, 5).expect_near(6 * most * ((static_cast<double>(columns) + 4) * kUnit + plane_error));
+  c.run(out, 5).expect_near(6 * largest_row_sum(matrix) *
+                            ((static_cast<double>(columns) + 4) * kUnit + plane_error));
 }
 
 TEST(CpuOps, LinearNvfp4) {
@@ -323,30 +329,66 @@ TEST(CpuOps, Experts) {
       }
 }
 
-// Biases, a limit that many gates and ups are beyond, and sizes that are no multiple of a panel.
-TEST(CpuOps, ExpertsWithBiasesAndAClampedSwiGlu) {
-  for (const std::int64_t piece : {1, 40}) {
+// Biases, a limit that many gates and ups are beyond, and sizes that are no multiple of a panel. The bound is
+// one that a wrong number of any part is beyond.
+struct ClampedExperts {
+  double alpha = 1.702, limit = 7, gate_bias = 3, up_bias = 3, down_bias = 300;
+
+  struct Result {
+    OpCase::Both both;
+    double bound = 0;
+  };
+  Result run(std::int64_t piece) const {
     OpCase c(40);
     const ValueId x = c.input(48), logits = c.input(6, 2);
     ExpertSet set{"set", {}};
+    double inner_sum = 0, down_sum = 0;
     for (int e = 0; e < 6; ++e) {
-      const MatrixId gate = c.nvfp4(80, 48, InputFormat::f32), up = c.nvfp4(80, 48, InputFormat::f32);
-      set.experts.push_back({gate, up, c.nvfp4(40, 80, InputFormat::f32)});
+      const MatrixId gate = c.nvfp4(80, 48, InputFormat::f32), up = c.nvfp4(80, 48, InputFormat::f32),
+                     down = c.nvfp4(40, 80, InputFormat::f32);
+      for (const MatrixId id : {gate, up})
+        inner_sum = std::max(inner_sum, largest_row_sum(*c.program.matrix(id).matrix));
+      down_sum = std::max(down_sum, largest_row_sum(*c.program.matrix(down).matrix));
+      set.experts.push_back({gate, up, down});
     }
-    set.gate_bias = c.vector(6 * 80, 3);
-    set.up_bias = c.vector(6 * 80, 3);
-    set.down_bias = c.vector(6 * 40, 300);
+    set.gate_bias = c.vector(6 * 80, gate_bias);
+    set.up_bias = c.vector(6 * 80, up_bias);
+    set.down_bias = c.vector(6 * 40, down_bias);
     c.program.expert_sets.push_back(set);
     const ResultId chosen = c.value(3, ValueType::i32), shares = c.value(3), out = c.value(40);
     c.program.main.push_back(TopKExperts{logits, 3, true, chosen, shares});
-    c.program.main.push_back(RunExperts{x, chosen, shares, {0}, out, GluKind::clamped, 1.702, 7});
-    const auto both = c.run(out, piece);
-    // Inner values are below 7 * 8, but err by what gate and up, sums of 48 products below 6 * 6, leave out
-    // (planes: 2^-22 of a block), each times at most 8 times the other; down sums 80 of them with weights
-    // below 6 and adds numbers below 6 * 300.
-    const double inner = 2 * 8 * 8 * 48 * 36 * 0x1p-21;
-    both.expect_near(80 * 6 * (inner + 56 * 0x1p-21) + 1800 * 4 * kUnit);
-    EXPECT_GT(both.largest(), 300);
+    c.program.main.push_back(RunExperts{x, chosen, shares, {0}, out, GluKind::clamped, alpha, limit});
+    // Gate and up err as a Linear does, of inputs below 6. g * sigmoid(alpha g) is below 7 and its slope
+    // below 1.1; up + 1 is at most 8: an inner value errs by 1.1 * 8 + 7 times that, and by its function's
+    // own 2^-21. Down sums 80 of them, each below 7 * 8, and adds numbers below 6 * 300.
+    const double product = 6 * inner_sum * ((48 + 4) * kUnit + 0x1p-22);
+    const double inner = 16 * product + 56 * 0x1p-21;
+    const double bound = down_sum * (inner + 56 * ((80 + 4) * kUnit + 0x1p-22)) + 1800 * 4 * kUnit;
+    return {c.run(out, piece), bound};
+  }
+};
+
+TEST(CpuOps, ExpertsWithBiasesAndAClampedSwiGlu) {
+  for (const std::int64_t piece : {1, 40}) {
+    const auto [right, bound] = ClampedExperts().run(piece);
+    right.expect_near(bound);
+    EXPECT_GT(right.largest(), 300);
+  }
+}
+
+TEST(CpuOps, TheBoundOfAClampedSwiGluNoticesEachOfItsParts) {
+  const auto [right, bound] = ClampedExperts().run(40);
+  for (const auto& [what, wrong] : {std::pair<const char*, ClampedExperts>("alpha", {.alpha = 1}),
+                                    {"limit", {.limit = 7.5}},
+                                    {"gate's bias", {.gate_bias = 0}},
+                                    {"up's bias", {.up_bias = 0}},
+                                    {"down's bias", {.down_bias = 0}}}) {
+    const OpCase::Both other = wrong.run(40).both;
+    double moved = 0;
+    for (std::size_t i = 0; i < other.reference.size(); ++i)
+      moved = std::max(
+          moved, std::abs(static_cast<double>(other.reference[i]) - static_cast<double>(right.reference[i])));
+    EXPECT_GT(moved, 2 * bound) << what;  // twice: the right one may be a bound off to the other side
   }
 }
 
