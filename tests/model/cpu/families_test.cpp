@@ -46,13 +46,19 @@ TEST_P(CpuFamilies, HaveTheSameBitsOnEveryInstructionSet) {
   }
 }
 
-// Latent attention: 500 random batches of four sequences, prompt chunks beside single tokens and drafts that
-// are taken back, on pages anywhere. Every row has the bits of its sequence alone.
-TEST(CpuLatent, RowsHaveTheSameBitsInAnyBatch) {
+class CpuAttention : public testing::TestWithParam<CpuFamily> {};
+
+// Latent attention, and a window that a page's border lies in anywhere: 500 random batches of four sequences,
+// prompt chunks beside single tokens and drafts that are taken back, on pages anywhere. Every row has the
+// bits of its sequence alone.
+TEST_P(CpuAttention, RowsHaveTheSameBitsInAnyBatch) {
   constexpr std::int64_t length = 150;
   checkpoint::TempFolder temp;
-  make_model(temp.path() / "model", "tiny-deepseek-odd", "nvfp4");
+  make_model(temp.path() / "model", GetParam().shape, GetParam().format);
   const Loaded model(temp.path() / "model");
+  const bool windowed = model.config.layers[0].window != 0;
+  ASSERT_NE(windowed, model.config.latent.has_value());
+  ASSERT_LT(3 * model.config.layers[0].window, length);  // most rows are beyond the window
   const auto prepare = [&] {
     return backend::make_cpu_backend({.threads = 3})
         ->prepare(model.program(Activations::w4a16), kFourSequences);
@@ -112,6 +118,9 @@ INSTANTIATE_TEST_SUITE_P(Odd, CpuFamilies,
                                          CpuFamily{"tiny-gpt-oss-odd"},
                                          CpuFamily{"tiny-gpt-oss-odd", "mxfp4"},
                                          CpuFamily{"tiny-deepseek-odd"}, CpuFamily{"tiny-mistral"}));
+INSTANTIATE_TEST_SUITE_P(Odd, CpuAttention,
+                         testing::Values(CpuFamily{"tiny-deepseek-odd"}, CpuFamily{"tiny-gpt-oss-odd"},
+                                         CpuFamily{"tiny-gpt-oss-odd", "mxfp4"}));
 
 }  // namespace
 }  // namespace fourfold::model
