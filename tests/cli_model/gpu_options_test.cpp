@@ -104,7 +104,7 @@ TEST(PlanModel, SaysWhatFits) {
   PlanModelOptions options;
   options.model = checkpoint::golden_model("bf16").string();
   options.arch = "sm90";
-  options.memory_gb = 0.03;
+  options.memory_gb = 0.02;
   options.max_sequences = 3;
   options.max_context = 64;
   options.json = true;
@@ -113,7 +113,7 @@ TEST(PlanModel, SaysWhatFits) {
   double sum = 0;
   for (const auto& [what, value] : bytes.members) sum += value.number;
   EXPECT_EQ(sum, small.at("needed").number);
-  EXPECT_LE(small.at("needed").number, 0.95 * 0.03e9);
+  EXPECT_LE(small.at("needed").number, 0.95 * 0.02e9);
 
   const auto context = static_cast<std::int64_t>(small.at("largest_context").number);
   ASSERT_GT(context, 64);

@@ -16,7 +16,7 @@ namespace fourfold::dense {
 // What the epilogue reads, asked for before the sums are complete.
 struct TileInputs {
   device::F32x2 row_scale;  // of slots g and g + 8
-  device::F32x2 before[2];  // add_f32: what `out` holds for tokens 2t and 2t + 1; with the bias, or it alone
+  device::F32x2 before[2];  // add_f32: what `out` holds for tokens 2t and 2t + 1
   float gate[2];            // and their gates
 };
 
@@ -53,16 +53,6 @@ FOURFOLD_DEVICE TileInputs load_tile_inputs(Cta cta, const DenseParams& params, 
       inputs.before[b] = cta.load(plain_place(cta, params, strip, tile, token));
       if (params.token_gate) inputs.gate[b] = cta.load(params.token_gate + token * params.token_gate_stride);
     }
-  if (params.bias && strip < params.plain_strips) {
-    const device::F32x2 bias = cta.load(reinterpret_cast<const device::F32x2*>(
-        params.bias + record::kRows * strip + record::kRows / 2 * tile + 2 * (cta.lane() >> 2)));
-#pragma unroll
-    for (int b = 0; b < 2; ++b)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        inputs.before[b].v[i] =
-            params.op == PlainOp::add_f32 ? Cta::add(inputs.before[b].v[i], bias.v[i]) : bias.v[i];
-  }
   return inputs;
 }
 
@@ -85,8 +75,16 @@ FOURFOLD_DEVICE void store_plain_tile(Cta cta, const DenseParams& params, int st
       const float open = device::sigmoid<Cta>(inputs.gate[b]);
       rows = {{Cta::mul(open, rows.v[0]), Cta::mul(open, rows.v[1])}};
     }
+    device::F32x2 before = inputs.before[b];
+    if (params.bias) {  // read here and not with the inputs, which would cost the loop its registers
+      const device::F32x2 bias = cta.load(reinterpret_cast<const device::F32x2*>(
+          params.bias + record::kRows * strip + record::kRows / 2 * tile + 2 * (cta.lane() >> 2)));
+      before = params.op == PlainOp::add_f32
+                   ? device::F32x2{{Cta::add(before.v[0], bias.v[0]), Cta::add(before.v[1], bias.v[1])}}
+                   : bias;
+    }
     if (params.op == PlainOp::add_f32 || params.bias)
-      rows = {{Cta::add(inputs.before[b].v[0], rows.v[0]), Cta::add(inputs.before[b].v[1], rows.v[1])}};
+      rows = {{Cta::add(before.v[0], rows.v[0]), Cta::add(before.v[1], rows.v[1])}};
     cta.store(plain_place(cta, params, strip, tile, token), rows);
   }
 }
