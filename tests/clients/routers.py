@@ -99,9 +99,10 @@ def row(name, run, what, *options):
     return one
 
 
-# Health is asked often, so that a worker that is back is seen within the test.
+# Health is asked often, so that a worker that is back is seen within the test. By default there are five retries, and with
+# four clients taking turns all of one request's may fall on the worker that is gone.
 HEALTH = ["--health-check-interval-secs", "2", "--health-failure-threshold", "1", "--health-success-threshold", "1",
-          "--cb-timeout-duration-secs", "2"]
+          "--cb-timeout-duration-secs", "2", "--retry-max-retries", "20"]
 ROWS = [row(name, run, what, *options) for name in ROUTERS for run, what, options in (
     (talks, "two workers; chat, stream, tool calls and completions pass", []),
     (cancels, "a client that leaves ends its answer at the worker", []),
