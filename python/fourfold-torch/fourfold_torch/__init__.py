@@ -15,6 +15,7 @@ CPU tensors run on the simulated GPU, a million times slower, for tests. torch.c
 Weights are NVFP4 or MXFP4, activations bf16 (W4A16).
 """
 
+import ctypes
 import functools
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -123,7 +124,8 @@ def quantize(weights: Tensor, format: str) -> Tuple[Tensor, Tensor, Tensor]:
     experts, rows, columns = weights.shape
     number = _word(_FORMATS, format, "format")
     host = weights.detach().to("cpu", torch.float32).contiguous()
-    made = [ff.quantize_host(bytes(memoryview(host[expert].numpy())), format=number, rows=rows, columns=columns)
+    # By its address: torch comes without numpy, too.
+    made = [ff.quantize_host(ctypes.string_at(host[expert].data_ptr(), 4 * rows * columns), format=number, rows=rows, columns=columns)
             for expert in range(experts)]
 
     def tensor(data: bytes) -> Tensor:
