@@ -166,7 +166,7 @@ MtpWeights Binder::nextn(const std::string& prefix, BindLayer bind_layer) {
   return weights;
 }
 
-ModelWeights Binder::layers_and_nextn(const std::string& wrapper, BindLayer bind_layer) {
+ModelWeights Binder::layers(const std::string& wrapper, BindLayer bind_layer) {
   const std::string model = wrapper + "model.";
   ModelWeights weights;
   weights.embedding = matrix(model + "embed_tokens", config_.vocab_size, config_.hidden_size);
@@ -175,7 +175,12 @@ ModelWeights Binder::layers_and_nextn(const std::string& wrapper, BindLayer bind
                                         config_.layers[static_cast<std::size_t>(i)].mlp));
   weights.final_norm = vector(model + "norm.weight", config_.hidden_size);
   head(weights, wrapper);
-  const std::string next = fourfold::format("{}layers.{}.", model, config_.layer_count());
+  return weights;
+}
+
+ModelWeights Binder::layers_and_nextn(const std::string& wrapper, BindLayer bind_layer) {
+  ModelWeights weights = layers(wrapper, bind_layer);
+  const std::string next = fourfold::format("{}model.layers.{}.", wrapper, config_.layer_count());
   if (config_.moe && pool_.has_prefix(next + "eh_proj.")) weights.mtp = nextn(next, bind_layer);
   return weights;
 }

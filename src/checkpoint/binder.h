@@ -47,9 +47,11 @@ class Binder {
   // lm_head, or the embedding again.
   void head(ModelWeights& weights, const std::string& prefix = "");
 
-  // A whole model as DeepSeek-V3 and GLM name it, under `wrapper` ("language_model." or nothing):
-  // model.layers and, if it is there, the layer behind the last for drafts.
+  // A whole model as most families name it, under `wrapper` ("language_model." or nothing): embedding,
+  // model.layers, norm and head; and as DeepSeek-V3 and GLM do, with the layer behind the last for drafts, if
+  // it is there.
   using BindLayer = LayerWeights (*)(Binder& binder, const std::string& prefix, MlpKind kind);
+  ModelWeights layers(const std::string& wrapper, BindLayer bind_layer);
   ModelWeights layers_and_nextn(const std::string& wrapper, BindLayer bind_layer);
 
  private:

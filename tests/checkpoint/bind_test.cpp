@@ -2,25 +2,11 @@
 
 #include "base/nvfp4.h"
 #include "checkpoint/load_matrix.h"
+#include "tests/checkpoint/opened.h"
 #include "tests/checkpoint/support.h"
-#include "tests/checkpoint/tiny_model.h"
 
 namespace fourfold::checkpoint {
 namespace {
-
-// The folder lives as long as what is read from it.
-struct Opened {
-  explicit Opened(const TinyModel& model) {
-    model.write(folder);
-    checkpoint.emplace(folder.path());
-    config = read_model_config(folder.path());
-  }
-  BoundModel bind() const { return bind_model(*checkpoint, config); }
-
-  TempFolder folder;
-  std::optional<Checkpoint> checkpoint;
-  ModelConfig config;
-};
 
 std::vector<float> rows_of(const std::vector<float>& values, std::int64_t columns,
                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {

@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "base/random.h"
 #include "kernels/attention/page_layout.h"
+#include "kernels/attention/reference.h"
 #include "kernels/attention/splits.h"
 #include "kernels/step/step_tables.h"
 #include "kernels/verify/step_run.h"
@@ -253,5 +254,19 @@ class PageCache {
   const AttentionShape& shape_;
   PageOffsets offsets_;
 };
+
+// cos and sin of every position of the batch.
+inline const float* upload_turns(StepRun& run, const AttentionShape& shape, int pairs) {
+  int positions = 1;
+  for (const AttentionPart& part : shape.parts) positions = std::max(positions, part.last() + 1);
+  std::vector<float> table;
+  for (int p = 0; p < positions; ++p)
+    for (int j = 0; j < pairs; ++j) {
+      const auto [c, s] = attention::turn_of(p, j, pairs);
+      table.push_back(c);
+      table.push_back(s);
+    }
+  return run.upload(table, "rotary");
+}
 
 }  // namespace fourfold::verify

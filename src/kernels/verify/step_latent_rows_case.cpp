@@ -35,19 +35,6 @@ std::vector<float> projection_of(StepRun& run, std::size_t count, const void*& o
   return values;
 }
 
-const float* upload_turns(StepRun& run, const AttentionShape& shape, int pairs) {
-  int positions = 1;
-  for (const AttentionPart& part : shape.parts) positions = std::max(positions, part.last() + 1);
-  std::vector<float> table;
-  for (int p = 0; p < positions; ++p)
-    for (int j = 0; j < pairs; ++j) {
-      const auto [c, s] = attention::turn_of(p, j, pairs);
-      table.push_back(c);
-      table.push_back(s);
-    }
-  return run.upload(table, "rotary");
-}
-
 // Column d of a normed row.
 struct NormedRow {
   const float* in;

@@ -87,19 +87,6 @@ const void* upload_rows(StepRun& run, const std::vector<float>& values, bool as_
   return run.upload(halves, "projections");
 }
 
-const float* upload_turns(StepRun& run, const AttentionShape& shape, int pairs) {
-  int positions = 1;
-  for (const AttentionPart& part : shape.parts) positions = std::max(positions, part.last() + 1);
-  std::vector<float> table;
-  for (int p = 0; p < positions; ++p)
-    for (int j = 0; j < pairs; ++j) {
-      const auto [c, s] = attention::turn_of(p, j, pairs);
-      table.push_back(c);
-      table.push_back(s);
-    }
-  return run.upload(table, "rotary");
-}
-
 void compare_head(StepRun& run, const attention::PreparedHead& want, bool fp8,
                   const std::vector<float>& got) {
   for (std::size_t d = 0; d < got.size(); ++d)

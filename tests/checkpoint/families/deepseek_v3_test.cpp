@@ -1,24 +1,12 @@
 #include "checkpoint/bind.h"
 #include "checkpoint/family.h"
 #include "checkpoint/load_matrix.h"
-#include "tests/checkpoint/tiny_model.h"
+#include "tests/checkpoint/opened.h"
 
 namespace fourfold::checkpoint {
 namespace {
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
-
-struct Opened {
-  explicit Opened(const TinyModel& tiny) : config(parse(tiny.config)) {
-    tiny.write(folder);
-    checkpoint.emplace(folder.path());
-    bound = bind_model(*checkpoint, config);
-  }
-  TempFolder folder;
-  ModelConfig config;
-  std::optional<Checkpoint> checkpoint;
-  BoundModel bound;
-};
 
 TEST(DeepseekV3, ReadsEveryField) {
   const ModelConfig config = parse(tiny_deepseek().config);
@@ -123,7 +111,7 @@ std::vector<float> rows_of(const TestTensor& tensor, std::int64_t columns,
 // Which rows of a tensor are which matrix, head by head; pairs of RoPE half a head apart.
 TEST(DeepseekV3, BindsLayersAndMtp) {
   TinyModel tiny = tiny_deepseek();
-  const Opened model(tiny);
+  const OpenedAndBound model(tiny);
   const ModelWeights& weights = model.bound.weights;
   const auto& mixer = std::get<LatentWeights>(weights.layers[1].mixer);
   const std::string prefix = "model.layers.1.self_attn.";
@@ -151,7 +139,7 @@ TEST(DeepseekV3, BindsLayersAndMtp) {
   partial.remove("model.layers.0.self_attn.q_b_proj.weight");
   expect_error(Code::bad_checkpoint,
                {"model.layers.1.self_attn.kv_a_layernorm.weight", "model.layers.0.self_attn.q_b_proj.weight"},
-               [&] { Opened{partial}; });
+               [&] { OpenedAndBound{partial}; });
 }
 
 // Queries straight from the input, pairs as transformers may have stored them, the text model of one that
@@ -169,7 +157,7 @@ TEST(DeepseekV3, BindsOtherLayouts) {
   const TestTensor query = tiny.tensor("model.layers.1.self_attn.q_proj.weight");
   for (TestTensor& tensor : tiny.tensors) tensor.name = "language_model." + tensor.name;
   tiny.tensors.push_back(random_bf16("vision_tower.patch.weight", {4, 4}));
-  const Opened model(tiny);
+  const OpenedAndBound model(tiny);
   const auto& mixer = std::get<LatentWeights>(model.bound.weights.layers[1].mixer);
   EXPECT_FALSE(mixer.query_down);
   EXPECT_TRUE(mixer.query_norm.empty());
@@ -192,7 +180,7 @@ TEST(DeepseekV3, ReadsRowsOfFp8Blocks) {
     tiny.tensor(module + ".weight") = {module + ".weight", "F8_E4M3", {320, 16}, bytes_of(codes)};
     tiny.tensors.push_back({module + ".weight_scale_inv", "F32", {3, 1}, bytes_of(scales)});
   }
-  const Opened model(tiny);
+  const OpenedAndBound model(tiny);
   const auto& mixer = std::get<LatentWeights>(model.bound.weights.layers[1].mixer);
   const auto expect_rows = [&](const Matrix& matrix, std::int64_t first, std::int64_t count) {
     ASSERT_EQ(format_of(matrix), MatrixFormat::fp8_blocks);

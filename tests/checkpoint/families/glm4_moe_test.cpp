@@ -1,24 +1,12 @@
 #include "checkpoint/bind.h"
 #include "checkpoint/family.h"
 #include "checkpoint/load_matrix.h"
-#include "tests/checkpoint/tiny_model.h"
+#include "tests/checkpoint/opened.h"
 
 namespace fourfold::checkpoint {
 namespace {
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
-
-struct Opened {
-  explicit Opened(const TinyModel& tiny) : config(parse(tiny.config)) {
-    tiny.write(folder);
-    checkpoint.emplace(folder.path());
-    bound = bind_model(*checkpoint, config);
-  }
-  TempFolder folder;
-  ModelConfig config;
-  std::optional<Checkpoint> checkpoint;
-  BoundModel bound;
-};
 
 TEST(Glm4Moe, ReadsEveryField) {
   const ModelConfig config = parse(tiny_glm().config);
@@ -72,7 +60,7 @@ TEST(Glm4Moe, RefusesWhatItDoesNotKnow) {
 
 TEST(Glm4Moe, BindsLayersAndMtp) {
   TinyModel tiny = tiny_glm();
-  const Opened model(tiny);
+  const OpenedAndBound model(tiny);
   const ModelWeights& weights = model.bound.weights;
   ASSERT_EQ(weights.layers.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<GatedMlp>(weights.layers[0].mlp));
@@ -94,14 +82,15 @@ TEST(Glm4Moe, BindsLayersAndMtp) {
   // Without the layer there are no drafts; with a part of it there is an error.
   TinyModel without = tiny_glm();
   std::erase_if(without.tensors, [](const TestTensor& x) { return x.name.starts_with("model.layers.2."); });
-  EXPECT_FALSE(Opened(without).bound.weights.mtp);
+  EXPECT_FALSE(OpenedAndBound(without).bound.weights.mtp);
   TinyModel partial = tiny_glm();
   partial.remove("model.layers.2.hnorm.weight");
-  expect_error(Code::bad_checkpoint, {"missing: model.layers.2.hnorm.weight"}, [&] { Opened{partial}; });
+  expect_error(Code::bad_checkpoint, {"missing: model.layers.2.hnorm.weight"},
+               [&] { OpenedAndBound{partial}; });
   TinyModel unbiased = tiny_glm();
   unbiased.remove("model.layers.1.self_attn.v_proj.bias");
   expect_error(Code::bad_checkpoint, {"missing: model.layers.1.self_attn.v_proj.bias"},
-               [&] { Opened{unbiased}; });
+               [&] { OpenedAndBound{unbiased}; });
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ void read_config(ConfigFields& from, ModelConfig& config) {
   read_rope(from, rotary_factor(fields, config.attention), config);
 }
 
-LayerWeights bind_layer(Binder& b, const std::string& prefix) {
+LayerWeights bind_layer(Binder& b, const std::string& prefix, MlpKind) {
   const MoeConfig& sizes = *b.config().moe;
   LayerWeights weights;
   b.layer_norms(prefix, weights);
@@ -69,16 +69,7 @@ LayerWeights bind_layer(Binder& b, const std::string& prefix) {
   return weights;
 }
 
-ModelWeights bind(Binder& b) {
-  const ModelConfig& config = b.config();
-  ModelWeights weights;
-  weights.embedding = b.matrix("model.embed_tokens", config.vocab_size, config.hidden_size);
-  for (std::int64_t i = 0; i < config.layer_count(); ++i)
-    weights.layers.push_back(bind_layer(b, fourfold::format("model.layers.{}.", i)));
-  weights.final_norm = b.vector("model.norm.weight", config.hidden_size);
-  b.head(weights);
-  return weights;
-}
+ModelWeights bind(Binder& b) { return b.layers("", bind_layer); }
 
 constexpr std::string_view kTypes[] = {"minimax_m2"};
 
