@@ -87,7 +87,7 @@ struct Leader::Body {
   void say(const std::string& line) const {
     if (options.log) options.log(line);
   }
-  std::string name(int rank) const { return format("rank {} of {}", rank, group->rank_count()); }
+  std::string name(int rank) const { return fourfold::format("rank {} of {}", rank, group->rank_count()); }
 
   const LeaderOptions options;
   const std::shared_ptr<Group> group;
@@ -136,9 +136,9 @@ std::optional<Settings> Leader::Body::greet(Visit& visit, const std::string& pee
                                return mine;
                              }});
   } catch (const Refused& refused) {
-    say(format("{} was refused: {}", peer, refused.what()));
+    say(fourfold::format("{} was refused: {}", peer, refused.what()));
   } catch (const std::exception& error) {
-    if (!stops) say(format("{} came to the port of the ranks and is none: {}", peer, error.what()));
+    if (!stops) say(fourfold::format("{} came to the port of the ranks and is none: {}", peer, error.what()));
     if (rank != -1) group->leave(rank);
   }
   const std::lock_guard lock(mutex);
@@ -160,9 +160,9 @@ void Leader::Body::receive(Visit& visit) {
       std::move(visit.socket), options.timing, [this, rank, peer, end](const std::string& why) {
         // It is known to be away before anybody who waits for it is woken, and its place is free behind that.
         if (group->lose(rank, why))
-          options.collective->give_up(rank, format("{} was lost: {}", name(rank), why));
+          options.collective->give_up(rank, fourfold::format("{} was lost: {}", name(rank), why));
         group->leave(rank);
-        if (!stops) say(format("{} ({}) is gone: {}", name(rank), peer, why));
+        if (!stops) say(fourfold::format("{} ({}) is gone: {}", name(rank), peer, why));
         end->set();
       });
   group->begin(rank, link);
@@ -178,9 +178,9 @@ void Leader::Body::receive(Visit& visit) {
 
 void Leader::Body::load(const Settings& settings, const std::string& peer, Link& link, End& end) {
   const int rank = settings.rank;
-  say(format("{} has joined from {}", name(rank), peer));
+  say(fourfold::format("{} has joined from {}", name(rank), peer));
   const auto turn_away = [&](const std::string& why) {
-    say(format("{} ({}) was refused: {}", name(rank), peer, why));
+    say(fourfold::format("{} ({}) was refused: {}", name(rank), peer, why));
     link.send(Frame::refuse, ByteWriter().put(std::uint8_t{0}).put_text(why).take());
     end.wait_for(kFarewellTime);
     link.close(why);
@@ -189,8 +189,8 @@ void Leader::Body::load(const Settings& settings, const std::string& peer, Link&
     Message message = link.receive();
     if (message.kind == Frame::failed) {
       // Said here: it leaves at once, and that may be what is heard of it first.
-      const std::string why = format("it cannot load the model: {}", ByteReader(message.bytes).get_text());
-      say(format("{} ({}): {}", name(rank), peer, why));
+      const std::string why = fourfold::format("it cannot load the model: {}", ByteReader(message.bytes).get_text());
+      say(fourfold::format("{} ({}): {}", name(rank), peer, why));
       throw LinkLost(why);
     }
     if (message.kind != wanted) throw LinkLost("it says what it was not asked");
@@ -198,10 +198,10 @@ void Leader::Body::load(const Settings& settings, const std::string& peer, Link&
   };
   const ModelSums theirs = ModelSums::read(next(Frame::opened).bytes);
   if (const std::string_view what = difference(options.model, theirs); !what.empty())
-    return turn_away(format("its model is not the leader's: {}", what));
+    return turn_away(fourfold::format("its model is not the leader's: {}", what));
   link.send(Frame::load);
   group->finish(rank, Loaded::read(next(Frame::loaded).bytes));
-  say(format("{} ({}) is ready", name(rank), peer));
+  say(fourfold::format("{} ({}) is ready", name(rank), peer));
 }
 
 Leader::Leader(LeaderOptions options) {
@@ -221,7 +221,7 @@ std::shared_ptr<backend::Backend> Leader::rank(int rank) {
        .group = body_->group,
        .collective = options.collective,
        .join_patience = options.join_patience,
-       .join_hint = format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
+       .join_hint = fourfold::format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
 }
 
 std::string Leader::away() const { return body_->group->away(); }

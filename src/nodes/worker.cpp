@@ -44,7 +44,7 @@ class LeaderCollective final : public backend::Collective {
     if (message.kind == Frame::give_up)
       throw backend::RankLost(rank, "another rank failed, and the step ends");
     if (message.kind != Frame::result || message.bytes.size() != out.size_bytes())
-      throw LinkLost(format("the leader sent {} bytes for {} at {}", message.bytes.size(), out.size_bytes(),
+      throw LinkLost(fourfold::format("the leader sent {} bytes for {} at {}", message.bytes.size(), out.size_bytes(),
                             head.where));
     if (!out.empty()) std::memcpy(out.data(), message.bytes.data(), out.size_bytes());
   }
@@ -132,7 +132,7 @@ void Worker::run() {
       if (said != refused.what()) say(said = refused.what());
     } catch (const LinkLost& lost) {
       if (Clock::now() >= until) throw;
-      if (said != lost.what()) say(format("{}; trying again", said = lost.what()));
+      if (said != lost.what()) say(fourfold::format("{}; trying again", said = lost.what()));
     }
     std::this_thread::sleep_for(kRetryTime);
   }
@@ -142,13 +142,13 @@ void Worker::run() {
 bool Worker::stay(Socket socket, const Settings& settings) {
   const auto link = std::make_shared<Link>(std::move(socket), options_.timing);
   link->start();
-  say(format("rank {} of {} of {}", settings.rank, settings.rank_count, settings.model));
+  say(fourfold::format("rank {} of {} of {}", settings.rank, settings.rank_count, settings.model));
   bool goes_on = true;
   try {
     load(settings, link);
     goes_on = serve(*link);
   } catch (const LinkLost& lost) {
-    say(format("the leader is lost: {}; trying again", lost.what()));
+    say(fourfold::format("the leader is lost: {}; trying again", lost.what()));
   }
   if (collective_) collective_->use(nullptr);
   return goes_on;
