@@ -6,7 +6,8 @@ users, greedy tokens compared).
 
 Needs vLLM, fourfold, fourfold-torch and fourfold-vllm (or this tree: they are put on the path; FOURFOLD_KERNELS_LIBRARY names a library
 that was built with CUDA). Each part is a process of its own and leaves DIR/PART.json; a part that is there is not run again, so a
-call that ran out of its budget is repeated. The last thing is DIR/compare.txt, of all parts that are there.
+call that ran out of its budget is repeated (DIR/PART.partial is what a stopped one had). The last thing is DIR/compare.txt, of all parts
+that are there. Parts share what is compiled through VLLM_CACHE_ROOT, TRITON_CACHE_DIR, HUMMING_CACHE_DIR and CUDA_CACHE_PATH.
 
 The layer is that of Qwen3.5-35B-A3B (256 experts of 2,048 x 512, top 8), random NVFP4 weights. The model has that shape as well, with
 made-up weights of unit gain, the same in every run, unless --model names a checkpoint.
@@ -27,6 +28,8 @@ HIDDEN, INNER, EXPERTS, TOP_K = 2048, 512, 256, 8
 LAYER_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192)
 CHECKED_TOKENS = 64
 ROUNDS = 16  # calls of a graph, each with other experts: weights come from memory, not from the L2
+CACHE_BYTES = 32 << 30  # 64 users of 336 tokens are a third of it
+MODEL_REPEATS = 2
 DEVICE = "cuda"
 START = time.time()
 
@@ -78,6 +81,7 @@ def built_layer(backend):
 
     fourfold_vllm.register()  # also where the package is only on the path
     config = VllmConfig(kernel_config=KernelConfig(moe_backend="auto" if backend == "fourfold" else backend))
+    config.compilation_config.fast_moe_cold_start = False  # it counts the layers of a step; here one is called over and over
     make = getattr(vllm_layer, "FusedMoEFactory", None) or vllm_layer.FusedMoE
     quantised = ModelOptNvFp4Config.from_config(dict(quantization=dict(quant_algo="NVFP4", group_size=16, kv_cache_quant_algo=None,
                                                                        exclude_modules=[])))
@@ -133,7 +137,7 @@ def make_up(model):
             data.normal_(0.0, data.shape[-1] ** -0.5)
 
 
-def layer_part(backend):
+def layer_part(backend, keep):
     import moe_reference
     import torch
     from vllm.forward_context import set_forward_context
@@ -167,12 +171,14 @@ def layer_part(backend):
             result["errors"][step] = dict(rms=float(error.norm() / wanted[sure].norm()), largest=float(error.abs().max() / wanted[sure].abs().max()),
                                           share_of_bound=float((error.abs() / bound[sure]).max()))
             say(f"{step} tokens a step:", result["errors"][step])
+            keep(result)
     del wanted, bound, matrices
 
     def timed(tokens):
         sets = [inputs(tokens) for _ in range(ROUNDS)]
         with torch.inference_mode(), set_forward_context(None, config, num_tokens=tokens):
             side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())  # the inputs are being made there
             with torch.cuda.stream(side):
                 for pair in sets[:3]:
                     runner(*pair)
@@ -192,7 +198,9 @@ def layer_part(backend):
         say(f"{tokens} tokens: {statistics.median(times[2:]):.1f} us (least {min(times[2:]):.1f})")
         return dict(median=statistics.median(times[2:]), least=min(times[2:]))
 
-    result["us"] = {tokens: timed(tokens) for tokens in LAYER_TOKENS}
+    for tokens in LAYER_TOKENS:
+        result["us"][tokens] = timed(tokens)
+        keep(result)
     if backend == "fourfold":  # where the two kinds of sums cross, for the plugin's limit between them
         from fourfold_vllm import experts
 
@@ -206,10 +214,56 @@ def layer_part(backend):
 # ---- a model ----
 
 
-def model_part(backend, model, made_up, users):
+def compile_together():
+    """Triton compiles the variants of a kernel that it tries one after the other, a good part of a model's start; here they are
+    compiled side by side first. What is tried, and what is chosen, stays as it is."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from triton.runtime import autotuner
+    from triton.runtime._async_compile import AsyncCompileMode
+
+    run, seen = autotuner.Autotuner.run, set()
+
+    def side_by_side(self, *args, **named):
+        if len(self.configs) > 1 and id(self) not in seen:
+            seen.add(id(self))
+            begin = time.time()
+            try:
+                with ThreadPoolExecutor(os.cpu_count()) as pool, AsyncCompileMode(pool, ignore_errors=True):
+                    self.warmup(*args, **{name: value for name, value in named.items() if name != "warmup"})
+                say(f"{len(self.configs)} variants of {self.base_fn.__name__} in {time.time() - begin:.1f} s")
+            except Exception as error:  # then one after the other
+                say(f"variants of {self.base_fn.__name__}: {error!r}")
+        return run(self, *args, **named)
+
+    autotuner.Autotuner.run = side_by_side
+
+
+def compile_cache(backend):
+    """A folder for vLLM's compiled graphs of this backend. Inductor's own cache in it, which goes by content, is one for all backends."""
+    from vllm import envs
+
+    root = pathlib.Path(envs.VLLM_CACHE_ROOT) / "vllm_compare"
+    (root / "inductor").mkdir(parents=True, exist_ok=True)
+    (root / backend / "rank_0_0").mkdir(parents=True, exist_ok=True)
+    link = root / backend / "rank_0_0/inductor_cache"
+    if not link.exists():
+        link.symlink_to(root / "inductor")
+    return str(root / backend)
+
+
+def model_part(backend, model, made_up, users, compile_threads, keep):
     import torch
     from vllm import LLM, SamplingParams
 
+    try:
+        compile_together()
+    except ImportError as error:
+        say("one variant after the other:", error)
+    if compile_threads > 1:  # vLLM has one
+        import torch._inductor.config
+
+        torch._inductor.config.compile_threads = compile_threads
     if made_up:
         from vllm.model_executor.model_loader import dummy_loader
 
@@ -220,15 +274,18 @@ def model_part(backend, model, made_up, users):
     import fourfold_vllm
 
     fourfold_vllm.register()
-    sizes = sorted({1, 2, 4, 8, 16, 32, 64} & set(range(1, max(users) + 1)) | set(users))
+    # Graphs for what is measured alone, and a cache whose size is said: vLLM then captures once, not first to see what graphs take.
+    compared = min(16, max(users))
     options = dict(model=str(model), max_model_len=4096, max_num_seqs=max(users), max_num_batched_tokens=4096, gpu_memory_utilization=0.85,
-                   enable_prefix_caching=False, compilation_config=dict(cudagraph_capture_sizes=sizes), seed=0, disable_log_stats=True,
+                   kv_cache_memory_bytes=CACHE_BYTES, enable_prefix_caching=False, seed=0, disable_log_stats=True,
+                   compilation_config=dict(cudagraph_capture_sizes=sorted({*users, compared}), cache_dir=compile_cache(backend)),
                    moe_backend="auto" if backend == "fourfold" else backend)
     if made_up:
         options.update(skip_tokenizer_init=True, load_format="dummy", language_model_only=True, gdn_prefill_backend="triton")
     llm = LLM(**options)
     result = dict(startup_s=round(time.time() - START, 1), decode={}, methods=sorted(set(llm.apply_model(methods_of)[0])))
     say("engine up", result["methods"])
+    keep(result)
     vocabulary = llm.llm_engine.vllm_config.model_config.get_vocab_size()
 
     def generate(seed, count, length, new, logprobs=None):
@@ -244,7 +301,7 @@ def model_part(backend, model, made_up, users):
     for count in users:
         generate(1, count, 16, 16)
     tokens = []
-    for answer in generate(99, min(16, max(users)), 64, 64, logprobs=2)[1]:
+    for answer in generate(99, compared, 64, 64, logprobs=2)[1]:
         output, steps = answer.outputs[0], []
         for chosen, found in zip(output.token_ids, output.logprobs):
             best = sorted((entry.logprob for entry in found.values()), reverse=True)[:2]
@@ -253,11 +310,12 @@ def model_part(backend, model, made_up, users):
     result["tokens"] = tokens
     for count in users:
         steps = []
-        for repeat in range(3):
+        for repeat in range(MODEL_REPEATS):
             short, long = generate(7 + repeat, count, 16, 64)[0], generate(7 + repeat, count, 16, 320)[0]
             steps.append((long - short) / 256)
         result["decode"][count] = dict(median=count / statistics.median(steps), best=count / min(steps))
         say(f"{count} users: {result['decode'][count]['median']:.0f} tokens/s (best {result['decode'][count]['best']:.0f})")
+        keep(result)
     prompts = [generate(50 + i, 1, 2048, 1)[0] for i in range(8)][2:]
     result["prompt_2048"] = dict(median=2048 / statistics.median(prompts), best=2048 / min(prompts))
     say(f"prompt of 2,048: {result['prompt_2048']['median']:.0f} tokens/s")
@@ -330,6 +388,7 @@ def main():
     parser.add_argument("--users", default="1,4,16,64")
     parser.add_argument("--budget", type=float, default=560.0, help="seconds; a part that has not begun by then is left for the next call")
     parser.add_argument("--only", default="", help="layer-fourfold,model-marlin,... instead of all")
+    parser.add_argument("--compile-threads", type=int, default=8, help="of Inductor, while a model starts; 1: as vLLM has it")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     args = parser.parse_args()
     backends, users = args.backends.split(","), [int(count) for count in args.users.split(",")]
@@ -338,8 +397,14 @@ def main():
     if args.part:
         sys.path[:0] = PATHS
         kind, backend = args.part.split("-", 1)
-        result = layer_part(backend) if kind == "layer" else model_part(backend, model, args.model is None, users)
+        begun = args.out / f"{args.part}.partial"  # what there is of a part that is stopped
+
+        def keep(result):
+            begun.write_text(json.dumps(result))
+
+        result = layer_part(backend, keep) if kind == "layer" else model_part(backend, model, args.model is None, users, args.compile_threads, keep)
         (args.out / f"{args.part}.json").write_text(json.dumps(result))
+        begun.unlink(missing_ok=True)
         sys.stdout.flush()
         os._exit(0)  # vLLM's threads
     if args.model is None:
@@ -358,7 +423,8 @@ def main():
                            VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1", VLLM_ALLOW_INSECURE_SERIALIZATION="1", VLLM_HOST_IP="127.0.0.1",
                            VLLM_USE_FLASHINFER_SAMPLER="0",
                            PYTHONPATH=os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH")] + PATHS)))
-        command = [sys.executable, __file__, "--out", str(args.out), "--users", args.users, "--part", part]
+        command = [sys.executable, __file__, "--out", str(args.out), "--users", args.users, "--compile-threads", str(args.compile_threads),
+                   "--part", part]
         done = subprocess.run(command + (["--model", str(args.model)] if args.model else []), env=environment)
         if done.returncode != 0:
             (args.out / f"{part}.json").write_text(json.dumps(dict(error=f"ended with {done.returncode}; see above")))
