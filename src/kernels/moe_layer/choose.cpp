@@ -171,9 +171,9 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
 }
 
 template <class ChooseDecode>
-Choice choose_by_role(const plan::ArchFacts& arch, const Request& request,
+Choice choose_by_role(const plan::ArchFacts& arch, const Request& request, int most_columns,
                       const ChooseDecode& choose_decode) {
-  require_shape(request);
+  require_shape(request, most_columns);
   Choice choice;
   choice.refusal = refusal(arch, request);
   if (!choice.ok()) return choice;
@@ -230,14 +230,14 @@ Choice few_choice(const Request& request) {
   return choice;
 }
 
-void require_shape(const Request& request) {
+void require_shape(const Request& request, int most_columns) {
   const Shape& s = request.shape;
   if (s.hidden <= 0 || s.hidden % 64 != 0 || s.intermediate <= 0 || s.intermediate % 64 != 0)
     fail(Code::invalid_request, "hidden size {} and intermediate size {} must be positive multiples of 64",
          s.hidden, s.intermediate);
-  if (s.hidden > 8192 || s.intermediate > 8192)
-    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be at most 8,192", s.hidden,
-         s.intermediate);
+  if (s.hidden > most_columns || s.intermediate > most_columns)
+    fail(Code::invalid_request, "hidden size {} and intermediate size {} must be at most {}", s.hidden,
+         s.intermediate, with_commas(most_columns));
   if (s.experts < 1 || s.experts > moe::kMaxExperts)
     fail(Code::invalid_request, "{} experts; 1 to {} are supported", s.experts, moe::kMaxExperts);
   if (s.top_k < 1 || s.top_k > moe::kMaxTopK)
@@ -264,11 +264,11 @@ Choice choose(const plan::ArchFacts& arch, const Request& request) {
     none.refusal = "FP8 activations (w8a8) are for dense matrices; use w4a16 or w4a4 for experts";
     return none;
   }
-  return choose_by_role(arch, request, decode_choice);
+  return choose_by_role(arch, request, kMaxLayerColumns, decode_choice);
 }
 
 Choice choose_gemm(const plan::ArchFacts& arch, const Request& request) {
-  return choose_by_role(arch, request, stream_choice);
+  return choose_by_role(arch, request, kMaxMatrixColumns, stream_choice);
 }
 
 Shape parse_shape(const std::string& text) {

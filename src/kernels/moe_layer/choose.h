@@ -57,8 +57,12 @@ struct Choice {
   bool ok() const { return refusal.empty(); }
 };
 
+// K that rows are proved for: of a layer's experts, and of a lone matrix, such as the output projection of
+// 128 heads of 128 or a dense MLP of 18,432.
+inline constexpr int kMaxLayerColumns = 8192, kMaxMatrixColumns = 65536;
+
 // Throws invalid_request for a shape that no layer has (names the numbers).
-void require_shape(const Request& request);
+void require_shape(const Request& request, int most_columns = kMaxLayerColumns);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
 // The two-kernel path, which can take up to four tokens, whether or not choose() prefers it.
 Choice few_choice(const Request& request);

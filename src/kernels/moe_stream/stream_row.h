@@ -14,7 +14,8 @@
 namespace fourfold::moe_stream {
 
 inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
-inline constexpr int kMaxSegments = 16;  // K up to 8,192
+// Of a strip that warps share: K up to 8,192. Longer strips have a warp each.
+inline constexpr int kMaxSegments = 16;
 
 // Warps that share a strip, as a power of two: it divides both the warps and, as far as it can, the segments.
 constexpr int sharing_shift(int warps, int segments) {

@@ -54,7 +54,7 @@ struct WarpShare {
     const int strips = share.end - share.begin;
     segments = (records + kSegmentRecords - 1) / kSegmentRecords;
     whole_rounds = strips / Row::warps;
-    shift = Row::splits_strips ? sharing_shift(Row::warps, segments) : 0;
+    shift = Row::splits_strips && segments <= kMaxSegments ? sharing_shift(Row::warps, segments) : 0;
     group = warp >> shift;
     place = warp & (sharing() - 1);
     const int rest = strips - whole_rounds * Row::warps;

@@ -204,6 +204,21 @@ TEST(GroupedGemm, EveryPathGivesTheBitsOfTheReference) {
     }
 }
 
+// Lone matrices of published models, and the widest that is taken: one segment more than warps share a strip
+// of, GLM's dense MLP (no multiple of 128), its output projection, DeepSeek's dense MLP.
+TEST(GroupedGemm, WideMatricesGiveTheBitsOfTheReference) {
+  for (const int columns : {8256, 10944, 12288, 18432, moe_layer::kMaxMatrixColumns})
+    for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120})
+      for (const auto activations : {Activations::w4a16, Activations::w4a4})
+        for (const auto role : {Role::decode, Role::prefill}) {
+          if (activations == Activations::w4a4 && arch == &plan::kSm90) continue;  // emulated there
+          Case test{small(activations, WeightFormat::nvfp4, role, 3, 1), {0, 3}, arch};
+          test.request.columns = columns;
+          Bench bench(test, 9);
+          expect_exact(bench, bench.run());
+        }
+}
+
 TEST(GroupedGemm, RowsOutsideTheOffsetsStayUntouched) {
   for (const auto activations : {Activations::w4a16, Activations::w4a4}) {
     Bench bench({small(activations, WeightFormat::nvfp4, Role::decode, 20, 3), {2, 4, 4, 17}}, 3);

@@ -272,6 +272,26 @@ TEST(RequireShape, NamesTheNumbers) {
   refuse({128, 128, 64, 32}, 1 << 30, {"1073741824"});
 }
 
+// A lone matrix may be wider than a layer: heads x head size, or a dense MLP's neurons.
+TEST(Choose, LoneMatricesAreWiderThanLayers) {
+  for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120})
+    for (const int columns : {10944, 12288, 16384, 18432, kMaxMatrixColumns})
+      for (const Role role : {Role::prefill, Role::decode})
+        for (const int tokens : {1, 16, 2048}) {
+          const Request request{{columns, 64, 1, 1}, Activations::w4a16, WeightFormat::nvfp4, role, tokens};
+          EXPECT_TRUE(choose_gemm(*arch, request).ok()) << columns;
+          EXPECT_THROW(choose(*arch, request), Error) << "a layer of " << columns;
+        }
+  const Request request{{kMaxMatrixColumns + 64, 64, 1, 1}};
+  try {
+    choose_gemm(plan::kSm90, request);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("65600"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("65,536"), std::string::npos) << error.what();
+  }
+}
+
 TEST(ParseShape, KnownNamesAndNumbers) {
   for (const char* name : kKnownShapes) EXPECT_NO_THROW(require_shape({parse_shape(name)}));
   const Shape shape = parse_shape("256,128,16,4");
