@@ -32,8 +32,9 @@ class ModelLoader {
     model.position_count = position_count();
     model.hidden = static_cast<int>(program_.hidden_size);
     if (model.hidden % record::kColumns != 0)
-      fail(Code::unsupported_op, "rows of {} columns; the GPU backend needs a multiple of {}", model.hidden,
-           record::kColumns);
+      fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
+                     "hidden_size {} of config.json: the GPU backend has kernels for multiples of {}",
+                     model.hidden, record::kColumns);
     model.embedding = loader_.table(layers.main.embedding, "embedding");
     loaded("embedding");
     for (const Layer& layer : layers.main.layers) model.layers.push_back(load(layer));
@@ -60,14 +61,14 @@ class ModelLoader {
   void loaded(std::string_view kind) const {
     if (watch_) watch_(in_draft_ ? "MTP layer" : kind);
   }
-  static void require_head(const std::string& name, std::int64_t head_dim,
+  static void require_head(const std::string& name, std::string_view field, std::int64_t head_dim,
                            std::initializer_list<std::int64_t> known) {
     if (std::find(known.begin(), known.end(), head_dim) != known.end()) return;
     std::string list;
     for (const std::int64_t width : known) list += format("{}{}", list.empty() ? "" : ", ", width);
     fail_with_hint(Code::unsupported_op, "Run it with --backend cpu.",
-                   "{}: heads of {} columns; the GPU backend has kernels for heads of {}", name, head_dim,
-                   list);
+                   "{}: heads of {} columns ({} of config.json); the GPU backend has kernels for heads of {}",
+                   name, head_dim, field, list);
   }
   // As held: with zeros up to a whole record.
   int neurons(MatrixId gate) const {
@@ -100,7 +101,7 @@ class ModelLoader {
       fail(Code::unsupported_op,
            "{}: heads of {} and {} columns, {} taps; the GPU backend needs equal heads and {} taps",
            state.name, state.key_head_dim, state.value_head_dim, state.conv_taps, delta::kTaps);
-    require_head(state.name, state.key_head_dim, {32, 64, 128});
+    require_head(state.name, "linear_key_head_dim", state.key_head_dim, {32, 64, 128});
     DeviceDelta out;
     out.norm = norm(mixer.norm);
     out.in =
@@ -143,8 +144,9 @@ class ModelLoader {
 
   DeviceAttention load(const AttentionMixer& mixer) {
     const KvCache& cache = program_.kv_cache(mixer.cache);
-    require_head(cache.name, cache.head_dim, {64, 128, 256});
-    if (mixer.is_windowed()) require_head(cache.name + " with a window or sinks", cache.head_dim, {64});
+    require_head(cache.name, "head_dim", cache.head_dim, {64, 128, 256});
+    if (mixer.is_windowed())
+      require_head(cache.name + " with a window or sinks", "head_dim", cache.head_dim, {64});
     DeviceAttention out;
     out.norm = norm(mixer.norm);
     out.in = loader_.dense(std::array{Piece{mixer.query}, Piece{mixer.key}, Piece{mixer.value}});

@@ -1,0 +1,126 @@
+// Every published shape through the GPU backend, without a GPU: each launch of generated rows, of prompts and
+// of drafts is chosen and counted, none is run. What a kernel or a check refuses shows here, before a GPU is
+// there.
+#include <gtest/gtest.h>
+
+#include "backend/cuda/cuda.h"
+#include "base/error.h"
+#include "base/token_grain.h"
+#include "cli/bench_model_weights.h"
+#include "kernels/launch/sim_machine.h"
+#include "library/activations.h"
+#include "model/forward.h"
+#include "plan/kernel_work.h"
+
+namespace fourfold::cli {
+namespace {
+
+using backend::Pass;
+using backend::Role;
+using backend::StepRows;
+
+// Layers with every kind of mixer and MLP that the shape has: the dense ones, then a whole turn.
+std::int64_t walked_layers(const checkpoint::ModelShape& shape) {
+  const std::int64_t turn = std::max<std::int64_t>(shape.full_interval, 2);  // gpt-oss has windows in turn
+  return std::min(shape.layers, shape.dense_layers + turn);
+}
+
+std::vector<StepRows> steps_of(const checkpoint::ModelShape& shape) {
+  std::vector<StepRows> steps;
+  for (const int users : {1, 2, 4, 16, 64, 256}) steps.push_back({Pass::main, users, 1, Role::decode, 100});
+  for (const int rows : {1, 64, 2048}) steps.push_back({Pass::main, 1, rows, Role::prefill, 0});
+  steps.push_back({Pass::main, 4, 512, Role::prefill, 4096});
+  if (!shape.mtp) return steps;
+  for (const int users : {1, 16}) {
+    steps.push_back({Pass::main, users, 3, Role::decode, 100});
+    steps.push_back({Pass::draft, users, 3, Role::decode, 100});
+    steps.push_back({Pass::draft, users, 1, Role::decode, 100});
+  }
+  steps.push_back({Pass::draft, 1, 2048, Role::prefill, 0});
+  return steps;
+}
+
+void expect_walks(const checkpoint::ModelShape& shape, const plan::ArchFacts& arch, WeightFormat dense,
+                  model::Activations activations) {
+  SCOPED_TRACE(fourfold::format("{} on {}, dense {}, {}", shape.name, arch.name, format_name(dense),
+                                library::activations_name(activations)));
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &arch, .persistent_blocks = 132});
+  const checkpoint::ModelConfig config = config_of(shape, walked_layers(shape));
+  const RandomWeights random(config, dense, shape.mtp);
+  const backend::Capacity capacity{
+      .page_count = 64, .page_tokens = kTokenGrain, .state_slot_count = 256, .row_count = 2048};
+  const std::vector<StepRows> steps = steps_of(shape);
+  try {
+    backend::Program program = model::build_program(config, random.weights(), activations);
+    library::take_fp8_rows(program, {.dense = "keep"}, activations);
+    const auto work = step_work(program, capacity, *machine, steps);
+    ASSERT_EQ(work.size(), steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      EXPECT_GT(work[i].size(), 0u) << "step " << i;
+      double bytes = 0;
+      for (const plan::KernelWork& kernel : work[i]) bytes += kernel.weight_bytes;
+      EXPECT_GT(bytes, 0) << "step " << i;
+    }
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+}
+
+// gpt-oss's biases are on matrices that its release has in bf16; in NVFP4 with FP4 inputs they are refused,
+// with the advice that is walked here.
+model::Activations walked_activations(const checkpoint::ModelShape& shape, const plan::ArchFacts& arch,
+                                      WeightFormat dense) {
+  if (shape.family == &checkpoint::kGptOss && dense == WeightFormat::nvfp4) return model::Activations::w4a16;
+  return library::served_activations(arch);
+}
+
+TEST(EveryShape, WalksItsLaunches) {
+  for (const checkpoint::ModelShape& shape : checkpoint::published_shapes())
+    for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120})
+      for (const WeightFormat dense : {WeightFormat::bf16, WeightFormat::fp8, WeightFormat::nvfp4})
+        expect_walks(shape, *arch, dense, walked_activations(shape, *arch, dense));
+}
+
+// FP8 prompts, which are asked for by name.
+TEST(EveryShape, WalksFp8Prompts) {
+  for (const checkpoint::ModelShape& shape : checkpoint::published_shapes())
+    expect_walks(shape, plan::kSm90, WeightFormat::fp8, model::Activations::w8a8);
+}
+
+// The rank of four that benches have.
+TEST(EveryShape, WalksARank) {
+  const checkpoint::ModelShape rank = bench_shape("397b-tp4");
+  for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120})
+    expect_walks(rank, *arch, WeightFormat::bf16, library::served_activations(*arch));
+}
+
+// What tests alone have: named by its field of the config, with what can be done.
+TEST(EveryShape, RefusesWithTheField) {
+  const auto refusal = [](const char* name) -> std::string {
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device);
+    const checkpoint::ModelShape& shape = checkpoint::find_shape(name);
+    const checkpoint::ModelConfig config = config_of(shape, shape.layers);
+    const RandomWeights random(config, WeightFormat::bf16);
+    try {
+      plan_memory(model::build_program(config, random.weights(), model::Activations::w4a16),
+                  {.page_count = 1, .page_tokens = kTokenGrain, .state_slot_count = 1, .row_count = 1},
+                  *machine);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported_op);
+      EXPECT_EQ(error.hint(), "Run it with --backend cpu.");
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_EQ(refusal("tiny-qwen3-moe"),
+            "layers.0.attention.cache: heads of 32 columns (head_dim of config.json); the GPU backend has "
+            "kernels for heads of 64, 128, 256");
+  EXPECT_EQ(refusal("tiny-gpt-oss-odd"),
+            "hidden_size 160 of config.json: the GPU backend has kernels for multiples of 64");
+  EXPECT_EQ(refusal("tiny-glm"), "taken");
+}
+
+}  // namespace
+}  // namespace fourfold::cli
