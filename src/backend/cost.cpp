@@ -12,7 +12,8 @@ class Pricer {
         sequences_(static_cast<double>(shape.sequence_count)),
         rows_(static_cast<double>(shape.row_count)),
         logits_rows_(static_cast<double>(shape.logits_row_count)),
-        context_(shape.context) {}
+        context_(shape.context),
+        experts_(shape.experts) {}
 
   Cost operator()(const Embed& op) const {
     return {.weight_bytes = rows_ * bytes(op.table) / static_cast<double>(matrix(op.table).rows)};
@@ -32,9 +33,9 @@ class Pricer {
       for (const MatrixId id : {expert.gate, expert.up, expert.down})
         all += {.weight_bytes = bytes(id), .flops = 2 * elements(id)};
     const auto count = static_cast<double>(program_.expert_set(op.set).count());
-    const double share = static_cast<double>(program_.value(op.experts).columns) / count;
-    return {.weight_bytes = all.weight_bytes * (1 - std::pow(1 - share, rows_)),
-            .flops = all.flops * share * rows_};
+    const auto chosen = static_cast<double>(program_.value(op.experts).columns);
+    const double read = experts_ > 0 ? experts_ : spread_experts(count, chosen, rows_);
+    return {.weight_bytes = all.weight_bytes * read / count, .flops = all.flops * chosen / count * rows_};
   }
   Cost operator()(const WriteKv& op) const { return {.state_bytes = rows_ * position_bytes(op.cache)}; }
   // A sequence's rows read its pages once, together.
@@ -66,10 +67,14 @@ class Pricer {
   }
 
   const Program& program_;
-  double sequences_, rows_, logits_rows_, context_;
+  double sequences_, rows_, logits_rows_, context_, experts_;
 };
 
 }  // namespace
+
+double spread_experts(double experts, double chosen, double rows) {
+  return experts * (1 - std::pow(1 - chosen / experts, rows));
+}
 
 Cost cost_of(const Program& program, const Op& op, const StepShape& shape) {
   return std::visit(Pricer(program, shape), op);

@@ -14,6 +14,7 @@ struct StepShape {
   std::int64_t row_count = 1;
   std::int64_t logits_row_count = 1;
   double context = 0;  // positions a row attends to, on average
+  double experts = 0;  // that the rows of a layer use together, on average, where that is known; 0: estimated
 };
 
 struct Cost {
@@ -27,8 +28,11 @@ struct Cost {
   }
 };
 
-// Routed experts are counted as if every choice were equally likely: E (1 - (1 - k/E)^rows) of them are read.
-// Real routing repeats itself more, so with many rows this is an upper estimate.
+// Experts of a set that `rows` rows use together if every choice is equally likely: E (1 - (1 - k/E)^rows).
+double spread_experts(double experts, double chosen, double rows);
+
+// Routed experts are counted as many as the shape says, or as if every choice were equally likely. Real
+// routing repeats itself more, so with many rows this is an upper estimate.
 Cost cost_of(const Program& program, const Op& op, const StepShape& shape);
 Cost cost_of(const Program& program, Pass pass, const StepShape& shape);
 

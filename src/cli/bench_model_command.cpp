@@ -230,9 +230,9 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   const Made made =
       (options.tp > 1 ? make_ranks : make_one)(options, config, random.weights(), capacity, one_token);
   console.out << fourfold::format(
-      "{}: {} of {} layers, random weights, experts nvfp4, dense {}, {}; cpu with {}{}; made in {} s\n",
-      shape.what, options.layers, shape.layers, options.dense, options.activations,
-      cpu::isa_name(cpu::choose_isa(options.isa)),
+      "{}: {} of {} layers, random weights, experts {}, dense {}, {}; cpu with {}{}; made in {} s\n",
+      shape.what, options.layers, shape.layers, format_name(random.expert_format()), options.dense,
+      options.activations, cpu::isa_name(cpu::choose_isa(options.isa)),
       options.tp > 1 ? fourfold::format(", {} ranks", options.tp) : "", rounded(seconds_since(start)));
 
   const double before = measure_read_gb_per_s();

@@ -12,12 +12,16 @@ namespace fourfold::cli {
 namespace {
 
 constexpr std::int64_t kTableRows = 1024;
+constexpr std::int64_t kStarts = 64;  // places where a matrix may begin
+constexpr std::uint64_t kStartSeed = 1, kBiasSeed = 2, kEmbeddingSeed = 3;
 
-// Rows beyond the table's begin again.
-std::vector<checkpoint::RowRange> repeat_rows(std::int64_t rows) {
+// Rows of the table from `start` on; beyond its end it begins again.
+std::vector<checkpoint::RowRange> repeat_rows(std::int64_t rows, std::int64_t start) {
   std::vector<checkpoint::RowRange> ranges;
-  for (std::int64_t row = 0; row < rows; row += kTableRows)
-    ranges.push_back({0, std::min(kTableRows, rows - row)});
+  for (std::int64_t row = 0, first = start % kTableRows; row < rows; first = 0) {
+    ranges.push_back({first, std::min(kTableRows - first, rows - row)});
+    row += ranges.back().count;
+  }
   return ranges;
 }
 
@@ -54,7 +58,7 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
 
 RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense_format, bool with_mtp)
     : config_(config), dense_(dense_format) {
-  weights_.embedding = bf16(config.vocab_size, config.hidden_size);
+  weights_.embedding = embedding();
   weights_.head = dense(config.vocab_size, config.hidden_size);
   weights_.final_norm = norm(config.hidden_size);
   for (const checkpoint::LayerKind& kind : config.layers) weights_.layers.push_back(layer(kind));
@@ -78,8 +82,32 @@ checkpoint::Vector RandomWeights::norm(std::int64_t count) const {
   return constant(count, config_.norm_adds_one ? 0.0f : 1.0f);
 }
 
+// Of both signs: one of all rows' would drive them all to the same experts.
+checkpoint::Vector RandomWeights::bias(std::int64_t count) {
+  checkpoint::Vector values = constant(count, 0.1f);
+  const std::uint64_t seed = random_bits(kBiasSeed, made_++);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if ((mix_bits(seed + i) & 1) != 0) values[i] = -values[i];
+  return values;
+}
+
+std::int64_t RandomWeights::next_start() {
+  return kTableRows / kStarts *
+         static_cast<std::int64_t>(random_bits(kStartSeed, made_++) % static_cast<std::uint64_t>(kStarts));
+}
+
+// Deviation 1: what a token is stays in the stream beside what the layers add to it.
+RandomWeights::Matrix RandomWeights::embedding() {
+  Random random(kEmbeddingSeed);
+  const double size = std::sqrt(3.0);
+  embedding_table_.resize(static_cast<std::size_t>(kTableRows * config_.hidden_size));
+  for (Bf16& value : embedding_table_) value = to_bf16(static_cast<float>(random.uniform(-size, size)));
+  return {"random", config_.vocab_size, config_.hidden_size, checkpoint::Bf16Storage{embedding_table_},
+          repeat_rows(config_.vocab_size, 0)};
+}
+
 // Deviation 1 / sqrt(columns), so that values keep their size from layer to layer.
-RandomWeights::Matrix RandomWeights::nvfp4(std::int64_t rows, std::int64_t columns) {
+RandomWeights::Matrix RandomWeights::nvfp4(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   Nvfp4Matrix& table = nvfp4_tables_[columns];
   if (table.rows == 0) {
     table.rows = kTableRows;
@@ -93,10 +121,10 @@ RandomWeights::Matrix RandomWeights::nvfp4(std::int64_t rows, std::int64_t colum
     table.global_scale = static_cast<float>(1 / (2.93 * std::sqrt(static_cast<double>(columns))));
   }
   return {"random", rows, columns, checkpoint::Nvfp4Storage{table.view(), Nvfp4InputScale{0x1p-8f, 0x1p8f}},
-          repeat_rows(rows)};
+          repeat_rows(rows, start)};
 }
 
-RandomWeights::Matrix RandomWeights::mxfp4(std::int64_t rows, std::int64_t columns) {
+RandomWeights::Matrix RandomWeights::mxfp4(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   Mxfp4Matrix& table = mxfp4_tables_[columns];
   if (table.rows == 0) {
     table.rows = kTableRows;
@@ -109,46 +137,53 @@ RandomWeights::Matrix RandomWeights::mxfp4(std::int64_t rows, std::int64_t colum
     const Ue8m0 scale{static_cast<std::uint8_t>(127 + std::lround(std::log2(wanted)))};
     table.scales.assign(static_cast<std::size_t>(kTableRows * columns / kMxfp4BlockColumns), scale);
   }
-  return {"random", rows, columns, checkpoint::Mxfp4Storage{table.view()}, repeat_rows(rows)};
+  return {"random", rows, columns, checkpoint::Mxfp4Storage{table.view()}, repeat_rows(rows, start)};
 }
 
-RandomWeights::Matrix RandomWeights::bf16(std::int64_t rows, std::int64_t columns) {
+RandomWeights::Matrix RandomWeights::bf16(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   std::vector<Bf16>& table = bf16_tables_[columns];
   Random random(static_cast<std::uint64_t>(columns));
   const double size = std::sqrt(3.0 / static_cast<double>(columns));
   while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
     table.push_back(to_bf16(static_cast<float>(random.uniform(-size, size))));
-  return {"random", rows, columns, checkpoint::Bf16Storage{table}, repeat_rows(rows)};
+  return {"random", rows, columns, checkpoint::Bf16Storage{table}, repeat_rows(rows, start)};
 }
 
-RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns) {
+RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   std::vector<E4m3>& table = fp8_tables_[columns];
   Random random(static_cast<std::uint64_t>(columns));
   while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
     table.push_back(to_e4m3(static_cast<float>(random.uniform(-1, 1))));
   const auto scale = static_cast<float>(std::sqrt(3.0 / static_cast<double>(columns)));
   return {"random", rows, columns,
-          checkpoint::Fp8Storage{table, checkpoint::Fp8TensorScale{scale}, std::nullopt}, repeat_rows(rows)};
+          checkpoint::Fp8Storage{table, checkpoint::Fp8TensorScale{scale}, std::nullopt},
+          repeat_rows(rows, start)};
 }
 
-RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t columns) {
+RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   switch (dense_) {
-    case WeightFormat::nvfp4: return nvfp4(rows, columns);
-    case WeightFormat::fp8: return fp8(rows, columns);
-    case WeightFormat::bf16: return bf16(rows, columns);
+    case WeightFormat::nvfp4: return nvfp4(rows, columns, start);
+    case WeightFormat::fp8: return fp8(rows, columns, start);
+    case WeightFormat::bf16: return bf16(rows, columns, start);
     case WeightFormat::mxfp4:
     case WeightFormat::f32: break;
   }
   fail(Code::internal, "random weights in {}", format_name(dense_));
 }
 
+WeightFormat RandomWeights::expert_format() const {
+  return config_.family == &checkpoint::kGptOss ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
+}
+
+// Gate and up of the same rows would make every neuron positive, and all tokens' outputs alike.
 checkpoint::GatedMlp RandomWeights::mlp(bool is_expert, std::int64_t inner) {
-  const auto make = [&](std::int64_t rows, std::int64_t columns) {
-    if (!is_expert || experts_are_bf16_) return dense(rows, columns);
-    return config_.family == &checkpoint::kGptOss ? mxfp4(rows, columns) : nvfp4(rows, columns);
+  const std::int64_t start = next_start(), hidden = config_.hidden_size;
+  const auto make = [&](std::int64_t rows, std::int64_t columns, std::int64_t first) {
+    if (!is_expert || experts_are_bf16_) return dense(rows, columns, first);
+    return expert_format() == WeightFormat::mxfp4 ? mxfp4(rows, columns, first) : nvfp4(rows, columns, first);
   };
-  return {make(inner, config_.hidden_size), make(inner, config_.hidden_size),
-          make(config_.hidden_size, inner)};
+  return {make(inner, hidden, start), make(inner, hidden, start + kTableRows / 2),
+          make(hidden, inner, start + kTableRows / 4)};
 }
 
 checkpoint::AttentionWeights RandomWeights::attention() {
@@ -166,10 +201,11 @@ checkpoint::AttentionWeights RandomWeights::attention() {
     weights.key_norm = norm(whole ? kv_width : sizes.head_dim);
   }
   if (sizes.bias) {
-    weights.query_bias = constant(weights.query.rows, 0.1f);
-    weights.key_bias = weights.value_bias = constant(kv_width, 0.1f);
+    weights.query_bias = bias(weights.query.rows);
+    weights.key_bias = bias(kv_width);
+    weights.value_bias = bias(kv_width);
   }
-  if (sizes.output_bias) weights.output_bias = constant(config_.hidden_size, 0.1f);
+  if (sizes.output_bias) weights.output_bias = bias(config_.hidden_size);
   if (sizes.sinks) weights.sinks = constant(sizes.head_count, 0.1f);
   return weights;
 }
@@ -227,8 +263,9 @@ checkpoint::LayerWeights RandomWeights::layer(const checkpoint::LayerKind& kind)
   if (config_.moe->bias) {
     const std::int64_t count = config_.moe->expert_count;
     moe.router_bias = constant(count, 0);
-    moe.gate_bias = moe.up_bias = constant(count * config_.moe->intermediate_size, 0.1f);
-    moe.down_bias = constant(count * config_.hidden_size, 0.1f);
+    moe.gate_bias = bias(count * config_.moe->intermediate_size);
+    moe.up_bias = bias(count * config_.moe->intermediate_size);
+    moe.down_bias = bias(count * config_.hidden_size);
   }
   if (config_.moe->choice_bias) moe.choice_bias = constant(config_.moe->expert_count, 0);
   for (std::int64_t i = 0; i < config_.moe->expert_count; ++i)

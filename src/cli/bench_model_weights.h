@@ -1,5 +1,7 @@
 // Weights of a model's true shapes without a checkpoint: every matrix looks at rows of a few random tables,
-// so that only what a backend packs takes memory.
+// so that only what a backend packs takes memory. Values keep their size from layer to layer, and rows of
+// different tokens stay different, so that a router spreads them over its experts as a trained one does: the
+// embedding has a table of its own and no matrix of a layer begins where another one does.
 #pragma once
 
 #include <map>
@@ -28,15 +30,22 @@ class RandomWeights {
   // is bf16, its experts too, as releases have it.
   RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }
+  WeightFormat expert_format() const;  // of routed experts, but for an MTP layer's
 
  private:
   using Matrix = checkpoint::Matrix;
   checkpoint::Vector norm(std::int64_t count) const;
-  Matrix nvfp4(std::int64_t rows, std::int64_t columns);
-  Matrix mxfp4(std::int64_t rows, std::int64_t columns);
-  Matrix bf16(std::int64_t rows, std::int64_t columns);
-  Matrix fp8(std::int64_t rows, std::int64_t columns);
-  Matrix dense(std::int64_t rows, std::int64_t columns);
+  checkpoint::Vector bias(std::int64_t count);
+  // A row of the tables; one of few, so that a backend packs equal experts once.
+  std::int64_t next_start();
+  Matrix embedding();
+  Matrix nvfp4(std::int64_t rows, std::int64_t columns, std::int64_t start);
+  Matrix mxfp4(std::int64_t rows, std::int64_t columns, std::int64_t start);
+  Matrix bf16(std::int64_t rows, std::int64_t columns, std::int64_t start);
+  Matrix fp8(std::int64_t rows, std::int64_t columns, std::int64_t start);
+  Matrix dense(std::int64_t rows, std::int64_t columns, std::int64_t start);
+  Matrix bf16(std::int64_t rows, std::int64_t columns) { return bf16(rows, columns, next_start()); }
+  Matrix dense(std::int64_t rows, std::int64_t columns) { return dense(rows, columns, next_start()); }
   checkpoint::GatedMlp mlp(bool is_expert, std::int64_t inner);
   checkpoint::LayerWeights layer(const checkpoint::LayerKind& kind);
   checkpoint::MtpWeights mtp();
@@ -47,6 +56,8 @@ class RandomWeights {
   const checkpoint::ModelConfig& config_;
   WeightFormat dense_;
   bool experts_are_bf16_ = false;
+  std::uint64_t made_ = 0;  // matrices and biases so far
+  std::vector<Bf16> embedding_table_;
   std::map<std::int64_t, Nvfp4Matrix> nvfp4_tables_;       // by columns
   std::map<std::int64_t, Mxfp4Matrix> mxfp4_tables_;       // by columns
   std::map<std::int64_t, std::vector<Bf16>> bf16_tables_;  // by columns

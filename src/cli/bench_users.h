@@ -15,7 +15,8 @@ class Users {
   // room: positions of a sequence.
   Users(backend::Prepared& prepared, int count, std::int64_t context, std::int64_t room);
 
-  // One token for everybody, chosen on the GPU, back as the next input. Seconds.
+  // One token for everybody, chosen on the GPU and read back. Seconds. The next inputs are drawn: what random
+  // weights choose repeats itself, and would send everybody to the same experts.
   double decode();
   // A prompt of `count` tokens for the first user, from position 0. Seconds.
   double prompt(int count, int chunk);

@@ -25,17 +25,27 @@ struct ModelCase {
   const char* shape;
   const char* dense;
   double seconds;  // on an H200, with making and loading the weights
+  const char* users = "1,2,4,8,16,32,64";
+  const char* contexts = "0,4k";
 };
-constexpr ModelCase kModelCases[]{{"35b", "bf16", 10},   {"35b", "nvfp4", 10},     {"122b", "bf16", 15},
-                                  {"122b", "nvfp4", 15}, {"397b-tp4", "bf16", 15}, {"397b", "nvfp4", 40}};
+constexpr ModelCase kModelCases[]{{"35b", "bf16", 10},
+                                  {"35b", "nvfp4", 10},
+                                  {"122b", "bf16", 15},
+                                  {"122b", "nvfp4", 15},
+                                  {"397b-tp4", "bf16", 15},
+                                  {"397b", "nvfp4", 40},
+                                  {"gpt-oss-120b", "bf16", 10, "1,4,16,64", "0,8k"},
+                                  {"glm-4.5-air", "bf16", 10, "1,4,16,64", "0,8k"},
+                                  {"minimax-m2", "bf16", 10, "1,4,16,64", "0,8k"},
+                                  {"mistral-small-4", "bf16", 10, "1,4,16,64", "0,8k"}};
 
 BenchModelOptions model_options(const ReportOptions& options, const ModelCase& model) {
   BenchModelOptions bench;
   bench.backend = "cuda";
   bench.shape = model.shape;
   bench.dense = model.dense;
-  bench.users = options.quick ? "1,8" : "1,2,4,8,16,32,64";
-  bench.contexts = options.quick ? "0" : "0,4k";
+  bench.users = options.quick ? "1,8" : model.users;
+  bench.contexts = options.quick ? "0" : model.contexts;
   bench.prompt = 2048;
   bench.gpu = options.gpu;
   return bench;
@@ -62,43 +72,34 @@ json::array with_predictions(json::array lines, const ReportDevice& device, cons
   return lines;
 }
 
-// Empty: the bench fits the card as it is now.
-std::string why_too_large(const BenchModelOptions& bench, const ReportDevice& device) {
-  const plan::ArchFacts* arch = plan::find_arch(device.arch);
-  if (arch == nullptr) return fourfold::format("{} is not in the table of architectures", device.arch);
-  sim::Device memory;
-  const auto machine =
-      kernels::make_sim_machine(memory, {.arch = arch, .persistent_blocks = device.sm_count});
-  const std::int64_t needed = bench_gpu_model_bytes(bench, *machine);
-  const std::int64_t usable =
-      backend::memory_room(device.free_bytes, device.total_bytes, backend::GpuOptions{}.memory_fraction)
-          .usable;
-  if (needed <= usable) return {};
-  return fourfold::format("it needs {} and {} of the card's {} may be used",
-                          as_bytes(static_cast<double>(needed)), as_bytes(static_cast<double>(usable)),
-                          as_bytes(static_cast<double>(device.total_bytes)));
-}
-
-// A model as it is timed on this card: with as many users as there is room for.
+// A model as it is timed on this card: with the users and contexts that there is room for.
 struct FittedModel {
   BenchModelOptions bench;
-  std::string skipped;   // not even one user fits
-  std::string left_out;  // the users that do not, and why
+  std::string skipped;   // nothing of it fits
+  std::string left_out;  // what of it does not
+  std::string users;     // those that fit with every context
 };
 
 FittedModel fit_model(const ReportOptions& options, const ReportDevice& device, const ModelCase& model) {
-  FittedModel fitted{model_options(options, model), {}, {}};
-  const std::string all = fitted.bench.users;
-  const std::string why = why_too_large(fitted.bench, device);
-  fitted.skipped = why;
-  for (const char* users : {"1,2,4,8", "1"}) {
-    if (fitted.skipped.empty()) break;
-    fitted.bench.users = users;
-    fitted.skipped = why_too_large(fitted.bench, device);
+  FittedModel fitted{model_options(options, model), {}, {}, {}};
+  const plan::ArchFacts* arch = plan::find_arch(device.arch);
+  if (arch == nullptr) {
+    fitted.skipped = fourfold::format("{} is not in the table of architectures", device.arch);
+    return fitted;
   }
-  if (fitted.skipped.empty() && !why.empty())
-    fitted.left_out =
-        fourfold::format("users {} were asked for and {} are timed: {}", all, fitted.bench.users, why);
+  sim::Device memory;
+  const auto machine =
+      kernels::make_sim_machine(memory, {.arch = arch, .persistent_blocks = device.sm_count});
+  const std::int64_t usable =
+      backend::memory_room(device.free_bytes, device.total_bytes, backend::GpuOptions{}.memory_fraction)
+          .usable;
+  const BenchFit fit = fit_bench_gpu_model(fitted.bench, *machine, usable);
+  if (fit.bytes > usable)
+    fitted.skipped = fourfold::format(
+        "it needs {} and {} of the card's {} may be used", as_bytes(static_cast<double>(fit.bytes)),
+        as_bytes(static_cast<double>(usable)), as_bytes(static_cast<double>(device.total_bytes)));
+  if (!fit.left_out.empty()) fitted.left_out = "for want of memory: " + fit.left_out;
+  for (const int users : fit.users) fitted.users += (fitted.users.empty() ? "" : ",") + std::to_string(users);
   return fitted;
 }
 
@@ -198,7 +199,7 @@ void add_model_parts(const ReportOptions& options, const ReportDevice& device,
     if (!fitted.skipped.empty()) continue;
     if (first != nullptr && options.quick)
       models.back().skipped = "--quick: the first model that fits is timed";
-    if (first == nullptr) users = fitted.bench.users;
+    if (first == nullptr) users = fitted.users;
     if (first == nullptr) first = &model;
   }
   parts.push_back(gpu_tuning(options, device, first == nullptr ? kModelCases[0] : *first, users, tuned));

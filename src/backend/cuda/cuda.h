@@ -94,6 +94,10 @@ struct StageTime {
 };
 std::vector<StageTime> time_stages(Prepared& prepared, int rounds);
 
+// For benches: how many different experts the rows of the last main pass were sent to, by layer that has
+// experts. Found by running that pass once more; what it writes is not to be used.
+std::vector<int> distinct_experts(Prepared& prepared);
+
 // For benches: the sequence in a state slot is taken to be `position` tokens long, its past whatever the
 // memory holds. The prepared program must be this backend's.
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position);

@@ -330,6 +330,10 @@ std::vector<StageTime> time_stages(Prepared& prepared, int rounds) {
   return dynamic_cast<PreparedGpu&>(prepared).time_stages(rounds);
 }
 
+std::vector<int> distinct_experts(Prepared& prepared) {
+  return dynamic_cast<PreparedGpu&>(prepared).distinct_experts();
+}
+
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position) {
   dynamic_cast<PreparedGpu&>(prepared).assume_position(state_slot, position);
 }

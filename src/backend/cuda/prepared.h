@@ -51,6 +51,7 @@ class PreparedGpu final : public Prepared, public Tunable {
 
   // Timing and tuning; prepared_tune.cpp.
   std::vector<StageTime> time_stages(int rounds);
+  std::vector<int> distinct_experts();
   kernels::Machine& machine() override { return machine_; }
   std::size_t workspace_bytes() const override { return buffers_.workspace_bytes; }
   void set_tuning(std::shared_ptr<const Tuning> tuning) override;
@@ -116,6 +117,7 @@ std::unique_ptr<Prepared> prepare(Program program, const Capacity& capacity, ker
                                   const GpuOptions& options);
 
 std::vector<StageTime> time_stages(Prepared& prepared, int rounds);
+std::vector<int> distinct_experts(Prepared& prepared);
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position);
 
 }  // namespace fourfold::backend::cuda

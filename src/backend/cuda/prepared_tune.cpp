@@ -4,6 +4,7 @@
 
 #include "backend/cuda/prepared.h"
 #include "backend/cuda/step/step_buffers.h"
+#include "kernels/reference/layer.h"
 
 namespace fourfold::backend::cuda {
 
@@ -23,6 +24,37 @@ std::vector<StageTime> PreparedGpu::time_stages(int rounds) {
         {std::string(stage_name(static_cast<Stage>(stage))), time_alone(1u << stage), time_alone(so_far)});
   }
   return times;
+}
+
+// A router's logits lie where they are until the next layer's projection.
+std::vector<int> PreparedGpu::distinct_experts() {
+  kernels::Memory& memory = machine_.memory();
+  std::vector<int> counts;
+  std::vector<float> logits, bias;
+  runner_.run(last_shape_, last_places_, [&](int index) {
+    if (index == 0) return;
+    const auto* mlp = std::get_if<DeviceMoe>(&model_.layers[static_cast<std::size_t>(index) - 1].mlp);
+    if (mlp == nullptr) return;
+    const auto width = static_cast<std::size_t>(mlp->in.width);
+    logits.resize(static_cast<std::size_t>(last_shape_.rows) * width);
+    memory.read(logits.data(), buffers_.projection, 4 * logits.size());
+    moe_route::RouteRule rule = mlp->rule;
+    if (rule.choice_bias != nullptr) {
+      bias.resize(static_cast<std::size_t>(mlp->experts.experts));
+      memory.read(bias.data(), rule.choice_bias, 4 * bias.size());
+      rule.choice_bias = bias.data();
+    }
+    std::vector<bool> used(static_cast<std::size_t>(mlp->experts.experts));
+    for (std::size_t row = 0; row < static_cast<std::size_t>(last_shape_.rows); ++row)
+      for (const int expert :
+           fourfold::reference::route(logits.data() + row * width + mlp->in.first_column[0],
+                                      mlp->experts.experts, mlp->top_k, rule)
+               .experts)
+        used[static_cast<std::size_t>(expert)] = true;
+    counts.push_back(static_cast<int>(std::count(used.begin(), used.end(), true)));
+  });
+  memory.wait();
+  return counts;
 }
 
 void PreparedGpu::set_tuning(std::shared_ptr<const Tuning> tuning) {

@@ -121,11 +121,12 @@ void CheckpointSource::place(const RecordRun& run) {
   for (std::size_t i = 0; i < run.parts.size(); to += part_bytes(run.parts[i]), ++i) {
     const RecordRun::Part& part = run.parts[i];
     if (!may_repeat) continue;
-    const auto [entry, is_new] = placed_.try_emplace(
-        {data_of(*part.first->matrix), part.up == nullptr ? nullptr : data_of(*part.up->matrix),
-         part.first->matrix->stored_row(0), part.first->matrix->rows, part.first->columns(),
-         part.first->format, run.order},
-        to);
+    const auto [entry, is_new] =
+        placed_.try_emplace({data_of(*part.first->matrix), part.first->matrix->stored_row(0),
+                             part.up == nullptr ? nullptr : data_of(*part.up->matrix),
+                             part.up == nullptr ? 0 : part.up->matrix->stored_row(0),
+                             part.first->matrix->rows, part.first->columns(), part.first->format, run.order},
+                            to);
     if (is_new) continue;
     place_parts(run, begin, i, begin_to);
     uploads_.then([this, to, from = entry->second, bytes = part_bytes(part)] {

@@ -31,10 +31,10 @@ class CheckpointSource final : public RecordSource {
     std::size_t role;  // of kDenseRoles
     ErrorSums sums;
   };
-  // Where the records of these bytes lie already: random weights of a bench look at one table. Data of both
-  // matrices, first stored row, rows, columns, form, order.
-  using Key = std::tuple<const void*, const void*, std::int64_t, std::int64_t, std::int64_t, WeightFormat,
-                         record::BitOrder>;
+  // Where the records of these bytes lie already: random weights of a bench look at one table. Data and first
+  // stored row of both matrices, rows, columns, form, order.
+  using Key = std::tuple<const void*, std::int64_t, const void*, std::int64_t, std::int64_t, std::int64_t,
+                         WeightFormat, record::BitOrder>;
 
   void place_parts(const RecordRun& run, std::size_t begin, std::size_t end, unsigned char* to);
   void fill_part(const HeldMatrix& held, std::int64_t first, std::int64_t count, const FillTarget& to);
