@@ -1,6 +1,6 @@
-"""Writes the measured tables between their markers, from bench/results/: six rows of whole models in README.md
-(model-*.csv), and the MoE layer with uniform routing in docs/performance.md (moe-*.csv; parts and other routings stay in
-the files).
+"""Writes the measured tables between their markers, from bench/results/: chosen rows of whole models in README.md
+(model-*.csv), and in docs/performance.md every row of the other families (those of their files that are there) and the MoE layer
+with uniform routing (moe-*.csv; parts and other routings stay in the files).
 
     result_tables.py ROOT            rewrite the tables
     result_tables.py ROOT --check    fail when a page is not what the files say
@@ -19,6 +19,19 @@ MODEL_ROWS = [
     ("model-h200-122b-bf16.csv", "decode", 1, 0, "Qwen3.5-122B-A10B, one user"),
     ("model-h200-397b-tp4-bf16.csv", "decode", 1, 0, "Qwen3.5-397B-A17B, one user, a rank of four without the others"),
 ]
+# Families beside Qwen3.5: shape and words. Shown where `fourfold report --results` has left their files.
+FAMILIES = [
+    ("gpt-oss-120b", "gpt-oss-120b (MXFP4 experts)"),
+    ("glm-4.5-air", "GLM-4.5-Air"),
+    ("minimax-m2", "MiniMax-M2"),
+    ("mistral-small-4", "Mistral-Small-4-119B"),
+]
+
+
+def family_files(results):
+    """(path, words) of those that are there."""
+    files = [(results / f"model-h200-{shape}-bf16.csv", words) for shape, words in FAMILIES]
+    return [(path, words) for path, words in files if path.exists()]
 
 
 def read(path):
@@ -55,28 +68,54 @@ def layers(results):
     return "\n".join(lines).rstrip() or NOT_YET
 
 
+def percent(share):
+    """An empty cell for what was not held against a floor."""
+    return f"{100 * float(share):.0f} %" if float(share) else ""
+
+
+def families(results):
+    lines, files, commits, left_out = [], [], set(), []
+    for path, words in family_files(results):
+        facts, rows = read(path)
+        for row in rows:
+            what = [f"prompt of {int(row['context']):,}", ""] if row["what"] == "prompt" else [row["users"], f"{int(row['context']):,}"]
+            experts = float(row["experts"])
+            lines.append("| " + " | ".join([words, *what, f"{float(row['tokens_per_s']):,.0f}", f"{float(row['ms']):.2f}",
+                                             percent(row["floor_share"]), f"{experts:.0f}" if experts else ""]) + " |")
+        files.append(f"`{path.name}`")
+        commits.add(facts.get("commit", "unknown"))
+        if "left out, for want of memory" in facts:
+            left_out.append(f"{words}: {facts['left out, for want of memory']}.")
+    if not lines:
+        return NOT_YET
+    text = ["| one H200, dense weights bf16 | users | context | tokens/s | ms a step | of the floor | experts of a layer |",
+            "|---|---:|---:|---:|---:|---:|---:|", *lines, "", f"Commit {', '.join(sorted(commits))}; {', '.join(files)}."]
+    return "\n".join(text + (["Left out, for want of memory: " + " ".join(left_out)] if left_out else []))
+
+
 def models(results):
     lines, commits = [], set()
     if not any(results.glob("model-*.csv")):
         return NOT_YET
-    for name, what, users, context, words in MODEL_ROWS:
+    others = [(path.name, "decode", 1, 0, f"{words}, one user") for path, words in family_files(results)]
+    for name, what, users, context, words in MODEL_ROWS + others:
         if not (results / name).exists():
             raise ValueError(f"bench/results/{name} is shown in README.md and is not there")
         facts, rows = read(results / name)
         found = [row for row in rows if (row["what"], row["users"], row["context"]) == (what, str(users), str(context))]
         if len(found) != 1:
             raise ValueError(f"bench/results/{name} has {len(found)} rows {what},{users},{context}; one is shown")
-        share = float(found[0]["floor_share"])
         lines.append(f"| {words} | {float(found[0]['tokens_per_s']):,.0f} | {float(found[0]['ms']):.2f} "
-                     f"| {f'{100 * share:.0f} %' if share else ''} |")
+                     f"| {percent(found[0]['floor_share'])} |")
         commits.add(facts.get("commit", "unknown"))
     return "\n".join(["| one H200, NVFP4 experts, other weights bf16 | tokens/s | ms a step | of the floor |",
                       "|---|---:|---:|---:|", *lines, "",
                       f"Commit {', '.join(sorted(commits))}; `bench/results/model-h200-*.csv`."])
 
 
-# page: marker, what makes its table
-TABLES = {"README.md": ("models", models), "docs/performance.md": ("layers", layers)}
+# page, marker, what makes its table
+TABLES = [("README.md", "models", models), ("docs/performance.md", "families", families),
+          ("docs/performance.md", "layers", layers)]
 
 
 def with_table(page, text, marker, table):
@@ -94,7 +133,7 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 64
     root = pathlib.Path(folders[0])
-    for page, (marker, make) in TABLES.items():
+    for page, marker, make in TABLES:
         path = root / page
         text = path.read_text()
         try:
@@ -103,7 +142,7 @@ def main(arguments):
             print(error)
             return 1
         if wanted == text:
-            print(f"docs: {page} is what bench/results/ says")
+            print(f"docs: {page}, {marker}: as bench/results/ says")
         elif check:
             print(f"docs: a table in {page} differs from bench/results/; run ./dev docs")
             return 1

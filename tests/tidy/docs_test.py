@@ -22,6 +22,14 @@ decode,1,0,516.99,1.93427,0.519767
 decode,64,0,8182.65,7.82142,0.676224
 prompt,1,2048,53275.3,38.4418,0
 """
+FAMILY = """# GLM-4.5-Air: 46 of 46 layers
+# commit: abc1234
+# left out, for want of memory: 64 users with 8,192 tokens of context (160 GB are needed)
+what,users,context,tokens_per_s,ms,floor_share,experts
+decode,1,0,180.4,5.541,0.672,8
+decode,16,8192,1159.7,13.797,0.801,82.3
+prompt,1,2048,20000,102.4,0,0
+"""
 
 
 def run(tool, *arguments):
@@ -39,7 +47,8 @@ class Pages(unittest.TestCase):
         self.readme = self.root / "README.md"
         self.readme.write_text("before\n<!-- models:begin -->\nold\n<!-- models:end -->\nafter\n")
         self.page = self.root / "docs" / "performance.md"
-        self.page.write_text("before\n<!-- layers:begin -->\nold\n<!-- layers:end -->\nafter\n")
+        self.page.write_text("before\n<!-- families:begin -->\nold\n<!-- families:end -->\n"
+                             "<!-- layers:begin -->\nold\n<!-- layers:end -->\nafter\n")
 
     def test_the_table_is_written_from_the_results(self):
         (self.root / "bench" / "results" / "moe-h200.csv").write_text(CSV)
@@ -76,6 +85,23 @@ class Pages(unittest.TestCase):
         status, output = run("result_tables.py", self.root)
         self.assertEqual(status, 1)
         self.assertIn("model-h200-35b-bf16.csv has 0 rows decode,64,0", output)
+
+    def test_families_are_shown_where_they_are(self):
+        results = self.root / "bench" / "results"
+        for name in ("35b-bf16", "122b-bf16", "397b-tp4-bf16"):
+            (results / f"model-h200-{name}.csv").write_text(MODELS)
+        (results / "model-h200-35b-bf16-context.csv").write_text(MODELS.replace("decode,1,0", "decode,1,32768"))
+        self.assertEqual(run("result_tables.py", self.root)[0], 0)
+        self.assertNotIn("GLM", self.readme.read_text() + self.page.read_text())
+        (results / "model-h200-glm-4.5-air-bf16.csv").write_text(FAMILY)
+        self.assertEqual(run("result_tables.py", self.root, "--check")[0], 1)
+        self.assertEqual(run("result_tables.py", self.root)[0], 0)
+        self.assertIn("| GLM-4.5-Air, one user | 180 | 5.54 | 67 % |", self.readme.read_text())
+        text = self.page.read_text()
+        self.assertIn("| GLM-4.5-Air | 16 | 8,192 | 1,160 | 13.80 | 80 % | 82 |", text)
+        self.assertIn("| GLM-4.5-Air | prompt of 2,048 |  | 20,000 | 102.40 |  |  |", text)
+        self.assertIn("Left out, for want of memory: GLM-4.5-Air: 64 users with 8,192 tokens", text)
+        self.assertNotIn("MiniMax", text)
 
     def test_no_result_is_said(self):
         self.assertEqual(run("result_tables.py", self.root)[0], 0)
