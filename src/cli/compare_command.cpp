@@ -78,6 +78,19 @@ std::string derivation(const evaluate::Comparison& result) {
                     evaluate::kLargestFactor, evaluate::kTypicalFactor, evaluate::kNoiseRuns);
 }
 
+std::string list(const std::vector<std::int32_t>& experts) {
+  std::string text;
+  for (const std::int32_t expert : experts) text += fourfold::format("{}{}", text.empty() ? "" : "+", expert);
+  return text;
+}
+
+std::string in_words(const evaluate::RouterTie& tie) {
+  return fourfold::format(
+      "too close to call: expert {} is {} ahead of {} in f32, and the errors move that by {};"
+      " held against a reference that takes {}",
+      list(tie.leave), tie.margin, list(tie.come), tie.moved, list(tie.come));
+}
+
 std::string printed(const std::string& activations, const evaluate::Comparison& result) {
   std::ostringstream out;
   out << "\nactivations " << activations << "; " << derivation(result) << "\n";
@@ -97,6 +110,9 @@ std::string printed(const std::string& activations, const evaluate::Comparison& 
     if (item.undecided > 0) out << fourfold::format(", {} too close to call", item.undecided);
     out << (item.fine() ? "  fine\n" : "  WRONG\n");
   }
+  for (const evaluate::TurnedChoice& choice : result.turned)
+    out << fourfold::format("  {} {}, position {}: {}\n", choice.prompt, choice.tie.router,
+                            choice.tie.position, in_words(choice.tie));
   if (!result.hidden_compared) out << "  hidden states: not compared, this backend keeps none\n";
   if (!result.mtp_compared) out << "  MTP: not compared, the model or the file has none\n";
   return out.str();
@@ -122,6 +138,15 @@ void write(const std::string& activations, const library::ChosenActivations& use
     json.begin_object().member("prompt", item.prompt).member("what", item.what);
     json.member("count", item.count).member("same", item.same).member("undecided", item.undecided);
     json.member("fine", item.fine()).end_object();
+  }
+  json.end_array().key("routers_turned").begin_array();
+  for (const auto& [prompt, tie] : result.turned) {
+    json.begin_object()
+        .member("prompt", prompt)
+        .member("router", tie.router)
+        .member("position", tie.position);
+    json.member("leaves", list(tie.leave)).member("comes", list(tie.come));
+    json.member("margin", tie.margin).member("moved", tie.moved).end_object();
   }
   json.end_array().end_object();
 }

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <list>
+#include <optional>
 
 #include "backend/reference/reference.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "evaluate/input_noise.h"
+#include "evaluate/router_ties.h"
 #include "evaluate/trace.h"
 
 namespace fourfold::evaluate {
@@ -137,15 +141,17 @@ TokenDifference compare_tokens(std::string what, const PromptReference& prompt, 
 }
 
 // Best minus second of a row.
-double gap_of(std::span<const float> row) {
+float gap_of(std::span<const float> row) {
   if (row.size() < 2) return 0;
   std::vector<float> sorted(row.begin(), row.end());
   std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
-  return static_cast<double>(sorted[0]) - sorted[1];
+  return sorted[0] - sorted[1];
 }
 
-void add_prompt(Comparison& out, const Trace& trace, const PromptReference& prompt,
-                const Bounds::Prompt& bounds, std::size_t vocab) {
+// What one prompt adds to a comparison.
+Comparison judge(const Trace& trace, const PromptReference& prompt, const Bounds::Prompt& bounds,
+                 std::size_t vocab) {
+  Comparison out;
   for (const Kind& kind : kinds_of(trace, prompt)) {
     const Bounds::Kind bound = bound_of(bounds, kind.what);
     const Difference found = difference(kind.ours, kind.theirs, kind.columns);
@@ -154,10 +160,127 @@ void add_prompt(Comparison& out, const Trace& trace, const PromptReference& prom
   }
   out.tokens.push_back(compare_tokens("greedy", prompt, trace.greedy, prompt.greedy_ids, bounds.greedy_rows,
                                       [&](std::size_t i) { return prompt.greedy_gap[i]; }));
-  if (trace.drafts.empty()) return;
+  if (trace.drafts.empty()) return out;
   out.tokens.push_back(
       compare_tokens("drafts", prompt, trace.drafts, prompt.draft_ids, bounds.draft_rows,
                      [&](std::size_t i) { return gap_of(prompt.draft_logits.subspan(i * vocab, vocab)); }));
+  return out;
+}
+
+// A prompt's numbers had its routers chosen otherwise: the file's own, moved by what that does to the
+// reference backend's. Tokens are those the moved logits choose.
+class TurnedReference {
+ public:
+  TurnedReference(const PromptReference& prompt, const Trace& clean, const Trace& turned) : prompt_(prompt) {
+    std::vector<float> was, is;
+    for (const std::vector<float>& layer : clean.hidden) was.insert(was.end(), layer.begin(), layer.end());
+    for (const std::vector<float>& layer : turned.hidden) is.insert(is.end(), layer.begin(), layer.end());
+    move(prompt_.hidden, was, is);
+    move(prompt_.logits, clean.logits, turned.logits);
+    move(prompt_.final_norm, clean.final_norm, turned.final_norm);
+    move(prompt_.greedy_logits, clean.greedy, turned.greedy);
+    move(prompt_.mtp_logits, clean.mtp, turned.mtp);
+    move(prompt_.draft_logits, clean.drafts, turned.drafts);
+    choose(turned.greedy, prompt_.greedy_ids, &gaps_);
+    choose(turned.drafts, prompt_.draft_ids, nullptr);
+    prompt_.greedy_gap = gaps_;
+  }
+  TurnedReference(const TurnedReference&) = delete;  // the prompt points into this
+  TurnedReference& operator=(const TurnedReference&) = delete;
+  const PromptReference& prompt() const { return prompt_; }
+
+ private:
+  void move(std::span<const float>& numbers, std::span<const float> was, std::span<const float> is) {
+    if (numbers.empty() || was.empty()) return;  // the file has MTP and the model has not
+    check(numbers.size() == was.size() && was.size() == is.size(), "all have the same numbers",
+          numbers.size(), was.size());
+    std::vector<float>& moved = moved_.emplace_back(numbers.begin(), numbers.end());
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += is[i] - was[i];
+    numbers = moved;
+  }
+  static void choose(std::span<const float> logits, std::vector<std::int32_t>& ids,
+                     std::vector<float>* gaps) {
+    const std::size_t columns = logits.size() / std::max<std::size_t>(1, ids.size());
+    for (std::size_t i = 0; i < ids.size() && columns > 0; ++i) {
+      const auto row = logits.subspan(i * columns, columns);
+      ids[i] = static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      if (gaps != nullptr) gaps->push_back(gap_of(row));
+    }
+  }
+
+  PromptReference prompt_;
+  std::list<std::vector<float>> moved_;
+  std::vector<float> gaps_;
+};
+
+// How far a trace is from a reference, all kinds of numbers alike, in units of their bounds.
+double distance(const Trace& trace, const PromptReference& prompt, const Bounds::Prompt& bounds) {
+  double sum = 0;
+  for (const Kind& kind : kinds_of(trace, prompt)) {
+    double squares = 0;
+    for (std::size_t i = 0; i < kind.ours.size(); ++i) {
+      const double off = static_cast<double>(kind.ours[i]) - static_cast<double>(kind.theirs[i]);
+      squares += off * off;
+    }
+    const double unit = bound_of(bounds, kind.what).typical;
+    sum += squares / static_cast<double>(kind.ours.size()) / (unit * unit);
+  }
+  return sum;
+}
+
+// The first layer's output that lies beyond its bound: what led there was chosen before it was written.
+std::int32_t first_beyond(const Comparison& found, const Trace& trace, const backend::Program& program) {
+  if (trace.hidden.size() == program.layer_outputs.size())
+    for (std::size_t i = 0; i < trace.hidden.size(); ++i)
+      if (!found.numbers[1 + i].fine()) return program.layer_outputs[i].index;  // behind the logits
+  return std::numeric_limits<std::int32_t>::max();
+}
+
+// The judgement with ties turned that bring the trace within its bounds; `plain`, that without, where none
+// do.
+Comparison judge_turned(const Trace& trace, const PromptReference& prompt, const Bounds& all,
+                        const Bounds::Prompt& bounds, std::size_t vocab, const Comparison& plain) {
+  double nearest = distance(trace, prompt, bounds);
+  // In f32 no input is off by anything; and what is no number comes no nearer.
+  if (bounds.kinds.empty() || std::isnan(nearest) || all.program().expert_sets.empty()) return plain;
+  const auto run = [&](const HeldChoices& turned) {
+    return run_reference(all.exact(), all.capacity(), prompt, turned);
+  };
+  ReferenceRun now = run({});
+  const Trace clean = now.trace;
+  Comparison found = plain;
+  std::vector<TurnedChoice> turns;
+  HeldChoices turned;
+  while (turns.size() < kTurnsMax) {
+    std::optional<RouterTie> best;
+    const double before = nearest;
+    const std::int32_t beyond = first_beyond(found, trace, all.program());
+    const std::vector<RouterTie> ties = find_ties(all.program(), all.capacity(), prompt, now);
+    for (const RouterTie& tie : ties) {
+      HeldChoices with = turned;
+      if (tie.logits.index > beyond || !with.emplace(tie.choice, tie.experts).second) continue;
+      ReferenceRun other = run(with);
+      const double away = distance(trace, TurnedReference(prompt, clean, other.trace).prompt(), bounds);
+      if (!(away < nearest)) continue;
+      nearest = away;
+      now = std::move(other);
+      best = tie;
+    }
+    // If so few turns were the cause, the best of them would take its share of the way.
+    if (!best || nearest > before * (1 - 1.0 / kTurnsMax)) break;
+    turned[best->choice] = best->experts;
+    turns.push_back({prompt.name, std::move(*best)});
+    found = judge(trace, TurnedReference(prompt, clean, now.trace).prompt(), bounds, vocab);
+    if (!found.fine()) continue;
+    found.turned = std::move(turns);
+    return found;
+  }
+  return plain;
+}
+
+template <typename Item>
+void append(std::vector<Item>& to, std::vector<Item> from) {
+  std::ranges::move(from, std::back_inserter(to));
 }
 
 }  // namespace
@@ -168,7 +291,10 @@ bool Comparison::fine() const {
 }
 
 Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
-               const backend::Capacity& capacity) {
+               const backend::Capacity& capacity)
+    : program_(program), exact_(program), capacity_(capacity) {
+  for (backend::MatrixUse& use : exact_.matrices) use.input = backend::InputFormat::f32;
+  for (backend::KvCache& cache : exact_.kv_caches) cache.format = backend::KvFormat::f32;
   for (const backend::MatrixUse& use : program.matrices) {
     if (use.input == backend::InputFormat::bf16) noise_bf16 = relative_input_noise(use.input);
     if (backend::quantises(use.input)) noise_nvfp4 = relative_input_noise(use.input);
@@ -180,27 +306,22 @@ Bounds::Bounds(const backend::Program& program, const ReferenceFile& reference,
     prompts_.push_back({{},
                         std::vector<double>(prompt.greedy_ids.size(), kExactBound),
                         std::vector<double>(prompt.draft_ids.size(), kExactBound)});
-  if (noise_bf16 > 0 || noise_nvfp4 > 0 || noise_fp8 > 0 || noise_kv > 0)
-    derive(program, reference, capacity);
+  if (noise_bf16 > 0 || noise_nvfp4 > 0 || noise_fp8 > 0 || noise_kv > 0) derive(reference);
 }
 
 // On the reference backend; see the header.
-void Bounds::derive(const backend::Program& program, const ReferenceFile& reference,
-                    const backend::Capacity& capacity) {
+void Bounds::derive(const ReferenceFile& reference) {
   const auto prompts = reference.prompts();
   std::vector<Trace> clean;
   for (int run = 0; run <= kNoiseRuns; ++run) {
-    backend::Program exact = program;
-    for (backend::MatrixUse& use : exact.matrices) use.input = backend::InputFormat::f32;
-    for (backend::KvCache& cache : exact.kv_caches) cache.format = backend::KvFormat::f32;
-    const NoisyProgram noisy(program, static_cast<std::uint64_t>(run));
-    const auto prepared = backend::ReferenceBackend().prepare(run == 0 ? exact : noisy.program(), capacity);
+    const NoisyProgram noisy(program_, static_cast<std::uint64_t>(run));
+    const auto prepared = backend::ReferenceBackend().prepare(run == 0 ? exact_ : noisy.program(), capacity_);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       Trace trace = run_trace(*prepared, prompts[i]);
       if (run == 0)
         clean.push_back(std::move(trace));
       else
-        raise(prompts_[i], trace, clean[i], prompts[i], static_cast<std::size_t>(program.vocab_size));
+        raise(prompts_[i], trace, clean[i], prompts[i], static_cast<std::size_t>(program_.vocab_size));
     }
   }
 }
@@ -221,11 +342,16 @@ Comparison compare(backend::Prepared& prepared, const ReferenceFile& reference, 
   out.noise_fp8 = bounds.noise_fp8;
   out.noise_kv = bounds.noise_kv;
   const auto prompts = reference.prompts();
+  const auto vocab = static_cast<std::size_t>(prepared.program().vocab_size);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const Trace trace = run_trace(prepared, prompts[i]);
     out.hidden_compared = !trace.hidden.empty();
     out.mtp_compared = out.mtp_compared || !trace.drafts.empty();
-    add_prompt(out, trace, prompts[i], bounds.of(i), static_cast<std::size_t>(prepared.program().vocab_size));
+    Comparison found = judge(trace, prompts[i], bounds.of(i), vocab);
+    if (!found.fine()) found = judge_turned(trace, prompts[i], bounds, bounds.of(i), vocab, found);
+    append(out.numbers, std::move(found.numbers));
+    append(out.tokens, std::move(found.tokens));
+    append(out.turned, std::move(found.turned));
   }
   return out;
 }

@@ -6,6 +6,11 @@
 // by experiment on the model at hand (input_noise.h): kNoiseRuns runs of the reference backend with random
 // errors of the format's size. The typical row (the median of the rows' root mean squares, which a few flips
 // do not move) may differ by twice what theirs did, and the largest single difference by four times.
+//
+// Where a number lies beyond that, routers' choices that are nearly ties (router_ties.h) are looked at. The
+// one whose turn brings the numbers nearest is turned in the reference; then another, kTurnsMax at most. When
+// the numbers lie within the same bounds of what the reference gives then, they are fine, and the choices are
+// named. Else the judgement stays as it was.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "evaluate/reference_file.h"
+#include "evaluate/router_ties.h"
 
 namespace fourfold::evaluate {
 
@@ -21,6 +27,7 @@ inline constexpr double kExactBound = 1e-3;
 inline constexpr int kNoiseRuns = 4;
 inline constexpr double kLargestFactor = 4;
 inline constexpr double kTypicalFactor = 2;
+inline constexpr std::size_t kTurnsMax = 4;
 
 // Numbers of one kind: "logits", "layer 3", "mtp logits".
 struct NumberDifference {
@@ -44,10 +51,17 @@ struct TokenDifference {
   bool fine() const { return same + undecided == count; }
 };
 
+// A router's choice that was made the other way, and might be.
+struct TurnedChoice {
+  std::string prompt;
+  RouterTie tie;
+};
+
 struct Comparison {
   std::vector<NumberDifference> numbers;
   std::vector<TokenDifference> tokens;
-  bool hidden_compared = false;  // the backend kept its values
+  std::vector<TurnedChoice> turned;  // numbers and tokens are held against a reference that chose so, too
+  bool hidden_compared = false;      // the backend kept its values
   bool mtp_compared = false;
   double noise_bf16 = 0, noise_nvfp4 = 0, noise_fp8 = 0;  // relative, of the formats in use; 0: not in use
   double noise_kv = 0;                                    // of keys and values in fp8
@@ -70,13 +84,17 @@ class Bounds {
   // capacity: of the runs to judge, which cut their prompts alike.
   Bounds(const backend::Program& program, const ReferenceFile& reference, const backend::Capacity& capacity);
   const Prompt& of(std::size_t prompt) const { return prompts_[prompt]; }
+  const backend::Program& program() const { return program_; }
+  const backend::Program& exact() const { return exact_; }  // in f32
+  const backend::Capacity& capacity() const { return capacity_; }
 
   double noise_bf16 = 0, noise_nvfp4 = 0, noise_fp8 = 0, noise_kv = 0;  // as in Comparison
 
  private:
-  void derive(const backend::Program& program, const ReferenceFile& reference,
-              const backend::Capacity& capacity);
+  void derive(const ReferenceFile& reference);
 
+  backend::Program program_, exact_;
+  backend::Capacity capacity_;
   std::vector<Prompt> prompts_;
 };
 

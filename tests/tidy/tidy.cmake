@@ -11,6 +11,8 @@ add_test(NAME docs.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}
 add_test(NAME dev.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/dev_test.py)
 add_test(NAME count_instructions.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/count_instructions_test.py)
 add_test(NAME sbom.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/sbom_test.py)
+add_test(NAME compare_families.can_fail
+  COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/compare_families_test.py)
 add_test(NAME mutate.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/mutate_test.py)
 add_test(NAME docs.result_tables COMMAND ${FOURFOLD_PYTHON} ${tools}/result_tables.py ${PROJECT_SOURCE_DIR} --check)
 if(TARGET fourfold)

@@ -51,32 +51,61 @@ void clamped_swiglu(const RunExperts& op, std::span<const float> gate, std::span
   }
 }
 
+// What each logit's score is a share of: of themselves all together (softmax), or of 1 (sigmoid).
+class Scores {
+ public:
+  Scores(const TopKExperts& op, std::span<const float> logits)
+      : is_softmax_(op.score == RouterScore::softmax) {
+    if (!is_softmax_) return;
+    const std::vector<std::int32_t> falling = sorted(numbers(0, std::ssize(logits)), logits);
+    largest_ = logits[falling.front()];
+    all_ = 0;
+    for (const std::int32_t expert : falling) all_ += mass(logits[expert]);
+  }
+  double mass(float logit) const { return is_softmax_ ? std::exp(logit - largest_) : sigmoid(logit); }
+  double all() const { return all_; }
+
+ private:
+  bool is_softmax_;
+  double largest_ = 0, all_ = 1;
+};
+
 }  // namespace
+
+std::vector<float> choice_keys(const TopKExperts& op, std::span<const float> logits,
+                               std::span<const float> choice_bias) {
+  // Softmax keeps the order of the logits; where that is all that matters, rounding makes no ties.
+  std::vector<float> keys(logits.begin(), logits.end());
+  if (op.score != RouterScore::softmax || !choice_bias.empty() || op.groups_kept < op.group_count) {
+    const Scores scores(op, logits);
+    for (float& key : keys) key = static_cast<float>(scores.mass(key) / scores.all());
+  }
+  for (std::size_t i = 0; i < choice_bias.size(); ++i) keys[i] += choice_bias[i];
+  return keys;
+}
+
+void choose_experts(const TopKExperts& op, std::span<const float> keys, std::span<std::int32_t> experts) {
+  const std::vector<std::int32_t> order = sorted(candidates(op, keys), keys);
+  std::copy_n(order.begin(), op.count, experts.begin());
+}
+
+void weigh_experts(const TopKExperts& op, std::span<const float> logits,
+                   std::span<const std::int32_t> experts, std::span<float> weights) {
+  const Scores scores(op, logits);
+  // Softmax and then renormalising over the chosen equals softmax over the chosen.
+  double total = scores.all();
+  if (op.normalize) {
+    total = op.score == RouterScore::softmax ? 0 : TopKExperts::kSumGuard;
+    for (const std::int32_t expert : experts) total += scores.mass(logits[expert]);
+  }
+  for (std::size_t i = 0; i < experts.size(); ++i)
+    weights[i] = static_cast<float>(scores.mass(logits[experts[i]]) / total * op.scale);
+}
 
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
                    std::span<float> weights, std::span<const float> choice_bias) {
-  const bool is_softmax = op.score == RouterScore::softmax;
-  const std::vector<std::int32_t> falling = sorted(numbers(0, std::ssize(logits)), logits);
-  const double largest = logits[falling.front()];
-  const auto mass = [&](float logit) { return is_softmax ? std::exp(logit - largest) : sigmoid(logit); };
-  double all = is_softmax ? 0 : 1;
-  if (is_softmax)
-    for (const std::int32_t expert : falling) all += mass(logits[expert]);
-
-  // Softmax keeps the order of the logits; where that is all that matters, rounding makes no ties.
-  std::vector<float> keys(logits.begin(), logits.end());
-  if (!is_softmax || !choice_bias.empty() || op.groups_kept < op.group_count)
-    for (float& key : keys) key = static_cast<float>(mass(key) / all);
-  for (std::size_t i = 0; i < choice_bias.size(); ++i) keys[i] += choice_bias[i];
-  const std::vector<std::int32_t> order = sorted(candidates(op, keys), keys);
-  std::copy_n(order.begin(), op.count, experts.begin());
-
-  // Softmax and then renormalising over the chosen equals softmax over the chosen.
-  double total = op.normalize ? (is_softmax ? 0 : TopKExperts::kSumGuard) : all;
-  if (op.normalize)
-    for (const std::int32_t expert : experts) total += mass(logits[expert]);
-  for (std::size_t i = 0; i < experts.size(); ++i)
-    weights[i] = static_cast<float>(mass(logits[experts[i]]) / total * op.scale);
+  choose_experts(op, choice_keys(op, logits, choice_bias), experts);
+  weigh_experts(op, logits, experts, weights);
 }
 
 void run_experts(const RunExperts& op, std::span<const ExpertWeights> set, std::int64_t first_expert,

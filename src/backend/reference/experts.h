@@ -9,7 +9,15 @@
 
 namespace fourfold::backend::reference {
 
-// experts and weights: [count], best first. An empty choice_bias is none.
+// What a router's rule is made of. Its keys: the scores with their bias, or the logits where these have the
+// same order. An empty choice_bias is none.
+std::vector<float> choice_keys(const TopKExperts& op, std::span<const float> logits,
+                               std::span<const float> choice_bias);
+// experts and weights: [count], best first. The weights are those the logits give to any experts.
+void choose_experts(const TopKExperts& op, std::span<const float> keys, std::span<std::int32_t> experts);
+void weigh_experts(const TopKExperts& op, std::span<const float> logits,
+                   std::span<const std::int32_t> experts, std::span<float> weights);
+// All of it.
 void top_k_experts(const TopKExperts& op, std::span<const float> logits, std::span<std::int32_t> experts,
                    std::span<float> weights, std::span<const float> choice_bias = {});
 

@@ -25,7 +25,8 @@ struct RowPlace {
 
 class PreparedReference final : public Prepared {
  public:
-  PreparedReference(Program program, const Capacity& capacity, std::shared_ptr<Collective> collective);
+  PreparedReference(Program program, const Capacity& capacity, std::shared_ptr<Collective> collective,
+                    ChoiceWatcher watcher);
 
   const Program& program() const override { return program_; }
   const Capacity& capacity() const override { return capacity_; }
@@ -93,6 +94,7 @@ class PreparedReference final : public Prepared {
   Program program_;
   Capacity capacity_;
   std::shared_ptr<Collective> collective_;  // with several ranks
+  ChoiceWatcher watcher_;                   // or none
   std::vector<Weight> weights_;             // by MatrixId
   std::vector<KvPages> kv_;                 // by KvCacheId
   std::vector<DeltaMemory> delta_;          // by DeltaStateId, then slot
@@ -106,8 +108,11 @@ class PreparedReference final : public Prepared {
 };
 
 PreparedReference::PreparedReference(Program program, const Capacity& capacity,
-                                     std::shared_ptr<Collective> collective)
-    : program_(std::move(program)), capacity_(capacity), collective_(std::move(collective)) {
+                                     std::shared_ptr<Collective> collective, ChoiceWatcher watcher)
+    : program_(std::move(program)),
+      capacity_(capacity),
+      collective_(std::move(collective)),
+      watcher_(std::move(watcher)) {
   const std::vector<std::string> problems = problems_of(program_);
   check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
   if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
@@ -295,9 +300,14 @@ void PreparedReference::apply(const TopKExperts& op) {
   Rows& weights = make(op.weights);
   auto& chosen = choices_[op.experts.index];
   chosen.assign(weights.cells.size(), 0);
-  for (std::int64_t row = 0; row < weights.count(); ++row)
-    top_k_experts(op, in(op.logits).row(row), std::span(chosen).subspan(row * op.count, op.count),
-                  weights.row(row), vector(op.choice_bias));
+  for (std::int64_t row = 0; row < weights.count(); ++row) {
+    const auto logits = in(op.logits).row(row);
+    const auto experts = std::span(chosen).subspan(row * op.count, op.count);
+    const std::vector<float> keys = choice_keys(op, logits, vector(op.choice_bias));
+    choose_experts(op, keys, experts);
+    if (watcher_) watcher_({op, places_[row].position, keys, experts});
+    weigh_experts(op, logits, experts, weights.row(row));
+  }
   Rows& shown = make(op.experts);  // as numbers, for value()
   std::ranges::transform(chosen, shown.cells.begin(), [](std::int32_t x) { return static_cast<float>(x); });
 }
@@ -337,7 +347,7 @@ void PreparedReference::apply(const AddGated& op) {
 }  // namespace reference
 
 std::unique_ptr<Prepared> ReferenceBackend::prepare(Program program, const Capacity& capacity) {
-  return std::make_unique<reference::PreparedReference>(std::move(program), capacity, collective_);
+  return std::make_unique<reference::PreparedReference>(std::move(program), capacity, collective_, watcher_);
 }
 
 }  // namespace fourfold::backend
