@@ -111,7 +111,7 @@ def main(words):
     parser.add_argument("--backends", default=BACKENDS)
     parser.add_argument("--only", default="")
     parser.add_argument("models", nargs="*")
-    given = parser.parse_args(words)
+    given = parser.parse_intermixed_args(words)
     backends = given.backends.split(",")
     version = subprocess.run([given.program, "--version"], stdout=subprocess.PIPE, universal_newlines=True).stdout.split("\n")[0]
     rows, notes = read(given.out)

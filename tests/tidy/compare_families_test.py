@@ -41,9 +41,9 @@ class CompareFamilies(unittest.TestCase):
         self.program.write_text(PROGRAM.format(python=sys.executable))
         self.program.chmod(0o755)
 
-    def run_tool(self, backends, only="tiny-glm,tiny-glm-seed2,tiny-gpt-oss-mxfp4"):
+    def run_tool(self, backends, *models, only="tiny-glm,tiny-glm-seed2,tiny-gpt-oss-mxfp4"):
         return subprocess.run([sys.executable, ROOT / "tools/compare_families.py", self.program, self.out, "--backends", backends,
-                               "--only", only], capture_output=True, text=True)
+                               "--only", only, *models], capture_output=True, text=True)
 
     def row(self, name):
         return next(line for line in self.out.read_text().splitlines() if line.startswith(f"| {name} |"))
@@ -55,6 +55,12 @@ class CompareFamilies(unittest.TestCase):
         self.assertEqual(self.row("tiny-glm"), "| tiny-glm | w4a16 0.50 | " + refused)
         self.assertEqual(self.row("tiny-glm-seed2"), "| tiny-glm-seed2 | w4a16 0.50, layers.0 at 41: 4 or 6 | " + refused)
         self.assertEqual(self.row("tiny-gpt-oss-mxfp4"), "| tiny-gpt-oss-mxfp4 | w4a16 0.50, 1 token | " + refused)
+
+    def test_models_with_their_own_reference(self):
+        (self.out.parent / "made").write_text("mxfp4")
+        done = self.run_tool("cpu", f"own={self.out.parent}", only="tiny-glm")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.row("own"), "| own | w4a16 0.50, 1 token |")
 
     def test_beyond(self):
         done = self.run_tool("sim:2", only="tiny-glm")
