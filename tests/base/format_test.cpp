@@ -5,12 +5,35 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/error.h"
 
+// As std::format stands beside std::string in newer standard libraries, where a call finds it by its arguments.
+namespace elsewhere {
+struct Text : std::string {
+  using std::string::string;
+};
+template <class... Args>
+struct Pattern {
+  consteval Pattern(const char*) {}
+};
+template <class... Args>
+std::string format(Pattern<std::type_identity_t<Args>...>, Args&&...) {
+  return "elsewhere's";
+}
+}  // namespace elsewhere
+
 namespace fourfold {
 namespace {
+
+TEST(Format, IsTheOneThatIsCalledBesideAnother) {
+  elsewhere::Text text("ours");
+  const elsewhere::Text same("ours");
+  EXPECT_EQ(format("{}", text), "ours");
+  EXPECT_EQ(format("{} {}", same, 1), "ours 1");
+}
 
 TEST(Format, FillsEveryKindOfValue) {
   const std::string owned = "owned";
