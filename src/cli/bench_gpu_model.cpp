@@ -210,9 +210,9 @@ double prompt_seconds(backend::Prepared& prepared, const Plan& plan, int chunk) 
   return median({times[2], times[3], times[4]});  // the first two warm up
 }
 
-// A layer's, in the last step; 0: there are none.
-double mean_experts(backend::Prepared& prepared) {
-  const std::vector<int> counts = distinct_experts(prepared);
+// A layer's, in the last step; 0: there are none, or more users than run together.
+double mean_experts(backend::Prepared& prepared, int users) {
+  const std::vector<int> counts = distinct_experts(prepared, users);
   if (counts.empty()) return 0;
   return std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
 }
@@ -229,7 +229,7 @@ struct Timed {
 void time_decoding(const Timed& timed, Table& table, const Console& console) {
   for (const Decoding& line : timed.plan.lines) {
     const double seconds = decode_seconds(timed.prepared, line, timed.plan, timed.options.tokens);
-    const double experts = mean_experts(timed.prepared);
+    const double experts = mean_experts(timed.prepared, line.users);
     const backend::Cost cost =
         cost_of(timed.prepared.program(), backend::Pass::main,
                 {line.users, line.users, line.users, static_cast<double>(line.context), experts});

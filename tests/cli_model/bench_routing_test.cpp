@@ -132,10 +132,11 @@ TEST(BenchRouting, CountsWhatAStepUsed) {
     const auto layers = static_cast<std::size_t>(shape.layers - shape.dense_layers);
     const auto chosen = static_cast<int>(shape.experts_per_token);
     Step(users, 1).run(*prepared);
-    EXPECT_EQ(distinct_experts(*prepared), std::vector<int>(layers, chosen)) << name;
+    EXPECT_EQ(distinct_experts(*prepared, users), std::vector<int>(layers, chosen)) << name;
     Step(users, config.vocab_size).run(*prepared);
-    const std::vector<int> used = distinct_experts(*prepared);
+    const std::vector<int> used = distinct_experts(*prepared, users);
     ASSERT_EQ(used.size(), layers) << name;
+    EXPECT_TRUE(distinct_experts(*prepared, users + 1).empty()) << "these rows did not run together";
     for (const int count : used) {
       EXPECT_GT(count, chosen) << name;
       EXPECT_LE(count, std::min<std::int64_t>(users * chosen, shape.experts)) << name;

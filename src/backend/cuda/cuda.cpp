@@ -28,7 +28,9 @@ std::vector<StageTime> time_stages(Prepared& prepared, int rounds) {
   return cuda::time_stages(prepared, rounds);
 }
 
-std::vector<int> distinct_experts(Prepared& prepared) { return cuda::distinct_experts(prepared); }
+std::vector<int> distinct_experts(Prepared& prepared, int rows) {
+  return cuda::distinct_experts(prepared, rows);
+}
 
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position) {
   cuda::assume_position(prepared, state_slot, position);

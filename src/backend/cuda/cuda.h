@@ -94,9 +94,10 @@ struct StageTime {
 };
 std::vector<StageTime> time_stages(Prepared& prepared, int rounds);
 
-// For benches: how many different experts the rows of the last main pass were sent to, by layer that has
-// experts. Found by running that pass once more; what it writes is not to be used.
-std::vector<int> distinct_experts(Prepared& prepared);
+// For benches: how many different experts the rows of the last main pass, `rows` of them, were sent to, by
+// layer that has experts; nothing where they did not run together. Found by running that pass once more; what
+// it writes is not to be used.
+std::vector<int> distinct_experts(Prepared& prepared, int rows);
 
 // For benches: the sequence in a state slot is taken to be `position` tokens long, its past whatever the
 // memory holds. The prepared program must be this backend's.

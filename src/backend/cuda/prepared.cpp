@@ -330,8 +330,8 @@ std::vector<StageTime> time_stages(Prepared& prepared, int rounds) {
   return dynamic_cast<PreparedGpu&>(prepared).time_stages(rounds);
 }
 
-std::vector<int> distinct_experts(Prepared& prepared) {
-  return dynamic_cast<PreparedGpu&>(prepared).distinct_experts();
+std::vector<int> distinct_experts(Prepared& prepared, int rows) {
+  return dynamic_cast<PreparedGpu&>(prepared).distinct_experts(rows);
 }
 
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position) {

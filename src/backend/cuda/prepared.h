@@ -51,7 +51,7 @@ class PreparedGpu final : public Prepared, public Tunable {
 
   // Timing and tuning; prepared_tune.cpp.
   std::vector<StageTime> time_stages(int rounds);
-  std::vector<int> distinct_experts();
+  std::vector<int> distinct_experts(int rows);
   kernels::Machine& machine() override { return machine_; }
   std::size_t workspace_bytes() const override { return buffers_.workspace_bytes; }
   void set_tuning(std::shared_ptr<const Tuning> tuning) override;
@@ -117,7 +117,7 @@ std::unique_ptr<Prepared> prepare(Program program, const Capacity& capacity, ker
                                   const GpuOptions& options);
 
 std::vector<StageTime> time_stages(Prepared& prepared, int rounds);
-std::vector<int> distinct_experts(Prepared& prepared);
+std::vector<int> distinct_experts(Prepared& prepared, int rows);
 void assume_position(Prepared& prepared, std::int32_t state_slot, std::int64_t position);
 
 }  // namespace fourfold::backend::cuda

@@ -27,7 +27,8 @@ std::vector<StageTime> PreparedGpu::time_stages(int rounds) {
 }
 
 // A router's logits lie where they are until the next layer's projection.
-std::vector<int> PreparedGpu::distinct_experts() {
+std::vector<int> PreparedGpu::distinct_experts(int rows) {
+  if (last_shape_.rows != rows) return {};
   kernels::Memory& memory = machine_.memory();
   std::vector<int> counts;
   std::vector<float> logits, bias;
@@ -36,7 +37,7 @@ std::vector<int> PreparedGpu::distinct_experts() {
     const auto* mlp = std::get_if<DeviceMoe>(&model_.layers[static_cast<std::size_t>(index) - 1].mlp);
     if (mlp == nullptr) return;
     const auto width = static_cast<std::size_t>(mlp->in.width);
-    logits.resize(static_cast<std::size_t>(last_shape_.rows) * width);
+    logits.resize(static_cast<std::size_t>(rows) * width);
     memory.read(logits.data(), buffers_.projection, 4 * logits.size());
     moe_route::RouteRule rule = mlp->rule;
     if (rule.choice_bias != nullptr) {
@@ -45,7 +46,7 @@ std::vector<int> PreparedGpu::distinct_experts() {
       rule.choice_bias = bias.data();
     }
     std::vector<bool> used(static_cast<std::size_t>(mlp->experts.experts));
-    for (std::size_t row = 0; row < static_cast<std::size_t>(last_shape_.rows); ++row)
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row)
       for (const int expert :
            fourfold::reference::route(logits.data() + row * width + mlp->in.first_column[0],
                                       mlp->experts.experts, mlp->top_k, rule)
