@@ -2,7 +2,9 @@
 // is what its floor and the plans assume; and that what a GPU's step used is counted as it was.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <set>
 

@@ -3,6 +3,8 @@
 // there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/token_grain.h"

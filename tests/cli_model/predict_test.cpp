@@ -1,5 +1,6 @@
 // `plan --predict` against every line that was measured on the H200 (bench/results): the constants of
-// plan/kernel_time.cpp were fitted to the 35B's and 122B's, all others were held out.
+// plan/kernel_time.cpp were fitted to the 35B's and 122B's, all others were held out. The files of other
+// families (gpt-oss, GLM, MiniMax, Mistral) are no part of it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
