@@ -56,8 +56,9 @@ void append_format(std::string& out, std::string_view pattern, const Args&... ar
   append_formatted(out, pattern, {FormatValue(args)...});
 }
 
-// A literal's own overload, an exact match: newer standard libraries bring std::format with <chrono>, which a call
-// with a std::string finds as well, and between two conversions from a literal the compiler does not choose.
+// A literal's own overload, an exact match: newer standard libraries bring std::format with <chrono>, which a
+// call with a std::string finds as well, and between two conversions from a literal the compiler does not
+// choose.
 template <std::size_t N, class... Args>
 std::string format(const char (&pattern)[N], Args&&... args) {
   return formatted({pattern, N - 1}, {FormatValue(args)...});

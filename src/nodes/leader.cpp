@@ -189,7 +189,8 @@ void Leader::Body::load(const Settings& settings, const std::string& peer, Link&
     Message message = link.receive();
     if (message.kind == Frame::failed) {
       // Said here: it leaves at once, and that may be what is heard of it first.
-      const std::string why = fourfold::format("it cannot load the model: {}", ByteReader(message.bytes).get_text());
+      const std::string why =
+          fourfold::format("it cannot load the model: {}", ByteReader(message.bytes).get_text());
       say(fourfold::format("{} ({}): {}", name(rank), peer, why));
       throw LinkLost(why);
     }
@@ -221,7 +222,8 @@ std::shared_ptr<backend::Backend> Leader::rank(int rank) {
        .group = body_->group,
        .collective = options.collective,
        .join_patience = options.join_patience,
-       .join_hint = fourfold::format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
+       .join_hint =
+           fourfold::format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
 }
 
 std::string Leader::away() const { return body_->group->away(); }

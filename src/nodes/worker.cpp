@@ -44,8 +44,8 @@ class LeaderCollective final : public backend::Collective {
     if (message.kind == Frame::give_up)
       throw backend::RankLost(rank, "another rank failed, and the step ends");
     if (message.kind != Frame::result || message.bytes.size() != out.size_bytes())
-      throw LinkLost(fourfold::format("the leader sent {} bytes for {} at {}", message.bytes.size(), out.size_bytes(),
-                            head.where));
+      throw LinkLost(fourfold::format("the leader sent {} bytes for {} at {}", message.bytes.size(),
+                                      out.size_bytes(), head.where));
     if (!out.empty()) std::memcpy(out.data(), message.bytes.data(), out.size_bytes());
   }
 

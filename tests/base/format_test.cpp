@@ -10,7 +10,8 @@
 #include "base/check.h"
 #include "base/error.h"
 
-// As std::format stands beside std::string in newer standard libraries, where a call finds it by its arguments.
+// As std::format stands beside std::string in newer standard libraries, where a call finds it by its
+// arguments.
 namespace elsewhere {
 struct Text : std::string {
   using std::string::string;

@@ -111,8 +111,8 @@ TEST(VerifyCommand, TheLargeListHasEveryKernelAndChosenRow) {
     }
     for (const plan::RowFacts& row : machine.rows(kernels::RowKind::step)) {
       // Those that have no large shape are not listed as if they had.
-      const std::set<std::string> small{"all_reduce",  "all_gather",  "prepare", "combine splits",
-                                        "row_squares", "accept",      "embed",   "take_rows",
+      const std::set<std::string> small{"all_reduce",  "all_gather",   "prepare", "combine splits",
+                                        "row_squares", "accept",       "embed",   "take_rows",
                                         "latent_rows", "turn_queries", "add_bias"};
       const bool is_small = small.count(std::string(row.kernel)) + small.count(std::string(row.role)) > 0;
       const bool has_other_heads = row.kernel.starts_with("delta") && row.k != 128;
