@@ -9,6 +9,9 @@ For every kernel of every chip (sm_90a; sm_120f and sm_121f): no local memory (s
 the tensor-core instruction of its path and no other, at most the planned registers, the planned threads, no static shared memory.
 Every planned row must be there, and no row may be there that is not planned.
 
+    --code FILE: rows of sm_90a whose machine code may not grow, a line each: name, bytes, registers, separated by tabs; the first
+line is the compiler's release, since another one makes other code: then nothing is compared, and the last line says so.
+
 How it looks. It needs no tool of the CUDA toolkit besides the compiler that built the libraries: cuobjdump and nvdisasm
 are packages of their own and often missing. A library holds fat binaries; an entry of one is a cubin, an ELF file,
 plain or compressed with LZ4 (nvcc --compress-mode=speed). Registers, stack and launch bounds are attributes in its
@@ -36,6 +39,11 @@ EM_CUDA = 190
 # Attributes of .nv.info: (format byte, attribute byte), then a size and a value.
 ATTRIBUTE_SIZED = 4
 REGCOUNT, FRAME_SIZE, MAX_THREADS = 0x2F, 0x11, 0x05
+RELEASE = b"Cuda compilation tools, release "  # in .note.nv.tkinfo, up to a zero
+
+# What the rows of --code may grow by: a change elsewhere moves a few instructions; what was compiled into them by mistake was
+# 1.0 % (a bias that one model has) to 100 % (a router's other rules).
+CODE_GROWTH = 0.005
 
 # The lowest 12 bits of an instruction.
 OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "QGMMA": 0xDF3, "OMMA": 0x47F}
@@ -73,7 +81,7 @@ class Unknown(Exception):
 
 
 Row = collections.namedtuple("Row", "chip function type name path format threads registers shared_bytes")
-Kernel = collections.namedtuple("Kernel", "symbol registers frame_bytes threads shared_bytes opcodes")
+Kernel = collections.namedtuple("Kernel", "symbol registers frame_bytes threads shared_bytes opcodes code_bytes")
 
 
 def lz4_block(data, size):
@@ -211,8 +219,9 @@ def kernels_of(cubin):
         if symbol not in registers or symbol not in frames or len(threads) != 1:
             raise Unknown(f"{symbol}: registers, frame or launch bounds are not in .nv.info")
         shared_bytes = max(0, cubin.size(f".nv.shared.{symbol}") - RESERVED_SHARED_BYTES)
-        yield Kernel(symbol, registers[symbol], frames[symbol], threads[0], shared_bytes,
-                     opcodes_of(cubin.contents(section)))
+        instructions = cubin.contents(section)
+        yield Kernel(symbol, registers[symbol], frames[symbol], threads[0], shared_bytes, opcodes_of(instructions),
+                     len(instructions))
 
 
 def demangled(symbols):
@@ -247,8 +256,8 @@ def faults_of_row(row, kernel):
             yield f"{count} {name} instructions; path {row.path} is made of {expected or 'none'}"
 
 
-def check_cubin(chip, arch, data, rows, seen, problems):
-    cubin = Cubin(data)
+def check_cubin(chip, arch, data, rows, seen, problems, code):
+    cubin, release = Cubin(data), release_of(data)
     if b"__cuda_syscall" in data:
         problems.append(f"{chip} sm_{arch}: calls __cuda_syscall")
     kernels = list(kernels_of(cubin))
@@ -258,10 +267,47 @@ def check_cubin(chip, arch, data, rows, seen, problems):
         if row:
             seen[chip, arch].add(key)
             found = list(faults_of_row(row, kernel))
+            if code:
+                found += code.faults_of(row, kernel, release)
         else:
             found = ["is no planned row"]
         problems += [f"{chip} sm_{arch} {row.name if row else '::'.join(key)}: {problem}" for problem in found]
     return len(kernels)
+
+
+def release_of(data):
+    at = data.find(RELEASE)
+    return data[at:data.index(b"\0", at)].decode() if at >= 0 else "a release that the cubin does not name"
+
+
+class CodeLimits:
+    """The rows of --code and what was found of them."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\n") for line in file if not line.startswith("#")]
+        self.release, self.others, self.seen = lines[0], set(), set()
+        self.limits = {}
+        for line in lines[1:]:
+            name, code_bytes, registers = line.split("\t")
+            self.limits[name] = (int(code_bytes), int(registers))
+
+    def faults_of(self, row, kernel, release):
+        if row.chip != "Hopper" or row.name not in self.limits:
+            return
+        self.seen.add(row.name)
+        if release != self.release:
+            self.others.add(release)
+            return
+        code_bytes, registers = self.limits[row.name]
+        if kernel.code_bytes > code_bytes * (1 + CODE_GROWTH):
+            yield (f"{kernel.code_bytes:,} bytes of machine code; one user's step was measured with {code_bytes:,}: what it does not "
+                   "need belongs into a row of its own")
+        if kernel.registers > registers:
+            yield f"{kernel.registers} registers; one user's step was measured with {registers}"
+
+    def missing(self):
+        return [f"{name}: its machine code is to be compared, but there is no such row" for name in self.limits if name not in self.seen]
 
 
 def planned_rows(path):
@@ -278,19 +324,25 @@ def main():
     parser = argparse.ArgumentParser(description="Compares built kernels with the plan.")
     parser.add_argument("--plan", required=True, metavar="FILE", help="what the program cubin_plan prints")
     parser.add_argument("--chip", action="append", required=True, metavar="NAME=LIBRARY")
+    parser.add_argument("--code", metavar="FILE", help="rows whose machine code may not grow")
     options = parser.parse_args()
     rows = planned_rows(options.plan)
+    code = CodeLimits(options.code) if options.code else None
 
     seen, problems, count = collections.defaultdict(set), [], 0
     for chip, library in (item.split("=", 1) for item in options.chip):
         for arch, data in cubins_of(library):
-            count += check_cubin(chip, arch, data, rows, seen, problems)
+            count += check_cubin(chip, arch, data, rows, seen, problems, code)
         for arch in ARCHITECTURES[chip]:
             for row in rows.values():
                 if row.chip == chip and (row.function, row.type.replace(" ", "")) not in seen[chip, arch]:
                     problems.append(f"{chip} sm_{arch} {row.name}: planned, but not in {library}")
+    if code:
+        problems += code.missing()
     for problem in problems:
         print(problem)
+    for release in sorted(code.others) if code else ():
+        print(f"machine code of {release} is not compared with that of {code.release}")
     print(f"{count} kernels, {len(rows)} planned rows, {len(problems)} problems")
     return 1 if problems or not count else 0
 

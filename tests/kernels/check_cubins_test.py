@@ -9,6 +9,13 @@ import subprocess
 import sys
 
 
+def release_of(library, check):
+    """As the script reads it from a cubin."""
+    sys.path.insert(0, str(pathlib.Path(check).parent))
+    import check_cubins
+    return {check_cubins.release_of(data) for _, data in check_cubins.cubins_of(library)}.pop()
+
+
 def main():
     nvcc, check, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
@@ -23,20 +30,31 @@ def main():
     plan = folder / "faulty_plan.txt"
     plan.write_text("".join(f"Hopper\ttile_kernel\tfaulty::{name}\t{name}\tw4a16-mma\tnvfp4\t{threads}\t{registers}\t1024\n"
                             for name, (threads, registers) in rows.items()))
-    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={library}"], capture_output=True,
-                         text=True)
+    # Sound is larger than its limit, WrongThreads as large as it may be; the last one does not exist.
+    code = folder / "faulty_code.txt"
+    limits = "Sound\t16\t255\nWrongThreads\t1000000\t255\nNoSuchRow\t16\t255\n"
+    release = release_of(library, check)
+    code.write_text(f"# rows\n{release}\n{limits}")
+    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={library}", "--code", code],
+                         capture_output=True, text=True)
     print(run.stdout)
-    expected = {"LocalMemory": "bytes of local memory", "StaticShared": "256 bytes of static shared memory",
+    expected = {"Sound": "bytes of machine code", "NoSuchRow": "there is no such row", "LocalMemory": "bytes of local memory", "StaticShared": "256 bytes of static shared memory",
                 "ManyRegisters": "registers; 4 are planned", "WrongThreads": "128 threads; 256 are planned",
                 "WrongInstruction": "0 HMMA instructions", "Missing": "planned, but not in", "Unplanned": "is no planned row",
                 "sm_90:": "calls __cuda_syscall"}
     lines = run.stdout.splitlines()
     problems = [f"{name}: '{text}' is not reported once" for name, text in expected.items()
                 if sum(name in line and text in line for line in lines) != 1]
-    if any("Sound" in line for line in lines):
-        problems.append("Sound has no fault")
+    if any("WrongThreads" in line and "machine code" in line for line in lines):
+        problems.append("WrongThreads is within its limit")
     if run.returncode != 1 or len(lines) != len(expected) + 1:
         problems.append(f"exit status {run.returncode}, {len(lines)} lines")
+    # Code of another compiler is not compared, and that is said.
+    code.write_text(f"another release\n{limits}")
+    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={library}", "--code", code],
+                         capture_output=True, text=True)
+    if "bytes of machine code;" in run.stdout or f"machine code of {release} is not compared" not in run.stdout:
+        problems.append(f"another compiler: {run.stdout}")
     # What it cannot read is an error, not a pass.
     other = folder / "zstd_rows.o"
     subprocess.run([nvcc, "-std=c++20", "-Xfatbin", "-compress-all", "--compress-mode=size",
