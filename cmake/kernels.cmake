@@ -6,7 +6,7 @@
 set(kernel_lists
   "moe_stream 5"
   "moe_gemm 8"
-  "moe_few 1"
+  "moe_few 2"
   "dense step 1"
   "delta 1"
   "attention 2"

@@ -9,7 +9,7 @@ add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VER
 set(check ${PROJECT_SOURCE_DIR}/tools/check_cubins.py)
 add_test(NAME kernels.cubins
   COMMAND ${Python3_EXECUTABLE} ${check} --plan ${plan} --chip Hopper=$<TARGET_FILE:fourfold_rows_Hopper>
-    --chip Workstation=$<TARGET_FILE:fourfold_rows_Workstation>)
+    --chip Workstation=$<TARGET_FILE:fourfold_rows_Workstation> --code ${CMAKE_CURRENT_LIST_DIR}/one_user_code.txt)
 add_test(NAME kernels.cubins_finds_faults
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/check_cubins_test.py ${FOURFOLD_NVCC} ${check}
     ${CMAKE_CURRENT_BINARY_DIR}/faulty_rows)

@@ -14,8 +14,10 @@
 namespace fourfold::attention {
 
 // Names of the rows: `kv` is the cached number's, `from` the projection's, "f32" or "bf16".
-inline std::string prepare_row(int head_dim, std::string_view kv, std::string_view from) {
-  return format("prepare {} {} from {}", head_dim, kv, from);
+// is_biased: with code for biases and for norms over all heads of a row; without them the other rows run.
+inline std::string prepare_row(int head_dim, std::string_view kv, std::string_view from,
+                               bool is_biased = false) {
+  return format("prepare {} {} from {}{}", head_dim, kv, from, is_biased ? " biased" : "");
 }
 inline std::string squares_row(std::string_view from) { return format("row_squares from {}", from); }
 // is_windowed: with code for a window and for sinks; where a layer has neither, the other rows run.
@@ -44,6 +46,7 @@ struct PrepareParams {
   const float* query_weight;  // [head_dim], the factor itself (1 + w where the model says so); null: no norm
   const float* key_weight;
   float epsilon;
+  // From here to value_bias: rows with is_biased alone.
   // The norm is over all heads of a row together: their squares as row_squares left them, a quad for each of
   // `square_parts` ranks. The weights are then of whole rows, [heads][head_dim]. Null: each head alone.
   const device::F32x4* squares;

@@ -1,5 +1,6 @@
 // From a projection's rows to what attention reads: query heads normed and rotated, as bf16 rows; key heads
-// the same, into their pages; value heads into theirs. Where the model has biases they are added first. A
+// the same, into their pages; value heads into theirs. Where the model has biases they are added first (rows
+// with is_biased, which also norm over all heads of a row: other models do not fetch that code). A
 // warp takes one head of one row; its lanes hold head_dim / 32 neighbouring columns each.
 #pragma once
 
@@ -71,7 +72,7 @@ FOURFOLD_DEVICE void load_columns(Cta cta, const PrepareParams& params, int row,
 // A lane's columns of one head's bias, added. null: none.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void add_bias(Cta cta, const float* bias, int head, float (&value)[kLaneColumns<Row>]) {
-  if (bias == nullptr) return;
+  if (!Row::is_biased || bias == nullptr) return;
   float own[kLaneColumns<Row>];
   load_f32(cta, bias + head * Row::head_dim + cta.lane() * kLaneColumns<Row>, own);
 #pragma unroll
@@ -172,8 +173,8 @@ FOURFOLD_DEVICE void write_value_chunks(Cta cta, const PrepareParams& params, in
               device::U32x4{{chunk[j][0], chunk[j][1], chunk[j][2], chunk[j][3]}});
 }
 
-// The same with a bias, two positions at a time and rolled: held in registers as above, it would cost every
-// model's prepare a third of its warps.
+// The same with a bias, two positions at a time and rolled: held in registers as above, it would cost a third
+// of the warps.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void write_biased_chunk(Cta cta, const PrepareParams& params, int first_row,
                                         const step::RowPlace& place, int kv_head) {
@@ -217,7 +218,8 @@ FOURFOLD_DEVICE void write_values(Cta cta, const PrepareParams& params, int row,
       cta.load(&params.tables.rows[leader].sequence) == place.sequence &&
       cta.load(&params.tables.rows[last].sequence) == place.sequence) {
     if (within != 0) return;
-    if (params.value_bias != nullptr) return write_biased_chunk<Row>(cta, params, row, place, kv_head);
+    if constexpr (Row::is_biased)
+      if (params.value_bias != nullptr) return write_biased_chunk<Row>(cta, params, row, place, kv_head);
     return write_value_chunks<Row>(cta, params, row, place, kv_head);
   }
   float value[count];
@@ -241,7 +243,8 @@ FOURFOLD_DEVICE void prepare(Cta cta, const PrepareParams& params) {
   // Constants of the model: on their way while the predecessor still computes.
   const int head = is_query ? unit : unit - params.heads;
   const float* weight = is_query ? params.query_weight : params.key_weight;
-  if (params.squares != nullptr) weight += head * Row::head_dim;
+  const bool norms_row = Row::is_biased && params.squares != nullptr;
+  if (norms_row) weight += head * Row::head_dim;
   float factor[count];
   if (!is_value && weight != nullptr) load_f32(cta, weight + cta.lane() * count, factor);
   cta.wait_predecessors();
@@ -259,7 +262,7 @@ FOURFOLD_DEVICE void prepare(Cta cta, const PrepareParams& params) {
       is_query ? params.query_column + head * params.head_stride : params.key_column + head * Row::head_dim,
       value);
   add_bias<Row>(cta, is_query ? params.query_bias : params.key_bias, head, value);
-  if (params.squares != nullptr)
+  if (norms_row)
     norm_with_row<Row>(cta, params, row, is_query, factor, value);
   else if (weight != nullptr)
     norm_head<Row>(cta, factor, params.epsilon, value);

@@ -17,7 +17,8 @@
 namespace fourfold::attention {
 
 // Element: of the projection's rows, float (generated rows) or std::uint16_t (bf16, prompt rows).
-template <class ArchT, class KvT, int HeadDim, class ElementT>
+// Biased: with code for biases and norms over all heads (attention_params.h).
+template <class ArchT, class KvT, int HeadDim, class ElementT, bool Biased = false>
 struct PrepareRow {
   using Arch = ArchT;
   using Layout = PageLayout<KvT, HeadDim>;
@@ -28,9 +29,10 @@ struct PrepareRow {
   static constexpr int threads = 32 * kPrepareWarps;
   static constexpr int blocks_per_sm = 4;
   static constexpr bool from_f32 = std::is_same_v<Element, float>;
-  static std::string name() { return prepare_row(HeadDim, KvT::name, from_f32 ? "f32" : "bf16"); }
+  static constexpr bool is_biased = Biased;
+  static std::string name() { return prepare_row(HeadDim, KvT::name, from_f32 ? "f32" : "bf16", Biased); }
   static plan::RowFacts facts() {
-    plan::RowFacts facts = kernels::step_facts<PrepareRow>("prepare", "both", KvT::name);
+    plan::RowFacts facts = kernels::step_facts<PrepareRow>("prepare", Biased ? "biased" : "both", KvT::name);
     facts.head_dim = HeadDim;
     facts.from_f32 = from_f32;
     return facts;
@@ -90,6 +92,8 @@ template <class Arch, class Kv, int HeadDim>
 using RowsOf = moe::RowList<
     PrepareRow<Arch, Kv, HeadDim, float>,
     PrepareRow<Arch, Kv, HeadDim, std::uint16_t>,
+    PrepareRow<Arch, Kv, HeadDim, float, true>,
+    PrepareRow<Arch, Kv, HeadDim, std::uint16_t, true>,
     AttendRow<Arch, Kv, HeadDim, 16>,
     AttendRow<Arch, Kv, HeadDim, 32>,
     AttendRow<Arch, Kv, HeadDim, 64>,

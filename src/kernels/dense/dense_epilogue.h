@@ -56,7 +56,8 @@ FOURFOLD_DEVICE TileInputs load_tile_inputs(Cta cta, const DenseParams& params, 
   return inputs;
 }
 
-template <class Cta>
+// Biased: with the code for a bias; matrices without one do not fetch it.
+template <bool Biased, class Cta>
 FOURFOLD_DEVICE void store_plain_tile(Cta cta, const DenseParams& params, int strip, int tile,
                                       const float (&c)[4], const TileInputs& inputs) {
 #pragma unroll
@@ -76,14 +77,15 @@ FOURFOLD_DEVICE void store_plain_tile(Cta cta, const DenseParams& params, int st
       rows = {{Cta::mul(open, rows.v[0]), Cta::mul(open, rows.v[1])}};
     }
     device::F32x2 before = inputs.before[b];
-    if (params.bias) {  // read here and not with the inputs, which would cost the loop its registers
+    const bool has_bias = Biased && params.bias;
+    if (has_bias) {  // read here and not with the inputs, which would cost the loop its registers
       const device::F32x2 bias = cta.load(reinterpret_cast<const device::F32x2*>(
           params.bias + record::kRows * strip + record::kRows / 2 * tile + 2 * (cta.lane() >> 2)));
       before = params.op == PlainOp::add_f32
                    ? device::F32x2{{Cta::add(before.v[0], bias.v[0]), Cta::add(before.v[1], bias.v[1])}}
                    : bias;
     }
-    if (params.op == PlainOp::add_f32 || params.bias)
+    if (params.op == PlainOp::add_f32 || has_bias)
       rows = {{Cta::add(before.v[0], rows.v[0]), Cta::add(before.v[1], rows.v[1])}};
     cta.store(plain_place(cta, params, strip, tile, token), rows);
   }
@@ -103,7 +105,7 @@ FOURFOLD_DEVICE void store_gate_up_tile(Cta cta, const DenseParams& params, int 
 }
 
 // All lanes of the warp.
-template <class Format, class Cta>
+template <class Format, bool Biased, class Cta>
 FOURFOLD_DEVICE void finish_tile(Cta cta, const DenseParams& params, int strip, int tile, float (&c)[4],
                                  const TileInputs& inputs) {
   constexpr float decode = Format::half_decode_factor;
@@ -114,7 +116,7 @@ FOURFOLD_DEVICE void finish_tile(Cta cta, const DenseParams& params, int strip, 
   for (int i = 0; i < 4; ++i)
     c[i] = Cta::mul(Cta::mul(c[i], i < 2 ? factor_g : factor_g8), inputs.row_scale.v[i / 2]);
   if (plain)
-    store_plain_tile(cta, params, strip, tile, c, inputs);
+    store_plain_tile<Biased>(cta, params, strip, tile, c, inputs);
   else
     store_gate_up_tile(cta, params, strip - params.plain_strips, tile, c);
 }

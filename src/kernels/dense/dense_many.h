@@ -107,8 +107,8 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const ManyParams& params, ManyStora
       // Every lane reads what itself has written: the loop need not hold the sums in registers.
 #pragma unroll 1
     for (int f = 0; f < Row::tiles * share.groups; ++f)
-      finish_fragment<typename Row::Format>(cta, params, 1, share.first_group + f / Row::tiles,
-                                            Row::strip_of(unit), Row::tile_of(unit) + f % Row::tiles);
+      finish_fragment<typename Row::Format, false>(cta, params, 1, share.first_group + f / Row::tiles,
+                                                   Row::strip_of(unit), Row::tile_of(unit) + f % Row::tiles);
   }
 }
 

@@ -2,13 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
+#include "base/format.h"
 #include "kernels/moe/tables.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::dense {
 
 inline constexpr const char* kNormRow = "norm_rows";  // the row's name
+// The kernel that adds up segments and norms the result (dense_sum_norm.h).
+inline std::string sum_norm_row(std::string_view format_name) {
+  return format("dense_sum_norm {}", format_name);
+}
+// The row of dense_few like this one that has the code for a bias.
+inline std::string biased_row(std::string_view row) { return format("{} biased", row); }
 
 inline constexpr int kTokens = 8;  // of a launch, at most: the tensor core's N
 inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
@@ -48,7 +57,8 @@ struct DenseParams {
   std::int32_t out_stride;    // elements; a multiple of 2
   std::int32_t gate_up_stride;
   std::int32_t token_gate_stride;
-  // [32 * plain_strips], added to the plain rows' results in f32 (store_f32, add_f32); null: none.
+  // [32 * plain_strips], added to the plain rows' results in f32 (store_f32, add_f32); null: none. Read by
+  // dense_sum and dense_sum_norm and by rows of biased_row().
   const float* bias;
 };
 

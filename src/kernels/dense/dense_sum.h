@@ -23,7 +23,8 @@ FOURFOLD_DEVICE void dense_sum(Cta cta, const ManyParams& params) {
 #pragma unroll 1
   for (int item = cta.block() * kSumWarps + warp; item < items; item += cta.blocks() * kSumWarps) {
     const int group = item / tiles, tile = item - group * tiles;
-    finish_fragment<Format>(cta, params, segments, group, tile / kStripFragments, tile % kStripFragments);
+    finish_fragment<Format, true>(cta, params, segments, group, tile / kStripFragments,
+                                  tile % kStripFragments);
   }
 }
 

@@ -107,8 +107,8 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const DenseParams& params, const Many
     const DenseParams part = params_of_group(params, share.first_group + group);
 #pragma unroll
     for (int m = 0; m < Row::tiles; ++m)
-      finish_tile<typename Row::Format>(cta, part, strip, m, total[m][0],
-                                        load_tile_inputs(cta, part, strip, m));
+      finish_tile<typename Row::Format, false>(cta, part, strip, m, total[m][0],
+                                               load_tile_inputs(cta, part, strip, m));
 #pragma unroll
     for (int m = 0; m < Row::tiles; ++m)
 #pragma unroll

@@ -41,7 +41,7 @@ FOURFOLD_DEVICE DenseParams params_of_group(const DenseParams& params, int group
 }
 
 // The segments of one tile and eight tokens, added in order, and their rows finished. All lanes of the warp.
-template <class Format, class Cta>
+template <class Format, bool Biased, class Cta>
 FOURFOLD_DEVICE void finish_fragment(Cta cta, const ManyParams& params, int segments, int group, int strip,
                                      int tile) {
   constexpr int kAtOnce = 8;  // loads on their way
@@ -63,7 +63,7 @@ FOURFOLD_DEVICE void finish_fragment(Cta cta, const ManyParams& params, int segm
         for (int j = 0; j < 4; ++j) sum[j] = first + i == 0 ? read[i].v[j] : Cta::add(sum[j], read[i].v[j]);
     at += kAtOnce * step;
   }
-  finish_tile<Format>(cta, part, strip, tile, sum, inputs);
+  finish_tile<Format, Biased>(cta, part, strip, tile, sum, inputs);
 }
 
 }  // namespace fourfold::dense

@@ -19,14 +19,15 @@
 
 namespace fourfold::dense {
 
-// Tiles    m16 tiles of a unit: 2 is a strip, 1 half of one (bf16 only: fp8's would be copies too small for
-//          the copy engine, and FP4's scales lie between the tiles).
+// Tiles    m16 tiles of a unit: 2 is a strip, 1 half of one (of fp8 it would be copies too small for the copy
+//          engine; FP4's scales lie between the tiles, so its whole records are fetched, by two blocks).
 // Warps    of a block; there is a block an SM.
 // Records  of a copy, which fills a stage of the ring.
 //
 // The ring takes what the partial sums leave of the shared memory; normed tokens take theirs from it.
+// Biased   with the code for a bias; named apart, and chosen where a matrix has one (biased_row()).
 template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN,
-          bool IsOfPair = false>
+          bool IsOfPair = false, bool Biased = false>
 struct FewRow {
   using Arch = ArchT;
   using Format = FormatT;
@@ -42,10 +43,13 @@ struct FewRow {
   static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> && WarpsN <= 8 ? 2 : 1;
   static constexpr int stage_records = RecordsN;
   static constexpr bool is_of_pair = IsOfPair;  // dense_pair.h
+  static constexpr bool is_biased = Biased;
   // Not with whole strips: they would spill, or leave too few registers to the next kernel's blocks.
   static constexpr bool reads_ahead = TilesN == 1 && !IsOfPair;
+  static constexpr bool fetches_whole = TilesN == 1 && record::kHasBlockScales<FormatT>;
   // Of one record.
-  static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
+  static constexpr int copy_bytes =
+      TilesN == 2 || fetches_whole ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
   // As much for rows that do not norm: both have the same ring.
   static constexpr int other_bytes =
@@ -53,7 +57,7 @@ struct FewRow {
                        sizeof(NormedRows::Storage<WarpsN>)) +
       device::kBarrierBytes;
   static constexpr int ring_bytes = (ArchT::smem_bytes_per_block - other_bytes) / stage_bytes * stage_bytes;
-  static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
+  static_assert(TilesN == 2 || (TilesN == 1 && (RecordsN == 1 || fetches_whole)));
   static_assert(kSegmentRecords % RecordsN == 0);
   using Storage = FewStorage<FewRow>;
 
@@ -61,11 +65,13 @@ struct FewRow {
   static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
   static constexpr const char* products = "mma";
   static std::string name() {
-    return format("dense_few {}x{}x{} {} {} w{}", 16 * TilesN, kTokens, moe::kSegmentColumns, PrologueT::name,
-                  FormatT::name, WarpsN);
+    const std::string name = format("dense_few {}x{}x{} {} {} w{}", 16 * TilesN, kTokens,
+                                    moe::kSegmentColumns, PrologueT::name, FormatT::name, WarpsN);
+    return Biased ? biased_row(name) : name;
   }
   static plan::RowFacts facts() {
-    plan::RowFacts facts = kernels::step_facts<FewRow>("dense_few", "decode", FormatT::name);
+    plan::RowFacts facts =
+        kernels::step_facts<FewRow>("dense_few", Biased ? "biased" : "decode", FormatT::name);
     facts.norms_rows = std::is_same_v<PrologueT, NormedRows>;
     facts.m = 16 * TilesN;
     facts.n = kTokens;
@@ -203,7 +209,7 @@ struct SumNormRow {
   using Storage = NormStorage;
   static constexpr int threads = 32 * kNormWarps;
   static constexpr int blocks_per_sm = 1;
-  static std::string name() { return format("dense_sum_norm {}", FormatT::name); }
+  static std::string name() { return sum_norm_row(FormatT::name); }
   static plan::RowFacts facts() {
     return kernels::step_facts<SumNormRow>("dense_sum_norm", "decode", FormatT::name);
   }
@@ -261,16 +267,16 @@ struct QuantizeRowsRow {
 };
 
 // clang-format off
-template <class Arch, class Prologue>
+template <class Arch, class Prologue, bool Biased = false>
 using FewRowsOf = moe::RowList<
     //                                      tiles warps records
-    FewRow<Arch, record::Bf16Format, Prologue, 1,  8,   1>,
-    FewRow<Arch, record::Bf16Format, Prologue, 2,  4,   1>,
-    FewRow<Arch, record::Fp8Format,  Prologue, 2,  8,   1>,
-    FewRow<Arch, record::Fp8Format,  Prologue, 2,  4,   2>,
-    FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2>,
-    FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4>,
-    FewRow<Arch, record::Nvfp4,      Prologue, 2, 16,   1>>;
+    FewRow<Arch, record::Bf16Format, Prologue, 1,  8,   1, false, Biased>,
+    FewRow<Arch, record::Bf16Format, Prologue, 2,  4,   1, false, Biased>,
+    FewRow<Arch, record::Fp8Format,  Prologue, 2,  8,   1, false, Biased>,
+    FewRow<Arch, record::Fp8Format,  Prologue, 2,  4,   2, false, Biased>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2, false, Biased>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4, false, Biased>,
+    FewRow<Arch, record::Nvfp4,      Prologue, 2, 16,   1, false, Biased>>;
 template <class Arch, class Format, int Tiles, int Records>
 using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, true>;
 template <class Arch, class Format, int Records>
@@ -313,10 +319,20 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
                              SumRow<Arch, record::Nvfp4>, SumNormRow<Arch, record::Bf16Format>,
                              SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
 
+// For few strips, so that every SM has a half: the 35B's output projection has 64.
+template <class Arch, bool Biased = false>
+using Fp4HalfRow = FewRow<Arch, record::Nvfp4, GivenRows, 1, 8, 2, false, Biased>;
+template <class Arch, bool Biased = false>
+using Fp4HalfRows = moe::RowList<Fp4HalfRow<Arch, Biased>>;
 template <class Arch>
-using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>>;
+using FewRows =
+    moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>, Fp4HalfRows<Arch>>;
+template <class Arch>
+using BiasedRows =
+    moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, Fp4HalfRows<Arch, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,
-                       moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, QuantizeRowsRow<Arch>>>;
+using Rows =
+    moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,
+              moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, QuantizeRowsRow<Arch>>, BiasedRows<Arch>>;
 
 }  // namespace fourfold::dense

@@ -156,7 +156,7 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
   constexpr int tiles = Row::rows / 16;
   // The logits are older than GEMM1, which had waited for them before it let us start: routing and weights
   // need not wait for GEMM1's result.
-  const int tile_count = route_few<true, Row::warps>(cta, few, storage.route, warp);
+  const int tile_count = route_few<Row, true>(cta, few, storage.route, warp);
   const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
   const int units = tile_count * segments;
   const int stride = row_stride(record::kColumns * params.records);

@@ -122,7 +122,7 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
   cta.release_successors();
   if (warp == Row::warps - 1)
     copy_tokens<Row>(cta, storage, tokens, few, params);  // a warp that does not route
-  const int tile_count = route_few<false, Row::warps>(cta, few, storage.route, warp);
+  const int tile_count = route_few<Row, false>(cta, few, storage.route, warp);
   const auto next_stretch = [&]() -> Stretch {
     if (!share.works || fetch.tile >= tile_count) return {};
     const int expert = cta.load_shared(&storage.route.tile_expert[fetch.tile]);

@@ -89,11 +89,11 @@ FOURFOLD_DEVICE void prepare_route(Cta cta, const FewParams& params, FewRoute& r
   }
 }
 
-// The first Warps warps of the block call it after prepare_route; returns the number of tiles. GEMM1 needs no
-// weights.
-template <bool Weights, int Warps, class Cta>
+// The first Row::warps warps of the block call it after prepare_route; returns the number of tiles. GEMM1
+// needs no weights.
+template <class Row, bool Weights, class Cta>
 FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route, int warp) {
-  const auto sync = [&] { cta.barrier_sync(device::NamedBarrier::route, 32 * Warps); };
+  const auto sync = [&] { cta.barrier_sync(device::NamedBarrier::route, 32 * Row::warps); };
   const int token = warp, rank = cta.lane();
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {
@@ -101,19 +101,20 @@ FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route,
         params.logits + token * (params.logits_stride ? params.logits_stride : params.experts);
     std::int32_t* experts = params.tokens == 1 ? route.tile_expert : route.rank_expert[token];
     float* weights = route.pair_weight + token * params.top_k;
-    moe_route::rank_experts<kFewExperts>(cta, logits, params.experts, params.top_k, params.rule,
-                                         [&](int r, int expert, float logit) {
-                                           cta.store_shared(experts + r, expert);
-                                           if constexpr (Weights) cta.store_shared(weights + r, logit);
-                                         });
+    moe_route::rank_experts<kFewExperts, Row::any_rule>(cta, logits, params.experts, params.top_k,
+                                                        params.rule, [&](int r, int expert, float logit) {
+                                                          cta.store_shared(experts + r, expert);
+                                                          if constexpr (Weights)
+                                                            cta.store_shared(weights + r, logit);
+                                                        });
     if constexpr (Weights) {
       cta.sync_warp();  // every logit is written
       const int own = has_pair ? rank : 0;
-      const moe_route::Ranked ranked{cta.load_shared(experts + own), cta.load_shared(weights + own),
-                                     cta.load_shared(weights)};
+      const moe_route::Ranked ranked{Row::any_rule ? cta.load_shared(experts + own) : 0,
+                                     cta.load_shared(weights + own), cta.load_shared(weights)};
       cta.sync_warp();  // and read
-      const float weight =
-          moe_route::routing_weight(cta, logits, params.experts, params.top_k, params.rule, ranked);
+      const float weight = moe_route::routing_weight<Row::any_rule>(cta, logits, params.experts, params.top_k,
+                                                                    params.rule, ranked);
       if (has_pair) cta.store_shared(weights + rank, weight);
     }
   }

@@ -19,9 +19,11 @@ namespace fourfold::moe_few {
 // Blocks  blocks per SM the registers are capped for: blocks of GEMM1 and of GEMM2 should fit an SM together,
 //         so that GEMM2 starts, routes and fetches its weights before GEMM1 ends.
 //
+// AnyRule  with the code for every rule (moe_route/route_rule.h).
+//
 // The shared memory that the fixed parts leave is the rings' and the tokens'.
 template <class ArchT, class PathT, class FormatT, int RowsN, int WarpsN, int OthersN, int BlocksN,
-          int FixedBytes, int TokenBytes>
+          bool AnyRule, int FixedBytes, int TokenBytes>
 struct FewRow {
   using Arch = ArchT;
   using Path = PathT;
@@ -30,6 +32,7 @@ struct FewRow {
   static constexpr int warps = WarpsN;
   static constexpr int threads = 32 * (WarpsN + OthersN);
   static constexpr int blocks_per_sm = BlocksN;
+  static constexpr bool any_rule = AnyRule;
   static constexpr int area_bytes = (ArchT::smem_bytes_per_block - FixedBytes) / 128 * 128;
   using Area = RingArea<FormatT, WarpsN, area_bytes>;
   static constexpr int depth = Area::depth_with(TokenBytes);  // at least
@@ -50,10 +53,12 @@ plan::RowFacts gate_up_facts();
 template <class Row>
 plan::RowFacts down_facts();
 
-template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks>
+template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks,
+          bool AnyRule = false>
 struct GateUpRow
-    : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes> {
-  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kGateUpFixedBytes, kGateUpTokenBytes>;
+    : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kGateUpFixedBytes, kGateUpTokenBytes> {
+  using Few =
+      FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kGateUpFixedBytes, kGateUpTokenBytes>;
   using Params = FewCall;
   using Storage = GateUpStorage<Few>;
   static constexpr kernels::RowKind kind = kernels::RowKind::few_gate_up;
@@ -64,10 +69,12 @@ struct GateUpRow
     few_gate_up<Few>(cta, call.few, call.gemm);
   }
 };
-template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks>
-struct DownRow
-    : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes> {
-  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, kDownFixedBytes<Rows>, kDownTokenBytes>;
+template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks,
+          bool AnyRule = false>
+struct DownRow : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows>,
+                        kDownTokenBytes> {
+  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows>,
+                     kDownTokenBytes>;
   using Params = FewCall;
   using Storage = DownStorage<Few>;
   static constexpr kernels::RowKind kind = kernels::RowKind::few_down;
@@ -80,33 +87,32 @@ struct DownRow
 };
 
 // clang-format off
-template <class Arch, class Path, class Format>
+template <class Arch, bool AnyRule, class Path, class Format>
 using GateUpRows = moe::RowList<
     //                            rows warps others blocks
-    GateUpRow<Arch, Path, Format,   32, kWarps,  0,     2>>;
+    GateUpRow<Arch, Path, Format,   32, kWarps,  0,     2, AnyRule>>;
 
-template <class Arch, class Path, class Format>
+template <class Arch, bool AnyRule, class Path, class Format>
 using DownRows = moe::RowList<
-    DownRow<Arch, Path, Format,     16, kWarps,  1,     2>,
-    DownRow<Arch, Path, Format,     32, kWarps,  1,     2>>;
+    DownRow<Arch, Path, Format,     16, kWarps,  1,     2, AnyRule>,
+    DownRow<Arch, Path, Format,     32, kWarps,  1,     2, AnyRule>>;
 // clang-format on
 
+template <class Arch, bool AnyRule>
+using RowsWith = moe::Join<GateUpRows<Arch, AnyRule, moe::W4a16Mma, record::Nvfp4>,
+                           GateUpRows<Arch, AnyRule, moe::W4a16Mma, record::Mxfp4>,
+                           GateUpRows<Arch, AnyRule, moe::W4a16Fp4Order, record::Nvfp4>,
+                           DownRows<Arch, AnyRule, moe::W4a16Mma, record::Nvfp4>,
+                           DownRows<Arch, AnyRule, moe::W4a16Mma, record::Mxfp4>,
+                           DownRows<Arch, AnyRule, moe::W4a16Fp4Order, record::Nvfp4>>;
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows =
-    moe::Join<GateUpRows<Arch, moe::W4a16Mma, record::Nvfp4>, GateUpRows<Arch, moe::W4a16Mma, record::Mxfp4>,
-              GateUpRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>,
-              DownRows<Arch, moe::W4a16Mma, record::Nvfp4>, DownRows<Arch, moe::W4a16Mma, record::Mxfp4>,
-              DownRows<Arch, moe::W4a16Fp4Order, record::Nvfp4>>;
+using Rows = moe::Join<RowsWith<Arch, false>, RowsWith<Arch, true>>;
 
 template <class Row>
-std::string gate_up_name() {
-  return moe::row_name("moe_few_gate_up", Row::rows, kFewTokens, moe::kSegmentColumns, Row::Path::name,
-                       Row::Format::name);
-}
-template <class Row>
-std::string down_name() {
-  return moe::row_name("moe_few_down", Row::rows, kFewTokens, moe::kSegmentColumns, Row::Path::name,
-                       Row::Format::name);
+std::string few_name(const char* kernel) {
+  std::string name =
+      moe::row_name(kernel, Row::rows, kFewTokens, moe::kSegmentColumns, Row::Path::name, Row::Format::name);
+  return Row::any_rule ? moe_route::any_rule_name(name) : name;
 }
 
 template <class Row, class Storage>
@@ -135,11 +141,11 @@ plan::RowFacts few_facts(std::string_view kernel, std::string name) {
 template <class Row>
 plan::RowFacts gate_up_facts() {
   static_assert(Row::warps >= kMaxSegments, "a group has a warp for every segment");
-  return few_facts<Row, GateUpStorage<Row>>("moe_few_gate_up", gate_up_name<Row>());
+  return few_facts<Row, GateUpStorage<Row>>("moe_few_gate_up", few_name<Row>("moe_few_gate_up"));
 }
 template <class Row>
 plan::RowFacts down_facts() {
-  return few_facts<Row, DownStorage<Row>>("moe_few_down", down_name<Row>());
+  return few_facts<Row, DownStorage<Row>>("moe_few_down", few_name<Row>("moe_few_down"));
 }
 
 }  // namespace fourfold::moe_few

@@ -167,8 +167,11 @@ void run_few(Machine& machine, const Prepared& layer, const LayerWeights& weight
   const moe_few::FewParams few{
       call.logits, layer.request.tokens, layer.request.shape.experts, layer.request.shape.top_k,
       call.rule,   call.residual,        call.logits_stride,          call.shared};
-  moe_few::launch_gate_up(machine, layer.gate_up, {few, gate_up_params(layer, weights, call)});
-  moe_few::launch_down(machine, layer.down, {few, down_params(layer, weights, call)});
+  const bool any_rule = moe_route::needs_any_rule(call.rule);
+  moe_few::launch_gate_up(machine, any_rule ? layer.any_rule_gate_up : layer.gate_up,
+                          {few, gate_up_params(layer, weights, call)});
+  moe_few::launch_down(machine, any_rule ? layer.any_rule_down : layer.down,
+                       {few, down_params(layer, weights, call)});
 }
 
 void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights& weights,
@@ -236,7 +239,11 @@ Prepared prepare_with(const Machine& machine, const Request& request, const Choi
   Prepared layer{.request = request, .choice = choice};
   layer.gate_up = machine.required(choice.few ? RowKind::few_gate_up : RowKind::gemm, choice.gate_up_row);
   layer.down = machine.required(choice.few ? RowKind::few_down : RowKind::gemm, choice.down_row);
-  if (!choice.few) {
+  if (choice.few) {
+    layer.any_rule_gate_up =
+        machine.required(RowKind::few_gate_up, moe_route::any_rule_name(choice.gate_up_row));
+    layer.any_rule_down = machine.required(RowKind::few_down, moe_route::any_rule_name(choice.down_row));
+  } else {
     layer.route = moe_route::find_route_rows(machine);
     layer.tokens = moe_tokens::find_token_rows(machine);
     layer.combine = moe_combine::find_combine(machine, request.role == Role::decode);

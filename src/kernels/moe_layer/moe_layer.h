@@ -66,6 +66,7 @@ struct Prepared {
   Request request;
   Choice choice;
   kernels::RowHandle gate_up = {}, down = {};
+  kernels::RowHandle any_rule_gate_up = {}, any_rule_down = {};  // of the few-token path: needs_any_rule()
   // Of the general path.
   moe_route::RouteRows route = {};
   moe_tokens::TokenRows tokens = {};

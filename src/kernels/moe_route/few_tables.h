@@ -36,7 +36,7 @@ FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const OneBlockStorage& storage,
   return chose;
 }
 
-template <class Cta>
+template <bool AnyRule, class Cta>
 FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   OneBlockStorage& storage = cta.template shared<OneBlockStorage>();
   const int token = cta.warp(), rank = cta.lane(), pair = token * params.top_k + rank;
@@ -46,9 +46,9 @@ FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   Choice choice{0, 0.0f};
   if (has_token) {
     const int stride = params.logits_stride ? params.logits_stride : params.experts, first = pair - rank;
-    choice = top_k_experts<kOneBlockExperts>(cta, params.logits + static_cast<std::int64_t>(token) * stride,
-                                             params.experts, params.top_k, params.rule,
-                                             &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
+    choice = top_k_experts<kOneBlockExperts, AnyRule>(
+        cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
+        params.rule, &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
     const std::uint32_t set = set_of_experts(cta, choice.expert, params.top_k);
     if (rank < kOneBlockExperts / 32) cta.store_shared(&storage.experts_of_token[token][rank], set);
   }

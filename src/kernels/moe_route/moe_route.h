@@ -143,14 +143,14 @@ FOURFOLD_DEVICE void load_pairs(Cta cta, const RouteParams& params, Storage& sto
 // ---- the kernels ----
 
 // The experts of tokens first_token .. + tokens, one warp a token; the ids also into shared memory.
-template <class Storage, class Cta>
+template <bool AnyRule, class Storage, class Cta>
 FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, Storage& storage, int first_token,
                                   int tokens) {
   const int lane = cta.lane();
   for (int i = cta.warp(); i < tokens; i += cta.threads() / 32) {
     const int token = first_token + i;
     const int stride = params.logits_stride ? params.logits_stride : params.experts;
-    const Choice choice = top_k_experts<moe::kMaxExperts>(
+    const Choice choice = top_k_experts<moe::kMaxExperts, AnyRule>(
         cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
         params.rule, &storage.expert_of_pair[i * params.top_k], &storage.weight_of_pair[i * params.top_k]);
     cta.sync_warp();  // the logits there are read
@@ -164,7 +164,7 @@ FOURFOLD_DEVICE void choose_chunk(Cta cta, const RouteParams& params, Storage& s
 }
 
 // For many tokens also the counts of the chunk.
-template <class Cta>
+template <bool AnyRule, class Cta>
 FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   cta.wait_predecessors();
   cta.release_successors();
@@ -175,7 +175,7 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
   const int each = chunk_tokens(params.tokens);
   const int first_token = cta.block() * each;
   const int tokens = params.tokens - first_token < each ? params.tokens - first_token : each;
-  choose_chunk(cta, params, storage, first_token, tokens);
+  choose_chunk<AnyRule>(cta, params, storage, first_token, tokens);
   if (params.chunk_counts == nullptr) return;
   count_chunk(cta, params, storage, tokens * params.top_k);
   for (int expert = cta.thread(); expert < params.experts; expert += cta.threads())
@@ -184,9 +184,9 @@ FOURFOLD_DEVICE void route_choose(Cta cta, const RouteParams& params) {
 }
 
 // One block: all tables of a small batch.
-template <class Cta>
+template <bool AnyRule, class Cta>
 FOURFOLD_DEVICE void route_table(Cta cta, const RouteParams& params) {
-  if (in_one_block(params.tokens, params.experts)) return route_one_block(cta, params);
+  if (in_one_block(params.tokens, params.experts)) return route_one_block<AnyRule>(cta, params);
   TableStorage& storage = cta.template shared<TableStorage>();
   cta.wait_predecessors();
   cta.release_successors();

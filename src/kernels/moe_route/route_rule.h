@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/format.h"
 
@@ -20,6 +21,11 @@ struct RouteRule {
   const float* choice_bias = nullptr;  // [experts], added to the scores for choosing; not in weights; or null
   float scale = 1.0f;                  // of every weight
 };
+
+// Whether it takes a row with the code for every rule (AnyRule in top_k.h; named as
+// below). The others have the softmax alone: a rule they do not need was half of their machine code.
+inline bool needs_any_rule(const RouteRule& rule) { return rule.sigmoid || rule.scale != 1.0f; }
+inline std::string any_rule_name(std::string_view row) { return format("{} sigmoid", row); }
 
 // Why the kernels cannot choose so; empty: they can.
 inline std::string refusal_of(const RouteRule& rule, int experts, int top_k) {

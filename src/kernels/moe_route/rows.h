@@ -9,32 +9,33 @@
 
 namespace fourfold::moe_route {
 
-template <class ArchT>
+// AnyRule: with the code for every rule (route_rule.h).
+template <class ArchT, bool AnyRule>
 struct TableRow : kernels::BasicRow {
   using Arch = ArchT;
   using Params = RouteParams;
   using Storage = TableStorage;
   static constexpr int threads = kSmallThreads;
   static int launch_threads(const Params& params) { return table_threads(params.tokens, params.experts); }
-  static std::string name() { return kTableRow; }
+  static std::string name() { return AnyRule ? any_rule_name(kTableRow) : kTableRow; }
   static plan::RowFacts facts() { return kernels::basic_facts<TableRow>(kTableRow); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
-    route_table(cta, params);
+    route_table<AnyRule>(cta, params);
   }
 };
 
-template <class ArchT>
+template <class ArchT, bool AnyRule>
 struct ChooseRow : kernels::BasicRow {
   using Arch = ArchT;
   using Params = RouteParams;
   using Storage = ChunkStorage;
   static constexpr int threads = kChunkThreads;
-  static std::string name() { return kChooseRow; }
+  static std::string name() { return AnyRule ? any_rule_name(kChooseRow) : kChooseRow; }
   static plan::RowFacts facts() { return kernels::basic_facts<ChooseRow>(kChooseRow); }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
-    route_choose(cta, params);
+    route_choose<AnyRule>(cta, params);
   }
 };
 
@@ -67,6 +68,7 @@ struct PlaceRow : kernels::BasicRow {
 };
 
 template <class Chip, class Arch = typename Chip::Own>
-using Rows = moe::RowList<TableRow<Arch>, ChooseRow<Arch>, ScanRow<Arch>, PlaceRow<Arch>>;
+using Rows = moe::RowList<TableRow<Arch, false>, TableRow<Arch, true>, ChooseRow<Arch, false>,
+                          ChooseRow<Arch, true>, ScanRow<Arch>, PlaceRow<Arch>>;
 
 }  // namespace fourfold::moe_route

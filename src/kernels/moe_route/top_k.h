@@ -142,18 +142,23 @@ FOURFOLD_DEVICE void keep_groups(Cta cta, const RouteRule& rule, int experts, st
 // The logits as they come, PerLane a lane. Sorting a lane's logits first makes the rounds shorter and takes
 // longer than it saves, in steps and in code that has to arrive (H200: 0.6 us of 256 experts and 8 ranks, 1.0
 // of 512 and 10).
-template <int PerLane, class Cta, class Chosen>
+//
+// AnyRule: with the code for sigmoid scores, groups and a factor; else the rule says renormalise alone.
+template <int PerLane, bool AnyRule, class Cta, class Chosen>
 FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts, int top_k,
                                        const RouteRule& rule, const Chosen& chosen) {
   const int lane = cta.lane();
   float logit[PerLane];
   load_logits(cta, logits, experts, logit);
-  if (rule.sigmoid) score_for_choice(cta, rule, experts, logit);
+  if constexpr (AnyRule)
+    if (rule.sigmoid) score_for_choice(cta, rule, experts, logit);
   std::uint32_t key[PerLane];
 #pragma unroll
   for (int i = 0; i < PerLane; ++i) key[i] = PerLane * lane + i < experts ? present_key(logit[i]) : 0u;
-  if (rule.groups > 1) keep_groups(cta, rule, experts, key);
-    // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
+  if constexpr (AnyRule)
+    if (rule.groups > 1) keep_groups(cta, rule, experts, key);
+      // Rolled and without branches: each round depends on the one before, so what counts is the length of
+      // one.
 #pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
     const std::uint32_t best = largest_of(key), top = cta.max_all(best);
@@ -172,14 +177,15 @@ FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts
 // All lanes of the warp call it. chosen(rank, expert, logit) is called once a rank, by the lane that has it;
 // with sigmoid scores it is given what the expert was chosen by, not its logit.
 // MaxExperts: where registers are few, a kernel may leave out the way that needs the most of them.
-template <int MaxExperts, class Cta, class Chosen>
+template <int MaxExperts, bool AnyRule, class Cta, class Chosen>
 FOURFOLD_DEVICE void rank_experts(Cta cta, const float* logits, int experts, int top_k, const RouteRule& rule,
                                   const Chosen& chosen) {
   static_assert(moe::kMaxExperts == 32 * 32);
-  if (experts <= 32 * 8) return rank_as_they_come<8>(cta, logits, experts, top_k, rule, chosen);
+  if (experts <= 32 * 8) return rank_as_they_come<8, AnyRule>(cta, logits, experts, top_k, rule, chosen);
   if (MaxExperts <= 32 * 16 || experts <= 32 * 16)
-    return rank_as_they_come<16>(cta, logits, experts, top_k, rule, chosen);
-  if constexpr (MaxExperts > 32 * 16) return rank_as_they_come<32>(cta, logits, experts, top_k, rule, chosen);
+    return rank_as_they_come<16, AnyRule>(cta, logits, experts, top_k, rule, chosen);
+  if constexpr (MaxExperts > 32 * 16)
+    return rank_as_they_come<32, AnyRule>(cta, logits, experts, top_k, rule, chosen);
 }
 
 // Sigmoid scores of the chosen ones, without the bias they were chosen by. The smallest sum is not zero, as
@@ -204,10 +210,11 @@ struct Ranked {
 
 // The softmax over all experts at the lane's logit, restricted to the chosen ones when renormalised; or the
 // sigmoid.
-template <class Cta>
+template <bool AnyRule, class Cta>
 FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, int top_k,
                                      const RouteRule& rule, const Ranked& own) {
-  if (rule.sigmoid) return sigmoid_weight(cta, cta.load(logits + own.expert), top_k, rule);
+  if constexpr (AnyRule)
+    if (rule.sigmoid) return sigmoid_weight(cta, cta.load(logits + own.expert), top_k, rule);
   const float e = device::exp_f32<Cta>(Cta::add(own.logit, -own.largest));
   float sum = 0.0f;
   if (rule.renormalise) {
@@ -217,24 +224,26 @@ FOURFOLD_DEVICE float routing_weight(Cta cta, const float* logits, int experts, 
       sum = Cta::add(sum, device::exp_f32<Cta>(Cta::add(cta.load(logits + expert), -own.largest)));
     for (int mask = 16; mask > 0; mask /= 2) sum = Cta::add(sum, cta.shuffle_xor(sum, mask));
   }
-  return Cta::mul(Cta::mul(e, Cta::reciprocal(sum)), rule.scale);
+  const float weight = Cta::mul(e, Cta::reciprocal(sum));
+  return AnyRule ? Cta::mul(weight, rule.scale) : weight;
 }
 
 // All lanes of the warp call it; lane r receives rank r. expert_of_rank and logit_of_rank: room for top_k
 // each in shared memory, this warp's own; who writes something else there meets the other lanes first.
-template <int MaxExperts, class Cta>
+template <int MaxExperts, bool AnyRule, class Cta>
 FOURFOLD_DEVICE Choice top_k_experts(Cta cta, const float* logits, int experts, int top_k,
                                      const RouteRule& rule, std::int32_t* expert_of_rank,
                                      float* logit_of_rank) {
-  rank_experts<MaxExperts>(cta, logits, experts, top_k, rule, [&](int rank, int expert, float logit) {
-    cta.store_shared(expert_of_rank + rank, expert);
-    cta.store_shared(logit_of_rank + rank, logit);
-  });
+  rank_experts<MaxExperts, AnyRule>(cta, logits, experts, top_k, rule,
+                                    [&](int rank, int expert, float logit) {
+                                      cta.store_shared(expert_of_rank + rank, expert);
+                                      cta.store_shared(logit_of_rank + rank, logit);
+                                    });
   cta.sync_warp();  // every rank is written
   const int rank = cta.lane() < top_k ? cta.lane() : 0;
   const float logit = cta.load_shared(logit_of_rank + rank), largest = cta.load_shared(logit_of_rank);
   const int expert = cta.load_shared(expert_of_rank + rank);
-  return {expert, routing_weight(cta, logits, experts, top_k, rule, {expert, logit, largest})};
+  return {expert, routing_weight<AnyRule>(cta, logits, experts, top_k, rule, {expert, logit, largest})};
 }
 
 }  // namespace fourfold::moe_route

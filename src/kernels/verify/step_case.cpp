@@ -21,11 +21,12 @@ struct StepProof {
 
 // clang-format off
 constexpr StepProof kProofs[] = {
-    {"dense_few",      "",          prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up biased", 0.3},
+    {"dense_few",      "decode",    prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up", 0.3},
+    {"dense_few",      "biased",    prove_dense_few,     "biased store_f32", 0.3},
     {"dense_pair",     "",          prove_dense_pair,    "store_f32 gate_up", 0.6},
-    {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up biased", 3.0},
+    {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up", 3.0},
     {"dense_sum",      "",          prove_dense_sum,     "store_f32 add_f32 store_bf16 gate_up biased", 1.0},
-    {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up biased", 6.0},
+    {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up", 6.0},
     {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32 biased", 2.0},
     {"all_gather",     "",          prove_all_gather,    "", 1.0},
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
@@ -39,7 +40,8 @@ constexpr StepProof kProofs[] = {
     {"delta_prepare",  "",          prove_delta_prompt,  "", 1.0, true},
     {"delta_scan",     "",          prove_delta_prompt,  "", 1.0, true},
     {"delta_finish",   "",          prove_delta_prompt,  "", 1.0, true},
-    {"prepare",        "",          prove_prepare,       "both biased whole_norm", 0.2},
+    {"prepare",        "both",      prove_prepare,       "", 0.2},
+    {"prepare",        "biased",    prove_prepare,       "both biased whole_norm", 0.2},
     {"row_squares",    "",          prove_row_squares,   "", 0.1},
     {"attend",         "",          prove_attend,        "", 0.5, true},
     {"combine splits", "",          prove_combine,       "", 0.2},

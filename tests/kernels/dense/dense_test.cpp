@@ -110,10 +110,12 @@ void check_given(int rows, int columns, int tokens, int blocks, std::uint64_t se
     }
 }
 
+using AllGiven = moe::Join<FewRowsOf<Arch, GivenRows>, Fp4HalfRows<Arch>>;
+
 // Every row, K below, at and beyond a segment, with a ragged end; blocks with one unit, several and none.
 TEST(DenseFew, GivesTheBitsOfTheDefinition) {
   std::uint64_t seed = 1;
-  moe::for_each_row(FewRowsOf<Arch, GivenRows>{}, [&]<class Row>() {
+  moe::for_each_row(AllGiven{}, [&]<class Row>() {
     int tokens = 1;
     for (const int columns : {64, 128, 512, 576, 2048}) {
       check_given<Row>(columns == 2048 ? 64 : 160, columns, tokens, columns == 512 ? 12 : 3, seed++);
@@ -129,6 +131,7 @@ TEST(DenseFew, TakesLongRowsInWaves) {
   check_given<FewRow<Arch, record::Bf16Format, GivenRows, 2, 4, 1>>(96, 4160, 8, 2, 101);
   check_given<FewRow<Arch, record::Nvfp4, GivenRows, 2, 8, 2>>(64, 8256, 2, 1, 102);
   check_given<FewRow<Arch, record::Fp8Format, GivenRows, 2, 4, 2>>(32, 4096, 1, 1, 103);
+  check_given<Fp4HalfRow<Arch>>(64, 8256, 2, 3, 104);
 }
 
 // A token's bits depend neither on its neighbours nor on the grid, the seed of the schedule, or the row.
@@ -253,7 +256,7 @@ void check_epilogue(PlainOp op, int plain, int neurons, int tokens, bool row_sca
 
 TEST(DenseFew, FinishesRowsAsAsked) {
   std::uint64_t seed = 20;
-  moe::for_each_row(FewRowsOf<Arch, GivenRows>{}, [&]<class Row>() {
+  moe::for_each_row(AllGiven{}, [&]<class Row>() {
     check_epilogue<Row>(PlainOp::store_f32, 96, 64, 3, true, seed++);
     check_epilogue<Row>(PlainOp::add_f32, 64, 0, 8, false, seed++);
     check_epilogue<Row>(PlainOp::add_f32, 32, 32, 1, true, seed++);
