@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/load/load_options.h"
 #include "backend/cuda/step/step_decision.h"
+#include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/tuning.h"
 #include "kernels/launch/machine.h"
 
@@ -47,6 +48,7 @@ struct GpuOptions {
   // Told the decisions for every new shape of a step, when it is run for the first time.
   std::function<void(const StepDecision&)> on_new_shape = nullptr;
   LoadOptions load = {};
+  cuda::StepWays ways = {};
   std::shared_ptr<const cuda::Tuning> tuning = {};  // null: the tables' defaults
   // Of a program that is one part of several: what its ranks meet in. Outlives what is prepared.
   std::shared_ptr<all_reduce::Exchange> exchange = {};

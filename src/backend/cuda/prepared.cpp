@@ -7,6 +7,7 @@
 #include "backend/collective.h"
 #include "backend/cuda/memory_plan.h"
 #include "backend/cuda/step/decision.h"
+#include "backend/cuda/step/short_grid.h"
 #include "backend/cuda/step/step_buffers.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -55,7 +56,8 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       multiplier_(machine, tables_, buffers_, selector_),
       sampler_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
       chain_(machine, arena_, capacity),
-      runner_(machine, model_, buffers_, tables_, multiplier_, sampler_, options_.exchange.get()),
+      runner_(machine, model_, buffers_, tables_, multiplier_, sampler_, options_.exchange.get(),
+              options_.ways),
       slots_(static_cast<std::size_t>(capacity.state_slot_count)) {
   if (options.keep_values) {
     kept_.resize(program_.layer_outputs.size());
@@ -216,6 +218,8 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
       pass,           group.role,    count, tables_.sequence_count(), tables_.sequence_rows(), first,
       first == count, asked > first, kind};
   if (wanted.chains) shape.chain = 1, shape.chain_begin = asked_before_;
+  shape.is_short = options_.ways.grids_by_context && group.role == Role::decode &&
+                   shape.sequences <= kShortSequences && tables_.last_position() < kShortContext;
   const PassPlaces places = batch_places(kind, asked_before_, wanted.chains);
   launch(shape, places);
   if (options_.keep_values && pass == Pass::main) keep_rows(group, begin, count);

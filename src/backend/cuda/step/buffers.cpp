@@ -59,8 +59,11 @@ void BatchTables::send(const RowGroup& group, int begin, int count) {
     host<std::int32_t>(batch_rows_at_)[i - first] = group.batch_row[i];
     if (!group.hidden_row.empty()) host<std::int32_t>(hidden_rows_at_)[i - first] = group.hidden_row[i];
   }
-  sequence_rows_ = 0;
-  for (int i = 0; i < sequence_count_; ++i) sequence_rows_ = std::max(sequence_rows_, sequences[i].row_count);
+  sequence_rows_ = last_position_ = 0;
+  for (int i = 0; i < sequence_count_; ++i) {
+    sequence_rows_ = std::max(sequence_rows_, sequences[i].row_count);
+    last_position_ = std::max(last_position_, sequences[i].position + sequences[i].row_count - 1);
+  }
   for (std::size_t i = 0; i < group.logits_row.size(); ++i) {
     const std::int32_t row = group.logits_row[i] - begin;
     if (row < 0 || row >= count) continue;

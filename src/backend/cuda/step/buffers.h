@@ -29,6 +29,7 @@ class BatchTables {
   int sequence_count() const { return sequence_count_; }
   int row_count() const { return row_count_; }
   int sequence_rows() const { return sequence_rows_; }  // of the sequence that has most
+  int last_position() const { return last_position_; }  // of all rows
   const std::int32_t* tokens() const { return device<std::int32_t>(tokens_at_); }
   const std::int32_t* batch_rows() const { return device<std::int32_t>(batch_rows_at_); }
   const std::int32_t* hidden_rows() const { return device<std::int32_t>(hidden_rows_at_); }
@@ -67,6 +68,7 @@ class BatchTables {
   int row_count_ = 0;
   int sequence_count_ = 0;
   int sequence_rows_ = 0;
+  int last_position_ = 0;
   int chunk_count_ = 0;
   std::vector<std::int32_t> logits_places_;
 };

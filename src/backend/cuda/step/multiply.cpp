@@ -51,12 +51,14 @@ PromptInput Multiplier::norm_prompt(const DeviceNorm& norm, int row_count, const
 }
 
 void Multiplier::add_bias(const DenseGroup& group, int row_count, float* x, int stride) {
-  for (const DenseMatrix& matrix : group.matrices) {
-    if (matrix.bias == nullptr) continue;
-    const int columns = record::kRows * matrix.plain_strips;
-    machine_.launch(step_row(step::kAddBias), step::add_blocks(row_count, columns),
-                    step::AddBiasParams{x + matrix.first_column, matrix.bias, stride, row_count, columns});
-  }
+  for (const DenseMatrix& matrix : group.matrices) add_bias(matrix, row_count, x, stride);
+}
+
+void Multiplier::add_bias(const DenseMatrix& matrix, int row_count, float* x, int stride) {
+  if (matrix.bias == nullptr) return;
+  const int columns = record::kRows * matrix.plain_strips;
+  machine_.launch(step_row(step::kAddBias), step::add_blocks(row_count, columns),
+                  step::AddBiasParams{x + matrix.first_column, matrix.bias, stride, row_count, columns});
 }
 
 void Multiplier::quantize(const PromptInput& in, int row_count, const DenseMatrix& reader) {
@@ -114,6 +116,7 @@ bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& 
                       std::uint16_t* normed) {
   if (group.matrices.size() != 2 || group.matrices[0].format != WeightFormat::bf16) return false;
   const DenseMatrix &first = group.matrices[0], &second = group.matrices[1];
+  if (first.bias != nullptr || second.bias != nullptr) return false;  // a pair adds none
   const dense::PairChoice choice = dense::choose_pair(first.rows(), second.rows(), first.columns(),
                                                       second.format, row_count, machine_.sm_count());
   if (choice.row.empty()) return false;
@@ -130,12 +133,11 @@ bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& 
 
 void Multiplier::few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
                      const DenseInput& in, const DenseOutput& out, std::uint16_t* normed) {
-  if (form.norms)
-    return machine_.launch(step_row(form.row), form.blocks,
-                           normed_params(matrix, row_count, in, out, normed));
+  const kernels::RowHandle row = step_row(matrix.bias != nullptr ? dense::biased_row(form.row) : form.row);
+  if (form.norms) return machine_.launch(row, form.blocks, normed_params(matrix, row_count, in, out, normed));
   dense::DenseParams params = params_of(matrix, row_count, out);
   params.tokens = in.rows;
-  machine_.launch(step_row(form.row), form.blocks, params);
+  machine_.launch(row, form.blocks, params);
 }
 
 std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGroup& group, int row_count) {
@@ -148,17 +150,47 @@ std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGro
   return most;
 }
 
-// Segments of K over blocks, then their sum.
-void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
-                      const std::uint16_t* rows, const DenseOutput& out) {
+dense::ManyParams Multiplier::many_params(const dense::DenseForm& form, const DenseMatrix& matrix,
+                                          int row_count, const std::uint16_t* rows,
+                                          const DenseOutput& out) const {
   check(form.workspace_bytes <= buffers_.workspace_bytes,
         "the workspace has room for the sums of the segments", form.workspace_bytes);
   dense::ManyParams params{};
   params.dense = params_of(matrix, row_count, out);
   params.dense.tokens = rows;
   params.partial = static_cast<device::F32x4*>(buffers_.workspace);
+  return params;
+}
+
+bool Multiplier::add_and_norm(const DenseGroup& group, int row_count, const std::uint16_t* rows,
+                              const DenseOutput& out, const DeviceNorm& norm, std::uint16_t* normed) {
+  if (group.matrices.size() != 1 || row_count > dense::kManyTokens) return false;
+  const DenseMatrix& matrix = group.matrices.front();
+  // The whole row is this matrix's, and a block holds it.
+  if (quantises(matrix.input) || matrix.strips != matrix.plain_strips || matrix.rows() != out.stride ||
+      matrix.rows() > dense::kNormColumnsMax)
+    return false;
+  const dense::DenseForm form = selector_.matrix(matrix, dense::TokenSource::rows, row_count);
+  if (!form.many || form.sum_blocks == 0) return false;
+  dense::ManyParams params = many_params(form, matrix, row_count, rows, out);
+  params.dense.norm_weight = norm.weight;
+  params.dense.epsilon = norm.epsilon;
+  params.dense.normed_out = normed;
   machine_.launch(step_row(form.row), form.blocks, params);
-  if (form.sum_blocks > 0) machine_.launch(step_row(form.sum), form.sum_blocks, params);
+  machine_.launch(step_row(dense::sum_norm_row(format_name(matrix.format))), row_count, params);
+  return true;
+}
+
+// Segments of K over blocks, then their sum, which adds a bias; without a sum it is added apart, in the same
+// order: (out + bias) + W x.
+void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                      const std::uint16_t* rows, const DenseOutput& out) {
+  const dense::ManyParams params = many_params(form, matrix, row_count, rows, out);
+  const bool sums = form.sum_blocks > 0, adds = out.op == dense::PlainOp::add_f32;
+  if (!sums && adds) add_bias(matrix, row_count, static_cast<float*>(out.out), out.stride);
+  machine_.launch(step_row(form.row), form.blocks, params);
+  if (sums) machine_.launch(step_row(form.sum), form.sum_blocks, params);
+  if (!sums && !adds) add_bias(matrix, row_count, static_cast<float*>(out.out), out.stride);
 }
 
 // Prompt rows: the rows are tokens of the one expert.

@@ -54,6 +54,10 @@ class Multiplier {
   // to be normed are left in `normed`, too, where it is given.
   void generated(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
                  std::uint16_t* normed, Role role = Role::decode);
+  // The same for a matrix whose result joins the residual stream and is normed next: the kernel that adds up
+  // its segments norms the new rows into `normed`. False: there is none for this, and nothing was launched.
+  bool add_and_norm(const DenseGroup& group, int row_count, const std::uint16_t* rows, const DenseOutput& out,
+                    const DeviceNorm& norm, std::uint16_t* normed);
   // Whether generated() would launch a norm of its own in front of this group.
   bool norms_apart(const DenseGroup& group, int row_count);
   // Prompt rows: bf16 rows out, `inner` staged for the next matrix.
@@ -61,6 +65,7 @@ class Multiplier {
   // The biases of a group's matrices onto f32 rows that prompt() left, or that its result will join: the
   // tiled kernels add none. Generated rows have theirs already.
   void add_bias(const DenseGroup& group, int row_count, float* x, int stride);
+  void add_bias(const DenseMatrix& matrix, int row_count, float* x, int stride);
   // x = x + y where there is a y, then normed.
   void norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
                  std::uint16_t* out);
@@ -84,6 +89,8 @@ class Multiplier {
             std::uint16_t* normed);
   void few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const DenseInput& in,
            const DenseOutput& out, std::uint16_t* normed);
+  dense::ManyParams many_params(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
+                                const std::uint16_t* rows, const DenseOutput& out) const;
   void many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
             const DenseOutput& out);
   void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/cuda/step/short_grid.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/attention/attention_params.h"
@@ -56,14 +57,15 @@ std::size_t experts_bytes(KernelSelector& selector, const moe_layer::Request& re
 
 Runner::Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
                const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler,
-               all_reduce::Exchange* exchange)
+               all_reduce::Exchange* exchange, const StepWays& ways)
     : machine_(machine),
       model_(model),
       buffers_(buffers),
       tables_(tables),
       multiplier_(multiplier),
       sampler_(sampler),
-      exchange_(exchange) {}
+      exchange_(exchange),
+      ways_(ways) {}
 
 void Runner::run(const PassShape& shape, const PassPlaces& places, const Watch& watch) {
   shape_ = shape;
@@ -100,8 +102,9 @@ void Runner::more_logits(const PassShape& shape, const PassPlaces& places, int b
 
 void Runner::layer(const DeviceLayer& layer, const Next& next) {
   const bool prompt = shape_.role == Role::prefill;
+  behind_mixer_ = next_of(layer.mlp);
   std::visit([&](const auto& mixer) { prompt ? prompt_mix(mixer) : mix(mixer); }, layer.mixer);
-  reduce(next_of(layer.mlp));
+  reduce(behind_mixer_);
   std::visit([&](const auto& mlp) { prompt ? prompt_apply(mlp) : apply(mlp); }, layer.mlp);
   reduce(next);
 }
@@ -142,6 +145,16 @@ DenseInput Runner::normed_input(const DeviceNorm& norm) {
   return {.x = buffers_.x, .norm = &norm};
 }
 
+void Runner::add_mixed(const DenseGroup& group) {
+  const DenseOutput out{.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32};
+  // Ranks have a part each here: what joins their sums norms it (reduce()).
+  normed_ =
+      ways_.sums_norm && exchange_ == nullptr && is_kept(Stage::router) &&
+      multiplier_.norms_apart(*behind_mixer_.group, shape_.rows) &&
+      multiplier_.add_and_norm(group, shape_.rows, buffers_.mixed, out, *behind_mixer_.norm, buffers_.normed);
+  if (!normed_) multiplier_.generated(group, shape_.rows, {.rows = buffers_.mixed}, out, buffers_.normed);
+}
+
 void Runner::embed(const std::uint16_t* table) {
   if (!wants(Stage::embed)) return;
   const sampling::EmbedParams params{table, places_.tokens, buffers_.x, shape_.rows, model_.hidden};
@@ -165,10 +178,7 @@ void Runner::mix(const DeviceDelta& mixer) {
   if (wants(Stage::delta))
     machine_.launch(multiplier_.step_row(delta::decode_row(mixer.layout.head_dim)),
                     delta::decode_blocks(shape_.sequences, mixer.layout), params);
-  if (wants(Stage::delta_out))
-    multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
-                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
-                          buffers_.normed);
+  if (wants(Stage::delta_out)) add_mixed(mixer.out);
 }
 
 void Runner::mix(const DeviceAttention& mixer) {
@@ -176,10 +186,7 @@ void Runner::mix(const DeviceAttention& mixer) {
     multiplier_.generated(mixer.in, shape_.rows, normed_input(mixer.norm),
                           {.out = buffers_.projection, .stride = mixer.in.width}, buffers_.normed);
   if (wants(Stage::attention)) attend(mixer);
-  if (wants(Stage::attention_out))
-    multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
-                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
-                          buffers_.normed);
+  if (wants(Stage::attention_out)) add_mixed(mixer.out);
 }
 
 // For the norm over all heads; of several ranks each sends its part to the others, queries and keys at once.
@@ -234,8 +241,10 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
   prepare.query = buffers_.query;
   prepare.keys = mixer.keys;
   prepare.values = mixer.values;
+  const bool is_biased = mixer.norms_rows || mixer.query_bias != nullptr || mixer.key_bias != nullptr ||
+                         mixer.value_bias != nullptr;
   machine_.launch(
-      multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element)),
+      multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element, is_biased)),
       static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
 }
 
@@ -263,7 +272,11 @@ void Runner::attend(const DeviceAttention& mixer) {
   const AttendForm form = multiplier_.selector().attend(
       {mixer.head_dim, mixer.heads, mixer.kv_heads, std::string(format_name(mixer.kv)), shape_.sequence_rows,
        shape_.rows, mixer.is_windowed});
-  machine_.launch(multiplier_.step_row(form.row), form.blocks, attend);
+  const kernels::RowHandle row = multiplier_.step_row(form.row);
+  const int blocks = shape_.is_short ? short_grid(form.blocks, shape_.sequences, shape_.sequence_rows,
+                                                  mixer.heads, mixer.kv_heads, machine_.facts(row).m)
+                                     : form.blocks;
+  machine_.launch(row, blocks, attend);
 
   attention::CombineParams combine{};
   combine.tables = tables;

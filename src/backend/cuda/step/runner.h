@@ -9,6 +9,7 @@
 #include "backend/cuda/step/buffers.h"
 #include "backend/cuda/step/device_sampler.h"
 #include "backend/cuda/step/multiply.h"
+#include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/stage.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/machine.h"
@@ -33,6 +34,8 @@ struct PassShape {
   // A draft chain's pass, counted from 1, and the first of its places this is about; 0: it is none.
   int chain = 0;
   int chain_begin = 0;
+  // Every row stands before kShortContext (short_grid.h). Said for StepWays alone.
+  bool is_short = false;
   auto operator<=>(const PassShape&) const = default;
 };
 
@@ -52,7 +55,7 @@ class Runner {
  public:
   Runner(kernels::Machine& machine, const DeviceModel& model, const Buffers& buffers,
          const BatchTables& tables, Multiplier& multiplier, DeviceSampler& sampler,
-         all_reduce::Exchange* exchange);
+         all_reduce::Exchange* exchange, const StepWays& ways = {});
 
   // Called after the embedding (index 0) and after every layer (index 1..) of the main pass, between
   // launches.
@@ -77,8 +80,9 @@ class Runner {
  private:
   bool wants(Stage stage) const {
     multiplier_.selector().enter(static_cast<unsigned>(stage));
-    return stages_ >> static_cast<unsigned>(stage) & 1u;
+    return is_kept(stage);
   }
+  bool is_kept(Stage stage) const { return stages_ >> static_cast<unsigned>(stage) & 1u; }
   // Where a half of a layer adds its result: the residual stream, or this rank's part of it.
   float* sum() const { return exchange_ != nullptr ? buffers_.part : buffers_.x; }
   // What is multiplied behind a sum of the ranks, and the norm in front of it.
@@ -93,6 +97,8 @@ class Runner {
   // The end of both halves: with several ranks their parts join the residual stream, and the new rows are
   // normed on the way where that saves a kernel.
   void reduce(const Next& next);
+  // The mixer's rows through its output projection to sum(); normed on the way where StepWays says so.
+  void add_mixed(const DenseGroup& group);
   // The rows of the residual stream for a matrix behind this norm, normed already or not.
   DenseInput normed_input(const DeviceNorm& norm);
   // Exchanges of ranks are numbered as the program has them: the main pass, then the draft pass.
@@ -145,6 +151,8 @@ class Runner {
   PassShape shape_;
   PassPlaces places_;
   unsigned stages_ = ~0u;
+  const StepWays ways_;
+  Next behind_mixer_;    // of the layer that is launched
   bool normed_ = false;  // Buffers::normed holds the rows of x for the next matrix
   int place_ = 0;        // of the next sum between ranks
   std::map<std::array<int, 8>, moe_layer::Prepared> layers_;  // by sizes and arithmetic

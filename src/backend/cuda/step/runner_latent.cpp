@@ -152,10 +152,7 @@ void Runner::mix(const DeviceLatent& mixer) {
     attend_latent(mixer);
     expand_heads(mixer);
   }
-  if (wants(Stage::attention_out))
-    multiplier_.generated(mixer.out, shape_.rows, {.rows = buffers_.mixed},
-                          {.out = sum(), .stride = model_.hidden, .op = dense::PlainOp::add_f32},
-                          buffers_.normed);
+  if (wants(Stage::attention_out)) add_mixed(mixer.out);
 }
 
 void Runner::prompt_mix(const DeviceLatent& mixer) {

@@ -1,0 +1,99 @@
+// Ways through a step that are not the default (backend/cuda/step/ways.h): the same bits, fewer kernels or
+// blocks.
+#include "backend/cuda/step/short_grid.h"
+
+#include "tests/model/cuda/simulated.h"
+#include "tests/model/made_models.h"
+
+namespace fourfold::model {
+namespace {
+
+using backend::cuda::StepWays;
+
+// Mixers of 768 columns: two segments of K, so that more than eight rows have sums to add up.
+struct WideModel {
+  checkpoint::TempFolder temp;
+  Loaded loaded;
+  explicit WideModel(const char* scheme) : loaded(write(temp, scheme)) {}
+  static std::filesystem::path write(const checkpoint::TempFolder& temp, const char* scheme) {
+    checkpoint::OutputFolder folder(temp.path() / "model");
+    checkpoint::RandomModelOptions options;
+    options.shape = checkpoint::find_shape("tiny");
+    options.shape.heads = 12;
+    options.shape.key_heads = 6;
+    options.shape.value_heads = 12;
+    options.shape.delta_dim = 64;
+    options.scheme = checkpoint::scheme_named(scheme);
+    options.seed = 1;
+    checkpoint::write_random_model(folder, options, {0, 1});
+    folder.publish();
+    return temp.path() / "model";
+  }
+};
+
+struct Ran {
+  std::vector<float> logits;
+  int norms = 0, sums = 0, sum_norms = 0;  // kernels of the steps with many rows
+};
+
+// Nine prompts, of which one is longer than a page; then a row of each at once, and of one alone.
+Ran run(const Loaded& model, const StepWays& ways) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90, .sms = 40});
+  const auto prepared =
+      backend::make_gpu_backend(*machine, {.ways = ways})
+          ->prepare(Simulated::program_of(model, backend::KvFormat::bf16, Activations::w4a16), kTenSequences);
+  Sequences sequences(*prepared, 5);
+  Random random(7);
+  Ran ran;
+  const auto keep = [&](const std::vector<Sequences::Rows>& rows) {
+    const std::vector<float> logits = sequences.run(rows);
+    ran.logits.insert(ran.logits.end(), logits.begin(), logits.end());
+  };
+  const auto length = [](std::int32_t slot) -> std::int64_t { return slot == 3 ? 66 : 2; };
+  std::vector<Sequences::Rows> prompts;
+  for (std::int32_t slot = 0; slot < 9; ++slot)
+    prompts.push_back({slot, 0, random_tokens(random, length(slot)), Role::prefill});
+  keep(prompts);
+  machine->listen([&](std::string_view kernel) {
+    ran.norms += kernel == "norm_rows";
+    ran.sums += kernel.starts_with("dense_sum ");
+    ran.sum_norms += kernel.starts_with("dense_sum_norm ");
+  });
+  // Two steps: launched one by one, and recorded.
+  for (std::int64_t step = 0; step < 2; ++step) {
+    std::vector<Sequences::Rows> rows;
+    for (std::int32_t slot = 0; slot < 9; ++slot)
+      rows.push_back({slot, length(slot) + step, random_tokens(random, 1), Role::decode});
+    keep(rows);
+  }
+  machine->listen(nullptr);
+  for (std::int64_t step = 2; step < 4; ++step)
+    keep({{3, length(3) + step, random_tokens(random, 1), Role::decode}});
+  return ran;
+}
+
+TEST(StepWays, GiveTheSameBits) {
+  const WideModel model("bf16");
+  const Ran before = run(model.loaded, {}),
+            after = run(model.loaded, {.grids_by_context = true, .sums_norm = true});
+  EXPECT_EQ(before.logits, after.logits);
+  // A sum and a norm in each of four layers are one kernel, in both steps.
+  EXPECT_EQ(before.sum_norms, 0);
+  EXPECT_EQ(after.sum_norms, 8);
+  EXPECT_EQ(before.norms - after.norms, 8);
+  EXPECT_EQ(before.sums - after.sums, 8);
+}
+
+// 16 heads and two KV heads, as the 35B has them, on 132 SMs.
+TEST(StepWays, ShortContextsHaveABlockASplit) {
+  using backend::cuda::short_grid;
+  EXPECT_EQ(short_grid(264, 1, 1, 16, 2, 16), 32) << "16 splits of 64 positions, two KV heads";
+  EXPECT_EQ(short_grid(264, 1, 6, 16, 2, 64), 32) << "six rows are one tile of 64 vectors";
+  EXPECT_EQ(short_grid(264, 1, 6, 16, 2, 16), 96) << "or three of 16";
+  EXPECT_EQ(short_grid(264, 8, 1, 16, 2, 16), 256);
+  EXPECT_EQ(short_grid(132, 8, 1, 16, 2, 16), 132) << "not more than was asked for";
+}
+
+}  // namespace
+}  // namespace fourfold::model
