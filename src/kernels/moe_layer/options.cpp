@@ -20,6 +20,8 @@ const RowFacts* find_facts(const Machine& machine, RowKind kind, std::string_vie
 
 // Why a row would not give this request's bits, or not run at all; empty: it would.
 std::string refusal(const RowFacts& row, const Request& request, int columns) {
+  if (moe_route::is_any_rule_row(row.row))
+    return "the router's rule decides on it, in place of the row without it";
   if (row.format != format_name(request.format))
     return format("for {} weights; these are {}", row.format, format_name(request.format));
   if (row.clamps != request.clamped)
@@ -96,7 +98,7 @@ std::vector<Choice> all_choices(const Machine& machine, const Request& request) 
     for (const RowFacts& gate_up : machine.rows(RowKind::few_gate_up))
       for (const RowFacts& down : machine.rows(RowKind::few_down))
         if (refusal(gate_up, request, 0).empty() && down.path == gate_up.path &&
-            down.format == gate_up.format)
+            down.format == gate_up.format && !moe_route::is_any_rule_row(down.row))
           choices.push_back(few_of(request, gate_up, down));
   for (const RowFacts& row : machine.rows(RowKind::gemm)) {
     if (!refusal(row, request, row.k).empty()) continue;  // for other weights, tokens or roles

@@ -26,6 +26,7 @@ struct RouteRule {
 // below). The others have the softmax alone: a rule they do not need was half of their machine code.
 inline bool needs_any_rule(const RouteRule& rule) { return rule.sigmoid || rule.scale != 1.0f; }
 inline std::string any_rule_name(std::string_view row) { return format("{} sigmoid", row); }
+inline bool is_any_rule_row(std::string_view row) { return row.ends_with(" sigmoid"); }
 
 // Why the kernels cannot choose so; empty: they can.
 inline std::string refusal_of(const RouteRule& rule, int experts, int top_k) {
