@@ -93,8 +93,8 @@ class Timer {
     if (kernel == "dense_many" || kernel == "dense_tall")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
                                                           work_.visit_tokens * kManyToken.value)});
-    if (kernel == "moe_stream")
-      return wait(kStart) + side_by_side({memory(), issue(work_.visits * kStream.value)});
+    if (kernel == "moe_stream" || kernel == "moe_few_stream")  // the latter ranks
+      return wait(kStart) + ranking() + side_by_side({memory(), issue(work_.visits * kStream.value)});
     if (kernel == "moe_gemm") return tiled();
     if (kernel == "attend")
       return wait(kAttendStart) +

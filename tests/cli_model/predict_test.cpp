@@ -70,6 +70,11 @@ plan::Routing routing_of(const Fields& line) {
                                 : plan::Routing::uniform;
 }
 
+// The row that was measured, where both GEMMs had one: others may be chosen since. Else what is chosen now.
+std::string row_of(const Fields& line) {
+  return line.at(6).find('+') == std::string::npos ? line.at(6) : std::string();
+}
+
 void measured_layers(std::vector<Measured>& out) {
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90, .persistent_blocks = 132});
@@ -80,7 +85,7 @@ void measured_layers(std::vector<Measured>& out) {
       const std::string shape = line.at(0).substr(1, line.at(0).size() - 2);
       out.push_back({format("layer {} {} {} {}", shape, line.at(1), line.at(2), line.at(3)),
                      shape.starts_with("397b"), std::stod(line.at(7)),
-                     library::layer_work(*machine, layer_of(shape, line), routing_of(line))});
+                     library::layer_work(*machine, layer_of(shape, line), routing_of(line), row_of(line))});
     }
 }
 
@@ -123,6 +128,8 @@ constexpr double kMeanStep = 20;
 void add_models(const std::string& file, bool held_out, Steps& steps) {
   for (const Fields& line : lines_of(file)) {
     const int users = std::stoi(line.at(1)), context = std::stoi(line.at(2));
+    // One user of the 122B was measured with rows that are no longer chosen for it (docs/decisions/0028).
+    if (file == "model-h200-122b-bf16.csv" && line.at(0) == "decode" && users == 1) continue;
     std::vector<StepRows> rows;
     if (line.at(0) == "prompt")
       for (int at = 0; at < context; at += library::kPromptRows)
@@ -200,7 +207,7 @@ TEST(Predict, ErrorsOnWhatWasMeasured) {
   for (const Errors& errors : {fitted, held_out})
     std::printf("%zu lines: median %.1f %%, within 25 %% %.1f %%, most %.1f %%\n", errors.lines,
                 100 * errors.median, 100 * errors.within_25, 100 * errors.most);
-  EXPECT_EQ(fitted.lines, 58u);
+  EXPECT_EQ(fitted.lines, 57u);
   EXPECT_EQ(held_out.lines, 68u);
   EXPECT_TRUE(is_as_good_as_recorded(fitted, held_out));
   // A model that is somewhat worse is noticed: one that has the memory, the clock or the latencies wrong.

@@ -46,6 +46,7 @@ const std::map<std::string, const char*> kTested = {
     {"moe_few/few_down.h", "Mutation.FewTokens"},
     {"moe_few/few_gate_up.h", "Mutation.FewTokens"},
     {"moe_few/few_route.h", "Mutation.FewTokens"},
+    {"moe_few/few_stream.h", "Mutation.FewTokensStreamed"},
     {"moe_few/record_ring.h", "Mutation.FewTokens"},
     {"moe_gemm/finish_group.h", "Mutation.TiledMma"},
     {"moe_gemm/load_tiles.h", "Mutation.TiledMma"},

@@ -128,10 +128,24 @@ TEST(Mutation, FewTokens) {
                    {layer.shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 3})});
 }
 
+TEST(Mutation, FewTokensStreamed) {
+  // Two segments, the last of them short, and biases in both GEMMs.
+  SmallLayerOptions layer = layer_of({832, 192, 3, 2}, 3, Activations::w4a16, WeightFormat::mxfp4);
+  layer.clamped = true;
+  moe_layer::Request request{layer.shape, layer.activations, layer.format, Role::decode, 3};
+  request.clamped = true;
+  run_subject({.name = "few, streamed",
+               .layer = layer,
+               .tokens = 3,
+               .choice = moe_layer::few_choice(request),
+               .files = {"few_stream.h", "few_route.h", "moe_stream.h", "few_down.h"},
+               .must_meet = {SyncOp::barrier_sync, SyncOp::sync_block}});
+}
+
 TEST(Mutation, StreamAndCombine) {
-  // Three segments, and three strips for four warps: two warps share two of them, one after the other.
+  // Six segments, and three strips for four warps: the sums of two of them have room at once.
   run_subject({.name = "stream",
-               .layer = layer_of({1088, 64, 3, 2}, 9),
+               .layer = layer_of({2624, 64, 3, 2}, 9),
                .tokens = 9,
                .files = {"moe_stream.h", "moe_combine.h"},
                .must_meet = {SyncOp::barrier_sync},

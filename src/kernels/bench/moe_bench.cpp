@@ -12,6 +12,7 @@
 #include "kernels/bench/device_tools.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/gemm_params.h"
+#include "kernels/moe/loop_columns.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/moe_route/top_k.h"
@@ -269,8 +270,8 @@ class MoeBench {
       const bool wanted =
           std::any_of(options_.rows.begin(), options_.rows.end(),
                       [&](const std::string& pattern) { return glob_match(pattern, row.row); });
-      const bool fits = row.kernel != "moe_stream" ||
-                        (request.shape.hidden % row.k == 0 && request.shape.intermediate % row.k == 0);
+      const bool fits = row.kernel != "moe_stream" || (moe::loop_takes(request.shape.hidden, row) &&
+                                                       moe::loop_takes(request.shape.intermediate, row));
       if (!wanted || !fits) continue;
       moe_layer::Choice choice;
       choice.gate_up_row = choice.down_row = row.row;

@@ -178,8 +178,9 @@ void WorkMachine::note_few(KernelWork& work, const moe_few::FewCall& call) {
   work.visit_tokens = records * few.tokens * few.top_k;
   const int segments = (params.records + dense::kSegmentRecords - 1) / dense::kSegmentRecords;
   const double segment_records = std::min(params.records, dense::kSegmentRecords);
+  if (work.kernel != "moe_few_down") work.experts = few.experts;
+  if (work.kernel == moe_few::kStreamKernel) return;
   if (work.kernel == "moe_few_gate_up") {
-    work.experts = few.experts;
     const double groups = std::max(1, kFewWarps / segments);
     work.chain = segment_records * std::ceil(params.strips * expected.tiles / (sm_count() * groups));
     return;
@@ -196,7 +197,7 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   const std::string& kernel = work.kernel;
   if (kernel == "moe_gemm" || kernel == "moe_stream")
     return note_gemm(work, facts.n, as<moe::GemmParams>(params));
-  if (kernel == "moe_few_gate_up" || kernel == "moe_few_down")
+  if (kernel == "moe_few_gate_up" || kernel == moe_few::kStreamKernel || kernel == "moe_few_down")
     return note_few(work, as<moe_few::FewCall>(params));
   work.blocks = blocks;
   if (kernel == "dense_few") {

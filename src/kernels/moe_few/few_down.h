@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/device/quotient.h"
@@ -21,6 +22,12 @@ using UnitSums = float[kMaxUnits][Rows];  // [pair and segment][row]
 template <int Rows>
 using SharedSums = float[kFewTokens][Rows];  // the shared expert's part
 
+template <int Rows>
+struct PairBiases {
+  alignas(8) float of[kBiasPairs][Rows];
+};
+struct NoBiases {};
+
 template <class Row>
 struct DownStorage {
   FewRoute route;
@@ -28,6 +35,7 @@ struct DownStorage {
   PairFactors factor;
   UnitSums<Row::rows> sum;
   alignas(8) SharedSums<Row::rows> shared;
+  [[no_unique_address]] std::conditional_t<Row::Glu::adds_bias, PairBiases<Row::rows>, NoBiases> bias;
   typename Row::Area area;  // tokens: a row a pair
 };
 
@@ -55,6 +63,7 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
   for (int first = 0; first < few.top_k; first += ranks) {
     const int pair = token * few.top_k + first, left = few.top_k - first;
     device::F32x2 total[ranks];
+    [[maybe_unused]] device::F32x2 bias[ranks];
     float factor[ranks], weight[ranks];
 #pragma unroll
     for (int i = 0; i < ranks; ++i) {
@@ -62,6 +71,8 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
       total[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[of * segments][row]));
       factor[i] = cta.load_shared(&storage.factor[of]);
       weight[i] = cta.load_shared(&storage.route.pair_weight[of]);
+      if constexpr (Row::Glu::adds_bias)
+        bias[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.bias.of[of][row]));
     }
 #pragma unroll 1
     for (int s = 1; s < segments; ++s)
@@ -78,7 +89,9 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
       const bool starts = i == 0 && first == 0;
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
-        const float value = Cta::mul(Cta::mul(total[i].v[b], factor[i]), weight[i]);
+        float dot = Cta::mul(total[i].v[b], factor[i]);
+        if constexpr (Row::Glu::adds_bias) dot = Cta::add(dot, bias[i].v[b]);
+        const float value = Cta::mul(dot, weight[i]);
         result.v[b] = starts ? value : Cta::add(result.v[b], value);
       }
     }
@@ -115,6 +128,26 @@ FOURFOLD_DEVICE void store_factors(Cta cta, DownStorage<Row>& storage, const Few
   const int tile = cta.load_shared(&storage.route.pair_tile[pair]);
   const int expert = cta.load_shared(&storage.route.tile_expert[tile]);
   cta.store_shared(&storage.factor[pair], moe::dot_factor(cta, params.scale, nullptr, expert, decode));
+}
+
+// The biases of this block's rows, of every pair's expert: asked for before they are needed.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void store_biases(Cta cta, DownStorage<Row>& storage, const FewParams& few,
+                                  const moe::GemmParams& params) {
+  if constexpr (Row::Glu::adds_bias) {
+    constexpr int row_pairs = Row::rows / 2;
+#pragma unroll 1
+    for (int i = cta.thread(); i < few.tokens * few.top_k * row_pairs; i += 32 * Row::warps) {
+      const int pair = i / row_pairs, row = 2 * (i % row_pairs);
+      const int tile = cta.load_shared(&storage.route.pair_tile[pair]);
+      const std::int64_t expert = cta.load_shared(&storage.route.tile_expert[tile]);
+      device::F32x2 bias{{0.0f, 0.0f}};
+      if (params.bias)
+        bias = cta.load(reinterpret_cast<const device::F32x2*>(params.bias + expert * params.out_columns +
+                                                               Row::rows * cta.block() + row));
+      cta.store_shared(reinterpret_cast<device::F32x2*>(&storage.bias.of[pair][row]), bias);
+    }
+  }
 }
 
 // GEMM1's result, a row a pair. The warps share the rows: one lane after another would take longer.
@@ -176,6 +209,7 @@ FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::
   RecordFeed<decltype(ring), decltype(next_stretch)> feed(ring, next_stretch);
   feed.fill(cta);
   store_factors<Row>(cta, storage, few, params);
+  store_biases<Row>(cta, storage, few, params);
   cta.wait_predecessors();  // GEMM1's result
   cta.release_successors();
   copy_pair_rows<Row>(cta, storage, tokens, few, params, warp);

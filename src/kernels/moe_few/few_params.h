@@ -10,6 +10,7 @@
 
 namespace fourfold::moe_few {
 
+inline constexpr const char* kStreamKernel = "moe_few_stream";  // the streamed GEMM1
 inline constexpr int kFewTokens = 4;
 inline constexpr int kFewPairs = kFewTokens * moe::kMaxTopK;
 inline constexpr int kFewExperts = 512;  // ranking more is as much code as all the rest of GEMM1
@@ -18,8 +19,9 @@ inline constexpr int kRowPad = 64;
 // What shared memory has room for; batches beyond it take the general path (few_choice() says so).
 inline constexpr int kGateUpTokenBytes = 16640;  // GEMM1's tokens: four of 2,048 columns, two of 4,096
 inline constexpr int kMaxSegments = 8;           // of GEMM1's K: a warp each
-inline constexpr int kDownTokenBytes = 23232;    // GEMM2's: eleven pairs of 1,024 columns, 21 of 512
+inline constexpr int kDownTokenBytes = 25088;    // GEMM2's: eight pairs of 1,536 columns, four of 2,880
 inline constexpr int kMaxUnits = 96;             // sums of GEMM2: (pair, segment of K)
+inline constexpr int kBiasPairs = 32;            // pairs whose biases GEMM2 has room for
 
 // Bytes from one token row to the next in shared memory.
 constexpr int row_stride(int columns) { return 2 * columns + kRowPad; }

@@ -1,5 +1,5 @@
 // The rows of the few-token kernels. Names read 32x4xK: a warp's strip, the tokens, the segment of K a warp
-// sums; any K that is a multiple of 64 runs on them.
+// sums; any K that is a multiple of 64 runs on them, on the streamed ones what moe/loop_columns.h says.
 #pragma once
 
 #include "base/macros.h"
@@ -7,6 +7,7 @@
 #include "kernels/moe/row_list.h"
 #include "kernels/moe_few/few_down.h"
 #include "kernels/moe_few/few_gate_up.h"
+#include "kernels/moe_few/few_stream.h"
 #include "plan/arch.h"
 #include "plan/budget.h"
 #include "plan/row_facts.h"
@@ -23,11 +24,12 @@ namespace fourfold::moe_few {
 //
 // The shared memory that the fixed parts leave is the rings' and the tokens'.
 template <class ArchT, class PathT, class FormatT, int RowsN, int WarpsN, int OthersN, int BlocksN,
-          bool AnyRule, int FixedBytes, int TokenBytes>
+          bool AnyRule, int FixedBytes, int TokenBytes, class GluT = moe::SwiGlu>
 struct FewRow {
   using Arch = ArchT;
   using Path = PathT;
   using Format = FormatT;
+  using Glu = GluT;
   static constexpr int rows = RowsN;
   static constexpr int warps = WarpsN;
   static constexpr int threads = 32 * (WarpsN + OthersN);
@@ -43,15 +45,18 @@ struct FewRow {
 inline constexpr int kWarps = 8;
 inline constexpr int kGateUpFixedBytes =
     static_cast<int>(sizeof(FewRoute) + sizeof(GateUpSums<kWarps>)) + device::kBarrierBytes;
-template <int Rows>
-inline constexpr int kDownFixedBytes = static_cast<int>(sizeof(FewRoute) + sizeof(PairFactors) +
-                                                        sizeof(UnitSums<Rows>) + sizeof(SharedSums<Rows>)) +
-                                       device::kBarrierBytes;
+template <int Rows, class Glu = moe::SwiGlu>
+inline constexpr int kDownFixedBytes =
+    static_cast<int>(sizeof(FewRoute) + sizeof(PairFactors) + sizeof(UnitSums<Rows>) +
+                     sizeof(SharedSums<Rows>)) +
+    (Glu::adds_bias ? static_cast<int>(sizeof(PairBiases<Rows>)) : 0) + device::kBarrierBytes;
 
 template <class Row>
 plan::RowFacts gate_up_facts();
 template <class Row>
 plan::RowFacts down_facts();
+template <class Row>
+plan::RowFacts stream_facts();
 
 template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks,
           bool AnyRule = false>
@@ -70,11 +75,11 @@ struct GateUpRow
   }
 };
 template <class Arch, class Path, class Format, int Rows, int Warps, int Others, int Blocks,
-          bool AnyRule = false>
-struct DownRow : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows>,
-                        kDownTokenBytes> {
-  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows>,
-                     kDownTokenBytes>;
+          bool AnyRule = false, class Glu = moe::SwiGlu>
+struct DownRow : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows, Glu>,
+                        kDownTokenBytes, Glu> {
+  using Few = FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule, kDownFixedBytes<Rows, Glu>,
+                     kDownTokenBytes, Glu>;
   using Params = FewCall;
   using Storage = DownStorage<Few>;
   static constexpr kernels::RowKind kind = kernels::RowKind::few_down;
@@ -83,6 +88,29 @@ struct DownRow : FewRow<Arch, Path, Format, Rows, Warps, Others, Blocks, AnyRule
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const FewCall& call) {
     few_down<Few>(cta, call.few, call.gemm);
+  }
+};
+
+// GEMM1 as moe_stream's rows have it, with Depth weight records of a warp in flight: a warp has three
+// segments or so, and what counts is how long they take one after the other. So many registers that three
+// blocks fit.
+template <class Arch, class Path, class Format, int Depth, int Blocks, bool AnyRule, class Glu>
+struct FewStreamRow : moe_stream::StreamRow<Arch, Path, Format, moe::kSlotGroup, kSegmentRecords, kFewTokens,
+                                            Depth, Blocks, Glu> {
+  static constexpr int rows = record::kRows;
+  static constexpr bool any_rule = AnyRule;
+};
+template <class Arch, class Path, class Format, int Depth, int Blocks, bool AnyRule, class Glu = moe::SwiGlu>
+struct StreamGateUpRow : FewStreamRow<Arch, Path, Format, Depth, Blocks, AnyRule, Glu> {
+  using Stream = FewStreamRow<Arch, Path, Format, Depth, Blocks, AnyRule, Glu>;
+  using Params = FewCall;
+  using Storage = StreamStorage<Stream>;
+  static constexpr kernels::RowKind kind = kernels::RowKind::few_gate_up;
+  static constexpr bool wants_cache = true;  // as moe_stream
+  static plan::RowFacts facts() { return stream_facts<Stream>(); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const FewCall& call) {
+    few_stream<Stream>(cta, call.few, call.gemm);
   }
 };
 
@@ -96,6 +124,19 @@ template <class Arch, bool AnyRule, class Path, class Format>
 using DownRows = moe::RowList<
     DownRow<Arch, Path, Format,     16, kWarps,  1,     2, AnyRule>,
     DownRow<Arch, Path, Format,     32, kWarps,  1,     2, AnyRule>>;
+
+template <class Arch, bool AnyRule, class Glu = moe::ClampedSwiGlu>
+using ClampedDownRows = moe::RowList<
+    DownRow<Arch, moe::W4a16Mma, record::Mxfp4, 16, kWarps,  1, 2, AnyRule, Glu>,
+    DownRow<Arch, moe::W4a16Mma, record::Mxfp4, 32, kWarps,  1, 2, AnyRule, Glu>>;
+
+template <class Arch, bool AnyRule>
+using StreamGateUpRows = moe::RowList<
+    //                                                         depth blocks
+    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Nvfp4,     4,    3, AnyRule>,
+    StreamGateUpRow<Arch, moe::W4a16Fp4Order, record::Nvfp4,     4,    3, AnyRule>,
+    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule>,
+    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule, moe::ClampedSwiGlu>>;
 // clang-format on
 
 template <class Arch, bool AnyRule>
@@ -104,7 +145,8 @@ using RowsWith = moe::Join<GateUpRows<Arch, AnyRule, moe::W4a16Mma, record::Nvfp
                            GateUpRows<Arch, AnyRule, moe::W4a16Fp4Order, record::Nvfp4>,
                            DownRows<Arch, AnyRule, moe::W4a16Mma, record::Nvfp4>,
                            DownRows<Arch, AnyRule, moe::W4a16Mma, record::Mxfp4>,
-                           DownRows<Arch, AnyRule, moe::W4a16Fp4Order, record::Nvfp4>>;
+                           DownRows<Arch, AnyRule, moe::W4a16Fp4Order, record::Nvfp4>,
+                           ClampedDownRows<Arch, AnyRule>, StreamGateUpRows<Arch, AnyRule>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::Join<RowsWith<Arch, false>, RowsWith<Arch, true>>;
 
@@ -112,6 +154,7 @@ template <class Row>
 std::string few_name(const char* kernel) {
   std::string name =
       moe::row_name(kernel, Row::rows, kFewTokens, moe::kSegmentColumns, Row::Path::name, Row::Format::name);
+  if (Row::Glu::adds_bias) name += moe::kClampedName;
   return Row::any_rule ? moe_route::any_rule_name(name) : name;
 }
 
@@ -134,6 +177,7 @@ plan::RowFacts few_facts(std::string_view kernel, std::string name) {
   facts.total_bytes = total;
   facts.limit_bytes = limit_bytes;
   facts.registers = registers;
+  facts.clamps = Row::Glu::adds_bias;
   facts.blocks_per_sm =
       plan::blocks_per_sm(Row::Arch::facts, facts.threads, facts.registers, facts.total_bytes);
   return facts;
@@ -142,6 +186,25 @@ template <class Row>
 plan::RowFacts gate_up_facts() {
   static_assert(Row::warps >= kMaxSegments, "a group has a warp for every segment");
   return few_facts<Row, GateUpStorage<Row>>("moe_few_gate_up", few_name<Row>("moe_few_gate_up"));
+}
+template <class Row>
+plan::RowFacts stream_facts() {
+  plan::RowFacts facts(kStreamKernel, few_name<Row>(kStreamKernel), Row::Arch::name, Row::Path::name,
+                       Row::Format::name, "decode");
+  facts.m = record::kRows;
+  facts.n = kFewTokens;
+  facts.k = moe::kSegmentColumns;
+  facts.threads = Row::threads;
+  facts.math_warps = Row::warps;
+  facts.stages = Row::depth;
+  const int route = static_cast<int>(sizeof(FewRoute)), total = static_cast<int>(sizeof(StreamStorage<Row>));
+  facts.parts = {{"routing", route}, {"partial sums", total - route}};
+  facts.total_bytes = total;
+  facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
+  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  facts.blocks_per_sm = Row::blocks_per_sm;
+  facts.clamps = Row::Glu::adds_bias;
+  return facts;
 }
 template <class Row>
 plan::RowFacts down_facts() {

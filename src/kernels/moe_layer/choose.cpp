@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/published_shapes.h"
+#include "kernels/moe/loop_columns.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/row_list.h"
 #include "kernels/moe/tables.h"
@@ -55,8 +56,13 @@ std::string row_of(const Request& request, std::string_view kernel, int m, int n
 
 std::string stream_row(const Request& request, int n, int k) {
   const bool is_half = request.activations == Activations::w4a16, has_512 = is_half && n <= 16;
-  // With 64 tokens of weights packed for w4a4 it would spill; clamped experts have a K of 2,880.
-  const bool has_256 = !(is_half && request.packed_for_w4a4 && n == 64) && !request.clamped;
+  if (request.clamped) {
+    const bool has_ragged = request.format == WeightFormat::mxfp4 && n <= 32;
+    const bool ragged = has_ragged && moe::loop_takes(k, moe::kSegmentColumns, true);
+    return row_of(request, "moe_stream", 32, n, ragged ? moe::kSegmentColumns : 64, path_name(request));
+  }
+  // With 64 tokens of weights packed for w4a4 it would spill.
+  const bool has_256 = !(is_half && request.packed_for_w4a4 && n == 64);
   return row_of(request, "moe_stream", 32, n, has_256 ? unit_columns(k, has_512) : 64, path_name(request));
 }
 
@@ -75,15 +81,22 @@ Choice stream_choice(const Request& request) {
 constexpr int kFewBest = 2;
 static_assert(kFewBest <= moe_few::kFewTokens);
 
-// GEMM1 has a warp for every segment and a power of two of them in a group: other segment counts leave warps
-// idle (122b, six segments: 30.6 us against 23.5).
+int segments_of(int columns) { return (columns + moe::kSegmentColumns - 1) / moe::kSegmentColumns; }
+
+// GEMM1 of the two-kernel path has a warp for every segment and a power of two of them in a group: other
+// segment counts leave warps idle (122b, six segments: 30.6 us against 23.5).
 bool fills_warps(int hidden) {
-  const int segments = (hidden + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
+  const int segments = segments_of(hidden);
   return (segments & (segments - 1)) == 0;
+}
+// Then it is streamed; and for clamped experts, whose epilogue only that form has.
+bool streams_gate_up(const Request& request) {
+  return request.clamped || (!fills_warps(request.shape.hidden) &&
+                             moe::loop_takes(request.shape.hidden, moe::kSegmentColumns, false));
 }
 
 Choice decode_choice(const Request& request) {
-  if (request.tokens <= kFewBest && fills_warps(request.shape.hidden))
+  if (request.tokens <= kFewBest && (streams_gate_up(request) || fills_warps(request.shape.hidden)))
     if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
@@ -184,7 +197,9 @@ Choice choose_by_role(const plan::ArchFacts& arch, const Request& request, int m
 
 }  // namespace
 
-Choice few_choice(const Request& request) {
+Choice few_choice(const Request& request) { return few_choice(request, streams_gate_up(request)); }
+
+Choice few_choice(const Request& request, bool streamed) {
   const auto refuse = [](std::string why) {
     Choice none;
     none.refusal = std::move(why);
@@ -195,7 +210,9 @@ Choice few_choice(const Request& request) {
     return refuse("the two-kernel path is for generated tokens in w4a16");
   if (!is_fp4(request.format))
     return refuse(format("the two-kernel path has no {} rows", format_name(request.format)));
-  if (request.clamped) return refuse("the two-kernel path has no rows with biases and a clamped SwiGLU");
+  if (request.clamped && (request.format != WeightFormat::mxfp4 || !streamed))
+    return refuse(format("the two-kernel path has no {}{} rows with biases and a clamped SwiGLU",
+                         streamed ? "" : "unstreamed ", format_name(request.format)));
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));
@@ -203,15 +220,20 @@ Choice few_choice(const Request& request) {
     return refuse(
         format("{} experts; the two-kernel path ranks up to {}", shape.experts, moe_few::kFewExperts));
   const int pairs = request.tokens * shape.top_k;
-  const int units = pairs * ((shape.intermediate + moe::kSegmentColumns - 1) / moe::kSegmentColumns);
+  const int units = pairs * segments_of(shape.intermediate);
   if (units > moe_few::kMaxUnits)
     return refuse(format("{} units of GEMM2; its shared memory has room for {}", units, moe_few::kMaxUnits));
-  const int segments = (shape.hidden + moe::kSegmentColumns - 1) / moe::kSegmentColumns;
-  if (segments > moe_few::kMaxSegments)
+  if (streamed && !moe::loop_takes(shape.hidden, moe::kSegmentColumns, request.clamped))
+    return refuse(format("{} columns; the streamed GEMM1 takes multiples of {}{}", shape.hidden,
+                         moe::kSegmentColumns,
+                         request.clamped ? format(", or a rest of {} and more", moe::kRaggedColumns) : ""));
+  if (request.clamped && pairs > moe_few::kBiasPairs)
+    return refuse(format("{} pairs; GEMM2 has room for the biases of {}", pairs, moe_few::kBiasPairs));
+  if (!streamed && segments_of(shape.hidden) > moe_few::kMaxSegments)
     return refuse(format("{} columns; GEMM1 takes up to {}", shape.hidden,
                          moe_few::kMaxSegments * moe::kSegmentColumns));
   const int token_bytes = request.tokens * moe_few::row_stride(shape.hidden);
-  if (token_bytes > moe_few::kGateUpTokenBytes)
+  if (!streamed && token_bytes > moe_few::kGateUpTokenBytes)
     return refuse(format("{} tokens of {} columns are {} bytes; GEMM1's shared memory has room for {}",
                          request.tokens, shape.hidden, token_bytes, moe_few::kGateUpTokenBytes));
   const int pair_bytes = pairs * moe_few::row_stride(shape.intermediate);
@@ -222,10 +244,9 @@ Choice few_choice(const Request& request) {
   choice.few = true;
   choice.tile_tokens = moe_few::kFewTokens;
   const auto row = [&](const char* kernel, int rows) {
-    return moe::row_name(kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, path_name(request),
-                         format_name(request.format));
+    return row_of(request, kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, path_name(request));
   };
-  choice.gate_up_row = row("moe_few_gate_up", 32);
+  choice.gate_up_row = row(streamed ? moe_few::kStreamKernel : "moe_few_gate_up", 32);
   choice.down_row = row("moe_few_down", shape.hidden <= kHalfStripHidden ? 16 : 32);
   return choice;
 }

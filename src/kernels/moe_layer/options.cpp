@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "kernels/moe/loop_columns.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe_few/few_params.h"
 
@@ -37,8 +38,11 @@ std::string refusal(const RowFacts& row, const Request& request, int columns) {
                   order == record::BitOrder::fp4 ? "w4a4" : "w4a16");
   const char* role = request.role == Role::decode ? "decode" : "prefill";
   if (row.role != role) return format("other bits: sums as {} does, this is {}", row.role, role);
-  if (row.kernel == "moe_stream" && columns % row.k != 0)
-    return format("{} columns are no multiple of its {}", columns, row.k);
+  if (row.kernel == "moe_stream" && !moe::loop_takes(columns, row))
+    return format("{} columns are no multiple of its {}{}", columns, row.k,
+                  moe::is_ragged(row.clamps, row.k)
+                      ? format(", and the rest is less than {}", moe::kRaggedColumns)
+                      : "");
   return {};
 }
 
@@ -51,7 +55,7 @@ Choice refused(std::string_view gate_up_row, std::string_view down_row, std::str
 }
 
 Choice few_of(const Request& request, const RowFacts& gate_up, const RowFacts& down) {
-  Choice choice = few_choice(request);
+  Choice choice = few_choice(request, gate_up.kernel == moe_few::kStreamKernel);
   choice.gate_up_row = gate_up.row;
   choice.down_row = down.row;
   for (const RowFacts* row : {&gate_up, &down})
@@ -98,7 +102,8 @@ std::vector<Choice> all_choices(const Machine& machine, const Request& request) 
     for (const RowFacts& gate_up : machine.rows(RowKind::few_gate_up))
       for (const RowFacts& down : machine.rows(RowKind::few_down))
         if (refusal(gate_up, request, 0).empty() && down.path == gate_up.path &&
-            down.format == gate_up.format && !moe_route::is_any_rule_row(down.row))
+            down.format == gate_up.format && down.clamps == gate_up.clamps &&
+            !moe_route::is_any_rule_row(down.row))
           choices.push_back(few_of(request, gate_up, down));
   for (const RowFacts& row : machine.rows(RowKind::gemm)) {
     if (!refusal(row, request, row.k).empty()) continue;  // for other weights, tokens or roles
@@ -107,7 +112,8 @@ std::vector<Choice> all_choices(const Machine& machine, const Request& request) 
     if (row.kernel == "moe_stream")
       for (const RowFacts& other : machine.rows(RowKind::gemm))
         if (other.n == row.n && other.kernel == row.kernel && refusal(other, request, other.k).empty() &&
-            request.shape.intermediate % down->k != 0 && request.shape.intermediate % other.k == 0)
+            !moe::loop_takes(request.shape.intermediate, *down) &&
+            moe::loop_takes(request.shape.intermediate, other))
           down = &other;
     choices.push_back(tiled_of(request, row, *down, request.shape.intermediate));
   }

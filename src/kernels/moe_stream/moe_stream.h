@@ -74,13 +74,13 @@ struct TileContext {
   float next_inverse_scale = 1.0f;
 };
 
+// What the epilogue wants to know of a tile.
 template <class Row, class Cta, class TileList>
-FOURFOLD_DEVICE void enter(Cta cta, TileContext& context, Operands<Row>& operands,
-                           const moe::GemmParams& params, const TileList& tiles, int index) {
+FOURFOLD_DEVICE void describe(Cta cta, TileContext& context, const moe::GemmParams& params,
+                              const TileList& tiles, int index) {
   constexpr float decode = moe::kDecodeFactor<typename Row::Path, typename Row::Format>;
   context.index = index;
   context.tile = tiles.tile(cta, index);
-  enter_tile<Row>(cta, operands, params, tiles, index, context.tile);
   context.factor = moe::dot_factor(cta, params.scale, params.token_scale, context.tile.expert, decode);
   if (params.op == moe::Op::gate_up) {
     context.factor_up =
@@ -164,13 +164,10 @@ FOURFOLD_DEVICE void finish_strip(Cta cta, const moe::GemmParams& params, const 
   }
 }
 
-// A shared strip: each warp of the group leaves its segments in shared memory; one of them, in turn, adds
-// them up in order. Returns whether this warp has the total.
 template <class Row, class Cta>
-FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage, const WarpShare<Row>& warps,
-                                         const Unit& unit, const Sums<Row>& segment, Sums<Row>& total) {
-  const int first = warps.group * warps.segments;
-  device::F32x4* mine = storage.partial[first + unit.segment];
+FOURFOLD_DEVICE void leave_segment(Cta cta, typename Row::Storage& storage, int place,
+                                   const Sums<Row>& segment) {
+  device::F32x4* mine = storage.partial[place];
 #pragma unroll
   for (int m = 0; m < 2; ++m)
 #pragma unroll
@@ -179,27 +176,40 @@ FOURFOLD_DEVICE bool gather_shared_strip(Cta cta, typename Row::Storage& storage
       cta.store_shared(mine + (m * Row::token_tiles + n) * 32 + cta.lane(),
                        device::F32x4{{c[0], c[1], c[2], c[3]}});
     }
-  if (unit.segment + warps.sharing() < warps.segments) return false;  // more segments of this strip are mine
-  const int threads = 32 * warps.sharing();
-  const device::NamedBarrier barrier = device::group_barrier(warps.group);
-  cta.barrier_sync(barrier, threads);  // every segment of the strip is written
-  const bool adds = (unit.strip & (warps.sharing() - 1)) == warps.place;
-  if (adds) {
-    for (int s = 0; s < warps.segments; ++s) {
+}
+
+// The segments of a shared strip, added in order.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void add_left_segments(Cta cta, const typename Row::Storage& storage, int first, int segments,
+                                       Sums<Row>& total) {
+  for (int s = 0; s < segments; ++s) {
 #pragma unroll
-      for (int m = 0; m < 2; ++m)
+    for (int m = 0; m < 2; ++m)
 #pragma unroll
-        for (int n = 0; n < Row::token_tiles; ++n) {
-          const device::F32x4 part =
-              cta.load_shared(storage.partial[first + s] + (m * Row::token_tiles + n) * 32 + cta.lane());
+      for (int n = 0; n < Row::token_tiles; ++n) {
+        const device::F32x4 part =
+            cta.load_shared(storage.partial[first + s] + (m * Row::token_tiles + n) * 32 + cta.lane());
 #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            total[m][n][i] = s == 0 ? part.v[i] : Cta::add(total[m][n][i], part.v[i]);
-        }
-    }
+        for (int i = 0; i < 4; ++i) total[m][n][i] = s == 0 ? part.v[i] : Cta::add(total[m][n][i], part.v[i]);
+      }
   }
-  cta.barrier_sync(barrier, threads);  // the sums are read; the next shared strip may overwrite them
-  return adds;
+}
+
+// The warps that have a segment of a batch of shared strips meet when all are written; the last of them, who
+// have no more of them than the others, get a strip's total each. Returns the strip's position in the launch,
+// or -1: none is this warp's.
+template <class Row, class Cta>
+FOURFOLD_DEVICE int gather_batch(Cta cta, const typename Row::Storage& storage, const WarpShare<Row>& warps,
+                                 int batch, int warp, Sums<Row>& total) {
+  const int strips = warps.strips_of_batch(batch), units = strips * warps.segments;
+  const int meeting = units < Row::warps ? units : Row::warps;
+  const device::NamedBarrier barrier = device::group_barrier(0);
+  cta.barrier_sync(barrier, 32 * meeting);  // every segment of the batch is written
+  const int strip = meeting - 1 - warp;
+  if (strip < strips) add_left_segments<Row>(cta, storage, strip * warps.segments, warps.segments, total);
+  if (batch + strips < warps.rest)
+    cta.barrier_sync(barrier, 32 * meeting);  // the sums are read; the next batch may overwrite them
+  return strip < strips ? warps.first + batch + strip : -1;
 }
 
 // The body: every warp of every block walks its units. `waits`: the tokens come from a predecessor not yet
@@ -228,22 +238,38 @@ FOURFOLD_DEVICE void stream_tiles(Cta cta, const moe::GemmParams& params, const 
   Sums<Row> segment, total;
   for (bool more = true; more;) {
     const bool ends_segment = walk.last_part(unit);
+    const int records = walk.records(unit);
     walk.advance();
     const Unit next = walk.unit();
     more = !walk.done();
-    if (unit.tile != context.index) enter<Row>(cta, context, operands, params, tiles, unit.tile);
+    if (unit.tile != context.index) {
+      describe<Row>(cta, context, params, tiles, unit.tile);
+      enter_tile<Row>(cta, operands, params, tiles, unit.tile, context.tile);
+    }
     if (unit.part == 0) clear<Row>(segment);
     multiply_unit<Row>(cta, operands, unit.weights, next.weights,
-                       unit.segment * kSegmentRecords + unit.part * Row::unit_records, segment);
+                       unit.segment * kSegmentRecords + unit.part * Row::unit_records, records, segment);
     if (ends_segment) {
-      bool complete;
-      if (unit.shared && warps.shift > 0) {
-        complete = gather_shared_strip<Row>(cta, storage, warps, unit, segment, total);
+      int finished = -1;  // strip of which this warp has the total
+      if (Row::splits_strips && unit.shared != kOwn) {
+        const int batch = batch_of(unit.shared);
+        leave_segment<Row>(cta, storage, place_of(unit.shared), segment);
+        if (!more || batch_of(next.shared) != batch) {
+          const int position = gather_batch<Row>(cta, storage, warps, batch, warp, total);
+          if (position >= 0) {
+            // It may be another expert's than this warp's last segment; the operands stay those of the
+            // latter.
+            const int tile = device::quotient<Cta>(position, params.strips);
+            finished = position - tile * params.strips;
+            if (tile != context.index) describe<Row>(cta, context, params, tiles, tile);
+          }
+        }
       } else {
         add_segment<Row, Cta>(total, segment, unit.segment == 0);
-        complete = unit.segment + 1 == warps.segments;
+        if (unit.segment + 1 == warps.segments) finished = unit.strip;
       }
-      if (complete) finish_strip<Row>(cta, params, context, unit.strip, total);
+      if (finished >= 0) finish_strip<Row>(cta, params, context, finished, total);
+      if (unit.tile != context.index) context.index = -1;
     }
     unit = next;
   }

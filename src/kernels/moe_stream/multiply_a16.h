@@ -64,12 +64,22 @@ FOURFOLD_DEVICE void enter_tile(Cta cta, HalfOperands<Row>& operands, const moe:
   }
 }
 
+// What record r's registers take next: a record of this unit or, when it has no more for them, of the next.
+// A unit has at least as many records as there are places, so each place gets one of the next.
+template <class Row>
+FOURFOLD_DEVICE const unsigned char* record_ahead(const unsigned char* current, const unsigned char* next,
+                                                  int r, int count) {
+  return r + Row::depth < count ? current + (r + Row::depth) * Row::record_bytes
+                                : next + r % Row::depth * Row::record_bytes;
+}
+
 // Two token tiles or fewer: the tokens of the next records wait in registers.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_narrow(Cta cta, HalfOperands<Row>& operands, const unsigned char* current,
-                                     const unsigned char* next, int first_record,
+                                     const unsigned char* next, int first_record, int records,
                                      float (&sum)[2][Row::token_tiles][4]) {
-  constexpr int count = Row::unit_records, ahead = count > 2 ? 2 : 1, ring = ahead + 1;
+  constexpr int most = Row::unit_records, ahead = most > 2 ? 2 : 1, ring = ahead + 1;
+  const int count = Row::ragged ? records : most;
   device::U32x4 token[ring][Row::token_tiles][2];
   const auto load_tokens = [&](int slot, int record) {
 #pragma unroll
@@ -79,14 +89,13 @@ FOURFOLD_DEVICE void multiply_narrow(Cta cta, HalfOperands<Row>& operands, const
         token[slot][n][half] = load_chunk<Row>(cta, operands, n, (first_record + record) * 128 + 64 * half);
   };
 #pragma unroll
-  for (int r = 0; r < ahead && r < count; ++r) load_tokens(r, r);
+  for (int r = 0; r < ahead && r < most; ++r) load_tokens(r, r);
 #pragma unroll
-  for (int r = 0; r < count; ++r) {
+  for (int r = 0; r < most; ++r) {
+    if (r >= Row::depth && r >= count) break;
     const int slot = r % Row::depth;
     const auto weights = operands.weights[slot];
-    const unsigned char* ahead_of_r = r + Row::depth < count
-                                          ? current + (r + Row::depth) * Row::record_bytes
-                                          : next + (r + Row::depth - count) * Row::record_bytes;
+    const unsigned char* ahead_of_r = record_ahead<Row>(current, next, r, count);
     if (r + ahead < count) load_tokens((r + ahead) % ring, r + ahead);
     if constexpr (!kRefillsByHalves<Row>) load_record<Row>(cta, operands, slot, ahead_of_r);
 #pragma unroll
@@ -110,9 +119,10 @@ FOURFOLD_DEVICE void multiply_narrow(Cta cta, HalfOperands<Row>& operands, const
 // More token tiles: half a record of tokens ahead, or none, or the registers would not hold them.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_wide(Cta cta, HalfOperands<Row>& operands, const unsigned char* current,
-                                   const unsigned char* next, int first_record,
+                                   const unsigned char* next, int first_record, int records,
                                    float (&sum)[2][Row::token_tiles][4]) {
-  constexpr int count = Row::unit_records, ahead = Row::token_tiles > 4 ? 0 : 1;
+  constexpr int most = Row::unit_records, ahead = Row::token_tiles > 4 ? 0 : 1;
+  const int count = Row::ragged ? records : most;
   device::U32x4 token[ahead + 1][Row::token_tiles];
   const auto load_tokens = [&](int slot, int step) {
 #pragma unroll
@@ -122,13 +132,12 @@ FOURFOLD_DEVICE void multiply_wide(Cta cta, HalfOperands<Row>& operands, const u
   if constexpr (ahead > 0) load_tokens(0, 0);
     // Rolled for the widest rows: unrolled, the scheduler would keep more tokens in flight than there are
     // registers.
-#pragma unroll(Row::token_tiles > 4 ? 1 : count)
-  for (int r = 0; r < count; ++r) {
+#pragma unroll(Row::token_tiles > 4 ? 1 : most)
+  for (int r = 0; r < most; ++r) {
+    if (r >= Row::depth && r >= count) break;
     const int slot = r % Row::depth;
     const auto weights = operands.weights[slot];
-    const unsigned char* ahead_of_r = r + Row::depth < count
-                                          ? current + (r + Row::depth) * Row::record_bytes
-                                          : next + (r + Row::depth - count) * Row::record_bytes;
+    const unsigned char* ahead_of_r = record_ahead<Row>(current, next, r, count);
     if constexpr (!kRefillsByHalves<Row>) load_record<Row>(cta, operands, slot, ahead_of_r);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -152,13 +161,13 @@ FOURFOLD_DEVICE void multiply_wide(Cta cta, HalfOperands<Row>& operands, const u
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_unit(Cta cta, HalfOperands<Row>& operands, const unsigned char* current,
-                                   const unsigned char* next, int first_record,
+                                   const unsigned char* next, int first_record, int records,
                                    float (&sum)[2][Row::token_tiles][4]) {
   // A record of bf16 leaves room for the tokens of one n8 tile only.
   if constexpr (Row::token_tiles <= (Row::Format::tile_bytes > 1024 ? 1 : 2))
-    multiply_narrow<Row>(cta, operands, current, next, first_record, sum);
+    multiply_narrow<Row>(cta, operands, current, next, first_record, records, sum);
   else
-    multiply_wide<Row>(cta, operands, current, next, first_record, sum);
+    multiply_wide<Row>(cta, operands, current, next, first_record, records, sum);
 }
 
 }  // namespace fourfold::moe_stream

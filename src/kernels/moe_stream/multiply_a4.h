@@ -82,8 +82,9 @@ FOURFOLD_DEVICE void mma_selected(Cta cta, int tile, int n, float (&sum)[4], con
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_unit(Cta cta, Fp4Operands<Row>& operands, const unsigned char* current,
-                                   const unsigned char* next, int first_record,
+                                   const unsigned char* next, int first_record, int /*records*/,
                                    float (&sum)[2][Row::token_tiles][4]) {
+  static_assert(!Row::ragged && Row::unit_records % Row::depth == 0);
   constexpr int count = Row::unit_records;
 #pragma unroll
   for (int r = 0; r < count; ++r) {

@@ -1,5 +1,6 @@
 // The rows of the streaming kernel, per chip. Names read 32xNxK: a warp's strip, the tokens of a pass, the
-// columns of its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64.
+// columns of its unrolled loop. K is chosen by the matrix: 512 where it divides, else 256, else 64; with
+// biases 512 where the rest is long enough, too (moe/loop_columns.h).
 #pragma once
 
 #include "base/macros.h"
@@ -77,20 +78,26 @@ using Fp4Rows = moe::RowList<
     Stream<Arch, moe::W4a4, record::Nvfp4, 64,  4,   4,    2,    2>,
     Stream<Arch, moe::W4a4, record::Nvfp4, 64,  1,   4,    1,    2>>;
 
-// gpt-oss: K is 2,880 in both matrices, 45 records, so the unrolled loops of 256 and 512 are for nobody.
+// gpt-oss: K is 2,880 in both matrices, 45 records: five rounds of eight and one of five.
 template <class Arch, class Format, class Path = moe::W4a16Mma, class Glu = moe::ClampedSwiGlu>
 using ClampedRows = moe::RowList<
     Stream<Arch, Path, Format,             8,  1,   4,    1,    4, Glu>,
     Stream<Arch, Path, Format,            16,  1,   4,    1,    3, Glu>,
     Stream<Arch, Path, Format,            32,  1,   4,    1,    2, Glu>,
     Stream<Arch, Path, Format,            64,  1,   4,    1,    2, Glu>>;
+template <class Arch, class Format, class Path = moe::W4a16Mma, class Glu = moe::ClampedSwiGlu>
+using RaggedRows = moe::RowList<
+    Stream<Arch, Path, Format,             8,  8,   4,    4,    4, Glu>,
+    Stream<Arch, Path, Format,            16,  8,   4,    4,    3, Glu>,
+    Stream<Arch, Path, Format,            32,  8,   4,    2,    2, Glu>>;
 // clang-format on
 
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<HalfRows<Arch, moe::W4a16Mma, record::Nvfp4>, HalfRows<Arch, moe::W4a16Mma, record::Mxfp4>,
               HalfRowsWithout64x256<Arch, moe::W4a16Fp4Order, record::Nvfp4>, Fp4Rows<Arch>, Bf16Rows<Arch>,
-              Fp8Rows<Arch>, ClampedRows<Arch, record::Mxfp4>, ClampedRows<Arch, record::Bf16Format>>;
+              Fp8Rows<Arch>, ClampedRows<Arch, record::Mxfp4>, ClampedRows<Arch, record::Bf16Format>,
+              RaggedRows<Arch, record::Mxfp4>>;
 
 template <class Row>
 std::string row_name() {

@@ -4,7 +4,9 @@
 #include <iterator>
 
 #include "base/random.h"
+#include "kernels/moe/loop_columns.h"
 #include "kernels/moe/tables.h"
+#include "kernels/moe_few/few_params.h"
 #include "kernels/verify/basic_case.h"
 #include "kernels/verify/case_list.h"
 #include "kernels/verify/few_case.h"
@@ -40,18 +42,20 @@ void shape_case(GemmCase& test, int variant, std::uint64_t seed) {
   const bool stream = row.kernel == "moe_stream";
   Random random(seed);
   const std::int64_t unit = stream ? row.k : 64;
+  const bool ragged = stream && moe::is_ragged(row.clamps, row.k);
   if (variant == 0) {
     test.rows = stream ? 160 : row.m >= 256 ? 320 : 192;
-    test.columns = stream ? (row.k == 512 ? 1024 : row.k == 256 ? 768 : 320) : row.k + 64;
+    test.columns = ragged ? 832 : stream ? (row.k == 512 ? 1024 : row.k == 256 ? 768 : 320) : row.k + 64;
     test.tokens_per_expert = {3, 0, row.n + row.n / 2 + 1};
   } else if (variant == 1) {
     test.rows = stream ? 32 : row.m;
-    test.columns = row.k;
+    test.columns = ragged ? moe::kRaggedColumns : row.k;
     test.tokens_per_expert = {row.n, 1};
   } else {
     test.rows = 32 * (1 + static_cast<std::int64_t>(random.below(6)));
     test.columns =
         unit * (1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(512 / unit))));
+    if (ragged) test.columns += moe::kRaggedColumns + 64 * static_cast<std::int64_t>(random.below(5));
     const auto most = static_cast<std::uint64_t>(std::min(row.n, 64) + 9);
     test.tokens_per_expert = {static_cast<int>(random.below(most)), 1 + static_cast<int>(random.below(most)),
                               static_cast<int>(random.below(9))};
@@ -111,6 +115,12 @@ void add_few_rows(CaseList& list, RowKind kind) {
       // Several segments, the last with an odd number of records; 12 pairs must fit GEMM2's shared memory.
       const int long_k = kind == RowKind::few_gate_up ? 1088 : 832;
       test.columns = variant % 3 == 0 ? long_k : variant % 3 == 1 ? 320 : 512;
+      if (row.kernel == moe_few::kStreamKernel) {
+        if (row.clamps)
+          test.columns = variant % 3 == 0 ? 1344 : test.columns;
+        else
+          test.columns = 512 * (3 - variant % 3);
+      }
       test.experts = 3 + variant;
       test.top_k = 2 + variant % 2;
       test.tokens = variant % 3 == 0 ? 4 : variant % 3;
@@ -199,6 +209,11 @@ constexpr LayerKind kLayers[] = {
     {{ 128,  64,  9, 2}, 20, Role::prefill, Activations::w4a16, Format::nvfp4, LogitKind::ties,           true,  false, false, false, Routing::groups},
     {{ 704, 192,  6, 4},  1, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true,  false, false, Routing::softmax, true},
     {{ 192, 576,  5, 2},  9, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::ties,           true,  false, false, false, Routing::softmax, true},
+    {{1344, 832,  6, 4},  1, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::ties,           true,  true,  true,  false, Routing::softmax, true},
+    {{ 832, 320,  5, 2},  4, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  false, true,  false, Routing::softmax, true},
+    {{1536, 192, 12, 3},  2, Role::decode,  Activations::w4a16, Format::nvfp4, LogitKind::random,         true,  true,  true,  false, Routing::sigmoid},
+    {{2880, 320,  6, 4},  5, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true,  false, false, Routing::softmax, true},
+    {{ 832, 512,  5, 2},  9, Role::decode,  Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  false, false, false, Routing::softmax, true},
     {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::mxfp4, LogitKind::random,         true,  true,  false, false, Routing::softmax, true},
     {{ 192, 128,  4, 2}, 17, Role::prefill, Activations::w4a16, Format::bf16,  LogitKind::random,         true,  false, false, false, Routing::softmax, true},
 };

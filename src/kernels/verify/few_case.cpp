@@ -35,6 +35,7 @@ struct Setup {
   std::vector<CheckpointMatrix> matrix, up;
   std::vector<reference::Weights> weights, up_weights;
   std::vector<float> scale, scale_up;
+  std::vector<float> bias;  // clamped rows: [experts][packed rows], gate's before up's
   std::vector<float> logits;
   std::vector<Pair> pairs;  // [tokens * top_k], by token, then rank
   std::int64_t slots = 0;
@@ -101,6 +102,11 @@ void place_pairs(const FewCase& test, Setup& setup) {
   setup.slots = std::int64_t{moe::kSlotGroup} * test.tokens * test.top_k;
 }
 
+// Rows of an expert's packed matrix.
+std::int64_t packed_rows(const FewCase& test) {
+  return test.kind == RowKind::few_gate_up ? 2 * test.rows : test.rows;
+}
+
 Setup make_setup(const FewCase& test) {
   Random random(test.seed);
   Setup setup{};
@@ -114,6 +120,9 @@ Setup make_setup(const FewCase& test) {
     setup.scale.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
     setup.scale_up.push_back(static_cast<float>(random.uniform(0.5, 2.0) * 1e-3));
   }
+  if (test.row.clamps)
+    for (std::int64_t i = 0; i < test.experts * packed_rows(test); ++i)
+      setup.bias.push_back(static_cast<float>(random.normal()));
   for (int i = 0; i < test.tokens * test.experts; ++i)
     setup.logits.push_back(static_cast<float>(random.normal() * 3.0));
   place_pairs(test, setup);
@@ -124,7 +133,7 @@ Setup make_setup(const FewCase& test) {
 
 template <class Format>
 std::vector<std::uint8_t> pack_experts(const FewCase& test, const Setup& setup) {
-  const std::int64_t rows = setup.gate_up ? 2 * test.rows : test.rows;
+  const std::int64_t rows = packed_rows(test);
   const std::size_t each =
       record::packed_bytes<Format>(static_cast<std::size_t>(rows), static_cast<std::size_t>(test.columns));
   std::vector<std::uint8_t> packed(each * setup.matrix.size());
@@ -145,15 +154,35 @@ Scaled dot_of(const Setup& setup, const reference::Weights& weights, float scale
                    half_decode_factor(setup.mxfp4));
 }
 
+Scaled plus(const Scaled& a, const Scaled& b) {
+  const double value = a.value + b.value, bound = a.bound + b.bound;
+  return {Host::add(a.bits, b.bits), value, bound + (std::abs(value) + bound) * 0x1p-24 + 0x1p-149};
+}
+
+// With the bias of its row in the packed matrix, where the row of kernels adds one.
+Scaled biased(const FewCase& test, const Setup& setup, const Scaled& dot, std::size_t expert,
+              std::int64_t row) {
+  if (setup.bias.empty()) return dot;
+  const float bias =
+      setup.bias[expert * static_cast<std::size_t>(packed_rows(test)) + static_cast<std::size_t>(row)];
+  return plus(dot, {bias, bias, 0.0});
+}
+
 void check_gate_up(Result& result, const FewCase& test, const Setup& setup,
                    const std::vector<std::uint16_t>& out) {
   for (const Pair& pair : setup.pairs) {
     const auto expert = static_cast<std::size_t>(pair.expert);
     const Bf16* token = setup.inputs.data() + pair.token * test.columns;
-    for (std::int64_t neuron = 0; neuron < test.rows; ++neuron)
+    for (std::int64_t neuron = 0; neuron < test.rows; ++neuron) {
+      const Scaled gate =
+          biased(test, setup, dot_of(setup, setup.weights[expert], setup.scale[expert], neuron, token),
+                 expert, neuron);
+      const Scaled up =
+          biased(test, setup, dot_of(setup, setup.up_weights[expert], setup.scale_up[expert], neuron, token),
+                 expert, test.rows + neuron);
       compare_bf16(result, out[static_cast<std::size_t>(pair.slot * test.rows + neuron)],
-                   swiglu_of(dot_of(setup, setup.weights[expert], setup.scale[expert], neuron, token),
-                             dot_of(setup, setup.up_weights[expert], setup.scale_up[expert], neuron, token)));
+                   test.row.clamps ? clamped_swiglu_of(gate, up) : swiglu_of(gate, up));
+    }
   }
 }
 
@@ -163,19 +192,14 @@ Scaled experts_of(const FewCase& test, const Setup& setup, int token, std::int64
   for (int rank = 0; rank < test.top_k; ++rank) {
     const Pair& pair = setup.pairs[static_cast<std::size_t>(token * test.top_k + rank)];
     const auto expert = static_cast<std::size_t>(pair.expert);
-    const Scaled part = weighted(dot_of(setup, setup.weights[expert], setup.scale[expert], row,
-                                        setup.inputs.data() + pair.slot * test.columns),
-                                 pair.weight);
+    const Scaled dot = dot_of(setup, setup.weights[expert], setup.scale[expert], row,
+                              setup.inputs.data() + pair.slot * test.columns);
+    const Scaled part = weighted(biased(test, setup, dot, expert, row), pair.weight);
     sum.bits = rank == 0 ? part.bits : Host::add(sum.bits, part.bits);
     sum.value += part.value;
     sum.bound += part.bound + std::abs(sum.value) * 0x1p-23;
   }
   return sum;
-}
-
-Scaled plus(const Scaled& a, const Scaled& b) {
-  const double value = a.value + b.value, bound = a.bound + b.bound;
-  return {Host::add(a.bits, b.bits), value, bound + (std::abs(value) + bound) * 0x1p-24 + 0x1p-149};
 }
 
 // The shared expert's row: scales, then the gate's sigmoid (|gate| <= 6: 2^-21 + 6 * 2^-23), as dense_few has
@@ -243,6 +267,11 @@ void run(kernels::Machine& machine, const FewCase& test, Result& result) {
   params.tokens = reinterpret_cast<const unsigned char*>(arena.upload(setup.inputs, "tokens"));
   params.scale = arena.upload(setup.scale, "scales");
   params.scale_up = setup.gate_up ? arena.upload(setup.scale_up, "up scales") : nullptr;
+  if (test.row.clamps) {
+    params.bias = arena.upload(setup.bias, "biases");
+    params.glu_alpha = kGluAlpha;
+    params.glu_limit = kGluLimit;
+  }
   params.op = setup.gate_up ? moe::Op::gate_up : moe::Op::down;
   params.strips = static_cast<std::int32_t>((setup.gate_up ? 2 : 1) * test.rows / record::kRows);
   params.records = static_cast<std::int32_t>(test.columns / record::kColumns);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/launch/sim_machine.h"
+#include "kernels/moe/loop_columns.h"
 #include "kernels/moe_layer/moe_layer.h"
 
 namespace fourfold::moe_layer {
@@ -64,7 +65,7 @@ TEST(Choose, PromptTilesFollowTheMean) {
 
 // Weights packed for W4A4: prompts in W4A4, generated tokens in either, and nothing else is guessed.
 // Experts with biases and a clamped SwiGLU (gpt-oss): rows of their own for every number of tokens, or a
-// reason. 2,880 columns are 45 records, which only the loop of 64 columns divides.
+// reason. 2,880 columns are 45 records: five rounds of eight, and one of five.
 TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
   sim::Device device;
   for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120}) {
@@ -77,12 +78,20 @@ TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
             request.clamped = true;
             const Choice choice = choose(*arch, request);
             ASSERT_TRUE(choice.ok()) << choice.refusal;
-            EXPECT_FALSE(choice.few);
-            for (const std::string& name : {choice.gate_up_row, choice.down_row}) {
-              const auto* row = find_row(*machine, kernels::RowKind::gemm, name);
+            // Two kernels for one token, and for two where their rows have room.
+            const bool few = role == Role::decode && format == WeightFormat::mxfp4 && tokens >= 1 &&
+                             tokens <= (shape.hidden == 2880 ? 1 : 2);
+            EXPECT_EQ(choice.few, few) << choice.gate_up_row;
+            for (const bool is_first : {true, false}) {
+              const std::string& name = is_first ? choice.gate_up_row : choice.down_row;
+              using enum kernels::RowKind;
+              const auto* row = find_row(*machine, !few ? gemm : is_first ? few_gate_up : few_down, name);
               ASSERT_NE(row, nullptr) << name;
               EXPECT_TRUE(row->clamps) << name;
               EXPECT_EQ(row->n, choice.tile_tokens);
+              if (role == Role::decode) {
+                EXPECT_EQ(row->k, format == WeightFormat::mxfp4 && row->n <= 32 ? 512 : 64) << name;
+              }
             }
           }
   }
@@ -98,7 +107,16 @@ TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
   Request one{{512, 512, 8, 2}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 1};
   EXPECT_TRUE(few_choice(one).ok());
   one.clamped = true;
-  EXPECT_NE(few_choice(one).refusal.find("no rows with biases and a clamped SwiGLU"), std::string::npos);
+  EXPECT_EQ(few_choice(one).gate_up_row, "moe_few_stream 32x4x512 w4a16-mma mxfp4 clamped");
+  EXPECT_NE(few_choice(one, false).refusal.find("no unstreamed mxfp4 rows with biases"), std::string::npos);
+  one.shape.hidden = 704;
+  EXPECT_NE(few_choice(one).refusal.find("704 columns; the streamed GEMM1 takes multiples of 512, or a rest"),
+            std::string::npos);
+  one = {{2880, 1024, 64, 12}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 3};
+  one.clamped = true;
+  EXPECT_NE(few_choice(one).refusal.find("36 pairs; GEMM2 has room for the biases of 32"), std::string::npos);
+  one.format = WeightFormat::bf16;
+  EXPECT_FALSE(few_choice(one).ok());
 }
 
 TEST(Choose, WeightsPackedForW4a4) {
@@ -165,8 +183,8 @@ TEST(Choose, EveryRequestHasRowsThatExistOrAReason) {
     }
     // The streaming rows unroll K columns: they must divide the matrix.
     if (request.role == Role::decode && !choice.few) {
-      EXPECT_EQ(request.shape.hidden % first->k, 0) << choice.gate_up_row;
-      EXPECT_EQ(request.shape.intermediate % second->k, 0) << choice.down_row;
+      EXPECT_TRUE(moe::loop_takes(request.shape.hidden, *first)) << choice.gate_up_row;
+      EXPECT_TRUE(moe::loop_takes(request.shape.intermediate, *second)) << choice.down_row;
     }
     EXPECT_EQ(choice.emulated, request.activations == Activations::w4a4 && !arch.has_fp4_mma);
     EXPECT_NO_THROW(prepare_with(machine, request, choice));
@@ -194,6 +212,19 @@ TEST(Choose, OneTokenTakesTheTwoKernelPath) {
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 3}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a4, WeightFormat::nvfp4, Role::decode, 1}).few);
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 1}).few);
+}
+
+// Six segments of K, which do not fill the groups of the first form of GEMM1.
+TEST(Choose, OneTokenOf3072ColumnsIsStreamedInTwoKernels) {
+  for (const Shape& shape : {parse_shape("122b"), Shape{3072, 1536, 256, 8}}) {
+    const Request one{shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 1};
+    EXPECT_EQ(choose(plan::kSm90, one).gate_up_row, "moe_few_stream 32x4x512 w4a16-mma nvfp4");
+    EXPECT_EQ(choose(plan::kSm90, one).down_row, "moe_few_down 32x4x512 w4a16-mma nvfp4");
+    EXPECT_TRUE(few_choice(one, false).ok());
+  }
+  const Shape narrow{2048, 512, 256, 8};
+  EXPECT_EQ(few_choice({narrow, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 1}).gate_up_row,
+            "moe_few_gate_up 32x4x512 w4a16-mma nvfp4");
 }
 
 TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {

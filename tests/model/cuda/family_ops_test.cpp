@@ -23,13 +23,15 @@ using checkpoint::TempFolder;
 struct MadeModel {
   TempFolder temp;
   Loaded loaded;
-  explicit MadeModel(const char* scheme, int head_dim = 64) : loaded(write(temp, scheme, head_dim)) {}
-  static std::filesystem::path write(const TempFolder& temp, const char* scheme, int head_dim) {
+  explicit MadeModel(const char* scheme, int head_dim = 64, int hidden = 128)
+      : loaded(write(temp, scheme, head_dim, hidden)) {}
+  static std::filesystem::path write(const TempFolder& temp, const char* scheme, int head_dim, int hidden) {
     checkpoint::OutputFolder folder(temp.path() / "model");
     checkpoint::RandomModelOptions options;
     options.shape = checkpoint::find_shape("tiny-qwen3-moe");
     options.shape.layers = 1;
     options.shape.head_dim = head_dim;
+    options.shape.hidden = hidden;
     options.shape.experts = 16;
     options.shape.experts_per_token = 4;
     options.shape.head_norm = 2.25;
@@ -46,7 +48,8 @@ const Loaded& made() {
   return model.loaded;
 }
 const Loaded& made_mxfp4() {
-  static const MadeModel model("mxfp4");
+  static const MadeModel model("mxfp4", 64,
+                               320);  // the fewest columns that one row takes in two kernels are 256
   return model.loaded;
 }
 
