@@ -99,9 +99,10 @@ void open_shape(Subject& subject, const TuneCommandOptions& options, const Plan&
   subject.prepared.machine = library::open_machine(options.backend, options.gpu);
   const library::ChosenActivations activations = library::choose_activations(
       {.backend = options.backend}, library::fp4_chip(*subject.prepared.machine, options.backend == "sim"));
-  subject.what = fourfold::format("{}: {} of {} layers, random weights, experts nvfp4 ({}), dense {}",
-                                  shape.what, layers, shape.layers,
-                                  library::activations_name(activations.activations), options.dense);
+  subject.what =
+      fourfold::format("{}: {} of {} layers, random weights, experts {} ({}), dense {}", shape.what, layers,
+                       shape.layers, format_name(subject.random->expert_format()),
+                       library::activations_name(activations.activations), options.dense);
   subject.prepared.backend = backend::make_gpu_backend(*subject.prepared.machine, {});
   subject.prepared.prepared = subject.prepared.backend->prepare(
       model::build_program(*subject.config, subject.random->weights(), activations.activations),

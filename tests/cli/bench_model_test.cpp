@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "tests/cli/support.h"
 
@@ -43,6 +45,20 @@ TEST(BenchModel, SaysWhatIsMeasuredAndWhatIsExtrapolated) {
     for (const char* part : {"2 of 4 layers", "extrapolated to 4", "prefill", "decode", "% of the ceiling"})
       EXPECT_NE(page.find(part), std::string::npos) << part << " is not in:\n" << page;
     EXPECT_NE(page.find(std::string("dense ") + dense), std::string::npos) << page;
+  }
+}
+
+// As they are released: gpt-oss's experts in MXFP4, others in NVFP4.
+TEST(BenchModel, NamesTheFormatOfTheExperts) {
+  if (!is_built()) GTEST_SKIP() << "built without the model floor";
+  for (const auto& [shape, format] : {std::pair("tiny-gpt-oss", "mxfp4"), {"tiny-glm", "nvfp4"}}) {
+    Captured captured;
+    BenchModelOptions options = tiny();
+    options.shape = shape;
+    options.layers = 2;
+    EXPECT_EQ(run_bench_model(options, captured.console), kFine);
+    EXPECT_NE(captured.out.str().find(std::string("experts ") + format + ", dense"), std::string::npos)
+        << captured.out.str();
   }
 }
 
