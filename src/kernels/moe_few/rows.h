@@ -134,7 +134,7 @@ template <class Arch, bool AnyRule>
 using StreamGateUpRows = moe::RowList<
     //                                                         depth blocks
     StreamGateUpRow<Arch, moe::W4a16Mma,      record::Nvfp4,     4,    3, AnyRule>,
-    StreamGateUpRow<Arch, moe::W4a16Fp4Order, record::Nvfp4,     4,    3, AnyRule>,
+    StreamGateUpRow<Arch, moe::W4a16Fp4Order, record::Nvfp4,     2,    3, AnyRule>,
     StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule>,
     StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule, moe::ClampedSwiGlu>>;
 // clang-format on
