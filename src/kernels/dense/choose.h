@@ -56,10 +56,6 @@ DenseChoice choice_of(int rows, int columns, TokenSource source, int tokens, int
           source == TokenSource::norm && !norms};
 }
 
-// Whether few strips of FP4 are halved, so that each SM has one: not timed on a GPU yet
-// (docs/decisions/0032).
-inline constexpr bool kHalvesFp4 = false;
-
 // rows and columns: of the packed matrix, multiples of 32 and 64. Row names are the same on every chip.
 inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, TokenSource source, int tokens,
                                 int sm_count) {
@@ -84,9 +80,6 @@ inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, Toke
                             : choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(
                                   rows, columns, source, tokens, sm_count);
     case WeightFormat::nvfp4:
-      if (const int halves = 2 * rows / record::kRows;
-          kHalvesFp4 && source == TokenSource::rows && halves <= sm_count)
-        return {Fp4HalfRow<Arch>::name(), halves, false};
       // Nor can eight of FP4's: on an H200 the 35B's takes 107 us with them, 36 less with sixteen; its
       // bytes 62.
       if (huge && (source == TokenSource::rows ||

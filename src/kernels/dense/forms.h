@@ -96,7 +96,6 @@ inline std::vector<DenseForm> dense_forms(const DenseCall& call) {
   };
   moe::for_each_row(FewRowsOf<Arch, NormedRows>{}, add_few);
   moe::for_each_row(FewRowsOf<Arch, GivenRows>{}, add_few);
-  moe::for_each_row(Fp4HalfRows<Arch>{}, add_few);
   moe::for_each_row(ManyRows<Arch>{}, add_many);
   moe::for_each_row(TallRows<Arch>{}, add_tall);
   return forms;

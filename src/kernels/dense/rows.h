@@ -319,17 +319,10 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
                              SumRow<Arch, record::Nvfp4>, SumNormRow<Arch, record::Bf16Format>,
                              SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
 
-// For few strips, so that every SM has a half: the 35B's output projection has 64.
-template <class Arch, bool Biased = false>
-using Fp4HalfRow = FewRow<Arch, record::Nvfp4, GivenRows, 1, 8, 2, false, Biased>;
-template <class Arch, bool Biased = false>
-using Fp4HalfRows = moe::RowList<Fp4HalfRow<Arch, Biased>>;
 template <class Arch>
-using FewRows =
-    moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>, Fp4HalfRows<Arch>>;
+using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>>;
 template <class Arch>
-using BiasedRows =
-    moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, Fp4HalfRows<Arch, true>>;
+using BiasedRows = moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,

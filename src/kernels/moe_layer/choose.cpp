@@ -89,11 +89,9 @@ bool fills_warps(int hidden) {
   const int segments = segments_of(hidden);
   return (segments & (segments - 1)) == 0;
 }
-// Then it is streamed; and for clamped experts, whose epilogue only that form has.
-bool streams_gate_up(const Request& request) {
-  return request.clamped || (!fills_warps(request.shape.hidden) &&
-                             moe::loop_takes(request.shape.hidden, moe::kSegmentColumns, false));
-}
+// Streamed for clamped experts, whose epilogue only that form has. For others it lost to moe_stream
+// (122b: 26.5 us against 22.3).
+bool streams_gate_up(const Request& request) { return request.clamped; }
 
 Choice decode_choice(const Request& request) {
   if (request.tokens <= kFewBest && (streams_gate_up(request) || fills_warps(request.shape.hidden)))

@@ -110,7 +110,7 @@ void check_given(int rows, int columns, int tokens, int blocks, std::uint64_t se
     }
 }
 
-using AllGiven = moe::Join<FewRowsOf<Arch, GivenRows>, Fp4HalfRows<Arch>>;
+using AllGiven = FewRowsOf<Arch, GivenRows>;
 
 // Every row, K below, at and beyond a segment, with a ragged end; blocks with one unit, several and none.
 TEST(DenseFew, GivesTheBitsOfTheDefinition) {
@@ -131,7 +131,6 @@ TEST(DenseFew, TakesLongRowsInWaves) {
   check_given<FewRow<Arch, record::Bf16Format, GivenRows, 2, 4, 1>>(96, 4160, 8, 2, 101);
   check_given<FewRow<Arch, record::Nvfp4, GivenRows, 2, 8, 2>>(64, 8256, 2, 1, 102);
   check_given<FewRow<Arch, record::Fp8Format, GivenRows, 2, 4, 2>>(32, 4096, 1, 1, 103);
-  check_given<Fp4HalfRow<Arch>>(64, 8256, 2, 3, 104);
 }
 
 // A token's bits depend neither on its neighbours nor on the grid, the seed of the schedule, or the row.
