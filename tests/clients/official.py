@@ -282,7 +282,8 @@ class Anthropic:
 
     def tool_choice(self, choice, **more):
         tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in CHAT_TOOLS]
-        return self.message(tools=tools, tool_choice=choice, **more)
+        # Not of any seed: a sampled call may be longer than max_tokens, and the greedy one of JSON is.
+        return self.message(tools=tools, tool_choice=choice, extra_body={"seed": 1}, **more)
 
     def whole(self):
         """chat"""
