@@ -60,7 +60,9 @@ def compare(program, backend, model, reference):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
     if done.returncode not in (0, 1):
         lines = [line for line in done.stderr.splitlines() if line.startswith("fourfold: ") and "notice:" not in line]
-        return "refused: " + (lines[-1][len("fourfold: "):] if lines else f"ended with {done.returncode}"), True
+        if done.returncode != 2 or not lines:  # 2: refused, in words
+            return f"**ended with {done.returncode}**", False
+        return "refused: " + lines[-1][len("fourfold: "):], True
     report = json.loads(done.stdout)
     return "; ".join(cell(run) for run in report["runs"]), report["fine"]
 

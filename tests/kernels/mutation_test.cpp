@@ -9,6 +9,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/row_list.h"
+#include "kernels/moe_route/route_rule.h"
 #include "kernels/verify/gemm_case.h"
 #include "tests/kernels/mutations.h"
 #include "tests/kernels/route_tables.h"
@@ -297,25 +298,35 @@ TEST(Mutation, EveryFewRow) {
   // One segment and several in either GEMM, the last of them short.
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
-  for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down))
+  for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down)) {
+    // Other ranking between the same meetings; OneBlockRouteOfSigmoidScores has its own.
+    if (moe_route::is_any_rule_row(down.row)) continue;
+    int shapes = 0;
     for (const moe_layer::Shape shape :
          {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
       const WeightFormat format = down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
       SmallLayerOptions layer = layer_of(shape, 3, Activations::w4a16, format);
       layer.packed_for_w4a4 = down.path == moe::W4a16Fp4Order::name;
-      moe_layer::Choice choice =
-          moe_layer::few_choice({shape, Activations::w4a16, format, Role::decode, 3, layer.packed_for_w4a4});
+      layer.clamped = down.clamps;
+      moe_layer::Request request{shape, Activations::w4a16, format, Role::decode, 3, layer.packed_for_w4a4};
+      request.clamped = down.clamps;
+      moe_layer::Choice choice = moe_layer::few_choice(request);
+      if (!choice.ok()) continue;  // clamped rows do not take every K
+      ++shapes;
       choice.down_row = down.row;  // small shapes choose the narrow one by themselves
       run_subject({.name = fourfold::format("{}, {}x{}", down.row, shape.hidden, shape.intermediate),
                    .layer = layer,
                    .tokens = 3,
                    .choice = choice});
     }
+    EXPECT_GT(shapes, 0) << down.row;
+  }
 }
 
 // The row of this width whose unrolled loop divides any K.
 std::string row_for_any_k(const plan::RowFacts& row) {
-  return moe::row_name("moe_stream", row.m, row.n, 64, row.path, row.format);
+  return moe::row_name("moe_stream", row.m, row.n, 64, row.path, row.format) +
+         (row.clamps ? moe::kClampedName : "");
 }
 
 Subject subject_of(const plan::RowFacts& row, const plan::ArchFacts* arch) {
@@ -330,6 +341,7 @@ Subject subject_of(const plan::RowFacts& row, const plan::ArchFacts* arch) {
                            fp4 ? Activations::w4a4 : Activations::w4a16,
                            row.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4);
   subject.layer.packed_for_w4a4 = row.path == moe::W4a16Fp4Order::name;
+  subject.layer.clamped = row.clamps;
   subject.tokens = decode ? 7 : 12;
   subject.choice = rows_of(row.row, row.n);
   if (decode) subject.choice.down_row = row_for_any_k(row);

@@ -32,10 +32,8 @@ struct FewStorage {
   [[no_unique_address]] typename Row::Prologue::template Storage<Row::warps> prologue;
 };
 
-// Half of a strip of FP4 has one tile's scales to read; of others the copy is the tile.
 template <class Row>
-using LaneWeights = std::conditional_t<Row::fetches_whole, record::LaneTile<typename Row::Format>,
-                                       record::LaneTiles<typename Row::Format, Row::tiles>>;
+using LaneWeights = record::LaneTiles<typename Row::Format, Row::tiles>;
 
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_record(Cta cta, const LaneWeights<Row>& weights,
@@ -44,11 +42,7 @@ FOURFOLD_DEVICE void multiply_record(Cta cta, const LaneWeights<Row>& weights,
   for (int half = 0; half < 2; ++half) {
     std::uint32_t steps[Row::tiles][2][4];
 #pragma unroll
-    for (int m = 0; m < Row::tiles; ++m)
-      if constexpr (Row::fetches_whole)
-        weights.template decode<Cta>(cta.lane(), half, steps[m]);
-      else
-        weights.template decode<Cta>(cta.lane(), m, 0, half, steps[m]);
+    for (int m = 0; m < Row::tiles; ++m) weights.template decode<Cta>(cta.lane(), m, 0, half, steps[m]);
 #pragma unroll
     for (int s = 0; s < 2; ++s)
 #pragma unroll
@@ -58,14 +52,13 @@ FOURFOLD_DEVICE void multiply_record(Cta cta, const LaneWeights<Row>& weights,
 }
 
 // Record r of a segment from the ring into registers; its stage is refilled once all of it has been read.
-// tile: the first one of the copy that is multiplied.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor, int r,
-                                 int records, int tile, LaneWeights<Row>& weights) {
+                                 int records, LaneWeights<Row>& weights) {
   const int c = r % Row::stage_records;
   if (c == 0) cta.wait(&ring.full[cursor.stage], cursor.phase);
   const auto read = [&](const auto* from) { return cta.load_shared(from); };
-  weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, tile);
+  weights.load(cta.lane(), read, ring.stage(cursor.stage) + c * Row::copy_bytes, 0);
   if (c + 1 < Row::stage_records && r + 1 < records) return;
   if (feed.has_more()) {
     cta.fence_async_proxy();  // the reads come before the copy that writes here next
@@ -80,15 +73,15 @@ FOURFOLD_DEVICE void take_record(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed
 // Tokens in registers: a record's are known by name, so the loop is unrolled.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
-                                      int records, int tile, const Tokens& tokens, Sums<Row>& sum) {
+                                      int records, const Tokens& tokens, Sums<Row>& sum) {
   constexpr int ahead = Row::reads_ahead ? 1 : 0;
   LaneWeights<Row> weights[1 + ahead];
-  if constexpr (ahead == 1) take_record<Row>(cta, ring, feed, cursor, 0, records, tile, weights[0]);
+  if constexpr (ahead == 1) take_record<Row>(cta, ring, feed, cursor, 0, records, weights[0]);
 #pragma unroll
   for (int r = 0; r < kSegmentRecords; ++r) {
     if (r >= records) break;
     if (r + ahead < kSegmentRecords && r + ahead < records)
-      take_record<Row>(cta, ring, feed, cursor, r + ahead, records, tile, weights[(r + ahead) % (1 + ahead)]);
+      take_record<Row>(cta, ring, feed, cursor, r + ahead, records, weights[(r + ahead) % (1 + ahead)]);
     multiply_record<Row>(cta, weights[r % (1 + ahead)], tokens.chunk[r], sum);
   }
 }
@@ -97,7 +90,7 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>&
 // then is instructions as well as weights. `tokens` is where this lane's row has its columns of the segment.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>& feed, RingCursor& cursor,
-                                      int records, int tile, const unsigned char* tokens, Sums<Row>& sum) {
+                                      int records, const unsigned char* tokens, Sums<Row>& sum) {
   constexpr int ahead = Row::reads_ahead ? 1 : 0, turns = ahead == 1 ? 2 : Row::stage_records;
   LaneWeights<Row> weights[1 + ahead];
   device::U32x4 chunk[1 + ahead][2];
@@ -106,7 +99,7 @@ FOURFOLD_DEVICE void multiply_segment(Cta cta, Ring<Row>& ring, WeightFeed<Row>&
     for (int half = 0; half < 2; ++half)
       chunk[place][half] =
           cta.load_shared(reinterpret_cast<const device::U32x4*>(tokens + 128 * r + 64 * half));
-    take_record<Row>(cta, ring, feed, cursor, r, records, tile, weights[place]);
+    take_record<Row>(cta, ring, feed, cursor, r, records, weights[place]);
   };
   if constexpr (ahead == 1) take(0, 0);
 #pragma unroll 1
@@ -190,8 +183,7 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const DenseParams& params, FewStora
           if (share.waves > 1) load_given(cta, params, segment, tokens);
         const int left = params.records - segment * kSegmentRecords;
         multiply_segment<Row>(cta, storage.ring, feed, cursor,
-                              left < kSegmentRecords ? left : kSegmentRecords, Row::fetches_whole ? tile : 0,
-                              tokens, sum);
+                              left < kSegmentRecords ? left : kSegmentRecords, tokens, sum);
       }
       if (adds && !early && wave + 1 == share.waves) load_inputs();
       if (share.segments > 1) add_wave<Row>(cta, storage, share, warp, turn++, wave, adds, sum);

@@ -19,13 +19,13 @@
 
 namespace fourfold::dense {
 
-// Tiles    m16 tiles of a unit: 2 is a strip, 1 half of one (of fp8 it would be copies too small for the copy
-//          engine; FP4's scales lie between the tiles, so its whole records are fetched, by two blocks).
+// Tiles    m16 tiles of a unit: 2 is a strip, 1 half of one (bf16 only: fp8's would be copies too small for
+//          the copy engine, and FP4's scales lie between the tiles).
 // Warps    of a block; there is a block an SM.
 // Records  of a copy, which fills a stage of the ring.
+// Biased   with the code for a bias; named apart, and chosen where a matrix has one (biased_row()).
 //
 // The ring takes what the partial sums leave of the shared memory; normed tokens take theirs from it.
-// Biased   with the code for a bias; named apart, and chosen where a matrix has one (biased_row()).
 template <class ArchT, class FormatT, class PrologueT, int TilesN, int WarpsN, int RecordsN,
           bool IsOfPair = false, bool Biased = false>
 struct FewRow {
@@ -46,10 +46,8 @@ struct FewRow {
   static constexpr bool is_biased = Biased;
   // Not with whole strips: they would spill, or leave too few registers to the next kernel's blocks.
   static constexpr bool reads_ahead = TilesN == 1 && !IsOfPair;
-  static constexpr bool fetches_whole = TilesN == 1 && record::kHasBlockScales<FormatT>;
   // Of one record.
-  static constexpr int copy_bytes =
-      TilesN == 2 || fetches_whole ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
+  static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
   // As much for rows that do not norm: both have the same ring.
   static constexpr int other_bytes =
@@ -57,7 +55,7 @@ struct FewRow {
                        sizeof(NormedRows::Storage<WarpsN>)) +
       device::kBarrierBytes;
   static constexpr int ring_bytes = (ArchT::smem_bytes_per_block - other_bytes) / stage_bytes * stage_bytes;
-  static_assert(TilesN == 2 || (TilesN == 1 && (RecordsN == 1 || fetches_whole)));
+  static_assert(TilesN == 2 || (TilesN == 1 && RecordsN == 1 && !record::kHasBlockScales<FormatT>));
   static_assert(kSegmentRecords % RecordsN == 0);
   using Storage = FewStorage<FewRow>;
 

@@ -100,7 +100,7 @@ class WeightFeed {
     const int strip = Row::tiles == 2 ? unit_ : unit_ >> 1;
     const std::int64_t record = static_cast<std::int64_t>(strip) * params_.records + first;
     next_ = params_.weights + record * record::kRecordBytes<typename Row::Format>;
-    if constexpr (Row::tiles == 1 && !Row::fetches_whole) next_ += (unit_ & 1) * Row::Format::tile_bytes;
+    if constexpr (Row::tiles == 1) next_ += (unit_ & 1) * Row::Format::tile_bytes;
     left_ = params_.records - first < kSegmentRecords ? params_.records - first : kSegmentRecords;
   }
   FOURFOLD_DEVICE void advance() {

@@ -100,7 +100,7 @@ struct FewStreamRow : moe_stream::StreamRow<Arch, Path, Format, moe::kSlotGroup,
   static constexpr int rows = record::kRows;
   static constexpr bool any_rule = AnyRule;
 };
-template <class Arch, class Path, class Format, int Depth, int Blocks, bool AnyRule, class Glu = moe::SwiGlu>
+template <class Arch, class Path, class Format, int Depth, int Blocks, bool AnyRule, class Glu>
 struct StreamGateUpRow : FewStreamRow<Arch, Path, Format, Depth, Blocks, AnyRule, Glu> {
   using Stream = FewStreamRow<Arch, Path, Format, Depth, Blocks, AnyRule, Glu>;
   using Params = FewCall;
@@ -132,11 +132,8 @@ using ClampedDownRows = moe::RowList<
 
 template <class Arch, bool AnyRule>
 using StreamGateUpRows = moe::RowList<
-    //                                                         depth blocks
-    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Nvfp4,     4,    3, AnyRule>,
-    StreamGateUpRow<Arch, moe::W4a16Fp4Order, record::Nvfp4,     2,    3, AnyRule>,
-    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule>,
-    StreamGateUpRow<Arch, moe::W4a16Mma,      record::Mxfp4,     4,    3, AnyRule, moe::ClampedSwiGlu>>;
+    //                                                    depth blocks
+    StreamGateUpRow<Arch, moe::W4a16Mma, record::Mxfp4,     4,    3, AnyRule, moe::ClampedSwiGlu>>;
 // clang-format on
 
 template <class Arch, bool AnyRule>
@@ -158,12 +155,10 @@ std::string few_name(const char* kernel) {
   return Row::any_rule ? moe_route::any_rule_name(name) : name;
 }
 
-template <class Row, class Storage>
-plan::RowFacts few_facts(std::string_view kernel, std::string name) {
-  static_assert(plan::FitsSharedMemory<sizeof(Storage), plan::smem_budget_for(Row::Arch::facts, 1)>::value);
-  constexpr int limit_bytes = plan::smem_budget_for(Row::Arch::facts, 1);
-  constexpr int registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
-  plan::RowFacts facts(kernel, std::move(name), Row::Arch::name, Row::Path::name, Row::Format::name,
+// What all of the path's rows have, whatever lies in their shared memory.
+template <class Row>
+plan::RowFacts few_facts(const char* kernel) {
+  plan::RowFacts facts(kernel, few_name<Row>(kernel), Row::Arch::name, Row::Path::name, Row::Format::name,
                        "decode");
   facts.m = Row::rows;
   facts.n = kFewTokens;
@@ -171,13 +166,20 @@ plan::RowFacts few_facts(std::string_view kernel, std::string name) {
   facts.threads = Row::threads;
   facts.math_warps = Row::warps;
   facts.stages = Row::depth;
+  facts.clamps = Row::Glu::adds_bias;
+  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
+  return facts;
+}
+template <class Row, class Storage>
+plan::RowFacts ringed_facts(const char* kernel) {
+  constexpr int limit_bytes = plan::smem_budget_for(Row::Arch::facts, 1);
+  static_assert(plan::FitsSharedMemory<sizeof(Storage), limit_bytes>::value);
+  plan::RowFacts facts = few_facts<Row>(kernel);
   const int route = static_cast<int>(sizeof(FewRoute)), area = static_cast<int>(sizeof(Storage::area)),
             total = static_cast<int>(sizeof(Storage));
   facts.parts = {{"routing", route}, {"weights and tokens", area}, {"sums", total - route - area}};
   facts.total_bytes = total;
   facts.limit_bytes = limit_bytes;
-  facts.registers = registers;
-  facts.clamps = Row::Glu::adds_bias;
   facts.blocks_per_sm =
       plan::blocks_per_sm(Row::Arch::facts, facts.threads, facts.registers, facts.total_bytes);
   return facts;
@@ -185,30 +187,21 @@ plan::RowFacts few_facts(std::string_view kernel, std::string name) {
 template <class Row>
 plan::RowFacts gate_up_facts() {
   static_assert(Row::warps >= kMaxSegments, "a group has a warp for every segment");
-  return few_facts<Row, GateUpStorage<Row>>("moe_few_gate_up", few_name<Row>("moe_few_gate_up"));
+  return ringed_facts<Row, GateUpStorage<Row>>("moe_few_gate_up");
 }
 template <class Row>
 plan::RowFacts stream_facts() {
-  plan::RowFacts facts(kStreamKernel, few_name<Row>(kStreamKernel), Row::Arch::name, Row::Path::name,
-                       Row::Format::name, "decode");
-  facts.m = record::kRows;
-  facts.n = kFewTokens;
-  facts.k = moe::kSegmentColumns;
-  facts.threads = Row::threads;
-  facts.math_warps = Row::warps;
-  facts.stages = Row::depth;
+  plan::RowFacts facts = few_facts<Row>(kStreamKernel);
   const int route = static_cast<int>(sizeof(FewRoute)), total = static_cast<int>(sizeof(StreamStorage<Row>));
   facts.parts = {{"routing", route}, {"partial sums", total - route}};
   facts.total_bytes = total;
   facts.limit_bytes = plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm);
-  facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
   facts.blocks_per_sm = Row::blocks_per_sm;
-  facts.clamps = Row::Glu::adds_bias;
   return facts;
 }
 template <class Row>
 plan::RowFacts down_facts() {
-  return few_facts<Row, DownStorage<Row>>("moe_few_down", few_name<Row>("moe_few_down"));
+  return ringed_facts<Row, DownStorage<Row>>("moe_few_down");
 }
 
 }  // namespace fourfold::moe_few

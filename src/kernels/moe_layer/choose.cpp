@@ -89,12 +89,9 @@ bool fills_warps(int hidden) {
   const int segments = segments_of(hidden);
   return (segments & (segments - 1)) == 0;
 }
-// Streamed for clamped experts, whose epilogue only that form has. For others it lost to moe_stream
-// (122b: 26.5 us against 22.3).
-bool streams_gate_up(const Request& request) { return request.clamped; }
 
 Choice decode_choice(const Request& request) {
-  if (request.tokens <= kFewBest && (streams_gate_up(request) || fills_warps(request.shape.hidden)))
+  if (request.tokens <= kFewBest && (request.clamped || fills_warps(request.shape.hidden)))
     if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
@@ -195,9 +192,10 @@ Choice choose_by_role(const plan::ArchFacts& arch, const Request& request, int m
 
 }  // namespace
 
-Choice few_choice(const Request& request) { return few_choice(request, streams_gate_up(request)); }
-
-Choice few_choice(const Request& request, bool streamed) {
+Choice few_choice(const Request& request) {
+  // Clamped experts have a GEMM1 of their own, whose strips are streamed. For others it lost to moe_stream
+  // (122b: 26.5 us against 22.3).
+  const bool streamed = request.clamped;
   const auto refuse = [](std::string why) {
     Choice none;
     none.refusal = std::move(why);
@@ -208,9 +206,9 @@ Choice few_choice(const Request& request, bool streamed) {
     return refuse("the two-kernel path is for generated tokens in w4a16");
   if (!is_fp4(request.format))
     return refuse(format("the two-kernel path has no {} rows", format_name(request.format)));
-  if (request.clamped && (request.format != WeightFormat::mxfp4 || !streamed))
-    return refuse(format("the two-kernel path has no {}{} rows with biases and a clamped SwiGLU",
-                         streamed ? "" : "unstreamed ", format_name(request.format)));
+  if (request.clamped && request.format != WeightFormat::mxfp4)
+    return refuse(format("the two-kernel path has no {} rows with biases and a clamped SwiGLU",
+                         format_name(request.format)));
   if (request.tokens < 1 || request.tokens > moe_few::kFewTokens)
     return refuse(
         format("{} tokens; the two-kernel path takes 1 to {}", request.tokens, moe_few::kFewTokens));
@@ -221,11 +219,10 @@ Choice few_choice(const Request& request, bool streamed) {
   const int units = pairs * segments_of(shape.intermediate);
   if (units > moe_few::kMaxUnits)
     return refuse(format("{} units of GEMM2; its shared memory has room for {}", units, moe_few::kMaxUnits));
-  if (streamed && !moe::loop_takes(shape.hidden, moe::kSegmentColumns, request.clamped))
-    return refuse(format("{} columns; the streamed GEMM1 takes multiples of {}{}", shape.hidden,
-                         moe::kSegmentColumns,
-                         request.clamped ? format(", or a rest of {} and more", moe::kRaggedColumns) : ""));
-  if (request.clamped && pairs > moe_few::kBiasPairs)
+  if (streamed && !moe::loop_takes(shape.hidden, moe::kSegmentColumns, true))
+    return refuse(format("{} columns; the streamed GEMM1 takes multiples of {}, or a rest of {} and more",
+                         shape.hidden, moe::kSegmentColumns, moe::kRaggedColumns));
+  if (streamed && pairs > moe_few::kBiasPairs)
     return refuse(format("{} pairs; GEMM2 has room for the biases of {}", pairs, moe_few::kBiasPairs));
   if (!streamed && segments_of(shape.hidden) > moe_few::kMaxSegments)
     return refuse(format("{} columns; GEMM1 takes up to {}", shape.hidden,

@@ -64,10 +64,8 @@ inline constexpr int kMaxLayerColumns = 8192, kMaxMatrixColumns = 65536;
 // Throws invalid_request for a shape that no layer has (names the numbers).
 void require_shape(const Request& request, int most_columns = kMaxLayerColumns);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
-// The two-kernel path, which can take up to four tokens, whether or not choose() prefers it. Its GEMM1 comes
-// in two forms, of which the shape decides; `streamed` decides instead.
+// The two-kernel path, which can take up to four tokens, whether or not choose() prefers it.
 Choice few_choice(const Request& request);
-Choice few_choice(const Request& request, bool streamed);
 // Tokens of a pass where one expert gets all of them: their number is known, and the narrowest pass that
 // takes them is the best.
 constexpr int one_expert_tokens(int tokens) {

@@ -55,7 +55,7 @@ Choice refused(std::string_view gate_up_row, std::string_view down_row, std::str
 }
 
 Choice few_of(const Request& request, const RowFacts& gate_up, const RowFacts& down) {
-  Choice choice = few_choice(request, gate_up.kernel == moe_few::kStreamKernel);
+  Choice choice = few_choice(request);
   choice.gate_up_row = gate_up.row;
   choice.down_row = down.row;
   for (const RowFacts* row : {&gate_up, &down})

@@ -22,8 +22,8 @@ struct RouteRule {
   float scale = 1.0f;                  // of every weight
 };
 
-// Whether it takes a row with the code for every rule (AnyRule in top_k.h; named as
-// below). The others have the softmax alone: a rule they do not need was half of their machine code.
+// Whether it takes a row with the code for every rule (AnyRule in top_k.h; named as below). The others have
+// the softmax alone: rules they do not need were half of their machine code.
 inline bool needs_any_rule(const RouteRule& rule) { return rule.sigmoid || rule.scale != 1.0f; }
 inline std::string any_rule_name(std::string_view row) { return format("{} sigmoid", row); }
 inline bool is_any_rule_row(std::string_view row) { return row.ends_with(" sigmoid"); }

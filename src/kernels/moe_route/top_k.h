@@ -155,10 +155,10 @@ FOURFOLD_DEVICE void rank_as_they_come(Cta cta, const float* logits, int experts
   std::uint32_t key[PerLane];
 #pragma unroll
   for (int i = 0; i < PerLane; ++i) key[i] = PerLane * lane + i < experts ? present_key(logit[i]) : 0u;
-  if constexpr (AnyRule)
+  if constexpr (AnyRule) {
     if (rule.groups > 1) keep_groups(cta, rule, experts, key);
-      // Rolled and without branches: each round depends on the one before, so what counts is the length of
-      // one.
+  }
+  // Rolled and without branches: each round depends on the one before, so what counts is the length of one.
 #pragma unroll 1
   for (int rank = 0; rank < top_k; ++rank) {
     const std::uint32_t best = largest_of(key), top = cta.max_all(best);

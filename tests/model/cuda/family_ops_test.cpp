@@ -15,41 +15,28 @@ namespace fourfold::model {
 namespace {
 
 using checkpoint::expect_error;
-using checkpoint::TempFolder;
 
 // One model for all tests, in bf16 and with experts in MXFP4: plain attention with a norm for each head,
 // experts without a shared one. Scores of attention have a deviation that makes it peaked: what queries and
 // keys are shows in every row.
-struct MadeModel {
-  TempFolder temp;
-  Loaded loaded;
-  explicit MadeModel(const char* scheme, int head_dim = 64, int hidden = 128)
-      : loaded(write(temp, scheme, head_dim, hidden)) {}
-  static std::filesystem::path write(const TempFolder& temp, const char* scheme, int head_dim, int hidden) {
-    checkpoint::OutputFolder folder(temp.path() / "model");
-    checkpoint::RandomModelOptions options;
-    options.shape = checkpoint::find_shape("tiny-qwen3-moe");
-    options.shape.layers = 1;
-    options.shape.head_dim = head_dim;
-    options.shape.hidden = hidden;
-    options.shape.experts = 16;
-    options.shape.experts_per_token = 4;
-    options.shape.head_norm = 2.25;
-    options.shape.attention_gain = 4;
-    options.scheme = checkpoint::scheme_named(scheme);
-    options.seed = 1;
-    checkpoint::write_random_model(folder, options, {0, 1});
-    folder.publish();
-    return temp.path() / "model";
-  }
-};
+checkpoint::ModelShape made_shape(int head_dim = 64, int hidden = 128) {
+  checkpoint::ModelShape shape = checkpoint::find_shape("tiny-qwen3-moe");
+  shape.layers = 1;
+  shape.head_dim = head_dim;
+  shape.hidden = hidden;
+  shape.experts = 16;
+  shape.experts_per_token = 4;
+  shape.head_norm = 2.25;
+  shape.attention_gain = 4;
+  return shape;
+}
 const Loaded& made() {
-  static const MadeModel model("bf16");
+  static const MadeModel model(made_shape(), "bf16");
   return model.loaded;
 }
 const Loaded& made_mxfp4() {
-  static const MadeModel model("mxfp4", 64,
-                               320);  // the fewest columns that one row takes in two kernels are 256
+  // The fewest columns that one row takes in two kernels are 256.
+  static const MadeModel model(made_shape(64, 320), "mxfp4");
   return model.loaded;
 }
 
@@ -278,13 +265,13 @@ void expect_refused(const Edited& edited, const std::string& what,
 }
 
 TEST(FamilyOps, WindowsOfOtherHeadsAreRefused) {
-  const MadeModel wide("bf16", 128);
+  const MadeModel wide(made_shape(128), "bf16");
   for (const bool has_sinks : {false, true})
     expect_refused(bounded(has_sinks ? 0 : 2, has_sinks, wide.loaded), "kernels for heads of 64",
                    "with a window or sinks: heads of 128 columns");
 }
 TEST(FamilyOps, ClampedExpertsOfOtherFormatsAreRefused) {
-  const MadeModel other("modelopt");
+  const MadeModel other(made_shape(), "modelopt");
   Edited edited(kMixers, other.loaded);
   edited.each<backend::RunExperts>(
       [](backend::RunExperts& op) { op.glu = backend::GluKind::clamped, op.glu_limit = 7; });

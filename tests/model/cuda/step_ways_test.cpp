@@ -11,25 +11,14 @@ namespace {
 using backend::cuda::StepWays;
 
 // Mixers of 768 columns: two segments of K, so that more than eight rows have sums to add up.
-struct WideModel {
-  checkpoint::TempFolder temp;
-  Loaded loaded;
-  explicit WideModel(const char* scheme) : loaded(write(temp, scheme)) {}
-  static std::filesystem::path write(const checkpoint::TempFolder& temp, const char* scheme) {
-    checkpoint::OutputFolder folder(temp.path() / "model");
-    checkpoint::RandomModelOptions options;
-    options.shape = checkpoint::find_shape("tiny");
-    options.shape.heads = 12;
-    options.shape.key_heads = 6;
-    options.shape.value_heads = 12;
-    options.shape.delta_dim = 64;
-    options.scheme = checkpoint::scheme_named(scheme);
-    options.seed = 1;
-    checkpoint::write_random_model(folder, options, {0, 1});
-    folder.publish();
-    return temp.path() / "model";
-  }
-};
+checkpoint::ModelShape wide_shape() {
+  checkpoint::ModelShape shape = checkpoint::find_shape("tiny");
+  shape.heads = 12;
+  shape.key_heads = 6;
+  shape.value_heads = 12;
+  shape.delta_dim = 64;
+  return shape;
+}
 
 struct Ran {
   std::vector<float> logits;
@@ -74,7 +63,7 @@ Ran run(const Loaded& model, const StepWays& ways) {
 }
 
 TEST(StepWays, GiveTheSameBits) {
-  const WideModel model("bf16");
+  const MadeModel model(wide_shape(), "bf16");
   const Ran before = run(model.loaded, {.grids_by_context = false, .sums_norm = false}),
             after = run(model.loaded, {});
   EXPECT_EQ(before.logits, after.logits);
