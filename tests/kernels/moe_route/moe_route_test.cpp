@@ -56,6 +56,7 @@ std::vector<int> ranked(const float* logits, int experts) {
 // Which groups are kept, by a plain loop: of what each one's two best sum to, the largest, the first of
 // equals.
 std::vector<bool> kept_groups(const RouteShape& shape, const std::vector<float>& scores) {
+  if (shape.rule.groups == 1) return {true};  // may be of one expert, which has no second best
   const int size = shape.experts / shape.rule.groups;
   std::vector<float> sums;
   for (int group = 0; group < shape.rule.groups; ++group) {
