@@ -137,9 +137,10 @@ one_line_row() {
   python3 tests/kernels/one_line_row.py . build/one-line-row --jobs "$jobs"
 }
 
-# What ./dev package makes, without CUDA kernels, as strangers get it.
+# What ./dev package makes here, with the kernels of every chip where nvcc is, as strangers get it: installed and asked where
+# there is neither a compiler nor a GPU.
 packaged() {  # packaged wheel|deb|image
-  FOURFOLD_CMAKE="${FOURFOLD_CMAKE:-} -DFOURFOLD_CUDA=off" ./dev package "$1"
+  ./dev package "$1"
   case $1 in
     wheel) tools/package_test.sh wheel dist/fourfold-*.whl ;;
     deb) tools/package_test.sh deb dist/fourfold_*.deb ;;
