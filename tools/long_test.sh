@@ -128,7 +128,7 @@ scenarios() {
   FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
 }
 
-# Sources broken in sixty places, one at a time, in a copy; a line for each is in docs/mutations.txt.
+# Sources broken in many places, one at a time, in a copy; a line for each is in docs/mutations.txt.
 source_mutations() {
   python3 tools/mutate.py --jobs "$jobs"
 }

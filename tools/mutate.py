@@ -2,10 +2,11 @@
 
     mutate.py [--only 1-10,31] [--again] [--copy FOLDER] [--jobs N]
 
-tools/mutations.json has the mutations and which test programs belong to which folder; docs/mutations.txt gets a line for
-each. The working tree is never changed: mutations are made in a copy of the last commit with a build of its own,
-build-mutate/, or in --copy, a checkout without changes and with a build folder. A run that was stopped goes on where it
-was; --again runs also what has its line. Ends with 1 when fewer than 56 of 60 are caught or a survivor has no reason.
+tools/mutations.json has the mutations and which test programs belong to which folder (NAME of test_NAME, NAME:FILTER for
+some of its tests, ctest:NAME for a Python test that runs the program fourfold); docs/mutations.txt gets a line for each. The
+working tree is never changed: mutations are made in a copy of the last commit with a build of its own, build-mutate/, or in
+--copy, a checkout without changes and with a build folder. A run that was stopped goes on where it was; --again runs also
+what has its line. Ends with 1 when fewer than 56 of 60, as a share, are caught or a survivor has no reason.
 """
 import argparse
 import datetime
@@ -24,6 +25,7 @@ LEAST_CAUGHT = 56 / 60
 STARTED = re.compile(r"^\[ RUN      \] (\S+)", re.M)
 FAILED = re.compile(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", re.M)
 PASSED = re.compile(r"^\[       OK \] (\S+) \((\d+) ms\)", re.M)
+CTEST = "ctest:"  # before the name of a test that is no GoogleTest program: a Python test with the program fourfold
 TRIES = 3  # where a test fails that passes alone
 SLOW_MS = 1000  # what takes longer is run after the others: most mutations need not wait for it
 ROW = re.compile(r"^ *(\d+) ([0-9a-f]+) (caught|survived) ")
@@ -35,6 +37,10 @@ class Refused(Exception):
 
 class Broken(Refused):
     """A mutation that does not compile; the others are run all the same."""
+
+
+def shown_program(name):
+    return name.removeprefix(CTEST) if name.startswith(CTEST) else f"test_{name}"
 
 
 def git(folder, *words):
@@ -97,10 +103,13 @@ class Runner:
         self.known_times = self.build / "mutate-seconds.json"
 
     def make(self, programs):
-        names = [f"test_{name.partition(':')[0]}" for name in programs]
+        names = sorted({"fourfold" if name.startswith(CTEST) else f"test_{name.partition(':')[0]}" for name in programs})
         return run_limited(["ninja", "-C", self.build, f"-j{self.jobs}", *names], 3600, self.copy)
 
     def program(self, name, *arguments, seconds):
+        if name.startswith(CTEST):
+            test = f"^{re.escape(name.removeprefix(CTEST))}$"
+            return run_limited(["ctest", "--test-dir", self.build, "-R", test, "--no-tests=error"], seconds, self.build)
         return run_limited([self.build / f"test_{name.partition(':')[0]}", *arguments], seconds, self.build)
 
     def baseline(self, programs):
@@ -117,8 +126,10 @@ class Runner:
             begin = time.monotonic()
             status, output = self.program(name, f"--gtest_filter={name.partition(':')[2] or '*'}", seconds=3600)
             failed = sorted(set(FAILED.findall(output)))
+            if name.startswith(CTEST):
+                status = status and self.program(name, seconds=3600)[0]
             if status != 0 and not (failed and all(self.passes_alone(name, test) for test in failed)):
-                raise Refused(f"test_{name} fails without a mutation: {', '.join(failed)}\n{output[-2000:]}")
+                raise Refused(f"{shown_program(name)} fails without a mutation: {', '.join(failed)}\n{output[-2000:]}")
             slow = {test: int(ms) / 1000 for test, ms in PASSED.findall(output) if int(ms) > SLOW_MS}
             times[name] = {"seconds": round(time.monotonic() - begin, 1), "slow": slow}
             self.known_times.write_text(json.dumps({self.commit: times}))
@@ -130,6 +141,10 @@ class Runner:
 
     def noticed_by(self, name, facts):
         """Which test of the program notices, twice; none when all pass, or only ones fail that pass alone."""
+        if name.startswith(CTEST):
+            limit = self.slack + 4 * facts["seconds"]
+            failed = all(self.program(name, seconds=limit)[0] != 0 for _ in range(2))
+            return f"{name.removeprefix(CTEST)} (ctest)" if failed else None
         wanted = name.partition(":")[2] or "*"
         quick = wanted + ((":" if "-" in wanted else "-") + ":".join(facts["slow"]) if facts["slow"] else "")
         slow_seconds = sum(facts["slow"].values())
@@ -178,7 +193,7 @@ class Runner:
             raise Broken(f"mutation {entry['id']} does not compile, nor do the {number} draws behind it")
         words = [f"{entry['id']:3} {self.commit} {result:8} {entry['room']:10} {entry['by']:4} {one['file']}:{place}"]
         words.append(shown(one["old"], one["new"]))
-        words.append(f"by {test}" if test else f"all of {', '.join('test_' + name for name in programs)} passed")
+        words.append(f"by {test}" if test else f"all of {', '.join(map(shown_program, programs))} passed")
         if number:
             words.append(f"draw {number + 1}: those before did not compile")
         if "note" in entry:

@@ -2,7 +2,8 @@
 
     mutation_draw.py SEED    prints the drawn entries of tools/mutations.json
 
-What is drawn depends on the sources, so tools/mutations.json keeps the result and the commit it was drawn at.
+What is drawn depends on the sources, so tools/mutations.json keeps the result and the commits it was drawn at: those of
+rooms that came later were drawn when they came.
 """
 import json
 import pathlib
@@ -15,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # How many of a room; each has a few draws behind it, for one that does not compile.
 ROOMS = {"base": 2, "plan": 2, "sim": 2, "kernels": 2, "json": 2, "checkpoint": 1, "text": 1, "backend": 2, "model": 1,
          "sample": 1, "schedule": 1, "engine": 1, "library": 2, "constrain": 1, "server": 1, "http": 2, "loadgen": 2,
-         "doctor": 2, "cli": 2}
+         "doctor": 2, "cli": 2, "hub": 1, "events": 1, "nodes": 1, "evaluate": 1}
 SPARES = 3
 # Not compiled or not run without a GPU, proofs and measurements themselves, and tables made by a program.
 LEFT_OUT = re.compile(r"cuda_machine|gpu_cuda|nccl|kernels/bench/|kernels/verify/|unicode_tables|boost_json|bench_gpu")
