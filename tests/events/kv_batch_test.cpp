@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "events/msgpack.h"
+
 namespace fourfold::events {
 namespace {
 
@@ -46,6 +48,51 @@ TEST(KvBatch, ASaltIsTheFirstBlocks) {
   EXPECT_EQ(count("2:secret"), 0u);
   event.salt = "2:secret";
   EXPECT_EQ(count("2:secret"), 1u);
+}
+
+template <class Write>
+std::string packed(const Write& write) {
+  std::string out;
+  MsgpackWriter pack(out);
+  write(pack);
+  return out;
+}
+
+// Of each block its own tokens, behind what the first alone has of the salt.
+TEST(KvBatch, BlocksHaveTheirOwnLookahead) {
+  BlockEvent event = stored();
+  event.lookahead = {3, 4, 5, 6};
+  event.salt = "2:secret";
+  const std::string wanted = packed([&](MsgpackWriter& pack) {
+    pack.text("extra_keys");
+    pack.array(2);
+    pack.array(1);
+    pack.text(event.salt);
+    pack.nil();
+    pack.text("lookahead_token_ids");
+    pack.array(2);
+    for (const std::uint64_t first : {3u, 5u}) {
+      pack.array(2);
+      pack.natural(first);
+      pack.natural(first + 1);
+    }
+  });
+  EXPECT_NE(kv_batch(std::span(&event, 1), {.block_tokens = 2}).find(wanted), std::string::npos);
+}
+
+TEST(KvBatch, AFirstBlockHasNoParent) {
+  BlockEvent event = stored();
+  const auto parent = [&](const auto& write) {
+    const std::string wanted = packed([&](MsgpackWriter& pack) {
+      pack.text("parent_block_hash");
+      write(pack);
+      pack.text("token_ids");
+    });
+    return kv_batch(std::span(&event, 1), {.block_tokens = 2}).find(wanted) != std::string::npos;
+  };
+  EXPECT_TRUE(parent([](MsgpackWriter& pack) { pack.natural(299); }));
+  event.parent.reset();
+  EXPECT_TRUE(parent([](MsgpackWriter& pack) { pack.nil(); }));
 }
 
 TEST(KvBatch, NothingIsLostOfSeveralEvents) {

@@ -55,6 +55,44 @@ struct Client {
   int socket;
 };
 
+// The numbers of the batches that are kept, from one on.
+std::vector<std::uint64_t> replayed(const Publisher& publisher, std::uint64_t first) {
+  const Client client(port_of(publisher.replay_endpoint()));
+  const std::string ready("\5READY\xBSocket-Type\0\0\0\6DEALER", 28);
+  std::string number;
+  for (int shift = 56; shift >= 0; shift -= 8) number += static_cast<char>(first >> shift & 0xff);
+  client.say(ZmtpPeer::greeting() + '\4' + static_cast<char>(ready.size()) + ready +
+             std::string("\1\0\0\10", 4) + number);
+  const std::string end = std::string("\1\0\1\0\1\10", 6) + std::string(8, '\xff') + std::string(2, '\0');
+  std::string heard;
+  while (!heard.ends_with(end)) {
+    const std::string more = client.hear(1);
+    if (more.empty()) break;
+    heard += more;
+  }
+  std::vector<std::uint64_t> numbers;
+  for (std::size_t at = ZmtpPeer::greeting().size(); at < heard.size();) {
+    const std::size_t head = (heard[at] & 2) != 0 ? 9 : 2;
+    std::uint64_t size = 0, value = 0;
+    for (std::size_t i = 1; i < head; ++i) size = size << 8 | static_cast<std::uint8_t>(heard[at + i]);
+    for (std::size_t i = 0; i < 8 && size == 8; ++i)
+      value = value << 8 | static_cast<std::uint8_t>(heard[at + head + i]);
+    if (size == 8 && ~value != 0) numbers.push_back(value);
+    at += head + size;
+  }
+  return numbers;
+}
+
+TEST(Publisher, ReplaysWhatIsKeptFromANumberOn) {
+  Publisher publisher({.endpoint = "tcp://*:0", .replay_endpoint = "@tcp://127.0.0.1:0", .buffer_steps = 3});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(publisher.publish(some(), 2));
+  ASSERT_TRUE(soon([&] { return publisher.counts().batches == 5; }));
+  EXPECT_EQ(replayed(publisher, 0), (std::vector<std::uint64_t>{2, 3, 4}));
+  EXPECT_EQ(replayed(publisher, 3), (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_EQ(replayed(publisher, 5), std::vector<std::uint64_t>{});
+  EXPECT_EQ(publisher.counts().replays, 3);
+}
+
 // A peer that has everything sent back to it, and reads none of it.
 TEST(Publisher, LetsGoOfWhoAsksAndDoesNotRead) {
   Publisher publisher({.endpoint = "tcp://*:0"});
@@ -115,6 +153,30 @@ TEST(Publisher, ManyEventsAtOnceAreDroppedAndNeverWaitedFor) {
   }));
   EXPECT_EQ(publisher.counts().dropped, lost);
   EXPECT_TRUE(soon([&] { return publisher.counts().batches == kept; }));
+}
+
+TEST(Publisher, WhatWasDroppedIsAGapInTheNumbers) {
+  Publisher publisher({.endpoint = "tcp://*:0", .replay_endpoint = "@tcp://127.0.0.1:0", .queue_max = 1});
+  std::vector<std::uint64_t> kept;
+  std::uint64_t next = 0;
+  const auto publish = [&](std::vector<BlockEvent>&& events) {
+    const bool is_kept = publisher.publish(std::move(events), 64);
+    if (is_kept) kept.push_back(next);
+    ++next;
+    return is_kept;
+  };
+  for (int i = 0; i < 5000 && publish(large()); ++i) {
+  }
+  ASSERT_LT(kept.size(), next) << "none was dropped";
+  ASSERT_TRUE(soon([&] { return publisher.counts().batches == std::ssize(kept); }));
+  EXPECT_TRUE(publish(some())) << "there is room again";
+  ASSERT_TRUE(soon([&] { return publisher.counts().batches == std::ssize(kept); }));
+  // Those whose bytes are too many are forgotten, the oldest first.
+  const std::vector<std::uint64_t> numbers = replayed(publisher, 0);
+  ASSERT_FALSE(numbers.empty());
+  kept.erase(kept.begin(), kept.end() - std::ssize(numbers));
+  EXPECT_EQ(numbers, kept);
+  EXPECT_EQ(numbers.back() + 1, next);
 }
 
 TEST(Publisher, ASubscriberThatDoesNotReadLosesMessagesAndHoldsUpNobody) {

@@ -122,6 +122,43 @@ TEST(Handshake, ARepeatedProofIsWorthNothing) {
   EXPECT_EQ(meet(leading(kToken, "1.0"), repeating).leader, "the token is not the leader's");
 }
 
+// Stands between a rank and its leader, and changes a byte of the join or of the welcome, counted from its
+// end where it is negative.
+Outcome meet_with_changed(Frame what, std::ptrdiff_t place) {
+  std::string rank_told;
+  const auto between = [&](Socket& leader) {
+    ListeningSocket listening(kAnyPort);
+    std::jthread rank([&] {
+      Socket socket = Socket::connect({"127.0.0.1", listening.port()}, 5s);
+      try {
+        join_leader(socket, {.token = kToken, .version = "1.0", .wanted = 1});
+      } catch (const Error& error) {
+        rank_told = error.what();
+      }
+    });
+    Socket other = std::move(*listening.accept(5s));
+    const auto pass = [&](Socket& from, Socket& to) {
+      Message message = receive_frame(from, kStrangerBytes, {});
+      if (message.kind == what)
+        message.bytes[static_cast<std::size_t>(place < 0 ? std::ssize(message.bytes) + place : place)] ^=
+            std::byte{2};
+      send_frame(to, message.kind, message.bytes, {}, 5s);
+    };
+    pass(leader, other), pass(other, leader), pass(leader, other);
+  };
+  Outcome out = meet(leading(kToken, "1.0"), between);
+  out.rank = rank_told;
+  return out;
+}
+
+// The rank it wants, its version, and what it is to be.
+TEST(Handshake, AWordChangedOnTheWayIsFoundOut) {
+  EXPECT_EQ(meet_with_changed(Frame::join, 4).leader, "the token is not the leader's") << "another rank";
+  EXPECT_EQ(meet_with_changed(Frame::join, -1).leader, "the token is not the leader's") << "another version";
+  EXPECT_EQ(meet_with_changed(Frame::welcome, -1).rank, "whoever leads there does not know the token");
+  EXPECT_EQ(meet_with_changed(Frame::beat, 0).rank, "") << "nothing was changed";
+}
+
 TEST(Handshake, GarbageEndsIt) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{100}, kStrangerBytes}) {
     const auto garbage = [&](Socket& socket) {

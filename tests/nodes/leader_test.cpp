@@ -1,6 +1,7 @@
 // Whole groups on loopback: what a rank of another machine brings is what a thread would.
 #include "nodes/leader.h"
 
+#include "nodes/handshake.h"
 #include "tests/checkpoint/support.h"
 #include "tests/nodes/support.h"
 
@@ -232,6 +233,56 @@ TEST(Leader, StrangersStopNobody) {
   house.prepared = nullptr;
   house.leader = nullptr;  // does not wait for them
   EXPECT_LT(Clock::now() - begin, 4s);
+}
+
+// Beyond so many that have proved nothing, a connection is closed without a word.
+TEST(Leader, ThereAreOnlySoManyStrangersAtATime) {
+  House house(2);
+  const auto begin = Clock::now();
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 100; ++i) strangers.push_back(Socket::connect(house.address(), 5s));
+  int greeted = 0;
+  for (Socket& one : strangers) {
+    std::byte first{};
+    try {
+      one.receive(std::span(&first, 1), Clock::now() + 20s);
+      ++greeted;
+    } catch (const LinkLost&) {
+    }
+  }
+  // On a machine that takes so long for it, the first have had their time, and others their places.
+  const bool in_time = Clock::now() - begin < kHandshakeTime;
+  EXPECT_TRUE(greeted == 32 || (greeted > 32 && !in_time)) << greeted;
+}
+
+// What a rank of this program never says.
+TEST(Leader, ARankThatChoosesAnotherNumberOfTokensIsLost) {
+  House house(2);
+  std::jthread rank([&] {
+    try {
+      Socket socket = Socket::connect(house.address(), 5s);
+      join_leader(socket, {.token = kToken, .version = "1.0"});
+      Link link(std::move(socket), {});
+      link.start();
+      link.send(Frame::opened, ModelSums{1, 2, 3}.bytes());
+      EXPECT_EQ(link.receive().kind, Frame::load);
+      link.send(Frame::loaded, Loaded{}.bytes());
+      EXPECT_EQ(link.receive().kind, Frame::call);
+      link.send(Frame::answer, Answer{.done = true, .tokens = {1}}.bytes());
+      link.receive();
+    } catch (const LinkLost&) {  // it is hung up on
+    }
+  });
+  house.prepare();
+  const std::vector<std::int32_t> tokens{7};
+  const backend::Batch batch{
+      .tokens = tokens, .sequences = {}, .pages = {}, .logits_rows = {}, .hidden_rows = {}};
+  const std::vector<backend::Choice> rows{{.top_k = 3}};
+  std::vector<std::int32_t> chosen(2);
+  checkpoint::expect_error(Code::device_lost, {"rank 1 of 2 was lost: it chose 1 tokens where 2 were asked"},
+                           [&] {
+                             house.prepared->run_sampled(Pass::main, batch, {100, rows}, {chosen, {}});
+                           });
 }
 
 // Waits for the toys' next sum, and lets the test go on there.

@@ -51,10 +51,13 @@ TEST(Token, OfAFileThatItsOwnerAloneReads) {
   std::ofstream(path) << "0123456789abcdef \r\nanother line\n";
   ::chmod(path.c_str(), 0600);
   EXPECT_EQ(Token::from_file(path).secret(), "0123456789abcdef");
-  ::chmod(path.c_str(), 0640);
-  EXPECT_EQ(checkpoint::expect_error(Code::invalid_request, {path, "others than its owner"},
-                                     [&] { Token::from_file(path); }),
-            "chmod 600 " + path);
+  for (const mode_t mode : {0640u, 0620u, 0604u, 0602u}) {
+    ::chmod(path.c_str(), mode);
+    EXPECT_EQ(checkpoint::expect_error(Code::invalid_request, {path, "others than its owner"},
+                                       [&] { Token::from_file(path); }),
+              "chmod 600 " + path)
+        << mode;
+  }
   ::chmod(path.c_str(), 0600);
   std::ofstream(path) << "short\n";
   checkpoint::expect_error(Code::invalid_request, {"a token of 5 bytes", "16"},
