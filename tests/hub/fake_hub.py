@@ -104,7 +104,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             begin, end = 0, len(content)
         self.send_response(206 if partial else 200)
         if partial:
-            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(content) + hub.size_lie}")
+            first, last = hub.range_lies.pop(0) if hub.range_lies and self.server.name == "cdn" else (0, 0)
+            self.send_header("Content-Range", f"bytes {begin + first}-{end - 1 + last}/{len(content) + hub.size_lie}")
         self.send_header("ETag", f'"{etag_of(hub.files[name])}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Content-Length", str(end - begin))
@@ -168,6 +169,7 @@ class FakeHub:
         self.rate_limited, self.retry_after = 0, "1"
         self.status, self.error_code = None, ""
         self.size_lie, self.serves_ranges = 0, True
+        self.range_lies = []  # of the cdn's next answers: how far the ends of Content-Range are off
         self.cuts, self.cut_after = 0, 0
         self.pause = 0.0  # seconds after every 64 KB of a part, the longer the later the part: the first arrives first
         self.requests, self.sent, self.sending, self.most_at_once = [], 0, 0, 0

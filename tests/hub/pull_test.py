@@ -166,6 +166,14 @@ class Lies(HubTest):
             self.assertIn("the server has 150000 bytes", self.pull(hub, status=2).stderr)
             self.assert_nothing()
 
+    def test_about_ranges(self):
+        for lie in ((0, 0), (1, 0), (0, 1)):
+            shutil.rmtree(self.cache, ignore_errors=True)
+            with FakeHub(single()) as hub:
+                hub.range_lies.append(lie)
+                self.pull(hub)
+                self.assertEqual(len(hub.asked("cdn")), 1 if lie == (0, 0) else 2, "one that is about other bytes is asked again")
+
     def test_about_content(self):
         for name in ("model.safetensors", "config.json"):
             with FakeHub(single()) as hub:

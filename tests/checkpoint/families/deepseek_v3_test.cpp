@@ -81,6 +81,8 @@ TEST(DeepseekV3, ReadsMistralSmall4) {
   EXPECT_TRUE(config.unknown_fields.empty()) << config.unknown_fields.front();
   expect_error(Code::bad_checkpoint, {"qk_rope_head_dim = 4, but RoPE turns 6 columns"},
                [&] { parse(replaced(text, "0.3333333333333333", "0.5")); });
+  expect_error(Code::bad_checkpoint, {"llama_4_scaling_beta is there, but RoPE is not yarn"},
+               [&] { parse(replaced(text, "\"yarn\"", "\"default\"")); });
 }
 
 TEST(DeepseekV3, RefusesWhatItDoesNotKnow) {

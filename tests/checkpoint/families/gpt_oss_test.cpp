@@ -151,13 +151,24 @@ TEST(GptOss, BindsMxfp4AsReleased) {
 }
 
 TEST(GptOss, NamesTensorsThatDoNotFit) {
-  TinyModel tiny = tiny_mxfp4();
-  tiny.tensor("model.layers.1.mlp.experts.down_proj_scales").shape = {3, 1, 32};
-  TempFolder folder;
-  tiny.write(folder);
-  const Checkpoint checkpoint(folder.path());
-  expect_error(Code::bad_checkpoint, {"model.layers.1.mlp.experts.down_proj_scales", "[3, 32, 1]"},
-               [&] { bind_model(checkpoint, parse(tiny.config)); });
+  const auto refuse = [](const std::string& name, const std::string& dtype,
+                         const std::vector<std::int64_t>& shape, const std::string& wanted) {
+    SCOPED_TRACE(name + " " + dtype);
+    TinyModel tiny = tiny_mxfp4();
+    TestTensor& tensor = tiny.tensor("model.layers.1.mlp.experts." + name);
+    tensor.dtype = dtype;
+    tensor.shape = shape;
+    TempFolder folder;
+    tiny.write(folder);
+    const Checkpoint checkpoint(folder.path());
+    expect_error(Code::bad_checkpoint, {tensor.name, wanted},
+                 [&] { bind_model(checkpoint, parse(tiny.config)); });
+  };
+  refuse("down_proj_scales", "U8", {3, 1, 32}, "[3, 32, 1]");
+  refuse("gate_up_proj_scales", "U8", {3, 1, 64}, "[3, 64, 1]");
+  refuse("down_proj_blocks", "U8", {3, 32, 16, 1}, "U8 [3, 32, 1, 16]");
+  refuse("down_proj_blocks", "I8", {3, 32, 1, 16}, "U8 [3, 32, 1, 16]");
+  refuse("gate_up_proj_scales", "I8", {3, 64, 1}, "U8 or F8_E8M0 [3, 64, 1]");
 }
 
 }  // namespace

@@ -42,6 +42,8 @@ TEST(MiniMaxM2, RefusesWhatNoReleaseHas) {
   refuse("[1, 1]", "[1, 0]", "attn_type_list");
   expect_error(Code::bad_checkpoint, {"rotary_dim", "64", "head_dim"},
                [&] { parse(replaced(tiny_minimax().config, "\"rotary_dim\": 4", "\"rotary_dim\": 64")); });
+  const std::string whole = replaced(tiny_minimax().config, "\"rotary_dim\": 4", "\"rotary_dim\": 8");
+  EXPECT_EQ(parse(whole).rope.rotary_dims, parse(whole).attention.head_dim);
   refuse("\"layernorm_mlp_beta\": 1.0", "\"layernorm_mlp_beta\": 2.0", "layernorm_mlp_beta");
 }
 
