@@ -37,6 +37,9 @@ struct How {
   std::uint64_t page_seed = 1;
   std::uint64_t seed = 0;
   bool check_banks = false;
+  int growth = 0;  // positions of one scale; 0: all of them
+
+  double factor(int position) const { return growth == 0 ? 1 : 1 + 0.25 * (position / growth); }
 };
 
 std::vector<std::uint16_t> numbers(std::uint64_t seed, int position, int count, double size) {
@@ -79,6 +82,13 @@ struct Batch {
     params.pages = upload(device, bytes, "pages");
     params.heads = heads;
     params.scale_log2 = static_cast<float>(1.4426950408889634 / std::sqrt(Page::width));
+    params.growth_positions = how.growth;
+    if (how.growth > 0) {
+      std::vector<float> grown;
+      for (int p = 0; p <= longest; p += how.growth)
+        grown.push_back(static_cast<float>(params.scale_log2 * how.factor(p)));
+      params.grown_scale = upload(device, grown, "grown scale");
+    }
     const std::size_t width = static_cast<std::size_t>(heads * Page::latent);
     params.out = device.allocate_array<std::uint16_t>(rows.size() * width, "out");
     params.partial = device.allocate_array<float>(static_cast<std::size_t>(slots) * width, "partial");
@@ -109,7 +119,9 @@ struct Batch {
       query.insert(query.end(), static_cast<std::size_t>(heads * Page::width), 0xFFFF);
     }
     slots += attention::slots_of(part.last(), part.rows);
+    longest = std::max(longest, part.last());
   }
+  int longest = 0;
   std::vector<std::int32_t> pool, page_numbers{-1};
   std::vector<unsigned char> bytes;
   std::vector<std::uint16_t> query;
@@ -173,7 +185,8 @@ void check_bounds(const std::vector<Part>& parts, int heads, How how = {}) {
         query.push_back(value_of(bits));
       for (int h = 0; h < heads; ++h) {
         const auto want = attended(
-            query.data() + h * Page::width, Page::latent, Page::width, 1.0 / std::sqrt(Page::width), position,
+            query.data() + h * Page::width, Page::latent, Page::width,
+            how.factor(position) / std::sqrt(Page::width), position,
             [&](int p, int d) {
               return value_of(cache[static_cast<std::size_t>(p)][static_cast<std::size_t>(d)]);
             },
@@ -203,6 +216,21 @@ TEST(LatentAttention, AgreesWithDoublePrecision) {
   check_bounds<Prompt<64, 16>>(kParts, 3);
   check_bounds<Prompt<64, 32>>({{0, 40, 1}, {70, 3, 2}}, 3, {.gap = 2, .blocks = 2});
   check_bounds<Prompt<512, 32>>({{50, 20, 1}}, 3);
+}
+
+// Page numbers are read 32 at a time, splits grow at 1,024, 4,096 and 16,384: every page is another, and
+// counts.
+TEST(LatentAttention, AgreesWithDoublePrecisionFarBack) {
+  check_bounds<Prompt<64, 16>>({{2'046, 4, 1}, {4'160, 1, 2}}, 2);
+  check_bounds<Prompt<64, 32>>({{2'100, 12, 3}}, 3);
+  check_bounds<Decode<64, 16>>({{1'022, 4, 1}, {4'094, 4, 2}, {16'900, 1, 3}}, 2, {.blocks = 7});
+  check_bounds<Decode<64, 32>>({{2'300, 2, 4}}, 11);
+}
+
+// Rows on both sides of where the scale grows, which is no border of pages.
+TEST(LatentAttention, AScaleThatGrowsIsTheRowsOwn) {
+  check_bounds<Decode<64, 16>>(kParts, 5, {.growth = 65});
+  check_bounds<Prompt<64, 32>>({{0, 40, 1}, {70, 3, 2}}, 3, {.growth = 24});
 }
 
 // Every part alone, and in other company.

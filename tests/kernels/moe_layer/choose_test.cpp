@@ -114,6 +114,10 @@ TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
   one = {{2880, 1024, 64, 12}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 3};
   one.clamped = true;
   EXPECT_NE(few_choice(one).refusal.find("36 pairs; GEMM2 has room for the biases of 32"), std::string::npos);
+  one.shape.top_k = 11;
+  EXPECT_NE(few_choice(one).refusal.find("33 pairs; GEMM2 has room for the biases of 32"), std::string::npos);
+  one.shape.top_k = 8, one.shape.intermediate = 256, one.tokens = 4;
+  EXPECT_EQ(few_choice(one).refusal, "");
   one.format = WeightFormat::bf16;
   EXPECT_FALSE(few_choice(one).ok());
 }
