@@ -172,6 +172,15 @@ TEST(PromptWgmma, SeesTheWindowAndTheSink) {
   check_prompt<WindowWgmma>(kSinks, kParts, {.gap = 2, .blocks = 3, .seed = 1});
   check_prompt<WindowWgmma>({.heads = 3, .kv_heads = 1, .window = 65}, kWindowed, {.seed = 4});
 }
+// Pages are counted from the window's first, and their numbers read 32 at a time.
+TEST(PromptMma, SeesTheWindowFarBack) {
+  const std::vector<Sequence> far{{2'300, 5, 1}, {4'200, 3, 2}};
+  for (const int window : {128, 2'150}) {
+    check_prompt<WindowMma<Bf16Kv>>(
+        {.heads = 2, .kv_heads = 1, .gated = false, .window = window, .sinks = {1, -1}}, far);
+    check_prompt<WindowWgmma>({.heads = 2, .kv_heads = 1, .gated = false, .window = window}, far);
+  }
+}
 TEST(PromptMma, WindowsAndSinksGiveTheSameBitsInAnyBatch) {
   check_same_bits<WindowMma<Bf16Kv>>(windowed(100), kWindowed);
   check_same_bits<WindowWgmma>(windowed(65), kWindowed);

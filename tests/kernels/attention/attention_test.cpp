@@ -320,6 +320,15 @@ TEST(Decode, SeesTheWindowAlone) {
   check_decode<Bf16Kv, 64, 16, true>({.heads = 2, .kv_heads = 1, .window = 1}, kWindowed, {.seed = 3});
 }
 
+// Where splits are of two and of four pages, and grow within the rows of a sequence; a window of more than 32
+// pages.
+TEST(Decode, SeesTheWindowFarBack) {
+  const std::vector<Sequence> far{{4'094, 5, 1}, {5'000, 2, 2}};
+  check_decode<Bf16Kv, 64, 16, true>(
+      {.heads = 2, .kv_heads = 1, .gated = false, .window = 128, .sinks = {1, -1}}, far);
+  check_decode<Bf16Kv, 64, 16, true>({.heads = 2, .kv_heads = 1, .gated = false, .window = 2'150}, far);
+}
+
 // Sinks far below every score, among them and far above all: the last leaves next to nothing of the values.
 TEST(Decode, AddsTheSinkOnce) {
   const Shape shape{.heads = 4, .kv_heads = 2, .gated = false, .sinks = {-30.0f, 0.5f, 4.0f, 40.0f}};

@@ -87,11 +87,11 @@ std::vector<int> chosen(const RouteShape& shape, const float* logits, const std:
 }
 
 // e^(l - max) in f32: the difference is rounded (|d| * 2^-24 in the exponent) and the function errs by 1.5
-// ulp. The sum adds up to `terms` of them, then a reciprocal and a product round. Both share the largest
+// ulp. The sum adds up to `terms` of them, then a reciprocal and two products round. Both share the largest
 // logit, which is exact.
 double weight_bound(double difference, double terms) {
   const double numerator = 3.0 + std::abs(difference), denominator = 3.0 + 90.0 + terms;
-  return (numerator + denominator + 3.0) * 0x1p-24;
+  return (numerator + denominator + 4.0) * 0x1p-24;
 }
 
 void check_weights(const RouteShape& shape, const std::vector<float>& logits, const Tables& tables) {
@@ -106,7 +106,7 @@ void check_weights(const RouteShape& shape, const std::vector<float>& logits, co
     for (int rank = 0; rank < shape.top_k; ++rank) {
       const auto pair = static_cast<std::size_t>(token * shape.top_k + rank);
       const double difference = row[order[static_cast<std::size_t>(rank)]] - largest;
-      const double exact = std::exp(difference) / sum;
+      const double exact = std::exp(difference) / sum * shape.rule.scale;
       // Below e^-87 the function gives zero.
       const double allowed = difference < -87.0 ? 2e-38 : exact * weight_bound(difference, terms);
       ASSERT_NEAR(tables.pair_weight[pair], exact, allowed) << "token " << token << " rank " << rank;
@@ -252,6 +252,15 @@ TEST(MoeRoute, WeightsWithoutRenormalisationAreTheSoftmaxOverAllExperts) {
     shape.renormalise = false;
     check_route(shape, Kind::random, 8);
   }
+}
+
+TEST(MoeRoute, SoftmaxWeightsMayHaveAFactor) {
+  for (RouteShape shape : {RouteShape{9, 40, 6, 8}, RouteShape{17, 512, 10, 8}, RouteShape{70, 1024, 8, 16}})
+    for (const bool renormalise : {true, false}) {
+      shape.renormalise = renormalise;
+      shape.rule.scale = 2.5f;
+      check_route(shape, Kind::random, 9);
+    }
 }
 
 // ---- sigmoid scores ----
