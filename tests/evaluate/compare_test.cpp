@@ -131,26 +131,55 @@ TEST(Compare, NoticesRowsThatAreNoNumbers) {
   EXPECT_TRUE(broken(1'000'000, 0).fine()) << "the wrapper itself changes nothing";
 }
 
+// A file's bytes with one number of a tensor changed.
+template <class Number>
+void change(std::string& bytes, const checkpoint::SafetensorsFile& file, const std::string& name,
+            std::size_t index, Number by) {
+  // Tensors fill the file to its end.
+  const auto begin = file.view(file.entries().front()).bytes.data();
+  const auto place = bytes.size() - file.entries().back().end +
+                     static_cast<std::size_t>(file.required(name).bytes.data() - begin) + index * sizeof by;
+  Number value{};
+  std::memcpy(&value, bytes.data() + place, sizeof value);
+  value += by;
+  std::memcpy(bytes.data() + place, &value, sizeof value);
+}
+
 // One number of the reference, off by more than the bound.
 TEST(Compare, NoticesOneWrongNumber) {
   TempFolder folder;
   const auto original = checkpoint::golden_model("bf16") / "reference.safetensors";
-  const checkpoint::SafetensorsFile file(original);
   std::string bytes = checkpoint::read_file(original);
-  // Tensors fill the file to its end.
-  const auto begin = file.view(file.entries().front()).bytes.data();
-  const auto place =
-      bytes.size() - file.entries().back().end +
-      static_cast<std::size_t>(file.required("short.mtp_draft_logits_f32").bytes.data() - begin);
-  float value = 0;
-  std::memcpy(&value, bytes.data() + place, sizeof value);
-  value += 0.01f;
-  std::memcpy(bytes.data() + place, &value, sizeof value);
+  change(bytes, checkpoint::SafetensorsFile(original), "short.mtp_draft_logits_f32", 0, 0.01f);
   const Golden golden("bf16");
   const Comparison result =
       compare_files(golden, folder.write("reference.safetensors", bytes), Activations::f32);
   EXPECT_FALSE(result.fine());
   EXPECT_EQ(first_beyond(result).rfind("short draft logits", 0), 0u) << first_beyond(result);
+}
+
+// Another token than the reference's: right where its best two are nearer than twice the bound.
+TEST(Compare, ATokenMayDifferWhereItsLogitsAreNearlyLevel) {
+  TempFolder folder;
+  const auto original = checkpoint::golden_model("bf16") / "reference.safetensors";
+  const checkpoint::SafetensorsFile file(original);
+  const Golden golden("bf16");
+  const ReferenceFile reference(original, golden.program(Activations::f32));
+  const auto prompt = std::ranges::find(reference.prompts(), "short", &PromptReference::name);
+  ASSERT_NE(prompt, reference.prompts().end());
+  const std::size_t last = prompt->greedy_ids.size() - 1;  // nothing is generated behind it
+  for (const auto& [gap, is_fine] : {std::pair(1.9, true), {2.1, false}}) {
+    std::string bytes = checkpoint::read_file(original);
+    change(bytes, file, "short.greedy_ids", last, std::int64_t{prompt->greedy_ids[last] > 0 ? -1 : 1});
+    change(bytes, file, "short.greedy_gap", last,
+           static_cast<float>(gap * kExactBound - prompt->greedy_gap[last]));
+    const Comparison result =
+        compare_files(golden, folder.write("reference.safetensors", bytes), Activations::f32);
+    EXPECT_EQ(result.fine(), is_fine) << gap << " " << first_beyond(result);
+    std::int64_t undecided = 0;
+    for (const TokenDifference& item : result.tokens) undecided += item.undecided;
+    EXPECT_EQ(undecided, is_fine ? 1 : 0);
+  }
 }
 
 TEST(Compare, RefusesFilesOfAnotherModel) {

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "backend/reference/experts.h"
 #include "evaluate/compare.h"
+#include "evaluate/input_noise.h"
 #include "tests/model/made_models.h"
 
 namespace fourfold::evaluate {
@@ -81,6 +84,36 @@ TEST_P(RouterTies, AreTheChoicesThatErrorsTurn) {
   }
   // A run in f32 has no errors.
   EXPECT_TRUE(find_ties(exact(), capacity(), prompt(), clean).empty());
+}
+
+// By the same noisy runs, written down once more: errors have no sign of their own, so both are tried.
+TEST_P(RouterTies, AreAllThatErrorsOfEitherSignTurn) {
+  const ReferenceRun clean = run_reference(exact(), capacity(), prompt(), {});
+  HeldChoices held;
+  for (std::size_t i = 0; i < clean.choices.size(); ++i) held[i] = clean.choices[i].experts;
+  using Turn = std::pair<std::size_t, std::vector<std::int32_t>>;
+  std::set<Turn> wanted[2], found;  // by sign
+  for (std::uint64_t seed = 1; seed <= kNoiseRuns; ++seed) {
+    const ReferenceRun noisy =
+        run_reference(NoisyProgram(program(), seed).program(), capacity(), prompt(), held);
+    for (std::size_t i = 0; i < clean.choices.size(); ++i)
+      for (const int sign : {0, 1}) {
+        const RouterChoice& choice = clean.choices[i];
+        std::vector<float> keys = choice.keys;
+        for (std::size_t k = 0; k < keys.size(); ++k)
+          keys[k] += static_cast<float>((sign == 0 ? 1 : -1) * kLargestFactor *
+                                        (double{noisy.choices[i].keys[k]} - double{choice.keys[k]}));
+        std::vector<std::int32_t> experts(choice.experts.size()), own = choice.experts;
+        backend::reference::choose_experts(choice.op, keys, experts);
+        std::ranges::sort(experts), std::ranges::sort(own);
+        if (experts != own) wanted[sign].insert({i, experts});
+      }
+  }
+  EXPECT_NE(wanted[0], wanted[1]);
+  wanted[0].merge(wanted[1]);
+  for (const RouterTie& tie : find_ties(program(), capacity(), prompt(), clean))
+    EXPECT_TRUE(found.insert({tie.choice, tie.experts}).second) << "twice";
+  EXPECT_EQ(found, wanted[0]);
 }
 
 // Held to what it chose anyway, a run gives the same bits; held to another choice it gives others, from that
