@@ -11,6 +11,7 @@
 #include "backend/cuda/step/multiply.h"
 #include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/stage.h"
+#include "kernels/attention/attention_params.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/machine.h"
 
@@ -110,7 +111,9 @@ class Runner {
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
   void sum_squares(const DeviceAttention& mixer, const char* element);
+  attention::PrepareParams head_params(const DeviceAttention& mixer) const;
   void prepare_heads(const DeviceAttention& mixer);
+  kernels::RowHandle joined_row(const DeviceAttention& mixer) const;
   void attend(const DeviceAttention& mixer);
   // Latent attention, generated rows and prompts; runner_latent.cpp.
   void mix(const DeviceLatent& mixer);

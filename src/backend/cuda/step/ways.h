@@ -10,6 +10,8 @@ struct StepWays {
   bool grids_by_context = true;
   // From nine rows on the kernel that adds up the output projection norms the rows for the router as well.
   bool sums_norm = true;
+  // Where every sequence has one row, attention norms and turns the heads itself. Not measured yet: off.
+  bool joins_heads = false;
 };
 
 }  // namespace fourfold::backend::cuda
