@@ -11,8 +11,8 @@
 #include "backend/cuda/step/multiply.h"
 #include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/stage.h"
-#include "kernels/attention/attention_params.h"
 #include "kernels/all_reduce/exchange.h"
+#include "kernels/attention/attention_params.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {
