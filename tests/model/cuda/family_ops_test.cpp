@@ -320,5 +320,14 @@ TEST(FamilyOps, WhatTheKernelsDoNotHaveIsRefusedByName) {
   }
 }
 
+TEST(FamilyOps, WhatLatentAttentionDoesNotHaveIsRefusedByName) {
+  const MadeModel latent(checkpoint::find_shape("tiny-deepseek"), "bf16");
+  expect_refused(bounded(16, false, latent.loaded), "(attention) has a window over a latent cache");
+  expect_refused(bounded(0, true, latent.loaded), "(attention) has sinks over a latent cache");
+  Edited grown(kMlps);
+  grown.each<backend::Attention>([](backend::Attention& op) { op.growth = 0.1, op.growth_positions = 64; });
+  expect_refused(grown, "(attention) has a scale that grows with the position");
+}
+
 }  // namespace
 }  // namespace fourfold::model
