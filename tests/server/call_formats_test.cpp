@@ -359,6 +359,15 @@ TEST(CallFormats, HarmonyConversations) {
       "<|start|>assistant to=functions.b<|channel|>commentary json<|message|>{}<|call|>"
       "<|start|>functions.b to=assistant<|channel|>commentary<|message|>\"second\"<|end|><|start|>assistant";
   EXPECT_TRUE(prompt.ends_with(tail)) << prompt;
+  // What says of no call that it answers it stands behind them all.
+  const std::string unnamed = harmony_prompt(
+      R"({"messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": [
+      {"id": "1", "type": "function", "function": {"name": "a", "arguments": "{}"}}]},
+    {"role": "tool", "content": "of nobody"}, {"role": "tool", "tool_call_id": "1", "content": "first"}],
+    "tools": [{"type": "function", "function": {"name": "a"}}]})");
+  const std::size_t first = unnamed.find("\"first\"");
+  EXPECT_NE(first, std::string::npos) << unnamed;
+  EXPECT_NE(unnamed.find("\"of nobody\"", first), std::string::npos) << unnamed;
 }
 
 // A form stands in the final message, behind a thought or without one.
