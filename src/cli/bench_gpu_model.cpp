@@ -283,6 +283,8 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   if (options.tokens < 1 || options.chunk < 1 || options.prompt < 0)
     fail(Code::invalid_request, "--tokens {}, --chunk {}, --prompt {}: 1, 1 and 0 at least", options.tokens,
          options.chunk, options.prompt);
+  const backend::cuda::StepWays usual,
+      ways = options.ways.empty() ? usual : backend::cuda::parse_ways(options.ways);
   Plan plan(options, shape.positions);
   if (plan.has_drafts() && !shape.mtp)
     fail(Code::invalid_request, "--mtp {}: the shape {} has no MTP layer", options.mtp, shape.name);
@@ -294,6 +296,7 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
   const library::Listener listener{
       .on_fact = [&](const std::string& text) { console.err << "fourfold: " << text << "\n"; }};
   backend::GpuOptions how{.graphs = options.graphs,
+                          .ways = ways,
                           .tuning = library::find_tuning(gpu->machine(), options.tuned, listener)};
   if (options.memory_fraction) how.memory_fraction = library::parse_memory_fraction(*options.memory_fraction);
   std::string kernels;  // of the newest shape
@@ -317,12 +320,12 @@ int run_bench_gpu_model(const BenchModelOptions& options, const Console& console
                             ->prepare(std::move(program), plan.capacity(options.chunk));
   const kernels::GpuState state = gpu->state();
   const std::string comment = fourfold::format(
-      "{}: {} of {} layers, random weights, experts {}{}, dense {}, keys and values {}{}; {}, {}; memory "
+      "{}: {} of {} layers, random weights, experts {}{}, dense {}, keys and values {}{}{}; {}, {}; memory "
       "ceiling in this run {} "
       "GB/s",
       shape.what, layers, shape.layers, format_name(random.expert_format()), note_of(activations),
-      options.dense, options.kv, plan.has_drafts() ? ", MTP layer bf16" : "", state.name, state.driver,
-      ceiling / 1e9);
+      options.dense, options.kv, plan.has_drafts() ? ", MTP layer bf16" : "",
+      ways == usual ? "" : ", ways " + to_text(ways), state.name, state.driver, ceiling / 1e9);
   console.out << comment << fourfold::format("; loaded in {} s\n", seconds_since(start));
   if (plan.has_drafts()) {
     bench_mtp(*prepared,

@@ -152,6 +152,7 @@ void require_own_options(const BenchModelOptions& options) {
   refuse(options.kv != none.kv, "--kv");
   refuse(options.memory_fraction.has_value(), "--memory-fraction");
   refuse(options.explain, "--explain");
+  refuse(!options.ways.empty(), "--ways");
   refuse(!options.csv.empty(), "--csv");
 }
 

@@ -34,6 +34,7 @@ struct BenchModelOptions {
   std::string kv = "bf16";  // or fp8
   std::optional<double> memory_fraction;
   bool explain = false;  // say which kernels a step of each new shape runs with
+  std::string ways;      // through a step, those that are on; empty: the usual ones
   std::string csv;
   std::string tuned;  // a tuning file, or none; empty: those of the program and of the user
 };

@@ -89,9 +89,12 @@ TEST(BenchModel, RefusesWhatItCannotRun) {
   options.backend = "cuda", expect_refused(options, "--threads is for --backend cpu");
   options.threads = 0, options.users = "0", expect_refused(options, "--users: '0'");
   options.users = "1", options.contexts = "2k,x", expect_refused(options, "'x'");
+  options.contexts = "0", options.ways = "sums_norm,x",
+  expect_refused(options, "'x' is no way through a step");
   options = tiny(), options.users = "8", expect_refused(options, "--users is for --backend cuda");
   options = tiny(), options.mtp = "0..5", expect_refused(options, "--mtp is for --backend cuda");
   options = tiny(), options.csv = "x.csv", expect_refused(options, "--csv is for --backend cuda");
+  options = tiny(), options.ways = "none", expect_refused(options, "--ways is for --backend cuda");
   options = tiny(), options.layers = 5, expect_refused(options, "--layers is 5");
   options = tiny(), options.prompt = 0, expect_refused(options, "--prompt is 0");
   options = tiny(), options.dense = "int3", expect_refused(options, "--dense is 'int3'");

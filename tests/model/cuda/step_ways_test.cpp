@@ -150,6 +150,18 @@ INSTANTIATE_TEST_SUITE_P(All, JoinedHeads,
                                          JoinedCase{"tiny-glm", 128, backend::KvFormat::fp8},
                                          JoinedCase{"tiny-gpt-oss", 0, backend::KvFormat::bf16}));
 
+TEST(StepWays, AreNamed) {
+  using backend::cuda::parse_ways;
+  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm");
+  EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
+  const StepWays one{.grids_by_context = false, .sums_norm = false, .joins_heads = true};
+  EXPECT_EQ(parse_ways("joins_heads"), one);
+  EXPECT_EQ(to_text(one), "joins_heads");
+  EXPECT_EQ(to_text(parse_ways("none")), "none");
+  for (const char* wrong : {"", "joins_heads,", "sums norm", "none,sums_norm"})
+    checkpoint::expect_error(Code::invalid_request, {"is no way through a step"}, [&] { parse_ways(wrong); });
+}
+
 // 16 heads and two KV heads, as the 35B has them, on 132 SMs.
 TEST(StepWays, ShortContextsHaveABlockASplit) {
   using backend::cuda::short_grid;

@@ -1,6 +1,9 @@
-// Ways through a step that give the same bits as the others and are faster on an H200 (docs/decisions/0032).
-// A test switches them off to compare.
+// Ways through a step that give the same bits as the others: those that are faster on an H200 are on
+// (docs/decisions/0031, 0032). `bench model --ways` and a test compare.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 namespace fourfold::backend::cuda {
 
@@ -12,6 +15,12 @@ struct StepWays {
   bool sums_norm = true;
   // Where every sequence has one row, attention norms and turns the heads itself. Not measured yet: off.
   bool joins_heads = false;
+
+  bool operator==(const StepWays&) const = default;
 };
+
+// "grids_by_context,sums_norm": those that are on, or "none".
+StepWays parse_ways(std::string_view text);
+std::string to_text(const StepWays& ways);
 
 }  // namespace fourfold::backend::cuda

@@ -1,0 +1,42 @@
+#include "backend/cuda/step/ways.h"
+
+#include "base/error.h"
+
+namespace fourfold::backend::cuda {
+namespace {
+
+constexpr struct {
+  std::string_view name;
+  bool StepWays::*way;
+} kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
+             {"sums_norm", &StepWays::sums_norm},
+             {"joins_heads", &StepWays::joins_heads}};
+
+}  // namespace
+
+std::string to_text(const StepWays& ways) {
+  std::string text;
+  for (const auto& [name, way] : kWays)
+    if (ways.*way) text += (text.empty() ? "" : ",") + std::string(name);
+  return text.empty() ? "none" : text;
+}
+
+StepWays parse_ways(std::string_view text) {
+  StepWays none, out;
+  for (const auto& [name, way] : kWays) none.*way = false;
+  if (text == "none") return none;
+  out = none;
+  for (std::string_view rest = text;;) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    bool found = false;
+    for (const auto& [name, way] : kWays)
+      if (name == word) out.*way = found = true;
+    if (!found)
+      fail(Code::invalid_request, "'{}' is no way through a step; there are none, {}", word,
+           to_text({.grids_by_context = true, .sums_norm = true, .joins_heads = true}));
+    if (word.size() == rest.size()) return out;
+    rest.remove_prefix(word.size() + 1);
+  }
+}
+
+}  // namespace fourfold::backend::cuda
