@@ -24,7 +24,7 @@ Outcome meet(const std::function<void(Socket&)>& leader, const std::function<voi
     }
   };
   std::jthread other([&] { run(Socket::connect({"127.0.0.1", listening.port()}, 5s), rank, out.rank); });
-  run(std::move(*listening.accept(5s)), leader, out.leader);
+  run(listening.accept(5s).value(), leader, out.leader);
   other.join();
   return out;
 }
@@ -136,7 +136,7 @@ Outcome meet_with_changed(Frame what, std::ptrdiff_t place) {
         rank_told = error.what();
       }
     });
-    Socket other = std::move(*listening.accept(5s));
+    Socket other = listening.accept(5s).value();
     const auto pass = [&](Socket& from, Socket& to) {
       Message message = receive_frame(from, kStrangerBytes, {});
       if (message.kind == what)

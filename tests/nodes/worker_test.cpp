@@ -36,7 +36,7 @@ struct Lone {
   }
   // It joins as this rank of this model, and has loaded it.
   Socket lead(const std::string& model) {
-    Socket socket = std::move(*listening.accept(10s));
+    Socket socket = listening.accept(10s).value();
     Settings settings = leader_options(2, nullptr).settings;
     settings.rank = 1;
     settings.model = model;

@@ -116,7 +116,8 @@ FOURFOLD_DEVICE void store_shared_f32(Cta cta, float* to, const float (&value)[C
   }
 }
 
-// The heads of one unit, a warp a head. All of a warp's rows are on their way before the first is used.
+// The heads of one unit, a warp a head: of one row, and at most Row::tile of a KV head (the runner sees to
+// both). All of a warp's rows are on their way before the first is used.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void stage_heads(Cta cta, const AttendHeadsParams& params, typename Row::Storage& storage,
                                  const AttendUnit& unit, const float (&query_factor)[kLaneColumns<Row>],
@@ -220,7 +221,9 @@ struct AttendHeadsRow : AttendRow<ArchT, KvT, HeadDim, kHeadsAtOnce, Windowed> {
   static constexpr int stages =
       plan::deepest_stages<StorageOf, plan::smem_budget_for(ArchT::facts, Base::blocks_per_sm), 12>();
   using Storage = StorageOf<stages>;
-  static_assert(stages >= 6);
+  // A piece that was changed is not copied over before the unit's end, where the fence is: a page's own
+  // copies are never two laps of the ring.
+  static_assert(stages >= 6 && stages >= 2 * Base::Layout::pieces);
 
   static std::string name() { return attend_heads_row(HeadDim, KvT::name, Biased, Windowed); }
   static plan::RowFacts facts() {

@@ -97,7 +97,7 @@ struct AttendParams {
   std::int32_t window;
 };
 
-// Both at once (attend_heads.h): every sequence has one row. Neither of them has a query buffer.
+// Both at once (attend_heads.h): every sequence has one row. The query buffers of both are not used.
 struct AttendHeadsParams {
   PrepareParams heads;
   AttendParams attend;

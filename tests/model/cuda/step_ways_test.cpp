@@ -140,6 +140,7 @@ TEST_P(JoinedHeads, GiveTheSameBits) {
   EXPECT_EQ(apart.prepares, apart.attends);
   // The step with two rows of a sequence is as before.
   EXPECT_GT(joined.attends, 0);
+  EXPECT_GT(joined.joined, joined.attends);
   EXPECT_EQ(joined.prepares, joined.attends);
   EXPECT_EQ(joined.joined, apart.attends - joined.attends);
 }

@@ -260,13 +260,14 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
 
 // Heads and attention in one kernel, with the bits of two: where every sequence has one row and there is a
 // row.
-kernels::RowHandle Runner::joined_row(const DeviceAttention& mixer) const {
+kernels::RowHandle Runner::joined_row(const DeviceAttention& mixer) {
   if (!ways_.joins_heads || shape_.sequence_rows != 1 || mixer.norms_rows ||
       mixer.heads > mixer.kv_heads * attention::kHeadsAtOnce)
     return {};
-  return machine_.find(kernels::RowKind::step,
-                       attention::attend_heads_row(mixer.head_dim, format_name(mixer.kv), is_biased(mixer),
-                                                   mixer.is_windowed));
+  const std::string name =
+      attention::attend_heads_row(mixer.head_dim, format_name(mixer.kv), is_biased(mixer), mixer.is_windowed);
+  if (!machine_.find(kernels::RowKind::step, name).found()) return {};
+  return multiplier_.step_row(name);
 }
 
 void Runner::attend(const DeviceAttention& mixer) {

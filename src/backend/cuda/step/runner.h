@@ -113,7 +113,7 @@ class Runner {
   void sum_squares(const DeviceAttention& mixer, const char* element);
   attention::PrepareParams head_params(const DeviceAttention& mixer) const;
   void prepare_heads(const DeviceAttention& mixer);
-  kernels::RowHandle joined_row(const DeviceAttention& mixer) const;
+  kernels::RowHandle joined_row(const DeviceAttention& mixer);
   void attend(const DeviceAttention& mixer);
   // Latent attention, generated rows and prompts; runner_latent.cpp.
   void mix(const DeviceLatent& mixer);

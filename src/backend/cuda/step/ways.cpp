@@ -22,18 +22,19 @@ std::string to_text(const StepWays& ways) {
 }
 
 StepWays parse_ways(std::string_view text) {
-  StepWays none, out;
-  for (const auto& [name, way] : kWays) none.*way = false;
-  if (text == "none") return none;
-  out = none;
+  StepWays out;
+  std::string names;
+  for (const auto& [name, way] : kWays) {
+    out.*way = false;
+    names += ", " + std::string(name);
+  }
+  if (text == "none") return out;
   for (std::string_view rest = text;;) {
     const std::string_view word = rest.substr(0, rest.find(','));
     bool found = false;
     for (const auto& [name, way] : kWays)
       if (name == word) out.*way = found = true;
-    if (!found)
-      fail(Code::invalid_request, "'{}' is no way through a step; there are none, {}", word,
-           to_text({.grids_by_context = true, .sums_norm = true, .joins_heads = true}));
+    if (!found) fail(Code::invalid_request, "'{}' is no way through a step; there are none{}", word, names);
     if (word.size() == rest.size()) return out;
     rest.remove_prefix(word.size() + 1);
   }
