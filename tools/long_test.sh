@@ -189,7 +189,7 @@ all_long_parts() {
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'
   long_part long-prompt "a prompt of 2,150 tokens, whole, and on Hopper's kernels" long_prompt
-  long_part mutations-source "sources broken in 60 places (docs/mutations.txt)" source_mutations
+  long_part mutations-source "sources broken on purpose (docs/mutations.txt)" source_mutations
   long_part one-line-row "a made-up row, one line of a list, is seen by every reader" one_line_row
   long_part soak "10,000 requests with cancels" soak ci 10000
   long_part clients "agents, routers and clients (docs/agents-test.txt)" real_clients

@@ -227,14 +227,7 @@ struct AttendHeadsRow : AttendRow<ArchT, KvT, HeadDim, kHeadsAtOnce, Windowed> {
 
   static std::string name() { return attend_heads_row(HeadDim, KvT::name, Biased, Windowed); }
   static plan::RowFacts facts() {
-    plan::RowFacts facts =
-        kernels::step_facts<AttendHeadsRow>("attend_heads", Biased ? "biased" : "decode", KvT::name);
-    facts.m = kHeadsAtOnce;
-    facts.n = kPageTokens;
-    facts.k = HeadDim;
-    facts.stages = stages;
-    facts.is_windowed = Windowed;
-    return facts;
+    return decode_facts<AttendHeadsRow>("attend_heads", Biased ? "biased" : "decode");
   }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {

@@ -13,7 +13,8 @@ struct StepWays {
   bool grids_by_context = true;
   // From nine rows on the kernel that adds up the output projection norms the rows for the router as well.
   bool sums_norm = true;
-  // Where every sequence has one row, attention norms and turns the heads itself. Not measured yet: off.
+  // Where every sequence has one row and there is a kernel for its heads (bench model --explain shows it),
+  // attention norms and turns them itself. Not measured yet: off.
   bool joins_heads = false;
 
   bool operator==(const StepWays&) const = default;
