@@ -96,7 +96,7 @@ class Timer {
     if (kernel == "moe_stream" || kernel == "moe_few_stream")  // the latter ranks
       return wait(kStart) + ranking() + side_by_side({memory(), issue(work_.visits * kStream.value)});
     if (kernel == "moe_gemm") return tiled();
-    if (kernel == "attend" || kernel == "attend_heads")
+    if (kernel == "attend")
       return wait(kAttendStart) +
              std::max(work_.other_bytes / rate(), work_.chain * work_.link_bytes / sm_rate(work_.chain == 1));
     if (kernel == "attend_prompt")

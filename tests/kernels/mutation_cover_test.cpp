@@ -13,7 +13,6 @@ const std::map<std::string, const char*> kTested = {
     {"all_reduce/all_reduce.h", "AllReduceMutations"},
     {"all_reduce/exchange_flags.h", "AllReduceMutations"},
     {"attention/attend.h", "StepMutation.Attend"},
-    {"attention/attend_heads.h", "StepMutation.AttendHeads"},
     {"attention/attend_prompt.h", "StepMutation.AttendPrompt"},
     {"attention/attend_prompt_wgmma.h", "StepMutation.AttendPrompt"},
     {"attention/combine.h", "StepMutation.Combine"},

@@ -29,14 +29,13 @@ const Survivor kSurvivors[] = {
 
 // Of a kernel with several: every path and format, as each has code of its own. That is the row's name
 // without its sizes: "dense_few norm bf16" of "dense_few 16x8x512 norm bf16 w8". Rows for a window wait where
-// the others do, and attention's with biases.
+// the others do.
 std::string kind_of(const plan::RowFacts& row) {
   std::istringstream words(row.row);
   std::string kind;
   for (std::string word; words >> word;) {
     const bool is_size = word.find_first_not_of("0123456789wx") == std::string::npos;
-    const bool is_same = word == "window" || (word == "biased" && row.kernel == "attend_heads");
-    if (!is_size && !is_same) kind += word + " ";
+    if (!is_size && word != "window") kind += word + " ";
   }
   return kind;
 }
@@ -111,7 +110,6 @@ TEST(StepMutation, Prepare) { mutate_kernel("prepare"); }
 TEST(StepMutation, RowSquares) { mutate_kernel("row_squares"); }
 // The pages of wide heads wrap the ring inside a split.
 TEST(StepMutation, Attend) { mutate_kernel("attend", {}, Heads::wide); }
-TEST(StepMutation, AttendHeads) { mutate_kernel("attend_heads", {}, Heads::wide); }
 TEST(StepMutation, Combine) { mutate_kernel("combine splits"); }
 TEST(StepMutation, AttendPrompt) { mutate_kernel("attend_prompt"); }
 // Heads of 64 are one panel and those of 128 two: between panels is a wait that only more of them need.

@@ -91,27 +91,17 @@ struct SoftmaxState {
   float total[Row::tiles][2];
 };
 
-// What is done to a piece of K or V when it has landed, by each warp for itself before it reads: here nothing
-// (attend_heads.h puts the row's own position in).
-struct AsLanded {
-  template <class Cta>
-  FOURFOLD_DEVICE void keys(Cta, int, unsigned char*) const {}
-  template <class Cta>
-  FOURFOLD_DEVICE void values(Cta, int, unsigned char*) const {}
-};
-
 // Scores of this warp's positions, scaled. Even and odd pieces of the head dimension are two chains of
 // products, added at the end: half the latency of one.
-template <class Row, class Cta, class Landed>
+template <class Row, class Cta>
 FOURFOLD_DEVICE void score_page(Cta cta, typename Row::Storage& storage, PieceRing<Row>& ring,
-                                const PageList& list, int warp, float scale_log2, const Landed& landed,
+                                const PageList& list, int warp, float scale_log2,
                                 float (&score)[Row::tiles][Row::key_tiles][4]) {
   using Layout = typename Row::Layout;
   constexpr int chains = Layout::pieces > 1 ? 2 : 1, steps = Layout::key_piece_dims / 16;
   float chain[chains][Row::tiles][Row::key_tiles][4] = {};
   const auto add_piece = [&](int piece, float(&sum)[Row::tiles][Row::key_tiles][4]) {
-    unsigned char* keys = ring.take(cta, storage, list, warp == 0);
-    landed.keys(cta, piece, keys);
+    const unsigned char* keys = ring.take(cta, storage, list, warp == 0);
 #pragma unroll
     for (int step = 0; step < steps; step += 4) {
       std::uint32_t b[4][Row::key_tiles][2];
@@ -238,10 +228,9 @@ FOURFOLD_DEVICE void rescale(Cta cta, const typename Row::Storage& storage, Soft
   }
 }
 
-template <class Row, class Cta, class Landed>
+template <class Row, class Cta>
 FOURFOLD_DEVICE void add_values(Cta cta, typename Row::Storage& storage, PieceRing<Row>& ring,
-                                const PageList& list, int warp, int written, const Landed& landed,
-                                ValueSums<Row>& sums) {
+                                const PageList& list, int warp, int written, ValueSums<Row>& sums) {
   using Layout = typename Row::Layout;
   constexpr int dims = Layout::value_piece_dims / Row::warps, tiles = dims / 8;
   // Weights stay in registers for all pieces where there is room; four tiles of them are read again.
@@ -258,8 +247,7 @@ FOURFOLD_DEVICE void add_values(Cta cta, typename Row::Storage& storage, PieceRi
   mask_values(cta, written, mask);
 #pragma unroll
   for (int piece = 0; piece < Layout::pieces; ++piece) {
-    unsigned char* values = ring.take(cta, storage, list, warp == 0);
-    landed.values(cta, piece, values);
+    const unsigned char* values = ring.take(cta, storage, list, warp == 0);
     std::uint32_t b[tiles][4][2];
 #pragma unroll
     for (int n = 0; n < tiles; ++n) {
@@ -311,17 +299,15 @@ FOURFOLD_DEVICE void store_partial(Cta cta, const AttendParams& params, const At
     }
 }
 
-// stage() leaves the query vectors in shared memory; landed_of(page) is what is done to a page of the unit.
-template <class Row, class Cta, class Stage, class LandedOf>
+template <class Row, class Cta>
 FOURFOLD_DEVICE void attend_unit(Cta cta, const AttendParams& params, typename Row::Storage& storage,
-                                 PieceRing<Row>& ring, const AttendUnit& unit, int warp, const Stage& stage,
-                                 const LandedOf& landed_of) {
+                                 PieceRing<Row>& ring, const AttendUnit& unit, int warp) {
   const PageList list = list_pages<typename Row::Layout>(
       params.keys, params.values, unit.kv_head, params.kv_heads,
       params.tables.pages + unit.found.page_begin + unit.begin / kPageTokens, unit.pages);
   ring.enter();
   if (warp == 0) ring.start(cta, storage, list);
-  stage();
+  stage_queries<Row>(cta, params, unit, storage.query);
   SoftmaxState<Row> state;
 #pragma unroll
   for (int m = 0; m < Row::tiles; ++m)
@@ -337,14 +323,13 @@ FOURFOLD_DEVICE void attend_unit(Cta cta, const AttendParams& params, typename R
   for (int page = 0; page < unit.pages; ++page) {
     const int page_position = unit.begin + page * kPageTokens;
     float score[Row::tiles][Row::key_tiles][4], factor[Row::tiles][2];
-    const auto landed = landed_of(page);
-    score_page<Row>(cta, storage, ring, list, warp, params.scale_log2, landed, score);
+    score_page<Row>(cta, storage, ring, list, warp, params.scale_log2, score);
     share_largest<Row>(cta, storage, state, warp, page_position, window_of<Row>(params), score);
     cta.sync_block();  // all largest scores; and every warp has left the weights of the page before
     share_weights<Row>(cta, storage, state, warp, score, factor);
     cta.sync_block();  // all weights
     rescale<Row>(cta, storage, state, factor, sums);
-    add_values<Row>(cta, storage, ring, list, warp, unit.last + 1 - page_position, landed, sums);
+    add_values<Row>(cta, storage, ring, list, warp, unit.last + 1 - page_position, sums);
   }
   store_partial<Row>(cta, params, unit, warp, state, sums);
 }
@@ -360,9 +345,7 @@ FOURFOLD_DEVICE void attend(Cta cta, const AttendParams& params) {
   for (std::int64_t index = cta.block();; index += cta.blocks()) {
     const AttendUnit unit = find_unit<Row>(cta, params, index);
     if (unit.found.sequence < 0) return;
-    attend_unit<Row>(
-        cta, params, storage, ring, unit, warp, [&] { stage_queries<Row>(cta, params, unit, storage.query); },
-        [](int) { return AsLanded{}; });
+    attend_unit<Row>(cta, params, storage, ring, unit, warp);
   }
 }
 

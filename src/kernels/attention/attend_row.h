@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "base/macros.h"
 #include "kernels/attention/attend.h"
@@ -25,18 +24,6 @@ struct AttendStorage {
   device::Mbarrier full[Stages];
   device::Mbarrier empty[Stages];
 };
-
-// Of a row of decode attention, this file's or attend_heads.h's.
-template <class Row>
-plan::RowFacts decode_facts(std::string_view kernel, std::string_view role) {
-  plan::RowFacts facts = kernels::step_facts<Row>(kernel, role, Row::Layout::Kv::name);
-  facts.m = Row::tile;
-  facts.n = kPageTokens;
-  facts.k = Row::head_dim;
-  facts.stages = Row::stages;
-  facts.is_windowed = Row::is_windowed;
-  return facts;
-}
 
 // Windowed: with code for a window (attention_params.h).
 template <class ArchT, class KvT, int HeadDim, int TileN, bool Windowed = false>
@@ -66,7 +53,15 @@ struct AttendRow {
 
   static constexpr const char* products = "mma";
   static std::string name() { return attend_row(HeadDim, KvT::name, TileN, Windowed); }
-  static plan::RowFacts facts() { return decode_facts<AttendRow>("attend", "decode"); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<AttendRow>("attend", "decode", KvT::name);
+    facts.m = TileN;
+    facts.n = kPageTokens;
+    facts.k = HeadDim;
+    facts.stages = stages;
+    facts.is_windowed = Windowed;
+    return facts;
+  }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     attend<AttendRow>(cta, params);

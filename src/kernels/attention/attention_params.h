@@ -24,12 +24,6 @@ inline std::string squares_row(std::string_view from) { return format("row_squar
 inline std::string attend_row(int head_dim, std::string_view kv, int tile, bool is_windowed = false) {
   return format("attend {} {} x{}{}", head_dim, kv, tile, is_windowed ? " window" : "");
 }
-// Prepare and attend in one, for sequences of one row each with at most kHeadsAtOnce query heads a KV head.
-inline std::string attend_heads_row(int head_dim, std::string_view kv, bool is_biased = false,
-                                    bool is_windowed = false) {
-  return format("attend_heads {} {}{}{}", head_dim, kv, is_biased ? " biased" : "",
-                is_windowed ? " window" : "");
-}
 inline std::string prompt_row(int head_dim, std::string_view kv, bool wgmma, bool is_windowed = false) {
   return format("attend_prompt {} {} {}{}", head_dim, kv, wgmma ? "wgmma" : "mma",
                 is_windowed ? " window" : "");
@@ -97,12 +91,6 @@ struct AttendParams {
   std::int32_t window;
 };
 
-// Both at once (attend_heads.h): every sequence has one row. The query buffers of both are not used.
-struct AttendHeadsParams {
-  PrepareParams heads;
-  AttendParams attend;
-};
-
 struct CombineParams {
   step::Tables tables;
   const float* partial;
@@ -138,7 +126,6 @@ struct PromptParams {
 
 // ---- grids ----
 inline constexpr int kPrepareWarps = 4;
-inline constexpr int kHeadsAtOnce = 16;    // query heads of a KV head in a block of attend_heads
 inline constexpr int kSquaresWarps = 8;    // a block a row
 inline constexpr int kSquaresPieces = 64;  // of 256 columns
 inline constexpr int kSquaresColumns = 256 * kSquaresPieces;

@@ -59,18 +59,12 @@ FOURFOLD_DEVICE void store_numbers(Cta cta, unsigned char* to, const PackedNumbe
 
 // One number alone.
 template <class Kv, class Cta>
-FOURFOLD_DEVICE std::uint32_t number_bits(float value) {
-  if constexpr (Kv::bytes == 2)
-    return Cta::pack_bf16(value, 0.0f) & 0xFFFFu;
-  else
-    return to_e4m3(value).bits;
-}
-template <class Kv, class Cta>
 FOURFOLD_DEVICE void store_number(Cta cta, unsigned char* to, float value) {
   if constexpr (Kv::bytes == 2)
-    cta.store(reinterpret_cast<std::uint16_t*>(to), static_cast<std::uint16_t>(number_bits<Kv, Cta>(value)));
+    cta.store(reinterpret_cast<std::uint16_t*>(to),
+              static_cast<std::uint16_t>(Cta::pack_bf16(value, 0.0f) & 0xFFFFu));
   else
-    cta.store(to, static_cast<unsigned char>(number_bits<Kv, Cta>(value)));
+    cta.store(to, to_e4m3(value).bits);
 }
 
 }  // namespace fourfold::attention

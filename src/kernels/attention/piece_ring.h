@@ -88,13 +88,13 @@ struct PieceRing {
 
   // Math warps: the next slot, when it has landed.
   template <class Cta>
-  FOURFOLD_DEVICE unsigned char* take(Cta cta, Storage& storage) {
+  FOURFOLD_DEVICE const unsigned char* take(Cta cta, Storage& storage) {
     cta.wait(&storage.full[taking.stage], taking.phase);
     return storage.slot[taking.stage];
   }
   // The same where a math warp also fills.
   template <class Cta>
-  FOURFOLD_DEVICE unsigned char* take(Cta cta, Storage& storage, const PageList& list, bool fills) {
+  FOURFOLD_DEVICE const unsigned char* take(Cta cta, Storage& storage, const PageList& list, bool fills) {
     if (fills && taken >= lag && !complete(list)) fill(cta, storage, list);
     ++taken;
     return take(cta, storage);

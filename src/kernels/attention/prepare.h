@@ -112,38 +112,27 @@ FOURFOLD_DEVICE void norm_head(Cta cta, const float (&factor)[kLaneColumns<Row>]
   for (int i = 0; i < count; ++i) value[i] = Cta::mul(Cta::mul(value[i], inverse), factor[i]);
 }
 
-// Which columns a lane turns. Columns j and j + pairs turn by the angle of pair j; columns from 2 * pairs on
-// stay.
-template <class Row>
-struct LaneTurn {
-  bool first = false, turns = false;
-  int partner = 0;
-  float turn[2 * kLaneColumns<Row>] = {};  // cos, sin of each column's pair
-};
-
+// Columns j and j + pairs turn by the angle of pair j; columns from 2 * pairs on stay.
 template <class Row, class Cta>
-FOURFOLD_DEVICE LaneTurn<Row> load_turn(Cta cta, const PrepareParams& params, int position) {
+FOURFOLD_DEVICE void rotate_head(Cta cta, const PrepareParams& params, int position,
+                                 float (&value)[kLaneColumns<Row>]) {
   constexpr int count = kLaneColumns<Row>;
+  if (params.rotary_pairs == 0) return;
   const int lane = cta.lane(), pair_lanes = params.rotary_pairs / count;
-  LaneTurn<Row> out;
-  out.first = lane < pair_lanes, out.turns = lane < 2 * pair_lanes;
-  out.partner = out.turns ? (out.first ? lane + pair_lanes : lane - pair_lanes) : lane;
-  if (out.turns)
+  const bool first = lane < pair_lanes, turns = lane < 2 * pair_lanes;
+  const int partner = turns ? (first ? lane + pair_lanes : lane - pair_lanes) : lane;
+  float turn[2 * count] = {};  // cos, sin of each column's pair
+  if (turns)
     load_f32(cta,
              params.rotary + (static_cast<std::int64_t>(position) * params.rotary_pairs +
-                              (out.first ? lane : lane - pair_lanes) * count) *
+                              (first ? lane : lane - pair_lanes) * count) *
                                  2,
-             out.turn);
-  return out;
-}
-
-template <class Row, class Cta>
-FOURFOLD_DEVICE void turn_head(Cta cta, const LaneTurn<Row>& by, float (&value)[kLaneColumns<Row>]) {
+             turn);
 #pragma unroll
-  for (int i = 0; i < kLaneColumns<Row>; ++i) {
-    const float other = cta.shuffle(value[i], by.partner);
-    const float sine = by.first ? -by.turn[2 * i + 1] : by.turn[2 * i + 1];
-    if (by.turns) value[i] = Cta::fma(value[i], by.turn[2 * i], Cta::mul(other, sine));
+  for (int i = 0; i < count; ++i) {
+    const float other = cta.shuffle(value[i], partner);
+    const float sine = first ? -turn[2 * i + 1] : turn[2 * i + 1];
+    if (turns) value[i] = Cta::fma(value[i], turn[2 * i], Cta::mul(other, sine));
   }
 }
 
@@ -277,7 +266,7 @@ FOURFOLD_DEVICE void prepare(Cta cta, const PrepareParams& params) {
     norm_with_row<Row>(cta, params, row, is_query, factor, value);
   else if (weight != nullptr)
     norm_head<Row>(cta, factor, params.epsilon, value);
-  if (params.rotary_pairs > 0) turn_head<Row>(cta, load_turn<Row>(cta, params, place.position), value);
+  rotate_head<Row>(cta, params, place.position, value);
   const int column = cta.lane() * count;
   if (is_query) {
     std::uint16_t* to =

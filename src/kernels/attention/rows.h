@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/macros.h"
-#include "kernels/attention/attend_heads.h"
 #include "kernels/attention/attend_row.h"
 #include "kernels/attention/combine.h"
 #include "kernels/attention/prepare.h"
@@ -117,16 +116,9 @@ template <class Arch>
 using WindowedRows = moe::Join<WindowedRowsOf<Arch, Bf16Kv>, WindowedRowsOf<Arch, E4m3Kv>,
                                moe::RowList<CombineRow<Arch, 64, true>>>;
 
-// Of the models that are served: Qwen3.5, Qwen3, GLM (biases), gpt-oss (biases, windows and sinks).
-template <class Arch, class Kv>
-using AttendHeadsRows =
-    moe::RowList<AttendHeadsRow<Arch, Kv, 256>, AttendHeadsRow<Arch, Kv, 128>,
-                 AttendHeadsRow<Arch, Kv, 128, true>, AttendHeadsRow<Arch, Kv, 64, true, true>>;
-
 // Heads of 256 are the models served; 128 and 64 are those of their relatives and of small golden models.
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows = moe::Join<RowsOfHead<Arch, 256>, RowsOfHead<Arch, 128>, RowsOfHead<Arch, 64>, WindowedRows<Arch>,
-                       AttendHeadsRows<Arch, Bf16Kv>, AttendHeadsRows<Arch, E4m3Kv>,
                        moe::RowList<SquaresRow<Arch, float>, SquaresRow<Arch, std::uint16_t>>,
                        moe::If<Chip::has_wgmma, HopperRows>>;
 

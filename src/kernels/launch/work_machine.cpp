@@ -228,8 +228,6 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     work.other_bytes = (facts.from_f32 ? 4.0 : 2.0) * blocks * (squares.query_columns + squares.key_columns);
   } else if (kernel == "attend") {
     note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
-  } else if (kernel == "attend_heads") {
-    note_attend(work, facts, as<attention::AttendHeadsParams>(params).attend, scene_, sm_count());
   } else if (kernel == "attend_prompt") {
     note_attend_prompt(work, facts.k, as<attention::PromptParams>(params), scene_);
   } else if (kernel == "attend_latent" || kernel == "attend_latent_prompt") {

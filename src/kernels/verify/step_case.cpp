@@ -44,7 +44,6 @@ constexpr StepProof kProofs[] = {
     {"prepare",        "biased",    prove_prepare,       "both biased whole_norm", 0.2},
     {"row_squares",    "",          prove_row_squares,   "", 0.1},
     {"attend",         "",          prove_attend,        "", 0.5, true},
-    {"attend_heads",   "",          prove_attend_heads,  "", 0.5, true},
     {"combine splits", "",          prove_combine,       "", 0.2},
     {"attend_prompt",  "",          prove_attend_prompt, "", 0.5, true},
     {"attend_latent",        "",    prove_attend_latent, "", 0.5, true},

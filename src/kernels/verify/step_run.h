@@ -148,7 +148,6 @@ void prove_prepare(StepRun& run);
 void prove_row_squares(StepRun& run);
 void prove_attend(StepRun& run);
 void prove_combine(StepRun& run);
-void prove_attend_heads(StepRun& run);
 void prove_attend_prompt(StepRun& run);
 void prove_attend_latent(StepRun& run);
 void prove_attend_latent_prompt(StepRun& run);

@@ -74,92 +74,15 @@ TEST(StepWays, GiveTheSameBits) {
   EXPECT_EQ(before.sums - after.sums, 8);
 }
 
-// ---- heads inside attention ----
-
-struct Joined {
-  std::vector<float> logits;
-  int prepares = 0, attends = 0, joined = 0;  // kernels of the steps after the prompts
-};
-
-// Three sequences, of which one comes to the border of a page: a row of each at once (launched one by one,
-// then recorded), one alone, and a step in which one of them has two rows.
-Joined run_joined(const Loaded& model, backend::KvFormat kv, bool joins) {
-  sim::Device device;
-  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm120, .sms = 4});
-  const auto prepared = backend::make_gpu_backend(*machine, {.ways = {.joins_heads = joins}})
-                            ->prepare(Simulated::program_of(model, kv, Activations::w4a16), kTenSequences);
-  Sequences sequences(*prepared, 5);
-  Random random(11);
-  Joined ran;
-  const auto keep = [&](const std::vector<Sequences::Rows>& rows) {
-    const std::vector<float> logits = sequences.run(rows);
-    ran.logits.insert(ran.logits.end(), logits.begin(), logits.end());
-  };
-  std::int64_t length[] = {3, 62, 40};
-  std::vector<Sequences::Rows> prompts;
-  for (std::int32_t slot = 0; slot < 3; ++slot)
-    prompts.push_back({slot, 0, random_tokens(random, length[slot]), Role::prefill});
-  keep(prompts);
-  machine->listen([&](std::string_view kernel) {
-    ran.prepares += kernel.starts_with("prepare ");
-    ran.attends += kernel.starts_with("attend ");
-    ran.joined += kernel.starts_with("attend_heads ");
-  });
-  const auto step = [&](std::vector<std::pair<std::int32_t, std::int64_t>> rows_of) {
-    std::vector<Sequences::Rows> rows;
-    for (const auto& [slot, count] : rows_of) {
-      rows.push_back({slot, length[slot], random_tokens(random, count), Role::decode});
-      length[slot] += count;
-    }
-    keep(rows);
-  };
-  for (int i = 0; i < 3; ++i) step({{0, 1}, {1, 1}, {2, 1}});
-  step({{1, 1}});
-  step({{0, 1}, {1, 2}});
-  step({{1, 1}, {2, 1}});
-  return ran;
-}
-
-struct JoinedCase {
-  const char* shape;
-  int head_dim;  // 0: the shape's own
-  backend::KvFormat kv;
-};
-void PrintTo(const JoinedCase& test, std::ostream* out) { *out << test.shape << " " << test.head_dim; }
-
-class JoinedHeads : public testing::TestWithParam<JoinedCase> {};
-
-TEST_P(JoinedHeads, GiveTheSameBits) {
-  checkpoint::ModelShape shape = checkpoint::find_shape(GetParam().shape);
-  if (GetParam().head_dim > 0) shape.head_dim = GetParam().head_dim;
-  const MadeModel model(shape, "bf16");
-  const Joined apart = run_joined(model.loaded, GetParam().kv, false),
-               joined = run_joined(model.loaded, GetParam().kv, true);
-  EXPECT_EQ(apart.logits, joined.logits);
-  EXPECT_EQ(apart.joined, 0);
-  EXPECT_EQ(apart.prepares, apart.attends);
-  // The step with two rows of a sequence is as before.
-  EXPECT_GT(joined.attends, 0);
-  EXPECT_GT(joined.joined, joined.attends);
-  EXPECT_EQ(joined.prepares, joined.attends);
-  EXPECT_EQ(joined.joined, apart.attends - joined.attends);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, JoinedHeads,
-                         testing::Values(JoinedCase{"tiny", 256, backend::KvFormat::bf16},
-                                         JoinedCase{"tiny-qwen3-moe", 128, backend::KvFormat::bf16},
-                                         JoinedCase{"tiny-glm", 128, backend::KvFormat::fp8},
-                                         JoinedCase{"tiny-gpt-oss", 0, backend::KvFormat::bf16}));
-
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
   EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
-  const StepWays one{.grids_by_context = false, .sums_norm = false, .joins_heads = true};
-  EXPECT_EQ(parse_ways("joins_heads"), one);
-  EXPECT_EQ(to_text(one), "joins_heads");
+  const StepWays one{.grids_by_context = false, .sums_norm = true};
+  EXPECT_EQ(parse_ways("sums_norm"), one);
+  EXPECT_EQ(to_text(one), "sums_norm");
   EXPECT_EQ(to_text(parse_ways("none")), "none");
-  for (const char* wrong : {"", "joins_heads,", "sums norm", "none,sums_norm"})
+  for (const char* wrong : {"", "sums_norm,", "sums norm", "none,sums_norm"})
     checkpoint::expect_error(Code::invalid_request, {"is no way through a step"}, [&] { parse_ways(wrong); });
 }
 

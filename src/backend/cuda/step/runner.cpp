@@ -211,7 +211,8 @@ void Runner::sum_squares(const DeviceAttention& mixer, const char* element) {
   multiplier_.selector().enter(static_cast<unsigned>(Stage::attention));  // what follows is of it again
 }
 
-attention::PrepareParams Runner::head_params(const DeviceAttention& mixer) const {
+void Runner::prepare_heads(const DeviceAttention& mixer) {
+  const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
   attention::PrepareParams prepare{};
   prepare.tables = places_.tables;
   prepare.projection = buffers_.projection;
@@ -228,23 +229,6 @@ attention::PrepareParams Runner::head_params(const DeviceAttention& mixer) const
   prepare.query_bias = mixer.query_bias;
   prepare.key_bias = mixer.key_bias;
   prepare.value_bias = mixer.value_bias;
-  prepare.rotary_pairs = mixer.rotary_pairs;
-  prepare.rotary = mixer.rotary;
-  prepare.keys = mixer.keys;
-  prepare.values = mixer.values;
-  return prepare;
-}
-
-namespace {
-bool is_biased(const DeviceAttention& mixer) {
-  return mixer.query_bias != nullptr || mixer.key_bias != nullptr || mixer.value_bias != nullptr;
-}
-}  // namespace
-
-void Runner::prepare_heads(const DeviceAttention& mixer) {
-  const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
-  attention::PrepareParams prepare = head_params(mixer);
-  prepare.query = buffers_.query;
   if (mixer.norms_rows) {
     sum_squares(mixer, element);
     prepare.squares = buffers_.all_squares;
@@ -252,27 +236,20 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
     prepare.per_query_column = 1.0f / static_cast<float>(mixer.query_columns);
     prepare.per_key_column = 1.0f / static_cast<float>(mixer.key_columns);
   }
-  machine_.launch(multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element,
-                                                              mixer.norms_rows || is_biased(mixer))),
-                  static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)),
-                  prepare);
-}
-
-// Heads and attention in one kernel, with the bits of two: where every sequence has one row and there is a
-// row.
-kernels::RowHandle Runner::joined_row(const DeviceAttention& mixer) {
-  if (!ways_.joins_heads || shape_.sequence_rows != 1 || mixer.norms_rows ||
-      mixer.heads > mixer.kv_heads * attention::kHeadsAtOnce)
-    return {};
-  const std::string name =
-      attention::attend_heads_row(mixer.head_dim, format_name(mixer.kv), is_biased(mixer), mixer.is_windowed);
-  if (!machine_.find(kernels::RowKind::step, name).found()) return {};
-  return multiplier_.step_row(name);
+  prepare.rotary_pairs = mixer.rotary_pairs;
+  prepare.rotary = mixer.rotary;
+  prepare.query = buffers_.query;
+  prepare.keys = mixer.keys;
+  prepare.values = mixer.values;
+  const bool is_biased = mixer.norms_rows || mixer.query_bias != nullptr || mixer.key_bias != nullptr ||
+                         mixer.value_bias != nullptr;
+  machine_.launch(
+      multiplier_.step_row(attention::prepare_row(mixer.head_dim, format_name(mixer.kv), element, is_biased)),
+      static_cast<int>(attention::prepare_blocks(shape_.rows, mixer.heads, mixer.kv_heads)), prepare);
 }
 
 void Runner::attend(const DeviceAttention& mixer) {
-  const kernels::RowHandle joined = joined_row(mixer);
-  if (!joined.found()) prepare_heads(mixer);
+  prepare_heads(mixer);
   const step::Tables tables = places_.tables;
   // Two numbers for every head_dim of them: the workspace is divided so, whatever its size.
   auto* partial = static_cast<float*>(buffers_.workspace);
@@ -295,14 +272,11 @@ void Runner::attend(const DeviceAttention& mixer) {
   const AttendForm form = multiplier_.selector().attend(
       {mixer.head_dim, mixer.heads, mixer.kv_heads, std::string(format_name(mixer.kv)), shape_.sequence_rows,
        shape_.rows, mixer.is_windowed});
-  const kernels::RowHandle row = joined.found() ? joined : multiplier_.step_row(form.row);
+  const kernels::RowHandle row = multiplier_.step_row(form.row);
   const int blocks = shape_.is_short ? short_grid(form.blocks, shape_.sequences, shape_.sequence_rows,
                                                   mixer.heads, mixer.kv_heads, machine_.facts(row).m)
                                      : form.blocks;
-  if (joined.found())
-    machine_.launch(row, blocks, attention::AttendHeadsParams{head_params(mixer), attend});
-  else
-    machine_.launch(row, blocks, attend);
+  machine_.launch(row, blocks, attend);
 
   attention::CombineParams combine{};
   combine.tables = tables;

@@ -12,7 +12,6 @@
 #include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/stage.h"
 #include "kernels/all_reduce/exchange.h"
-#include "kernels/attention/attention_params.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::backend::cuda {
@@ -111,9 +110,7 @@ class Runner {
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
   void sum_squares(const DeviceAttention& mixer, const char* element);
-  attention::PrepareParams head_params(const DeviceAttention& mixer) const;
   void prepare_heads(const DeviceAttention& mixer);
-  kernels::RowHandle joined_row(const DeviceAttention& mixer);
   void attend(const DeviceAttention& mixer);
   // Latent attention, generated rows and prompts; runner_latent.cpp.
   void mix(const DeviceLatent& mixer);

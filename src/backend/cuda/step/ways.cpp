@@ -8,9 +8,7 @@ namespace {
 constexpr struct {
   std::string_view name;
   bool StepWays::*way;
-} kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
-             {"sums_norm", &StepWays::sums_norm},
-             {"joins_heads", &StepWays::joins_heads}};
+} kWays[] = {{"grids_by_context", &StepWays::grids_by_context}, {"sums_norm", &StepWays::sums_norm}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Ways through a step that give the same bits as the others: those that are faster on an H200 are on
-// (docs/decisions/0031, 0032). `bench model --ways` and a test compare.
+// Ways through a step that give the same bits as the others and are faster on an H200 (docs/decisions/0032).
+// `bench model --ways` and a test switch them off to compare.
 #pragma once
 
 #include <string>
@@ -13,9 +13,6 @@ struct StepWays {
   bool grids_by_context = true;
   // From nine rows on the kernel that adds up the output projection norms the rows for the router as well.
   bool sums_norm = true;
-  // Where every sequence has one row and there is a kernel for its heads (bench model --explain shows it),
-  // attention norms and turns them itself. Not measured yet: off.
-  bool joins_heads = false;
 
   bool operator==(const StepWays&) const = default;
 };
