@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the program in a Debian 13 made for it, with that release's own g++ and packages, and has it answer:
+# Builds the program in a Debian 13 made for it, with that release's own g++, clang and packages, and has it answer:
 # tools/debian13.sh [RESULT]. A part of ./dev test --long. Needs root and mmdebstrap or debootstrap; ends with 77 and a line
 # "skipped: ..." where a chroot is not to be had. RESULT gets a dated report. FOURFOLD_JOBS=N limits the parallel jobs;
 # FOURFOLD_CCACHE=DIR compiles through a ccache whose folder outlives the run, for whoever tries it again and again.
@@ -61,32 +61,48 @@ inside 'tools/setup.sh build'
 # Its package is not there, and nobody asked for tests: the configuration must not end.
 inside '[[ ! -e /usr/include/gtest/gtest.h ]]'
 options=(-DFOURFOLD_WERROR=ON)
+packages=clang
 if [[ -n $cache ]]; then
-  inside 'apt-get install -y --no-install-recommends ccache' >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
+  packages+=' ccache'
   options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 fi
-inside "cmake -S . -B build -G Ninja ${options[*]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
-grep 'fourfold: ' "$log"
-inside "ninja -C build -j $jobs -k 0 fourfold" >"$log" 2>&1 || { grep -A 12 -E '(error|warning): ' "$log" || tail -n 60 "$log"; exit 1; }
-built=$SECONDS
-answer=$(inside 'echo What are you? | build/fourfold run --seed 1 2>/dev/null')
-echo "debian13: $answer"
-if [[ $answer != *"demonstration model"* ]]; then
-  echo "debian13: that is not the answer of the model that comes with the program" >&2
+inside "apt-get install -y --no-install-recommends $packages" >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
+built=()
+answers=()
+build_with() {  # build_with COMPILER: in a folder of its own, and has it answer
+  local folder=build-$1 start=$SECONDS answer
+  inside "cmake -S . -B $folder -G Ninja -DCMAKE_CXX_COMPILER=$1 ${options[*]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  grep 'fourfold: ' "$log"
+  inside "ninja -C $folder -j $jobs -k 0 fourfold" >"$log" 2>&1 ||
+    { grep -A 12 -E '(error|warning): ' "$log" || tail -n 60 "$log"; exit 1; }
+  built+=("$(inside "$1 --version | head -n 1"): $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s")
+  answer=$(inside "echo What are you? | $folder/fourfold run --seed 1 2>/dev/null")
+  echo "debian13: $1: $answer"
+  if [[ $answer != *"demonstration model"* ]]; then
+    echo "debian13: that is not the answer of the model that comes with the program" >&2
+    exit 1
+  fi
+  answers+=("$answer")
+  inside "$folder/fourfold version && ldd $folder/fourfold | grep libedit >/dev/null"
+}
+build_with g++
+build_with clang++
+# The same sampled words: sums have one order, whoever compiles them.
+if [[ ${answers[0]} != "${answers[1]}" ]]; then
+  echo "debian13: the two programs answer differently" >&2
   exit 1
 fi
-inside 'build/fourfold version && ldd build/fourfold | grep libedit >/dev/null'
 if [[ -n $result ]]; then
   {
     echo "date: $(date +%F)"
     echo "verdict: passed"
     echo "commit: $commit"
     echo "machine: $(uname -m), $jobs of $(nproc) cores"
-    echo "system: Debian $(inside 'cat /etc/debian_version'), $(inside 'c++ --version | head -n 1'), Boost $(inside \
+    echo "system: Debian $(inside 'cat /etc/debian_version'), Boost $(inside \
       "sed -n 's/^#define BOOST_LIB_VERSION \"\\(.*\\)\"/\\1/p' /usr/include/boost/version.hpp"), $(inside 'cmake --version | head -n 1')"
-    echo "built in: $((built / 60)) min $((built % 60)) s with -Werror, without GoogleTest${cache:+, through a ccache that may have been filled before}"
+    printf 'built with -Werror, without GoogleTest, by %s\n' "${built[@]/%/${cache:+, through a ccache that may have been filled before}}"
     echo "command: tools/debian13.sh $result"
-    echo "fourfold run: $answer"
+    echo "fourfold run, both: ${answers[0]}"
   } >"$result"
   cat "$result"
 fi
