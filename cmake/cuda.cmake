@@ -3,8 +3,18 @@
 # FP4 instruction.
 set(FOURFOLD_NVCC_MINIMUM 12.9)
 set(FOURFOLD_HAS_CUDA OFF)
-set(FOURFOLD_CHIPS "Hopper;Workstation" CACHE STRING
-  "Chips to compile for: Hopper (9.0), Workstation (12.0 and 12.1). One alone builds in half the time")
+set(FOURFOLD_CHIPS "sm_90a;sm_120f;sm_121f" CACHE STRING
+  "Machine code to compile: sm_90a (Hopper), sm_120f (workstation Blackwell; a DGX Spark runs it, too), sm_121f (a DGX Spark's own)")
+# The options of each chip's rows; 12.0 and 12.1 have the same rows.
+foreach(code ${FOURFOLD_CHIPS})
+  if(code STREQUAL "sm_90a")
+    list(APPEND FOURFOLD_GENCODE_Hopper -gencode=arch=compute_90a,code=sm_90a)
+  elseif(code MATCHES "^sm_12[01]f$")
+    list(APPEND FOURFOLD_GENCODE_Workstation -gencode=arch=compute_120f,code=${code})
+  else()
+    message(FATAL_ERROR "fourfold: FOURFOLD_CHIPS knows sm_90a, sm_120f and sm_121f, not '${code}'")
+  endif()
+endforeach()
 
 if(NOT FOURFOLD_CUDA STREQUAL "off")
   find_program(FOURFOLD_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDACXX PATHS /usr/local/cuda/bin)
@@ -27,7 +37,8 @@ if(NOT FOURFOLD_CUDA STREQUAL "off")
     set(CMAKE_CUDA_STANDARD 20)
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     set(FOURFOLD_HAS_CUDA ON)
-    message(STATUS "fourfold: CUDA kernels for sm_90a, sm_120f, sm_121f with nvcc ${nvcc_version}")
+    list(JOIN FOURFOLD_CHIPS ", " code)
+    message(STATUS "fourfold: CUDA kernels for ${code} with nvcc ${nvcc_version}")
   elseif(FOURFOLD_CUDA STREQUAL "on")
     message(FATAL_ERROR "fourfold: nvcc was not found; the CUDA kernels need ${FOURFOLD_NVCC_MINIMUM} or newer")
   else()
@@ -42,5 +53,3 @@ option(FOURFOLD_RACECHECK "Every lane arrives for itself where one speaks for it
 if(FOURFOLD_RACECHECK)
   list(APPEND FOURFOLD_CUDA_FLAGS -DFOURFOLD_RACECHECK)
 endif()
-set(FOURFOLD_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
-set(FOURFOLD_GENCODE_SM120 -gencode=arch=compute_120f,code=sm_120f -gencode=arch=compute_120f,code=sm_121f)

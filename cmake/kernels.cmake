@@ -2,7 +2,7 @@
 #
 # A kernel's rows are listed in its rows.h as Rows<Chip>, and nowhere else. From these lists come all_rows.h, which
 # everybody reads who asks for rows, and the translation units of each chip: the lists of a line below are compiled
-# together, in so many parts, so that builds are parallel and short. The order is that of `fourfold plan`.
+# together, in so many parts on eight cores, so that builds are parallel and short. The order is that of `fourfold plan`.
 set(kernel_lists
   "moe_stream 5"
   "moe_gemm 8"
@@ -14,6 +14,8 @@ set(kernel_lists
   "sampling 1"
   "all_reduce 1"
   "moe_route moe_tokens moe_combine moe_group record 1")
+# A part costs five seconds before its first row: fewer cores make fewer parts.
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 
 # Sets FOURFOLD_INCLUDES and FOURFOLD_LISTS for these rooms.
 macro(fourfold_list_rows)
@@ -36,7 +38,10 @@ function(fourfold_row_sources variable chip row_type part_template table_templat
   foreach(line ${kernel_lists})
     string(REGEX MATCH "^(.*) ([0-9]+)$" matched "${line}")
     set(FOURFOLD_ROOMS ${CMAKE_MATCH_1})
-    set(FOURFOLD_PARTS ${CMAKE_MATCH_2})
+    math(EXPR FOURFOLD_PARTS "(${CMAKE_MATCH_2} * ${cores} + 7) / 8")
+    if(FOURFOLD_PARTS GREATER CMAKE_MATCH_2)
+      set(FOURFOLD_PARTS ${CMAKE_MATCH_2})
+    endif()
     string(REPLACE " " ";" rooms ${FOURFOLD_ROOMS})
     list(GET rooms 0 first)
     fourfold_list_rows(${rooms})
@@ -87,24 +92,24 @@ target_link_libraries(fourfold_kernels_room PUBLIC fourfold_options fourfold_bas
 fourfold_precompile(fourfold_kernels_room fourfold_base)
 
 if(FOURFOLD_HAS_CUDA)
-  set(gencode_Hopper ${FOURFOLD_GENCODE_SM90})
-  set(gencode_Workstation ${FOURFOLD_GENCODE_SM120})
-
   find_package(CUDAToolkit REQUIRED)
   add_library(fourfold_kernels_cuda STATIC
     ${PROJECT_SOURCE_DIR}/src/kernels/launch/cuda_machine.cpp
     ${PROJECT_SOURCE_DIR}/src/kernels/bench/moe_bench.cpp
     ${PROJECT_SOURCE_DIR}/src/kernels/bench/device_tools.cu)
   target_compile_options(fourfold_kernels_cuda PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_SM90} ${FOURFOLD_GENCODE_SM120}>)
+    $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_Hopper} ${FOURFOLD_GENCODE_Workstation}>)
   target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_kernels_room CUDA::cudart_static)
-  foreach(chip ${FOURFOLD_CHIPS})
+  foreach(chip Hopper Workstation)
+    if(NOT FOURFOLD_GENCODE_${chip})
+      continue()
+    endif()
     target_compile_definitions(fourfold_kernels_cuda PRIVATE FOURFOLD_CHIP_${chip}=1)
     fourfold_row_sources(sources ${chip} CudaRow part.cu.in table.cpp.in)
     add_library(fourfold_rows_${chip} STATIC ${sources})
     target_link_libraries(fourfold_rows_${chip} PRIVATE fourfold_options CUDA::cudart_static)
     target_compile_options(fourfold_rows_${chip} PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${gencode_${chip}}>)
+      $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_${chip}}>)
     target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_rows_${chip})
   endforeach()
 endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the machine code in the built row libraries with the plan.
 
-    check_cubins.py --plan cubin_plan.txt --chip Hopper=libfourfold_rows_Hopper.a --chip Workstation=...
+    check_cubins.py --plan cubin_plan.txt --chip Hopper:90=libfourfold_rows_Hopper.a --chip Workstation:120,121=...
 
 The plan is what the program cubin_plan prints (tests/kernels/cubin_plan.cpp).
 
@@ -72,7 +72,6 @@ EXPECTED = {
     ("Hopper", "basic"): None,
     ("Workstation", "basic"): None,
 }
-ARCHITECTURES = {"Hopper": [90], "Workstation": [120, 121]}
 RESERVED_SHARED_BYTES = 1024  # ptxas counts the driver's share of a block's shared memory with the kernel's own
 
 
@@ -323,17 +322,18 @@ def planned_rows(path):
 def main():
     parser = argparse.ArgumentParser(description="Compares built kernels with the plan.")
     parser.add_argument("--plan", required=True, metavar="FILE", help="what the program cubin_plan prints")
-    parser.add_argument("--chip", action="append", required=True, metavar="NAME=LIBRARY")
+    parser.add_argument("--chip", action="append", required=True, metavar="NAME:ARCHITECTURES=LIBRARY")
     parser.add_argument("--code", metavar="FILE", help="rows whose machine code may not grow")
     options = parser.parse_args()
     rows = planned_rows(options.plan)
     code = CodeLimits(options.code) if options.code else None
 
     seen, problems, count = collections.defaultdict(set), [], 0
-    for chip, library in (item.split("=", 1) for item in options.chip):
+    for what, library in (item.split("=", 1) for item in options.chip):
+        chip, architectures = what.split(":")
         for arch, data in cubins_of(library):
             count += check_cubin(chip, arch, data, rows, seen, problems, code)
-        for arch in ARCHITECTURES[chip]:
+        for arch in map(int, architectures.split(",")):
             for row in rows.values():
                 if row.chip == chip and (row.function, row.type.replace(" ", "")) not in seen[chip, arch]:
                     problems.append(f"{chip} sm_{arch} {row.name}: planned, but not in {library}")

@@ -35,7 +35,7 @@ def main():
     limits = "Sound\t16\t255\nWrongThreads\t1000000\t255\nNoSuchRow\t16\t255\n"
     release = release_of(library, check)
     code.write_text(f"# rows\n{release}\n{limits}")
-    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={library}", "--code", code],
+    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper:90={library}", "--code", code],
                          capture_output=True, text=True)
     print(run.stdout)
     expected = {"Sound": "bytes of machine code", "NoSuchRow": "there is no such row", "LocalMemory": "bytes of local memory", "StaticShared": "256 bytes of static shared memory",
@@ -51,7 +51,7 @@ def main():
         problems.append(f"exit status {run.returncode}, {len(lines)} lines")
     # Code of another compiler is not compared, and that is said.
     code.write_text(f"another release\n{limits}")
-    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={library}", "--code", code],
+    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper:90={library}", "--code", code],
                          capture_output=True, text=True)
     if "bytes of machine code;" in run.stdout or f"machine code of {release} is not compared" not in run.stdout:
         problems.append(f"another compiler: {run.stdout}")
@@ -59,7 +59,7 @@ def main():
     other = folder / "zstd_rows.o"
     subprocess.run([nvcc, "-std=c++20", "-Xfatbin", "-compress-all", "--compress-mode=size",
                     "-gencode=arch=compute_90a,code=sm_90a", "-c", "-o", other, source], check=True)
-    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper={other}"], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, check, "--plan", plan, "--chip", f"Hopper:90={other}"], capture_output=True, text=True)
     if run.returncode != 2 or "zstd" not in run.stdout:
         problems.append(f"zstd: exit status {run.returncode}: {run.stdout}{run.stderr}")
     print("\n".join(problems) or "every fault was found")
