@@ -123,6 +123,19 @@ long_prompt() {
   FOURFOLD_LONG=1 build/test_evaluate --gtest_filter='LongPrompt*'
 }
 
+families() {
+  build ci test_model
+  FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*SameBits*'
+}
+
+# The rows of every chip as machine code, against the plan.
+machine_code() {
+  if ! command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then echo "nvcc is not installed"; return 77; fi
+  cmake --preset cuda -B build-machine-code -DFOURFOLD_TESTS=ON >/dev/null
+  python3 tools/progress.py ninja build-machine-code "$jobs" fourfold_kernels_cuda cubin_plan
+  ctest --test-dir build-machine-code -R '^kernels\.cubins' --output-on-failure
+}
+
 scenarios() {
   build ci test_engine
   FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
@@ -178,13 +191,15 @@ all_long_parts() {
   done
   long_part clang "clang 19, warnings as errors" clang_build
   long_part cross-x86-64 "compiled for x86-64, what computes run by an emulator" cross_x86_64
-  long_part debian-13 "a fresh Debian 13: its g++, its packages, an answer" tools/debian13.sh docs/debian-13.txt
+  long_part debian-13 "a fresh Debian 13: its g++ and clang, its packages, an answer" tools/debian13.sh docs/debian-13.txt
   long_part package-wheel "the wheel, in a Debian without compilers" packaged wheel
   long_part package-deb "the .deb installed, serving and removed in a fresh Debian" packaged deb
   long_part package-image "the image as nobody, its root read-only" packaged image
+  long_part machine-code "every row compiled for every chip, against the plan" machine_code
   long_part torch "operators of PyTorch on the simulated GPU" torch_operators
   long_part vllm "the plugin in vLLM's own classes, each tested release" vllm_plugin
   long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
+  long_part families "other families on the simulated GPU, even shapes and second seeds; 500 random runs" families
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'

@@ -1,7 +1,6 @@
 // A prompt of 2,150 tokens through a whole model on every backend, against Hugging Face's numbers: 34 pages,
 // so that the kernels' lists of 32 page numbers are loaded again, and a continuation behind them. The same
 // runs on a GPU by `fourfold compare` (tests/golden/families/README.md).
-#include <cstdlib>
 #include <numeric>
 
 #include "backend/cpu/cpu.h"
@@ -10,6 +9,7 @@
 #include "evaluate/trace.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/model/made_models.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::evaluate {
 namespace {
@@ -167,8 +167,7 @@ TEST_F(LongPrompt, SimulatedGpuIsWithinBoundsThatNoticeEveryPage) {
 
 // Seconds more: the prompt at once, and Hopper's kernels.
 TEST_F(LongPrompt, EveryArchitectureAndCutIsWithinItsBounds) {
-  const char* const wanted = std::getenv("FOURFOLD_LONG");
-  if (!wanted || std::string(wanted) != "1") GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
+  if (!test::wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
   for (const std::int64_t step_rows : {std::int64_t{0}, kStepRows}) {
     const Bounds bounds(model_->program(Activations::w4a16), *reference_, capacity(step_rows));
     if (step_rows == 0) expect_fine_on(plan::kSm120, step_rows, bounds);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,18 +22,13 @@
 #include "plan/row_facts.h"
 #include "sim/device.h"
 #include "sim/site.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::test {
 
 using sim::Mutation;
 using sim::SyncOp;
 using sim::SyncSite;
-
-// ./dev test runs one row a kernel and path; FOURFOLD_LONG=1 every row.
-inline bool wants_all() {
-  const char* const wanted = std::getenv("FOURFOLD_LONG");
-  return wanted != nullptr && *wanted == '1';
-}
 
 // Rows, each with a device of its own: every row is many, and takes all cores.
 inline void mutate_rows(const std::vector<std::function<void()>>& rows) {

@@ -1,4 +1,4 @@
-// 500 random ways to run the same four token streams on the CPU backend: threads, instruction sets, batches,
+// Random ways to run the same four token streams on the CPU backend: threads, instruction sets, batches,
 // page tables, chunks, drafts taken back, MTP passes of depth 0 to 5. Every row that belongs to a stream must
 // have the bits it has when its stream runs alone, in one piece, on one thread.
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "kernels/cpu/isa.h"
 #include "tests/model/support.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::model {
 namespace {
@@ -197,8 +198,10 @@ class Walk {
 
 class SameBits : public testing::TestWithParam<int> {};
 
-TEST_P(SameBits, In125RandomRuns) {
-  for (std::uint64_t seed = 0; seed < 125; ++seed) {
+// 160 runs in all, and 500 in ./dev test --long.
+TEST_P(SameBits, InRandomRuns) {
+  const std::uint64_t runs = test::wants_all() ? 125 : 40;
+  for (std::uint64_t seed = 0; seed < runs; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Walk(scene(GetParam()), 1000 * static_cast<std::uint64_t>(GetParam()) + seed).run();
     if (HasFatalFailure()) return;
