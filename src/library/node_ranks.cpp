@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/identity.h"
 #include "checkpoint/stream.h"
+#include "checkpoint/tensor_sums.h"
 #include "kernels/cpu/isa.h"
 #include "library/activations.h"
 
@@ -106,6 +107,30 @@ std::shared_ptr<backend::Prepared> load_part(const std::shared_ptr<OpenModel>& m
   return {part, part->prepared.get()};
 }
 
+std::shared_ptr<const checkpoint::TensorSummer> summer_of(const OpenModel& model) {
+  return std::make_shared<const checkpoint::TensorSummer>(
+      model.checkpoint, checkpoint::SumOptions{.kept = checkpoint::kept_sums_folder()});
+}
+
+// Says what it cost: a minute that a start takes longer is asked about.
+nodes::TensorSums sum_tensors(const checkpoint::TensorSummer& summer, const std::function<bool()>& stops,
+                              const std::function<void(const std::string& text)>& say) {
+  checkpoint::TensorSummer::Sums sums = summer.sum(stops);
+  if (say)
+    say(sums.bytes_read == 0 ? fourfold::format("checksums of all weights: kept in {}",
+                                                checkpoint::kept_sums_folder().string())
+                             : fourfold::format("checksums of all weights: {} MB read in {:.1f} s",
+                                                sums.bytes_read / 1'000'000, sums.seconds));
+  if (say && !sums.not_kept.empty())
+    say(fourfold::format("checksums are made again with the next start: {}", sums.not_kept));
+  return {std::move(sums.tensors)};
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 class FirstRank final : public backend::Backend {
  public:
   FirstRank(std::shared_ptr<backend::Backend> inner, std::shared_ptr<NodeRanks> nodes)
@@ -162,9 +187,12 @@ void require_known_nodes(const BackendOptions& options) {
 
 nodes::ModelSums model_sums(const OpenModel& model) {
   const checkpoint::Identity identity = checkpoint::identity_of(model.checkpoint);
-  std::ifstream file(model.folder / "config.json", std::ios::binary);
-  const std::string config{std::istreambuf_iterator<char>(file), {}};
-  return {identity.headers, identity.samples, checksum(std::as_bytes(std::span(config)))};
+  std::uint64_t config = 0;
+  for (const char* name : {"config.json", "hf_quant_config.json"}) {
+    const std::string text = text_of(model.folder / name);
+    config = checksum(std::as_bytes(std::span(text)), config);
+  }
+  return {identity.headers, identity.samples, config};
 }
 
 std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const BackendOptions& options,
@@ -176,22 +204,28 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
   const nodes::Token token =
       given.token_file.empty() ? nodes::Token::draw() : nodes::Token::from_file(given.token_file);
   const auto out = std::make_shared<NodeRanks>();
-  out->leader =
-      std::make_unique<nodes::Leader>(nodes::LeaderOptions{.listen = listen,
-                                                           .token = token,
-                                                           .version = given.version,
-                                                           .settings = {.rank = 0,
-                                                                        .rank_count = options.tp,
-                                                                        .model = given.model,
-                                                                        .backend = options.backend,
-                                                                        .activations = options.activations,
-                                                                        .kv = options.kv,
-                                                                        .experts = options.experts,
-                                                                        .isa = own_isa(),
-                                                                        .capacity = capacity},
-                                                           .model = model_sums(model),
-                                                           .collective = collective,
-                                                           .log = given.log});
+  const auto summer = summer_of(model);
+  const auto sum = [summer, log = given.log](const std::function<bool()>& stops) {
+    return sum_tensors(*summer, stops, log);
+  };
+  out->leader = std::make_unique<nodes::Leader>(
+      nodes::LeaderOptions{.listen = listen,
+                           .token = token,
+                           .version = given.version,
+                           .settings = {.rank = 0,
+                                        .rank_count = options.tp,
+                                        .model = given.model,
+                                        .backend = options.backend,
+                                        .activations = options.activations,
+                                        .kv = options.kv,
+                                        .experts = options.experts,
+                                        .isa = own_isa(),
+                                        .capacity = capacity},
+                           .model = model_sums(model),
+                           .sum_tensors = sum,
+                           .tensor_name = [summer](std::size_t tensor) { return summer->name_of(tensor); },
+                           .collective = collective,
+                           .log = given.log});
   const int port = out->leader->port();
   if (given.hosts.empty())
     listener.fact(fourfold::format(
@@ -204,11 +238,18 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
 
 nodes::RankModel rank_model(const RankSetup& setup) {
   const auto model = std::make_shared<std::shared_ptr<OpenModel>>();
+  const auto summer = std::make_shared<std::shared_ptr<const checkpoint::TensorSummer>>();
   return {.open =
-              [&setup, model](const nodes::Settings& settings) {
+              [&setup, model, summer](const nodes::Settings& settings) {
                 require_same_sums(settings);
                 *model = setup.open(settings.model);
+                *summer = summer_of(**model);
                 return model_sums(**model);
+              },
+          .sum =
+              [&setup, summer] {
+                return sum_tensors(
+                    **summer, [] { return false; }, setup.listener.on_fact);
               },
           .load =
               [&setup, model](const nodes::Settings& settings,

@@ -11,7 +11,7 @@
 namespace fourfold::nodes {
 
 // Counts up with every change of what goes over the wire.
-inline constexpr std::uint32_t kProtocol = 3;
+inline constexpr std::uint32_t kProtocol = 4;
 
 enum class Frame : std::uint32_t {
   hello = 1,  // leader: a challenge
@@ -19,6 +19,8 @@ enum class Frame : std::uint32_t {
   welcome,    // leader: its proof, which part is whose
   refuse,     // leader: why not
   opened,     // rank: the checksums of its model
+  sum,        // leader: as far as they tell it is the same one; every byte is to be summed
+  summed,     // rank: the checksum of each tensor
   load,       // leader: it is the same one
   loaded,     // rank: it has its part
   failed,     // rank: it cannot load it

@@ -84,6 +84,7 @@ struct Leader::Body {
   void receive(Visit& visit);
   std::optional<Settings> greet(Visit& visit, const std::string& peer);
   void load(const Settings& settings, const std::string& peer, Link& link, End& end);
+  const TensorSums& own_sums();
   void say(const std::string& line) const {
     if (options.log) options.log(line);
   }
@@ -96,6 +97,8 @@ struct Leader::Body {
   std::mutex mutex;  // of the visits' sockets
   std::list<Visit> visits;
   std::atomic<int> strangers = 0;
+  std::mutex sums_mutex;
+  std::optional<TensorSums> sums;  // of this machine's tensors, made once
   std::thread thread;
 };
 
@@ -171,7 +174,9 @@ void Leader::Body::receive(Visit& visit) {
     if (stops) throw LinkLost("the leader ends");  // and may have looked for links to close before this one
     load(*settings, peer, *link, *end);
   } catch (const std::exception& error) {
-    link->close(error.what());
+    const auto* known = dynamic_cast<const Error*>(&error);
+    // Else it is told that the leader ends, by whoever ends it.
+    if (known == nullptr || known->code() != Code::cancelled) link->close(error.what());
   }
   end->wait();
 }
@@ -200,14 +205,25 @@ void Leader::Body::load(const Settings& settings, const std::string& peer, Link&
   const ModelSums theirs = ModelSums::read(next(Frame::opened).bytes);
   if (const std::string_view what = difference(options.model, theirs); !what.empty())
     return turn_away(fourfold::format("its model is not the leader's: {}", what));
+  link.send(Frame::sum);
+  const TensorSums& ours = own_sums();  // while it makes its own
+  const TensorSums tensors = TensorSums::read(next(Frame::summed).bytes);
+  if (const std::string what = difference(ours, tensors, options.tensor_name); !what.empty())
+    return turn_away(fourfold::format("its weights are not the leader's: {}", what));
   link.send(Frame::load);
   group->finish(rank, Loaded::read(next(Frame::loaded).bytes));
   say(fourfold::format("{} ({}) is ready", name(rank), peer));
 }
 
+const TensorSums& Leader::Body::own_sums() {
+  const std::lock_guard lock(sums_mutex);
+  if (!sums) sums = options.sum_tensors([this] { return stops.load(); });
+  return *sums;
+}
+
 Leader::Leader(LeaderOptions options) {
-  check(options.settings.rank_count > 1 && options.collective != nullptr, "there are ranks to lead",
-        options.settings.rank_count);
+  check(options.settings.rank_count > 1 && options.collective != nullptr && options.sum_tensors != nullptr,
+        "there are ranks to lead", options.settings.rank_count);
   body_ = std::make_shared<Body>(std::move(options));
 }
 

@@ -23,6 +23,10 @@ struct LeaderOptions {
   std::string version;
   Settings settings;  // of all ranks alike; each gets its number
   ModelSums model;
+  // Of all bytes, asked for once somebody has come, from any thread: the ranks sum theirs meanwhile. Ends
+  // soon after stops() is true, with an exception. And a tensor's name.
+  std::function<TensorSums(const std::function<bool()>& stops)> sum_tensors = {};
+  std::function<std::string(std::size_t tensor)> tensor_name = {};
   std::shared_ptr<backend::Collective> collective;
   LinkTiming timing = {};
   // Until all have joined, at the start. How long they load is theirs: they are heard of.

@@ -79,10 +79,31 @@ ModelSums ModelSums::read(std::span<const std::byte> bytes) {
 }
 
 std::string_view difference(const ModelSums& a, const ModelSums& b) {
-  if (a.config != b.config) return "its config.json differs";
+  if (a.config != b.config) return "its config.json or hf_quant_config.json differs";
   if (a.headers != b.headers) return "its tensors differ";
   if (a.samples != b.samples) return "its weights differ";
   return "";
+}
+
+Bytes TensorSums::bytes() const { return ByteWriter().put_list<std::uint64_t>(tensors).take(); }
+
+TensorSums TensorSums::read(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  TensorSums sums{in.get_list<std::uint64_t>()};
+  in.require_end();
+  return sums;
+}
+
+std::string difference(const TensorSums& a, const TensorSums& b,
+                       const std::function<std::string(std::size_t tensor)>& name) {
+  if (a.tensors.size() != b.tensors.size())
+    return format("there are {} tensors and not {}", b.tensors.size(), a.tensors.size());
+  std::size_t first = 0, count = 0;
+  for (std::size_t i = a.tensors.size(); i-- > 0;)
+    if (a.tensors[i] != b.tensors[i]) first = i, ++count;
+  if (count == 0) return {};
+  return format("{} differs{}", name(first),
+                count == 1 ? "" : format(", and {} more of {} tensors", count - 1, a.tensors.size()));
 }
 
 Bytes Settings::bytes() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,8 +13,8 @@
 
 namespace fourfold::nodes {
 
-// Which model: checksums of its tensors' names, shapes and places, of samples of its bytes, and of its
-// config.
+// Which model, at a glance: checksums of its tensors' names, shapes and places, of samples of its bytes, and
+// of its config. Another model is refused in a moment; whether it is the same one its tensors tell.
 struct ModelSums {
   std::uint64_t headers = 0, samples = 0, config = 0;
 
@@ -23,6 +24,18 @@ struct ModelSums {
 };
 // "its weights differ": what does first; empty for equals.
 std::string_view difference(const ModelSums& a, const ModelSums& b);
+
+// A checksum of each tensor's bytes, in the order of the checkpoint.
+struct TensorSums {
+  std::vector<std::uint64_t> tensors;
+
+  friend bool operator==(const TensorSums&, const TensorSums&) = default;
+  Bytes bytes() const;
+  static TensorSums read(std::span<const std::byte> bytes);
+};
+// "lm_head.weight in model.safetensors differs, and 2 more of 90 tensors"; empty for equals.
+std::string difference(const TensorSums& a, const TensorSums& b,
+                       const std::function<std::string(std::size_t tensor)>& name);
 
 // What a rank is to be: the leader's own choices, so that all compute the same.
 struct Settings {

@@ -86,8 +86,10 @@ Answer error_answer(Code code, const std::string& message, const std::string& hi
   return {.done = false, .tokens = {}, .is_error = true, .code = code, .message = message, .hint = hint};
 }
 
-void require_word(const Message& message, Frame wanted) {
-  if (message.kind == wanted) return;
+// False: the leader ends.
+bool is_word(const Message& message, Frame wanted) {
+  if (message.kind == Frame::bye) return false;
+  if (message.kind == wanted) return true;
   if (message.kind != Frame::refuse) throw LinkLost("the leader says what no leader says");
   ByteReader in(message.bytes);
   const bool later = in.get<std::uint8_t>() != 0;
@@ -101,7 +103,7 @@ class Worker {
 
  private:
   bool stay(Socket socket, const Settings& settings);
-  void load(const Settings& settings, const std::shared_ptr<Link>& link);
+  bool load(const Settings& settings, const std::shared_ptr<Link>& link);
   bool serve(Link& link);
   void say(const std::string& line) const {
     if (options_.log) options_.log(line);
@@ -112,6 +114,7 @@ class Worker {
   // Of the leader before, for one that wants the same.
   Bytes settings_;
   ModelSums sums_;
+  TensorSums tensor_sums_;
   std::shared_ptr<LeaderCollective> collective_;
   std::shared_ptr<backend::Prepared> prepared_;
   std::vector<float> logits_;
@@ -145,8 +148,7 @@ bool Worker::stay(Socket socket, const Settings& settings) {
   say(fourfold::format("rank {} of {} of {}", settings.rank, settings.rank_count, settings.model));
   bool goes_on = true;
   try {
-    load(settings, link);
-    goes_on = serve(*link);
+    goes_on = load(settings, link) && serve(*link);
   } catch (const LinkLost& lost) {
     say(fourfold::format("the leader is lost: {}; trying again", lost.what()));
   }
@@ -154,7 +156,8 @@ bool Worker::stay(Socket socket, const Settings& settings) {
   return goes_on;
 }
 
-void Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
+// False: the leader ended meanwhile.
+bool Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
   const bool is_kept = prepared_ != nullptr && settings_ == settings.bytes();
   const auto tell = [&](const std::exception& error) {
     link->send(Frame::failed, ByteWriter().put_text(error.what()).take());
@@ -165,7 +168,10 @@ void Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
       sums_ = model_.open(settings);
     }
     link->send(Frame::opened, sums_.bytes());
-    require_word(link->receive(), Frame::load);
+    if (!is_word(link->receive(), Frame::sum)) return false;
+    if (!is_kept) tensor_sums_ = model_.sum();
+    link->send(Frame::summed, tensor_sums_.bytes());
+    if (!is_word(link->receive(), Frame::load)) return false;
     if (!is_kept) {
       collective_ = std::make_shared<LeaderCollective>(settings.rank_count);
       prepared_ = model_.load(settings, collective_);
@@ -184,16 +190,14 @@ void Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
                                    {prepared_->memory().begin(), prepared_->memory().end()},
                                    {prepared_->notices().begin(), prepared_->notices().end()}}
                                 .bytes());
+  return true;
 }
 
 bool Worker::serve(Link& link) {
   for (;;) {
     const Message message = link.receive();
-    switch (message.kind) {
-      case Frame::bye: return false;
-      case Frame::give_up: continue;  // of a call that this rank had ended already
-      default: require_word(message, Frame::call);
-    }
+    if (message.kind == Frame::give_up) continue;  // of a call that this rank had ended already
+    if (!is_word(message, Frame::call)) return false;
     Answer answer;
     std::exception_ptr end;
     try {

@@ -29,7 +29,9 @@ struct WorkerOptions {
 // What a rank has of a model; the library puts it together.
 struct RankModel {
   std::function<ModelSums(const Settings&)> open;
-  // Behind open(). What it makes meets the others by the collective.
+  // Behind open(): of all bytes of it.
+  std::function<TensorSums()> sum;
+  // Behind sum(). What it makes meets the others by the collective.
   std::function<std::shared_ptr<backend::Prepared>(const Settings&, std::shared_ptr<backend::Collective>)>
       load;
 };

@@ -265,6 +265,8 @@ TEST(Leader, ARankThatChoosesAnotherNumberOfTokensIsLost) {
       Link link(std::move(socket), {});
       link.start();
       link.send(Frame::opened, ModelSums{1, 2, 3}.bytes());
+      EXPECT_EQ(link.receive().kind, Frame::sum);
+      link.send(Frame::summed, kTensorSums.bytes());
       EXPECT_EQ(link.receive().kind, Frame::load);
       link.send(Frame::loaded, Loaded{}.bytes());
       EXPECT_EQ(link.receive().kind, Frame::call);

@@ -59,11 +59,13 @@ TEST(Messages, TheOthersAsWell) {
   EXPECT_EQ(Answer::read(answer.bytes()).code, Code::out_of_memory);
   const ModelSums sums{1, 2, 3};
   EXPECT_EQ(ModelSums::read(sums.bytes()), sums);
+  const TensorSums tensors{{4, 5}};
+  EXPECT_EQ(TensorSums::read(tensors.bytes()), tensors);
 }
 
 TEST(Messages, SaysWhatDiffersOfAModel) {
   EXPECT_EQ(difference({1, 2, 3}, {1, 2, 3}), "");
-  EXPECT_EQ(difference({1, 2, 3}, {1, 2, 4}), "its config.json differs");
+  EXPECT_EQ(difference({1, 2, 3}, {1, 2, 4}), "its config.json or hf_quant_config.json differs");
   EXPECT_EQ(difference({1, 2, 3}, {4, 2, 3}), "its tensors differ");
   EXPECT_EQ(difference({1, 2, 3}, {1, 4, 3}), "its weights differ");
 }

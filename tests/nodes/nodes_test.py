@@ -7,6 +7,7 @@ import os
 import pathlib
 import queue
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,6 +178,7 @@ class Group(unittest.TestCase):
         cls.scope = contextlib.ExitStack()
         cls.folder = pathlib.Path(cls.scope.enter_context(tempfile.TemporaryDirectory()))
         cls.model = str(cls.folder / "model")
+        os.environ["XDG_CACHE_HOME"] = str(cls.folder / "cache")  # where checksums are kept
         subprocess.run([PROGRAM, "make-model", cls.model, "--shape", "tiny"], check=True, capture_output=True)
         cls.token = cls.folder / "token"
         cls.token.write_text("0123456789abcdef0123456789abcdef\n")
@@ -345,6 +347,35 @@ class Nodes(Group):
         rank = self.start(Process(self.folder, "wrong", [*join_words(address, self.token), other]))
         self.assertNotEqual(rank.process.wait(60), 0)
         self.assertRegex(rank.text(), "its model is not the leader's: its (weights|tensors) differ")
+
+    def test_one_byte_of_the_weights_that_differs_is_refused(self):
+        """Between the pages that are looked at first: only the checksum of every tensor shows it."""
+        other = self.folder / "broken-copy"
+        shutil.copytree(self.model, other)
+        file = other / "model.safetensors"
+        data = bytearray(file.read_bytes())
+        pages, page_bytes = 64, 4096
+        step = (len(data) - page_bytes) // (pages - 1)
+        at = step * 40 + page_bytes + (step - page_bytes) // 2
+        header_bytes = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:header_bytes])
+        tensor = next(name for name, what in header.items() if name != "__metadata__"
+                      and what["data_offsets"][0] <= at - header_bytes < what["data_offsets"][1])
+        data[at] ^= 1
+        file.write_bytes(data)
+        address = f"127.0.0.1:{free_port()}"
+        server = self.by_hand(address)
+        rank = self.start(Process(self.folder, "broken", [*join_words(address, self.token, 2), str(other)]))
+        self.assertNotEqual(rank.process.wait(120), 0)
+        why = f"its weights are not the leader's: {tensor} in model.safetensors differs"
+        self.assertIn(why, rank.text())
+        self.assertIn(f"was refused: {why}", server.text())
+        self.assertEqual(server.ask("/ready")[0], 0, "it does not serve")
+        # The place is free for one with the right weights.
+        for number in (1, 2, 3):
+            self.rank(address, number)
+        server.wait()
+        self.expect_same(server)
 
     def test_words_that_do_not_go_together(self):
         for words, says in ((["--tp", "4", "--nodes", "a,b,c,d"], "names 4 hosts for 3 ranks"),

@@ -166,8 +166,11 @@ class ToyBackend final : public backend::Backend {
   std::shared_ptr<backend::Collective> collective_;
 };
 
+inline const TensorSums kTensorSums{{11, 12, 13}};
+
 inline RankModel toy_model(const ModelSums& sums = {1, 2, 3}) {
   return {.open = [=](const Settings&) { return sums; },
+          .sum = [] { return kTensorSums; },
           .load = [](const Settings& settings,
                      std::shared_ptr<backend::Collective> collective) -> std::shared_ptr<backend::Prepared> {
             return std::make_shared<ToyPart>(backend::PartOf{settings.rank, settings.rank_count},
@@ -221,6 +224,8 @@ inline LeaderOptions leader_options(int rank_count, std::shared_ptr<backend::Col
                        .experts = "auto",
                        .capacity = {.page_count = 4, .state_slot_count = 2, .row_count = 8}},
           .model = {1, 2, 3},
+          .sum_tensors = [](const std::function<bool()>&) { return kTensorSums; },
+          .tensor_name = [](std::size_t tensor) { return format("tensor {} in toys", tensor); },
           .collective = std::move(collective),
           .join_patience = std::chrono::seconds(20)};
 }

@@ -42,6 +42,8 @@ struct Lone {
     settings.model = model;
     welcome_rank(socket, {.token = kToken, .version = "1.0", .place = [&](int) { return settings; }});
     EXPECT_EQ(next(socket).kind, Frame::opened);
+    send_frame(socket, Frame::sum, {}, {}, 5s);
+    EXPECT_EQ(next(socket).kind, Frame::summed);
     send_frame(socket, Frame::load, {}, {}, 5s);
     EXPECT_EQ(next(socket).kind, Frame::loaded);
     return socket;
