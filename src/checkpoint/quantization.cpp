@@ -125,9 +125,10 @@ std::string read_producer(FieldReader& fields, std::string_view what, ProblemLis
 }
 
 // One entry of compressed-tensors' config_groups.
-QuantAlgorithm read_group(const bj::object& group, const std::string& prefix, std::string_view what,
-                          ProblemList& problems) {
+QuantAlgorithm read_group(const bj::object& group, const std::string& prefix, const std::string& file_format,
+                          std::string_view what, ProblemList& problems) {
   FieldReader fields(group, what, prefix, problems);
+  const std::string format_name = fields.optional_text("format").value_or(file_format);
   const bj::object none;
   const bj::object* weights_object = fields.optional_object("weights");
   FieldReader weights(weights_object == nullptr ? none : *weights_object, what, prefix + "weights.",
@@ -138,7 +139,9 @@ QuantAlgorithm read_group(const bj::object& group, const std::string& prefix, st
   const auto group_size = weights.optional_int("group_size", {-1, 1 << 20});
   if (bits == 8) return group_size == kMxfp8BlockColumns ? QuantAlgorithm::mxfp8 : QuantAlgorithm::fp8;
   if (bits != 4) weights.unsupported("num_bits", std::to_string(bits), "4 (NVFP4, MXFP4), 8 (FP8, MXFP8)");
-  if (group_size.value_or(0) == kMxfp4BlockColumns) return QuantAlgorithm::mxfp4;
+  // NVFP4 with a scale for 32 weights exists, and is not MXFP4: its scales are e4m3.
+  const bool is_nvfp4 = format_name == "nvfp4-pack-quantized";
+  if (group_size.value_or(0) == kMxfp4BlockColumns && !is_nvfp4) return QuantAlgorithm::mxfp4;
   if (group_size.value_or(0) != kNvfp4BlockColumns)
     weights.unsupported("group_size", group_size ? std::to_string(*group_size) : "absent",
                         "16 for NVFP4, 32 for MXFP4");
@@ -164,7 +167,7 @@ void read_compressed_tensors(FieldReader& fields, std::string_view what, Problem
     if (!group.is_object())
       problems.add("of the wrong type", prefix);
     else
-      add_unique(out.algorithms, read_group(group.get_object(), prefix, what, problems));
+      add_unique(out.algorithms, read_group(group.get_object(), prefix, format_name, what, problems));
   }
   out.excluded = fields.optional_texts("ignore");
   out.producer = "compressed-tensors " + fields.optional_text("version").value_or("");

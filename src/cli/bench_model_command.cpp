@@ -208,9 +208,9 @@ int run_bench_model(const BenchModelOptions& asked, const Console& console) {
   if (asked.backend != "cpu")
     fail(Code::invalid_request, "--backend is '{}'; cpu and cuda are possible", asked.backend);
   BenchModelOptions options = asked;
-  if (options.layers == 0) options.layers = 4;
-  if (options.activations == "auto") options.activations = "w4a16";
   const checkpoint::ModelShape& shape = checkpoint::find_shape(options.shape);
+  if (options.layers == 0) options.layers = static_cast<int>(std::min<std::int64_t>(4, shape.layers));
+  if (options.activations == "auto") options.activations = "w4a16";
   require_in_range("--layers", options.layers, static_cast<int>(shape.layers));
   require_in_range("--prompt", options.prompt, 65536);
   require_in_range("--tokens", options.tokens, 4096);

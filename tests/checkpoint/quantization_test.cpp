@@ -89,6 +89,12 @@ TEST(Quantization, ReadsMxfp8OfCompressedTensors) {
   EXPECT_EQ(parse(groups).algorithms, Algorithms{QuantAlgorithm::mxfp8});
 }
 
+TEST(Quantization, ReadsMxfp4OfCompressedTensors) {
+  const std::string groups = R"({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized",
+    "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})";
+  EXPECT_EQ(parse(groups).algorithms, Algorithms{QuantAlgorithm::mxfp4});
+}
+
 TEST(Quantization, ReadsWhatTheKvSchemeSays) {
   const std::pair<const char*, KvCacheScheme> cases[] = {
       {"null", KvCacheScheme::none},
@@ -131,6 +137,12 @@ TEST(Quantization, RefusesWhatItDoesNotKnow) {
       {R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
            {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 64}}}})",
        "group_size is \"64\""},
+      {R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
+           {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})",
+       "group_size is \"32\""},
+      {R"({"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups":
+           {"g": {"format": "nvfp4-pack-quantized", "weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})",
+       "group_size is \"32\""},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);

@@ -85,6 +85,31 @@ TEST(PlanModel, TheLargestModelOnFourCards) {
   expect_error(Code::unsupported_op, {"128 of 512 experts", "a part of each"}, [&] { planned(options); });
 }
 
+// The cards that people own for the other families (docs/models.md), with 64k tokens, which all of these
+// models have.
+TEST(PlanModel, FamiliesFitTheirCards) {
+  struct Case {
+    const char* shape;
+    double memory_gb;
+    int ranks;
+    bool is_enough;
+  };
+  for (const auto& [shape, memory_gb, ranks, is_enough] :
+       {Case{"gpt-oss-20b", 24, 1, true}, Case{"gpt-oss-20b", 12, 1, false},
+        Case{"gpt-oss-120b", 96, 1, true}, Case{"gpt-oss-120b", 48, 1, false},
+        Case{"glm-4.5-air", 96, 1, true}, Case{"glm-4.7", 96, 4, true}, Case{"glm-4.7", 96, 2, false},
+        Case{"minimax-m2", 96, 2, true}, Case{"minimax-m2", 96, 1, false}, Case{"deepseek-v3", 96, 8, true},
+        Case{"deepseek-v3", 96, 4, false}, Case{"mistral-small-4", 96, 1, true}}) {
+    SCOPED_TRACE(format("{} on {} cards of {} GB", shape, ranks, memory_gb));
+    PlanModelOptions options = shape_on(shape, "", ranks);
+    options.arch = "sm120";
+    options.memory_gb = memory_gb;
+    options.max_context = 65'536;
+    const Json plan = planned(options, is_enough ? kFine : kMiss);
+    EXPECT_EQ(plan.at("fits").truth, is_enough);
+  }
+}
+
 TEST(PlanModel, MachinesHaveAPriceForTheirSums) {
   PlanModelOptions options = shape_on("35b", "spark");
   options.nodes = 2;
