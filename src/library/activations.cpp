@@ -31,6 +31,13 @@ const Fp4Chip& chip_of(const std::string& backend) {
   return gpu;
 }
 
+// Whether prompts could take FP4 activations there, had their matrices input scales.
+bool has_fp4_prompts(const std::string& backend) {
+  if (backend == "sim") return moe_layer::serves_fp4_prompts(*kernels::SimMachineOptions{}.arch);
+  static const bool gpu = moe_layer::serves_fp4_prompts(open_machine("cuda", 0)->arch());
+  return gpu;
+}
+
 bool is_fp4(Activations activations) {
   return activations == Activations::w4a4 || activations == Activations::w4a4_prefill;
 }
@@ -44,9 +51,34 @@ bool is_made_nvfp4(const checkpoint::Matrix& matrix, const BackendOptions& optio
   return options.dense == "nvfp4" && checkpoint::format_of(matrix) != checkpoint::MatrixFormat::nvfp4 &&
          backend::cuda::record_format(matrix, WeightFormat::nvfp4) == WeightFormat::nvfp4;
 }
-// Matrices that the checkpoint has input scales for.
-std::ptrdiff_t calibrated_count(const OpenModel& model) {
-  return fp4_count(model::build_program(model.config, model.bound.weights, Activations::automatic));
+bool is_stored_fp4(const checkpoint::Matrix& matrix) {
+  const checkpoint::MatrixFormat format = checkpoint::format_of(matrix);
+  return format == checkpoint::MatrixFormat::nvfp4 || format == checkpoint::MatrixFormat::mxfp4;
+}
+// FP4 activations wherever the checkpoint has input scales.
+backend::Program calibrated_program(const OpenModel& model) {
+  return model::build_program(model.config, model.bound.weights, Activations::automatic);
+}
+std::ptrdiff_t calibrated_count(const OpenModel& model) { return fp4_count(calibrated_program(model)); }
+
+// Matrices in FP4 without input scales, on a chip whose prompts would be faster with them.
+void mention_unscaled(const backend::Program& calibrated, const BackendOptions& options,
+                      const Listener& listener) {
+  std::ptrdiff_t made = 0, stored = 0;
+  for (const backend::MatrixUse& use : calibrated.matrices) {
+    if (backend::quantises(use.input)) continue;
+    made += is_made_nvfp4(*use.matrix, options);
+    stored += is_stored_fp4(*use.matrix);
+  }
+  if (made + stored == 0 || !has_fp4_prompts(options.backend)) return;
+  std::string which = fourfold::format("{} matrices stored in FP4", stored);
+  if (made > 0)
+    which = fourfold::format("--dense nvfp4: {} matrices{}", made,
+                             stored > 0 ? fourfold::format(", and {} stored in FP4,", stored) : "");
+  listener.fact(
+      fourfold::format("{} take 16-bit activations (w4a16), prompts too: they have no input scale, which "
+                       "calibration gives. {}",
+                       which, plan::w4a16_price()));
 }
 
 }  // namespace
@@ -164,14 +196,9 @@ void mention_activations(const ChosenActivations& chosen, const OpenModel& model
   if (here > 0 && chosen.emulated)
     listener.fact("FP4 activations are emulated on this chip, for a proof: times say nothing");
   if (options.activations != "auto") return;
-  const std::ptrdiff_t made = std::ranges::count_if(
-      program.matrices, [&](const backend::MatrixUse& use) { return is_made_nvfp4(*use.matrix, options); });
-  if (here > 0 && made > 0)
-    listener.fact(fourfold::format(
-        "--dense nvfp4: {} matrices take 16-bit activations (w4a16), prompts too: they have no "
-        "input scale",
-        made));
-  const std::ptrdiff_t all = calibrated_count(model);
+  const backend::Program calibrated = calibrated_program(model);
+  mention_unscaled(calibrated, options, listener);
+  const std::ptrdiff_t all = fp4_count(calibrated);
   if (!chosen.why_not_fp4.empty())
     listener.notice(
         fourfold::format("the checkpoint was made for FP4 activations (w4a4); this GPU gets 16-bit ones "

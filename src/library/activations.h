@@ -57,7 +57,8 @@ void require_fp4(const backend::Program& program, const BackendOptions& options)
 // no matrix does then.
 void take_fp8_rows(backend::Program& program, const BackendOptions& options, model::Activations activations);
 
-// Says what is done instead of what the checkpoint was made for.
+// Says what is done instead of what the checkpoint was made for, and where a chip with FP4 gets 16-bit
+// activations because matrices in FP4 have no input scale.
 void mention_activations(const ChosenActivations& chosen, const OpenModel& model,
                          const BackendOptions& options, const backend::Program& program,
                          const Listener& listener);

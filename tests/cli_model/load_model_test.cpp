@@ -101,6 +101,35 @@ TEST(LoadModel, DenseNvfp4HasNoFp4Activations) {
     });
 }
 
+// A model without any input scale is W4A16 on a chip with FP4, which is said once, with the price.
+TEST(LoadModel, WithoutInputScalesW4a16IsSaid) {
+  const auto said = [](const char* golden, const char* dense, const char* activations) {
+    Captured captured;
+    const auto model = open_model(checkpoint::golden_model(golden).string(), captured.console);
+    prepare_model(*model, {.backend = "sim", .activations = activations, .strict = true, .dense = dense},
+                  kCapacity, captured.console);
+    return captured.err.str();
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  const std::string stored = said("modelopt_mixed", "keep", "auto");
+  EXPECT_EQ(count(stored,
+                  "matrices stored in FP4 take 16-bit activations (w4a16), prompts too: they have no "
+                  "input scale"),
+            1)
+      << stored;
+  EXPECT_EQ(count(stored, "times the tensor-core instructions"), 1) << stored;
+  const std::string made = said("bf16", "nvfp4", "auto");
+  EXPECT_EQ(count(made, "--dense nvfp4: "), 2) << "this and the weights' error: " << made;
+  EXPECT_EQ(count(made, "take 16-bit activations (w4a16)"), 1) << made;
+  EXPECT_EQ(count(made, "times the tensor-core instructions"), 1) << made;
+  EXPECT_EQ(count(said("bf16", "keep", "auto"), "16-bit"), 0) << "nothing in FP4";
+  EXPECT_EQ(count(said("modelopt_mixed", "keep", "w4a16"), "16-bit"), 0) << "asked for";
+}
+
 TEST(LoadModel, ActivationsFollowTheChip) {
   using library::choose_activations;
   using library::Fp4Chip;
