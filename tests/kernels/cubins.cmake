@@ -8,12 +8,16 @@ set(plan ${CMAKE_CURRENT_BINARY_DIR}/cubin_plan.txt)
 add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VERBATIM)
 set(check ${PROJECT_SOURCE_DIR}/tools/check_cubins.py)
 set(built)
+set(counted)
 foreach(chip Hopper Workstation)
   if(TARGET fourfold_rows_${chip})
     string(REGEX MATCHALL "code=sm_[0-9]+" codes "${FOURFOLD_GENCODE_${chip}}")
     list(TRANSFORM codes REPLACE "code=sm_" "")
     list(JOIN codes "," codes)
     list(APPEND built --chip ${chip}:${codes}=$<TARGET_FILE:fourfold_rows_${chip}>)
+    if(codes MATCHES "90|120")
+      list(APPEND counted --chip ${chip}=$<TARGET_FILE:fourfold_rows_${chip}>)
+    endif()
   endif()
 endforeach()
 if(TARGET fourfold_rows_Hopper)
@@ -23,3 +27,12 @@ add_test(NAME kernels.cubins COMMAND ${Python3_EXECUTABLE} ${check} --plan ${pla
 add_test(NAME kernels.cubins_finds_faults
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/check_cubins_test.py ${FOURFOLD_NVCC} ${check}
     ${CMAKE_CURRENT_BINARY_DIR}/faulty_rows)
+
+# The committed instruction counts are those of this compiler; another one's may differ.
+get_filename_component(nvcc_folder ${FOURFOLD_NVCC} DIRECTORY)
+find_program(FOURFOLD_NVDISASM nvdisasm HINTS ${nvcc_folder})
+if(FOURFOLD_NVDISASM AND nvcc_version VERSION_EQUAL 13.0 AND counted)
+  add_test(NAME kernels.instruction_counts
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/count_instructions.py --plan ${plan} ${counted}
+      --nvdisasm ${FOURFOLD_NVDISASM} --check ${PROJECT_SOURCE_DIR}/src/plan/instruction_counts.cpp)
+endif()

@@ -31,6 +31,14 @@ class CountInstructions(unittest.TestCase):
         self.assertEqual(sum(counts.values()), 7)
         self.assertEqual((counts["alu"], counts["fma"], counts["memory"]), (1, 1, 1))
 
+    def test_a_stale_table(self):
+        same, old, new, other = ('    {"%s", "%s", 2048, %s, 0.50, 0.50, 0.50},' % line for line in (
+            ("a", "sm120", "3.00"), ("b", "sm120", "9.00"), ("b", "sm120", "5.94"), ("a", "sm90", "3.00")))
+        table = "\n".join(["// a comment", same, old, other])
+        self.assertEqual(count_instructions.differences([same, old], table, ["Workstation"]), [])
+        self.assertEqual(count_instructions.differences([same, new], table, ["Workstation"]), ["-" + old, "+" + new])
+        self.assertEqual(count_instructions.differences([other, same], table, ["Hopper", "Workstation"]), ["-" + old])
+
     def test_a_loop_inside_one_that_waits(self):
         counts, products = counted(
             [".L_x_1:", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1]", ".L_x_2:", "LDS.128 R4, [R2]", "OMMA.SF.16864 R8, R4",
