@@ -271,7 +271,8 @@ void expect_prefixes_change_nothing(const std::string& name, Activations activat
   SCOPED_TRACE(name);
   const Golden golden(name);
   sim::Device device;
-  const auto machine = kernels::make_sim_machine(device);
+  const auto machine = kernels::make_sim_machine(
+      device, {.arch = activations == Activations::w8a8 ? &plan::kSm90 : &plan::kSm120});
   const auto prepared = backend::make_gpu_backend(*machine, {})
                             ->prepare(golden.program(activations), {.page_count = 4,
                                                                     .page_tokens = 64,
@@ -314,6 +315,7 @@ TEST(Batcher, OnTheSimulatedGpuPrefixesAndSecondHomesChangeNoToken) {
   expect_prefixes_change_nothing("compressed", Activations::w4a16);
   expect_prefixes_change_nothing("compressed", Activations::w4a4_prefill);
   expect_prefixes_change_nothing("compressed", Activations::w4a4);
+  expect_prefixes_change_nothing("modelopt_mixed", Activations::w8a8);
 }
 
 // The third word's row of logits is not a number.

@@ -282,6 +282,26 @@ TEST(GpuAnswers, WithFp4ActivationsAreTheSameWithDraftsAndInABatch) {
   }
 }
 
+// The same of two ranks, each on a chip of its own, with FP8 activations of prompts, too.
+TEST(GpuAnswers, OfTwoRanksWithQuantisedActivationsAreTheSameWithDraftsAndInABatch) {
+  using model::Activations;
+  for (const auto& [name, activations] :
+       {std::pair{"compressed", Activations::w4a4_prefill}, std::pair{"compressed", Activations::w4a4},
+        std::pair{"modelopt_mixed", Activations::w8a8}}) {
+    const model::Golden golden(name);
+    const auto all =
+        std::make_shared<backend::SimRanks>(2, all_reduce::ExchangeOptions{.blocks = 1, .wait_seconds = 3600},
+                                            activations == Activations::w8a8 ? plan::kSm90 : plan::kSm120);
+    const auto prepared = backend::prepare_sim(golden, all, kThreeSequences, activations);
+    auto prompt = golden.ids("long.input_ids");
+    prompt.resize(20);
+    const auto plain = answers_of(*prepared, {greedy_request(prompt, 5)}).front();
+    const auto batch = answers_of(
+        *prepared, {greedy_request(golden.ids("short.input_ids"), 3), greedy_request(prompt, 5, 3)});
+    EXPECT_EQ(batch[1], plain) << name << ", activations " << static_cast<int>(activations);
+  }
+}
+
 // Keys and values in fp8: another answer may come, and it is the same with drafts and in a batch.
 TEST(GpuAnswers, WithFp8KvAreTheSameWithDraftsAndInABatch) {
   const model::Golden golden("compressed");
