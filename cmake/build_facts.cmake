@@ -1,17 +1,6 @@
 # What this build is made with: for `fourfold --version` (generated/build_facts.h) and for the SBOM (generated/parts.txt, which
 # tools/sbom.py reads). Included when all of it has been looked for.
 
-# The value of `#define NAME value` in a header; quotes are taken off.
-function(fourfold_define out header name)
-  set(${out} "" PARENT_SCOPE)
-  if(EXISTS ${header})
-    file(STRINGS ${header} lines REGEX "^#[ \t]*define[ \t]+${name}[ \t]+")
-    if(lines MATCHES "${name}[ \t]+\"?([0-9A-Za-z._]+)")
-      set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
-    endif()
-  endif()
-endfunction()
-
 set(parts "")
 set(without "")
 function(fourfold_part name version has)
@@ -24,19 +13,15 @@ function(fourfold_part name version has)
 endfunction()
 
 fourfold_part("Boost" "${boost_version}" "${FOURFOLD_HAS_MODEL_FLOOR}")
-fourfold_define(cli11_version "${FOURFOLD_CLI11}/CLI/Version.hpp" CLI11_VERSION)
 fourfold_part("CLI11" "${cli11_version}" "${FOURFOLD_CLI11}")
 fourfold_part("OpenSSL" "${OPENSSL_VERSION}" "${OPENSSL_FOUND}")
-foreach(number MAJOR MINOR PATCH)
-  fourfold_define(toml_${number} "${FOURFOLD_TOML}/toml++/impl/version.h" TOML_LIB_${number})
-endforeach()
-fourfold_part("toml++" "${toml_MAJOR}.${toml_MINOR}.${toml_PATCH}" "${FOURFOLD_TOML}")
+fourfold_part("toml++" "${toml_version}" "${FOURFOLD_TOML}")
 set(has_edit OFF)
 if(FOURFOLD_EDIT AND FOURFOLD_EDIT_INCLUDE AND FOURFOLD_EDIT_LIBRARIES)
   set(has_edit ON)
 endif()
-fourfold_define(edit_major "${FOURFOLD_EDIT_INCLUDE}/histedit.h" LIBEDIT_MAJOR)
-fourfold_define(edit_minor "${FOURFOLD_EDIT_INCLUDE}/histedit.h" LIBEDIT_MINOR)
+fourfold_define(edit_major LIBEDIT_MAJOR "${FOURFOLD_EDIT_INCLUDE}/histedit.h")
+fourfold_define(edit_minor LIBEDIT_MINOR "${FOURFOLD_EDIT_INCLUDE}/histedit.h")
 fourfold_part("libedit" "${edit_major}.${edit_minor}" "${has_edit}")
 fourfold_part("CUDA" "${CMAKE_CUDA_COMPILER_VERSION}" "${FOURFOLD_HAS_CUDA}")
 
@@ -77,6 +62,10 @@ inline constexpr const char* kWithout = \"@without@\";
 # The SBOM, with every build; where python3 is missing it is left out.
 find_program(FOURFOLD_PYTHON python3)
 if(FOURFOLD_PYTHON)
+  execute_process(COMMAND ${FOURFOLD_PYTHON} --version OUTPUT_VARIABLE python_says ERROR_VARIABLE python_says)
+  string(REGEX MATCH "[0-9]+\\.[0-9.]+" python_version "${python_says}")
+  fourfold_require_version("python3 (${FOURFOLD_PYTHON})" "${python_version}" ${FOURFOLD_PYTHON_MINIMUM}
+    "-DFOURFOLD_PYTHON=... chooses another")
   add_custom_target(fourfold_sbom ALL
     COMMAND ${FOURFOLD_PYTHON} ${PROJECT_SOURCE_DIR}/tools/sbom.py ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated/parts.txt
       ${CMAKE_BINARY_DIR}/fourfold.spdx.json

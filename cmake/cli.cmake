@@ -129,6 +129,9 @@ else()
 endif()
 
 if(FOURFOLD_CLI11)
+  fourfold_cli11_version(cli11_version ${FOURFOLD_CLI11})
+  fourfold_require_version("CLI11 in ${FOURFOLD_CLI11}" "${cli11_version}" ${FOURFOLD_CLI11_MINIMUM}
+    "-DFOURFOLD_CLI11=DIR names another folder with CLI/CLI.hpp")
   # Run once for a command: not worth optimising, which is half of what compiling them costs.
   function(fourfold_commands name)
     list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/cli/ OUTPUT_VARIABLE sources)
@@ -146,6 +149,9 @@ if(FOURFOLD_CLI11)
   # Options from a file are TOML, by toml++ (headers alone).
   find_path(FOURFOLD_TOML toml++/toml.h HINTS ${FOURFOLD_BUNDLE} ${FOURFOLD_BUNDLE}/include)
   if(FOURFOLD_TOML)
+    fourfold_toml_version(toml_version ${FOURFOLD_TOML})
+    fourfold_require_version("toml++ in ${FOURFOLD_TOML}" "${toml_version}" ${FOURFOLD_TOML_MINIMUM}
+      "-DFOURFOLD_TOML=DIR names another folder with toml++/toml.h")
     set(config_file config_file)
   else()
     set(config_file config_file_none)

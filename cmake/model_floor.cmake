@@ -81,7 +81,11 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     target_link_libraries(fourfold_nodes PRIVATE OpenSSL::Crypto)
     message(STATUS "fourfold: TLS by OpenSSL ${OPENSSL_VERSION}")
   else()
-    message(WARNING "fourfold: OpenSSL 3 was not found (Debian: libssl-dev): the server is built without TLS, and "
+    set(instead "was not found")
+    if(OPENSSL_VERSION)
+      set(instead "is needed, and ${OPENSSL_VERSION} was found")
+    endif()
+    message(WARNING "fourfold: OpenSSL 3 ${instead} (Debian: libssl-dev): the server is built without TLS, and "
       "`fourfold pull` is left out, so models are not fetched by name")
   endif()
   # Models by name. Fetching needs TLS and OpenSSL's hashes; what is in the cache is found, listed and removed without.

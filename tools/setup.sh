@@ -101,7 +101,7 @@ check_versions() {
     compiler_version=$("$compiler" -dumpversion)
     if "$compiler" --version | head -n 1 | grep -q clang; then return; fi
     if older_than 12 "${compiler_version%%.*}"; then
-      echo "setup: $compiler is g++ $compiler_version; fourfold needs g++ 12 or clang 19 (CXX=... chooses one)" >&2
+      echo "setup: $compiler is g++ $compiler_version; fourfold needs g++ 12 or clang 16 (CXX=... chooses one)" >&2
       exit 3
     fi
   fi
@@ -116,7 +116,7 @@ if ! command -v apt-get >/dev/null; then
   cat >&2 <<END
 setup: missing, by their Debian names: ${missing[*]}
 Install these with your distribution's tools, then start again:
-  cmake 3.25 or newer, ninja 1.10, g++ 12 or clang 19, python 3.9
+  cmake 3.25 or newer, ninja 1.10, g++ 12 or clang 16, python 3.9
   CLI11 2.1 or newer (header-only)           for the program
   Boost 1.81 or newer (headers only)         for the rooms that read JSON
   OpenSSL 3 (headers and libraries)          optional, for the server's TLS and for fetching models by name

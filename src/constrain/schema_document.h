@@ -5,6 +5,7 @@
 #include <boost/json/value.hpp>
 #include <list>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>

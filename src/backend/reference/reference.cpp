@@ -87,7 +87,7 @@ class PreparedReference final : public Prepared {
   Role role_of(ValueId in, std::int64_t row) const {
     return program_.value(in).rows == RowSet::logits ? Role::decode : places_[row].role;
   }
-  DeltaMemory& memory(DeltaStateId id, std::int32_t slot) {
+  DeltaMemory& delta_memory(DeltaStateId id, std::int32_t slot) {
     return delta_[id.index * capacity_.state_slot_count + slot];
   }
 
@@ -155,7 +155,7 @@ void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, st
   slots_.at(slot).require_state(position, slot);
   float* to = anchors_.put(anchor, position, anchor_bytes() / static_cast<std::int64_t>(sizeof(float)));
   for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
-    save_state(program_.delta_states[i], memory({i}, slot), position, to);
+    save_state(program_.delta_states[i], delta_memory({i}, slot), position, to);
     to += kept_floats(program_.delta_states[i]);
   }
 }
@@ -163,7 +163,7 @@ void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, st
 void PreparedReference::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
   const float* from = anchors_.get(anchor, position);
   for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
-    restore_state(program_.delta_states[i], from, position, memory({i}, slot));
+    restore_state(program_.delta_states[i], from, position, delta_memory({i}, slot));
     from += kept_floats(program_.delta_states[i]);
   }
   slots_.at(slot).restore(position);
@@ -272,7 +272,7 @@ void PreparedReference::apply(const CausalConv& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
     causal_conv(program_.delta_state(op.state), places_[row].position, vector(op.taps), in(op.in).row(row),
-                memory(op.state, places_[row].slot), out.row(row));
+                delta_memory(op.state, places_[row].slot), out.row(row));
 }
 
 void PreparedReference::apply(const DeltaRule& op) {
@@ -281,7 +281,7 @@ void PreparedReference::apply(const DeltaRule& op) {
     const DeltaInput input{in(op.qkv).row(row), in(op.beta).row(row), in(op.decay).row(row), vector(op.a_log),
                            vector(op.dt_bias)};
     delta_rule(program_.delta_state(op.state), places_[row].position, input,
-               memory(op.state, places_[row].slot), out.row(row));
+               delta_memory(op.state, places_[row].slot), out.row(row));
   }
 }
 

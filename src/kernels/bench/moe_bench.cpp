@@ -239,7 +239,7 @@ class MoeBench {
       auto* workspace = space.take<unsigned char>(layer.layout.total, "workspace");
       const auto record = [&](Machine& machine) {
         for (const float* rows : logits)
-          moe_layer::run(machine, layer, weights, {rows, inputs, out, workspace, layer.layout.total, true});
+          moe_layer::run(machine, layer, weights, {rows, inputs, out, workspace, layer.layout.total, {true}});
       };
       add_line(request, choice, "layer", experts, [&] { record(machine_); });
       if (options_.parts) {

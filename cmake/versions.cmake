@@ -1,0 +1,60 @@
+# What is needed at least, and the sentence for what is older. (Boost, OpenSSL and nvcc are looked at where they are found:
+# without the first two less is built, and a warning says so.) Also read by tests/tidy/versions_test.py.
+set(FOURFOLD_GNU_MINIMUM 12)
+set(FOURFOLD_CLANG_MINIMUM 16)
+set(FOURFOLD_NINJA_MINIMUM 1.10)
+set(FOURFOLD_PYTHON_MINIMUM 3.9)
+set(FOURFOLD_CLI11_MINIMUM 2.1)
+set(FOURFOLD_TOML_MINIMUM 3.3)
+set(FOURFOLD_GTEST_MINIMUM 1.12)
+
+# Ends with both versions when `found` is older than `needed`. A version that nobody tells is taken.
+function(fourfold_require_version what found needed advice)
+  if(found AND found VERSION_LESS needed)
+    message(FATAL_ERROR "fourfold: ${what} is version ${found}; ${needed} or newer is needed. ${advice}")
+  endif()
+endfunction()
+
+# The value of `#define NAME value` in the first of these headers that has it; quotes are taken off.
+function(fourfold_define out name)
+  set(${out} "" PARENT_SCOPE)
+  foreach(header ${ARGN})
+    if(EXISTS ${header})
+      file(STRINGS ${header} lines REGEX "^#[ \t]*define[ \t]+${name}[ \t]+")
+      if(lines MATCHES "${name}[ \t]+\"?([0-9A-Za-z._]+)")
+        set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+# Of the headers in a folder; some releases are one file.
+function(fourfold_cli11_version out folder)
+  fourfold_define(version CLI11_VERSION ${folder}/CLI/Version.hpp ${folder}/CLI/CLI.hpp)
+  set(${out} ${version} PARENT_SCOPE)
+endfunction()
+function(fourfold_toml_version out folder)
+  set(places ${folder}/toml++/impl/version.h ${folder}/toml++/impl/toml_version.h ${folder}/toml++/toml_version.h
+    ${folder}/toml++/toml.h)
+  foreach(number MAJOR MINOR PATCH)
+    fourfold_define(${number} TOML_LIB_${number} ${places})
+  endforeach()
+  if(MAJOR)
+    set(${out} ${MAJOR}.${MINOR}.${PATCH} PARENT_SCOPE)
+  else()
+    set(${out} "" PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(fourfold_require_compiler id path version)
+  set(advice "-DCMAKE_CXX_COMPILER=... (./dev: CXX=...) chooses another")
+  if(id STREQUAL "GNU")
+    fourfold_require_version("g++ (${path})" "${version}" ${FOURFOLD_GNU_MINIMUM} "${advice}")
+  elseif(id STREQUAL "Clang")
+    fourfold_require_version("clang (${path})" "${version}" ${FOURFOLD_CLANG_MINIMUM} "${advice}")
+  else()
+    message(WARNING "fourfold: the compiler ${path} is ${id} ${version}; this is built and tested with g++ "
+      "${FOURFOLD_GNU_MINIMUM} and clang ${FOURFOLD_CLANG_MINIMUM} or newer")
+  endif()
+endfunction()
