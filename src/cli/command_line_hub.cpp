@@ -18,7 +18,8 @@ void add_pull(CLI::App& app, CommandLine& line) {
 }
 
 void add_list(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("list", "The models in the local cache");
+  CLI::App* command =
+      app.add_subcommand("list", "The models here: storyteller, and those in the local cache");
   command->add_flag("--json", line.list.json, "For programs");
   command->final_callback([&line] {
     line.has_strict = false;

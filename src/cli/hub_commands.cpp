@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <iomanip>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json_writer.h"
@@ -27,6 +28,19 @@ fs::path cache_folder() { return checkpoint::hub_cache_folder(checkpoint::hub_en
 
 std::string as_bytes(std::uint64_t bytes) { return cli::as_bytes(static_cast<double>(bytes)); }
 
+// Of the model that comes with the program; nothing where the program lies without it.
+std::optional<std::uint64_t> built_in_bytes() {
+  try {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(find_model("")))
+      if (entry.is_regular_file()) bytes += entry.file_size();
+    return bytes;
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_request) throw;
+    return std::nullopt;
+  }
+}
+
 // What a snapshot is asked for by, where the name alone does not do.
 std::string revision_words(const hub::CachedSnapshot& snapshot) {
   std::string words;
@@ -40,12 +54,23 @@ void print_row(const Console& console, const std::string& name, const std::strin
               << terminal_safe(revision) << "  " << std::setw(9) << size << "  " << note << "\n";
 }
 
-void list_json(const std::vector<hub::CachedModel>& models, const Console& console) {
+void list_json(std::optional<std::uint64_t> built_in, const std::vector<hub::CachedModel>& models,
+               const Console& console) {
   JsonWriter json;
   json.begin_array();
+  if (built_in) {
+    json.begin_object();
+    json.key("name").value(kBuiltInModel);
+    json.key("built_in").value(true);
+    json.key("bytes").value(*built_in);
+    json.key("unfinished_bytes").value(std::uint64_t{0});
+    json.key("snapshots").begin_array().end_array();  // it is in no cache
+    json.end_object();
+  }
   for (const hub::CachedModel& model : models) {
     json.begin_object();
     json.key("name").value(model.name);
+    json.key("built_in").value(false);
     json.key("bytes").value(model.bytes);
     json.key("unfinished_bytes").value(model.unfinished);
     json.key("snapshots").begin_array();
@@ -103,12 +128,13 @@ int run_pull(const PullOptions& options, const Console& console) {
 int run_list(const ListOptions& options, const Console& console) {
   const fs::path cache = cache_folder();
   const std::vector<hub::CachedModel> models = hub::cached_models(cache);
+  const std::optional<std::uint64_t> built_in = built_in_bytes();
   if (options.json) {
-    list_json(models, console);
+    list_json(built_in, models, console);
     return kFine;
   }
   print_row(console, "MODEL", "REVISION", "SIZE", "");
-  print_row(console, kBuiltInModel, "", "", "comes with the program");
+  if (built_in) print_row(console, kBuiltInModel, "", as_bytes(*built_in), "comes with the program");
   for (const hub::CachedModel& model : models) {
     for (const hub::CachedSnapshot& snapshot : model.snapshots)
       print_row(console, model.name, revision_words(snapshot), as_bytes(snapshot.bytes),

@@ -17,6 +17,10 @@ using std::chrono::seconds;
 constexpr std::size_t kWholeBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kErrorBytesMax = std::size_t{1} << 20;  // read of an answer without content
 constexpr std::int64_t kWaitMax = 1'000'000;                  // s; beyond it all waits are the same
+constexpr const char* kLater = "Later the same command goes on where this one was.";
+constexpr const char* kUnreached =
+    "Is there a network? HTTPS_PROXY names a proxy to ask through, HF_ENDPOINT another hub or a mirror; "
+    "HF_HUB_OFFLINE=1 takes what is in the cache and asks nobody.";
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -179,16 +183,21 @@ void Web::get(Question question, const Take& take, Place* place) {
     } catch (const Error& error) {
       if (error.code() != Code::io) throw;
       why = error.what();
-      if (!attempt.took && failed + 1 >= question.attempts)
-        throw Error(error.code(), question.what + ": " + why, error.hint());
+      if (!attempt.took && failed + 1 >= question.attempts) {
+        // No answer at all, or none of whoever a redirect named.
+        const bool unreached = attempt.status == 0 || is_redirect(attempt.status);
+        throw Error(error.code(), question.what + ": " + why,
+                    !error.hint().empty() ? error.hint()
+                    : unreached           ? kUnreached
+                                          : kLater);
+      }
     }
     if (place != nullptr) place->set(std::nullopt);
     failed = attempt.took ? 1 : failed + 1;
     pause = pause_after(failed);
     if (attempt.wait) pause = *attempt.wait;
     if (failed >= question.attempts || pause > kLongestWait)
-      fail_with_hint(Code::io, "Later the same command goes on where this one was.", "{}: {}{}",
-                     question.what, why,
+      fail_with_hint(Code::io, kLater, "{}: {}{}", question.what, why,
                      attempt.wait ? fourfold::format(", and asks to wait {} s", attempt.wait->count()) : "");
     if (attempt.wait || failed > 1)
       say_(fourfold::format("{}: {}; again in {} s", question.what, why, (pause.count() + 999) / 1000));

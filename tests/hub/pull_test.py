@@ -137,9 +137,14 @@ class Pull(HubTest):
         with FakeHub(single()) as hub:
             hub.cuts, hub.cut_after = 1000, 0
             begun = time.time()
-            self.assertIn("model.safetensors: the server closed the connection", self.pull(hub, status=2).stderr)
+            said = self.pull(hub, status=2).stderr
+            self.assertIn("model.safetensors: the server closed the connection", said)
+            self.assertIn("Later the same command goes on", said)
             self.assertLess(time.time() - begun, 30)
-        self.assertIn("cannot be reached", self.pull("http://127.0.0.1:9", status=2).stderr)
+        said = self.pull("http://127.0.0.1:9", status=2).stderr
+        self.assertIn("cannot be reached", said)
+        for name in ("HF_ENDPOINT", "HTTPS_PROXY", "HF_HUB_OFFLINE"):
+            self.assertIn(name, said)
 
     def test_links_that_expire_are_asked_for_again(self):
         with FakeHub(single(BIG)) as hub:
@@ -356,7 +361,11 @@ class ListAndRemove(HubTest):
             self.pull(hub, "org/name@v1")
             listed = self.run_program(hub, "list").stdout
             self.assertRegex(listed, r"org/name +main, v1 +65\d kB")
-            models = json.loads(self.run_program(hub, "list", "--json").stdout)
+            own, *models = json.loads(self.run_program(hub, "list", "--json").stdout)
+            self.assertEqual((own["name"], own["built_in"], own["snapshots"]), ("storyteller", True, []))
+            self.assertGreater(own["bytes"], 10**7)  # as the table, which has it first
+            self.assertRegex(listed.splitlines()[1], r"^storyteller +1\d\.\d MB +comes with the program$")
+            self.assertEqual([m["built_in"] for m in models], [False])
             self.assertEqual([(m["name"], m["bytes"], m["unfinished_bytes"]) for m in models],
                              [("org/name", sum(len(files[name]) for name in READ), 0)])
             self.assertEqual([(s["commit"], s["revisions"], s["whole"]) for s in models[0]["snapshots"]],
