@@ -64,9 +64,14 @@ def contents(prefix):
         yield f"{name}.dist-info/sboms/fourfold.spdx.json", documents / "fourfold.spdx.json"
 
 
+def without_links(text):
+    """Links into this repository lead nowhere from a package's page: their words stay."""
+    return re.sub(r"!?\[([^\]]*)\]\((?!https?://)[^)]*\)", r"\1", text)
+
+
 def about(tag):
     """The texts of dist-info."""
-    readme = (common.ROOT / "README.md").read_text()
+    readme = without_links((common.ROOT / "README.md").read_text())
     yield "METADATA", METADATA.format(version=common.version(), summary=common.SUMMARY, readme=readme)
     yield "WHEEL", f"Wheel-Version: 1.0\nGenerator: fourfold packaging/wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n"
 

@@ -78,8 +78,14 @@ test_deb() {
   cp "$package" "$system/tmp/fourfold.deb"
   cp /etc/resolv.conf "$system/etc/resolv.conf"
   inside 'apt-get update && apt-get install -y --no-install-recommends /tmp/fourfold.deb' >"$folder/log" 2>&1 || { tail -n 20 "$folder/log"; exit 1; }
+  # shellcheck disable=SC2016  # for the shell within
   inside 'getent passwd fourfold; fourfold --version; python3 -c "import fourfold; print(fourfold.LLM().model)"
-    [[ -e /usr/share/bash-completion/completions/fourfold && -e /etc/fourfold/serve.toml ]] && ! command -v g++'
+    ! command -v g++
+    for file in /etc/fourfold/serve.toml /usr/share/man/man1/fourfold.1.gz /usr/share/bash-completion/completions/fourfold \
+      /usr/share/zsh/vendor-completions/_fourfold /usr/share/fish/vendor_completions.d/fourfold.fish \
+      /usr/include/fourfold/engine.h /usr/include/fourfold/fourfold.h /usr/include/fourfold/fourfold_kernels.h; do
+      if [[ ! -s $file ]]; then echo "the package has no $file"; exit 1; fi
+    done'
   # systemd does not run in a chroot: the unit's own line, as its user, with the folders it would make.
   local start
   start=$(sed -n 's/^ExecStart=//p' "$system/lib/systemd/system/fourfold.service")

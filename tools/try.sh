@@ -94,9 +94,29 @@ leave_out_cuda() {
 
 headline() { printf '\n== %s\n\n' "$*"; }
 
+# The newest wheel of dist/ for this machine, or nothing.
+built_wheel() {
+  local wheel newest=''
+  for wheel in dist/fourfold-*_"$(uname -m)".whl; do
+    if [[ -f $wheel && (-z $newest || $wheel -nt $newest) ]]; then newest=$wheel; fi
+  done
+  echo "$newest"
+}
+
+# Sets `program` to the one in a wheel: unpacked and not installed, so nothing outside build/ changes.
+unpack_wheel() {  # unpack_wheel FILE
+  rm -rf build/wheel
+  python3 -m zipfile -e "$1" build/wheel
+  mv build/wheel/fourfold-*.data/scripts build/wheel/bin
+  mv build/wheel/fourfold-*.data/data/share build/wheel/share
+  program=build/wheel/bin/fourfold
+  chmod +x "$program"
+}
+
 # Sets `program` to one that answers: one that is there (FOURFOLD_PROGRAM, this tree's build, or on the PATH: a wheel's, a
-# package's), else fourfold-chat, which is little more than half of the whole program to build.
+# package's), one in a wheel of dist/, else fourfold-chat, which is little more than half of the whole program to build.
 find_or_build_program() {
+  local wheel
   if [[ -n ${FOURFOLD_PROGRAM:-} ]]; then
     program=$FOURFOLD_PROGRAM
   elif [[ -x build/fourfold ]]; then
@@ -104,6 +124,9 @@ find_or_build_program() {
     program=build/fourfold
   elif program=$(command -v fourfold); then
     echo "There is $program already ($("$program" --version)); ./dev build makes one of this tree."
+  elif wheel=$(built_wheel) && [[ -n $wheel ]] && command -v python3 >/dev/null; then
+    unpack_wheel "$wheel"
+    echo "There is $wheel already ($("$program" --version)), unpacked into build/wheel; ./dev build makes one of this tree."
   else
     set_up build
     leave_out_cuda

@@ -37,6 +37,9 @@ def check_record(path):
         for name in ("licenses/LICENSE", "licenses/licenses/BSL-1.0.txt", "licenses/licenses/ncurses.txt",
                      "sboms/fourfold.spdx.json"):
             assert f"{info}/{name}" in archive.namelist(), name
+        page = archive.read(f"{info}/METADATA").decode()
+        assert "docs/install.md" in page and "](docs/" not in page and "](models/" not in page
+        assert wheel_of.without_links("[a](docs/b.md#c) [d](https://e.f/g)") == "a [d](https://e.f/g)"
         assert len({entry.date_time for entry in archive.infolist()}) == 1
         program = archive.getinfo(f"fourfold-{common.version()}.data/scripts/fourfold")
         assert program.external_attr >> 16 == 0o100755
