@@ -61,6 +61,17 @@ class Versions(unittest.TestCase):
         python = self.program("python3", "echo Python 3.8.10")
         self.assertIn(f"is version 3.8.10; {NEEDED['PYTHON']} or newer", self.refused(compiler, f"-DFOURFOLD_PYTHON={python}"))
 
+    def test_ninja_and_googletest(self):
+        compiler = f"-DCMAKE_CXX_COMPILER={CXX}"
+        ninja = self.program("ninja", f'if [ "$1" = --version ]; then echo 1.9.0; else exec {shutil.which("ninja")} "$@"; fi')
+        self.assertIn(f"is version 1.9.0; {NEEDED['NINJA']} or newer", self.refused(compiler, f"-DCMAKE_MAKE_PROGRAM={ninja}"))
+        shutil.rmtree(self.folder / "build")
+        self.header("gtest/GTestConfig.cmake", "add_library(GTest::gtest INTERFACE IMPORTED)\n"
+                                               "add_library(GTest::gtest_main INTERFACE IMPORTED)\n")
+        self.header("gtest/GTestConfigVersion.cmake", 'set(PACKAGE_VERSION 1.11.0)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n')
+        said = self.refused(compiler, "-DFOURFOLD_TESTS=ON", f"-DGTest_DIR={self.folder}/gtest")
+        self.assertIn(f"GoogleTest is version 1.11.0; {NEEDED['GTEST']} or newer", said)
+
     def test_the_pages_say_the_same(self):
         """What is written for those who install it by hand."""
         page = (ROOT / "docs/install.md").read_text()
