@@ -162,7 +162,11 @@ RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns
 
 RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   switch (dense_) {
-    case WeightFormat::nvfp4: return nvfp4(rows, columns, start);
+    case WeightFormat::nvfp4: {
+      Matrix made = nvfp4(rows, columns, start);
+      std::get<checkpoint::Nvfp4Storage>(made.storage).input_scale.reset();
+      return made;
+    }
     case WeightFormat::fp8: return fp8(rows, columns, start);
     case WeightFormat::bf16: return bf16(rows, columns, start);
     case WeightFormat::mxfp4:

@@ -26,8 +26,9 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
 
 class RandomWeights {
  public:
-  // dense: nvfp4, fp8 or bf16. Routed experts are NVFP4, gpt-oss's MXFP4, as they are released. The MTP layer
-  // is bf16, its experts too, as releases have it.
+  // dense: nvfp4, fp8 or bf16; nvfp4 as --dense makes it at load, without input scales. Routed experts are
+  // NVFP4 with them, gpt-oss's MXFP4, as they are released. The MTP layer is bf16, its experts too, as
+  // releases have it.
   RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }
   WeightFormat expert_format() const;  // of routed experts, but for an MTP layer's
