@@ -25,6 +25,16 @@ void write_range(const char* name, const plan::Range& value, JsonWriter& json) {
   json.key(name).begin_array().value(value.low).value(value.high).end_array();
 }
 
+void write_parts(const char* name, const std::vector<plan::Estimate>& lines, JsonWriter& json) {
+  json.key(name).begin_array();
+  for (const plan::Estimate& line : lines) {
+    json.begin_object().member("what", line.what);
+    write_range("us", line.us, json);
+    json.member("evidence", evidence_name(line.evidence)).member("because", line.because).end_object();
+  }
+  json.end_array();
+}
+
 // Both ends of what is believed of the chip: plan/chip_rates.cpp says why.
 void write_rates(const char* name, const plan::ChipRates& rates, JsonWriter& json) {
   json.key(name).begin_object().member("sms", rates.sms).member("ghz", rates.ghz);
@@ -61,6 +71,11 @@ void print_prediction(const library::StepQuestion& question, const library::Pred
                            question.acceptance);
   console.out << "\n";
   if (question.prompt == 0) return;
+  for (const plan::Estimate& line : prediction.prompt_sums)
+    console.out << line_of(
+                       "%-62s",
+                       fourfold::format("prompt: {} ({})", line.what, evidence_name(line.evidence)).c_str())
+                << range_text(line.us) << "\n";
   const plan::Range prompts = prompt_speed(prediction, question.prompt);
   console.out << fourfold::format("a prompt of {}: ", with_commas(question.prompt))
               << line_of("%.1f to %.1f ms, %.0f to %.0f tokens/s\n", prediction.prompt_us.low / 1e3,
@@ -88,16 +103,11 @@ void write_prediction(const library::StepQuestion& question, const library::Pred
   }
   json.end_array();
   write_range("us", prediction.step_us, json);
-  json.key("parts").begin_array();
-  for (const plan::Estimate& line : prediction.lines) {
-    json.begin_object().member("what", line.what);
-    write_range("us", line.us, json);
-    json.member("evidence", evidence_name(line.evidence)).member("because", line.because).end_object();
-  }
-  json.end_array();
+  write_parts("parts", prediction.lines, json);
   write_range("tokens_per_s", prediction.tokens_per_s(question.users), json);
   if (question.prompt > 0) {
     write_range("prompt_us", prediction.prompt_us, json);
+    write_parts("prompt_parts", prediction.prompt_sums, json);
     write_range("prompt_tokens_per_s", prompt_speed(prediction, question.prompt), json);
   }
   json.key("constants").begin_array();

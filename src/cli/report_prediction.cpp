@@ -46,7 +46,7 @@ Prediction predict_line(const PredictedLine& line) {
   try {
     std::ostringstream unread;
     const library::Prediction predicted = predict_model_step(options, {unread, unread}).step;
-    const plan::Range us = is_prompt ? predicted.prompt_us : predicted.alone_us;
+    const plan::Range us = is_prompt ? predicted.prompt_alone_us : predicted.alone_us;
     out.low_ms = us.low / 1e3;
     out.high_ms = us.high / 1e3;
   } catch (const Error& error) {

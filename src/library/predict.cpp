@@ -110,6 +110,27 @@ void add_sums(const StepQuestion& question, const StepRows& pass, std::vector<pl
                    link_facts(question.link).evidence, format("{} KB of each", logits / 1024)});
 }
 
+std::vector<plan::Estimate> prompt_sums(const StepQuestion& question) {
+  if (question.ranks == 1 || question.prompt == 0) return {};
+  const int sums = sum_count(question, Pass::main);
+  const int most_rows = std::min(kPromptRows, question.prompt);
+  const double most_bytes = most_rows * sum_row_bytes(question);
+  plan::Range us;
+  for (int at = 0; at < question.prompt; at += kPromptRows) {
+    const double bytes = std::min(kPromptRows, question.prompt - at) * sum_row_bytes(question);
+    us += sums * prompt_sum_us(best_way(question, bytes), question.link, question.ranks, bytes);
+  }
+  const double logits = 4.0 * static_cast<double>(question.program.vocab_size) / question.ranks;
+  return {{"sums between GPUs", us, plan::Evidence::assumed,
+           format("{} of up to {} MB, {}, {}, of which none was measured: its published rate, and up to what "
+                  "the kernel took on an H200 without a bus",
+                  sums * ((question.prompt + kPromptRows - 1) / kPromptRows),
+                  static_cast<long long>(most_bytes / 1e6 + 0.5),
+                  sum_way_name(best_way(question, most_bytes)), link_name(question.link))},
+          {"logits of all GPUs", all_gather_us(question.link, question.ranks, logits),
+           link_facts(question.link).evidence, format("{} KB of each", logits / 1024)}};
+}
+
 // Of one rank without the others.
 std::vector<plan::Estimate> own_lines(const StepQuestion& question, const plan::ChipRange& chip,
                                       const StepRows& pass, const std::vector<plan::KernelWork>& work) {
@@ -150,9 +171,6 @@ plan::ChipRange require(const StepQuestion& question) {
   if (question.prompt < 0 || question.prompt > question.program.position_limit)
     fail(Code::invalid_request, "--prompt {}: 0 to the model's {} positions", question.prompt,
          question.program.position_limit);
-  if (question.prompt > 0 && question.ranks > 1)
-    fail(Code::unsupported_op, "--prompt with --tp {}: sums of so many rows were never measured",
-         question.ranks);
   return *chip;
 }
 
@@ -191,7 +209,7 @@ Prediction predict(const StepQuestion& question) {
     for (const plan::KernelWork& kernel : work[i]) {
       const plan::Range us = range_of(kernel, chip);
       add_row(passes[i].what, kernel, us, out.rows);
-      if (rows[i].role == Role::prefill) out.prompt_us += us;
+      if (rows[i].role == Role::prefill) out.prompt_alone_us += us;
     }
     if (rows[i].role == Role::prefill) continue;
     std::vector<plan::Estimate> lines = lines_of(question, chip, rows[i], work[i]);
@@ -204,6 +222,9 @@ Prediction predict(const StepQuestion& question) {
     out.lines.push_back(
         {"drafts", drafts, chip.evidence, format("{} of the MTP layer, each as above", question.drafts)});
   out.step_us = total_us(out.lines);
+  out.prompt_sums = prompt_sums(question);
+  out.prompt_us = out.prompt_alone_us;
+  out.prompt_us += total_us(out.prompt_sums);
   out.alone_us = total_us(own_lines(question, chip, rows.front(), work.front()));
   out.tokens = plan::tokens_of_step(question.acceptance, question.drafts);
   out.kernels = static_cast<int>(work.front().size());

@@ -41,10 +41,12 @@ struct Prediction {
   // Of the verification, or the plain step: its kernels, what small SMs cost, sums between ranks; then
   // drafts.
   std::vector<plan::Estimate> lines;
-  plan::Range step_us;    // all lines
-  plan::Range alone_us;   // of the verification, or the plain step, what a rank does without the others
-  plan::Range prompt_us;  // 0: none was asked for
-  double tokens = 1;      // of a user and step
+  plan::Range step_us;          // all lines
+  plan::Range alone_us;         // of the verification, or the plain step, what a rank does without the others
+  plan::Range prompt_alone_us;  // of a prompt, without the others; 0: none was asked for
+  std::vector<plan::Estimate> prompt_sums;  // between its ranks
+  plan::Range prompt_us;                    // both
+  double tokens = 1;                        // of a user and step
   // Of the verification, or the plain step:
   int kernels = 0;
   int apart = 0;             // of its boundaries: plan::boundaries_apart

@@ -23,6 +23,10 @@ constexpr LinkFacts kPcie4{.latency_us = {6.1, 10},
                            .evidence = Evidence::assumed,
                            .because = "half the rate of PCIe 5, rounds about as long"};
 
+// Two-shot of two ranks on one H200, 64 rows of 4,096 less 32: 26.1 - 15.2 us for 0.52 MB; of four ranks 20
+// (bench/results/all-reduce-h200-{2,4}.json).
+constexpr double kSumUsPerMb = 21;
+
 Range transfer_us(double bytes, double gb_per_s, double rounds, const Range& latency) {
   const double carried = bytes / gb_per_s / 1e3;
   return {rounds * latency.low + carried, rounds * latency.high + carried};
@@ -59,6 +63,12 @@ Range all_reduce_us(SumWay way, Link link, int ranks, double bytes) {
   }
   // One part is written, those of the others are read.
   return transfer_us((1 + others) * bytes, facts.host_gb_per_s, 1, facts.host_latency_us);
+}
+
+Range prompt_sum_us(SumWay way, Link link, int ranks, double bytes) {
+  Range us = all_reduce_us(way, link, ranks, bytes);
+  if (ranks > 1) us.high += kSumUsPerMb * bytes / 1e6;
+  return us;
 }
 
 Range all_gather_us(Link link, int ranks, double bytes) {

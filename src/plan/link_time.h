@@ -34,6 +34,9 @@ Evidence sum_evidence(SumWay way, Link link);
 
 // One sum of `bytes` on each of `ranks` GPUs; 0 for one rank.
 Range all_reduce_us(SumWay way, Link link, int ranks, double bytes);
+// The same of a prompt's many rows, of which nobody published more than 1 MB: the bus's rate as above, and at
+// the high end what the kernel took by itself on an H200, as if no bus hid any of it.
+Range prompt_sum_us(SumWay way, Link link, int ranks, double bytes);
 // Each GPU has `bytes` that all others need.
 Range all_gather_us(Link link, int ranks, double bytes);
 

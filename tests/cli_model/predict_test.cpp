@@ -361,10 +361,37 @@ TEST(Predict, OtherFamiliesOnOtherChips) {
   }
 }
 
+// A rank's kernels, and sums over the bus, which nobody measured.
+TEST(Predict, PromptsOfSeveralRanksHaveSums) {
+  const auto predicted = [](int prompt) {
+    PlanModelOptions options = question("397b", "rtx-pro-6000");
+    options.prompt = prompt;
+    options.ranks = 4;
+    Captured captured;
+    EXPECT_EQ(run_plan_model(options, captured.console), kFine);
+    return read_json(captured.out.str());
+  };
+  const Json json = predicted(2048), longer = predicted(4096);
+  double kernels = 0;
+  for (const Json& row : json.at("rows").items)
+    if (row.at("what").text == "prompt") kernels += row.at("us").items.at(0).number;
+  const Json& sums = json.at("prompt_parts").items.at(0);
+  EXPECT_EQ(sums.at("evidence").text, "assumed");
+  const double low = sums.at("us").items.at(0).number, high = sums.at("us").items.at(1).number;
+  // 120 sums, two a layer, of 2,048 rows of 4,096 f32; each GPU sends half as much again at 34 GB/s.
+  const double bytes = 2048.0 * 4096 * 4;
+  EXPECT_NEAR(low, 120 * (1.5 * bytes / 34e3 + 2 * 6.1), 1);
+  EXPECT_NEAR(high, 120 * (1.5 * bytes / 34e3 + 2 * 8.4 + 21 * bytes / 1e6), 1);
+  const double logits = json.at("prompt_parts").items.at(1).at("us").items.at(0).number;
+  EXPECT_NEAR(json.at("prompt_us").items.at(0).number, kernels + low + logits, 1e-6 * kernels);
+  EXPECT_NEAR(longer.at("prompt_parts").items.at(0).at("us").items.at(0).number, 2 * low, 1e-6 * low);
+}
+
 // As it is served: prompts of routed experts in FP4 where the chip has it.
 TEST(Predict, PromptsAreThoseThatAreServed) {
-  const auto prompt = [](const char* gpu, const char* activations) {
+  const auto prompt = [](const char* gpu, const char* activations, const char* dense = "keep") {
     PlanModelOptions options = question("35b", gpu);
+    options.dense = dense;
     options.json = false;
     options.prompt = 2048;
     options.activations = activations;
@@ -375,6 +402,11 @@ TEST(Predict, PromptsAreThoseThatAreServed) {
   EXPECT_TRUE(contains(prompt("rtx-5090", "auto"), "w4a4 nvfp4"));
   EXPECT_FALSE(contains(prompt("rtx-5090", "w4a16"), "w4a4 nvfp4"));
   EXPECT_FALSE(contains(prompt("h200", "auto"), "w4a4"));
+  // What --dense nvfp4 makes at load has no input scale: 16-bit activations, and one user's rows of its own.
+  const std::string made = prompt("rtx-5090", "auto", "nvfp4");
+  EXPECT_TRUE(contains(made, "w4a4 nvfp4")) << made;
+  EXPECT_TRUE(contains(made, "dense_pair bf16 nvfp4")) << made;
+  EXPECT_FALSE(contains(made, "moe_stream")) << made;
   Captured captured;
   PlanModelOptions options = question("35b", "h200");
   options.activations = "w4a4";
@@ -388,11 +420,7 @@ TEST(Predict, RefusesWhatItWasNeverHeldAgainst) {
     expect_error(code, words, [&] { run_plan_model(options, captured.console); });
   };
   refused(question("35b", ""), Code::invalid_request, {"--predict needs --gpu"});
-  PlanModelOptions options = question("397b", "rtx-pro-6000");
-  options.prompt = 2048;
-  options.ranks = 4;
-  refused(options, Code::unsupported_op, {"--prompt with --tp 4", "never measured"});
-  options = question("35b", "h200");
+  PlanModelOptions options = question("35b", "h200");
   options.prompt = -1;
   refused(options, Code::invalid_request, {"--prompt -1"});
   options.prompt = 0;

@@ -48,5 +48,14 @@ TEST(LinkTime, OnlyOneRoundOverPcie5IsPublished) {
   EXPECT_EQ(sum_evidence(SumWay::one_shot, Link::pcie4), Evidence::assumed);
 }
 
+// A megabyte through the kernel alone takes 21 us: of 33 MB that is half of what the bus takes.
+TEST(LinkTime, APromptsSumsAreWider) {
+  const Range one = all_reduce_us(SumWay::two_shot, Link::pcie5, 4, 33e6);
+  const Range prompt = prompt_sum_us(SumWay::two_shot, Link::pcie5, 4, 33e6);
+  EXPECT_EQ(prompt.low, one.low);
+  EXPECT_NEAR(prompt.high - one.high, 693, 1e-6);
+  EXPECT_EQ(prompt_sum_us(SumWay::two_shot, Link::pcie5, 1, 33e6).high, 0);
+}
+
 }  // namespace
 }  // namespace fourfold::plan
