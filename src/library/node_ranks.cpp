@@ -231,8 +231,10 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
     listener.fact(fourfold::format(
         "ranks 1 to {} are waited for, on each machine: fourfold rank --join {}:{} --token-file FILE",
         options.tp - 1, is_any(listen.host) ? "THIS-HOST" : listen.host, port));
-  out->launcher =
-      std::make_unique<nodes::Launcher>(launches(options, listen, port, token, listener), given.log);
+  out->launcher = std::make_unique<nodes::Launcher>(
+      nodes::LauncherOptions{.launches = launches(options, listen, port, token, listener),
+                             .is_there = out->leader->presence(),
+                             .log = given.log});
   return out;
 }
 

@@ -36,7 +36,8 @@ std::string quoted(const std::string& text) {
                                              "0123456789_-+=:,./@%") == std::string::npos;
   if (is_plain) return text;
   std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  // Without a backslash, which fish reads inside of quotes, too.
+  for (const char c : text) out += c == '\'' ? std::string("'\"'\"'") : std::string(1, c);
   return out + "'";
 }
 
@@ -90,21 +91,36 @@ std::string end_of(int status) {
 
 std::vector<std::string> launch_command(const LaunchPlan& plan) {
   const auto rank_command = [&](const std::string& join) {
-    std::vector<std::string> words{plan.program,   "rank", "--join", join,
-                                   "--token-file", "-",    "--rank", std::to_string(plan.rank)};
+    std::vector<std::string> words{plan.program,   "rank",
+                                   "--join",       join,
+                                   "--token-file", "-",
+                                   "--rank",       std::to_string(plan.rank),
+                                   "--wait",       std::to_string(kAwayTime.count())};
     words.insert(words.end(), plan.more.begin(), plan.more.end());
     return words;
   };
   const std::string port = std::to_string(plan.port);
   if (plan.host == kHere)
     return rank_command((plan.leader_host.empty() ? "127.0.0.1" : plan.leader_host) + ":" + port);
-  // The shell over there knows from where it was called.
+  // The shell over there knows from where it was called. It may be one that reads no POSIX line, as fish and
+  // csh: what is theirs to read is a word in quotes.
   const std::string mark = "@leader@";
   std::string line = shell_line(rank_command(mark));
   const std::string join = plan.leader_host.empty() ? "\"${SSH_CONNECTION%% *}:" + port + "\""
                                                     : quoted(plan.leader_host + ":" + port);
   line.replace(line.find(mark), mark.size(), join);
-  return {"ssh", "-o", "BatchMode=yes", plan.host, "exec " + line};
+  // A machine that is switched off ends its ssh after 15 s, and one that is not there does not take a minute.
+  return {"ssh",
+          "-o",
+          "BatchMode=yes",
+          "-o",
+          "ConnectTimeout=10",
+          "-o",
+          "ServerAliveInterval=5",
+          "-o",
+          "ServerAliveCountMax=3",
+          plan.host,
+          "exec sh -c " + quoted("exec " + line)};
 }
 
 std::string shell_line(const std::vector<std::string>& command) {
@@ -114,8 +130,9 @@ std::string shell_line(const std::vector<std::string>& command) {
 }
 
 struct Launcher::Body {
-  std::vector<Launch> launches;
-  std::function<void(const std::string& line)> log;
+  explicit Body(LauncherOptions given) : options(std::move(given)) {}
+
+  const LauncherOptions options;
   std::mutex mutex;
   std::condition_variable news;
   bool stops = false;
@@ -126,16 +143,32 @@ struct Launcher::Body {
     return news.wait_for(lock, time, [&] { return stops; });
   }
 
-  // Its exit status; it is ended when the launcher is, and has not ended by itself.
-  int wait_for(pid_t child) {
+  void say(const std::string& line) const {
+    if (options.log) options.log(line);
+  }
+
+  // Its exit status; it is ended when it has been away for too long, and when the launcher ends and it has
+  // not done so by itself.
+  int wait_for(int rank, pid_t child) {
     int status = 0;
-    while (::waitpid(child, &status, WNOHANG) == 0)
-      if (wait(kLook)) break;
-    for (const auto until = Clock::now() + kFarewellTime;; std::this_thread::sleep_for(kLook)) {
-      const pid_t ended = ::waitpid(child, &status, WNOHANG);
-      if (ended != 0) return status;
+    auto seen = Clock::now();
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+      if (wait(kLook)) return end(child, Clock::now() + kFarewellTime);
+      if (options.is_there(rank)) seen = Clock::now();
+      if (Clock::now() - seen < options.away_time) continue;
+      say(format("rank {} has had no connection for {} s: its command is ended", rank,
+                 options.away_time.count() / 1000));
+      return end(child, Clock::now());
+    }
+    return status;
+  }
+
+  // Asked to end from this time on, with all it has started; later told.
+  static int end(pid_t child, Clock::time_point ask) {
+    for (int status = 0;; std::this_thread::sleep_for(kLook)) {
+      if (::waitpid(child, &status, WNOHANG) != 0) return status;
       // One that was stopped hears nothing but the last.
-      if (Clock::now() >= until) ::kill(child, Clock::now() >= until + kFarewellTime ? SIGKILL : SIGTERM);
+      if (Clock::now() >= ask) ::kill(-child, Clock::now() >= ask + kFarewellTime ? SIGKILL : SIGTERM);
     }
   }
 
@@ -145,25 +178,25 @@ struct Launcher::Body {
       const auto begin = Clock::now();
       std::string end;
       try {
-        end = format("rank {} {}", launch.rank, end_of(wait_for(start(launch))));
+        end = format("rank {} {}", launch.rank, end_of(wait_for(launch.rank, start(launch))));
       } catch (const Error& error) {
         end = error.what();
       }
       if (wait(std::chrono::milliseconds(0))) return;
       // One that had run for a while is wanted back at once.
       if (Clock::now() - begin > kLongestPause) pause = kFirstPause;
-      if (log) log(format("{}; it is started again in {} s", end, pause.count() / 1000));
+      say(format("{}; it is started again in {} s", end, pause.count() / 1000));
       if (wait(pause)) return;
+      // One whose command has ended may have come back all the same, as after a cable was out.
+      while (options.is_there(launch.rank))
+        if (wait(kLook)) return;
       pause = std::min(2 * pause, kLongestPause);
     }
   }
 };
 
-Launcher::Launcher(std::vector<Launch> launches, std::function<void(const std::string& line)> log)
-    : body_(std::make_unique<Body>()) {
-  body_->launches = std::move(launches);
-  body_->log = std::move(log);
-  for (const Launch& launch : body_->launches)
+Launcher::Launcher(LauncherOptions options) : body_(std::make_unique<Body>(std::move(options))) {
+  for (const Launch& launch : body_->options.launches)
     body_->threads.emplace_back([body = body_.get(), &launch] { body->keep(launch); });
 }
 

@@ -242,6 +242,10 @@ std::shared_ptr<backend::Backend> Leader::rank(int rank) {
            fourfold::format("On its machine: fourfold rank --join {}:{} --token-file FILE", "HOST", port())});
 }
 
+std::function<bool(int rank)> Leader::presence() const {
+  return [group = body_->group](int rank) { return group->any_link(rank) != nullptr; };
+}
+
 std::string Leader::away() const { return body_->group->away(); }
 
 bool Leader::mend() {

@@ -46,6 +46,9 @@ class Leader {
   // Its prepare() waits for the rank: until it has joined, and then until it has loaded.
   std::shared_ptr<backend::Backend> rank(int rank);
 
+  // Whether a rank has a connection. The answer outlives the leader.
+  std::function<bool(int rank)> presence() const;
+
   // The three of backend::RankOptions.
   std::string away() const;
   bool mend();

@@ -92,5 +92,16 @@ TEST(Worker, TakesNoSumOfAnotherLength) {
   }
 }
 
+TEST(Worker, IsSeenByItsLeaderWhileItHasAConnection) {
+  auto leader = std::make_unique<Leader>(leader_options(3, backend::make_host_collective(3, 60s)));
+  const std::function<bool(int)> is_there = leader->presence();
+  EXPECT_FALSE(is_there(1));
+  const WorkerThread rank(worker_options({"127.0.0.1", leader->port()}, 1), toy_model());
+  EXPECT_TRUE(comes_true([&] { return is_there(1); }));
+  EXPECT_FALSE(is_there(2));
+  leader = nullptr;
+  EXPECT_FALSE(is_there(1));
+}
+
 }  // namespace
 }  // namespace fourfold::nodes
