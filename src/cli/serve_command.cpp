@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/fetch_model.h"
+#include "cli/file_signals.h"
 #include "cli/interrupt.h"
 #include "cli/serve_model.h"
 #include "cli/terminal_text.h"
@@ -166,6 +168,26 @@ server::ServiceOptions service_options(const ServeOptions& options, server::LogQ
   return service;
 }
 
+// Nothing: it was asked to end meanwhile, and has, with the ranks it had started.
+std::optional<library::OpenEngine> load_engine(const OpenModel& model,
+                                               const library::EngineSettings& settings,
+                                               const library::Deliver& deliver, const Console& console) {
+  LoadDisplay display(settings.backend, console);
+  library::Listener listener = display.listener();
+  if (!settings.backend.nodes) return library::open_engine(model, settings, listener, deliver);
+  listener.on_progress = [show = listener.on_progress](std::uint64_t done, std::uint64_t total) {
+    FileSignals::stop_if_asked();
+    show(done, total);
+  };
+  try {
+    return library::open_engine(model, settings, listener, deliver);
+  } catch (const Error&) {
+    if (!FileSignals::asked()) throw;
+    console.err << "fourfold: ended before the model was loaded, as it was asked to" << std::endl;
+    return std::nullopt;
+  }
+}
+
 // Not through the stream where it is the process's own: whoever waits in there has its lock, and a process
 // that ends waits for that.
 void write_log(std::ostream& err, std::string_view line) {
@@ -219,17 +241,19 @@ int run_serve(const ServeOptions& options, const Console& console) {
   if (options.backend.backend == "cpu")
     kernels->add(fourfold::format("CPU kernels for {}", cpu::isa_name(cpu::choose_isa(""))));
   settings.backend = with_explain(settings.backend, console);
-  if (settings.backend.nodes)
+  std::optional<FileSignals> signals;  // from here on: the ranks it starts end with it
+  if (settings.backend.nodes) {
+    signals.emplace();
+    settings.backend.nodes->is_stopped = FileSignals::asked;
     settings.backend.nodes->log = [&log](const std::string& line) { log.add("info ranks " + line); };
+  }
   server::Mailbox mailbox;
   const auto deliver = [&](std::vector<engine::Delivery>&& deliveries) {
     mailbox.put(std::move(deliveries));
   };
-  const library::OpenEngine opened = [&] {
-    LoadDisplay display(options.backend, console);
-    return library::open_engine(*model, settings, display.listener(), deliver);
-  }();
-  const PreparedModel& prepared = opened.prepared;
+  const std::optional<library::OpenEngine> opened = load_engine(*model, settings, deliver, console);
+  if (!opened) return kFine;
+  const PreparedModel& prepared = opened->prepared;
 
   server::ServerFacts facts{
       .version = version(),
@@ -242,14 +266,18 @@ int run_serve(const ServeOptions& options, const Console& console) {
       .kernels = kernels};
   if (publisher) facts.events = [&] { return event_counts(*publisher); };
   if (!served.chat_template) facts.notices.push_back("this model has no chat template: /v1/completions only");
-
-  server::EngineRunner runner(*opened.engine);
+  server::EngineRunner runner(*opened->engine);
   server::Service service(http, runner, mailbox, served, keys, facts, std::move(service_settings));
   http.listen();
-  show_banner(options, http, keys, served, facts, opened.room, publisher.get(), console);
+  show_banner(options, http, keys, served, facts, opened->room, publisher.get(), console);
+  // One that came too late for the load and too early for the server.
+  if (signals)
+    http.post([&] {
+      if (FileSignals::asked()) service.signal(SIGTERM);
+    });
   http.run(service);
   // Whoever restarts it sees that it did not end well.
-  return opened.engine->status().fault.empty() ? kFine : kMiss;
+  return opened->engine->status().fault.empty() ? kFine : kMiss;
 }
 
 }  // namespace fourfold::cli

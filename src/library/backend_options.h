@@ -20,6 +20,9 @@ struct NodeOptions {
   std::string version;     // of this program
   // One line: who came, who was refused, who is lost.
   std::function<void(const std::string& line)> log = {};
+  // Whether ranks that are waited for at the start are still wanted; asked from any thread, a few times a
+  // second.
+  std::function<bool()> is_stopped = {};
 };
 
 struct BackendOptions {

@@ -225,6 +225,7 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
                            .sum_tensors = sum,
                            .tensor_name = [summer](std::size_t tensor) { return summer->name_of(tensor); },
                            .collective = collective,
+                           .is_stopped = given.is_stopped,
                            .log = given.log});
   const int port = out->leader->port();
   if (given.hosts.empty())

@@ -105,6 +105,8 @@ struct Leader::Body {
 void Leader::Body::accept() {
   while (!stops) {
     std::optional<Socket> socket = listening.accept(kAcceptTime);
+    if (options.is_stopped && options.is_stopped())
+      group->end_waits("the server was asked to end before all ranks were there");
     std::erase_if(visits, [](Visit& visit) {
       if (!visit.is_over) return false;
       visit.thread.join();

@@ -31,6 +31,8 @@ struct LeaderOptions {
   LinkTiming timing = {};
   // Until all have joined, at the start. How long they load is theirs: they are heard of.
   std::chrono::milliseconds join_patience = std::chrono::minutes(10);
+  // Asked a few times a second: true ends those waits.
+  std::function<bool()> is_stopped = {};
   // One line, from any thread: who came, who was refused, who is lost.
   std::function<void(const std::string& line)> log = {};
 };

@@ -41,6 +41,14 @@ def wait_until(truth, seconds, what):
     return time.monotonic() - begin
 
 
+def is_alive(pid):
+    """One that nobody has asked about its end is a zombie, and dead."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Process:
     """A program with its output in a file; inside a network namespace where one is named."""
 
@@ -265,6 +273,27 @@ class Nodes(Group):
         calls = (tools / "ssh.log").read_text()
         self.assertEqual([calls.count("spark-1"), calls.count("spark-2")], [2, 1])
         self.assertNotIn("--token-file /", calls)
+
+    def test_asked_to_end_while_ranks_are_waited_for(self):
+        """What was started ends, too: an ssh that hangs, and its child."""
+        tools = self.folder / "hanging"
+        tools.mkdir()
+        script = tools / "ssh"
+        script.write_text('#!/bin/sh\nsleep 1000 &\necho $$ $! >> "$0.pids"\nwait\n')
+        script.chmod(0o755)
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{tools}:{before}"
+        self.addCleanup(os.environ.__setitem__, "PATH", before)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            pids = tools / "ssh.pids"
+            pids.unlink(missing_ok=True)
+            server = self.start(Server(self.folder, self.model, [
+                "--nodes", "spark-1", "--rank-program", str(PROGRAM), "--rank-listen", f"0.0.0.0:{free_port()}"]))
+            wait_until(lambda: pids.exists() and len(pids.read_text().split()) >= 2 * (RANKS - 1), 60, "ranks are started")
+            self.assertEqual(server.end(number, 60), 0, server.text())
+            self.assertIn("ended before the model was loaded", server.text())
+            for pid in pids.read_text().split():
+                wait_until(lambda pid=pid: not is_alive(pid), 30, f"{pid} ends")
 
     def test_by_hand_killed_silent_and_back(self):
         address = f"127.0.0.1:{free_port()}"
