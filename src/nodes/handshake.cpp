@@ -97,11 +97,25 @@ Settings welcome_rank(Socket& socket, const LeaderWords& words) {
 
 namespace {
 
+// A leader speaks first; a web server waits to be asked.
+Message first_word(Talk& talk) {
+  std::string why = "it says something else";
+  try {
+    Message first = talk.receive();
+    if (first.kind == Frame::hello) return first;
+  } catch (const LinkLost& lost) {
+    why = lost.what();
+  }
+  throw LinkLost(
+      format("whoever is there is no leader of ranks ({}): join the port of --rank-listen, which is "
+             "not that of HTTP",
+             why));
+}
+
 Settings join(Socket& socket, const RankWords& words) {
   Talk talk(socket);
-  const Message first = talk.receive();
+  const Message first = first_word(talk);
   ByteReader hello_bytes(first.bytes);
-  if (first.kind != Frame::hello) throw LinkLost("whoever is there is no leader of ranks");
   Hello hello;
   hello.protocol = hello_bytes.get<std::uint32_t>();
   Join join{.wanted = words.wanted, .nonce = draw_nonce(), .version = words.version};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <system_error>
 #include <thread>
 
@@ -18,6 +19,8 @@ constexpr int kStrangersMax = 32;
 constexpr std::chrono::milliseconds kAcceptTime{200};
 // For one that was refused or is not needed any more, to read why.
 constexpr std::chrono::seconds kFarewellTime{2};
+// Before the same refusal of the same machine is in the log again.
+constexpr std::chrono::minutes kSayAgain{10};
 
 // Set when a link is lost and nobody but its holders knows it any more.
 class End {
@@ -85,6 +88,7 @@ struct Leader::Body {
   std::optional<Settings> greet(Visit& visit, const std::string& peer);
   void load(const Settings& settings, const std::string& peer, Link& link, End& end);
   const TensorSums& own_sums();
+  bool is_news(const std::string& peer, const std::string& why);
   void say(const std::string& line) const {
     if (options.log) options.log(line);
   }
@@ -97,6 +101,7 @@ struct Leader::Body {
   std::mutex mutex;  // of the visits' sockets
   std::list<Visit> visits;
   std::atomic<int> strangers = 0;
+  std::map<std::string, Clock::time_point> refusals;  // said, by host and reason; under the mutex
   std::mutex sums_mutex;
   std::optional<TensorSums> sums;  // of this machine's tensors, made once
   std::thread thread;
@@ -141,7 +146,7 @@ std::optional<Settings> Leader::Body::greet(Visit& visit, const std::string& pee
                                return mine;
                              }});
   } catch (const Refused& refused) {
-    say(fourfold::format("{} was refused: {}", peer, refused.what()));
+    if (is_news(peer, refused.what())) say(fourfold::format("{} was refused: {}", peer, refused.what()));
   } catch (const std::exception& error) {
     if (!stops) say(fourfold::format("{} came to the port of the ranks and is none: {}", peer, error.what()));
     if (rank != -1) group->leave(rank);
@@ -150,6 +155,14 @@ std::optional<Settings> Leader::Body::greet(Visit& visit, const std::string& pee
   visit.is_stranger = false;
   --strangers;
   return settings;
+}
+
+// A spare rank asks twice a second, and is said once in a while.
+bool Leader::Body::is_news(const std::string& peer, const std::string& why) {
+  const std::lock_guard lock(mutex);
+  const auto now = Clock::now();
+  std::erase_if(refusals, [&](const auto& said) { return now - said.second >= kSayAgain; });
+  return refusals.emplace(peer.substr(0, peer.rfind(':')) + " " + why, now).second;
 }
 
 void Leader::Body::receive(Visit& visit) {

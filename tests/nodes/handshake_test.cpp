@@ -51,6 +51,20 @@ std::function<void(Socket&)> joining(const Token& token, const std::string& vers
 
 const Token kOther("another secret, as long");
 
+// As a web server, which waits, and one that says something.
+TEST(Handshake, WhoeverIsNoLeaderIsCalledThat) {
+  for (const bool speaks : {false, true}) {
+    const Outcome out = meet(
+        [&](Socket& socket) {
+          if (speaks) send_frame(socket, Frame::beat, {}, {}, 5s);
+          socket.shut();
+        },
+        joining(kToken, "1.0"));
+    EXPECT_NE(out.rank.find("is no leader of ranks"), std::string::npos) << out.rank;
+    EXPECT_NE(out.rank.find("the port of --rank-listen"), std::string::npos) << out.rank;
+  }
+}
+
 TEST(Handshake, GivesARankItsPlace) {
   Settings given, got;
   const Outcome out = meet(leading(kToken, "1.0", &given), joining(kToken, "1.0", 3, &got));
