@@ -48,8 +48,9 @@ END
 
 # At a terminal the server stays until Ctrl-C; elsewhere one answer shows that it works.
 chat_page() {
-  local log=build/serve.log port=8000 address='' again="$program serve" tries
-  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi  # somebody has it: take a free one
+  local log=build/serve.log port=8000 address='' tries
+  # Where nobody looks at the page, or somebody has that port, any free one will do.
+  if [[ ! -t 0 || ! -t 1 ]] || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi
   mkdir -p build
   "$program" serve --port "$port" --grace 1 >"$log" 2>&1 &
   server=$!
@@ -75,8 +76,7 @@ chat_page() {
   else
     kill "$server"
     wait "$server" || true
-    if [[ $port == 0 ]]; then again="$program serve --port 0 (8000 is in use)"; fi
-    echo "Nobody is at a terminal, so the server has ended. To keep one:  $again"
+    echo "Nobody is at a terminal, so the server has ended. To keep one:  $program serve"
     echo "Then open in a browser what it prints behind \"chat page\"."
   fi
   trap - EXIT INT TERM
