@@ -117,10 +117,11 @@ nodes::TensorSums sum_tensors(const checkpoint::TensorSummer& summer, const std:
                               const std::function<void(const std::string& text)>& say) {
   checkpoint::TensorSummer::Sums sums = summer.sum(stops);
   if (say)
-    say(sums.bytes_read == 0 ? fourfold::format("checksums of all weights: kept in {}",
-                                                checkpoint::kept_sums_folder().string())
-                             : fourfold::format("checksums of all weights: {} MB read in {:.1f} s",
-                                                sums.bytes_read / 1'000'000, sums.seconds));
+    say(sums.bytes_read == 0
+            ? fourfold::format("checksums of all weights: kept in {}",
+                               checkpoint::kept_sums_folder().string())
+            : fourfold::format("checksums of all weights: {} MB read in {} ms", sums.bytes_read / 1'000'000,
+                               static_cast<std::int64_t>(sums.seconds * 1000)));
   if (say && !sums.not_kept.empty())
     say(fourfold::format("checksums are made again with the next start: {}", sums.not_kept));
   return {std::move(sums.tensors)};

@@ -399,6 +399,7 @@ class Nodes(Group):
         why = f"its weights are not the leader's: {tensor} in model.safetensors differs"
         self.assertIn(why, rank.text())
         self.assertIn(f"was refused: {why}", server.text())
+        self.assertRegex(rank.text(), r"checksums of all weights: \d+ MB read in \d+ ms")
         self.assertEqual(server.ask("/ready")[0], 0, "it does not serve")
         # The place is free for one with the right weights.
         for number in (1, 2, 3):
