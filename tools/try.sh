@@ -52,6 +52,7 @@ chat_page() {
   # Where nobody looks at the page, or somebody has that port, any free one will do.
   if [[ ! -t 0 || ! -t 1 ]] || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then port=0; fi
   mkdir -p build
+  : >"$log"  # read below, perhaps before the server has been started
   "$program" serve --port "$port" --grace 1 >"$log" 2>&1 &
   server=$!
   trap 'kill "$server" 2>/dev/null || true' EXIT INT TERM

@@ -95,11 +95,10 @@ TEST(PlanModel, FamiliesFitTheirCards) {
     bool is_enough;
   };
   for (const auto& [shape, memory_gb, ranks, is_enough] :
-       {Case{"gpt-oss-20b", 24, 1, true}, Case{"gpt-oss-20b", 12, 1, false},
-        Case{"gpt-oss-120b", 96, 1, true}, Case{"gpt-oss-120b", 48, 1, false},
-        Case{"glm-4.5-air", 96, 1, true}, Case{"glm-4.7", 96, 4, true}, Case{"glm-4.7", 96, 2, false},
-        Case{"minimax-m2", 96, 2, true}, Case{"minimax-m2", 96, 1, false}, Case{"deepseek-v3", 96, 8, true},
-        Case{"deepseek-v3", 96, 4, false}, Case{"mistral-small-4", 96, 1, true}}) {
+       {Case{"gpt-oss-20b", 24, 1, true}, Case{"gpt-oss-120b", 96, 1, true},
+        Case{"gpt-oss-120b", 48, 1, false}, Case{"glm-4.5-air", 96, 1, true}, Case{"glm-4.7", 96, 4, true},
+        Case{"minimax-m2", 96, 2, true}, Case{"deepseek-v3", 96, 8, true},
+        Case{"mistral-small-4", 96, 1, true}}) {
     SCOPED_TRACE(format("{} on {} cards of {} GB", shape, ranks, memory_gb));
     PlanModelOptions options = shape_on(shape, "", ranks);
     options.arch = "sm120";
