@@ -12,8 +12,7 @@ if(FOURFOLD_PYTHON AND TARGET fourfold)
     foreach(suite official families frameworks routers kv_events replayed hub_package sbom_package)
       add_test(NAME clients.${suite} COMMAND ${FOURFOLD_PYTHON} ${clients}/run.py --program $<TARGET_FILE:fourfold>
         --folder ${CMAKE_BINARY_DIR}/clients ${suite})
-      set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77
-        RESOURCE_LOCK clients)  # as page.cmake has it
+      set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77)
     endforeach()
   endif()
 endif()

@@ -10,8 +10,7 @@ if(FOURFOLD_PYTHON)
     set(program $<$<STREQUAL:${name},live>:$<TARGET_FILE:fourfold>>)
     add_test(NAME page.${name} COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_test.py ${program}
       COMMAND_EXPAND_LISTS)
-    set_tests_properties(page.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 20
-      RESOURCE_LOCK browser)  # most of what they do is wait: one beside what computes, not three beside each other
+    set_tests_properties(page.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 20)
   endforeach()
   if(TARGET fourfold)
     add_test(NAME docs.serving_options COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/serving_docs_test.py
