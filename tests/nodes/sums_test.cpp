@@ -1,6 +1,4 @@
 // The checksums of all tensors, between a leader and a rank: what samples do not show.
-#include <mutex>
-
 #include "tests/nodes/support.h"
 
 namespace fourfold::nodes {
@@ -10,12 +8,8 @@ using namespace std::chrono_literals;
 
 TEST(Sums, ARankWithAnotherTensorIsTurnedAwayBeforeItLoads) {
   LeaderOptions options = leader_options(2, backend::make_host_collective(2, 60s));
-  std::mutex mutex;
-  std::string log;
-  options.log = [&](const std::string& line) {
-    const std::lock_guard lock(mutex);
-    log += line + "\n";
-  };
+  Lines lines;
+  options.log = lines.writer();
   RankModel model = toy_model();
   model.sum = [] { return TensorSums{{11, 99, 98}}; };
   model.load = [](const Settings&,
@@ -28,7 +22,7 @@ TEST(Sums, ARankWithAnotherTensorIsTurnedAwayBeforeItLoads) {
     Leader leader(std::move(options));
     EXPECT_EQ(WorkerThread(worker_options({"127.0.0.1", leader.port()}), model).join(), why);
   }
-  EXPECT_NE(log.find("was refused: " + why), std::string::npos) << log;
+  EXPECT_NE(lines.text().find("was refused: " + why), std::string::npos) << lines.text();
 }
 
 TEST(Sums, ALeaderEndsWhileItMakesThem) {

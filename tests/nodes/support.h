@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -177,6 +179,25 @@ inline RankModel toy_model(const ModelSums& sums = {1, 2, 3}) {
                                              settings.capacity, std::move(collective));
           }};
 }
+
+// What a leader or a rank logs, from any of its threads.
+class Lines {
+ public:
+  std::function<void(const std::string& line)> writer() {
+    return [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      text_ += line + "\n";
+    };
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
 
 // run_worker in a thread; how it ended.
 class WorkerThread {

@@ -106,12 +106,8 @@ TEST(Worker, IsSeenByItsLeaderWhileItHasAConnection) {
 // Twice a second it asks, and the leader's log says so once.
 TEST(Worker, ThatIsSpareFillsNoLog) {
   LeaderOptions options = leader_options(2, backend::make_host_collective(2, 60s));
-  std::mutex mutex;
-  std::string log;
-  options.log = [&](const std::string& line) {
-    const std::lock_guard lock(mutex);
-    log += line + "\n";
-  };
+  Lines lines;
+  options.log = lines.writer();
   auto leader = std::make_unique<Leader>(std::move(options));
   const Address address{"127.0.0.1", leader->port()};
   const WorkerThread rank(worker_options(address, 1), toy_model());
@@ -123,7 +119,7 @@ TEST(Worker, ThatIsSpareFillsNoLog) {
     EXPECT_EQ(WorkerThread(spare, toy_model()).join(), "rank 1 is there already");
   }
   leader = nullptr;
-  const std::string line = "was refused: rank 1 is there already";
+  const std::string log = lines.text(), line = "was refused: rank 1 is there already";
   const std::size_t first = log.find(line);
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_EQ(log.find(line, first + 1), std::string::npos) << log;
