@@ -24,22 +24,36 @@ class Changed {
  public:
   using Which = std::function<bool(std::string_view name)>;
   Changed(const Loaded& model, Activations activations, const Which& is_zero, const Which& takes_bf16 = {})
-      : program_(model.program(activations)) {
+      : Changed(model.program(activations), is_zero, takes_bf16) {}
+  Changed(backend::Program program, const Which& is_zero, const Which& takes_bf16)
+      : program_(std::move(program)) {
     for (backend::MatrixUse& use : program_.matrices) {
       const checkpoint::Matrix& stored = *use.matrix;
       if (takes_bf16 && takes_bf16(stored.name)) use.input = backend::InputFormat::bf16;
       if (!is_zero(stored.name)) continue;
       use.input = backend::InputFormat::bf16;
-      const auto& zeros = zeros_.emplace_back(static_cast<std::size_t>(stored.rows * stored.columns));
-      use.matrix = &matrices_.emplace_back(
-          checkpoint::Matrix{stored.name, stored.rows, stored.columns, checkpoint::F32Storage{zeros}, {}});
+      put(use, {});
     }
+  }
+  // Row i of these is what token i's embedding is; other tokens' are zero.
+  void begin_with(std::span<const float> rows) {
+    const backend::MatrixId table = std::get<backend::Embed>(program_.main.front()).table;
+    put(program_.matrices[static_cast<std::size_t>(table.index)], rows);
   }
   const backend::Program& program() const { return program_; }
 
  private:
+  // These numbers in a matrix's place, and zeros behind them.
+  void put(backend::MatrixUse& use, std::span<const float> numbers) {
+    const checkpoint::Matrix& stored = *use.matrix;
+    auto& values = values_.emplace_back(static_cast<std::size_t>(stored.rows * stored.columns));
+    std::ranges::copy(numbers, values.begin());
+    use.matrix = &matrices_.emplace_back(
+        checkpoint::Matrix{stored.name, stored.rows, stored.columns, checkpoint::F32Storage{values}, {}});
+  }
+
   backend::Program program_;
-  std::deque<std::vector<float>> zeros_;
+  std::deque<std::vector<float>> values_;
   std::deque<checkpoint::Matrix> matrices_;
 };
 inline Changed::Which named(std::vector<std::string_view> parts) {
