@@ -3,8 +3,8 @@
     compare_families.py PROGRAM OUT.md [--backends reference,cpu,cpu:2,sim,sim:2,cuda] [--only NAME,...] [NAME=FOLDER...]
 
 cpu:2 is `--backend cpu --tp 2`. NAME=FOLDER adds a model that has a reference.safetensors in it. Columns of OUT.md that are not
-run this time stay as they are, so that each machine fills its own. Models are made with `make-model`, in a folder that is
-deleted. Ends with 1 when anything lies beyond its bound. Plain Python 3.9.
+run this time stay as they are, so that each machine fills its own. Models are made with `make-model`, and quantised by
+tests/golden/families/quantised.py where their names say so, in a folder that is deleted. Ends with 1 when anything lies beyond its bound. Plain Python 3.9.
 """
 import argparse
 import datetime
@@ -16,6 +16,9 @@ import sys
 import tempfile
 
 FAMILIES = pathlib.Path(__file__).resolve().parent.parent / "tests/golden/families"
+sys.path.insert(0, str(FAMILIES))
+import quantised
+
 BACKENDS = "reference,cpu,cpu:2,sim,sim:2"
 HEAD = [
     "# Compare: families", "",
@@ -27,13 +30,23 @@ HEAD = [
 def references(only):
     """(name, shape, format, seed, file) of every golden file."""
     for file in sorted(FAMILIES.glob("*.safetensors"), key=lambda path: path.stem):
-        name, shape, scheme, seed = file.stem, file.stem, "bf16", "1"
+        name, scheme, seed = file.stem, "bf16", "1"
+        shape = quantised.recipe_of(name)[0]
         if shape.endswith("-mxfp4"):
             shape, scheme = shape[:-len("-mxfp4")], "mxfp4"
         elif shape.endswith("-seed2"):
             shape, seed = shape[:-len("-seed2")], "2"
         if not only or name in only:
             yield name, shape, scheme, seed, file
+
+
+def make(program, name, shape, scheme, seed, folder):
+    is_quantised = quantised.recipe_of(name)[1] is not None
+    made = folder.with_suffix(".bf16") if is_quantised else folder
+    subprocess.run([program, "make-model", str(made), "--shape", shape, "--format", scheme, "--seed", seed], check=True,
+                   stdout=subprocess.DEVNULL)
+    if is_quantised:
+        quantised.main(made, folder, name)
 
 
 def share(run):
@@ -101,7 +114,7 @@ def read(out):
 def write(out, rows, notes):
     columns = list(notes)
     lines = HEAD + ["| model | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += ["| " + " | ".join([name] + [row.get(column, "") or "-" for column in columns]) + " |" for name, row in rows.items()]
+    lines += ["| " + " | ".join([name] + [row.get(column, "") or "-" for column in columns]) + " |" for name, row in sorted(rows.items())]
     lines += [""] + [f"* {column}: {note}" for column, note in notes.items()]
     out.write_text("\n".join(lines) + "\n")
 
@@ -124,8 +137,7 @@ def main(words):
         found = [(word.partition("=")[0], pathlib.Path(word.partition("=")[2]), None) for word in given.models]
         for name, shape, scheme, seed, file in references(given.only.split(",") if given.only else []):
             folder = pathlib.Path(temp) / name
-            subprocess.run([given.program, "make-model", str(folder), "--shape", shape, "--format", scheme, "--seed", seed],
-                           check=True, stdout=subprocess.DEVNULL)
+            make(given.program, name, shape, scheme, seed, folder)
             found.append((name, folder, file))
         for name, folder, file in found:
             for backend in backends:

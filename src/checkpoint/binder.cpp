@@ -87,6 +87,10 @@ LatentWeights Binder::latent_attention(const std::string& prefix) {
   weights.key_up = rows_of_heads(up, heads, up_rows, {0, sizes.plain_dim});
   weights.value_up = rows_of_heads(up, heads, up_rows, {sizes.plain_dim, sizes.value_dim});
   weights.output = matrix(prefix + "o_proj", hidden, heads * sizes.value_dim);
+  // Exports calibrated for an FP8 cache have scales of keys and values; a latent's pages are bf16. ModelOpt
+  // names the projections that other models have.
+  for (const char* scale : {"k_proj.k_scale", "v_proj.v_scale", "k_scale", "v_scale"})
+    pool_.skip(prefix + scale);
   return weights;
 }
 

@@ -61,12 +61,25 @@ backend::Program calibrated_program(const OpenModel& model) {
 }
 std::ptrdiff_t calibrated_count(const OpenModel& model) { return fp4_count(calibrated_program(model)); }
 
+// By matrix: whether it multiplies head by head. Such a one is held in bf16, whatever the checkpoint or
+// --dense has, and its inputs with it.
+std::vector<bool> by_head(const backend::Program& program) {
+  std::vector<bool> out(program.matrices.size());
+  for (const std::vector<backend::Op>* ops : {&program.main, &program.draft})
+    for (const backend::Op& op : *ops)
+      if (const auto* linear = std::get_if<backend::HeadLinear>(&op))
+        out[static_cast<std::size_t>(linear->weight.index)] = true;
+  return out;
+}
+
 // Matrices in FP4 without input scales, on a chip whose prompts would be faster with them.
 void mention_unscaled(const backend::Program& calibrated, const BackendOptions& options,
                       const Listener& listener) {
   std::ptrdiff_t made = 0, stored = 0;
-  for (const backend::MatrixUse& use : calibrated.matrices) {
-    if (backend::quantises(use.input)) continue;
+  const std::vector<bool> is_by_head = by_head(calibrated);
+  for (std::size_t i = 0; i < calibrated.matrices.size(); ++i) {
+    const backend::MatrixUse& use = calibrated.matrices[i];
+    if (backend::quantises(use.input) || is_by_head[i]) continue;
     made += is_made_nvfp4(*use.matrix, options);
     stored += is_stored_fp4(*use.matrix);
   }
@@ -154,7 +167,10 @@ ChosenActivations choose_activations(const OpenModel& model, const BackendOption
 void require_fp4(const backend::Program& program, const BackendOptions& options) {
   const Activations asked = parse_model_activations(options.activations);
   if (!is_fp4(asked)) return;
-  for (const backend::MatrixUse& use : program.matrices) {
+  const std::vector<bool> is_by_head = by_head(program);
+  for (std::size_t i = 0; i < program.matrices.size(); ++i) {
+    const backend::MatrixUse& use = program.matrices[i];
+    if (is_by_head[i]) continue;
     if (is_made_nvfp4(*use.matrix, options))
       fail_with_hint(
           Code::unsupported_model,

@@ -9,6 +9,7 @@
 #include "library/activations.h"
 #include "model/forward.h"
 #include "tests/cli_model/support.h"
+#include "tests/model/quantised_models.h"
 
 namespace fourfold::cli {
 namespace {
@@ -85,6 +86,23 @@ TEST(LoadModel, TheGpuBackendSaysWhichActivationsItTakes) {
   EXPECT_NE(captured.err.str().find("memory: "), std::string::npos) << captured.err.str();
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .strict = true}, kCapacity, captured.console), Error);
   EXPECT_THROW(prepare_model(*model, {.backend = "sim", .threads = 2}, kCapacity, captured.console), Error);
+}
+
+// Latent attention's matrices that multiply head by head are held in bf16, whatever the checkpoint has: no
+// reason to refuse FP4 for the others, and none to miss an input scale.
+TEST(LoadModel, MatricesByHeadAreNotAskedForFp4) {
+  Captured captured;
+  const checkpoint::TempFolder temp;
+  model::make_quantised(temp.path() / "model", {"tiny-mistral", "nvfp4-compressed"});
+  const auto model = open_model((temp.path() / "model").string(), captured.console);
+  for (const char* asked : {"w4a4-prefill", "auto"}) {
+    const PreparedModel prepared =
+        prepare_model(*model, {.backend = "sim", .activations = asked}, kCapacity, captured.console);
+    EXPECT_TRUE(std::ranges::any_of(prepared->program().matrices, [](const backend::MatrixUse& use) {
+      return use.input == backend::InputFormat::nvfp4_prefill;
+    })) << asked;
+  }
+  EXPECT_EQ(captured.err.str().find("no input scale"), std::string::npos) << captured.err.str();
 }
 
 // What is made NVFP4 at load has no input scale: 16 bits, which is said, and no FP4 by name.

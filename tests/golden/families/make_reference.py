@@ -1,23 +1,89 @@
 #!/usr/bin/env python3
-"""Reference outputs for a checkpoint of `fourfold make-model --format bf16`, computed by Hugging Face transformers.
+"""Reference outputs for a checkpoint of `fourfold make-model --format bf16` or of quantised.py, computed by Hugging Face transformers.
 
     fourfold make-model tiny-next --shape tiny-next --format bf16 --seed 1
     make_reference.py tiny-next tiny-next.safetensors
 
-float32 on the CPU; the MTP layer where transformers has a module for it (GLM, DeepSeek). The file has the tensors that `fourfold compare` reads; the
+What is quantised is dequantised here, by the definitions of the formats; inputs are not rounded. float32 on the CPU; the MTP layer where transformers has a module for it (GLM, DeepSeek). The file has the tensors that `fourfold compare` reads; the
 head of ../qwen35-micro/make_tiny_qwen35.py lists them. Needs torch, transformers >= 5.23 and safetensors.
 """
 import argparse
 import json
 import os
+import shutil
+import tempfile
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
            "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM", "gpt_oss": "GptOssForCausalLM",
            "deepseek_v3": "DeepseekV3ForCausalLM", "mistral4": "Mistral4ForCausalLM"}
+
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
+SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "k_scale", "v_scale")
+
+
+def nvfp4_weight(codes, block_scales, tensor_scale):
+    """Even columns are in the low nibbles; a block scale has 16 columns."""
+    values = E2M1[torch.stack((codes & 15, codes >> 4), -1).reshape(codes.shape[0], -1).long()]
+    return values * (block_scales.float() * tensor_scale).repeat_interleave(16, 1)
+
+
+def fp8_weight(codes, scale):
+    """A scale for the tensor, for each row, or for blocks of 128 x 128."""
+    if scale.numel() > 1 and scale.shape != (codes.shape[0], 1):
+        scale = scale.repeat_interleave(128, 0)[:codes.shape[0]].repeat_interleave(128, 1)[:, :codes.shape[1]]
+    return codes.float() * scale.float()
+
+
+def dequantised(tensors):
+    out = {}
+    for name, tensor in tensors.items():
+        module, _, part = name.rpartition(".")
+        of = lambda one: tensors[f"{module}.{one}"]
+        if part in SCALES:
+            continue
+        if part == "weight_packed":
+            out[module + ".weight"] = nvfp4_weight(tensor, of("weight_scale"), 1 / of("weight_global_scale"))
+        elif part == "weight" and tensor.dtype == torch.uint8:
+            out[name] = nvfp4_weight(tensor, of("weight_scale"), of("weight_scale_2"))
+        elif part == "weight" and tensor.dtype == torch.float8_e4m3fn:
+            out[name] = fp8_weight(tensor, of("weight_scale_inv" if name + "_scale_inv" in tensors else "weight_scale"))
+        else:
+            out[name] = tensor.float()
+    return out
+
+
+def stacked(tensors, experts):
+    """Experts as transformers' Mistral4 has them: gate above up, all in one."""
+    out = {name: tensor for name, tensor in tensors.items() if ".mlp.experts." not in name}
+    for prefix in {name.split("experts.")[0] + "experts." for name in tensors if ".mlp.experts." in name}:
+        one = lambda e, part: tensors[f"{prefix}{e}.{part}_proj.weight"]
+        out[prefix + "gate_up_proj"] = torch.stack([torch.cat((one(e, "gate"), one(e, "up"))) for e in range(experts)])
+        out[prefix + "down_proj"] = torch.stack([one(e, "down") for e in range(experts)])
+    return out
+
+
+def plain_folder(model, temp):
+    """A quantised folder's model in float32, the text model alone."""
+    with open(os.path.join(model, "config.json")) as file:
+        config = json.load(file)
+    config.pop("quantization_config")
+    tensors = dequantised(load_file(os.path.join(model, "model.safetensors")))
+    if "text_config" in config:
+        config, tensors = config["text_config"], {name.removeprefix("language_model."): tensor for name, tensor in tensors.items()}
+    if config["model_type"] == "mistral4":
+        tensors = stacked(tensors, config["n_routed_experts"])
+    for name in os.listdir(model):
+        if name.endswith("generation_config.json"):
+            shutil.copyfile(os.path.join(model, name), os.path.join(temp, name))
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, os.path.join(temp, "model.safetensors"), {"format": "pt"})
+    with open(os.path.join(temp, "config.json"), "w") as file:
+        json.dump({**config, "dtype": "float32"}, file)
+    return temp
 
 
 def mtp_outputs(model, ids, final, first, count):
@@ -43,7 +109,6 @@ def mtp_outputs(model, ids, final, first, count):
             "p.mtp_draft_logits_f32": torch.stack(chosen_from)}
 
 
-@torch.no_grad()
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -54,6 +119,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with open(os.path.join(options.model, "config.json")) as file:
+        method = json.load(file).get("quantization_config", {}).get("quant_method", "mxfp4")
+    with tempfile.TemporaryDirectory() as temp:
+        write_reference(options.model if method == "mxfp4" else plain_folder(options.model, temp), options)
+
+
+@torch.no_grad()
+def write_reference(folder, options):
+    with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
     name = CLASSES[config["model_type"]]
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {name}")
@@ -64,7 +137,10 @@ def main():
             extra["config"] = transformers.AutoConfig.for_model(**config)
     if config.get("quantization_config", {}).get("quant_method") == "mxfp4":  # exact: codes times powers of two
         extra["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
-    model = getattr(transformers, name).from_pretrained(options.model, dtype=torch.float32, **extra).eval()
+    model, loading = getattr(transformers, name).from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **extra)
+    if loading["missing_keys"] or loading["mismatched_keys"]:
+        raise SystemExit(f"{options.model}: without {loading}")
+    model.eval()
 
     vocab = config.get("text_config", config)["vocab_size"]
     generator = torch.Generator().manual_seed(options.seed)

@@ -6,7 +6,7 @@
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
 #include "tests/model/cuda/simulated.h"
-#include "tests/model/made_models.h"
+#include "tests/model/quantised_models.h"
 #include "tests/support/long_test.h"
 #include "tests/support/sim_ranks.h"
 
@@ -28,7 +28,13 @@ void PrintTo(const GpuFamily& family, std::ostream* out) { *out << family.refere
 
 class GpuFamilies : public testing::TestWithParam<GpuFamily> {
  protected:
-  GpuFamilies() { make_model(temp_.path() / "model", GetParam().shape, GetParam().scheme, GetParam().seed); }
+  GpuFamilies() {
+    const GpuFamily& family = GetParam();
+    if (family.scheme == "bf16" || family.scheme == "mxfp4")
+      make_model(temp_.path() / "model", family.shape, family.scheme, family.seed);
+    else
+      make_quantised(temp_.path() / "model", {family.shape, family.scheme});
+  }
   const Loaded& model() {
     if (!loaded_) loaded_.emplace(temp_.path() / "model");
     return *loaded_;
@@ -85,6 +91,31 @@ TEST_P(GpuFamilies, OnTwoRanksAreWithinTheirBounds) {
 }
 
 TEST_P(GpuFamilies, ARowHasTheSameBitsInEveryBatch) { expect_same_bits(model(), Activations::w4a16); }
+
+// Quantised as packages and releases have it; how a row is computed beside others is the same code as above.
+// ./dev test runs one of each way to multiply (NVFP4, FP8, and FP8 blocks as bf16), --long all.
+class GpuQuantised : public GpuFamilies {};
+std::vector<GpuFamily> quantised() {
+  std::vector<GpuFamily> out = {
+      {"tiny-glm", 1, "nvfp4-modelopt"}, {"tiny-glm", 1, "fp8-rows"}, {"tiny-minimax", 1, "fp8-blocks"}};
+  if (test::wants_all())
+    out.insert(out.end(), {{"tiny-glm", 1, "nvfp4-compressed"},
+                           {"tiny-glm", 1, "fp8-tensor"},
+                           {"tiny-minimax", 1, "nvfp4-modelopt"},
+                           {"tiny-deepseek", 1, "nvfp4-modelopt"},
+                           {"tiny-deepseek", 1, "fp8-blocks"},
+                           {"tiny-mistral", 1, "nvfp4-compressed"}});
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(All, GpuQuantised, testing::ValuesIn(quantised()));
+
+TEST_P(GpuQuantised, AreWithinTheirBoundsWholeAndOnTwoRanks) {
+  const evaluate::ReferenceFile wanted = reference();
+  const backend::Capacity capacity = evaluate::trace_capacity(wanted.prompts());
+  expect_fine(*Simulated(plan::kSm120).prepare(model(), capacity, true), wanted);
+  const auto all = std::make_shared<backend::SimRanks>(2, all_reduce::ExchangeOptions{.wait_seconds = 600});
+  expect_fine(*backend::prepare_sim(model(), all, capacity), wanted);
+}
 
 }  // namespace
 }  // namespace fourfold::model

@@ -1,0 +1,82 @@
+// The other families, quantised as ModelOpt, compressed-tensors and the releases in FP8 blocks have them,
+// against Hugging Face's numbers of the dequantised weights: every backend but the GPU's, whole and on two
+// ranks.
+#include "backend/cpu/cpu.h"
+#include "checkpoint/quantization.h"
+#include "evaluate/compare.h"
+#include "evaluate/trace.h"
+#include "tests/model/quantised_models.h"
+#include "tests/support/ranks.h"
+
+namespace fourfold::evaluate {
+namespace {
+
+using model::Activations;
+using model::family_reference;
+using model::Loaded;
+using model::QuantisedModel;
+
+class QuantisedFamilies : public testing::TestWithParam<QuantisedModel> {
+ protected:
+  QuantisedFamilies() { make_quantised(temp_.path() / "model", GetParam()); }
+  std::filesystem::path folder() const { return temp_.path() / "model"; }
+
+ private:
+  checkpoint::TempFolder temp_;
+};
+
+class QuantisedReferences : public testing::TestWithParam<QuantisedModel> {};
+
+void expect_fine(const Comparison& result, const std::string& what) {
+  for (const NumberDifference& item : result.numbers)
+    EXPECT_TRUE(item.fine()) << what << ": " << item.what << ": " << item.largest << " of "
+                             << item.largest_bound << ", " << item.typical << " of " << item.typical_bound;
+  for (const TokenDifference& item : result.tokens)
+    EXPECT_TRUE(item.fine()) << what << ": " << item.what << ": " << item.same << " of " << item.count;
+  EXPECT_FALSE(result.numbers.empty());
+}
+
+TEST_P(QuantisedFamilies, AgreeWithAnIndependentImplementation) {
+  const Loaded model(folder());
+  ASSERT_TRUE(checkpoint::read_quantization(folder()).quantized());
+  const auto file = family_reference(GetParam().name());
+  const backend::Program whole = model.program(Activations::f32);
+  const ReferenceFile reference(file, whole);
+  const backend::Capacity capacity = trace_capacity(reference.prompts());
+  for (const Activations activations : {Activations::f32, Activations::w4a16})
+    expect_fine(compare(*model.prepare(activations, capacity), model.program(activations), reference),
+                activations == Activations::f32 ? "f32" : "w4a16");
+  const auto cpu = backend::make_cpu_backend({.threads = 2, .keep_values = true});
+  expect_fine(compare(*cpu->prepare(model.program(Activations::f32), capacity), whole, reference), "cpu");
+  for (const char* name : {"reference", "cpu"})
+    expect_fine(compare(*backend::prepare_sharded(model, {.count = 2, .backend = name, .keep_values = true},
+                                                  capacity),
+                        whole, reference),
+                format("two ranks, {}", name));
+}
+
+// Numbers of the weights before they were quantised are far beyond the bound of f32, so the test above sees
+// whether they were dequantised.
+TEST_P(QuantisedReferences, AreNotThoseOfTheWeightsBefore) {
+  const auto logits = [](const std::string& name) {
+    const checkpoint::SafetensorsFile file(family_reference(name));
+    return file.copy<float>(file.required("p.logits_f32"));
+  };
+  const std::vector<float> before = logits(GetParam().shape), after = logits(GetParam().name());
+  ASSERT_EQ(before.size(), after.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) squares += std::pow(double{after[i]} - double{before[i]}, 2);
+  EXPECT_GT(std::sqrt(squares / static_cast<double>(after.size())), 50 * kExactBound);
+}
+
+const auto kAll = testing::Values(
+    QuantisedModel{"tiny-glm", "nvfp4-modelopt"}, QuantisedModel{"tiny-glm", "nvfp4-compressed"},
+    QuantisedModel{"tiny-glm", "fp8-tensor"}, QuantisedModel{"tiny-glm", "fp8-rows"},
+    QuantisedModel{"tiny-minimax", "nvfp4-modelopt"}, QuantisedModel{"tiny-minimax", "fp8-blocks"},
+    QuantisedModel{"tiny-deepseek", "nvfp4-modelopt"}, QuantisedModel{"tiny-deepseek", "fp8-blocks"},
+    QuantisedModel{"tiny-mistral", "nvfp4-compressed"});
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedFamilies, kAll);
+INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedReferences, kAll);
+
+}  // namespace
+}  // namespace fourfold::evaluate
