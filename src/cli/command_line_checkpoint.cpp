@@ -143,7 +143,8 @@ void add_make_model(CLI::App& app, CommandLine& line) {
       ->add_option("--shape", o.shape,
                    "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, tiny-glm, tiny-glm-odd, tiny-minimax, "
                    "tiny-minimax-odd, tiny-gpt-oss, tiny-gpt-oss-odd, tiny-deepseek, tiny-deepseek-odd, "
-                   "tiny-mistral, tiny-long, small, 35b, 122b, 397b, next-80b, qwen3-30b, glm-4.5-air, "
+                   "tiny-mistral, tiny-mistral-odd, tiny-long, small, 35b, 122b, 397b, next-80b, qwen3-30b, "
+                   "glm-4.5-air, "
                    "glm-4.7, minimax-m2, gpt-oss-20b, gpt-oss-120b, deepseek-v3, kimi-k2, mistral-small-4")
       ->capture_default_str();
   command

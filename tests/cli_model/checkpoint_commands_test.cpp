@@ -16,11 +16,11 @@ extern char** environ;
 namespace fourfold::cli {
 namespace {
 
-const char* const kTinyShapes[] = {"tiny",           "tiny-dense",        "tiny-next",
-                                   "tiny-qwen3-moe", "tiny-long",         "tiny-glm",
-                                   "tiny-glm-odd",   "tiny-minimax",      "tiny-minimax-odd",
-                                   "tiny-gpt-oss",   "tiny-gpt-oss-odd",  //
-                                   "tiny-deepseek",  "tiny-deepseek-odd", "tiny-mistral"};
+const char* const kTinyShapes[] = {
+    "tiny",         "tiny-dense",       "tiny-next",     "tiny-qwen3-moe",    "tiny-long",  //
+    "tiny-glm",     "tiny-glm-odd",     "tiny-minimax",  "tiny-minimax-odd",                //
+    "tiny-gpt-oss", "tiny-gpt-oss-odd", "tiny-deepseek", "tiny-deepseek-odd",               //
+    "tiny-mistral", "tiny-mistral-odd"};
 
 class CheckpointCommands : public testing::Test {
  protected:

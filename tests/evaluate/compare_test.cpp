@@ -319,7 +319,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes,
                                          FamilyCase{"tiny-minimax-odd"}, FamilyCase{"tiny-gpt-oss"},
                                          FamilyCase{"tiny-gpt-oss", 2}, FamilyCase{"tiny-gpt-oss-odd"},
                                          FamilyCase{"tiny-deepseek"}, FamilyCase{"tiny-deepseek", 2},
-                                         FamilyCase{"tiny-deepseek-odd"}, FamilyCase{"tiny-mistral"}));
+                                         FamilyCase{"tiny-deepseek-odd"}, FamilyCase{"tiny-mistral"},
+                                         FamilyCase{"tiny-mistral", 2}, FamilyCase{"tiny-mistral-odd"}));
 
 // Each of gpt-oss's own parts left out, or off by one, is beyond the bounds.
 TEST(Compare, NoticesWhatGptOssHasToItself) {

@@ -12,11 +12,11 @@ namespace fourfold::checkpoint {
 namespace {
 
 constexpr TokenIds kIds{5, 6};
-const char* const kTinyShapes[] = {"tiny",           "tiny-dense",        "tiny-next",
-                                   "tiny-qwen3-moe", "tiny-long",         "tiny-glm",
-                                   "tiny-glm-odd",   "tiny-minimax",      "tiny-minimax-odd",
-                                   "tiny-gpt-oss",   "tiny-gpt-oss-odd",  //
-                                   "tiny-deepseek",  "tiny-deepseek-odd", "tiny-mistral"};
+const char* const kTinyShapes[] = {
+    "tiny",         "tiny-dense",       "tiny-next",     "tiny-qwen3-moe",    "tiny-long",  //
+    "tiny-glm",     "tiny-glm-odd",     "tiny-minimax",  "tiny-minimax-odd",                //
+    "tiny-gpt-oss", "tiny-gpt-oss-odd", "tiny-deepseek", "tiny-deepseek-odd",               //
+    "tiny-mistral", "tiny-mistral-odd"};
 const char* const kFormats[] = {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"};
 
 std::filesystem::path make(const TempFolder& temp, const std::string& name,

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Odd, CpuFamilies,
                          testing::Values(CpuFamily{"tiny-glm-odd"}, CpuFamily{"tiny-minimax-odd"},
                                          CpuFamily{"tiny-gpt-oss-odd"},
                                          CpuFamily{"tiny-gpt-oss-odd", "mxfp4"},
-                                         CpuFamily{"tiny-deepseek-odd"}, CpuFamily{"tiny-mistral"}));
+                                         CpuFamily{"tiny-deepseek-odd"}, CpuFamily{"tiny-mistral-odd"}));
 INSTANTIATE_TEST_SUITE_P(Odd, CpuAttention,
                          testing::Values(CpuFamily{"tiny-deepseek-odd"}, CpuFamily{"tiny-gpt-oss-odd"},
                                          CpuFamily{"tiny-gpt-oss-odd", "mxfp4"}));

@@ -70,7 +70,9 @@ std::vector<GpuFamily> families() {
                            {"tiny-minimax"},
                            {"tiny-minimax", 2},
                            {"tiny-gpt-oss", 2},
-                           {"tiny-deepseek"}});
+                           {"tiny-deepseek"},
+                           {"tiny-mistral-odd"},
+                           {"tiny-mistral", 2}});
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilies, testing::ValuesIn(families()));
