@@ -123,6 +123,11 @@ long_prompt() {
   FOURFOLD_LONG=1 build/test_evaluate --gtest_filter='LongPrompt*'
 }
 
+storyteller_fp4() {
+  build ci test_engine
+  FOURFOLD_LONG=1 build/test_engine --gtest_filter='StorytellerFp4*'
+}
+
 families() {
   build ci test_model
   FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*SameBits*'
@@ -204,6 +209,7 @@ all_long_parts() {
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'
   long_part long-prompt "a prompt of 2,150 tokens, whole, and on Hopper's kernels" long_prompt
+  long_part storyteller-fp4 "FP4 activations of Storyteller on the simulated GPU beside the CPU, 2,048 tokens" storyteller_fp4
   long_part mutations-source "sources broken on purpose (docs/mutations.txt)" source_mutations
   long_part one-line-row "a made-up row, one line of a list, is seen by every reader" one_line_row
   long_part soak "10,000 requests with cancels" soak ci 10000

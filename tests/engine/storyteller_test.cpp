@@ -1,8 +1,5 @@
 // The model that comes with the program, on text it never saw: what its weights and its arithmetic are worth.
-#include <algorithm>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include "backend/cpu/cpu.h"
 #include "engine/answer_text.h"
@@ -10,7 +7,7 @@
 #include "evaluate/input_noise.h"
 #include "evaluate/perplexity.h"
 #include "json/parse.h"
-#include "tests/engine/support.h"
+#include "tests/engine/storyteller.h"
 #include "text/chat_template.h"
 
 namespace fourfold::engine {
@@ -20,35 +17,9 @@ using model::Activations;
 
 constexpr std::int64_t kWindow = 1024;
 
-const std::filesystem::path& folder() {
-  static const std::filesystem::path path = std::filesystem::path(FOURFOLD_SOURCE_DIR) / "models/storyteller";
-  return path;
-}
-
-const text::Tokenizer& tokenizer() {
-  static const text::Tokenizer it = text::Tokenizer::load(folder() / "tokenizer.json");
-  return it;
-}
-
-const model::Loaded& storyteller() {
-  static const model::Loaded it(folder());
-  return it;
-}
-
 std::unique_ptr<backend::Prepared> prepare(Activations activations, std::int64_t window) {
   return backend::make_cpu_backend({})->prepare(storyteller().program(activations),
                                                 evaluate::score_capacity(window));
-}
-
-// Passages of six books that were held out from training.
-std::vector<std::int32_t> held_out(std::size_t count) {
-  std::ifstream file(std::filesystem::path(FOURFOLD_SOURCE_DIR) / "tests/golden/storyteller/held_out.txt");
-  std::stringstream text;
-  text << file.rdbuf();
-  std::vector<std::int32_t> ids = tokenizer().encode(text.str());
-  EXPECT_GE(ids.size(), count);
-  ids.resize(count);
-  return ids;
 }
 
 // A share p of n independent trials has a deviation of sqrt(p (1 - p) / n); three of them are allowed below.
@@ -82,41 +53,10 @@ INSTANTIATE_TEST_SUITE_P(Formats, StorytellerText, testing::Values(Activations::
                            return format.param == Activations::w4a4 ? "w4a4" : "w4a16";
                          });
 
-using Rows = std::vector<std::vector<float>>;
-
-Rows logits_of(backend::Prepared& prepared, std::span<const std::int32_t> tokens) {
-  const auto count = static_cast<std::int32_t>(tokens.size());
-  const auto vocab = static_cast<std::size_t>(prepared.program().vocab_size);
-  std::vector<std::int32_t> rows(tokens.size()), pages(prepared.capacity().page_count);
-  std::iota(rows.begin(), rows.end(), 0);
-  std::iota(pages.begin(), pages.end(), 0);
-  const backend::SequenceRows sequence{.row_count = count,
-                                       .page_count = static_cast<std::int32_t>(pages.size())};
-  std::vector<float> flat(tokens.size() * vocab);
-  prepared.run(backend::Pass::main, {tokens, {&sequence, 1}, pages, rows, {}}, flat);
-  Rows out;
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    out.emplace_back(flat.begin() + static_cast<std::ptrdiff_t>(i * vocab),
-                     flat.begin() + static_cast<std::ptrdiff_t>((i + 1) * vocab));
-  return out;
-}
-
-// Mean Kullback-Leibler divergence of the next token's distribution, in nats.
-double divergence(const Rows& from, const Rows& to) {
-  const auto log_total = [](const std::vector<float>& row) {
-    const double most = *std::max_element(row.begin(), row.end());
-    double sum = 0;
-    for (const float x : row) sum += std::exp(x - most);
-    return most + std::log(sum);
-  };
+// Of the rows on average.
+double divergence(const LogitsRows& from, const LogitsRows& to) {
   double all = 0;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const double p_total = log_total(from[i]), q_total = log_total(to[i]);
-    for (std::size_t t = 0; t < from[i].size(); ++t) {
-      const double log_p = from[i][t] - p_total;
-      all += std::exp(log_p) * (log_p - (to[i][t] - q_total));
-    }
-  }
+  for (std::size_t i = 0; i < from.size(); ++i) all += row_divergence(from[i], to[i]);
   return all / static_cast<double>(from.size());
 }
 
@@ -127,7 +67,7 @@ TEST(Storyteller, PathsDivergeByNoMoreThanTheirFormatsRound) {
   const std::vector<std::int32_t> tokens = held_out(96);
   const backend::Capacity capacity = evaluate::score_capacity(std::ssize(tokens));
   const auto exact = storyteller().prepare(Activations::f32, capacity);
-  const Rows wanted = logits_of(*exact, tokens);
+  const LogitsRows wanted = logits_of(*exact, tokens);
   EXPECT_LT(divergence(wanted, logits_of(*prepare(Activations::f32, std::ssize(tokens)), tokens)), 1e-6);
   for (const Activations activations : {Activations::w4a16, Activations::w4a4}) {
     const backend::Program program = storyteller().program(activations);
@@ -149,19 +89,19 @@ text::ChatRequest chat_of(const char* messages) {
 }
 
 std::string rendered(const text::ChatRequest& chat) {
-  static const auto chat_template = text::ChatTemplate::load(folder());
+  static const auto chat_template = text::ChatTemplate::load(storyteller_folder());
   return chat_template->render(chat);
 }
 
 std::string spoken(const text::ChatRequest& chat, AnswerPiece& whole) {
   const auto prepared = prepare(Activations::w4a16, kWindow);
-  Request request = greedy_request(tokenizer().encode(rendered(chat)), 200, 2);
-  request.stop_ids = {*tokenizer().added_token("<|im_end|>")};
-  request.token_limit = tokenizer().id_limit();
+  Request request = greedy_request(storyteller_tokenizer().encode(rendered(chat)), 200, 2);
+  request.stop_ids = {*storyteller_tokenizer().added_token("<|im_end|>")};
+  request.token_limit = storyteller_tokenizer().id_limit();
   AnswerTextOptions options;
   options.split_thinking = true;
-  options.starts_thinking = ends_in_thinking(request.prompt, tokenizer());
-  AnswerText text(tokenizer(), options);
+  options.starts_thinking = ends_in_thinking(request.prompt, storyteller_tokenizer());
+  AnswerText text(storyteller_tokenizer(), options);
   Home own{0, std::vector<std::int32_t>(static_cast<std::size_t>(prepared->capacity().page_count))};
   std::iota(own.pages.begin(), own.pages.end(), 0);
   Sequence sequence(prepared->program(), request, own);
@@ -257,7 +197,8 @@ TEST(Storyteller, ASecondTurnGoesOnFromTheFirstAndSaysTheSame) {
   const auto first = answered(sharing, 1, talk);
   EXPECT_EQ(first.second, 0);
   talk.insert(talk.end(), first.first.begin(), first.first.end());
-  for (const TokenId token : tokenizer().encode(" And then the door was opened.")) talk.push_back(token);
+  for (const TokenId token : storyteller_tokenizer().encode(" And then the door was opened."))
+    talk.push_back(token);
   const auto hit = answered(sharing, 2, talk);
   // All full pages of 300 + 48 tokens: on the CPU those of generated rows are as good as the prompt's.
   EXPECT_EQ(hit.second, 320);
