@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154
 # ./dev gpu: what needs an NVIDIA GPU: `fourfold report`, with each part's own file in bench/results/, named after the card,
-# and a long prompt against another implementation. Sourced by dev.
+# and a long prompt, and every family and format, against another implementation. Sourced by dev.
 
 command_gpu() {
   if [[ $# -gt 0 ]]; then fail 64 "gpu takes no arguments, not '$1'"; fi
   command -v nvidia-smi >/dev/null || fail 3 "nvidia-smi was not found; this command needs an NVIDIA GPU and its driver"
-  local card rows scratch status=0
+  local backends card rows scratch status=0
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-' | sed 's/^nvidia-//') ||
     fail 3 "nvidia-smi shows no GPU"
   set_up build
@@ -23,7 +23,11 @@ command_gpu() {
     build/fourfold compare "$scratch/long" tests/golden/families/tiny-long.safetensors --backend cuda --step-rows "$rows"
   done
   rm -r "$scratch"
+  # Every family and format against another implementation's numbers; on two ranks where there are two cards.
+  backends=cuda
+  if [[ $(nvidia-smi --list-gpus | wc -l) -ge 2 ]]; then backends=cuda,cuda:2; fi
+  python3 tools/compare_families.py build/fourfold bench/results/compare-families.md --backends "$backends" || status=$?
   python3 tools/result_tables.py "$root"
-  if [[ $status -ne 0 ]]; then fail "$status" "a part of the report missed or failed, see above and bench/results/report-$card.json"; fi
+  if [[ $status -ne 0 ]]; then fail "$status" "a part of the report or a comparison missed or failed, see above and bench/results/report-$card.json"; fi
   echo "gpu: commit bench/results/, tuned/, README.md and docs/performance.md"
 }

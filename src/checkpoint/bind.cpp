@@ -46,6 +46,10 @@ BoundModel bind_model(const Checkpoint& checkpoint, const ModelConfig& config) {
     for (LayerWeights& layer : model.weights.mtp->layers) visit_layer(layer, mark);
   }
   model.skipped = pool.skip_unused();
+  for (const TensorPool::Folded& folded : pool.folded()) {
+    model.folded.push_back(folded.name);
+    model.memory.push_back(folded.values);
+  }
   pool.finish();
   return model;
 }

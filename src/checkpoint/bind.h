@@ -2,6 +2,7 @@
 // tensors present. Whatever is missing, misshapen or left over is one error that lists it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,13 @@ namespace fourfold::checkpoint {
 struct BoundModel {
   ModelWeights weights;
   std::vector<std::string> skipped;  // tensors that are known and not used, by pattern and count
+  // Matrices that were stored as a product (NVFP4_AWQ), multiplied out: their names, and where they are.
+  std::vector<std::string> folded;
+  std::vector<std::shared_ptr<const float[]>> memory;
 };
 
-// Reads scalar and vector tensors, touches no matrix. Throws bad_checkpoint. MTP is bound when its tensors
-// are there, whatever the config announces.
+// Reads scalar and vector tensors, and of the matrices those with factors for their columns alone. Throws
+// bad_checkpoint. MTP is bound when its tensors are there, whatever the config announces.
 BoundModel bind_model(const Checkpoint& checkpoint, const ModelConfig& config);
 
 }  // namespace fourfold::checkpoint

@@ -1,9 +1,12 @@
 #include "checkpoint/bind_matrix.h"
 
 #include <cmath>
+#include <memory>
+#include <new>
 
 #include "base/error.h"
 #include "base/ue8m0.h"
+#include "checkpoint/load_matrix.h"
 
 namespace fourfold::checkpoint {
 namespace {
@@ -123,6 +126,31 @@ void bind_mxfp4(TensorPool& pool, const TensorView& codes, const TensorView& sca
                                  .scales = as_ue8m0(scales.bytes)}};
 }
 
+// AWQ: inputs are to be multiplied by factors, one for each column, before the matrix is. The columns take
+// them instead, in f32, which is exact; FP4 could not hold the products. Backends hold the matrix as they do
+// f32, and say so.
+void fold_input_factors(TensorPool& pool, const TensorView& factors, Matrix& matrix) {
+  if (!is_plain(factors.dtype) || factors.shape != Shape{matrix.columns})
+    return pool.misshapen(factors, wanted("BF16, F16 or F32", Shape{matrix.columns}));
+  const std::vector<float> factor = widened(pool, factors);
+  if (!all_finite(factor)) return pool.unusable(factors.name, "a factor is NaN or infinite");
+  if (matrix.stored_rows() != matrix.rows) return;  // a problem noted above
+  const auto columns = static_cast<std::size_t>(matrix.columns);
+  const auto count = static_cast<std::size_t>(matrix.rows) * columns;
+  const std::shared_ptr<float[]> values(new (std::nothrow) float[count]);
+  if (values == nullptr)
+    fail(Code::out_of_memory, "{}: {} bytes cannot be allocated", matrix.name, count * sizeof(float));
+  const LoadedMatrix loaded = load(matrix);
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    const std::span<float> out(values.get() + static_cast<std::size_t>(row) * columns, columns);
+    read_row(loaded.matrix, row, out);
+    for (std::size_t i = 0; i < columns; ++i) out[i] *= factor[i];
+  }
+  matrix.storage = F32Storage{{values.get(), count}};
+  matrix.source = nullptr;
+  pool.keep({std::string(matrix.name), values});
+}
+
 void bind_model_opt(TensorPool& pool, const std::string& module, const TensorView* weight, Matrix& matrix) {
   Nvfp4Parts parts{weight, pool.take(module + ".weight_scale"), std::nullopt, std::nullopt};
   if (is_mxfp4(parts.scales)) return bind_mxfp4(pool, *weight, *parts.scales, matrix);
@@ -134,6 +162,8 @@ void bind_model_opt(TensorPool& pool, const std::string& module, const TensorVie
     parts.input_scale =
         usable(pool, input_name, [&] { return nvfp4_input_scale(ModelOptInputScale{*stored}); });
   bind_nvfp4(pool, parts, matrix);
+  if (const TensorView* factors = pool.take_if_present(module + ".pre_quant_scale"))
+    fold_input_factors(pool, *factors, matrix);
 }
 
 void bind_compressed_tensors(TensorPool& pool, const std::string& module, const TensorView* packed,

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "base/error.h"
 #include "base/format.h"
 
 namespace fourfold::checkpoint {
@@ -119,6 +120,13 @@ std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix) {
 std::vector<GatedMlp> Binder::routed_experts(const std::string& prefix, const MlpNames& names) {
   if (pool_.has(prefix + "experts.gate_up_proj")) return stacked_experts(prefix + "experts.");
   std::vector<GatedMlp> experts;
+  for (const char* part : {names.gate, names.up, names.down})
+    if (const std::string name = fourfold::format("{}experts.0.{}.pre_quant_scale", prefix, part);
+        pool_.has(name))
+      fail_with_hint(Code::unsupported_model, "Take an export of the model in NVFP4 without AWQ.",
+                     "{}: routed experts of NVFP4_AWQ are not supported: with the factors of their inputs "
+                     "multiplied in they would not be NVFP4, and take many times the memory",
+                     name);
   for (std::int64_t expert = 0; expert < config_.moe->expert_count; ++expert)
     experts.push_back(
         gated_mlp(fourfold::format("{}experts.{}.", prefix, expert), config_.moe->intermediate_size, names));

@@ -17,7 +17,8 @@ namespace {
 namespace bj = boost::json;
 
 constexpr json::Limits kLimits{.text_bytes_max = std::size_t{64} << 20, .depth_max = 32};
-constexpr const char* kKnownAlgorithms = "NVFP4, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8, MIXED_PRECISION";
+constexpr const char* kKnownAlgorithms =
+    "NVFP4, NVFP4_AWQ, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8, MIXED_PRECISION";
 
 // ModelOpt writes names in either case: its own recipes are in lower case, what it exports mostly is not.
 std::string in_capitals(std::string_view name) {
@@ -32,7 +33,8 @@ std::optional<QuantAlgorithm> algorithm_from_name(std::string_view written) {
   // Per tensor, per row, or 128 x 128 blocks: the tensors say which.
   if (name == "FP8" || name == "FP8_PER_CHANNEL_PER_TOKEN" || name == "FP8_PB_WO") return QuantAlgorithm::fp8;
   if (name == "MXFP8") return QuantAlgorithm::mxfp8;
-  if (name == "NVFP4") return QuantAlgorithm::nvfp4;
+  // With AWQ, a matrix may have factors for its inputs, where its makers could not multiply them into a norm.
+  if (name == "NVFP4" || name == "NVFP4_AWQ") return QuantAlgorithm::nvfp4;
   if (name == "W4A16_NVFP4") return QuantAlgorithm::w4a16_nvfp4;
   if (name == "MXFP4") return QuantAlgorithm::mxfp4;
   if (name == "MIXED_PRECISION") return QuantAlgorithm::mixed_precision;
@@ -108,7 +110,8 @@ void read_modelopt(FieldReader& fields, std::string_view what, ProblemList& prob
     const std::string inner_name = inner.optional_text("quant_algo").value_or("");
     const auto inner_algorithm = algorithm_from_name(inner_name);
     if (!inner_algorithm || *inner_algorithm == QuantAlgorithm::mixed_precision)
-      inner.unsupported("quant_algo", inner_name, "NVFP4, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8");
+      inner.unsupported("quant_algo", inner_name,
+                        "NVFP4, NVFP4_AWQ, W4A16_NVFP4, MXFP4, FP8, FP8_PB_WO, MXFP8");
     require_group_size(inner, *inner_algorithm);
     out.modules.emplace(std::string(std::string_view(module)), *inner_algorithm);
     add_unique(out.algorithms, *inner_algorithm);

@@ -2,6 +2,7 @@
 // binder alone.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,14 @@ class TensorPool {
   // All that begin so; skip_unused() tells of them as well.
   void skip_prefix(std::string_view prefix);
 
+  // A matrix that is made here and not in the files, for as long as the model is bound.
+  struct Folded {
+    std::string name;
+    std::shared_ptr<const float[]> values;
+  };
+  void keep(Folded folded) { folded_.push_back(std::move(folded)); }
+  const std::vector<Folded>& folded() const { return folded_; }
+
   // What was not taken is left over; throws bad_checkpoint when there is any problem.
   void finish();
 
@@ -50,6 +59,7 @@ class TensorPool {
   const Checkpoint& checkpoint_;
   std::vector<bool> used_;
   std::vector<std::string> skipped_;
+  std::vector<Folded> folded_;
   ProblemList problems_;
   std::int64_t missing_count_ = 0;
 };

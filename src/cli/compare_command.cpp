@@ -32,10 +32,10 @@ std::vector<std::string> formats_of(const CompareOptions& options, const OpenMod
     return formats;
   }
   // What its kernels have: 16-bit inputs everywhere, FP4 ones where an MLP or a layer's experts all have
-  // scales.
+  // scales; by name only where that is all of them.
   std::vector<std::string> formats{"w4a16"};
   const std::ptrdiff_t some = fp4_inputs(model, model::Activations::w4a4_prefill);
-  if (some > 0) formats.push_back("w4a4-prefill");
+  if (some > 0) formats.push_back(some == all ? "w4a4-prefill" : "auto");
   if (some > 0 && some == all) formats.push_back("w4a4");
   return formats;
 }
@@ -47,9 +47,9 @@ std::vector<std::string> possible_formats(const CompareOptions& options, const O
   if (options.activations != "all" || !on_machine(options.backend)) return formats;
   std::erase_if(formats, [&](const std::string& activations) {
     try {
-      library::choose_activations(
+      const library::ChosenActivations chosen = library::choose_activations(
           model, {.backend = options.backend, .activations = activations, .allow_emulated = true});
-      return false;
+      return activations == "auto" && chosen.activations == model::Activations::w4a16;  // compared already
     } catch (const Error& error) {
       if (error.code() != Code::unsupported_op) throw;
       console.err << fourfold::format("fourfold: not compared: {}\n", error.what());

@@ -144,7 +144,7 @@ Model::Body::Body(const std::string& folder, const ModelOptions& options)
       publisher(open_events(options)),
       engine([&] {
         const Listener listener = listener_of(options);
-        mention_unknown_fields(opened, listener);
+        mention_contents(opened, listener);
         return open_engine(
             opened, settings(options), listener,
             [this](std::vector<engine::Delivery>&& deliveries) { inboxes.deliver(std::move(deliveries)); });

@@ -34,9 +34,15 @@ OpenModel::OpenModel(std::filesystem::path model_folder)
       checkpoint(folder),
       bound(checkpoint::bind_model(checkpoint, config)) {}
 
-void mention_unknown_fields(const OpenModel& model, const Listener& listener) {
+void mention_contents(const OpenModel& model, const Listener& listener) {
   for (const std::string& field : model.config.unknown_fields)
     listener.notice(fourfold::format("config.json: the field '{}' is not known; it was not used", field));
+  const std::vector<std::string>& names = model.bound.folded;
+  if (names.empty()) return;
+  listener.notice(
+      fourfold::format("{} matrices (the first: {}) are stored as NVFP4 with factors for their inputs "
+                       "(pre_quant_scale, AWQ); they were multiplied out and are no longer NVFP4",
+                       names.size(), names.front()));
 }
 
 engine::ModelLimits limits_of(const OpenModel& model) {

@@ -32,8 +32,9 @@ struct OpenModel {
   bool has_mtp() const { return bound.weights.mtp.has_value(); }
 };
 
-// Config fields that are neither used nor known are noticed.
-void mention_unknown_fields(const OpenModel& model, const Listener& listener);
+// Config fields that are neither used nor known, and matrices that are not held as they are stored, are
+// noticed.
+void mention_contents(const OpenModel& model, const Listener& listener);
 
 engine::ModelLimits limits_of(const OpenModel& model);
 

@@ -193,6 +193,43 @@ TEST(Bind, TheTwoNvfp4ConventionsMeanTheSame) {
   EXPECT_EQ(std::get<Nvfp4Storage>(compressed.storage).input_scale->inverse, 336.0f);
 }
 
+// NVFP4_AWQ: what an input is multiplied by goes into the columns, exactly; not into those of routed experts.
+TEST(Bind, FactorsOfInputsAreMultipliedIn) {
+  const std::string module = "model.layers.0.mlp.down_proj";
+  TinyModel model = tiny_qwen3_moe();
+  const std::int64_t rows = model.tensor(module + ".weight").shape[0];
+  const std::int64_t columns = model.tensor(module + ".weight").shape[1];
+  store_nvfp4(model, module, rows, columns, false);
+  const auto down = [](const BoundModel& bound) {
+    return read_all(std::get<GatedMlp>(bound.weights.layers[0].mlp).down);
+  };
+  std::vector<float> wanted = down(Opened(model).bind());
+  std::vector<float> factors;
+  for (std::int64_t i = 0; i < columns; ++i) factors.push_back(i % 3 == 0 ? 0.5f : 1.25f);
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] *= factors[i % factors.size()];
+  const std::string name = module + ".pre_quant_scale";
+  model.tensors.insert(model.tensors.begin(), {name, "F32", {columns}, bytes_of(factors)});
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  EXPECT_EQ(down(bound), wanted);
+  EXPECT_EQ(format_of(std::get<GatedMlp>(bound.weights.layers[0].mlp).down), MatrixFormat::f32);
+  EXPECT_EQ(bound.folded, std::vector<std::string>{module + ".weight"});
+
+  TinyModel wrong = model;
+  factors[1] = std::numeric_limits<float>::infinity();
+  wrong.tensor(name).bytes = bytes_of(factors);
+  expect_error(Code::bad_checkpoint, {"unusable: " + name}, [&] { Opened(wrong).bind(); });
+  wrong.tensor(name).shape = {2, columns / 2};
+  expect_error(Code::bad_checkpoint, {"misshapen: " + name}, [&] { Opened(wrong).bind(); });
+
+  const std::string expert = "model.layers.1.mlp.experts.0.up_proj";
+  store_nvfp4(model, expert, 16, 32, false);
+  model.tensors.insert(model.tensors.begin(),
+                       {expert + ".pre_quant_scale", "F32", {32}, bytes_of(std::vector<float>(32, 1.0f))});
+  expect_error(Code::unsupported_model, {expert + ".pre_quant_scale", "NVFP4_AWQ", "memory"},
+               [&] { Opened(model).bind(); });
+}
+
 // MXFP4 under either convention's names: a byte for 32 columns, no scale above it.
 TEST(Bind, Mxfp4IsKnownByItsScales) {
   const std::string module = "model.layers.1.mlp.experts.0.up_proj";

@@ -75,7 +75,8 @@ TEST(Quantization, ReadsNamesInEitherCase) {
   };
   for (const char* name : {"FP8", "fp8", "FP8_PB_WO", "fp8_pb_wo", "FP8_PER_CHANNEL_PER_TOKEN"})
     EXPECT_EQ(algorithms(name), Algorithms{QuantAlgorithm::fp8}) << name;
-  EXPECT_EQ(algorithms("nvfp4"), Algorithms{QuantAlgorithm::nvfp4});
+  for (const char* name : {"nvfp4", "NVFP4_AWQ", "nvfp4_awq"})
+    EXPECT_EQ(algorithms(name), Algorithms{QuantAlgorithm::nvfp4}) << name;
   EXPECT_EQ(algorithms("mxfp8"), Algorithms{QuantAlgorithm::mxfp8});
   EXPECT_EQ(parse(R"({"quant_method": "modelopt", "quant_algo": "mixed_precision", "quantized_layers":
                       {"a": {"quant_algo": "fp8_pb_wo"}, "b": {"quant_algo": "NVFP4"}}})")

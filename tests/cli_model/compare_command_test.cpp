@@ -1,6 +1,8 @@
-// compare where a router was too close to call: it is named, in words and in JSON.
+// compare where a router was too close to call: it is named, in words and in JSON. And where FP4 activations
+// are not for every matrix.
 #include "tests/checkpoint/support.h"
 #include "tests/cli_model/support.h"
+#include "tests/model/quantised_models.h"
 
 namespace fourfold::cli {
 namespace {
@@ -33,6 +35,24 @@ TEST(CompareCommand, NamesRoutersThatWereTooCloseToCall) {
   EXPECT_EQ(choice.at("comes").text, "6");
   EXPECT_LT(choice.at("margin").number, 4 * choice.at("moved").number);
   EXPECT_TRUE(turned("cpu").items.empty());
+}
+
+// NVFP4_AWQ: a down projection that took the factors of its inputs is not NVFP4 any more, and keeps its MLP
+// from FP4 activations. "all" compares what runs, and does not end with what is refused by name.
+TEST(CompareCommand, AllIsWhatRuns) {
+  if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  const checkpoint::TempFolder folder;
+  model::make_quantised(folder.path() / "model", {"tiny-dense", "nvfp4-awq"});
+  const Outcome result =
+      shell("PROGRAM compare " + (folder.path() / "model").string() + " " +
+            model::family_reference("tiny-dense-nvfp4-awq").string() + " --backend sim 2>&1");
+  EXPECT_EQ(result.status, kFine) << result.out;
+  EXPECT_TRUE(
+      contains(result.out, "8 matrices (the first: model.language_model.layers.0.linear_attn.out_proj"))
+      << result.out;
+  EXPECT_TRUE(contains(result.out, "multiplied out and are no longer NVFP4")) << result.out;
+  EXPECT_TRUE(contains(result.out, "activations w4a16;")) << result.out;
+  EXPECT_TRUE(contains(result.out, "activations auto;")) << result.out;
 }
 
 }  // namespace

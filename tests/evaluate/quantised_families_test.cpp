@@ -74,7 +74,7 @@ const auto kAll = testing::Values(
     QuantisedModel{"tiny-glm", "fp8-tensor"}, QuantisedModel{"tiny-glm", "fp8-rows"},
     QuantisedModel{"tiny-minimax", "nvfp4-modelopt"}, QuantisedModel{"tiny-minimax", "fp8-blocks"},
     QuantisedModel{"tiny-deepseek", "nvfp4-modelopt"}, QuantisedModel{"tiny-deepseek", "fp8-blocks"},
-    QuantisedModel{"tiny-mistral", "nvfp4-compressed"});
+    QuantisedModel{"tiny-mistral", "nvfp4-compressed"}, QuantisedModel{"tiny-dense", "nvfp4-awq"});
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedFamilies, kAll);
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedReferences, kAll);
 

@@ -21,7 +21,7 @@ from quantised import group, input_amax, is_quantised, recipe_of, unstacked
 
 NAMES = ["tiny-glm-nvfp4-modelopt", "tiny-glm-nvfp4-compressed", "tiny-glm-fp8-tensor", "tiny-glm-fp8-rows",
          "tiny-minimax-nvfp4-modelopt", "tiny-minimax-fp8-blocks", "tiny-deepseek-nvfp4-modelopt", "tiny-deepseek-fp8-blocks",
-         "tiny-mistral-nvfp4-compressed"]
+         "tiny-mistral-nvfp4-compressed", "tiny-dense-nvfp4-awq"]
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8", torch.float8_e4m3fn: "F8_E4M3"}
 # As the two families' releases have it.
 BLOCKS_CONFIG = {
@@ -62,13 +62,17 @@ def stored(tensor):
 
 
 @torch.no_grad()
-def by_modelopt(tensors, chosen, algorithm, kv_cache):
+def by_modelopt(tensors, chosen, algorithm, recipe, kv_cache):
     import modelopt.torch.quantization as mtq
     from modelopt.torch.export.convert_hf_config import convert_hf_quant_config_format
     from modelopt.torch.export.quant_utils import get_quant_config, postprocess_state_dict, preprocess_linear_fusion
     from modelopt.torch.export.unified_export_hf import _export_quantized_weight
 
     root, linears = tree(tensors, torch.bfloat16)
+    factors = {module: quantised.input_factors(module, recipe, linears[module].in_features) for module in chosen}
+    for module, factor in factors.items():
+        if factor:
+            linears[module].weight.data = (linears[module].weight.float() / torch.tensor(factor)).to(torch.bfloat16)
 
     def calibrate(_):
         for module in chosen:
@@ -78,6 +82,11 @@ def by_modelopt(tensors, chosen, algorithm, kv_cache):
     for module, linear in linears.items():
         if module not in chosen:
             mtq.disable_quantizer(linear, lambda _: True)
+    for module, factor in factors.items():
+        if factor:
+            linears[module].input_quantizer.pre_quant_scale = torch.tensor(factor, dtype=torch.bfloat16)
+        elif recipe == "nvfp4-awq":
+            linears[module].fused_with_prequant = True  # as ModelOpt marks what it multiplied into a norm
     for module in chosen:
         if group(module)[0] == module and len(group(module)) > 1:
             preprocess_linear_fusion([linears[one] for one in group(module)])
@@ -130,7 +139,7 @@ def by_package(tensors, chosen, family, recipe):
     else:
         import modelopt.torch.quantization as mtq
         algorithm = mtq.FP8_DEFAULT_CFG if recipe == "fp8-tensor" else mtq.NVFP4_DEFAULT_CFG
-        state, configs = by_modelopt(tensors, chosen, algorithm, "FP8" if (family, recipe) in quantised.FP8_CACHE else None)
+        state, configs = by_modelopt(tensors, chosen, algorithm, recipe, "FP8" if (family, recipe) in quantised.FP8_CACHE else None)
     return {name: stored(tensor) for name, tensor in state.items() if name.rsplit(".", 1)[0] in chosen}, configs
 
 

@@ -23,7 +23,8 @@ CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalL
 
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
-SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "k_scale", "v_scale")
+SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "k_scale", "v_scale",
+          "pre_quant_scale")
 
 
 def nvfp4_weight(codes, block_scales, tensor_scale):
@@ -50,6 +51,8 @@ def dequantised(tensors):
             out[module + ".weight"] = nvfp4_weight(tensor, of("weight_scale"), 1 / of("weight_global_scale"))
         elif part == "weight" and tensor.dtype == torch.uint8:
             out[name] = nvfp4_weight(tensor, of("weight_scale"), of("weight_scale_2"))
+            if module + ".pre_quant_scale" in tensors:  # AWQ: what the inputs are multiplied by, column by column
+                out[name] = out[name] * of("pre_quant_scale").float()
         elif part == "weight" and tensor.dtype == torch.float8_e4m3fn:
             out[name] = fp8_weight(tensor, of("weight_scale_inv" if name + "_scale_inv" in tensors else "weight_scale"))
         else:
@@ -73,7 +76,7 @@ def plain_folder(model, temp):
         config = json.load(file)
     config.pop("quantization_config")
     tensors = dequantised(load_file(os.path.join(model, "model.safetensors")))
-    if "text_config" in config:
+    if config["model_type"] == "mistral3":
         config, tensors = config["text_config"], {name.removeprefix("language_model."): tensor for name, tensor in tensors.items()}
     if config["model_type"] == "mistral4":
         tensors = stacked(tensors, config["n_routed_experts"])

@@ -24,10 +24,10 @@ sys.path.insert(0, str(HERE.parent / "qwen35-micro"))
 from keep_rows import read
 from quantise import BLOCK, E2M1_MAX, E4M3, E4M3_BOUNDS, E4M3_MAX, e4m3_codes, f32, fp8, nearest, nvfp4, pack_e2m1
 
-RECIPES = ("nvfp4-modelopt", "nvfp4-compressed", "fp8-tensor", "fp8-rows", "fp8-blocks")
+RECIPES = ("nvfp4-modelopt", "nvfp4-awq", "nvfp4-compressed", "fp8-tensor", "fp8-rows", "fp8-blocks")
 FP8_BLOCK = 128
-# Never quantised: embedding, head, routers, and what joins the inputs of an MTP layer.
-PLAIN = re.compile(r"embed_tokens|lm_head|mlp\.gate$|moe\.gate$|eh_proj")
+# Never quantised: embedding, head, routers, what joins the inputs of an MTP layer, Qwen's own, and DeltaNet's small projections.
+PLAIN = re.compile(r"embed_tokens|lm_head|mlp\.gate$|moe\.gate$|eh_proj|^mtp\.|in_proj_[ab]$")
 # Released in float32.
 IN_F32 = re.compile(r"e_score_correction_bias$|block_sparse_moe\.gate\.weight$")
 # What a release leaves as it is, too. ModelOpt's exports of MiniMax have NVFP4 experts alone, those of DeepSeek nothing of its
@@ -35,6 +35,9 @@ IN_F32 = re.compile(r"e_score_correction_bias$|block_sparse_moe\.gate\.weight$")
 ALSO_PLAIN = {("minimax_m2", "nvfp4-modelopt"): "self_attn", ("deepseek_v3", "nvfp4-modelopt"): r"self_attn\.(?!o_proj)"}
 # Exported with the scales of an FP8 cache.
 FP8_CACHE = {("deepseek_v3", "nvfp4-modelopt")}
+# AWQ: matrices whose input is no norm's, into which ModelOpt would multiply the factors, and which keep them.
+WITH_FACTORS = re.compile(r"(o|out|down)_proj$")
+FACTORS = (0.5, 0.703125, 1.0, 1.4140625, 2.0)
 # Matrices of one input, which kernels multiply by together, share the scale of the tensor.
 TOGETHER = (("gate_proj", "up_proj"), ("w1", "w3"), ("q_proj", "k_proj", "v_proj"))
 
@@ -59,9 +62,18 @@ def widened(tensor):
     return "F32", tensor[1], floats(tensor[2]).tobytes()
 
 
+def input_factors(module, recipe, columns):
+    """What AWQ multiplies each column of the input by; all 1 where that is in a norm."""
+    if recipe != "nvfp4-awq" or not WITH_FACTORS.search(module):
+        return None
+    return [FACTORS[zlib.crc32(f"{module} {column}".encode()) % len(FACTORS)] for column in range(columns)]
+
+
 class Weight:
-    def __init__(self, shape, codes):
-        self.shape, self.values = shape, floats(codes)
+    def __init__(self, shape, codes, factors):
+        self.shape, self.values, self.factors = shape, floats(codes), factors
+        if factors:
+            self.values = bf16([value / factors[i % shape[1]] for i, value in enumerate(self.values)])
         self.amax = max(map(abs, self.values))
 
 
@@ -89,7 +101,7 @@ def is_quantised(module, config, recipe):
     if left and re.search(left, module):
         return False
     # The layer for drafts, behind the last: NVFP4 exports leave it as it is.
-    return "fp8" in recipe or f".layers.{config['num_hidden_layers']}." not in module
+    return "fp8" in recipe or f".layers.{config.get('text_config', config)['num_hidden_layers']}." not in module
 
 
 def group(module):
@@ -111,7 +123,9 @@ def scalar(value, shape=()):
 def modelopt_nvfp4(module, weight, amax):
     packed, scales, scale = nvfp4(weight.values, amax)
     rows, columns = weight.shape
-    return {"weight": ("U8", [rows, columns // 2], packed), "weight_scale": ("F8_E4M3", [rows, columns // BLOCK], scales),
+    codes = array.array("H", [code >> 16 for code in array.array("I", f32(weight.factors or []).tobytes())])
+    factors = {"pre_quant_scale": ("BF16", [columns], codes.tobytes())} if weight.factors else {}
+    return {**factors, "weight": ("U8", [rows, columns // 2], packed), "weight_scale": ("F8_E4M3", [rows, columns // BLOCK], scales),
             "weight_scale_2": scalar(scale), "input_scale": scalar(input_amax(module) / (E2M1_MAX * E4M3_MAX))}
 
 
@@ -171,7 +185,7 @@ def fp8_blocks(_, weight, __):
             "weight_scale_inv": ("F32", [-(-rows // FP8_BLOCK), -(-columns // FP8_BLOCK)], scales.tobytes())}
 
 
-QUANTISE = {"nvfp4-modelopt": modelopt_nvfp4, "nvfp4-compressed": compressed_nvfp4, "fp8-tensor": fp8_tensor, "fp8-rows": fp8_rows,
+QUANTISE = {"nvfp4-modelopt": modelopt_nvfp4, "nvfp4-awq": modelopt_nvfp4, "nvfp4-compressed": compressed_nvfp4, "fp8-tensor": fp8_tensor, "fp8-rows": fp8_rows,
             "fp8-blocks": fp8_blocks}
 
 
@@ -181,7 +195,7 @@ def quantised(tensors, config, recipe):
     for name, (_, shape, content) in tensors.items():
         module = name[:-len(".weight")]
         if name.endswith(".weight") and len(shape) == 2 and is_quantised(module, config, recipe):
-            weights[module] = Weight(shape, content)
+            weights[module] = Weight(shape, content, input_factors(module, recipe, shape[1]))
     for name, tensor in tensors.items():
         module = name[:-len(".weight")] if name.endswith(".weight") else None
         if module not in weights:

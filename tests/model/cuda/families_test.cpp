@@ -106,7 +106,8 @@ std::vector<GpuFamily> quantised() {
                            {"tiny-minimax", 1, "nvfp4-modelopt"},
                            {"tiny-deepseek", 1, "nvfp4-modelopt"},
                            {"tiny-deepseek", 1, "fp8-blocks"},
-                           {"tiny-mistral", 1, "nvfp4-compressed"}});
+                           {"tiny-mistral", 1, "nvfp4-compressed"},
+                           {"tiny-dense", 1, "nvfp4-awq"}});
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuQuantised, testing::ValuesIn(quantised()));
