@@ -40,6 +40,12 @@ const Survivor kSurvivors[] = {
      "for lanes without a copy: one must miss its turns while the ring goes round, which one schedule in "
      "many does (NoLaneOfTheFp4LoaderIsLapped)",
      [](const plan::RowFacts&) { return true; }, true},
+    {SyncOp::sync_warp, "fed_ring.h", "cta.sync_warp();  // the lanes go together",
+     "for the pace of the lanes alone: each has a ring of its own",
+     [](const plan::RowFacts&) { return true; }},
+    {SyncOp::wait_predecessors, "few_down.h", "[&] { cta.wait_predecessors(); }",
+     "what feeds reads nothing of GEMM1's: it waits where it would only look at barriers",
+     [](const plan::RowFacts&) { return true; }},
 };
 
 struct Subject {
@@ -130,17 +136,22 @@ TEST(Mutation, FewTokens) {
 }
 
 TEST(Mutation, FewTokensStreamed) {
-  // Two segments, the last of them short, and biases in both GEMMs.
-  SmallLayerOptions layer = layer_of({832, 192, 3, 2}, 3, Activations::w4a16, WeightFormat::mxfp4);
+  // Two segments, the last of them short, and biases in both GEMMs; strips in two batches, and in both GEMMs
+  // warps with more copies than their rings hold.
+  SmallLayerOptions layer = layer_of({576, 1088, 3, 2}, 3, Activations::w4a16, WeightFormat::mxfp4);
   layer.clamped = true;
   moe_layer::Request request{layer.shape, layer.activations, layer.format, Role::decode, 3};
   request.clamped = true;
+  moe_layer::Choice choice = moe_layer::few_choice(request);
+  // Hidden sizes beyond 2,048 have this one.
+  choice.down_row = "moe_few_down 32x4x512 w4a16-mma mxfp4 clamped";
   run_subject({.name = "few, streamed",
                .layer = layer,
                .tokens = 3,
-               .choice = moe_layer::few_choice(request),
-               .files = {"few_stream.h", "few_route.h", "moe_stream.h", "few_down.h"},
-               .must_meet = {SyncOp::barrier_sync, SyncOp::sync_block}});
+               .choice = choice,
+               .files = {"few_stream.h", "fed_ring.h", "few_down.h", "token_rows.h"},
+               .must_meet = {SyncOp::barrier_sync, SyncOp::sync_block},
+               .blocks = 12});
 }
 
 TEST(Mutation, StreamAndCombine) {

@@ -10,6 +10,7 @@
 #include "kernels/launch/cuda_rows.h"
 #include "kernels/launch/launch_log.h"
 #include "kernels/launch/row.h"
+#include "kernels/launch/spread.h"
 #include "kernels/moe/chips.h"
 
 namespace fourfold::kernels {
@@ -245,8 +246,9 @@ class CudaMachine final : public Machine {
     const std::string_view name = told_name(entry.kind, entry.facts);
     log_.note(name);
     launched(name);
+    const bool apart = dependent_ && spread_.keeps_apart(entry.facts, blocks, sm_count_);
     entry.launch(entry.facts.row.c_str(),
-                 {blocks, entry.facts.threads, entry.facts.total_bytes, stream_, dependent_}, params);
+                 {blocks, entry.facts.threads, entry.facts.total_bytes, stream_, dependent_, apart}, params);
   }
   using Machine::launch;
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
@@ -302,6 +304,7 @@ class CudaMachine final : public Machine {
   LaunchLog log_;
   CudaMemory memory_;
   bool dependent_;
+  Spread spread_;
   const plan::ArchFacts* arch_ = nullptr;
   int sm_count_ = 0;
   std::string description_;

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/device/quotient.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe/paths.h"
+#include "kernels/moe_few/fed_ring.h"
 #include "kernels/moe_few/few_route.h"
 #include "kernels/moe_few/few_shared.h"
 #include "kernels/moe_few/record_ring.h"
@@ -18,28 +18,50 @@ namespace fourfold::moe_few {
 
 using PairFactors = float[kFewPairs];  // of the pairs' dot products
 template <int Rows>
-using UnitSums = float[kMaxUnits][Rows];  // [pair and segment][row]
-template <int Rows>
 using SharedSums = float[kFewTokens][Rows];  // the shared expert's part
-
-template <int Rows>
-struct PairBiases {
-  alignas(8) float of[kBiasPairs][Rows];
-};
-struct NoBiases {};
 
 template <class Row>
 struct DownStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
+  typename Row::Barriers barriers;
   PairFactors factor;
-  UnitSums<Row::rows> sum;
   alignas(8) SharedSums<Row::rows> shared;
-  [[no_unique_address]] std::conditional_t<Row::Glu::adds_bias, PairBiases<Row::rows>, NoBiases> bias;
-  typename Row::Area area;  // tokens: a row a pair
+  alignas(128) unsigned char area[Row::area_bytes];
 };
 
-// A unit is one segment of one tile's K; warp w takes units w, w + warps, ...
+// How a block divides the area: the rings of the warps that multiply, then the pairs' rows, sums and biases.
+// Fed rings have a size, so that there may be no room for all of them; others take what is left.
+template <class Row>
+struct DownArea {
+  using Format = typename Row::Format;
+  using Rows = float[Row::rows];
+  int warps, depth;
+  int segments;
+  unsigned char *rings, *tokens;
+  Rows* sum;   // [pair and segment]
+  Rows* bias;  // [pair]
+
+  FOURFOLD_DEVICE DownArea(DownStorage<Row>& storage, const FewParams& few, const moe::GemmParams& params) {
+    const DownBytes bytes(few.tokens * few.top_k, record::kColumns * params.records, Row::rows,
+                          Row::Glu::adds_bias);
+    const int room = Row::area_bytes - bytes.total();
+    warps = Row::warps;
+    if constexpr (Row::fed) {
+      depth = kFedStages;
+      if (room < Row::warps * kFedRingBytes<Format>) warps = room / kFedRingBytes<Format>;
+    } else {
+      depth = ring_depth<Format>(room, Row::warps);
+    }
+    segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
+    rings = storage.area;
+    tokens = rings + Row::area_bytes - bytes.total();
+    sum = reinterpret_cast<Rows*>(tokens + bytes.tokens);
+    bias = reinterpret_cast<Rows*>(tokens + bytes.tokens + bytes.sums);
+  }
+};
+
+// A unit is one segment of one tile's K; warp w of those that have a ring takes units w, w + warps, ...
 struct DownUnit {
   int tile, segment, first_record, records;
   template <class Cta>
@@ -56,7 +78,8 @@ struct DownUnit {
 // runs beside it, once a layer: a few ranks are read at once, and the code is short enough to arrive in time.
 template <class Row, class Cta>
 FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const DownStorage<Row>& storage,
-                                           int segments, int token, int row) {
+                                           const DownArea<Row>& area, int token, int row) {
+  const int segments = area.segments;
   constexpr int ranks = 4;
   device::F32x2 result{};
 #pragma unroll 1
@@ -68,11 +91,11 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
 #pragma unroll
     for (int i = 0; i < ranks; ++i) {
       const int of = pair + (i < left ? i : left - 1);  // beyond the last: read, not added
-      total[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[of * segments][row]));
+      total[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&area.sum[of * segments][row]));
       factor[i] = cta.load_shared(&storage.factor[of]);
       weight[i] = cta.load_shared(&storage.route.pair_weight[of]);
       if constexpr (Row::Glu::adds_bias)
-        bias[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.bias.of[of][row]));
+        bias[i] = cta.load_shared(reinterpret_cast<const device::F32x2*>(&area.bias[of][row]));
     }
 #pragma unroll 1
     for (int s = 1; s < segments; ++s)
@@ -80,7 +103,7 @@ FOURFOLD_DEVICE device::F32x2 combine_rows(Cta cta, const FewParams& few, const 
       for (int i = 0; i < ranks; ++i) {
         const int of = pair + (i < left ? i : left - 1);
         const auto part =
-            cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[of * segments + s][row]));
+            cta.load_shared(reinterpret_cast<const device::F32x2*>(&area.sum[of * segments + s][row]));
         total[i] = {{Cta::add(total[i].v[0], part.v[0]), Cta::add(total[i].v[1], part.v[1])}};
       }
 #pragma unroll
@@ -132,8 +155,8 @@ FOURFOLD_DEVICE void store_factors(Cta cta, DownStorage<Row>& storage, const Few
 
 // The biases of this block's rows, of every pair's expert: asked for before they are needed.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void store_biases(Cta cta, DownStorage<Row>& storage, const FewParams& few,
-                                  const moe::GemmParams& params) {
+FOURFOLD_DEVICE void store_biases(Cta cta, DownStorage<Row>& storage, const DownArea<Row>& area,
+                                  const FewParams& few, const moe::GemmParams& params) {
   if constexpr (Row::Glu::adds_bias) {
     constexpr int row_pairs = Row::rows / 2;
 #pragma unroll 1
@@ -145,7 +168,7 @@ FOURFOLD_DEVICE void store_biases(Cta cta, DownStorage<Row>& storage, const FewP
       if (params.bias)
         bias = cta.load(reinterpret_cast<const device::F32x2*>(params.bias + expert * params.out_columns +
                                                                Row::rows * cta.block() + row));
-      cta.store_shared(reinterpret_cast<device::F32x2*>(&storage.bias.of[pair][row]), bias);
+      cta.store_shared(reinterpret_cast<device::F32x2*>(&area.bias[pair][row]), bias);
     }
   }
 }
@@ -167,79 +190,124 @@ FOURFOLD_DEVICE void copy_pair_rows(Cta cta, DownStorage<Row>& storage, unsigned
 
 // Rows 2g and 2g + 1 of each m16 tile for the tokens at places 2t and 2t + 1.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void keep_sums(Cta cta, DownStorage<Row>& storage, int tile, int count, int segments,
-                               int segment, const float (&sum)[Row::rows / 16][4]) {
+FOURFOLD_DEVICE void keep_sums(Cta cta, const DownStorage<Row>& storage, const DownArea<Row>& area, int tile,
+                               int count, int segment, const float (&sum)[Row::rows / 16][4]) {
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
 #pragma unroll
   for (int b = 0; b < 2; ++b) {
     const int place = 2 * t + b;
     if (place >= count) continue;
     const int pair = pair_of_entry(cta.load_shared(&storage.route.tile_entry[tile][place]));
-    auto* rows = reinterpret_cast<device::F32x2*>(storage.sum[pair * segments + segment]) + g;
+    auto* rows = reinterpret_cast<device::F32x2*>(area.sum[pair * area.segments + segment]) + g;
 #pragma unroll
     for (int m = 0; m < Row::rows / 16; ++m)
       cta.store_shared(rows + 8 * m, device::F32x2{{sum[m][b], sum[m][2 + b]}});
   }
 }
 
-// What the expert warps do between the first barrier and the last: route, fetch, multiply.
+// Where the records of a warp's units lie, one after another.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::GemmParams& params,
-                                      DownStorage<Row>& storage, int warp, int strip, int first_tile) {
-  constexpr int tiles = Row::rows / 16;
-  // The logits are older than GEMM1, which had waited for them before it let us start: routing and weights
-  // need not wait for GEMM1's result.
-  const int tile_count = route_few<Row, true>(cta, few, storage.route, warp);
-  const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
-  const int units = tile_count * segments;
-  const int stride = row_stride(record::kColumns * params.records);
-  const int token_bytes = few.tokens * few.top_k * stride;
-  WarpRing<typename Row::Format> ring(storage.area, warp, token_bytes);
-  unsigned char* tokens = storage.area.tokens(token_bytes);
-  int fetch = warp;
-  const auto next_stretch = [&]() -> Stretch {
-    if (fetch >= units) return {};
-    const DownUnit unit(cta, fetch, segments, params);
-    fetch += Row::warps;
+struct UnitStretches {
+  Cta cta;
+  const moe::GemmParams& params;
+  const DownStorage<Row>& storage;
+  int strip, segments, warps, units;
+  mutable int index;  // of the next unit
+
+  FOURFOLD_DEVICE Stretch operator()() const {
+    if (index >= units) return {};
+    const DownUnit unit(cta, index, segments, params);
+    index += warps;
     const int expert = cta.load_shared(&storage.route.tile_expert[unit.tile]);
     const std::int64_t first =
         (static_cast<std::int64_t>(expert) * params.strips + strip) * params.records + unit.first_record;
     return {params.weights + first * record::kRecordBytes<typename Row::Format>, unit.records};
-  };
-  RecordFeed<decltype(ring), decltype(next_stretch)> feed(ring, next_stretch);
-  feed.fill(cta);
+  }
+};
+
+// The warp behind those that multiply: lane w fills warp w's ring. Nothing of GEMM1's is read here.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void feed_experts(Cta cta, const moe::GemmParams& params, DownStorage<Row>& storage,
+                                  const DownArea<Row>& area, int tile_count, int strip) {
+  const bool feeds = cta.lane() < area.warps;
+  const int warp = feeds ? cta.lane() : 0;
+  const UnitStretches<Row, Cta> next{
+      cta, params, storage, strip, area.segments, area.warps, feeds ? tile_count * area.segments : 0, warp};
+  feed_rings(cta, FedRing<typename Row::Format>(storage.barriers, area.rings, warp), next,
+             [&] { cta.wait_predecessors(); });
+}
+
+// Between the routing and GEMM1's result, and then the rows of that.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void meet_gate_up(Cta cta, const FewParams& few, const moe::GemmParams& params,
+                                  DownStorage<Row>& storage, const DownArea<Row>& area, int warp) {
   store_factors<Row>(cta, storage, few, params);
-  store_biases<Row>(cta, storage, few, params);
+  store_biases<Row>(cta, storage, area, few, params);
   cta.wait_predecessors();  // GEMM1's result
   cta.release_successors();
-  copy_pair_rows<Row>(cta, storage, tokens, few, params, warp);
+  copy_pair_rows<Row>(cta, storage, area.tokens, few, params, warp);
   cta.wait(&storage.tokens_full, 0u);
+}
 
+// A warp's units. multiply(records, token, sum): one segment's products.
+template <class Row, class Cta, class Multiply>
+FOURFOLD_DEVICE void multiply_units(Cta cta, const moe::GemmParams& params, const DownStorage<Row>& storage,
+                                    const DownArea<Row>& area, int units, int warp,
+                                    const Multiply& multiply) {
+  const int stride = row_stride(record::kColumns * params.records);
   const int g = cta.lane() >> 2, t = cta.lane() & 3;
 #pragma unroll 1
-  for (int index = warp; index < units; index += Row::warps) {
-    const DownUnit unit(cta, index, segments, params);
+  for (int index = warp; index < units; index += area.warps) {
+    const DownUnit unit(cta, index, area.segments, params);
     const int count = cta.load_shared(&storage.route.tile_count[unit.tile]);
     const int of =
         pair_of_entry(cta.load_shared(&storage.route.tile_entry[unit.tile][g < count ? g : count - 1]));
-    float sum[tiles][4] = {};
-    multiply_segment<tiles, Row::Path::bit_order>(
-        cta, ring, feed, unit.records, first_tile,
-        tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t, sum);
-    keep_sums<Row>(cta, storage, unit.tile, count, segments, unit.segment, sum);
+    float sum[Row::rows / 16][4] = {};
+    multiply(unit.records, area.tokens + of * stride + unit.first_record * 2 * record::kColumns + 16 * t,
+             sum);
+    keep_sums<Row>(cta, storage, area, unit.tile, count, unit.segment, sum);
+  }
+}
+
+// What the expert warps do between the first barrier and the last, once the routing is known.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void multiply_experts(Cta cta, const FewParams& few, const moe::GemmParams& params,
+                                      DownStorage<Row>& storage, const DownArea<Row>& area, int tile_count,
+                                      int warp, int strip, int first_tile) {
+  constexpr int tiles = Row::rows / 16;
+  constexpr record::BitOrder order = Row::Path::bit_order;
+  const int units = tile_count * area.segments;
+  if constexpr (Row::fed) {
+    meet_gate_up<Row>(cta, few, params, storage, area, warp);
+    if (warp >= area.warps) return;  // no room for its ring
+    FedRing<typename Row::Format> ring(storage.barriers, area.rings, warp);
+    multiply_units<Row>(cta, params, storage, area, units, warp,
+                        [&](int records, const unsigned char* token, float(&sum)[tiles][4]) {
+                          multiply_fed<tiles, order>(cta, ring, records, first_tile, token, sum);
+                        });
+  } else {
+    WarpRing<typename Row::Format> ring(storage.barriers, area.rings, area.depth, warp);
+    const UnitStretches<Row, Cta> next{cta, params, storage, strip, area.segments, area.warps, units, warp};
+    RecordFeed feed(ring, next);
+    feed.fill(cta);
+    meet_gate_up<Row>(cta, few, params, storage, area, warp);
+    multiply_units<Row>(cta, params, storage, area, units, warp,
+                        [&](int records, const unsigned char* token, float(&sum)[tiles][4]) {
+                          multiply_segment<tiles, order>(cta, ring, feed, records, first_tile, token, sum);
+                        });
   }
 }
 
 // params.tokens: the slots few_gate_up wrote. params.out: [tokens, out_columns] bf16, finished; or
-// few.residual. The grid is out_columns / Row::rows blocks. The warp behind the experts' has the shared
-// expert to itself: it starts at once, without waiting for the routing.
+// few.residual. The grid is out_columns / Row::rows blocks. Behind the experts' warps are the one that feeds
+// them, if they are fed, and the shared expert's, which starts at once, without waiting for the routing.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmParams& params) {
   constexpr int parts = record::kRows / Row::rows, row_pairs = Row::rows / 2;
   auto& storage = *Cta::keep(&cta.template shared<DownStorage<Row>>());
   const int warp = cta.warp(), strip = cta.block() / parts, first_tile = cta.block() % parts;
   if (cta.lane() == 0 && warp < Row::warps) {
-    init_ring(cta, storage.area.full[warp]);
+    storage.barriers.init(cta, warp);
     if (warp == 0) cta.init(&storage.tokens_full, 1);
     cta.fence_barrier_init();
   }
@@ -254,16 +322,22 @@ FOURFOLD_DEVICE void few_down(Cta cta, const FewParams& few, const moe::GemmPara
   device::F32x2 before{};
   if (finishes && few.residual)
     before = cta.load(reinterpret_cast<const device::F32x2*>(few.residual + place));
-  if (warp < Row::warps) {
-    multiply_experts<Row>(cta, few, params, storage, warp, strip, first_tile);
+  const DownArea<Row> area(storage, few, params);
+  if (warp < Row::routing_warps) {
+    // The logits are older than GEMM1, which had waited for them before it let us start: routing and weights
+    // need not wait for GEMM1's result.
+    const int tile_count = route_few<Row, true>(cta, few, storage.route, warp);
+    if (warp < Row::warps)
+      multiply_experts<Row>(cta, few, params, storage, area, tile_count, warp, strip, first_tile);
+    else if constexpr (Row::fed)
+      feed_experts<Row>(cta, params, storage, area, tile_count, strip);
   } else if (few.shared.weights) {
     // Nothing of GEMM1's is read here: the others wait for it.
     multiply_shared<Row>(cta, few.shared, few.tokens, strip, first_tile, storage.shared);
   }
   cta.sync_block();  // every expert's sums and factor, and the shared expert's, are in shared memory
-  const int segments = (params.records + kSegmentRecords - 1) / kSegmentRecords;
   if (finishes)
-    store_result(cta, few, params, place, combine_rows<Row>(cta, few, storage, segments, token, row), before,
+    store_result(cta, few, params, place, combine_rows<Row>(cta, few, storage, area, token, row), before,
                  &storage.shared[token][row]);
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/moe/paths.h"
 #include "kernels/moe_few/few_route.h"
 #include "kernels/moe_few/record_ring.h"
+#include "kernels/moe_few/token_rows.h"
 
 namespace fourfold::moe_few {
 
@@ -23,8 +24,9 @@ template <class Row>
 struct GateUpStorage {
   FewRoute route;
   device::Mbarrier tokens_full;
+  OwnBarriers<Row::warps> barriers;
   GateUpSums<Row::warps> partial;
-  typename Row::Area area;
+  alignas(128) unsigned char area[Row::area_bytes];  // the rings from the front, the tokens at the end
 };
 
 // Which strips, and which segment of their K, are this warp's. Known before the routing is.
@@ -86,29 +88,18 @@ FOURFOLD_DEVICE bool add_segments(Cta cta, GateUpStorage<Row>& storage, const Ga
   return true;
 }
 
-template <class Row, class Cta>
-FOURFOLD_DEVICE void copy_tokens(Cta cta, GateUpStorage<Row>& storage, unsigned char* to,
-                                 const FewParams& few, const moe::GemmParams& params) {
-  if (cta.lane() != 0) return;
-  const int columns = record::kColumns * params.records;
-  cta.arrive_expect(&storage.tokens_full, few.tokens * 2 * columns);
-#pragma unroll 1
-  for (int token = 0; token < few.tokens; ++token)
-    cta.bulk_load(to + token * row_stride(columns),
-                  params.tokens + static_cast<std::int64_t>(token) * 2 * columns, 2 * columns,
-                  &storage.tokens_full);
-}
-
 // params.tiles, tile_count and slot_token are not read; params.out rows are slots (8 per tile).
 template <class Row, class Cta>
 FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmParams& params) {
   auto& storage = *Cta::keep(&cta.template shared<GateUpStorage<Row>>());
   const int warp = cta.warp(), stride = row_stride(record::kColumns * params.records);
   const int token_bytes = few.tokens * stride;
-  WarpRing<typename Row::Format> ring(storage.area, warp, token_bytes);
-  unsigned char* tokens = storage.area.tokens(token_bytes);
+  unsigned char* tokens = storage.area + Row::area_bytes - token_bytes;
+  WarpRing<typename Row::Format> ring(
+      storage.barriers, storage.area,
+      ring_depth<typename Row::Format>(Row::area_bytes - token_bytes, Row::warps), warp);
   if (cta.lane() == 0) {
-    init_ring(cta, storage.area.full[warp]);
+    storage.barriers.init(cta, warp);
     if (warp == 0) cta.init(&storage.tokens_full, 1);
     cta.fence_barrier_init();
   }
@@ -120,8 +111,8 @@ FOURFOLD_DEVICE void few_gate_up(Cta cta, const FewParams& few, const moe::GemmP
   cta.sync_block();         // barriers and tables are prepared
   cta.wait_predecessors();  // logits and tokens
   cta.release_successors();
-  if (warp == Row::warps - 1)
-    copy_tokens<Row>(cta, storage, tokens, few, params);  // a warp that does not route
+  if (warp == Row::warps - 1 && cta.lane() == 0)  // a warp that does not route
+    copy_token_rows(cta, tokens, &storage.tokens_full, few, params);
   const int tile_count = route_few<Row, false>(cta, few, storage.route, warp);
   const auto next_stretch = [&]() -> Stretch {
     if (!share.works || fetch.tile >= tile_count) return {};

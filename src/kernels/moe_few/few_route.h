@@ -16,7 +16,7 @@ namespace fourfold::moe_few {
 // Tile u: one expert and the tokens that chose it; its slots are 8u .. 8u + 7. pair = token * top_k + rank.
 struct FewRoute {
   // [token][rank], ranks beyond top_k hold -1, so that four can be read at once.
-  alignas(16) std::int32_t rank_expert[kFewTokens][moe::kMaxTopK];
+  alignas(16) std::int32_t rank_expert[kFewTokens][kFewTopK];
   float pair_weight[kFewPairs];
   std::int32_t pair_tile[kFewPairs];
   std::int32_t leaders[kFewTokens];  // mask of ranks whose expert no earlier token chose
@@ -84,16 +84,16 @@ FOURFOLD_DEVICE void prepare_route(Cta cta, const FewParams& params, FewRoute& r
   if (params.tokens == 1) {  // every rank is a tile of its own, whatever its expert
     if (const int rank = cta.thread(); rank < params.top_k) put_pair(cta, route, {0, rank, 0, 1}, 0, rank);
   } else {
-    for (int i = cta.thread(); i < kFewTokens * moe::kMaxTopK; i += cta.threads())
+    for (int i = cta.thread(); i < kFewTokens * kFewTopK; i += cta.threads())
       cta.store_shared(&route.rank_expert[0][0] + i, -1);
   }
 }
 
-// The first Row::warps warps of the block call it after prepare_route; returns the number of tiles. GEMM1
-// needs no weights.
+// The first Row::routing_warps warps of the block call it after prepare_route; returns the number of tiles.
+// GEMM1 needs no weights.
 template <class Row, bool Weights, class Cta>
 FOURFOLD_DEVICE int route_few(Cta cta, const FewParams& params, FewRoute& route, int warp) {
-  const auto sync = [&] { cta.barrier_sync(device::NamedBarrier::route, 32 * Row::warps); };
+  const auto sync = [&] { cta.barrier_sync(device::NamedBarrier::route, 32 * Row::routing_warps); };
   const int token = warp, rank = cta.lane();
   const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
   if (has_token) {

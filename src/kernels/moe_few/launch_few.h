@@ -8,10 +8,8 @@
 
 namespace fourfold::moe_few {
 
-// One block an SM, so that one of GEMM2 fits beside it; the streamed one fills the SMs and walks.
+// One block an SM, so that one of GEMM2 fits beside it.
 inline void launch_gate_up(kernels::Machine& machine, kernels::RowHandle row, const FewCall& call) {
-  if (machine.facts(row).kernel == kStreamKernel)
-    return machine.launch(row, machine.walkers(row, machine.facts(row).blocks_per_sm), call);
   machine.launch(row, std::min(machine.sm_count(), call.few.tokens * call.few.top_k * call.gemm.strips),
                  call);
 }

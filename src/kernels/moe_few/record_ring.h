@@ -1,20 +1,18 @@
-// Weights of the few-token kernels: each warp has a small ring of its own in shared memory, fed by bulk
-// copies of a few records each. What a warp will read is on its way before the first record is needed, and
-// issuing it stalls no warp: with loads into registers the warps would wait for the memory's queue instead of
-// computing.
+// Weights of few_gate_up and of the half strips of few_down: each warp has a small ring of its own in shared
+// memory, fed by bulk copies of a few records each. What a warp will read is on its way before the first
+// record is needed, and issuing it stalls no warp: with loads into registers the warps would wait for the
+// memory's queue instead of computing.
 #pragma once
 
 #include <cstdint>
 
 #include "base/macros.h"
 #include "kernels/device/types.h"
-#include "kernels/moe/tables.h"
+#include "kernels/moe_few/few_params.h"
 #include "kernels/record/decode.h"
 #include "kernels/record/record.h"
 
 namespace fourfold::moe_few {
-
-inline constexpr int kSegmentRecords = moe::kSegmentColumns / record::kColumns;
 
 // Records of one copy: the engine that makes them takes its time over each, however small, but a warp can
 // begin only when one has landed. Two measured best.
@@ -26,22 +24,27 @@ inline constexpr int kStageBytes = kCopyRecords* record::kRecordBytes<Format>;
 // Copies a warp's ring can hold: one segment of K. Beyond that a warp waits for its products, not for bytes.
 inline constexpr int kMaxDepth = kSegmentRecords / kCopyRecords;
 
-// A block's shared memory for weights and tokens, divided when it is known how many tokens there are: the
-// rings of the warps from the front, the tokens at the end. The fewer tokens, the deeper the rings.
-template <class Format, int WarpsN, int BytesN>
-struct RingArea {
-  static constexpr int warps = WarpsN;
-  device::Mbarrier full[WarpsN][kMaxDepth];
-  alignas(128) unsigned char bytes[BytesN];
+// The barriers of a block's rings.
+template <int Warps>
+struct OwnBarriers {
+  device::Mbarrier full[Warps][kMaxDepth];
 
-  static constexpr int depth_with(int token_bytes) {
-    const int depth = (BytesN - token_bytes) / (WarpsN * kStageBytes<Format>);
-    return depth < kMaxDepth ? depth : kMaxDepth;
+  // Lane 0 of each warp; a block-wide barrier must follow.
+  template <class Cta>
+  FOURFOLD_DEVICE void init(Cta cta, int warp) {
+#pragma unroll
+    for (int place = 0; place < kMaxDepth; ++place) cta.init(&full[warp][place], 1);
   }
-  FOURFOLD_DEVICE unsigned char* tokens(int token_bytes) { return bytes + BytesN - token_bytes; }
 };
 
-// A warp's part of it, and the place it reads next.
+// How many copies a ring of each warp holds in so many bytes. The fewer tokens lie beside them, the deeper.
+template <class Format>
+constexpr int ring_depth(int bytes, int warps) {
+  const int depth = bytes / (warps * kStageBytes<Format>);
+  return depth < kMaxDepth ? depth : kMaxDepth;
+}
+
+// A warp's ring, and the place it reads next.
 template <class FormatT>
 struct WarpRing {
   using Format = FormatT;
@@ -51,11 +54,11 @@ struct WarpRing {
   int stage = 0;
   std::uint32_t phase = 0;
 
-  template <class Area>
-  FOURFOLD_DEVICE WarpRing(Area& area, int warp, int token_bytes)
-      : full(area.full[warp]),
-        bytes(area.bytes + warp * Area::depth_with(token_bytes) * kStageBytes<FormatT>),
-        depth(Area::depth_with(token_bytes)) {}
+  template <class Barriers>
+  FOURFOLD_DEVICE WarpRing(Barriers& barriers, unsigned char* rings, int rings_depth, int warp)
+      : full(barriers.full[warp]),
+        bytes(rings + warp * rings_depth * kStageBytes<FormatT>),
+        depth(rings_depth) {}
   FOURFOLD_DEVICE record::WeightRecord<FormatT>* records(int at) const {
     return reinterpret_cast<record::WeightRecord<FormatT>*>(bytes + at * kStageBytes<FormatT>);
   }
@@ -65,12 +68,6 @@ struct WarpRing {
       phase ^= 1u;
     }
   }
-};
-
-// Consecutive records of one strip.
-struct Stretch {
-  const unsigned char* records = nullptr;
-  int count = 0;
 };
 
 // The records a warp reads, in order. `next()` gives the stretch after the current one, with a count of zero
@@ -107,13 +104,6 @@ class RecordFeed {
   Next next_;
   Stretch stretch_;
 };
-
-// One lane of the warp prepares the barriers of its ring; a block-wide barrier must follow.
-template <class Cta>
-FOURFOLD_DEVICE void init_ring(Cta cta, device::Mbarrier (&full)[kMaxDepth]) {
-#pragma unroll
-  for (int place = 0; place < kMaxDepth; ++place) cta.init(&full[place], 1);
-}
 
 // What a lane reads of Count records and their tokens, all of it before any of it is used.
 template <int Tiles, int Count, class Format, record::BitOrder order>

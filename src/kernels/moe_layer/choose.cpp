@@ -18,6 +18,8 @@
 namespace fourfold::moe_layer {
 namespace {
 
+// Segments of K up to which the few-token GEMM1 has its warps feed their own rings.
+constexpr int kPlainSegments = 4;
 // Up to this hidden size a block of the few-token GEMM2 has 16 outputs: 32 would leave SMs without a block.
 constexpr int kHalfStripHidden = 2048;
 
@@ -83,15 +85,8 @@ static_assert(kFewBest <= moe_few::kFewTokens);
 
 int segments_of(int columns) { return (columns + moe::kSegmentColumns - 1) / moe::kSegmentColumns; }
 
-// GEMM1 of the two-kernel path has a warp for every segment and a power of two of them in a group: other
-// segment counts leave warps idle (122b, six segments: 30.6 us against 23.5).
-bool fills_warps(int hidden) {
-  const int segments = segments_of(hidden);
-  return (segments & (segments - 1)) == 0;
-}
-
 Choice decode_choice(const Request& request) {
-  if (request.tokens <= kFewBest && (request.clamped || fills_warps(request.shape.hidden)))
+  if (request.tokens <= kFewBest)
     if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
@@ -193,15 +188,18 @@ Choice choose_by_role(const plan::ArchFacts& arch, const Request& request, int m
 }  // namespace
 
 Choice few_choice(const Request& request) {
-  // Clamped experts have a GEMM1 of their own, whose strips are streamed. For others it lost to moe_stream
-  // (122b: 26.5 us against 22.3).
-  const bool streamed = request.clamped;
+  const Shape& shape = request.shape;
+  // Up to four segments of K a warp of the plain GEMM1 has one or two of them, all on their way at once
+  // (H200, 35b: 8.5 us against 9.1); of more, one warp brings the others their weights (docs/decisions/0033).
+  // Clamped experts have no other.
+  const int token_bytes = request.tokens * moe_few::row_stride(shape.hidden);
+  const bool streamed = request.clamped || (segments_of(shape.hidden) > kPlainSegments &&
+                                            token_bytes <= moe_few::kStreamTokenBytes);
   const auto refuse = [](std::string why) {
     Choice none;
     none.refusal = std::move(why);
     return none;
   };
-  const Shape& shape = request.shape;
   if (request.activations != Activations::w4a16 || request.role != Role::decode)
     return refuse("the two-kernel path is for generated tokens in w4a16");
   if (!is_fp4(request.format))
@@ -215,26 +213,25 @@ Choice few_choice(const Request& request) {
   if (shape.experts > moe_few::kFewExperts)
     return refuse(
         format("{} experts; the two-kernel path ranks up to {}", shape.experts, moe_few::kFewExperts));
-  const int pairs = request.tokens * shape.top_k;
-  const int units = pairs * segments_of(shape.intermediate);
-  if (units > moe_few::kMaxUnits)
-    return refuse(format("{} units of GEMM2; its shared memory has room for {}", units, moe_few::kMaxUnits));
-  if (streamed && !moe::loop_takes(shape.hidden, moe::kSegmentColumns, true))
-    return refuse(format("{} columns; the streamed GEMM1 takes multiples of {}, or a rest of {} and more",
-                         shape.hidden, moe::kSegmentColumns, moe::kRaggedColumns));
-  if (streamed && pairs > moe_few::kBiasPairs)
-    return refuse(format("{} pairs; GEMM2 has room for the biases of {}", pairs, moe_few::kBiasPairs));
+  if (shape.top_k > moe_few::kFewTopK)
+    return refuse(format("top-k {}; the two-kernel path takes up to {}", shape.top_k, moe_few::kFewTopK));
+  if (streamed && segments_of(shape.hidden) * request.tokens > moe_few::kStreamSums)
+    return refuse(format("{} tokens of {} segments of K; the streamed GEMM1 has room for {} sums",
+                         request.tokens, segments_of(shape.hidden), moe_few::kStreamSums));
   if (!streamed && segments_of(shape.hidden) > moe_few::kMaxSegments)
     return refuse(format("{} columns; GEMM1 takes up to {}", shape.hidden,
                          moe_few::kMaxSegments * moe::kSegmentColumns));
-  const int token_bytes = request.tokens * moe_few::row_stride(shape.hidden);
-  if (!streamed && token_bytes > moe_few::kGateUpTokenBytes)
+  const int token_room = streamed ? moe_few::kStreamTokenBytes : moe_few::kGateUpTokenBytes;
+  if (token_bytes > token_room)
     return refuse(format("{} tokens of {} columns are {} bytes; GEMM1's shared memory has room for {}",
-                         request.tokens, shape.hidden, token_bytes, moe_few::kGateUpTokenBytes));
-  const int pair_bytes = pairs * moe_few::row_stride(shape.intermediate);
-  if (pair_bytes > moe_few::kDownTokenBytes)
-    return refuse(format("{} pairs of {} columns are {} bytes; GEMM2's shared memory has room for {}", pairs,
-                         shape.intermediate, pair_bytes, moe_few::kDownTokenBytes));
+                         request.tokens, shape.hidden, token_bytes, token_room));
+  const int down_rows = shape.hidden <= kHalfStripHidden ? 16 : 32, pairs = request.tokens * shape.top_k;
+  const moe_few::DownBytes down(pairs, shape.intermediate, down_rows, request.clamped);
+  if (down.total() > moe_few::kDownBytes)
+    return refuse(
+        format("{} pairs of {} columns and their sums are {} bytes; GEMM2's shared memory has room "
+               "for {}",
+               pairs, shape.intermediate, down.total(), moe_few::kDownBytes));
   Choice choice;
   choice.few = true;
   choice.tile_tokens = moe_few::kFewTokens;
@@ -242,7 +239,7 @@ Choice few_choice(const Request& request) {
     return row_of(request, kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, path_name(request));
   };
   choice.gate_up_row = row(streamed ? moe_few::kStreamKernel : "moe_few_gate_up", 32);
-  choice.down_row = row("moe_few_down", shape.hidden <= kHalfStripHidden ? 16 : 32);
+  choice.down_row = row("moe_few_down", down_rows);
   return choice;
 }
 

@@ -115,7 +115,6 @@ void add_few_rows(CaseList& list, RowKind kind) {
       // Several segments, the last with an odd number of records; 12 pairs must fit GEMM2's shared memory.
       const int long_k = kind == RowKind::few_gate_up ? 1088 : 832;
       test.columns = variant % 3 == 0 ? long_k : variant % 3 == 1 ? 320 : 512;
-      if (row.kernel == moe_few::kStreamKernel && variant % 3 == 0) test.columns = 1344;
       test.experts = 3 + variant;
       test.top_k = 2 + variant % 2;
       test.tokens = variant % 3 == 0 ? 4 : variant % 3;

@@ -108,15 +108,16 @@ TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
   EXPECT_TRUE(few_choice(one).ok());
   one.clamped = true;
   EXPECT_EQ(few_choice(one).gate_up_row, "moe_few_stream 32x4x512 w4a16-mma mxfp4 clamped");
-  one.shape.hidden = 704;
-  EXPECT_NE(few_choice(one).refusal.find("704 columns; the streamed GEMM1 takes multiples of 512, or a rest"),
-            std::string::npos);
-  one = {{2880, 1024, 64, 12}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 3};
+  one = {{832, 1024, 64, 12}, Activations::w4a16, WeightFormat::mxfp4, Role::decode, 3};
   one.clamped = true;
-  EXPECT_NE(few_choice(one).refusal.find("36 pairs; GEMM2 has room for the biases of 32"), std::string::npos);
-  one.shape.top_k = 11;
-  EXPECT_NE(few_choice(one).refusal.find("33 pairs; GEMM2 has room for the biases of 32"), std::string::npos);
+  EXPECT_NE(few_choice(one).refusal.find("36 pairs of 1024 columns and their sums are 82944 bytes"),
+            std::string::npos)
+      << few_choice(one).refusal;
   one.shape.top_k = 8, one.shape.intermediate = 256, one.tokens = 4;
+  EXPECT_EQ(few_choice(one).refusal, "");
+  one.shape.hidden = 2880;
+  EXPECT_NE(few_choice(one).refusal.find("4 tokens of 2880 columns are 23296 bytes"), std::string::npos);
+  one.tokens = 2;
   EXPECT_EQ(few_choice(one).refusal, "");
   one.format = WeightFormat::bf16;
   EXPECT_FALSE(few_choice(one).ok());
@@ -217,13 +218,14 @@ TEST(Choose, OneTokenTakesTheTwoKernelPath) {
   EXPECT_FALSE(choose(plan::kSm120, {shape, Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 1}).few);
 }
 
-// Six segments of K do not fill the groups of GEMM1.
-TEST(Choose, OneTokenOf3072ColumnsTakesMoeStream) {
-  for (const Shape& shape : {parse_shape("122b"), Shape{3072, 1536, 256, 8}}) {
+// More than four segments of K: one warp brings the others their weights.
+TEST(Choose, OneTokenOfLongRowsIsStreamed) {
+  for (const Shape& shape : {parse_shape("122b"), parse_shape("397b"), Shape{3072, 1536, 256, 8}}) {
     const Request one{shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 1};
-    EXPECT_FALSE(choose(plan::kSm90, one).few);
-    EXPECT_EQ(few_choice(one).gate_up_row, "moe_few_gate_up 32x4x512 w4a16-mma nvfp4") << "for tuning";
+    EXPECT_EQ(choose(plan::kSm90, one).gate_up_row, "moe_few_stream 32x4x512 w4a16-mma nvfp4");
   }
+  const Request two{{4096, 128, 8, 2}, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 2};
+  EXPECT_EQ(few_choice(two).gate_up_row, "moe_few_gate_up 32x4x512 w4a16-mma nvfp4") << "two have no room";
 }
 
 TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
@@ -245,11 +247,14 @@ TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
   EXPECT_NE(refusal({2048, 512, 513, 8}, 1).find("513 experts; the two-kernel path ranks up to 512"),
             std::string::npos);
   EXPECT_TRUE(refusal({2048, 512, 512, 8}, 1).empty());
-  EXPECT_NE(refusal({4096, 8192, 512, 10}, 1).find("160 units"), std::string::npos);
+  EXPECT_NE(refusal({2048, 64, 512, 17}, 1).find("top-k 17; the two-kernel path takes up to 16"),
+            std::string::npos);
+  EXPECT_NE(refusal({4096, 8192, 512, 10}, 1).find("10 pairs of 8192 columns and their sums are"),
+            std::string::npos);
   EXPECT_NE(refusal({8192, 128, 8, 2}, 1).find("8192 columns; GEMM1 takes up to 4096"), std::string::npos);
   EXPECT_NE(refusal({4096, 128, 8, 2}, 3).find("3 tokens of 4096 columns are 24768 bytes"),
             std::string::npos);
-  EXPECT_NE(refusal(parse_shape("35b"), 4).find("32 pairs of 512 columns are 34816 bytes"),
+  EXPECT_NE(refusal(parse_shape("35b"), 4).find("32 pairs of 512 columns and their sums are 36864 bytes"),
             std::string::npos);
 }
 
