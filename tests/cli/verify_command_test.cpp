@@ -148,12 +148,8 @@ void add_case(Operations& to, const std::string& name) {
   to[name.substr(0, at)].insert(name.substr(at + 3));
 }
 
-// In the report of an older commit and deleted since: docs/decisions/0031. Leaves with the next report.
-constexpr std::string_view kDeletedSince = "attend_heads";
-
 // The committed report of the H200 and the list the simulator makes for that chip: the same names, none
-// skipped, but for what was deleted since. A row that is younger than the report is in the one at large
-// shapes.
+// skipped. A row that is younger than the report is in the one at large shapes.
 TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
   const std::string path = std::string(FOURFOLD_SOURCE_DIR) + "/bench/results/verify-h200.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist yet";
@@ -163,7 +159,6 @@ TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
   double proofs = 0, exact = 0;
   for (const Json& row : json.at("rows").items) {
     EXPECT_EQ(row.at("verdict").text, "pass") << row.at("row").text;
-    if (row.at("kernel").text == kDeletedSince) continue;
     proofs += row.at("proofs").number;
     exact += row.at("bits_exact").truth ? row.at("proofs").number : 0;
     if (row.at("machine").text.find("simulator") == std::string::npos)
