@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 #include <ostream>
-#include <span>
 #include <stdexcept>
 #include <string>
 
+#include "base/format.h"
 #include "tests/model/made_models.h"
 
 namespace fourfold::model {
@@ -23,8 +23,8 @@ inline void make_quantised(const std::filesystem::path& out, const QuantisedMode
   const checkpoint::TempFolder temp;
   make_model(temp.path() / "bf16", model.shape, "bf16");
   const std::string line =
-      format("python3 -B '{}/tests/golden/families/quantised.py' '{}' '{}' {}", FOURFOLD_SOURCE_DIR,
-             (temp.path() / "bf16").string(), out.string(), model.name());
+      fourfold::format("python3 -B '{}/tests/golden/families/quantised.py' '{}' '{}' {}", FOURFOLD_SOURCE_DIR,
+                       (temp.path() / "bf16").string(), out.string(), model.name());
   if (std::system(line.c_str()) != 0) throw std::runtime_error(line);
 }
 
