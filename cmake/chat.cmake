@@ -2,6 +2,9 @@
 # the whole program costs. Made of the same objects, which the program then needs not compile again: rooms are named one by
 # one, for what they are linked with elsewhere (backend with the GPU's, library with the machines) is not to be built.
 fourfold_commands(fourfold_chat_commands chat_commands)
+# Of these the linker takes some and leaves others: each is compiled alone.
+file(GLOB chosen CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/library/*.cpp ${PROJECT_SOURCE_DIR}/src/checkpoint/families/*/make.cpp)
+set_source_files_properties(${chosen} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_executable(fourfold_chat $<TARGET_OBJECTS:fourfold_command_line> $<TARGET_OBJECTS:fourfold_chat_commands>
   ${PROJECT_SOURCE_DIR}/src/library/no_machines.cpp
   # Of the room plan; the rest explains budgets.

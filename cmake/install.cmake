@@ -60,7 +60,11 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
     ${PROJECT_SOURCE_DIR}/src/library/model.cpp ${PROJECT_SOURCE_DIR}/src/library/model_status.cpp
     ${PROJECT_SOURCE_DIR}/src/nodes/token.cpp)
   target_link_libraries(fourfold_engine_library PRIVATE fourfold_library)
-  # As needed: the protocols' objects are linked, the server's sockets and TLS are not.
+  # As needed: the protocols' objects are linked, the server's sockets and TLS are not; so what it leaves is compiled alone.
+  set(serving api_keys http_server kept_response log_queue metrics pump api/request_error request_log routes
+    service service_work page/static_files status_json text_routes)
+  list(TRANSFORM serving REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/server/\\1.cpp")
+  set_source_files_properties(${serving} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_options(fourfold_engine_library PRIVATE -Wl,--version-script=${engine_exports} -Wl,--as-needed)
   if(NOT FOURFOLD_SANITIZE)
     target_link_options(fourfold_engine_library PRIVATE -Wl,--no-undefined)

@@ -99,6 +99,8 @@ if(FOURFOLD_HAS_CUDA)
     ${PROJECT_SOURCE_DIR}/src/kernels/launch/cuda_machine.cpp
     ${PROJECT_SOURCE_DIR}/src/kernels/bench/moe_bench.cpp
     ${PROJECT_SOURCE_DIR}/src/kernels/bench/device_tools.cu)
+  # The C library takes the machine and leaves the bench.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/bench/moe_bench.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(fourfold_kernels_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_Hopper} ${FOURFOLD_GENCODE_Workstation}>)
   target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_kernels_room CUDA::cudart_static)

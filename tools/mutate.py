@@ -271,7 +271,7 @@ def prepared_copy(root, given, jobs):
     if git(copy, "checkout", "-q", "--force", "--detach", head).returncode != 0:
         raise Refused(f"{copy} cannot be brought to {head}: remove it")
     if not (copy / "build" / "build.ninja").exists():
-        status, output = run_limited(["cmake", "--preset", "ci", "-DFOURFOLD_CUDA=off"], 600, copy)
+        status, output = run_limited(["cmake", "--preset", "ci", "-DFOURFOLD_CUDA=off", "-DFOURFOLD_TOGETHER=OFF"], 600, copy)
         if status != 0:
             raise Refused(f"cmake failed:\n{output[-3000:]}")
     return copy

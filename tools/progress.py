@@ -23,6 +23,7 @@ BUILD_COSTS = [
     (r"\.cu\.o", 7.0),
     (r"rows/Simulated_(dense|attention)", 15.0),
     (r"rows/Simulated_", 6.0),
+    (r"/Unity/", 5.0),
     (r"src/cli/", 4.0),
     (r"Building CXX.*tests/", 3.0),
     (r"Building", 2.2),

@@ -1,6 +1,7 @@
 // generation_config.json: what a model's makers suggest for sampling, and the tokens that end an answer.
 #include "base/error.h"
 #include "base/sampling_limits.h"
+#include "checkpoint/config_fields.h"
 #include "checkpoint/field_reader.h"
 #include "checkpoint/hf_config.h"
 #include "json/parse.h"
@@ -9,7 +10,6 @@ namespace fourfold::checkpoint {
 namespace {
 
 constexpr json::Limits kLimits{.text_bytes_max = std::size_t{1} << 20, .depth_max = 16};
-constexpr IntRange kTokenId{0, 1 << 26};
 
 }  // namespace
 
