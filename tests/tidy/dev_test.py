@@ -8,9 +8,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "cmake")]
 
 import stale_results  # noqa: E402
+import together  # noqa: E402
 
 
 def run(*command, **environment):
@@ -32,6 +33,34 @@ class Dev(unittest.TestCase):
             status, output = run(ROOT / "dev", *words)
             self.assertEqual(status, 64, words)
             self.assertIn("dev: ", output)
+
+    def test_without_a_gpu_one_chip_is_tested_unless_somebody_chose(self):
+        every = "sm_90a;sm_120f;sm_121f"
+        script = (ROOT / "dev").read_text()
+        function = script[script.index("test_chips() {"):script.index("build_folder() {")]
+        for cached, compiled, gpu, chips in (
+            (None, False, False, "sm_120f"),
+            (None, False, True, every),
+            (every, False, False, "sm_120f"),  # ./dev try came first: it has compiled none
+            (every, True, False, None),
+            ("sm_120f", False, False, "sm_120f"),
+            ("sm_120f", False, True, every),
+            ("sm_90a", False, False, None),
+            ("sm_90a", False, True, None),
+        ):
+            with tempfile.TemporaryDirectory() as holder:
+                folder = pathlib.Path(holder)
+                (folder / "CMakeFiles").mkdir()
+                if cached:
+                    (folder / "CMakeCache.txt").write_text(f"FOURFOLD_CHIPS:STRING={cached}\n")
+                if compiled:
+                    (folder / "CMakeFiles" / "Hopper_dense_0.cu.o").touch()
+                (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{'echo GPU 0: a card' if gpu else 'exit 9'}\n")
+                (folder / "nvidia-smi").chmod(0o755)
+                status, output = run("/bin/bash", "-euo", "pipefail", "-c", f'{function}\ntest_chips "{folder}"',
+                                     PATH=f"{folder}:{os.environ['PATH']}")
+                self.assertEqual(status, 0, output)
+                self.assertEqual(output.strip(), f"-DFOURFOLD_CHIPS={chips}" if chips else "", (cached, compiled, gpu))
 
 
 class LongResult(unittest.TestCase):
@@ -243,6 +272,34 @@ class Configure(unittest.TestCase):
         strict = {name for name, variables in presets.items() if variables.get("FOURFOLD_WERROR") == "ON"}
         self.assertEqual(strict, {"ci", "asan", "tsan", "cross-x86-64", "gcc-13", "gcc-14", "clang-16", "clang-19"})
         self.assertIn("build ci", (ROOT / "dev").read_text())
+
+
+class Together(unittest.TestCase):
+    def test_files_whose_own_names_meet_are_compiled_apart(self):
+        own = "namespace room {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace room\n"
+        texts = {
+            "function": own.format("int count(int n) { return n; }"),
+            "same": own.format("template <class T>\nstd::vector<T> count(const T& value) { return {value}; }"),
+            "caller": "#include \"room/count.h\"\nint twice() { return count(1) + count(1); }\n",
+            "qualified": "int once() { return other::count(1) + list.count(); }\n",
+            "constant": own.format("constexpr int kMost = 3;"),
+            "user": "int most() { return kMost; }\n",
+            "type": own.format("struct Line {\n  int kMost;\n};"),
+            "macro": "#define Line 3\n",
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            def path(name):
+                return str(pathlib.Path(folder) / f"{name}.cpp")
+
+            for name, text in texts.items():
+                pathlib.Path(path(name)).write_text(text)
+            for one, other, meet in (("function", "same", True), ("function", "caller", True), ("caller", "same", True),
+                                     ("function", "qualified", False), ("constant", "user", True),
+                                     ("constant", "function", False), ("type", "macro", True), ("type", "user", False)):
+                groups = together.groups_of([path(one), path(other)], 6)
+                self.assertEqual(groups, [] if meet else [[path(one), path(other)]], (one, other))
+            free = [path(name) for name in ("function", "qualified", "constant", "macro")]
+            self.assertEqual(together.groups_of(free, 2), [free[:2], free[2:]])
 
 
 class StaleResults(unittest.TestCase):
