@@ -183,6 +183,7 @@ std::string answer_text(const Answer& answer) {
               ? choice.gate_up_row
               : fourfold::format("{} + {}", choice.gate_up_row, choice.down_row);
   if (choice.few) text += " (two kernels, routing inside)";
+  if (!choice.because.empty()) text += fourfold::format(" ({})", choice.because);
   if (choice.emulated) text += " (the FP4 instruction is emulated here: proof only)";
   return text + "\n";
 }
@@ -223,7 +224,8 @@ std::string answers_json(const PlanOptions& options, const std::vector<Answer>& 
       json.member("gate_up_row", answer.choice.gate_up_row)
           .member("down_row", answer.choice.down_row)
           .member("few", answer.choice.few)
-          .member("emulated", answer.choice.emulated);
+          .member("emulated", answer.choice.emulated)
+          .member("because", answer.choice.because);
     else
       json.member("refused", answer.choice.refusal);
     json.end_object();

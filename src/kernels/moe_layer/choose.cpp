@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -107,7 +109,39 @@ TileSize fp8_tile(const Request& request) {
   return {128, request.tokens <= 128 || leaves_sms_idle(request, 128, 256) ? 128 : 256, 128};
 }
 
+// Tiles of routed experts in FP4 on SM12x, up to a mean number of tokens of an expert. No such card is here:
+// they are what the model of kernels' time takes for fastest (docs/decisions/0035), and a test computes them
+// again (Predict.ChoosesTheTilesOfSm12x in tests/cli_model/sm12x_tiles_test.cpp).
+struct TileUpTo {
+  double mean;
+  TileSize tile;
+};
+constexpr double kAnyMean = std::numeric_limits<double>::infinity();
+// 160 tokens are three tiles of 64 or two of 128, which would be emptier.
+constexpr TileUpTo kSm12xHalfTiles[] = {
+    {4, {128, 8, 256}},     {12, {128, 16, 256}},  {32, {128, 32, 128}},       {80, {128, 64, 128}},
+    {120, {128, 128, 128}}, {176, {128, 64, 128}}, {kAnyMean, {128, 128, 128}}};
+constexpr TileUpTo kSm12xFp4Tiles[] = {{8, {128, 8, 256}},
+                                       {16, {128, 16, 256}},
+                                       {32, {128, 32, 128}},
+                                       {56, {128, 64, 128}},
+                                       {kAnyMean, {128, 128, 256}}};
+
+// The model knows of no waves, which decide where one matrix is all there is, and the clamped rows end at 32.
+bool chosen_by_model(const plan::ArchFacts& arch, const Request& request) {
+  return arch.has_fp4_mma && is_fp4(request.format) && request.shape.experts > 1 && !request.clamped;
+}
+
+TileSize modelled_tile(const Request& request) {
+  const bool is_half = request.activations == Activations::w4a16;
+  const std::span<const TileUpTo> tiles =
+      is_half ? std::span<const TileUpTo>(kSm12xHalfTiles) : std::span<const TileUpTo>(kSm12xFp4Tiles);
+  return std::ranges::find_if(tiles, [&](const TileUpTo& tile) { return mean_tokens(request) <= tile.mean; })
+      ->tile;
+}
+
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
+  if (chosen_by_model(arch, request)) return modelled_tile(request);
   const double mean = mean_tokens(request);
   if (request.activations == Activations::w8a8) return fp8_tile(request);
   if (request.activations == Activations::w4a16 && arch.has_wgmma) {
@@ -137,6 +171,7 @@ Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
   choice.tile_tokens = tile.n;
   choice.gate_up_row = choice.down_row =
       row_of(request, "moe_gemm", tile.m, tile.n, tile.k, path_name(request, wgmma));
+  if (chosen_by_model(arch, request)) choice.because = kByModel;
   return choice;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/weight_format.h"
 #include "kernels/record/record.h"
@@ -47,13 +48,16 @@ constexpr bool serves_fp4_prompts(const plan::ArchFacts& arch) { return arch.has
 // Whether prompt rows of fp8 matrices can run FP8 x FP8 (w8a8).
 constexpr bool has_fp8_prompts(const plan::ArchFacts& arch) { return arch.has_wgmma; }
 
+inline constexpr std::string_view kByModel =
+    "by the model of kernels' time (docs/decisions/0035); no such card was measured";
 struct Choice {
   std::string refusal;  // why there is no row; empty when there is
   bool few = false;     // the two-kernel path for one to four tokens
   std::string gate_up_row;
   std::string down_row;
-  int tile_tokens = 0;    // N of both rows
-  bool emulated = false;  // the FP4 instruction is emulated on this chip: proof only, never to serve
+  int tile_tokens = 0;       // N of both rows
+  bool emulated = false;     // the FP4 instruction is emulated on this chip: proof only, never to serve
+  std::string_view because;  // why this row, where it was not measured; else empty
   bool ok() const { return refusal.empty(); }
 };
 

@@ -58,9 +58,38 @@ TEST(Choose, PromptTilesFollowTheMean) {
   EXPECT_EQ(row(plan::kSm90, WeightFormat::nvfp4, 2049), "moe_gemm 256x128x128 w4a16-wgmma nvfp4");
   EXPECT_EQ(row(plan::kSm90, WeightFormat::bf16, 1536), "moe_gemm 256x64x64 w16a16-wgmma bf16");
   EXPECT_EQ(row(plan::kSm90, WeightFormat::bf16, 1537), "moe_gemm 256x128x64 w16a16-wgmma bf16");
-  EXPECT_EQ(row(plan::kSm120, WeightFormat::nvfp4, 512), "moe_gemm 128x16x256 w4a16-mma nvfp4");
-  for (const int tokens : {513, 2048, 8192})
-    EXPECT_EQ(row(plan::kSm120, WeightFormat::nvfp4, tokens), "moe_gemm 128x32x128 w4a16-mma nvfp4");
+}
+
+// Routed experts of SM12x by the table that the model of kernels' time makes; everything else as it was.
+TEST(Choose, PromptTilesOfSm12xAreTheModels) {
+  Request request{parse_shape("35b"), Activations::w4a16, WeightFormat::nvfp4, Role::prefill, 512};
+  const auto tile = [&](const plan::ArchFacts& arch, int tokens) {
+    request.tokens = tokens;
+    return choose(arch, request).gate_up_row;
+  };
+  for (const auto& [tokens, name] : {std::pair(128, "8x256"),
+                                     {129, "16x256"},
+                                     {384, "16x256"},
+                                     {1024, "32x128"},
+                                     {1025, "64x128"},
+                                     {2560, "64x128"},
+                                     {2561, "128x128"},
+                                     {5120, "64x128"},
+                                     {8192, "128x128"}})
+    EXPECT_EQ(tile(plan::kSm121, tokens), format("moe_gemm 128x{} w4a16-mma nvfp4", name)) << tokens;
+  EXPECT_EQ(choose(plan::kSm120, request).because, kByModel);
+  request.activations = Activations::w4a4;
+  for (const auto& [tokens, name] : {std::pair(256, "8x256"),
+                                     {512, "16x256"},
+                                     {1024, "32x128"},
+                                     {1792, "64x128"},
+                                     {1793, "128x256"},
+                                     {8192, "128x256"}})
+    EXPECT_EQ(tile(plan::kSm120, tokens), format("moe_gemm 128x{} w4a4 nvfp4", name)) << tokens;
+  EXPECT_EQ(tile(plan::kSm90, 8192), "moe_gemm 128x128x128 w4a4 nvfp4") << "emulated there, as it was";
+  request.shape.experts = request.shape.top_k = 1;
+  EXPECT_EQ(tile(plan::kSm120, 2048), "moe_gemm 128x128x128 w4a4 nvfp4") << "a lone matrix";
+  EXPECT_TRUE(choose(plan::kSm120, request).because.empty());
 }
 
 // Weights packed for W4A4: prompts in W4A4, generated tokens in either, and nothing else is guessed.
