@@ -17,6 +17,14 @@ std::string line_of(const char* pattern, const Args&... args) {
 
 std::string range_text(const plan::Range& us) { return line_of("%8.1f - %8.1f", us.low, us.high); }
 
+// What nobody counted has no floor.
+const char* floor_by(const library::PredictedRow& row) {
+  return row.floor_us == 0 ? "" : row.memory_us >= row.tensor_us ? "memory" : "tensor cores";
+}
+std::string floor_text(const library::PredictedRow& row) {
+  return row.floor_us == 0 ? "" : line_of(" %9.1f ", row.floor_us) + floor_by(row);
+}
+
 plan::Range prompt_speed(const library::Prediction& prediction, int prompt) {
   return {1e6 * prompt / prediction.prompt_us.high, 1e6 * prompt / prediction.prompt_us.low};
 }
@@ -52,14 +60,16 @@ void print_prediction(const library::StepQuestion& question, const library::Pred
                                   chip.because, evidence_name(chip.evidence));
   std::string what;
   for (const library::PredictedRow& row : prediction.rows) {
-    if (row.what != what) console.out << line_of("%-44s launches       GB  microseconds\n", row.what.c_str());
+    if (row.what != what)
+      console.out << line_of("%-46s launches       GB  microseconds           floor by\n", row.what.c_str());
     what = row.what;
-    console.out << line_of("  %-42s %8d %8.3f ", row.kernel.c_str(), row.count, row.weight_bytes / 1e9)
-                << range_text(row.us) << "\n";
+    const std::string name = row.kernel + (row.part.empty() ? "" : " " + row.part);
+    console.out << line_of("  %-44s %8d %8.3f ", name.c_str(), row.count, row.weight_bytes / 1e9)
+                << range_text(row.us) << floor_text(row) << "\n";
   }
   for (const plan::Estimate& line : prediction.lines)
     if (line.what != "kernels" && line.what != "drafts")
-      console.out << line_of("%-62s", line.what.c_str()) << range_text(line.us) << "\n";
+      console.out << line_of("%-64s", line.what.c_str()) << range_text(line.us) << "\n";
   const plan::Range speed = prediction.tokens_per_s(question.users);
   console.out << fourfold::format("a step of {} user{} with {} tokens each: ", question.users,
                                   question.users == 1 ? "" : "s",
@@ -73,7 +83,7 @@ void print_prediction(const library::StepQuestion& question, const library::Pred
   if (question.prompt == 0) return;
   for (const plan::Estimate& line : prediction.prompt_sums)
     console.out << line_of(
-                       "%-62s",
+                       "%-64s",
                        fourfold::format("prompt: {} ({})", line.what, evidence_name(line.evidence)).c_str())
                 << range_text(line.us) << "\n";
   const plan::Range prompts = prompt_speed(prediction, question.prompt);
@@ -97,6 +107,8 @@ void write_prediction(const library::StepQuestion& question, const library::Pred
   json.key("rows").begin_array();
   for (const library::PredictedRow& row : prediction.rows) {
     json.begin_object().member("what", row.what).member("row", row.kernel).member("launches", row.count);
+    if (!row.part.empty()) json.member("part", row.part);
+    if (row.floor_us > 0) json.member("floor_us", row.floor_us).member("floor_by", floor_by(row));
     json.member("weight_bytes", row.weight_bytes);
     write_range("us", row.us, json);
     json.end_object();

@@ -37,17 +37,25 @@ std::vector<PassQuestion> passes_of(const StepQuestion& question) {
   return passes;
 }
 
+// The model's own error makes nothing faster than the tensor cores were sold as, either.
 plan::Range range_of(const plan::KernelWork& work, const plan::ChipRange& chip) {
-  return chip.widened(plan::kernel_us(work, chip.fast), plan::kernel_us(work, chip.slow), work.weight_bytes);
+  plan::Range us =
+      chip.widened(plan::kernel_us(work, chip.fast), plan::kernel_us(work, chip.slow), work.weight_bytes);
+  us.low = std::max(us.low, kernel_floor(work, chip).tensor_us);
+  return us;
 }
 
 void add_row(const std::string& what, const plan::KernelWork& work, const plan::Range& us,
-             std::vector<PredictedRow>& rows) {
+             const plan::KernelFloor& floor, std::vector<PredictedRow>& rows) {
   const auto same = std::find_if(rows.begin(), rows.end(), [&](const PredictedRow& row) {
-    return row.what == what && row.kernel == work.row;
+    return row.what == what && row.kernel == work.row && row.part == work.part;
   });
-  PredictedRow& row = same != rows.end() ? *same : rows.emplace_back(PredictedRow{what, work.row, 0, 0, {}});
+  PredictedRow& row =
+      same != rows.end()
+          ? *same
+          : rows.emplace_back(PredictedRow{.what = what, .kernel = work.row, .part = work.part, .us = {}});
   ++row.count;
+  row.floor_us += floor.us(), row.memory_us += floor.memory_us, row.tensor_us += floor.tensor_us;
   row.weight_bytes += work.weight_bytes;
   row.us += us;
 }
@@ -208,7 +216,7 @@ Prediction predict(const StepQuestion& question) {
   for (std::size_t i = 0; i < passes.size(); ++i) {
     for (const plan::KernelWork& kernel : work[i]) {
       const plan::Range us = range_of(kernel, chip);
-      add_row(passes[i].what, kernel, us, out.rows);
+      add_row(passes[i].what, kernel, us, kernel_floor(kernel, chip), out.rows);
       if (rows[i].role == Role::prefill) out.prompt_alone_us += us;
     }
     if (rows[i].role == Role::prefill) continue;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/program.h"
+#include "plan/kernel_floor.h"
 #include "plan/kernel_time.h"
 #include "plan/link_time.h"
 
@@ -31,9 +32,12 @@ struct StepQuestion {
 struct PredictedRow {
   std::string what;    // verification or plain step, drafts, prompt
   std::string kernel;  // its row
+  std::string part;    // of an MLP: gate_up or down; else empty
   int count = 0;
   double weight_bytes = 0;
   plan::Range us;  // of all of them
+  double floor_us = 0;
+  double memory_us = 0, tensor_us = 0;  // of the floors: which is the longer one
 };
 
 struct Prediction {

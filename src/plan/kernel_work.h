@@ -11,6 +11,7 @@ struct KernelWork {
   std::string kernel;  // "moe_stream"
   std::string row;     // its row, or the kernel's own name
   std::string format;  // of the weights; empty: it has none
+  std::string part;    // of an MLP, where one row is both: gate_up or down
   int blocks = 0;      // 0: as many as the chip holds
   int shared_bytes = 0;
   double tokens = 0;        // rows of the step that it works on
@@ -19,7 +20,8 @@ struct KernelWork {
   double visits = 0;        // records times the tiles of tokens they meet
   double visit_tokens = 0;  // the tokens of all these visits
   double other_bytes = 0;   // recurrent state, keys and values, rows and sums that pass through memory
-  double flops = 0;         // of a prompt's attention
+  double row_bytes = 0;     // rows beside these, each once: of floors alone (kernel_floor.h)
+  double flops = 0;         // of attention and of DeltaNet's chunks
   int experts = 0;          // that are ranked
   // What follows one after another. Few-token experts: records of the busiest warp. Attention: splits of the
   // busiest SM. The delta rule: rows of a sequence, or chunks of a prompt.

@@ -1,4 +1,5 @@
 """The generated tables and the runner of marked shell blocks, on small trees; both must be able to fail."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -102,6 +103,35 @@ class Pages(unittest.TestCase):
         self.assertIn("| GLM-4.5-Air | prompt of 2,048 |  | 20,000 | 102.40 |  |  |", text)
         self.assertIn("Left out, for want of memory: GLM-4.5-Air: 64 users with 8,192 tokens", text)
         self.assertNotIn("MiniMax", text)
+
+    def test_floors_are_what_the_program_says(self):
+        self.page.write_text("before\n<!-- floors:begin -->\n<!-- floors:end -->\nafter\n")
+        program = self.root / "program"
+
+        def say(floor, row="combine"):
+            rows = [{"what": "step", "row": "unknown to all", "us": [1, 2]},
+                    {"what": "prompt", "row": row, "floor_us": floor, "floor_by": "memory", "us": [3000, 5000]},
+                    {"what": "prompt", "row": "embed bf16", "us": [100, 300]}]
+            answer = json.dumps({"rows": rows, "prompt_tokens_per_s": [1000, 2000]})
+            program.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+            program.chmod(0o755)
+
+        say(1000)
+        self.assertEqual(run("floor_tables.py", self.root, program, "--check")[0], 1)
+        self.assertEqual(run("floor_tables.py", self.root, program)[0], 0)
+        text = self.page.read_text()
+        self.assertIn("| combine | `combine` | 1.0, memory | 3.0 to 5.0 |", text)
+        self.assertIn("| together | | 1.0 | 3.1 to 5.3 |", text)
+        self.assertIn("* RTX 5090, 3.2 ms above all floors: combine 3.0 ms (4.0 times its floor), the rest 0.20 ms.", text)
+        self.assertEqual(run("floor_tables.py", self.root, program, "--check")[0], 0)
+        say(1100)
+        status, output = run("floor_tables.py", self.root, program, "--check")
+        self.assertEqual(status, 1)
+        self.assertIn("run tools/floor_tables.py", output)
+        say(1000, "made_up 64")
+        status, output = run("floor_tables.py", self.root, program, "--check")
+        self.assertEqual(status, 1)
+        self.assertIn("no words for the row 'made_up 64'", output)
 
     def test_no_result_is_said(self):
         self.assertEqual(run("result_tables.py", self.root)[0], 0)

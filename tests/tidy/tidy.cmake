@@ -17,6 +17,8 @@ add_test(NAME compare_families.can_fail
 add_test(NAME mutate.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/mutate_test.py)
 add_test(NAME docs.result_tables COMMAND ${FOURFOLD_PYTHON} ${tools}/result_tables.py ${PROJECT_SOURCE_DIR} --check)
 if(TARGET fourfold)
+  add_test(NAME docs.floors COMMAND ${FOURFOLD_PYTHON} ${tools}/floor_tables.py ${PROJECT_SOURCE_DIR}
+    ${CMAKE_BINARY_DIR}/fourfold --check)
   add_test(NAME docs.blocks COMMAND ${FOURFOLD_PYTHON} ${tools}/readme_blocks.py ${PROJECT_SOURCE_DIR}
     ${CMAKE_BINARY_DIR})
   set_tests_properties(docs.blocks PROPERTIES COST 20)

@@ -11,6 +11,7 @@
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/mla/mla_params.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/record/record.h"
 
@@ -29,6 +30,23 @@ double record_bytes_of(std::string_view format) {
   if (format == record::Nvfp4::name) return record::kRecordBytes<record::Nvfp4>;
   check(format == record::Mxfp4::name, "a format that has records");
   return record::kRecordBytes<record::Mxfp4>;
+}
+
+constexpr double kFp4Bytes = 4.5 / 8;  // of a number in a token record
+
+// Of a number of the rows that a GEMM reads.
+double token_bytes_of(std::string_view path) {
+  return path == moe::W4a4::name ? kFp4Bytes : path == moe::W8a8Wgmma::name ? 1 : 2;
+}
+
+// The rows of a GEMM, in and out. `read`: of those that it finds in memory; slots may share one.
+double gemm_row_bytes(const plan::RowFacts& facts, const moe::GemmParams& params, double read, double rows) {
+  const double columns = 1.0 * params.strips * record::kRows;
+  const bool is_fp4 = facts.path == moe::W4a4::name;
+  const double in = read * params.records * record::kColumns * token_bytes_of(facts.path);
+  if (params.op == moe::Op::gate_up) return in + rows * columns / 2 * (is_fp4 ? kFp4Bytes : 2);
+  if (params.op == moe::Op::add_f32) return in + rows * columns * 8;
+  return in + rows * columns * (moe::stores_f32(params.op, facts.role == "decode") ? 4 : 2);
 }
 
 void add_matrix(KernelWork& work, double records, std::string_view format, double tokens, double tile) {
@@ -61,11 +79,44 @@ void note_attend(KernelWork& work, const plan::RowFacts& facts, const attention:
 }
 
 // Half of a prompt's own positions lie before a row, on average; a window has fewer.
-void note_attend_prompt(KernelWork& work, int head_dim, const attention::PromptParams& params,
+void note_attend_prompt(KernelWork& work, const plan::RowFacts& facts, const attention::PromptParams& params,
                         const StepScene& scene) {
+  const double head_dim = facts.k, element = facts.format == "fp8" ? 1 : 2;
   double seen = scene.context + scene.sequence_rows / 2.0;
   if (params.window > 0) seen = std::min(seen, 1.0 * params.window);
   work.flops = 4.0 * scene.rows * seen * params.heads * head_dim;
+  const double read = 2.0 * (scene.context + scene.sequence_rows) * scene.sequences * params.kv_heads;
+  work.row_bytes =
+      head_dim * (element * read + 2.0 * (params.gate != nullptr ? 3 : 2) * scene.rows * params.heads);
+}
+
+// Queries, keys and values of the projection, and the same again normed and turned.
+void note_prepare(KernelWork& work, const plan::RowFacts& facts, const attention::PrepareParams& params,
+                  const StepScene& scene) {
+  const double numbers = 1.0 * scene.rows * (params.heads + 2 * params.kv_heads) * facts.head_dim;
+  work.row_bytes = numbers * ((facts.from_f32 ? 4 : 2) + 2);
+}
+
+// The chunk form (kernels/delta/README.md). Of a chunk: keys with keys and queries with keys for every key
+// head, W and U for every value head; then W S, Q S, P U and the state's own product.
+void note_delta_prompt(KernelWork& work, const delta::PromptParams& params, const StepScene& scene) {
+  const delta::Layout& layout = params.layout;
+  const double chunks = params.chunk_limit, rows = scene.rows, dim = layout.head_dim;
+  const double square = 2.0 * delta::kBlockRows * delta::kBlockRows * dim;
+  const double state = 2.0 * delta::kBlockRows * dim * dim;
+  const delta::PromptSizes sizes{params.chunk_limit, scene.rows, layout};
+  const double answers = static_cast<double>(sizes.answers());
+  const double handed = static_cast<double>(sizes.bytes()) - answers;
+  work.chain = chunks / scene.sequences;
+  if (work.kernel == delta::kPrepareKernel) {
+    work.flops = chunks * square * (2 * layout.key_heads + 2 * layout.value_heads);
+    work.row_bytes = handed + 2 * rows * (2 * layout.key_dim + layout.value_dim);
+  } else if (work.kernel == delta::kScanKernel) {
+    work.flops = chunks * layout.value_heads * (square + 3 * state);
+    work.row_bytes = handed + answers + 8.0 * scene.sequences * layout.value_dim * dim;  // S in and out
+  } else {
+    work.row_bytes = answers + 2 * 2 * rows * layout.value_dim;  // the gate in, the result out
+  }
 }
 
 // A latent row is read from memory once for all heads; the blocks of other vectors find it in the L2 cache.
@@ -126,7 +177,7 @@ void WorkMachine::note_basic(KernelWork& work, const plan::RowFacts& facts, cons
     const auto& quantize = as<moe_tokens::QuantizeParams>(params);
     const bool is_routed = route_.tables.tiles != nullptr && quantize.tiles == route_.tables.tiles;
     const double rows = is_routed ? 1.0 * route_.tokens * route_.top_k : scene_.rows;
-    work.other_bytes = (2 + 4.5 / 8) * 64.0 * quantize.column_records * rows;
+    work.other_bytes = (2 + kFp4Bytes) * 64.0 * quantize.column_records * rows;
   } else if (kernel == "combine") {
     const auto& combine = as<moe_combine::CombineParams>(params);
     const double number_bytes = facts.format == "f32" ? 4 : 2;
@@ -151,11 +202,18 @@ void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& par
 }
 
 // A routed GEMM reads the tiles that routing wrote; a dense one has all rows of the step as one expert's.
-void WorkMachine::note_gemm(KernelWork& work, int tile_tokens, const moe::GemmParams& params) {
+void WorkMachine::note_gemm(KernelWork& work, const plan::RowFacts& facts, const moe::GemmParams& params) {
+  const int tile_tokens = facts.n;
   work.tile_tokens = tile_tokens;
+  if (params.op == moe::Op::gate_up) work.part = "gate_up";
+  if (params.op == moe::Op::down) work.part = "down";
   const double records = static_cast<double>(params.strips) * params.records;
-  if (route_.tables.tiles == nullptr || params.tiles != route_.tables.tiles)
+  if (route_.tables.tiles == nullptr || params.tiles != route_.tables.tiles) {
+    work.row_bytes = gemm_row_bytes(facts, params, scene_.rows, scene_.rows);
     return add_matrix(work, records, work.format, scene_.rows, tile_tokens);
+  }
+  const double slots = 1.0 * route_.tokens * route_.top_k;
+  work.row_bytes = gemm_row_bytes(facts, params, params.slot_token != nullptr ? route_.tokens : slots, slots);
   const plan::ExpectedTiles expected =
       plan::expected_tiles(route_.tokens, route_.top_k, route_.experts, tile_tokens, scene_.routing);
   work.tokens = route_.tokens;
@@ -196,7 +254,7 @@ void WorkMachine::note_few(KernelWork& work, const moe_few::FewCall& call) {
 void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks, const void* params) {
   const std::string& kernel = work.kernel;
   if (kernel == "moe_gemm" || kernel == "moe_stream")
-    return note_gemm(work, facts.n, as<moe::GemmParams>(params));
+    return note_gemm(work, facts, as<moe::GemmParams>(params));
   if (kernel == "moe_few_gate_up" || kernel == moe_few::kStreamKernel || kernel == "moe_few_down")
     return note_few(work, as<moe_few::FewCall>(params));
   work.blocks = blocks;
@@ -229,7 +287,7 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   } else if (kernel == "attend") {
     note_attend(work, facts, as<attention::AttendParams>(params), scene_, sm_count());
   } else if (kernel == "attend_prompt") {
-    note_attend_prompt(work, facts.k, as<attention::PromptParams>(params), scene_);
+    note_attend_prompt(work, facts, as<attention::PromptParams>(params), scene_);
   } else if (kernel == "attend_latent" || kernel == "attend_latent_prompt") {
     note_attend_latent(work, facts, as<mla::AttendParams>(params), scene_);
   } else if (kernel == "head_linear") {
@@ -240,7 +298,9 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   } else if (kernel == "delta_decode") {
     note_delta_decode(work, as<delta::DecodeParams>(params), scene_);
   } else if (kernel.starts_with("delta_")) {
-    work.chain = as<delta::PromptParams>(params).chunk_limit / static_cast<double>(scene_.sequences);
+    note_delta_prompt(work, as<delta::PromptParams>(params), scene_);
+  } else if (kernel == "prepare") {
+    note_prepare(work, facts, as<attention::PrepareParams>(params), scene_);
   }
 }
 

@@ -39,7 +39,7 @@ class WorkMachine final : public CountingMachine {
   void note(plan::KernelWork& work, const plan::RowFacts& facts, int blocks, const void* params);
   void note_basic(plan::KernelWork& work, const plan::RowFacts& facts, const void* params);
   void note_route(plan::KernelWork& work, const moe_route::RouteParams& params);
-  void note_gemm(plan::KernelWork& work, int tile_tokens, const moe::GemmParams& params);
+  void note_gemm(plan::KernelWork& work, const plan::RowFacts& facts, const moe::GemmParams& params);
   void note_few(plan::KernelWork& work, const moe_few::FewCall& call);
 
   StepScene scene_;
