@@ -7,8 +7,8 @@ namespace fourfold::cli {
 
 std::unique_ptr<OpenModel> open_model(const std::string& model, const Console& console, bool strict) {
   auto opened = std::make_unique<OpenModel>(find_model(model));
-  library::mention_contents(
-      *opened, {.on_notice = [&](const std::string& text) { notice(console, text, strict); }});
+  library::mention_contents(*opened,
+                            {.on_notice = [&](const std::string& text) { notice(console, text, strict); }});
   return opened;
 }
 

@@ -136,7 +136,7 @@ TEST(Mutation, FewTokens) {
 }
 
 TEST(Mutation, FewTokensStreamed) {
-  // Two segments, the last of them short, and biases in both GEMMs; strips in two batches, and in both GEMMs
+  // Two segments, the last of them short, and biases in both GEMMs; strips in four batches, and in both GEMMs
   // warps with more copies than their rings hold.
   SmallLayerOptions layer = layer_of({576, 1088, 3, 2}, 3, Activations::w4a16, WeightFormat::mxfp4);
   layer.clamped = true;
@@ -151,7 +151,7 @@ TEST(Mutation, FewTokensStreamed) {
                .choice = choice,
                .files = {"few_stream.h", "fed_ring.h", "few_down.h", "token_rows.h"},
                .must_meet = {SyncOp::barrier_sync, SyncOp::sync_block},
-               .blocks = 12});
+               .blocks = 8});
 }
 
 TEST(Mutation, StreamAndCombine) {

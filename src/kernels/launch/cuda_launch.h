@@ -48,21 +48,17 @@ inline int padded_shared_bytes(int bytes) {
   return static_cast<int>(std::min(std::max<long long>(whole / 128 * 128, bytes), sizes.block));
 }
 
-// So much shared memory that no SM holds two blocks of a kernel (spread.h). On SM12x blocks of our size are
-// alone anyway.
-inline int apart_bytes(int bytes) {
-  static const long long least = [] {
-    int device = 0, sm = 0, reserved = 0, block = 0;
-    cuda_check(cudaGetDevice(&device), "asking for the device");
-    const auto ask = [&](int& value, cudaDeviceAttr attribute) {
-      cuda_check(cudaDeviceGetAttribute(&value, attribute, device), "asking for the device's facts");
-    };
-    ask(sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-    ask(reserved, cudaDevAttrReservedSharedMemoryPerBlock);
-    ask(block, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    return std::min<long long>(sm / 2 - reserved + 128, block) / 128 * 128;
-  }();
-  return static_cast<int>(std::max<long long>(bytes, least));
+// So much shared memory that no SM of the current device holds two blocks of a kernel (spread.h).
+inline int apart_bytes() {
+  int device = 0, sm = 0, reserved = 0, block = 0;
+  cuda_check(cudaGetDevice(&device), "asking for the device");
+  const auto ask = [&](int& value, cudaDeviceAttr attribute) {
+    cuda_check(cudaDeviceGetAttribute(&value, attribute, device), "asking for the device's facts");
+  };
+  ask(sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  ask(reserved, cudaDevAttrReservedSharedMemoryPerBlock);
+  ask(block, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return std::min(sm / 2 - reserved + 128, block) / 128 * 128;
 }
 
 struct CudaLaunch {
@@ -72,7 +68,6 @@ struct CudaLaunch {
   cudaStream_t stream;
   bool dependent;  // may start before the kernel before it has finished; every kernel here waits for it by
                    // itself
-  bool apart = false;  // no two blocks of it on an SM
 };
 
 template <class... Params>
@@ -81,8 +76,7 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
-  const int bytes = padded_shared_bytes(launch.shared_bytes);
-  config.dynamicSmemBytes = static_cast<std::size_t>(launch.apart ? apart_bytes(bytes) : bytes);
+  config.dynamicSmemBytes = static_cast<std::size_t>(padded_shared_bytes(launch.shared_bytes));
   config.stream = launch.stream;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -105,10 +99,9 @@ template <class... Params>
 KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int threads, std::size_t shared_bytes,
                            bool wants_cache = false) {
   const auto* function = reinterpret_cast<const void*>(kernel);
-  const int padded = padded_shared_bytes(static_cast<int>(shared_bytes));
-  shared_bytes = static_cast<std::size_t>(padded);
-  cuda_check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, apart_bytes(padded)),
-             name);
+  const int most = padded_shared_bytes(std::max(static_cast<int>(shared_bytes), apart_bytes()));
+  shared_bytes = static_cast<std::size_t>(padded_shared_bytes(static_cast<int>(shared_bytes)));
+  cuda_check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most), name);
   // Kernels ask for the same split of an SM's memory, all of it shared: one that asked for less would have
   // the SM emptied and changed over, and the next kernel's blocks could not start beside its own (H200: 15 us
   // a layer). wants_cache: a kernel that lives by its first-level cache (moe_stream: 6 % at 64 tokens).

@@ -1,5 +1,6 @@
 #include "kernels/launch/cuda_machine.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -217,6 +218,7 @@ class CudaMachine final : public Machine {
     cuda_check(cudaGetDeviceProperties(&device, options.device), "reading the device's properties");
     if (const std::string why = refusal(device); !why.empty()) throw Error(Code::unsupported_device, why);
     cuda_check(cudaSetDevice(options.device), "selecting the device");
+    apart_bytes_ = apart_bytes();
     arch_ = facts_of(device);
     sm_count_ = device.multiProcessorCount;
     description_ = format("{}, {}", device.name, arch_->name);
@@ -235,6 +237,7 @@ class CudaMachine final : public Machine {
   std::vector<RefusedRow> refused_rows() const override { return refused_; }
   void set_stream(cudaStream_t stream) {
     stream_ = stream;
+    spread_ = {};
     memory_.set_stream(stream);
   }
 
@@ -246,9 +249,10 @@ class CudaMachine final : public Machine {
     const std::string_view name = told_name(entry.kind, entry.facts);
     log_.note(name);
     launched(name);
-    const bool apart = dependent_ && spread_.keeps_apart(entry.facts, blocks, sm_count_);
-    entry.launch(entry.facts.row.c_str(),
-                 {blocks, entry.facts.threads, entry.facts.total_bytes, stream_, dependent_, apart}, params);
+    int bytes = entry.facts.total_bytes;
+    if (dependent_ && spread_.keeps_apart(entry.facts, blocks, sm_count_))
+      bytes = std::max(bytes, apart_bytes_);
+    entry.launch(entry.facts.row.c_str(), {blocks, entry.facts.threads, bytes, stream_, dependent_}, params);
   }
   using Machine::launch;
   std::unique_ptr<Recording> record(const std::function<void()>& launches) override {
@@ -264,6 +268,7 @@ class CudaMachine final : public Machine {
   }
   void replay(Recording& recording) override {
     log_.note("a graph");
+    spread_ = {};
     cuda_check(cudaGraphLaunch(static_cast<CudaRecording&>(recording).exec(), stream_), "launching a graph");
   }
 
@@ -271,6 +276,7 @@ class CudaMachine final : public Machine {
   cudaGraph_t captured(const std::function<void()>& launches) {
     cudaGraph_t graph = nullptr;
     const Memory::Recorded recorded(memory_);
+    spread_ = {};  // a step is recorded the same way whatever ran before
     cuda_check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "starting a capture");
     try {
       launches();
@@ -305,6 +311,7 @@ class CudaMachine final : public Machine {
   CudaMemory memory_;
   bool dependent_;
   Spread spread_;
+  int apart_bytes_ = 0;  // of shared memory, of a launch that keeps its blocks apart
   const plan::ArchFacts* arch_ = nullptr;
   int sm_count_ = 0;
   std::string description_;

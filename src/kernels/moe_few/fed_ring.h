@@ -60,22 +60,33 @@ struct FedRing {
   }
 };
 
+// What a lane of the feeding warp knows of its ring.
+template <class RingT>
+struct FedFeeder {
+  using Ring = RingT;
+  Ring ring;
+  int fresh = kFedStages;  // places that nobody has read yet
+};
+
 // All lanes of the feeding warp: the stretches that a lane's `next()` gives, one after another, until one is
 // empty. The lanes go together, a copy each: one after another, they would take longer to find their records
-// than the warps take to multiply them (H200, gpt-oss's experts: 27.4 us against 25.7).
+// than the warps take to multiply them (H200, gpt-oss's experts: 27.4 us against 25.7). So a lane may wait
+// here for another's warp: what one call feeds, warps must be able to read without meeting in between.
 // `full_once()` is called when the rings are full for the first time: to wait for the predecessor then,
 // rather than for warps that wait for it themselves, leaves the SM to the predecessor's blocks.
-template <class Ring, class Next, class Full, class Cta>
-FOURFOLD_DEVICE void feed_rings(Cta cta, Ring ring, const Next& next, const Full& full_once) {
-  constexpr int record_bytes = record::kRecordBytes<typename Ring::Format>;
+template <class Feeder, class Next, class Full, class Cta>
+FOURFOLD_DEVICE void feed_rings(Cta cta, Feeder& feeder, const Next& next, const Full& full_once) {
+  constexpr int record_bytes = record::kRecordBytes<typename Feeder::Ring::Format>;
+  auto& ring = feeder.ring;
   Stretch stretch = next();
 #pragma unroll 1
   for (int turn = 0; cta.ballot(stretch.count > 0) != 0u; ++turn) {
     if (turn == kFedStages) full_once();
     // The warp has read what lies there.
-    if (stretch.count > 0 && turn >= kFedStages) cta.wait(&ring.empty[ring.stage], ring.phase ^ 1u);
+    if (stretch.count > 0 && feeder.fresh == 0) cta.wait(&ring.empty[ring.stage], ring.phase ^ 1u);
     cta.sync_warp();  // the lanes go together
     if (stretch.count <= 0) continue;
+    feeder.fresh -= feeder.fresh > 0;
     const int bytes = (stretch.count < kFedRecords ? stretch.count : kFedRecords) * record_bytes;
     cta.arrive_expect(&ring.full[ring.stage], bytes);
     cta.bulk_load(ring.records(), stretch.records, bytes, &ring.full[ring.stage]);

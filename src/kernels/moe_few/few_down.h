@@ -233,8 +233,9 @@ FOURFOLD_DEVICE void feed_experts(Cta cta, const moe::GemmParams& params, DownSt
   const int warp = feeds ? cta.lane() : 0;
   const UnitStretches<Row, Cta> next{
       cta, params, storage, strip, area.segments, area.warps, feeds ? tile_count * area.segments : 0, warp};
-  feed_rings(cta, FedRing<typename Row::Format>(storage.barriers, area.rings, warp), next,
-             [&] { cta.wait_predecessors(); });
+  using Ring = FedRing<typename Row::Format>;
+  FedFeeder<Ring> feeder{Ring(storage.barriers, area.rings, warp)};
+  feed_rings(cta, feeder, next, [&] { cta.wait_predecessors(); });
 }
 
 // Between the routing and GEMM1's result, and then the rows of that.

@@ -25,6 +25,8 @@ inline constexpr int kMaxSegments = 8;           // of GEMM1's K: a warp each
 inline constexpr int kStreamSums = 64;           // of the streamed GEMM1: (strip, segment, token)
 inline constexpr int kStreamTokenBytes = 12672;  // its tokens: two of 3,072 columns, one of 4,096
 inline constexpr int kDownBytes = 32768;         // GEMM2's rows and sums, beside the rings of seven warps
+static_assert(kStreamTokenBytes / (2 * moe::kSegmentColumns) + kFewTokens <= kStreamSums,
+              "a strip of all tokens that fit has room for its sums");
 
 // Bytes from one token row to the next in shared memory.
 constexpr int row_stride(int columns) { return 2 * columns + kRowPad; }

@@ -15,6 +15,7 @@
 #include "kernels/moe_few/fed_ring.h"
 #include "kernels/moe_few/few_params.h"
 #include "kernels/moe_few/few_route.h"
+#include "kernels/moe_few/token_rows.h"
 
 namespace fourfold::moe_few {
 
@@ -29,7 +30,7 @@ struct StreamStorage {
   alignas(128) unsigned char tokens[kStreamTokenBytes];
 };
 
-// A block's strips. Those whose sums have room together are a batch: for one token all of them.
+// A block's strips. A batch is at most a strip a warp, and as many as have room for their sums.
 struct StreamShare {
   int begin, end;  // positions in the list
   int segments;
@@ -158,30 +159,33 @@ FOURFOLD_DEVICE void finish_one(Cta cta, const FewParams& few, const moe::GemmPa
       factor_up, typename Row::Glu(params));
 }
 
-// What the warp beside those that multiply does: lane w fills warp w's ring.
+// What the warp beside those that multiply does: lane w fills warp w's ring, a batch after another, for the
+// warps meet at the end of each.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void feed_stream(Cta cta, const moe::GemmParams& params, StreamStorage<Row>& storage,
                                  const StreamShare& share) {
-  const int warp = cta.lane() < Row::warps ? cta.lane() : 0;
-  int batch = cta.lane() < Row::warps ? share.begin : share.end;
-  SegmentWalk walk(cta, warp, share.segments);
-  const auto next = [&]() -> Stretch {
-    while (batch < share.end && walk.strip >= share.strips(batch)) {
-      batch += share.per_batch;
-      walk = SegmentWalk(cta, warp, share.segments);
-    }
-    if (batch >= share.end) return {};
-    const int position = batch + walk.strip, tile = device::quotient<Cta>(position, params.strips);
-    const int expert = cta.load_shared(&storage.route.tile_expert[tile]);
-    const std::int64_t first =
-        (static_cast<std::int64_t>(expert) * params.strips + (position - tile * params.strips)) *
-            params.records +
-        walk.segment * kSegmentRecords;
-    const int records = records_of_segment(params, walk.segment);
-    walk.advance(Row::warps, share.segments);
-    return {params.weights + first * record::kRecordBytes<typename Row::Format>, records};
-  };
-  feed_rings(cta, FedRing<typename Row::Format>(storage.barriers, storage.rings, warp), next, [] {});
+  const bool feeds = cta.lane() < Row::warps;
+  const int warp = feeds ? cta.lane() : 0;
+  using Ring = FedRing<typename Row::Format>;
+  FedFeeder<Ring> feeder{Ring(storage.barriers, storage.rings, warp)};
+#pragma unroll 1
+  for (int batch = share.begin; batch < share.end; batch += share.per_batch) {
+    const int strips = feeds ? share.strips(batch) : 0;
+    SegmentWalk walk(cta, warp, share.segments);
+    const auto next = [&]() -> Stretch {
+      if (walk.strip >= strips) return {};
+      const int position = batch + walk.strip, tile = device::quotient<Cta>(position, params.strips);
+      const int expert = cta.load_shared(&storage.route.tile_expert[tile]);
+      const std::int64_t first =
+          (static_cast<std::int64_t>(expert) * params.strips + (position - tile * params.strips)) *
+              params.records +
+          walk.segment * kSegmentRecords;
+      const int records = records_of_segment(params, walk.segment);
+      walk.advance(Row::warps, share.segments);
+      return {params.weights + first * record::kRecordBytes<typename Row::Format>, records};
+    };
+    feed_rings(cta, feeder, next, [] {});
+  }
 }
 
 // params.tiles, tile_count and slot_token are not read; params.out rows are slots (8 per tile).

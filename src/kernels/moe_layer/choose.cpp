@@ -87,8 +87,17 @@ static_assert(kFewBest <= moe_few::kFewTokens);
 
 int segments_of(int columns) { return (columns + moe::kSegmentColumns - 1) / moe::kSegmentColumns; }
 
+// Which rows take it was measured: of one and two tokens those whose segments fill the groups of the plain
+// GEMM1 (other numbers leave warps idle; 122b, six segments: 30.6 us against moe_stream's 23.5), and of one
+// token those that are streamed.
+bool few_is_best(const Request& request) {
+  const int segments = segments_of(request.shape.hidden);
+  return request.tokens <= kFewBest && (request.clamped || (segments & (segments - 1)) == 0 ||
+                                        (request.tokens == 1 && segments > kPlainSegments));
+}
+
 Choice decode_choice(const Request& request) {
-  if (request.tokens <= kFewBest)
+  if (few_is_best(request))
     if (Choice few = few_choice(request); few.ok()) return few;
   return stream_choice(request);
 }
@@ -222,14 +231,25 @@ Choice choose_by_role(const plan::ArchFacts& arch, const Request& request, int m
 
 }  // namespace
 
+std::string gate_up_refusal(std::string_view kernel, const Request& request) {
+  const int hidden = request.shape.hidden, token_bytes = request.tokens * moe_few::row_stride(hidden);
+  const bool streamed = kernel == moe_few::kStreamKernel;
+  if (!streamed && segments_of(hidden) > moe_few::kMaxSegments)
+    return format("{} columns; GEMM1 takes up to {}", hidden, moe_few::kMaxSegments * moe::kSegmentColumns);
+  const int room = streamed ? moe_few::kStreamTokenBytes : moe_few::kGateUpTokenBytes;
+  if (token_bytes <= room) return {};
+  return format("{} tokens of {} columns are {} bytes; GEMM1's shared memory has room for {}", request.tokens,
+                hidden, token_bytes, room);
+}
+
 Choice few_choice(const Request& request) {
   const Shape& shape = request.shape;
   // Up to four segments of K a warp of the plain GEMM1 has one or two of them, all on their way at once
   // (H200, 35b: 8.5 us against 9.1); of more, one warp brings the others their weights (docs/decisions/0033).
   // Clamped experts have no other.
-  const int token_bytes = request.tokens * moe_few::row_stride(shape.hidden);
   const bool streamed = request.clamped || (segments_of(shape.hidden) > kPlainSegments &&
-                                            token_bytes <= moe_few::kStreamTokenBytes);
+                                            gate_up_refusal(moe_few::kStreamKernel, request).empty());
+  const char* const first_kernel = streamed ? moe_few::kStreamKernel : "moe_few_gate_up";
   const auto refuse = [](std::string why) {
     Choice none;
     none.refusal = std::move(why);
@@ -250,16 +270,7 @@ Choice few_choice(const Request& request) {
         format("{} experts; the two-kernel path ranks up to {}", shape.experts, moe_few::kFewExperts));
   if (shape.top_k > moe_few::kFewTopK)
     return refuse(format("top-k {}; the two-kernel path takes up to {}", shape.top_k, moe_few::kFewTopK));
-  if (streamed && segments_of(shape.hidden) * request.tokens > moe_few::kStreamSums)
-    return refuse(format("{} tokens of {} segments of K; the streamed GEMM1 has room for {} sums",
-                         request.tokens, segments_of(shape.hidden), moe_few::kStreamSums));
-  if (!streamed && segments_of(shape.hidden) > moe_few::kMaxSegments)
-    return refuse(format("{} columns; GEMM1 takes up to {}", shape.hidden,
-                         moe_few::kMaxSegments * moe::kSegmentColumns));
-  const int token_room = streamed ? moe_few::kStreamTokenBytes : moe_few::kGateUpTokenBytes;
-  if (token_bytes > token_room)
-    return refuse(format("{} tokens of {} columns are {} bytes; GEMM1's shared memory has room for {}",
-                         request.tokens, shape.hidden, token_bytes, token_room));
+  if (std::string why = gate_up_refusal(first_kernel, request); !why.empty()) return refuse(std::move(why));
   const int down_rows = shape.hidden <= kHalfStripHidden ? 16 : 32, pairs = request.tokens * shape.top_k;
   const moe_few::DownBytes down(pairs, shape.intermediate, down_rows, request.clamped);
   if (down.total() > moe_few::kDownBytes)
@@ -273,7 +284,7 @@ Choice few_choice(const Request& request) {
   const auto row = [&](const char* kernel, int rows) {
     return row_of(request, kernel, rows, moe_few::kFewTokens, moe::kSegmentColumns, path_name(request));
   };
-  choice.gate_up_row = row(streamed ? moe_few::kStreamKernel : "moe_few_gate_up", 32);
+  choice.gate_up_row = row(first_kernel, 32);
   choice.down_row = row("moe_few_down", down_rows);
   return choice;
 }

@@ -70,6 +70,8 @@ void require_shape(const Request& request, int most_columns = kMaxLayerColumns);
 Choice choose(const plan::ArchFacts& arch, const Request& request);
 // The two-kernel path, which can take up to four tokens, whether or not choose() prefers it.
 Choice few_choice(const Request& request);
+// Why a GEMM1 of that path has no room for the tokens; empty if it has.
+std::string gate_up_refusal(std::string_view kernel, const Request& request);
 // Tokens of a pass where one expert gets all of them: their number is known, and the narrowest pass that
 // takes them is the best.
 constexpr int one_expert_tokens(int tokens) {

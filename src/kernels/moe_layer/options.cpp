@@ -58,6 +58,9 @@ Choice few_of(const Request& request, const RowFacts& gate_up, const RowFacts& d
   Choice choice = few_choice(request);
   choice.gate_up_row = gate_up.row;
   choice.down_row = down.row;
+  // few_choice() looked at the GEMM1 that it would take.
+  if (const std::string why = gate_up_refusal(gate_up.kernel, request); choice.ok() && !why.empty())
+    choice.refusal = why;
   for (const RowFacts* row : {&gate_up, &down})
     if (const std::string why = refusal(*row, request, 0); choice.ok() && !why.empty()) choice.refusal = why;
   return choice;

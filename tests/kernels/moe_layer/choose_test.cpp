@@ -9,6 +9,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "kernels/moe/loop_columns.h"
 #include "kernels/moe_layer/moe_layer.h"
+#include "kernels/moe_layer/options.h"
 
 namespace fourfold::moe_layer {
 namespace {
@@ -255,6 +256,35 @@ TEST(Choose, OneTokenOfLongRowsIsStreamed) {
   }
   const Request two{{4096, 128, 8, 2}, Activations::w4a16, WeightFormat::nvfp4, Role::decode, 2};
   EXPECT_EQ(few_choice(two).gate_up_row, "moe_few_gate_up 32x4x512 w4a16-mma nvfp4") << "two have no room";
+}
+
+// A row that somebody names, or a tuning file, is held to its own limits.
+TEST(Choose, EveryFirstKernelHasItsOwnLimits) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm120});
+  const auto refusal = [&](const Shape& shape, int tokens, const std::string& first) {
+    const Request request{shape, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens};
+    const std::string tail = " 32x4x512 w4a16-mma nvfp4";
+    return choice_of(*machine, request, first + tail, "moe_few_down" + tail).refusal;
+  };
+  EXPECT_EQ(refusal({5120, 512, 8, 2}, 1, "moe_few_stream"), "");
+  EXPECT_NE(refusal({5120, 512, 8, 2}, 1, "moe_few_gate_up").find("5120 columns; GEMM1 takes up to 4096"),
+            std::string::npos);
+  EXPECT_EQ(refusal({4096, 128, 8, 2}, 2, "moe_few_gate_up"), "");
+  EXPECT_NE(refusal({4096, 128, 8, 2}, 2, "moe_few_stream").find("room for 12672"), std::string::npos);
+}
+
+// What was not measured keeps the kernels it had.
+TEST(Choose, TwoTokensOfSixSegmentsTakeMoeStream) {
+  const auto few = [](int hidden, int tokens) {
+    return choose(plan::kSm90,
+                  {{hidden, 128, 64, 8}, Activations::w4a16, WeightFormat::nvfp4, Role::decode, tokens})
+        .few;
+  };
+  EXPECT_TRUE(few(3072, 1));
+  EXPECT_FALSE(few(3072, 2));
+  EXPECT_FALSE(few(1536, 1));
+  EXPECT_TRUE(few(2048, 2));
 }
 
 TEST(Choose, TheTwoKernelPathTakesFourTokensOrSaysWhyNot) {
