@@ -24,6 +24,8 @@ constexpr Constant kNormRow{"norm row", 0.791, "us", kFitted, "each further row 
 constexpr Constant kRank{"rank", 0.549, "us", kFitted, "ranking 256 experts"};
 constexpr Constant kFewRecord{"few record", 0.666, "us", kFitted,
                               "a record of a warp of the few-token experts, one after another"};
+constexpr Constant kFedRecord{"fed record", 0.58, "us", kFitted,
+                              "a record of a warp that another one feeds; to one token of the 122B alone"};
 constexpr Constant kFewBf16{"dense_few bf16", 64.99, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kFewFp8{"dense_few fp8", 160.5, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kFewNvfp4{"dense_few nvfp4", 120.7, "clocks", kFitted, "a record, up to 8 tokens"};
@@ -65,12 +67,12 @@ constexpr Constant kFewDown{"few down", 0.25, "", Evidence::assumed,
 constexpr Constant kPadding{"padding", 8, "tokens", Evidence::assumed,
                             "wgmma rounds a tile up to 16, so half of that"};
 
-constexpr std::array kAll{kNorm,          kStart,       kSmallStart, kNormStart,   kNormRow,   kRank,
-                          kFewRecord,     kFewBf16,     kFewFp8,     kFewNvfp4,    kMany,      kManyToken,
-                          kStream,        kTileFp4,     kTileBf16,   kTileFp8,     kTileToken, kAttendStart,
-                          kSmBoost,       kSmRead,      kRowShare,   kPromptShare, kDelta,     kDeltaPair,
-                          kDeltaRow,      kDeltaChunk,  kDeltaScan,  kFewDown,     kPadding,   kTileDecode,
-                          kPromptProduct, kGroupPadding};
+constexpr std::array kAll{kNorm,        kStart,         kSmallStart,  kNormStart, kNormRow,     kRank,
+                          kFewRecord,   kFedRecord,     kFewBf16,     kFewFp8,    kFewNvfp4,    kMany,
+                          kManyToken,   kStream,        kTileFp4,     kTileBf16,  kTileFp8,     kTileToken,
+                          kAttendStart, kSmBoost,       kSmRead,      kRowShare,  kPromptShare, kDelta,
+                          kDeltaPair,   kDeltaRow,      kDeltaChunk,  kDeltaScan, kFewDown,     kPadding,
+                          kTileDecode,  kPromptProduct, kGroupPadding};
 
 constexpr double kProductFlops = 2.0 * 16 * 8 * 16;  // of mma in bf16
 constexpr int kSchedulers = 4;                       // of an SM: each issues one instruction a clock
@@ -88,13 +90,13 @@ class Timer {
 
   double us() const {
     const std::string& kernel = work_.kernel;
-    if (kernel == "moe_few_gate_up" || kernel == "moe_few_down") return few();
+    if (kernel.starts_with("moe_few_")) return few();
     if (kernel == "dense_few" || kernel == "dense_pair") return dense_few();
     if (kernel == "dense_many" || kernel == "dense_tall")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
                                                           work_.visit_tokens * kManyToken.value)});
-    if (kernel == "moe_stream" || kernel == "moe_few_stream")  // the latter ranks
-      return wait(kStart) + ranking() + side_by_side({memory(), issue(work_.visits * kStream.value)});
+    if (kernel == "moe_stream")
+      return wait(kStart) + side_by_side({memory(), issue(work_.visits * kStream.value)});
     if (kernel == "moe_gemm") return tiled();
     if (kernel == "attend")
       return wait(kAttendStart) +
@@ -126,8 +128,9 @@ class Timer {
 
   double few() const {
     const bool down = work_.kernel == "moe_few_down";
+    const Constant& record = work_.kernel == "moe_few_stream" ? kFedRecord : kFewRecord;
     return wait(kStart) + ranking() +
-           side_by_side({memory(), wait(kFewRecord) * work_.chain * (down ? kFewDown.value : 1)});
+           side_by_side({memory(), wait(record) * work_.chain * (down ? kFewDown.value : 1)});
   }
   double dense_few() const {
     const bool norms = work_.kernel == "dense_pair" || work_.row.find("norm") != std::string::npos;

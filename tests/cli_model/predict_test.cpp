@@ -201,9 +201,10 @@ Errors errors_of(const std::vector<Measured>& all, Class lines, const plan::Chip
 }
 
 // What was wanted of the held-out lines: a median of 10 %, 95 % within 25 %. What was reached is better, and
-// these bounds are near it: the third digit is the noise of a run.
+// these bounds are near it: the third digit is the noise of a run. Of fitted lines the median was 2.7 % until
+// launches kept their blocks apart (docs/decisions/0034): one user's steps are 3 to 15 % faster than fitted.
 bool is_as_good_as_recorded(const Errors& fitted, const Errors& held_out) {
-  return fitted.median <= 0.03 && fitted.most <= 0.17 && held_out.median <= 0.065 &&
+  return fitted.median <= 0.034 && fitted.most <= 0.17 && held_out.median <= 0.065 &&
          held_out.within_model_error >= 0.95 && held_out.within_25 >= 0.97;
 }
 
@@ -220,7 +221,7 @@ TEST(Predict, ErrorsOnWhatWasMeasured) {
   };
   const Errors fitted = errors_here(Class::fitted), held_out = errors_here(Class::held_out);
   const Errors families = errors_here(Class::families);
-  EXPECT_EQ(fitted.lines, 58u);
+  EXPECT_EQ(fitted.lines, 62u);
   EXPECT_EQ(held_out.lines, 68u);
   EXPECT_EQ(families.lines, 32u);
   EXPECT_TRUE(is_as_good_as_recorded(fitted, held_out));

@@ -138,22 +138,22 @@ TEST(ReportParts, ADeviceIsToldAndRead) {
   EXPECT_THROW(device_of("{"), Error);
 }
 
-// The step of the 35B for one user took 1.947 ms on an H200 (bench/results/model-h200-35b-bf16.csv).
+// The step of the 35B for one user took 1.809 ms on an H200 (bench/results/model-h200-35b-bf16.csv).
 TEST(ReportPrediction, OfAStepOrWhyNot) {
   const Prediction step = predict_line({"NVIDIA H200", "35b", "bf16", "decode", 1, 0});
   EXPECT_EQ(step.none, "");
-  EXPECT_LT(step.low_ms, 1.947);
-  EXPECT_GT(step.high_ms, 1.947);
+  EXPECT_LT(step.low_ms, 1.809);
+  EXPECT_GT(step.high_ms, 1.809);
   EXPECT_NE(step.by.find("--model 35b --gpu H200"), std::string::npos) << step.by;
   const auto why = [](const PredictedLine& line) { return predict_line(line).none; };
   EXPECT_EQ(why({"NVIDIA H200", "35b", "bf16", "prompt", 1, 2048}), "");
   EXPECT_NE(why({"NVIDIA H200", "35b", "bf16", "decode", 513, 0}).find("513 rows a step"), std::string::npos);
   EXPECT_NE(why({"NVIDIA Z9", "35b", "bf16", "decode", 1, 0}).find("NVIDIA Z9 is not in"), std::string::npos);
-  // A rank of four took 3.11 ms without the others (model-h200-397b-tp4-bf16.csv).
+  // A rank of four took 2.80 ms without the others (model-h200-397b-tp4-bf16.csv).
   const Prediction rank = predict_line({"NVIDIA H200", "397b-tp4", "bf16", "decode", 1, 0});
   EXPECT_EQ(rank.none, "");
-  EXPECT_LT(rank.low_ms, 3.10953);
-  EXPECT_GT(rank.high_ms, 3.10953);
+  EXPECT_LT(rank.low_ms, 2.80393);
+  EXPECT_GT(rank.high_ms, 2.80393);
   EXPECT_LT(rank.high_ms, 1.5 * rank.low_ms);
 }
 

@@ -222,7 +222,8 @@ void WorkMachine::note_gemm(KernelWork& work, const plan::RowFacts& facts, const
   work.visit_tokens = records * route_.tokens * route_.top_k;
 }
 
-// GEMM1: a warp a segment of K, so several strips at a time where segments are few. GEMM2: a block has a
+// GEMM1: a warp a segment of K, so several strips at a time where segments are few, or all segments of a
+// block's strips. GEMM2: a block has a
 // strip of outputs and all pairs; its units wait with their weights for GEMM1.
 void WorkMachine::note_few(KernelWork& work, const moe_few::FewCall& call) {
   const moe_few::FewParams& few = call.few;
@@ -237,7 +238,11 @@ void WorkMachine::note_few(KernelWork& work, const moe_few::FewCall& call) {
   const int segments = (params.records + dense::kSegmentRecords - 1) / dense::kSegmentRecords;
   const double segment_records = std::min(params.records, dense::kSegmentRecords);
   if (work.kernel != "moe_few_down") work.experts = few.experts;
-  if (work.kernel == moe_few::kStreamKernel) return;
+  if (work.kernel == moe_few::kStreamKernel) {  // a block's segments, dealt out to its warps
+    const double strips = std::ceil(params.strips * expected.tiles / sm_count());
+    work.chain = segment_records * std::ceil(strips * segments / kFewWarps);
+    return;
+  }
   if (work.kernel == "moe_few_gate_up") {
     const double groups = std::max(1, kFewWarps / segments);
     work.chain = segment_records * std::ceil(params.strips * expected.tiles / (sm_count() * groups));
