@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 
-from result_tables import with_table
+from result_tables import rewrite
 
 PAGE, MARKER = "docs/performance.md", "floors"
 CARDS = [("rtx-pro-6000", "RTX PRO 6000"), ("rtx-5090", "RTX 5090"), ("dgx-spark", "DGX Spark")]
@@ -119,22 +119,9 @@ def main(arguments):
     if len(places) != 2:
         print(__doc__, file=sys.stderr)
         return 64
-    path = pathlib.Path(places[0]) / PAGE
-    text = path.read_text()
-    try:
-        wanted = with_table(PAGE, text, MARKER, tables(places[1]))
-    except ValueError as error:
-        print(error)
-        return 1
-    if wanted == text:
-        print(f"docs: {PAGE}, {MARKER}: as the program says")
-    elif check:
-        print(f"docs: the floors in {PAGE} are not what {places[1]} predicts; run tools/floor_tables.py . build/fourfold")
-        return 1
-    else:
-        path.write_text(wanted)
-        print(f"docs: {PAGE} rewritten")
-    return 0
+    made = tables(places[1])
+    remedy = "tools/floor_tables.py . build/fourfold"
+    return 0 if rewrite(pathlib.Path(places[0]), PAGE, MARKER, made, check, places[1], remedy) else 1
 
 
 if __name__ == "__main__":

@@ -126,6 +126,26 @@ def with_table(page, text, marker, table):
     return f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
 
 
+def rewrite(root, page, marker, table, check, source, remedy):
+    """Puts a table into its page, or with `check` only looks. False: it could not, or it differs."""
+    path = root / page
+    text = path.read_text()
+    try:
+        wanted = with_table(page, text, marker, table)
+    except ValueError as error:
+        print(error)
+        return False
+    if wanted == text:
+        print(f"docs: {page}, {marker}: as {source} says")
+        return True
+    if check:
+        print(f"docs: the table {marker} in {page} differs from {source}; run {remedy}")
+        return False
+    path.write_text(wanted)
+    print(f"docs: {page} rewritten from {source}")
+    return True
+
+
 def main(arguments):
     check = "--check" in arguments
     folders = [argument for argument in arguments if argument != "--check"]
@@ -134,21 +154,8 @@ def main(arguments):
         return 64
     root = pathlib.Path(folders[0])
     for page, marker, make in TABLES:
-        path = root / page
-        text = path.read_text()
-        try:
-            wanted = with_table(page, text, marker, make(root / "bench" / "results"))
-        except ValueError as error:
-            print(error)
+        if not rewrite(root, page, marker, make(root / "bench" / "results"), check, "bench/results/", "./dev docs"):
             return 1
-        if wanted == text:
-            print(f"docs: {page}, {marker}: as bench/results/ says")
-        elif check:
-            print(f"docs: a table in {page} differs from bench/results/; run ./dev docs")
-            return 1
-        else:
-            path.write_text(wanted)
-            print(f"docs: {page} rewritten from bench/results/")
     return 0
 
 

@@ -97,7 +97,8 @@ FOURFOLD_DEVICE void feed_rings(Cta cta, Feeder& feeder, const Next& next, const
   }
 }
 
-// What a lane reads of Count records and their tokens, all of it before any of it is used.
+// What a lane reads of Count records and their tokens, all of it before any of it is used. As LaneRecords of
+// record_ring.h, with one load for the scales of both tiles: each is as its kernels were timed.
 template <int Tiles, int Count, class Format, record::BitOrder order>
 struct FedRecords {
   record::LaneTiles<Format, Tiles, order> weights[Count];
