@@ -1,10 +1,12 @@
 """What the tests with real clients share: a model that follows a script, `fourfold serve` of it, and what its
 metrics say.
 """
+import contextlib
 import functools
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import tarfile
@@ -33,9 +35,13 @@ def check(truth, what):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those the system gives to outgoing connections: none takes it before a server has it, or while one that was
+    killed starts again."""
+    for port in random.sample(range(10_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("none of 100 ports is free")
 
 
 def ask(url, body=None, headers=None):
