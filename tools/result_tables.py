@@ -1,6 +1,6 @@
 """Writes the measured tables between their markers, from bench/results/: chosen rows of whole models in README.md
-(model-*.csv), and in docs/performance.md every row of the other families (those of their files that are there) and the MoE layer
-with uniform routing (moe-*.csv; parts and other routings stay in the files).
+(model-*.csv), and in docs/performance.md every row of Qwen3.5's models and of the other families (those of their files that
+are there) and the MoE layer with uniform routing (moe-*.csv; parts and other routings stay in the files).
 
     result_tables.py ROOT            rewrite the tables
     result_tables.py ROOT --check    fail when a page is not what the files say
@@ -18,6 +18,15 @@ MODEL_ROWS = [
     ("model-h200-35b-bf16.csv", "prompt", 1, 2048, "the same, a prompt of 2,048 tokens"),
     ("model-h200-122b-bf16.csv", "decode", 1, 0, "Qwen3.5-122B-A10B, one user"),
     ("model-h200-397b-tp4-bf16.csv", "decode", 1, 0, "Qwen3.5-397B-A17B, one user, a rank of four without the others"),
+]
+# Qwen3.5: file and words.
+QWEN = [
+    ("model-h200-35b-bf16.csv", "35B, dense bf16"),
+    ("model-h200-35b-bf16-context.csv", "35B, dense bf16"),
+    ("model-h200-35b-fp8.csv", "35B, dense fp8"),
+    ("model-h200-35b-nvfp4.csv", "35B, dense nvfp4"),
+    ("model-h200-122b-bf16.csv", "122B, dense bf16"),
+    ("model-h200-397b-tp4-bf16.csv", "397B, a rank of four, dense bf16"),
 ]
 # Families beside Qwen3.5: shape and words. Shown where `fourfold report --results` has left their files.
 FAMILIES = [
@@ -73,24 +82,34 @@ def percent(share):
     return f"{100 * float(share):.0f} %" if float(share) else ""
 
 
-def families(results):
-    lines, files, commits, left_out = [], [], set(), []
-    for path, words in family_files(results):
+def every_row(files, head):
+    """A table of all that (path, words) of `files` hold."""
+    lines, names, commits, left_out = [], [], set(), []
+    for path, words in files:
         facts, rows = read(path)
         for row in rows:
             what = [f"prompt of {int(row['context']):,}", ""] if row["what"] == "prompt" else [row["users"], f"{int(row['context']):,}"]
             experts = float(row["experts"])
             lines.append("| " + " | ".join([words, *what, f"{float(row['tokens_per_s']):,.0f}", f"{float(row['ms']):.2f}",
                                              percent(row["floor_share"]), f"{experts:.0f}" if experts else ""]) + " |")
-        files.append(f"`{path.name}`")
+        names.append(f"`{path.name}`")
         commits.add(facts.get("commit", "unknown"))
         if "left out, for want of memory" in facts:
             left_out.append(f"{words}: {facts['left out, for want of memory']}.")
     if not lines:
         return NOT_YET
-    text = ["| one H200, dense weights bf16 | users | context | tokens/s | ms a step | of the floor | experts of a layer |",
-            "|---|---:|---:|---:|---:|---:|---:|", *lines, "", f"Commit {', '.join(sorted(commits))}; {', '.join(files)}."]
+    text = [f"| {head} | users | context | tokens/s | ms a step | of the floor | experts of a layer |",
+            "|---|---:|---:|---:|---:|---:|---:|", *lines, "", f"Commit {', '.join(sorted(commits))}; {', '.join(names)}."]
     return "\n".join(text + (["Left out, for want of memory: " + " ".join(left_out)] if left_out else []))
+
+
+def qwen(results):
+    files = [(results / name, words) for name, words in QWEN]
+    return every_row([(path, words) for path, words in files if path.exists()], "Qwen3.5, one H200")
+
+
+def families(results):
+    return every_row(family_files(results), "one H200, dense weights bf16")
 
 
 def models(results):
@@ -114,8 +133,8 @@ def models(results):
 
 
 # page, marker, what makes its table
-TABLES = [("README.md", "models", models), ("docs/performance.md", "families", families),
-          ("docs/performance.md", "layers", layers)]
+TABLES = [("README.md", "models", models), ("docs/performance.md", "qwen", qwen),
+          ("docs/performance.md", "families", families), ("docs/performance.md", "layers", layers)]
 
 
 def with_table(page, text, marker, table):

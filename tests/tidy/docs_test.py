@@ -18,10 +18,10 @@ shape,routing,tokens,role,part,rows,microseconds,spread,gbps,share,tflops,expert
 """
 MODELS = """# Qwen3.5-35B-A3B: 40 of 40 layers
 # commit: abc1234
-what,users,context,tokens_per_s,ms,floor_share
-decode,1,0,516.99,1.93427,0.519767
-decode,64,0,8182.65,7.82142,0.676224
-prompt,1,2048,53275.3,38.4418,0
+what,users,context,tokens_per_s,ms,floor_share,experts
+decode,1,0,516.99,1.93427,0.519767,8
+decode,64,0,8182.65,7.82142,0.676224,217.8
+prompt,1,2048,53275.3,38.4418,0,0
 """
 FAMILY = """# GLM-4.5-Air: 46 of 46 layers
 # commit: abc1234
@@ -48,7 +48,7 @@ class Pages(unittest.TestCase):
         self.readme = self.root / "README.md"
         self.readme.write_text("before\n<!-- models:begin -->\nold\n<!-- models:end -->\nafter\n")
         self.page = self.root / "docs" / "performance.md"
-        self.page.write_text("before\n<!-- families:begin -->\nold\n<!-- families:end -->\n"
+        self.page.write_text("before\n<!-- qwen:begin -->\nold\n<!-- qwen:end -->\n<!-- families:begin -->\nold\n<!-- families:end -->\n"
                              "<!-- layers:begin -->\nold\n<!-- layers:end -->\nafter\n")
 
     def test_the_table_is_written_from_the_results(self):
@@ -79,6 +79,7 @@ class Pages(unittest.TestCase):
         self.assertIn("| Qwen3.5-35B-A3B, one user | 517 | 1.93 | 52 % |", text)
         self.assertIn("a prompt of 2,048 tokens | 53,275 | 38.44 |  |", text)
         self.assertIn("Commit abc1234;", text)
+        self.assertIn("| 35B, dense bf16 | 64 | 0 | 8,183 | 7.82 | 68 % | 218 |", self.page.read_text())
         self.assertEqual(run("result_tables.py", self.root, "--check")[0], 0)
         file.write_text(MODELS.replace("516.99", "517.99"))
         self.assertEqual(run("result_tables.py", self.root, "--check")[0], 1)
