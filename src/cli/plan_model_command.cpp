@@ -20,7 +20,7 @@
 #include "cli/parse.h"
 #include "cli/predict_report.h"
 #include "cli/step_report.h"
-#include "engine/anchor_room.h"
+#include "engine/cache_room.h"
 #include "engine/sequence.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/sim_machine.h"
@@ -180,7 +180,7 @@ class MemoryPlanner {
   // A server keeps states for its prefix cache; with --gpu they are planned, too.
   backend::Capacity capacity(std::int64_t context, std::int64_t sequences) const {
     backend::Capacity out = capacity_of(context, sequences);
-    if (target_.product != nullptr) out.anchor_count = engine::anchor_room(model_.program, out, -1);
+    if (target_.product != nullptr) out.anchor_count = engine::anchor_share(model_.program, out);
     return out;
   }
   std::vector<backend::MemoryUse> uses(std::int64_t context, std::int64_t sequences) const {

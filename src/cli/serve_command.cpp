@@ -94,6 +94,10 @@ void show_banner(const ServeOptions& options, const server::HttpServer& http, co
   out << fourfold::format("  room        {} requests at once, {} tokens each, {} together; {} may wait\n",
                           room.sequences, with_commas(room.context),
                           with_commas(capacity.page_count * capacity.page_tokens), options.max_queue);
+  if (capacity.anchor_count == 0)
+    out << fourfold::format("  prefixes    NOT shared: {}\n", options.prefix_cache_mb == 0
+                                                                  ? "--prefix-cache-mb 0"
+                                                                  : "no memory is left for their states");
   if (model.chat_template)
     out << fourfold::format("  tools       calls are read as {}\n",
                             text::name_of(model.chat_template->call_format()));

@@ -46,6 +46,7 @@ schedule::Limits Batcher::make_limits(const backend::Prepared& prepared, const E
     fail(Code::invalid_request, "{} rows a step: this backend needs at least {}", limits.step_rows,
          schedule::kAnchorTokens);
   limits.anchor_count = capacity.anchor_count;
+  limits.recurrent = prepared.anchor_bytes() > 0;
   if (options.prefix_cache_bytes == 0) limits.anchor_count = 0;
   if (options.prefix_cache_bytes > 0 && prepared.anchor_bytes() > 0)
     limits.anchor_count = std::min(limits.anchor_count, options.prefix_cache_bytes / prepared.anchor_bytes());
@@ -198,7 +199,7 @@ void Batcher::enter(const schedule::StepPlan& plan) {
   for (const schedule::Admission& admission : plan.admitted) {
     Live& live = live_.at(admission.id);
     live.sequence->move({admission.slot, {}}, admission.cached_count);
-    if (admission.anchor >= 0)
+    if (admission.cached_count > 0)
       prepared_.restore_anchor(admission.anchor, admission.slot, admission.cached_count);
     if (std::exchange(live.was_admitted, true)) continue;
     live.admitted = Clock::now();
@@ -318,6 +319,7 @@ EngineStatus Batcher::status() const {
   status.pages_used = limits_.page_count - scheduler_->free_pages();
   status.page_tokens = limits_.page_tokens;
   status.pages_cached = scheduler_->idle_pages();
+  status.shares_prefixes = limits_.anchor_count > 0;
   status.anchors = scheduler_->anchors_used();
   status.anchor_bytes = status.anchors * prepared_.anchor_bytes();
   status.anchor_byte_limit = limits_.anchor_count * prepared_.anchor_bytes();

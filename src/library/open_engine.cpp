@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/token_grain.h"
-#include "engine/anchor_room.h"
+#include "engine/cache_room.h"
 #include "kernels/gpu/gpu.h"
 #include "library/node_ranks.h"
 #include "library/rank_machines.h"
@@ -26,13 +27,6 @@ constexpr std::int64_t kSequencesSim = 2, kRowsSim = 64, kContextSim = 4096;
 constexpr double kCpuMemoryShare = 0.25;  // of the machine's, for keys and values
 constexpr std::int64_t kSequencesMax = 1024;
 
-std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens) {
-  std::int64_t bytes = 0;
-  for (const backend::KvCache& cache : program.kv_caches)
-    bytes += cache.stored_columns() * element_bytes(cache.format) * page_tokens;
-  return std::max<std::int64_t>(bytes, 1);
-}
-
 // What the rank with least may plan for. Ranks have equal parts, so that what fits there fits everywhere.
 std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& options) {
   const double fraction = options.memory_fraction ? parse_memory_fraction(*options.memory_fraction)
@@ -48,30 +42,36 @@ std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& opti
   return least;
 }
 
-// The most pages up to those wanted that fit beside everything else on the GPU.
-std::int64_t pages_on_gpu(const backend::Program& program, backend::Capacity capacity,
-                          const BackendOptions& options) {
+// Whether a capacity fits beside everything else: on the GPU, or in this machine's share of memory. Other
+// machines have as much, or say so when they load.
+std::function<bool(const backend::Capacity&)> memory_for(const backend::Program& program,
+                                                         const backend::Capacity& wanted,
+                                                         const EngineSettings& settings) {
+  const BackendOptions& options = settings.backend;
+  if (!on_machine(options.backend)) {
+    // Ranks that share a KV head keep it once each.
+    const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
+    const auto bytes = [&program](const backend::Capacity& capacity) {
+      return capacity.page_count * engine::page_bytes(program, capacity.page_tokens) +
+             capacity.anchor_count * backend::anchor_bytes(program);
+    };
+    std::int64_t most = share / ranks_here(options);
+    if (settings.kv_tokens) {  // whoever says so may have more, and its share of states
+      backend::Capacity asked = wanted;
+      asked.anchor_count = engine::anchor_share(program, wanted);
+      most = std::max(most, bytes(asked));
+    }
+    return [bytes, most](const backend::Capacity& capacity) { return bytes(capacity) <= most; };
+  }
   const std::shared_ptr<kernels::Machine> machine = open_machine(options.backend, 0);
   const std::int64_t usable = usable_on_gpu(*machine, options);
-  const backend::DenseWeights dense = parse_dense_weights(options.dense);
-  std::int64_t low = 0, high = capacity.page_count;
-  while (low < high) {
-    capacity.page_count = (low + high + 1) / 2;
+  return [&program, machine, usable,
+          dense = parse_dense_weights(options.dense)](const backend::Capacity& capacity) {
     std::int64_t needed = 0;
     for (const backend::MemoryUse& use : plan_memory(program, capacity, *machine, dense)) needed += use.bytes;
-    if (needed <= usable)
-      low = capacity.page_count;
-    else
-      high = capacity.page_count - 1;
-  }
-  return low;
-}
-
-// Ranks that share a KV head keep it once each. Other machines have as much memory, or say so when they load.
-std::int64_t pages_in_memory(const backend::Program& program, const backend::Capacity& capacity, int ranks) {
-  const std::int64_t memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
-  return std::min(capacity.page_count, share / (ranks * page_bytes(program, capacity.page_tokens)));
+    return needed <= usable;
+  };
 }
 
 EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings) {
@@ -102,25 +102,23 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
   const RankProgram first =
       rank_program(model, settings.backend, 0, choose_activations(model, settings.backend).activations);
   const backend::Program& program = first.program;
-  capacity.anchor_count = engine::anchor_room(
-      program, capacity,
-      settings.prefix_cache_bytes < 0 ? -1 : settings.prefix_cache_bytes / program.part.count);
-  if (settings.kv_tokens) {
-    if (*settings.kv_tokens < room.context)
-      fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",
-           *settings.kv_tokens, room.context);
-    return room;
-  }
-  const std::int64_t fitting = gpu ? pages_on_gpu(program, capacity, settings.backend)
-                                   : pages_in_memory(program, capacity, ranks_here(settings.backend));
-  if (fitting < pages(room.context))
+  if (settings.kv_tokens && *settings.kv_tokens < room.context)
+    fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",
+         *settings.kv_tokens, room.context);
+  capacity = engine::divide_cache(
+      program,
+      {.capacity = capacity,
+       .least_pages = pages(settings.kv_tokens.value_or(room.context)),
+       .state_bytes =
+           settings.prefix_cache_bytes < 0 ? -1 : settings.prefix_cache_bytes / program.part.count},
+      memory_for(program, capacity, settings));
+  if (capacity.page_count < pages(room.context))
     fail_with_hint(
         Code::out_of_memory,
         fourfold::format("Lower --max-context to {}, or --max-sequences; fourfold plan --model says more.",
-                         fitting * capacity.page_tokens),
+                         capacity.page_count * capacity.page_tokens),
         "one request of {} tokens needs {} pages of keys and values; there is memory for {}", room.context,
-        pages(room.context), fitting);
-  capacity.page_count = std::min(capacity.page_count, fitting);
+        pages(room.context), capacity.page_count);
   return room;
 }
 

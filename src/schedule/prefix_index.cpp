@@ -4,12 +4,13 @@
 
 #include "base/check.h"
 #include "base/checksum.h"
+#include "base/token_grain.h"
 
 namespace fourfold::schedule {
 
-PrefixIndex::PrefixIndex(PagePool& pool, std::int64_t page_tokens, std::int64_t overlap,
+PrefixIndex::PrefixIndex(PagePool& pool, std::int64_t page_tokens, std::int64_t overlap, bool recurrent,
                          std::int64_t anchor_count)
-    : pool_(pool), page_tokens_(page_tokens), overlap_(overlap) {
+    : pool_(pool), page_tokens_(page_tokens), overlap_(overlap), recurrent_(recurrent) {
   for (std::int64_t anchor = anchor_count; anchor > 0; --anchor)
     free_anchors_.push_back(static_cast<std::int32_t>(anchor - 1));
 }
@@ -30,7 +31,7 @@ PrefixIndex::Hit PrefixIndex::find(const std::string& salt, std::span<const std:
     key.first = found->second;
     hit.matched += page_tokens_;
     pages.push_back(at(key.first).page);
-    if (!has_anchor(key.first)) continue;
+    if (recurrent_ ? !has_anchor(key.first) : hit.matched % kTokenGrain != 0) continue;
     hit.node = key.first;
     hit.position = hit.matched;
     hit.anchor = at(key.first).anchor;

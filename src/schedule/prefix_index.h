@@ -26,17 +26,19 @@ class PrefixIndex {
   using Node = std::int32_t;
   static constexpr Node kNone = -1;
 
-  // overlap: tokens behind a page that its contents depend on too, compared with the page's own.
-  PrefixIndex(PagePool& pool, std::int64_t page_tokens, std::int64_t overlap, std::int64_t anchor_count);
+  // overlap: tokens behind a page that its contents depend on too, compared with the page's own. recurrent: a
+  // prefix can be taken up only where its state was kept; else behind any page that ends a block of 64.
+  PrefixIndex(PagePool& pool, std::int64_t page_tokens, std::int64_t overlap, bool recurrent,
+              std::int64_t anchor_count);
 
   struct Hit {
-    Node node = kNone;                // the deepest one with an anchor
+    Node node = kNone;                // the deepest one that can be taken up
     std::int64_t position = 0;        // tokens up to it
-    std::int32_t anchor = -1;         // where its state was kept
+    std::int32_t anchor = -1;         // where its state was kept; none: there are no states
     std::int64_t matched = 0;         // tokens of whole pages that were found, with or without an anchor
     std::vector<std::int32_t> pages;  // up to the node
   };
-  // The longest prefix with an anchor, of at most `limit` tokens.
+  // The longest prefix that can be taken up, of at most `limit` tokens.
   Hit find(const std::string& salt, std::span<const std::int32_t> tokens, std::int64_t limit) const;
   // A hit is used: the caller becomes a holder of its pages, and it is the most recently used.
   void take(const Hit& hit);
@@ -88,6 +90,7 @@ class PrefixIndex {
 
   PagePool& pool_;
   std::int64_t page_tokens_, overlap_;
+  bool recurrent_;
   std::vector<Entry> entries_;
   std::vector<Node> free_nodes_;
   std::int64_t node_count_ = 0;  // with a page

@@ -15,10 +15,15 @@ std::int64_t Scheduler::Sequence::generated_rows() const {
   return std::min({behind(), kReplayRows, block_end - position});
 }
 
+std::int64_t Scheduler::Sequence::anchor_stride() const {
+  constexpr std::int64_t most = kAnchorStride * kAnchorsAlong;
+  return kAnchorStride * ((prompt_count + most - 1) / most);
+}
+
 Scheduler::Scheduler(const Limits& limits)
     : limits_(limits),
       pool_(limits.page_count),
-      index_(pool_, limits.page_tokens, limits.overlap, limits.anchor_count) {
+      index_(pool_, limits.page_tokens, limits.overlap, limits.recurrent, limits.anchor_count) {
   check(limits.page_count > 0 && limits.page_tokens > 0 && limits.sequence_count > 0 && limits.step_rows > 0,
         "there is room for something", limits.page_count, limits.page_tokens, limits.sequence_count,
         limits.step_rows);
@@ -144,9 +149,9 @@ void Scheduler::serve_prompts(std::int64_t draft_room, bool one_block) {
 // multiple of 64. Steps too small for 64 rows cut anywhere.
 std::int64_t Scheduler::prompt_rows(const Sequence& sequence, std::int64_t row_limit) const {
   std::int64_t end = sequence.prompt_count;
-  if (sharing()) {
-    const std::int64_t next = (sequence.position / kAnchorStride + 1) * kAnchorStride;
-    end = std::min(end, next);
+  if (keeping_states()) {
+    const std::int64_t stride = sequence.anchor_stride();
+    end = std::min(end, (sequence.position / stride + 1) * stride);
     if (sequence.stop > sequence.position) end = std::min(end, sequence.stop);
   }
   if (end - sequence.position <= row_limit) return end - sequence.position;
@@ -255,9 +260,10 @@ void Scheduler::admit() {
       sequence.indexed_pages = std::ssize(hit.pages);
       sequence.position = sequence.furthest = hit.position;
     }
-    // A beginning that was seen before, but without its state: from now on with it.
+    // A beginning that was seen before, but without its state: from now on with it. The state before the
+    // prompt's last block is kept in any case; a cut there would be a step for nothing.
     const std::int64_t common = hit.matched / kAnchorTokens * kAnchorTokens;
-    sequence.stop = common > hit.position ? std::min(common, sequence.prompt_count) : 0;
+    sequence.stop = keeping_states() && common > hit.position && common < sequence.last_anchor() ? common : 0;
     plan_.admitted.push_back({id, sequence.slot, hit.position, hit.anchor});
   }
 }
@@ -276,9 +282,8 @@ std::optional<AnchorSave> Scheduler::advance(Id id, const Progress& progress) {
   if (!sharing()) return std::nullopt;
   index_pages(sequence, progress.shareable);
   if (!was_in_prompt) return std::nullopt;
-  if (!sequence.in_prompt())
-    return keep_state(sequence, (sequence.prompt_count - 1) / kAnchorTokens * kAnchorTokens);
-  if (sequence.position == sequence.stop || sequence.position % kAnchorStride == 0)
+  if (!sequence.in_prompt()) return keep_state(sequence, sequence.last_anchor());
+  if (sequence.position == sequence.stop || sequence.position % sequence.anchor_stride() == 0)
     return keep_state(sequence, sequence.position);
   return std::nullopt;
 }
@@ -308,7 +313,7 @@ void Scheduler::index_pages(Sequence& sequence, std::int64_t shareable) {
 std::optional<AnchorSave> Scheduler::keep_state(Sequence& sequence, std::int64_t position) {
   // A slot has the states of the two newest multiples of 64 it has reached.
   const std::int64_t oldest = (sequence.furthest / kAnchorTokens - 1) * kAnchorTokens;
-  if (!sharing() || position < kAnchorTokens || position < oldest || position > sequence.position)
+  if (!keeping_states() || position < kAnchorTokens || position < oldest || position > sequence.position)
     return std::nullopt;
   if (position % limits_.page_tokens != 0) return std::nullopt;
   std::int64_t depth = sequence.indexed_pages;

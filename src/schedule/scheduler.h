@@ -27,8 +27,11 @@ namespace fourfold::schedule {
 using Id = std::uint64_t;  // ascending as requests arrive
 
 inline constexpr std::int64_t kAnchorTokens = kTokenGrain;  // recurrent states move at multiples of it
-inline constexpr std::int64_t kReplayRows = 32;       // generated rows of a sequence that is computed again
-inline constexpr std::int64_t kAnchorStride = 2'048;  // a long prompt's state is kept this often
+inline constexpr std::int64_t kReplayRows = 32;  // generated rows of a sequence that is computed again
+// A long prompt's state is kept at multiples of this, at most so many times: more would push out those of
+// other prompts.
+inline constexpr std::int64_t kAnchorStride = 2'048;
+inline constexpr std::int64_t kAnchorsAlong = 8;
 
 struct Limits {
   std::int64_t page_count = 0;
@@ -37,6 +40,7 @@ struct Limits {
   std::int64_t step_rows = 0;
   std::int64_t measured_rows = 0;  // of them prompt rows that give logits; 0: all may
   std::int64_t anchor_count = 0;   // 0: prefixes are not shared
+  bool recurrent = true;           // the model has states, which pages alone do not hold
   bool shares_answers = false;     // pages of generated rows are as good as those of prompt rows
   std::int64_t overlap = 0;        // tokens behind a page that its contents depend on
 };
@@ -56,7 +60,7 @@ struct Admission {
   Id id = 0;
   std::int32_t slot = 0;
   std::int64_t cached_count = 0;
-  std::int32_t anchor = -1;  // none: it begins at 0
+  std::int32_t anchor = -1;  // none: it begins at 0, or the model has no states
 };
 
 struct Work {
@@ -148,12 +152,16 @@ class Scheduler {
     std::uint64_t last_step = 0;
     bool counted = false;  // in Counts, when it was admitted first
     bool in_prompt() const { return position < prompt_count; }
+    // Its state is kept at multiples of this along its prompt, and where the prompt's last block begins.
+    std::int64_t anchor_stride() const;
+    std::int64_t last_anchor() const { return (prompt_count - 1) / kAnchorTokens * kAnchorTokens; }
     std::int64_t behind() const { return std::ssize(tokens) - 1 - position; }
     // Generated rows: the newest token and its drafts, or tokens to be computed again.
     std::int64_t generated_rows() const;
   };
   using Entry = std::pair<const Id, Sequence>;
   bool sharing() const { return limits_.anchor_count > 0; }
+  bool keeping_states() const { return sharing() && limits_.recurrent; }
   std::int64_t pages_for(std::int64_t token_count) const;
   std::int64_t prompt_rows(const Sequence& sequence, std::int64_t row_limit) const;
   bool grow(Entry& entry, std::int64_t end);

@@ -80,12 +80,11 @@ void write_engine(Writer& w, const engine::EngineStatus& s) {
           usage);
   w.head("vllm:cache_config_info", "gauge",
          "Of the cache: tokens of a block, and how many blocks there are.");
-  w.line(
-      "vllm:cache_config_info",
-      w.labels() + fourfold::format(",engine=\"0\",block_size=\"{}\",num_gpu_blocks=\"{}\","
-                                    "enable_prefix_caching=\"{}\"",
-                                    s.page_tokens, s.page_count, s.anchor_byte_limit > 0 ? "True" : "False"),
-      1);
+  w.line("vllm:cache_config_info",
+         w.labels() + fourfold::format(",engine=\"0\",block_size=\"{}\",num_gpu_blocks=\"{}\","
+                                       "enable_prefix_caching=\"{}\"",
+                                       s.page_tokens, s.page_count, s.shares_prefixes ? "True" : "False"),
+         1);
   w.model("vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up.", d(s.prompt_tokens));
   w.model("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found.", d(s.cached_tokens));
   w.model("vllm:prompt_tokens_total", "counter", "Tokens of prompts.", d(s.prompt_tokens));

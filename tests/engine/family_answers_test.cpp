@@ -59,7 +59,7 @@ void expect_same(const Answer& found, const Answer& wanted) {
 }
 
 Answer alone(backend::Prepared& prepared, const Request& request, DraftCounts* counts = nullptr) {
-  Sequence sequence(prepared.program(), request, {0, {0, 1}});
+  Sequence sequence(prepared.program(), request, {0, {0, 1, 2}});
   Sequence* all[] = {&sequence};
   StepLoop loop(prepared);
   Answer answer;
@@ -152,6 +152,31 @@ TEST_P(FamilyAnswers, AreTheSameAfterAPreemptionAndOnAKnownPrefix) {
   }
   EXPECT_GE(batcher.status().prefix_hits, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) expect_same(answers[i + 1], expected[i]);
+}
+
+// There is no state to be kept first: whatever whole page two prompts share is taken up.
+TEST_P(FamilyAnswers, AreTheSameBehindABeginningThatWasSeenOnce) {
+  const Made model(GetParam());
+  const auto prepared = model.prepare();
+  std::vector<TokenId> other = prompt_of(150, 13);
+  std::ranges::fill(other.begin() + 100, other.end(), TokenId{9});
+  const Request second = request_of(other, 12);
+  const Answer expected = alone(*prepared, second);
+  Batcher batcher(*prepared, {.mtp = 0});
+  Answer found;
+  for (const RequestId id : {1, 2}) {
+    batcher.add(id, {.request = id == 1 ? request_of(prompt_of(150, 13), 2) : second}, Batcher::Clock::now());
+    for (std::vector<Delivery> out; batcher.step(out); out.clear())
+      for (const Delivery& delivery : out) {
+        if (id == 1) continue;
+        found.take(delivery.tokens);
+        EXPECT_EQ(delivery.usage.cached_count, 64);
+      }
+  }
+  EXPECT_EQ(batcher.status().prefix_hits, 1);
+  EXPECT_EQ(batcher.status().anchors, 0);
+  EXPECT_TRUE(batcher.status().shares_prefixes);
+  expect_same(found, expected);
 }
 
 }  // namespace

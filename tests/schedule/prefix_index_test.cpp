@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "base/token_grain.h"
+
 namespace fourfold::schedule {
 namespace {
 
@@ -17,8 +19,9 @@ std::vector<std::int32_t> tokens(std::int32_t first, std::size_t count) {
 
 // An index with the first pages of `text` in it, held by the index alone.
 struct Shelf {
-  explicit Shelf(std::int64_t page_count, std::int64_t overlap = 0, std::int64_t anchor_count = 2)
-      : pool(page_count), index(pool, kPage, overlap, anchor_count), overlap_tokens(overlap) {}
+  explicit Shelf(std::int64_t page_count, std::int64_t overlap = 0, std::int64_t anchor_count = 2,
+                 bool recurrent = true)
+      : pool(page_count), index(pool, kPage, overlap, recurrent, anchor_count), overlap_tokens(overlap) {}
   std::vector<PrefixIndex::Node> put(const std::vector<std::int32_t>& text, const std::string& salt = "") {
     std::vector<PrefixIndex::Node> nodes;
     PrefixIndex::Node node = PrefixIndex::kNone;
@@ -53,6 +56,18 @@ TEST(PrefixIndex, AHitNeedsPagesAndAnAnchor) {
   auto other = text;
   other[2] = 99;
   EXPECT_EQ(shelf.index.find("", other, 11).matched, 0);
+}
+
+TEST(PrefixIndex, WithoutStatesPagesAreEnough) {
+  Shelf shelf(64, 0, 2, /*recurrent=*/false);
+  const auto text = tokens(0, 3 * kTokenGrain);
+  const auto nodes = shelf.put(text);
+  const auto hit = shelf.index.find("", text, 3 * kTokenGrain - 1);
+  EXPECT_EQ(hit.position, 2 * kTokenGrain) << "where a block of 64 ends";
+  EXPECT_EQ(hit.matched, 3 * kTokenGrain - kPage);
+  EXPECT_EQ(hit.anchor, -1);
+  EXPECT_EQ(hit.node, nodes[2 * kTokenGrain / kPage - 1]);
+  EXPECT_EQ(std::ssize(hit.pages), 2 * kTokenGrain / kPage);
 }
 
 TEST(PrefixIndex, SaltsDoNotSeeEachOther) {

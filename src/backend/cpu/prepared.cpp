@@ -186,7 +186,7 @@ void PreparedCpu::save_anchor(std::int32_t slot, std::int64_t position, std::int
 }
 
 void PreparedCpu::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
-  const float* from = anchors_.get(anchor, position);
+  const float* from = delta_.empty() ? nullptr : anchors_.get(anchor, position);
   for (DeltaStore& store : delta_) {
     store.restore(from, slot, position);
     from += store.kept_floats();

@@ -161,7 +161,7 @@ void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, st
 }
 
 void PreparedReference::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
-  const float* from = anchors_.get(anchor, position);
+  const float* from = program_.delta_states.empty() ? nullptr : anchors_.get(anchor, position);
   for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
     restore_state(program_.delta_states[i], from, position, delta_memory({i}, slot));
     from += kept_floats(program_.delta_states[i]);

@@ -56,6 +56,7 @@ void AnchorPool::save(std::int32_t slot, std::int64_t position, std::int32_t anc
 }
 
 void AnchorPool::restore(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
+  if (layers_.empty()) return;  // nothing but pages
   require_place(anchor);
   const std::int64_t held = positions_[static_cast<std::size_t>(anchor)];
   if (position < 1 || held != position)

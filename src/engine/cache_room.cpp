@@ -1,0 +1,68 @@
+#include "engine/cache_room.h"
+
+#include <algorithm>
+
+namespace fourfold::engine {
+namespace {
+
+constexpr std::int64_t kAnchorsEach = 4;    // of a sequence, where memory is not short
+constexpr std::int64_t kPagesToStates = 3;  // bytes of pages to one of states, where it is
+
+// The largest number from `low` to `high` for which `fits` holds, which it does for all below; `low` if none.
+template <class Fits>
+std::int64_t largest(std::int64_t low, std::int64_t high, const Fits& fits) {
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (fits(middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+}  // namespace
+
+std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens) {
+  std::int64_t bytes = 0;
+  for (const backend::KvCache& cache : program.kv_caches)
+    bytes += cache.stored_columns() * element_bytes(cache.format) * page_tokens;
+  return std::max<std::int64_t>(bytes, 1);
+}
+
+std::int64_t anchor_share(const backend::Program& program, const backend::Capacity& capacity) {
+  const std::int64_t each = backend::anchor_bytes(program);
+  if (each == 0) return capacity.page_count;
+  const std::int64_t bytes = capacity.page_count * page_bytes(program, capacity.page_tokens);
+  return std::min(bytes / kPagesToStates / each, capacity.page_count);
+}
+
+backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish,
+                               const std::function<bool(const backend::Capacity&)>& fits) {
+  backend::Capacity out = wish.capacity;
+  const std::int64_t each = backend::anchor_bytes(program);
+  const bool chosen = wish.state_bytes < 0 && each > 0;
+  const std::int64_t wanted =
+      std::min(out.page_count, std::max(kAnchorsEach * out.state_slot_count, anchor_share(program, out)));
+  const auto with = [&](std::int64_t pages, std::int64_t anchors) {
+    backend::Capacity capacity = out;
+    capacity.page_count = pages;
+    capacity.anchor_count = anchors;
+    return capacity;
+  };
+  const auto least_beside = [&](std::int64_t pages) {
+    if (wish.state_bytes == 0 || (chosen && pages <= wish.least_pages)) return std::int64_t{0};
+    if (wish.state_bytes > 0 && each > 0) return std::min(wish.state_bytes / each, pages);
+    return anchor_share(program, with(pages, 0));
+  };
+  if (wish.least_pages < out.page_count)
+    out.page_count = largest(0, out.page_count,
+                             [&](std::int64_t pages) { return fits(with(pages, least_beside(pages))); });
+  out.anchor_count = least_beside(out.page_count);
+  if (chosen)
+    out.anchor_count = largest(out.anchor_count, std::min(wanted, out.page_count),
+                               [&](std::int64_t anchors) { return fits(with(out.page_count, anchors)); });
+  return out;
+}
+
+}  // namespace fourfold::engine

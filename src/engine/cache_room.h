@@ -1,0 +1,31 @@
+// How a server's memory for caches is divided: pages of keys and values, and recurrent states for its prefix
+// cache. A prefix can be taken up only where its state was kept, so pages without states would answer nobody
+// twice: where memory is short, states have a quarter of it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "backend/batch.h"
+
+namespace fourfold::engine {
+
+// Of keys and values, on one rank.
+std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens);
+
+// States beside the capacity's pages where memory is short. A model without recurrent layers needs nothing
+// kept beside its pages: one for each.
+std::int64_t anchor_share(const backend::Program& program, const backend::Capacity& capacity);
+
+struct CacheWish {
+  backend::Capacity capacity;     // with as many pages as could be used
+  std::int64_t least_pages = 0;   // states make room for these; as many as there are: somebody said how many
+  std::int64_t state_bytes = -1;  // of a rank; 0: no prefix cache; -1: chosen
+};
+
+// The most pages up to those wanted that fit, and states: as many as were asked for, or their share, and more
+// up to a few for each sequence where memory is left. `fits`: whether there is memory for a capacity.
+backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish,
+                               const std::function<bool(const backend::Capacity&)>& fits);
+
+}  // namespace fourfold::engine
