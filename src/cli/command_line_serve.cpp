@@ -36,7 +36,7 @@ void add_room(CLI::App& command, ServeOptions& o) {
       "--max-context,--max-model-len", o.max_context,
       "Tokens of prompt and answer of one request (the model's; cpu: at most 32768, sim: 4096)");
   command.add_option("--max-sequences,--max-num-seqs", o.max_sequences,
-                     "Requests that run at once (cpu 16, cuda 64, sim 2)");
+                     "Requests that run at once (cpu 16, sim 2, cuda 64 or what fits)");
   command.add_option("--kv-tokens", o.kv_tokens, "Tokens all requests have room for together (what fits)");
   command.add_option("--max-queue", o.max_queue, "Requests that may wait; one more is refused")
       ->capture_default_str();

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json_writer.h"
+#include "base/token_grain.h"
 #include "cli/answer.h"
 #include "cli/bench_model_weights.h"
 #include "cli/figures.h"
@@ -177,14 +178,13 @@ class MemoryPlanner {
   }
   backend::Capacity capacity() const { return capacity(context_, options_.max_sequences); }
 
-  // A server keeps states for its prefix cache; with --gpu they are planned, too.
+  // A server keeps states for its prefix cache; with --gpu their share is planned, too.
   backend::Capacity capacity(std::int64_t context, std::int64_t sequences) const {
     backend::Capacity out = capacity_of(context, sequences);
     if (target_.product != nullptr) out.anchor_count = engine::anchor_share(model_.program, out);
     return out;
   }
-  std::vector<backend::MemoryUse> uses(std::int64_t context, std::int64_t sequences) const {
-    const backend::Capacity room = capacity(context, sequences);
+  std::vector<backend::MemoryUse> uses(const backend::Capacity& room) const {
     return plan_memory(model_.program, room, target_.machine(), model_.dense());
   }
   Planned plan() const;
@@ -201,32 +201,41 @@ Planned MemoryPlanner::plan() const {
   Planned out;
   out.context = context_;
   out.sequences = options_.max_sequences;
-  out.uses = uses(out.context, out.sequences);
-  out.weights = plan_weights(program, capacity(), target_.machine(), model_.dense());
+  if (target_.total_bytes != 0) {
+    const double fraction = options_.memory_fraction
+                                ? library::parse_memory_fraction(*options_.memory_fraction)
+                                : backend::GpuOptions{}.memory_fraction;
+    out.usable = backend::memory_room(target_.free_bytes, target_.total_bytes, fraction).usable;
+  }
+  const auto fits = [&](const backend::Capacity& room) { return total(uses(room)) <= out.usable; };
+  backend::Capacity room = capacity();
+  // As a server does: states make room for what was asked for.
+  if (out.usable != 0 && target_.product != nullptr)
+    room = engine::divide_cache(program, {.capacity = room, .least_pages = room.page_count}, fits);
+  out.uses = uses(room);
+  out.weights = plan_weights(program, room, target_.machine(), model_.dense());
   out.needed = total(out.uses);
-  if (target_.total_bytes == 0) return out;
-  const double fraction = options_.memory_fraction ? library::parse_memory_fraction(*options_.memory_fraction)
-                                                   : backend::GpuOptions{}.memory_fraction;
-  out.usable = backend::memory_room(target_.free_bytes, target_.total_bytes, fraction).usable;
-  const auto most = [&](std::int64_t high, const auto& fits) {
+  if (out.usable == 0) return out;
+  const auto most = [](std::int64_t high, const auto& holds) {
     std::int64_t low = 0;
     while (low < high) {
       const std::int64_t middle = (low + high + 1) / 2;
-      if (fits(middle))
+      if (holds(middle))
         low = middle;
       else
         high = middle - 1;
     }
     return low;
   };
-  // It fits with all the model has: nothing longer to look for.
-  const bool is_whole = out.context == program.position_limit && out.fits();
-  out.longest = is_whole
-                    ? out.context
-                    : largest_context(program, capacity(), target_.machine(), out.usable, model_.dense());
-  out.most_sequences = most(kSequencesMax, [&](std::int64_t sequences) {
-    return total(uses(out.context, sequences)) <= out.usable;
-  });
+  // With their share of states; what was asked for may fit with fewer.
+  out.longest = kTokenGrain * most(program.position_limit / kTokenGrain, [&](std::int64_t blocks) {
+                  return fits(capacity(kTokenGrain * blocks, out.sequences));
+                });
+  out.most_sequences =
+      most(kSequencesMax, [&](std::int64_t sequences) { return fits(capacity(out.context, sequences)); });
+  if (!out.fits()) return out;
+  out.longest = std::max(out.longest, out.context);
+  out.most_sequences = std::max(out.most_sequences, out.sequences);
   return out;
 }
 

@@ -8,12 +8,12 @@ namespace {
 constexpr std::int64_t kAnchorsEach = 4;    // of a sequence, where memory is not short
 constexpr std::int64_t kPagesToStates = 3;  // bytes of pages to one of states, where it is
 
-// The largest number from `low` to `high` for which `fits` holds, which it does for all below; `low` if none.
-template <class Fits>
-std::int64_t largest(std::int64_t low, std::int64_t high, const Fits& fits) {
+// The largest number from `low` to `high` for which `holds` is true, as it is for all below; `low` if none.
+template <class Holds>
+std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
   while (low < high) {
     const std::int64_t middle = (low + high + 1) / 2;
-    if (fits(middle))
+    if (holds(middle))
       low = middle;
     else
       high = middle - 1;
@@ -37,8 +37,18 @@ std::int64_t anchor_share(const backend::Program& program, const backend::Capaci
   return std::min(bytes / kPagesToStates / each, capacity.page_count);
 }
 
-backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish,
-                               const std::function<bool(const backend::Capacity&)>& fits) {
+std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, std::int64_t most,
+                                 const Fits& fits) {
+  const std::int64_t pages_each = (std::min(context, kTokensEach) + room.page_tokens - 1) / room.page_tokens;
+  for (std::int64_t sequences = most; sequences > 1; sequences /= 2) {
+    room.state_slot_count = sequences;
+    room.page_count = sequences * pages_each;
+    if (fits(room)) return sequences;
+  }
+  return 1;
+}
+
+backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish, const Fits& fits) {
   backend::Capacity out = wish.capacity;
   const std::int64_t each = backend::anchor_bytes(program);
   const bool chosen = wish.state_bytes < 0 && each > 0;

@@ -17,6 +17,14 @@ std::int64_t page_bytes(const backend::Program& program, std::int64_t page_token
 // kept beside its pages: one for each.
 std::int64_t anchor_share(const backend::Program& program, const backend::Capacity& capacity);
 
+using Fits = std::function<bool(const backend::Capacity&)>;  // whether there is memory for a capacity
+
+// How many sequences may run at once where nobody says: `most`, halved until each has room for its recurrent
+// state and kTokensEach tokens, or a whole context where that is shorter. `room` has what does not change.
+inline constexpr std::int64_t kTokensEach = 8'192;
+std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, std::int64_t most,
+                                 const Fits& fits);
+
 struct CacheWish {
   backend::Capacity capacity;     // with as many pages as could be used
   std::int64_t least_pages = 0;   // states make room for these; as many as there are: somebody said how many
@@ -24,8 +32,7 @@ struct CacheWish {
 };
 
 // The most pages up to those wanted that fit, and states: as many as were asked for, or their share, and more
-// up to a few for each sequence where memory is left. `fits`: whether there is memory for a capacity.
-backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish,
-                               const std::function<bool(const backend::Capacity&)>& fits);
+// up to a few for each sequence where memory is left.
+backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish, const Fits& fits);
 
 }  // namespace fourfold::engine

@@ -42,11 +42,13 @@ std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& opti
   return least;
 }
 
+std::int64_t pages_for(std::int64_t tokens, const backend::Capacity& capacity) {
+  return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
+}
+
 // Whether a capacity fits beside everything else: on the GPU, or in this machine's share of memory. Other
 // machines have as much, or say so when they load.
-std::function<bool(const backend::Capacity&)> memory_for(const backend::Program& program,
-                                                         const backend::Capacity& wanted,
-                                                         const EngineSettings& settings) {
+engine::Fits memory_for(const backend::Program& program, const EngineSettings& settings) {
   const BackendOptions& options = settings.backend;
   if (!on_machine(options.backend)) {
     // Ranks that share a KV head keep it once each.
@@ -58,8 +60,9 @@ std::function<bool(const backend::Capacity&)> memory_for(const backend::Program&
     };
     std::int64_t most = share / ranks_here(options);
     if (settings.kv_tokens) {  // whoever says so may have more, and its share of states
-      backend::Capacity asked = wanted;
-      asked.anchor_count = engine::anchor_share(program, wanted);
+      backend::Capacity asked;
+      asked.page_count = pages_for(*settings.kv_tokens, asked);
+      asked.anchor_count = engine::anchor_share(program, asked);
       most = std::max(most, bytes(asked));
     }
     return [bytes, most](const backend::Capacity& capacity) { return bytes(capacity) <= most; };
@@ -78,47 +81,46 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
   const bool gpu = on_machine(settings.backend.backend), sim = settings.backend.backend == "sim";
   EngineRoom room;
   room.context = context_of(model, settings);
-  room.sequences = settings.max_sequences != 0 ? settings.max_sequences
-                   : sim                       ? kSequencesSim
-                   : gpu                       ? kSequencesGpu
-                                               : kSequencesCpu;
-  if (room.sequences < 1 || room.sequences > kSequencesMax)
-    fail(Code::invalid_request, "--max-sequences {}: 1 to {}", room.sequences, kSequencesMax);
-  backend::Capacity& capacity = room.capacity;
-  capacity.state_slot_count = room.sequences;
-  const std::int64_t least_rows = room.sequences * (engine::kDraftCountMax + 1);
+  if (settings.max_sequences < 0 || settings.max_sequences > kSequencesMax)
+    fail(Code::invalid_request, "--max-sequences {}: 1 to {}", settings.max_sequences, kSequencesMax);
   if (settings.step_rows != 0 && (settings.step_rows < kTokenGrain || settings.step_rows > 65536))
     fail(Code::invalid_request, "--step-rows {}: {} to 65536", settings.step_rows, kTokenGrain);
-  capacity.row_count = std::max(settings.step_rows != 0 ? settings.step_rows
-                                : sim                   ? kRowsSim
-                                : gpu                   ? kRowsGpu
-                                                        : kRowsCpu,
-                                least_rows);
-  const auto pages = [&](std::int64_t tokens) {
-    return (tokens + capacity.page_tokens - 1) / capacity.page_tokens;
-  };
-  capacity.page_count =
-      settings.kv_tokens ? pages(*settings.kv_tokens) : pages(room.context) * room.sequences;
-  const RankProgram first =
-      rank_program(model, settings.backend, 0, choose_activations(model, settings.backend).activations);
-  const backend::Program& program = first.program;
   if (settings.kv_tokens && *settings.kv_tokens < room.context)
     fail(Code::invalid_request, "--kv-tokens {}: at least the {} tokens of one request (--max-context)",
          *settings.kv_tokens, room.context);
+  const RankProgram first =
+      rank_program(model, settings.backend, 0, choose_activations(model, settings.backend).activations);
+  const backend::Program& program = first.program;
+  backend::Capacity& capacity = room.capacity;
+  capacity.row_count = settings.step_rows != 0 ? settings.step_rows
+                       : sim                   ? kRowsSim
+                       : gpu                   ? kRowsGpu
+                                               : kRowsCpu;
+  const engine::Fits fits = memory_for(program, settings);
+  room.sequences = settings.max_sequences;
+  if (room.sequences == 0)
+    room.sequences = sim    ? kSequencesSim
+                     : !gpu ? kSequencesCpu
+                            : engine::sequences_with_room(capacity, room.context, kSequencesGpu, fits);
+  capacity.state_slot_count = room.sequences;
+  capacity.row_count = std::max(capacity.row_count, room.sequences * (engine::kDraftCountMax + 1));
+  const std::int64_t context_pages = pages_for(room.context, capacity);
+  const std::int64_t asked_pages = settings.kv_tokens ? pages_for(*settings.kv_tokens, capacity) : 0;
+  capacity.page_count = settings.kv_tokens ? asked_pages : context_pages * room.sequences;
   capacity = engine::divide_cache(
       program,
       {.capacity = capacity,
-       .least_pages = pages(settings.kv_tokens.value_or(room.context)),
+       .least_pages = settings.kv_tokens ? asked_pages : context_pages,
        .state_bytes =
            settings.prefix_cache_bytes < 0 ? -1 : settings.prefix_cache_bytes / program.part.count},
-      memory_for(program, capacity, settings));
-  if (capacity.page_count < pages(room.context))
+      fits);
+  if (capacity.page_count < context_pages)
     fail_with_hint(
         Code::out_of_memory,
         fourfold::format("Lower --max-context to {}, or --max-sequences; fourfold plan --model says more.",
                          capacity.page_count * capacity.page_tokens),
         "one request of {} tokens needs {} pages of keys and values; there is memory for {}", room.context,
-        pages(room.context), capacity.page_count);
+        context_pages, capacity.page_count);
   return room;
 }
 
