@@ -2,24 +2,21 @@
 them thinks, calls a tool in its family's format, and speaks.
 
 A scripted model knows where it is by four tokens, so what it can do depends on the template: most end a prompt with fewer
-of their own, and are asked the very question the script was made with; only Kimi's are told results. GLM-4.6's repeats
-itself too much (tests/server/call_formats_test.cpp has it).
+of their own, and are asked the very question the script was made with; only Kimi's are told results. gpt-oss's template writes no
+thoughts into answers, and DeepSeek-R1's and Mistral's do not write a script's conversations: family_models.py has all of these.
 """
 import json
-import pathlib
-import subprocess
-import tempfile
 
 import anthropic
 import openai
 
-from served import GOLDEN, PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, Server, check
+from served import PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, check
 
 OWN_SERVERS = True
 THINK = ["<think>", "</think>"]
 GLM = {"special": ["[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"],
        "plain": [*THINK, "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"],
-       "ends": ["<|observation|>", "<|user|>"]}
+       "ends": ["<|observation|>", "<|user|>"], "thought": "The weather is wanted."}
 MINIMAX = {"special": ["]~!b[", "]~b]", "[e~["], "plain": [*THINK, "<minimax:tool_call>", "</minimax:tool_call>"],
            "ends": ["[e~["], "thought": "The weather is wanted."}
 HARMONY = {"special": ["<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>"],
@@ -28,11 +25,14 @@ DEEPSEEK = {"special": ["<｜begin▁of▁sentence｜>", "<｜end▁of▁sentenc
             "plain": [*THINK, "<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
                       "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "<｜tool▁output▁begin｜>",
                       "<｜tool▁output▁end｜>"],
-            "ends": ["<｜end▁of▁sentence｜>"]}
+            "ends": ["<｜end▁of▁sentence｜>"], "thought": "The weather is wanted."}
 KIMI = {"special": ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_middle|>", "<|im_end|>"],
         "plain": [*THINK, "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
                   "<|tool_call_end|>", "<|tool_call_argument_begin|>"],
-        "ends": ["<|im_end|>"]}
+        "ends": ["<|im_end|>"], "thought": "The weather is wanted."}
+MISTRAL = {"special": ["<s>", "</s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[INST]",
+                       "[/INST]", "[TOOL_CALLS]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]"],
+           "plain": [], "ends": ["</s>"]}
 
 ARGUMENTS = {"city": "Paris", "days": 3}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER_SCHEMA}}
@@ -86,49 +86,24 @@ def serve(program, template, family, format_words, answers=False, speaks=True):
         with_anthropic(served.url, thought)
 
 
-def glm(program):
-    """GLM-4.7's template: chat, stream, tool calls, responses, messages"""
+def glm_4_5(program):
+    """GLM-4.5's template: chat, stream, thoughts, tool calls, responses, messages"""
+    serve(program, "glm-4.5", GLM, "GLM's tags")
+
+
+def glm_4_7(program):
+    """GLM-4.7's template: the same"""
     serve(program, "glm-4.7", GLM, "GLM's tags on one line")
 
 
 def minimax(program):
-    """MiniMax-M2's template: the same, with thoughts"""
+    """MiniMax-M2's template: the same"""
     serve(program, "minimax-m2", MINIMAX, "MiniMax's tags")
 
 
 def gpt_oss(program):
-    """gpt-oss's template: the same as for GLM, in channels"""
+    """gpt-oss's template: the same in channels, without thoughts"""
     serve(program, "gpt-oss", HARMONY, "messages of gpt-oss's channels (Harmony)")
-
-
-def gpt_oss_itself(program):
-    """a gpt-oss of random numbers with its template: chat, stream, effort, a call that is asked for"""
-    with tempfile.TemporaryDirectory(prefix="fourfold-clients-") as folder:
-        model = pathlib.Path(folder) / "model"
-        subprocess.run([program, "make-model", model, "--shape", "tiny-gpt-oss", "--format", "mxfp4", "--seed", "1"], check=True,
-                       stdout=subprocess.DEVNULL)
-        file = json.loads((model / "tokenizer.json").read_bytes())
-        unused = [token for token in file["added_tokens"] if "vision" in token["content"] or "_pad" in token["content"]
-                  or "audio" in token["content"]]
-        for token, content in zip(unused, HARMONY["special"], strict=False):
-            token.update(content=content, special=True)
-        check(len(unused) >= len(HARMONY["special"]), unused)
-        (model / "tokenizer.json").write_text(json.dumps(file))
-        (model / "chat_template.jinja").write_bytes((GOLDEN / "families/gpt-oss.jinja").read_bytes())
-        with Server(program, model) as server:
-            check("calls are read as messages of gpt-oss's channels (Harmony)" in server.said(), server.said())
-            client = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0, timeout=300)
-            for effort in ("low", "high"):
-                said = client.chat.completions.create(model="default", messages=[QUESTION], max_tokens=20, reasoning_effort=effort)
-                check(said.usage.completion_tokens > 0, said)
-            pieces = list(client.chat.completions.create(model="default", messages=[QUESTION], max_tokens=20, stream=True))
-            check(pieces[-1].choices[0].finish_reason in ("stop", "length"), pieces[-1])
-            city = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
-                    "additionalProperties": False}
-            tool = {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": city}}
-            message = client.chat.completions.create(model="default", messages=[QUESTION], tools=[tool], tool_choice="required",
-                                                     max_tokens=200).choices[0].message
-            check(json.loads(message.tool_calls[0].function.arguments)["city"] in ("Paris", "Rome"), message)
 
 
 def deepseek(program):
@@ -137,8 +112,8 @@ def deepseek(program):
 
 
 def kimi(program):
-    """Kimi-K2's template: the same as for GLM, and results"""
+    """Kimi-K2's template: the same as for GLM, and results of tools"""
     serve(program, "kimi-k2", KIMI, "Kimi's tokens", answers=True)
 
 
-ROWS = [glm, minimax, gpt_oss, gpt_oss_itself, deepseek, kimi]
+ROWS = [glm_4_5, glm_4_7, minimax, gpt_oss, deepseek, kimi]

@@ -149,15 +149,19 @@ class Served(Server):
         self.program, self.script, self.template, self.family = program, script, template, family
         super().__init__(program, self.work / "scripted", options)
 
-    def __enter__(self):
-        text = self.work / "text"
-        text.mkdir()
+    def write_text(self, text):
+        """The tokenizer and the chat template."""
         if self.family:
             (text / "tokenizer.json").write_bytes(tokenizer_with(self.family["special"], self.family["plain"]))
             (text / "chat_template.jinja").write_bytes((GOLDEN / f"families/{self.template}.jinja").read_bytes())
         else:
             (text / "tokenizer.json").write_bytes(tokenizer())
             (text / "chat_template.jinja").write_text(chat_template(self.template))
+
+    def __enter__(self):
+        text = self.work / "text"
+        text.mkdir()
+        self.write_text(text)
         (self.work / "script.json").write_text(json.dumps(self.script))
         subprocess.run([self.program, "make-model", self.work / "scripted", "--script", self.work / "script.json",
                         "--text-of", text], check=True, stdout=subprocess.DEVNULL)

@@ -1,11 +1,9 @@
 """Real vocabularies that packages carry, through `fourfold serve`'s /tokenize: the packages' own ids for the same texts.
 
-o200k is the vocabulary that gpt-oss's is made of, tekken Mistral's, and cl100k has the expression that cuts GLM's text. Their files
-hold tokens by rank; here they become a tokenizer.json as Hugging Face's converters make them: a token's merge is what byte pairs of
-lower rank leave of it, and the cutting is that of the small tokenizer of the same kind in tests/golden/text.
+o200k is the vocabulary that gpt-oss's is made of, tekken Mistral's, and cl100k has the expression that cuts GLM's text. rank_files.py
+makes a tokenizer.json of their files.
 """
 import base64
-import gzip
 import importlib.resources
 import json
 import pathlib
@@ -16,7 +14,8 @@ import tempfile
 import bpe_openai
 from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
-from served import GOLDEN, PLAIN_SAYS, ROOT, Server, ask, chat_template, check
+from rank_files import openai_ranks, write_tokenizer
+from served import PLAIN_SAYS, ROOT, Server, ask, chat_template, check
 
 sys.path.insert(0, str(ROOT / "tools/text"))
 import fuzz_strings  # noqa: E402
@@ -24,39 +23,6 @@ import fuzz_strings  # noqa: E402
 OWN_SERVERS = True
 CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
 FUZZ_COUNT, FUZZ_SEED = 3000, 25
-
-
-def byte_letters():
-    """The letter that stands for each byte in a tokenizer.json."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = iter(range(256, 512))
-    return [chr(byte if byte in plain else next(others)) for byte in range(256)]
-
-
-def halves(token, ranks):
-    """The two parts that byte pair merging leaves of a token before the token itself is made; None where it is never made."""
-    parts, limit = [token[i:i + 1] for i in range(len(token))], ranks[token]
-    while len(parts) > 2:
-        rank, at = min((ranks.get(parts[i] + parts[i + 1], limit), i) for i in range(len(parts) - 1))
-        if rank >= limit:
-            return None
-        parts[at:at + 2] = [parts[at] + parts[at + 1]]
-    return parts
-
-
-def write_tokenizer(path, kind, ranks, first_id):
-    document = json.loads((GOLDEN / f"{kind}.tokenizer.json").read_text())
-    letters = byte_letters()
-    spelt = lambda token: "".join(letters[byte] for byte in token)
-    merges = [halves(token, ranks) for token in sorted(ranks, key=ranks.get) if len(token) > 1]
-    document["model"]["vocab"] = {spelt(token): rank + first_id for token, rank in ranks.items()}
-    document["model"]["merges"] = [[spelt(part) for part in pair] for pair in merges if pair]
-    document["model"]["ignore_merges"] = True  # a piece that is a token is that token
-    document["post_processor"] = None
-    document["added_tokens"] = [
-        {"id": first_id + len(ranks) + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
-         "normalized": False, "special": True} for i, content in enumerate(CONTROLS)]
-    path.write_text(json.dumps(document))
 
 
 def texts():
@@ -73,7 +39,8 @@ def compared(program, kind, ranks, encode, first_id=0):
     with tempfile.TemporaryDirectory(prefix="fourfold-vocabulary-") as folder:
         folder = pathlib.Path(folder)
         (folder / "text").mkdir()
-        write_tokenizer(folder / "text/tokenizer.json", kind, ranks, first_id)
+        controls = {content: first_id + len(ranks) + i for i, content in enumerate(CONTROLS)}
+        write_tokenizer(folder / "text/tokenizer.json", kind, ranks, first_id, controls)
         (folder / "text/chat_template.jinja").write_text(chat_template("qwen3"))
         (folder / "script.json").write_text(json.dumps({"without_tools": [{"text": PLAIN_SAYS}]}))
         subprocess.run([program, "make-model", folder / "model", "--script", folder / "script.json", "--text-of", folder / "text"],
@@ -91,10 +58,7 @@ def compared(program, kind, ranks, encode, first_id=0):
 
 
 def of_openai(program, name, kind):
-    data = importlib.resources.files(bpe_openai) / f"data/{name}_base.tiktoken.gz"
-    lines = gzip.decompress(data.read_bytes()).splitlines()
-    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines)}
-    return compared(program, kind, ranks, bpe_openai.get_encoding(f"{name}_base").encode_ordinary)
+    return compared(program, kind, openai_ranks(name), bpe_openai.get_encoding(f"{name}_base").encode_ordinary)
 
 
 def o200k(program):
