@@ -28,6 +28,16 @@ if(NOT FOURFOLD_CUDA STREQUAL "off")
     endif()
     set(CMAKE_CUDA_COMPILER ${FOURFOLD_NVCC})
     set(CMAKE_CUDA_ARCHITECTURES OFF)
+    if(CMAKE_CROSSCOMPILING)
+      include(cmake/cross_cuda.cmake)
+      fourfold_cross_cuda(CMAKE_CUDA_COMPILER ${FOURFOLD_NVCC} ${CMAKE_BINARY_DIR}/cuda)
+      set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+      set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} ${FOURFOLD_CROSS_CUDA_FLAGS}")
+      # Else CMake starts a program of the other machine, to ask for GPUs, and a shell takes it for a script. What it would have
+      # learned from linking that program:
+      set(CMAKE_CUDA_COMPILER_FORCED ON)
+      add_link_options(-L${FOURFOLD_CUDART})
+    endif()
     enable_language(CUDA)
     # CMake 3.25 does not know that nvcc speaks C++20.
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)

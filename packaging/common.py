@@ -2,6 +2,7 @@
 import hashlib
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUMMARY = "NVFP4 mixture-of-experts models on CPUs and on GPUs with little shared memory"
 COMPLETIONS = {"bash": "share/bash-completion/completions/fourfold", "zsh": "share/zsh/site-functions/_fourfold",
                "fish": "share/fish/vendor_completions.d/fourfold.fish"}
+MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of ELF
 
 
 class PackageError(Exception):
@@ -54,6 +56,27 @@ def run_main(main):
         sys.exit(f"package: {error}")
 
 
+def machine_of(program):
+    """The machine that a program was compiled for, as `uname -m` says it."""
+    head = program.read_bytes()[:20]
+    number = int.from_bytes(head[18:20], "little")
+    if head[:6] != b"\x7fELF\x02\x01" or number not in MACHINES:
+        raise PackageError(f"{program} is no program for {' or '.join(MACHINES.values())}")
+    return MACHINES[number]
+
+
+def starter(program):
+    """What a program of another machine is started by."""
+    machine = machine_of(program)
+    if machine == platform.machine():
+        return []
+    emulator = shutil.which(f"qemu-{machine}")
+    if not emulator:
+        raise PackageError(f"{program} is for {machine}, this machine is {platform.machine()}, and qemu-{machine} is not "
+                           "installed (Debian: apt-get install qemu-user)")
+    return [emulator, "-cpu", "max"]
+
+
 def stage(build, prefix):
     """Installs a build below prefix, stripped, with the manual and the completions that the program writes itself."""
     shutil.rmtree(prefix, ignore_errors=True)
@@ -61,9 +84,10 @@ def stage(build, prefix):
     program = prefix / "bin/fourfold"
     if not program.exists():
         raise PackageError(f"{build} has no program: ninja -C {build}")
+    start = starter(program)
     for shell, place in COMPLETIONS.items():
         (prefix / place).parent.mkdir(parents=True, exist_ok=True)
-        (prefix / place).write_text(run(program, "completion", shell))
+        (prefix / place).write_text(run(*start, program, "completion", shell))
     (prefix / "share/man/man1").mkdir(parents=True)
-    (prefix / "share/man/man1/fourfold.1").write_text(run(program, "man"))
+    (prefix / "share/man/man1/fourfold.1").write_text(run(*start, program, "man"))
     return prefix

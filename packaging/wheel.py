@@ -8,7 +8,6 @@ import argparse
 import base64
 import hashlib
 import pathlib
-import platform
 import re
 import tempfile
 import time
@@ -115,7 +114,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         prefix = common.stage(options.build, folder / "prefix")
-        plain = write(prefix, folder, f"py3-none-linux_{platform.machine()}")
+        plain = write(prefix, folder, f"py3-none-linux_{common.machine_of(prefix / 'bin/fourfold')}")
         wheel = write(prefix, options.output, confirmed_tag(plain, options.auditwheel))
     size = wheel.stat().st_size
     if size > LARGEST:

@@ -160,10 +160,17 @@ one_line_row() {
 packaged() {  # packaged wheel|deb|image
   ./dev package "$1"
   case $1 in
-    wheel) tools/package_test.sh wheel dist/fourfold-*.whl ;;
+    wheel) tools/package_test.sh wheel dist/fourfold-*_"$(uname -m)".whl ;;
     deb) tools/package_test.sh deb dist/fourfold_*.deb ;;
     image) tools/package_test.sh image dist/fourfold-image ;;
   esac
+}
+
+# The other machine's wheel, in a Debian that an emulator runs.
+wheel_x86_64() {
+  if [[ $(uname -m) == x86_64 ]]; then echo "this machine is an x86-64: package-wheel is it"; return 77; fi
+  ./dev package wheel --for x86-64
+  tools/package_test.sh wheel dist/fourfold-*_x86_64.whl
 }
 
 # torch.ops.fourfold with torch from PyPI (gigabytes), on the simulated GPU, or on a GPU where there is one.
@@ -198,6 +205,7 @@ all_long_parts() {
   long_part cross-x86-64 "compiled for x86-64, what computes run by an emulator" cross_x86_64
   long_part debian-13 "a fresh Debian 13: its g++ and clang, its packages, an answer" tools/debian13.sh docs/debian-13.txt
   long_part package-wheel "the wheel, in a Debian without compilers" packaged wheel
+  long_part package-wheel-x86-64 "the x86-64 wheel, cross-built, in an emulated Debian without compilers" wheel_x86_64
   long_part package-deb "the .deb installed, serving and removed in a fresh Debian" packaged deb
   long_part package-image "the image as nobody, its root read-only" packaged image
   long_part machine-code "every row compiled for every chip, against the plan" machine_code

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Packages as strangers get them: package_test.sh wheel FILE | deb FILE | image LAYOUT. The wheel and the .deb are installed in a
-# fresh Debian without compilers, in a chroot; the image is run by crun, or in a chroot where the machine forbids that. Parts of
-# ./dev test --long. Ends with 77 and a line "skipped: ..." where a chroot is not to be had.
+# fresh Debian without compilers, in a chroot, a wheel of another machine in a Debian of that machine, which an emulator runs;
+# the image is run by crun, or in a chroot where the machine forbids that. Parts of ./dev test --long. Ends with 77 and a line
+# "skipped: ..." where a chroot is not to be had.
 set -euo pipefail
 kind=$1 package=$(realpath "$2")
 release=${FOURFOLD_RELEASE:-bookworm} mirror=${FOURFOLD_MIRROR:-http://deb.debian.org/debian}
@@ -22,9 +23,12 @@ folder=$(mktemp -d "${TMPDIR:-/var/tmp}/fourfold-package.XXXXXX")
 trap 'rm -rf --one-file-system "$folder"' EXIT
 system=$folder/system
 export server=$folder/server.log
+TIMEFORMAT='%U %S'
 
+architecture=()
+emulated="" oldest=""
 make_system() {  # make_system PACKAGES
-  mmdebstrap --variant=minbase --include="$1" "$release" "$system" "$mirror" >"$folder/log" 2>&1 && return
+  mmdebstrap --variant=minbase "${architecture[@]}" --include="$1" "$release" "$system" "$mirror" >"$folder/log" 2>&1 && return
   tail -n 5 "$folder/log"
   if grep -qiE 'could not (resolve|connect)|connection (refused|timed out)|temporary failure' "$folder/log"; then
     skip "$mirror cannot be reached"
@@ -32,11 +36,29 @@ make_system() {  # make_system PACKAGES
   wrong "a fresh $release could not be made"
 }
 
-# inside 'commands': with proc and nothing else of this machine. All mounts go with the command.
+# find_emulator WHEEL: the Debian that it is for, where that is not this machine's.
+find_emulator() {
+  local machine
+  machine=$(sed -E 's/.*_(x86_64|aarch64)\.whl$/\1/' <<<"$1")
+  if [[ $machine == "$(uname -m)" ]]; then return; fi
+  case $machine in
+    x86_64) architecture=(--architectures=amd64) oldest=qemu64 ;;
+    aarch64) architecture=(--architectures=arm64) oldest=cortex-a53 ;;
+    *) wrong "$1 does not say what machine it is for" ;;
+  esac
+  if ! grep -qsx enabled "/proc/sys/fs/binfmt_misc/qemu-$machine" || ! command -v arch-test >/dev/null; then
+    skip "this machine does not run programs for $machine (Debian: apt-get install qemu-user-static arch-test)"
+  fi
+  emulated=" (emulated)"
+}
+
+# inside 'commands': with proc and nothing else of this machine. All mounts go with the command. An emulated processor has all
+# that the emulator knows, unless QEMU_CPU names one.
 inside() {
   # shellcheck disable=SC2016  # for the shell within
   unshare --mount --pid --fork --kill-child bash -c 'mount -t proc proc "$0/proc" && mount --bind /dev "$0/dev" &&
-    exec chroot "$0" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -euo pipefail -c "$1"' "$system" "$1"
+    exec chroot "$0" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 QEMU_CPU="$2" \
+      bash -euo pipefail -c "$1"' "$system" "$1" "${QEMU_CPU:-max}"
 }
 
 # What a server must do, asked with what python3 has.
@@ -60,17 +82,29 @@ assert "demonstration model" in reply["choices"][0]["message"]["content"]
 '
 
 test_wheel() {
+  find_emulator "$package"
   make_system python3,python3-venv
   inside '! command -v cc && ! command -v g++ && python3 -m venv /python'
   cp "$package" "$system/tmp/"
   SECONDS=0
-  inside '/python/bin/pip --quiet install --no-index /tmp/fourfold-*.whl && /python/bin/fourfold run -p hello --seed 1' | tee "$folder/answer"
-  local took=$SECONDS
+  { time inside '/python/bin/pip --quiet install --no-index /tmp/fourfold-*.whl && /python/bin/fourfold run -p hello --seed 1' 2>&3 |
+    tee "$folder/answer"; } 3>&2 2>"$folder/times"
+  local took=$SECONDS counted
   grep -q Storyteller "$folder/answer" || wrong "that is not Storyteller's answer"
-  if [[ $took -ge 60 ]]; then wrong "installing it and its answer took $took s; 60 are allowed"; fi
+  # What an emulator takes by the clock is its machine's other work more than ours.
+  counted=$took
+  if [[ -n $emulated ]]; then
+    counted=$(awk '{ print int($1 + $2 + 1) }' "$folder/times")
+    emulated=", $counted s of CPU time (emulated)"
+  fi
+  if [[ $counted -ge 60 ]]; then wrong "installing it and its answer took $counted s; 60 are allowed"; fi
   inside '/python/bin/python -c "import fourfold; print(fourfold.__version__, fourfold.LLM().chat(\"What are you?\", seed=1).text)"'
+  if [[ -n $emulated ]]; then  # the oldest processor of the kind: none of the instructions that are looked for
+    QEMU_CPU=$oldest inside '/python/bin/fourfold --version && /python/bin/fourfold run -p hello --seed 1 --max-tokens 12' | tee "$folder/oldest"
+    grep -q Storyteller "$folder/oldest" || wrong "that is not Storyteller's answer"
+  fi
   inside '/python/bin/pip uninstall --quiet --yes fourfold && [[ ! -e /python/bin/fourfold && ! -e /python/share/fourfold/models/storyteller/config.json ]]'
-  echo "package_test: the wheel was installed and had answered after $took s"
+  echo "package_test: the wheel was installed and had answered after $took s$emulated"
 }
 
 test_deb() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that what the named groups need is installed: tools/setup.sh build [test] [page] [package] [deb] [image]. As root it installs what is
-# missing and says so in one line; otherwise it shows the one sudo line and asks, or ends with 3 where nobody can answer.
+# Makes sure that what the named groups need is installed: tools/setup.sh build [test] [page] [package] [deb] [image] [for-x86-64]
+# [for-aarch64]. As root it installs what is missing and says so in one line; otherwise it shows the one sudo line and asks, or
+# ends with 3 where nobody can answer. Packages of another architecture are for apt to know first: that line is shown, and not run.
 set -euo pipefail
 
 missing=()
@@ -14,7 +15,34 @@ lacks_header() {
   done
 }
 
-lacks_library() { ! compgen -G "/usr/lib/$1" >/dev/null && ! compgen -G "/usr/lib/*/$1" >/dev/null && ! compgen -G "/usr/lib64/$1" >/dev/null; }
+# lacks_library FILE [MACHINE]: this one's, or another's; Debian has them side by side.
+lacks_library() {
+  local folder place=${FOURFOLD_LIBRARY_FOLDER:-/usr}  # tests name another
+  local folders=("$place/lib" "$place/lib/$HOSTTYPE-linux-gnu" "$place/lib64")
+  if [[ -n ${2:-} ]]; then folders=("$place/lib/$2-linux-gnu"); fi
+  for folder in "${folders[@]}"; do
+    if [[ -e $folder/$1 ]]; then return 1; fi
+  done
+}
+
+# other_machine COMPILER MACHINE ARCHITECTURE: what builds for it, the libraries a wheel has inside, and what runs its programs.
+other_machine() {
+  local machine=$2 architecture=$3 library ours=() theirs=()
+  if lacks_command "$machine-linux-gnu-g++"; then ours+=("$1"); fi
+  if lacks_command "qemu-$machine"; then ours+=(qemu-user); fi
+  if lacks_library libc.so.6 "$machine"; then theirs+=("libc6:$architecture"); fi
+  for library in crypto:libssl edit:libedit tinfo:libncurses bsd:libbsd md:libmd; do
+    if lacks_library "lib${library%:*}.a" "$machine"; then theirs+=("${library#*:}-dev:$architecture"); fi
+  done
+  missing+=("${ours[@]}" "${theirs[@]}")
+  if [[ ${#theirs[@]} -eq 0 ]] || dpkg --print-foreign-architectures 2>/dev/null | grep -qx "$architecture"; then return; fi
+  {
+    echo "setup: a wheel for $machine needs libraries of that architecture, which apt does not know here. On Debian, as root:"
+    echo "  dpkg --add-architecture $architecture && apt-get update"
+    echo "  apt-get install -y --no-install-recommends --no-remove ${ours[*]} ${theirs[*]}"
+  } >&2
+  exit 3
+}
 
 # older_than WANTED FOUND
 older_than() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
@@ -75,6 +103,8 @@ for group in "$@"; do
       if lacks_library libbsd.a; then missing+=(libbsd-dev); fi
       if lacks_library libmd.a; then missing+=(libmd-dev); fi
       ;;
+    for-x86-64) other_machine g++-x86-64-linux-gnu x86_64 amd64 ;;
+    for-aarch64) other_machine g++-aarch64-linux-gnu aarch64 arm64 ;;
     deb)
       if lacks_command dpkg-shlibdeps; then missing+=(dpkg-dev); fi
       ;;

@@ -1,5 +1,5 @@
 # What users get: the Python module, a wheel and a package of this build, completions and the manual. auditwheel, chroots and
-# images take longer: ./dev test --long packages.
+# images take longer: ./dev test --long package-wheel and its neighbours.
 if(FOURFOLD_PYTHON AND TARGET fourfold AND FOURFOLD_HAS_MODEL_FLOOR AND NOT FOURFOLD_SANITIZE)
   set(packaging ${CMAKE_CURRENT_LIST_DIR})
   set(build_of_this FOURFOLD_ENGINE_LIBRARY=$<TARGET_FILE:fourfold_engine_library>
@@ -11,6 +11,7 @@ if(FOURFOLD_PYTHON AND TARGET fourfold AND FOURFOLD_HAS_MODEL_FLOOR AND NOT FOUR
   set_tests_properties(packaging.typed PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${build_of_this}")
   add_test(NAME packaging.wheel COMMAND ${FOURFOLD_PYTHON} ${packaging}/wheel_test.py ${CMAKE_BINARY_DIR})
   set_tests_properties(packaging.wheel PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77 COST 10)
+  add_test(NAME packaging.other_machine COMMAND ${FOURFOLD_PYTHON} ${packaging}/other_machine_test.py)
   add_test(NAME packaging.completion COMMAND ${FOURFOLD_PYTHON} ${packaging}/completion_test.py $<TARGET_FILE:fourfold>)
   add_test(NAME packaging.manifests COMMAND ${FOURFOLD_PYTHON} ${packaging}/manifests_test.py ${PROJECT_SOURCE_DIR}
     ${CMAKE_BINARY_DIR}/clients $<TARGET_FILE:fourfold>)

@@ -1,5 +1,5 @@
 """A wheel of this build, installed into a bare Python: wheel_test.py BUILD. Without auditwheel, which only a portable build
-would satisfy (./dev test --long packages). Ends with 77 (skipped) where Python has no venv."""
+would satisfy (./dev test --long package-wheel). Ends with 77 (skipped) where Python has no venv."""
 import base64
 import hashlib
 import os
