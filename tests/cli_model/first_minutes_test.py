@@ -207,17 +207,18 @@ class Config(unittest.TestCase):
         self.assertIn("serve.toml:", self.show("--config", self.file)["api-key-file"][1])
 
     def test_serve_runs_by_it(self):
-        self.file.write_text('port = 0\nmax-context = 256\nserved-model-name = "from-the-file"\n')
+        self.file.write_text('port = 0\nmax-context = 256\nserved-model-name = "from-the-file"\nprefix-cache-mb = 0\n')
         process = subprocess.Popen([PROGRAM, "serve", "--config", self.file], env=environment(FOURFOLD_SERVE_MAX_SEQUENCES="3"),
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             text = ""
-            while "room" not in text:
+            while "Ctrl-C" not in text:
                 line = process.stdout.readline()
                 self.assertTrue(line, text)
                 text += line
             self.assertIn("from-the-file on ", text)
             self.assertIn("3 requests at once, 256 tokens each", text)
+            self.assertIn("prefixes    NOT shared: --prefix-cache-mb 0", text)
         finally:
             process.terminate()
             process.communicate(timeout=60)

@@ -49,6 +49,7 @@ TEST_F(CacheRoom, AllThatIsWantedWhereThereIsMemory) {
   EXPECT_EQ(few.page_count, 100);
   EXPECT_EQ(few.anchor_count,
             std::max<std::int64_t>(12, std::min<std::int64_t>(100, 100 * page_ / 3 / state_)));
+  EXPECT_EQ(divide(30, 1, -1, 1'000'000'000).anchor_count, 12) << "four for each of three sequences";
   EXPECT_EQ(divide(9, 1, -1, 1'000'000'000).anchor_count, 9) << "no more than pages";
 }
 
