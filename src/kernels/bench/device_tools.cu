@@ -10,9 +10,9 @@
 #include "kernels/record/record.h"
 
 namespace fourfold::bench {
-namespace {
-
-using kernels::cuda_check;
+// A name of its own: nvcc would call what has none by a hash of the folder that it was built in, and wheels
+// of two folders would differ.
+namespace tools {
 
 __device__ std::uint32_t random_word(std::uint64_t seed, std::uint64_t index) {
   return static_cast<std::uint32_t>(random_bits(seed, index));
@@ -53,6 +53,12 @@ __global__ void __launch_bounds__(512)
   if (sum == 0x5EEDu) *sink = sum;  // never, but the compiler cannot know
 }
 
+}  // namespace tools
+
+namespace {
+
+using kernels::cuda_check;
+
 int sm_count() {
   int device = 0, count = 0;
   cuda_check(cudaGetDevice(&device), "asking for the device");
@@ -82,14 +88,14 @@ struct Events {
 
 void fill_random(void* words, std::size_t count, std::uint64_t seed, std::uint32_t and_mask,
                  std::uint32_t or_mask, void* stream) {
-  fill_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
+  tools::fill_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<std::uint32_t*>(words), count, seed, and_mask, or_mask);
   cuda_check(cudaGetLastError(), "filling device memory");
 }
 
 void fill_records(void* records, std::size_t bytes, int record_bytes, std::uint64_t seed,
                   std::uint32_t scale_bias, void* stream) {
-  fill_records_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
+  tools::fill_records_kernel<<<8 * sm_count(), 256, 0, static_cast<cudaStream_t>(stream)>>>(
       static_cast<std::uint32_t*>(records), bytes / 4, record_bytes / 4, seed, scale_bias);
   cuda_check(cudaGetLastError(), "filling records");
 }
@@ -103,7 +109,8 @@ double read_ceiling_gbps(const void* data, std::size_t bytes, void* stream) {
   for (const int blocks : {4, 8, 16})
     for (int round = 0; round < 6; ++round) {
       cuda_check(cudaEventRecord(events.begin, queue), "timing");
-      read_kernel<<<blocks * sm_count(), 512, 0, queue>>>(static_cast<const uint4*>(data), bytes / 16, sink);
+      tools::read_kernel<<<blocks * sm_count(), 512, 0, queue>>>(static_cast<const uint4*>(data), bytes / 16,
+                                                                 sink);
       cuda_check(cudaEventRecord(events.end, queue), "timing");
       cuda_check(cudaEventSynchronize(events.end), "measuring the memory ceiling");
       best = std::max(best, static_cast<double>(bytes) / 1e6 / elapsed_ms(events.begin, events.end));
