@@ -21,7 +21,10 @@ class PackageError(Exception):
 
 def run(*command, **options):
     """What a command printed; a failure is an error with everything it said."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    except FileNotFoundError as error:
+        raise PackageError(f"{command[0]} is not installed") from error
     if done.returncode != 0:
         raise PackageError(f"{' '.join(str(word) for word in command)} ended with {done.returncode}:\n"
                            f"{done.stdout}{done.stderr}".rstrip())

@@ -2,7 +2,8 @@
 # Builds the program in a Debian 13 made for it, with that release's own g++, clang and packages, and has it answer:
 # tools/debian13.sh [RESULT]. A part of ./dev test --long. Needs root and mmdebstrap or debootstrap; ends with 77 and a line
 # "skipped: ..." where a chroot is not to be had. RESULT gets a dated report. FOURFOLD_JOBS=N limits the parallel jobs;
-# FOURFOLD_CCACHE=DIR compiles through a ccache whose folder outlives the run, for whoever tries it again and again.
+# FOURFOLD_CCACHE=DIR compiles through a ccache whose folder outlives the run, for whoever tries it again and again; and
+# FOURFOLD_SYSTEM=DIR keeps the system and its builds there, and goes on with what a run before had built; RESULT says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 result=${1:-}
@@ -21,8 +22,11 @@ if ! command -v mmdebstrap >/dev/null && ! command -v debootstrap >/dev/null; th
 fi
 
 # All mounts are made in a namespace of their own, so they are gone before the folder is removed, however this ends.
-folder=$(mktemp -d "${TMPDIR:-/var/tmp}/fourfold-debian13.XXXXXX")
-trap 'rm -rf --one-file-system "$folder"' EXIT
+folder=${FOURFOLD_SYSTEM:-}
+if [[ -z $folder ]]; then
+  folder=$(mktemp -d "${TMPDIR:-/var/tmp}/fourfold-debian13.XXXXXX")
+  trap 'rm -rf --one-file-system "$folder"' EXIT
+fi
 system=$folder/system log=$folder/log
 
 make_system() {
@@ -32,7 +36,13 @@ make_system() {
     debootstrap --variant=minbase "$release" "$system" "$mirror"
   fi
 }
-echo "debian13: a fresh $release from $mirror"
+kept=''
+if [[ -d $system/fourfold ]]; then
+  kept=", gone on with after a run that had stopped"
+  make_system() { true; }
+fi
+mkdir -p "$folder"
+echo "debian13: ${kept:+not }a fresh $release from $mirror"
 if ! make_system >"$log" 2>&1; then
   if grep -qiE 'could not (resolve|connect)|connection (refused|timed out)|temporary failure|cannot initiate' "$log"; then
     skip "$mirror cannot be reached: $(tail -n 1 "$log")"
@@ -44,7 +54,8 @@ fi
 
 # What git knows, as it is here; changes not committed yet among it.
 commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
-mkdir "$system/fourfold" "$system/ccache"
+mkdir -p "$system/fourfold" "$system/ccache"
+find "$system/fourfold" -mindepth 1 -maxdepth 1 -not -name 'build-*' -exec rm -rf {} +  # what a run before has left
 git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$system/fourfold"
 cp /etc/resolv.conf "$system/etc/resolv.conf"
 
@@ -70,22 +81,22 @@ inside "apt-get install -y --no-install-recommends $packages" >"$log" 2>&1 || { 
 built=()
 answers=()
 build_with() {  # build_with COMPILER: in a folder of its own, and has it answer
-  local folder=build-$1 start=$SECONDS together=OFF answer
+  local place=build-$1 start=$SECONDS together=OFF answer
   # By g++ as ./dev builds it, files of a room together; by clang each alone, which finds what one forgets to include.
   if [[ $1 == g++ ]]; then together=ON; fi
-  inside "cmake -S . -B $folder -G Ninja -DCMAKE_CXX_COMPILER=$1 -DFOURFOLD_TOGETHER=$together ${options[*]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  inside "cmake -S . -B $place -G Ninja -DCMAKE_CXX_COMPILER=$1 -DFOURFOLD_TOGETHER=$together ${options[*]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
   grep 'fourfold: ' "$log"
-  inside "ninja -C $folder -j $jobs -k 0 fourfold" >"$log" 2>&1 ||
+  inside "ninja -C $place -j $jobs -k 0 fourfold" >"$log" 2>&1 ||
     { grep -A 12 -E '(error|warning): ' "$log" || tail -n 60 "$log"; exit 1; }
   built+=("$(inside "$1 --version | head -n 1"): $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s")
-  answer=$(inside "echo What are you? | $folder/fourfold run --seed 1 2>/dev/null")
+  answer=$(inside "echo What are you? | $place/fourfold run --seed 1 2>/dev/null")
   echo "debian13: $1: $answer"
   if [[ $answer != *"demonstration model"* ]]; then
     echo "debian13: that is not the answer of the model that comes with the program" >&2
     exit 1
   fi
   answers+=("$answer")
-  inside "$folder/fourfold version && ldd $folder/fourfold | grep libedit >/dev/null"
+  inside "$place/fourfold version && ldd $place/fourfold | grep libedit >/dev/null"
 }
 build_with g++
 build_with clang++
@@ -102,7 +113,7 @@ if [[ -n $result ]]; then
     echo "machine: $(uname -m), $jobs of $(nproc) cores"
     echo "system: Debian $(inside 'cat /etc/debian_version'), Boost $(inside \
       "sed -n 's/^#define BOOST_LIB_VERSION \"\\(.*\\)\"/\\1/p' /usr/include/boost/version.hpp"), $(inside 'cmake --version | head -n 1')"
-    printf 'built with -Werror, without GoogleTest, by %s\n' "${built[@]/%/${cache:+, through a ccache that may have been filled before}}"
+    printf 'built with -Werror, without GoogleTest, by %s\n' "${built[@]/%/$kept${cache:+, through a ccache that may have been filled before}}"
     echo "command: tools/debian13.sh $result"
     echo "fourfold run, both: ${answers[0]}"
   } >"$result"

@@ -18,7 +18,10 @@ FIRST_TIME = 315532800  # 1980, where archives begin
 
 def committed(root):
     """The commit's time, and its name; where there is no git, neither."""
-    done = subprocess.run(["git", "-C", root, "log", "-1", "--format=%ct %H"], capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", "-C", root, "log", "-1", "--format=%ct %H"], capture_output=True, text=True)
+    except FileNotFoundError:
+        return [str(FIRST_TIME), ""]
     return done.stdout.split() if done.returncode == 0 and done.stdout else [str(FIRST_TIME), ""]
 
 

@@ -18,11 +18,11 @@ class Sbom(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def write(self, parts, name="out.json"):
+    def write(self, parts, name="out.json", **environment):
         folder = pathlib.Path(self.folder.name)
         (folder / "parts.txt").write_text(parts)
         done = subprocess.run([sys.executable, ROOT / "tools/sbom.py", ROOT, folder / "parts.txt", folder / name],
-                              env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, capture_output=True, text=True)
+                              env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000", **environment}, capture_output=True, text=True)
         return done, folder / name
 
     def test_parts_versions_licences(self):
@@ -41,6 +41,11 @@ class Sbom(unittest.TestCase):
         self.assertEqual({info["licenseId"] for info in document["hasExtractedLicensingInfos"]},
                          {"LicenseRef-NVIDIA-CUDA-EULA", "LicenseRef-GUST-Font-License", "LicenseRef-libbsd", "LicenseRef-libmd"})
         self.assertEqual(out.read_bytes(), self.write(PARTS, "again.json")[1].read_bytes())
+
+    def test_without_git(self):
+        done, out = self.write(PARTS, PATH=self.folder.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("fourfold", [p["name"] for p in json.loads(out.read_text())["packages"]])
 
     def test_what_is_not_inside_is_not_listed(self):
         document = json.loads(self.write("fourfold 1.2.3\nCLI11\n")[1].read_text())
