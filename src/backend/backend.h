@@ -56,11 +56,12 @@ class Prepared {
   // The lowest position above 0 at which the sequence in a state slot can go on; see SlotPast.
   virtual std::int64_t resumable_from(std::int32_t state_slot) const = 0;
 
-  // The recurrent state at a multiple of 64 can be kept apart, in one of the capacity's anchor_count places,
-  // and brought back to any slot, whose sequence then goes on at that position: with pages that hold what
-  // came before it, and with the same results as if it had been run there. A slot has the states of the last
-  // two multiples of 64 that it has reached. Throws invalid_request for others. A program without recurrent
-  // layers has no states to keep: its slot goes on anywhere behind pages, with restore_anchor(-1, ...).
+  // The recurrent state at a multiple of 64, and what layers with a window see there, can be kept apart, in
+  // one of the capacity's anchor_count places, and brought back to any slot, whose sequence then goes on at
+  // that position: with pages that hold what came before it, and with the same results as if it had been run
+  // there. A slot has the states of the last two multiples of 64 that it has reached. Throws invalid_request
+  // for others. A program that has neither has no states to keep: its slot goes on anywhere behind pages,
+  // with restore_anchor(-1, ...).
   virtual std::int64_t anchor_bytes() const { return 0; }
   virtual void save_anchor(std::int32_t state_slot, std::int64_t position, std::int32_t anchor);
   virtual void restore_anchor(std::int32_t anchor, std::int32_t state_slot, std::int64_t position);

@@ -1,6 +1,7 @@
 // A program's text.
 #include "backend/program.h"
 
+#include "backend/window_pages.h"
 #include "base/format.h"
 
 namespace fourfold::backend {
@@ -37,11 +38,14 @@ struct FieldPrinter {
 
 std::string_view pass_name(Pass pass) { return pass == Pass::main ? "main" : "draft"; }
 
-std::int64_t anchor_bytes(const Program& program) {
-  std::int64_t floats = 0;
+std::int64_t anchor_bytes(const Program& program, std::int64_t page_tokens) {
+  std::int64_t bytes = 0;
   for (const DeltaState& state : program.delta_states)
-    floats += state.value_dim() * state.key_head_dim + (state.conv_taps - 1) * state.conv_dim();
-  return 4 * floats;
+    bytes += 4 * (state.value_dim() * state.key_head_dim + (state.conv_taps - 1) * state.conv_dim());
+  const std::int64_t positions = page_tokens * WindowPages::seen_count(program, page_tokens);
+  for (const KvCache& cache : program.kv_caches)
+    if (cache.window > 0) bytes += positions * cache.stored_columns() * element_bytes(cache.format);
+  return bytes;
 }
 
 std::string to_text(const Program& program, Pass pass) {

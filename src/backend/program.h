@@ -105,6 +105,9 @@ struct KvCache {
   std::int64_t head_dim = 0;  // of a key; of a value, too, unless the cache is latent
   KvFormat format = KvFormat::bf16;
   std::int64_t latent_dim = 0;  // 0: values are stored apart
+  // Rows see their own position and window - 1 before it, so that a sequence keeps no more (window_pages.h);
+  // 0: every position is kept. Caches of the main pass alone have one.
+  std::int64_t window = 0;
   bool is_latent() const { return latent_dim != 0; }
   std::int64_t value_dim() const { return is_latent() ? latent_dim : head_dim; }
   std::int64_t columns() const { return kv_head_count * head_dim; }  // of keys
@@ -174,8 +177,8 @@ struct Program {
 };
 
 // What a kept state takes (Prepared::save_anchor): for each recurrent layer the anchor, and the convolution's
-// inputs before it.
-std::int64_t anchor_bytes(const Program& program);
+// inputs before it; for each layer with a window the pages that rows behind it see.
+std::int64_t anchor_bytes(const Program& program, std::int64_t page_tokens);
 
 // One op a line: "layers.0.norm = rms_norm(in=embedding, weight=..., ...)".
 std::string to_text(const Program& program, Pass pass);

@@ -122,6 +122,7 @@ class Checker {
     const KvCache& cache = program_.kv_cache(op.cache);
     const std::int64_t latent = cache.kv_head_count * cache.latent_dim;
     want("key", columns(op.key), cache.columns() - latent);
+    if (cache.window != 0 && pass_ == Pass::draft) problem("a cache with a window in the draft pass");
     want("value", columns(op.value), cache.kv_head_count * cache.value_dim());
   }
   void sizes(const Attention& op) {
@@ -131,6 +132,8 @@ class Checker {
     want("heads over kv heads", op.head_count % cache.kv_head_count, 0);
     if (op.sinks.is_there()) want("sinks", size(op.sinks), op.head_count);
     if (op.window < 0) problem(format("a window of {} positions", op.window));
+    if (cache.window != 0 && (op.window == 0 || op.window > cache.window))
+      problem(format("a window of {} positions over a cache that keeps {}", op.window, cache.window));
     if (op.growth_positions < 0 || op.growth < 0)
       problem(format("a scale that grows by {} every {} positions", op.growth, op.growth_positions));
   }
@@ -225,6 +228,9 @@ std::vector<std::string> problems_of(const Program& program) {
     if (cache.latent_dim < 0 || (cache.is_latent() && cache.latent_dim >= cache.head_dim))
       problems.push_back(
           format("{}: values of {} columns in keys of {}", cache.name, cache.latent_dim, cache.head_dim));
+  for (const KvCache& cache : program.kv_caches)
+    if (cache.window < 0)
+      problems.push_back(format("{}: a window of {} positions", cache.name, cache.window));
   if (program.main.empty()) problems.push_back("main has no ops");
   return problems;
 }

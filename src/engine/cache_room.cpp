@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/window_pages.h"
+
 namespace fourfold::engine {
 namespace {
 
@@ -26,12 +28,19 @@ std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
 std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens) {
   std::int64_t bytes = 0;
   for (const backend::KvCache& cache : program.kv_caches)
-    bytes += cache.stored_columns() * element_bytes(cache.format) * page_tokens;
+    if (cache.window == 0) bytes += cache.stored_columns() * element_bytes(cache.format) * page_tokens;
   return std::max<std::int64_t>(bytes, 1);
 }
 
+std::int64_t window_bytes(const backend::Program& program, const backend::Capacity& capacity) {
+  std::int64_t bytes = 0;
+  for (const backend::KvCache& cache : program.kv_caches)
+    if (cache.window != 0) bytes += cache.stored_columns() * element_bytes(cache.format);
+  return bytes * capacity.page_tokens * backend::WindowPages::count_of(program, capacity);
+}
+
 std::int64_t anchor_share(const backend::Program& program, const backend::Capacity& capacity) {
-  const std::int64_t each = backend::anchor_bytes(program);
+  const std::int64_t each = backend::anchor_bytes(program, capacity.page_tokens);
   if (each == 0) return capacity.page_count;
   const std::int64_t bytes = capacity.page_count * page_bytes(program, capacity.page_tokens);
   return std::min(bytes / kPagesToStates / each, capacity.page_count);
@@ -50,7 +59,7 @@ std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, s
 
 backend::Capacity divide_cache(const backend::Program& program, const CacheWish& wish, const Fits& fits) {
   backend::Capacity out = wish.capacity;
-  const std::int64_t each = backend::anchor_bytes(program);
+  const std::int64_t each = backend::anchor_bytes(program, out.page_tokens);
   const bool chosen = wish.state_bytes < 0 && each > 0;
   const std::int64_t wanted =
       std::min(out.page_count, std::max(kAnchorsEach * out.state_slot_count, anchor_share(program, out)));

@@ -1,6 +1,6 @@
-// How a server's memory for caches is divided: pages of keys and values, and recurrent states for its prefix
-// cache. A prefix can be taken up only where its state was kept, so pages without states would answer nobody
-// twice: where memory is short, states have a quarter of it.
+// How a server's memory for caches is divided: pages of keys and values, and states for its prefix cache
+// (recurrent ones, and what windows see). A prefix can be taken up only where its state was kept, so pages
+// without states would answer nobody twice: where memory is short, states have a quarter of it.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,13 @@
 
 namespace fourfold::engine {
 
-// Of keys and values, on one rank.
+// Of keys and values, on one rank, in layers that keep every position.
 std::int64_t page_bytes(const backend::Program& program, std::int64_t page_tokens);
+// And of all pages of layers that see a window, which follow from the sequences and the rows of a step.
+std::int64_t window_bytes(const backend::Program& program, const backend::Capacity& capacity);
 
-// States beside the capacity's pages where memory is short. A model without recurrent layers needs nothing
-// kept beside its pages: one for each.
+// States beside the capacity's pages where memory is short. A model without recurrent layers and windows
+// needs nothing kept beside its pages: one for each.
 std::int64_t anchor_share(const backend::Program& program, const backend::Capacity& capacity);
 
 using Fits = std::function<bool(const backend::Capacity&)>;  // whether there is memory for a capacity

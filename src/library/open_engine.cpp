@@ -56,12 +56,15 @@ engine::Fits memory_for(const backend::Program& program, const EngineSettings& s
     const auto share = static_cast<std::int64_t>(kCpuMemoryShare * static_cast<double>(memory));
     const auto bytes = [&program](const backend::Capacity& capacity) {
       return capacity.page_count * engine::page_bytes(program, capacity.page_tokens) +
-             capacity.anchor_count * backend::anchor_bytes(program);
+             engine::window_bytes(program, capacity) +
+             capacity.anchor_count * backend::anchor_bytes(program, capacity.page_tokens);
     };
     std::int64_t most = share / ranks_here(options);
     if (settings.kv_tokens) {  // whoever says so may have more, and its share of states
       backend::Capacity asked;
       asked.page_count = pages_for(*settings.kv_tokens, asked);
+      asked.state_slot_count = settings.max_sequences != 0 ? settings.max_sequences : kSequencesCpu;
+      asked.row_count = settings.step_rows != 0 ? settings.step_rows : kRowsCpu;
       asked.anchor_count = engine::anchor_share(program, asked);
       most = std::max(most, bytes(asked));
     }

@@ -55,7 +55,11 @@ ValueId LayerBuilder::attention(const std::string& prefix, ValueId x,
   const checkpoint::AttentionConfig& sizes = config_.attention;
   auto& caches = b_.program().kv_caches;
   const backend::KvCacheId cache{static_cast<std::int32_t>(caches.size())};
-  caches.push_back({prefix + "cache", sizes.kv_head_count, sizes.head_dim, b_.kv_format()});
+  caches.push_back({.name = prefix + "cache",
+                    .kv_head_count = sizes.kv_head_count,
+                    .head_dim = sizes.head_dim,
+                    .format = b_.kv_format(),
+                    .window = window});
 
   const ValueId query = b_.linear(prefix + "query", x, weights.query, weights.query_bias);
   const ValueId key = b_.linear(prefix + "key", x, weights.key, weights.key_bias);

@@ -17,6 +17,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "tests/engine/block_router.h"
 #include "tests/engine/support.h"
+#include "tests/engine/unequal_roles.h"
 
 namespace fourfold::engine {
 namespace {
@@ -38,40 +39,6 @@ class PickyGuide final : public TokenGuide {
 
  private:
   std::uint64_t state_;
-};
-
-// A backend whose prompt rows and generated rows do not agree: to it a generated token is another one. Pages
-// of the wrong kind, or an answer computed again in the wrong role, change what follows.
-class UnequalRoles final : public backend::Prepared {
- public:
-  explicit UnequalRoles(std::unique_ptr<backend::Prepared> inner) : inner_(std::move(inner)) {}
-  const backend::Program& program() const override { return inner_->program(); }
-  const backend::Capacity& capacity() const override { return inner_->capacity(); }
-  std::span<const float> value(backend::ValueId id) const override { return inner_->value(id); }
-  std::int64_t resumable_from(std::int32_t slot) const override { return inner_->resumable_from(slot); }
-  std::int64_t anchor_bytes() const override { return inner_->anchor_bytes(); }
-  void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override {
-    inner_->save_anchor(slot, position, anchor);
-  }
-  void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override {
-    inner_->restore_anchor(anchor, slot, position);
-  }
-  bool roles_agree() const override { return false; }
-  void run(backend::Pass pass, const backend::Batch& batch, std::span<float> logits) override {
-    tokens_.assign(batch.tokens.begin(), batch.tokens.end());
-    std::size_t row = 0;
-    for (const backend::SequenceRows& rows : batch.sequences)
-      for (std::int32_t i = 0; i < rows.row_count; ++i, ++row)
-        if (rows.role == backend::Role::decode)
-          tokens_[row] = static_cast<std::int32_t>((tokens_[row] + 1) % program().vocab_size);
-    backend::Batch other = batch;
-    other.tokens = tokens_;
-    inner_->run(pass, other, logits);
-  }
-
- private:
-  std::unique_ptr<backend::Prepared> inner_;
-  std::vector<std::int32_t> tokens_;
 };
 
 struct Wish {
@@ -97,11 +64,14 @@ void run_alone(backend::Prepared& prepared, Wish& wish) {
 
 class Scenarios {
  public:
-  explicit Scenarios(bool equal_roles) : golden_("bf16"), equal_roles_(equal_roles) {
+  // window: of the model's attention, which has none otherwise. Alone, requests keep every position.
+  explicit Scenarios(bool equal_roles, std::int64_t window = 0) : golden_("bf16"), equal_roles_(equal_roles) {
     Random random(equal_roles ? 11 : 12);
+    for (checkpoint::LayerKind& layer : golden_.config.layers) layer.window = window;
     for (int i = 0; i < 3; ++i) beginnings_.push_back(random_tokens(random, 130));
     // 250 tokens are the longest wish; those that run together need more pages than there are.
-    const auto lonely = prepare({.page_count = 32, .page_tokens = 8, .state_slot_count = 1, .row_count = 64});
+    const auto lonely = prepare({.page_count = 32, .page_tokens = 8, .state_slot_count = 1, .row_count = 64},
+                                /*keeps_all=*/true);
     for (int i = 0; i < 40; ++i) wishes_.push_back(make_wish(random));
     for (Wish& wish : wishes_) run_alone(*lonely, wish);
     const auto add = [&](std::int64_t page_count, std::int64_t page_tokens, std::int64_t slot_count,
@@ -160,6 +130,7 @@ class Scenarios {
     router.misses = false;
     batcher.tell_blocks();
     EXPECT_EQ(std::ssize(router.blocks), options.on_blocks ? status.pages_cached : 0);
+    total.steps += status.steps;
     total.preempted += status.preempted;
     total.prefix_hits += status.prefix_hits;
     total.cancelled += status.cancelled;
@@ -200,9 +171,11 @@ class Scenarios {
     return wish;
   }
 
-  std::unique_ptr<backend::Prepared> prepare(const backend::Capacity& capacity) {
-    auto inner =
-        backend::make_cpu_backend({.threads = 1})->prepare(golden_.program(Activations::automatic), capacity);
+  std::unique_ptr<backend::Prepared> prepare(const backend::Capacity& capacity, bool keeps_all = false) {
+    backend::Program program = golden_.program(Activations::automatic);
+    if (keeps_all)
+      for (backend::KvCache& cache : program.kv_caches) cache.window = 0;
+    auto inner = backend::make_cpu_backend({.threads = 1})->prepare(std::move(program), capacity);
     if (equal_roles_) return inner;
     return std::make_unique<UnequalRoles>(std::move(inner));
   }
@@ -237,24 +210,24 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
+void expect_tokens_alone(Scenarios equal, Scenarios unequal) {
   const std::uint64_t count = from_environment("FOURFOLD_SCENARIOS", 60);
   const std::uint64_t first = from_environment("FOURFOLD_SEED", 1);
-  Scenarios equal(true), unequal(false);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(testing::Message() << "FOURFOLD_SEED=" << seed);
     (seed % 2 == 0 ? equal : unequal).run(seed);
-    if (HasFailure()) return;
+    if (testing::Test::HasFailure()) return;
   }
   for (const auto& [name, total] : {std::pair{"equal", equal.total}, std::pair{"unequal", unequal.total}}) {
     std::printf(
-        "seeds %llu to %llu, %s roles: %lld finished, %lld cancelled, %lld dropped, %lld prefix hits, %lld "
-        "of "
-        "%lld drafts accepted\n",
+        "seeds %llu to %llu, %s roles: %lld batches, %lld finished, %lld cancelled, %lld dropped, %lld "
+        "prefix "
+        "hits, %lld of %lld drafts accepted\n",
         static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), name,
-        static_cast<long long>(total.finished), static_cast<long long>(total.cancelled),
-        static_cast<long long>(total.preempted), static_cast<long long>(total.prefix_hits),
-        static_cast<long long>(total.drafts.accepted), static_cast<long long>(total.drafts.verified));
+        static_cast<long long>(total.steps), static_cast<long long>(total.finished),
+        static_cast<long long>(total.cancelled), static_cast<long long>(total.preempted),
+        static_cast<long long>(total.prefix_hits), static_cast<long long>(total.drafts.accepted),
+        static_cast<long long>(total.drafts.verified));
     // What was not met was not tested.
     if (count < 60) continue;
     EXPECT_GT(total.finished, 100);
@@ -263,6 +236,15 @@ TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
     EXPECT_GT(total.prefix_hits, 20);
     EXPECT_GT(total.drafts.accepted, 0);
   }
+}
+
+TEST(Batcher, RandomScenariosGiveTheTokensOfEachRequestAlone) {
+  expect_tokens_alone(Scenarios(true), Scenarios(false));
+}
+
+// Layers that see a window give pages back; what is said is what is said where every position is kept.
+TEST(Batcher, RandomScenariosWithWindowsGiveTheTokensOfEachRequestAlone) {
+  expect_tokens_alone(Scenarios(true, 21), Scenarios(false, 37));
 }
 
 // On the GPU backend the two kinds of rows do not agree. The second request finds the first one's page and

@@ -22,7 +22,7 @@ class CacheRoom : public testing::Test {
  protected:
   CacheRoom() {
     page_ = page_bytes(program_, kTokenGrain);
-    state_ = backend::anchor_bytes(program_);
+    state_ = backend::anchor_bytes(program_, kTokenGrain);
   }
   backend::Capacity divide(std::int64_t pages, std::int64_t least, std::int64_t state_bytes,
                            std::int64_t memory) {
@@ -42,6 +42,17 @@ TEST_F(CacheRoom, BytesAreThoseOfTheProgram) {
   EXPECT_EQ(state_, 4 * (512 + 192)) << "2 heads of 16 x 16, and 3 rows of 64 inputs";
   EXPECT_EQ(page_, kTokenGrain * program_.kv_caches[0].stored_columns() *
                        element_bytes(program_.kv_caches[0].format));
+}
+
+// gpt-oss's: every second layer sees 128 positions, whose pages do not grow with the context.
+TEST_F(CacheRoom, LayersWithAWindowHavePagesOfTheirOwn) {
+  program_.position_limit = 131'072;
+  program_.kv_caches.push_back({.name = "", .kv_head_count = 1, .head_dim = 10, .window = 128});
+  EXPECT_EQ(page_bytes(program_, kTokenGrain), page_);
+  for (const std::int64_t pages : {1'000, 100'000})
+    EXPECT_EQ(window_bytes(program_, {.page_count = pages, .state_slot_count = 3, .row_count = 2'048}),
+              (3 * 5 + 32) * 2 * page_);
+  EXPECT_EQ(backend::anchor_bytes(program_, kTokenGrain), state_ + 2 * 2 * page_);
 }
 
 TEST_F(CacheRoom, AllThatIsWantedWhereThereIsMemory) {

@@ -174,7 +174,8 @@ TEST(Shard, ARowsBitsDependOnItsSequenceAlone) {
   step(*kept, Pass::main, {part(0, 0, head)});
   kept->save_anchor(0, 64, 0);
   step(*kept, Pass::main, {part(0, 64, {1, 2, 3})});  // another way on
-  EXPECT_EQ(kept->anchor_bytes(), backend::anchor_bytes(golden.program(Activations::f32)));
+  EXPECT_EQ(kept->anchor_bytes(),
+            backend::anchor_bytes(golden.program(Activations::f32), kept->capacity().page_tokens));
   kept->restore_anchor(0, 1, 64);
   backend::Part on = part(1, 64, tail);
   on.pages = backend::own_pages(0, kPagesEach);  // the first 64 tokens' pages are slot 0's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -98,15 +99,38 @@ KvPages::KvPages(const KvCache& cache, std::int64_t page_count, std::int64_t pag
       padded_value_dim_(kernel::kv_padded(cache.value_dim())),
       page_tokens_(page_tokens),
       is_latent_(cache.is_latent()),
+      has_window_(cache.window != 0),
       format_(cache.format) {
   for (std::int64_t d = 0; d < padded_dim_; ++d) key_rows_.push_back(kernel::key_row(d, padded_dim_));
-  const std::int64_t bytes = page_count * kv_head_count_ * padded_dim_ * element_bytes(format_);
-  keys_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * kernel::kv_padded(page_tokens)));
-  if (!is_latent_) values_ = kernel::AlignedBytes(static_cast<std::size_t>(bytes * page_tokens));
+  const std::int64_t position_bytes = kv_head_count_ * padded_dim_ * element_bytes(format_);
+  key_page_bytes_ = position_bytes * kernel::kv_padded(page_tokens);
+  value_page_bytes_ = is_latent_ ? 0 : position_bytes * page_tokens;
+  const std::int64_t pages = page_count + (has_window_ ? 1 : 0);
+  keys_ = kernel::AlignedBytes(static_cast<std::size_t>(pages * key_page_bytes_));
+  if (!is_latent_) values_ = kernel::AlignedBytes(static_cast<std::size_t>(pages * value_page_bytes_));
+  if (!has_window_) return;
+  std::memset(keys_.data() + page_count * key_page_bytes_, 0, static_cast<std::size_t>(key_page_bytes_));
+  if (is_latent_) return;
+  std::memset(values_.data() + page_count * value_page_bytes_, 0,
+              static_cast<std::size_t>(value_page_bytes_));
+}
+
+void KvPages::save_page(std::int32_t page, float* to) const {
+  auto* bytes = reinterpret_cast<std::uint8_t*>(to);
+  std::memcpy(bytes, keys_.data() + page * key_page_bytes_, static_cast<std::size_t>(key_page_bytes_));
+  std::memcpy(bytes + key_page_bytes_, values_.data() + page * value_page_bytes_,
+              static_cast<std::size_t>(value_page_bytes_));
+}
+
+void KvPages::restore_page(const float* from, std::int32_t page) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(from);
+  std::memcpy(keys_.data() + page * key_page_bytes_, bytes, static_cast<std::size_t>(key_page_bytes_));
+  std::memcpy(values_.data() + page * value_page_bytes_, bytes + key_page_bytes_,
+              static_cast<std::size_t>(value_page_bytes_));
 }
 
 void KvPages::write(const RowPlace& place, const float* key, const float* value) {
-  const std::int64_t page = place.pages[static_cast<std::size_t>(place.position / page_tokens_)];
+  const std::int64_t page = pages_of(place)[static_cast<std::size_t>(place.position / page_tokens_)];
   const std::int64_t in_page = place.position % page_tokens_;
   const auto write_as = [&](auto element, std::int64_t head, std::span<const float> whole_key) {
     using Element = decltype(element);
@@ -250,7 +274,7 @@ class AttendCall {
     job.values = cache_.is_latent_ ? nullptr : cache_.values_.data() + item.kv_head * value_head * element;
     job.key_page_stride = cache_.kv_head_count_ * key_head;
     job.value_page_stride = cache_.kv_head_count_ * value_head;
-    job.pages = places_[static_cast<std::size_t>(item.block.first_row)].pages.data();
+    job.pages = cache_.pages_of(places_[static_cast<std::size_t>(item.block.first_row)]).data();
     job.scores = work.scores;
     job.weights = work.weights;
     job.panel = work.panel;

@@ -12,6 +12,7 @@
 #include "backend/cpu/plan.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/weights.h"
+#include "backend/window_pages.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -30,7 +31,7 @@ class PreparedCpu final : public Prepared {
   std::int64_t resumable_from(std::int32_t slot) const override {
     return slots_[static_cast<std::size_t>(slot)].resumable_from();
   }
-  std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
+  std::int64_t anchor_bytes() const override { return 4 * anchor_floats_; }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
   std::span<const std::string> notices() const override { return notices_; }
@@ -52,8 +53,16 @@ class PreparedCpu final : public Prepared {
     return id.is_there() ? program_.vector(id).values : std::span<const float>();
   }
   SlotPast& slot(const SequenceRows& rows) { return slots_[static_cast<std::size_t>(rows.state_slot)]; }
-  void place_rows();
+  void place_rows(Pass pass);
   void turn_rows();
+  // Calls visit(cache, page) for what rows at `position` see of earlier ones, in the caches that have a
+  // window.
+  template <class Visit>
+  void each_window_page(std::int32_t slot, std::int64_t position, const Visit& visit) {
+    for (std::size_t i = 0; i < kv_.size(); ++i)
+      if (program_.kv_caches[i].window != 0)
+        for (const std::int32_t page : window_pages_.seen(slot, position)) visit(kv_[i], page);
+  }
   // Calls work(row) for the rows of a value.
   template <class Work>
   void each_row(ValueId id, const Work& work) {
@@ -104,8 +113,10 @@ class PreparedCpu final : public Prepared {
   std::vector<KvPages> kv_;                         // by KvCacheId
   std::vector<DeltaStore> delta_;                   // by DeltaStateId
   std::vector<SlotPast> slots_;
+  WindowPages window_pages_;
   AnchorShelf anchors_;
-  std::vector<float> hidden_;  // [hidden_count_, hidden_size]
+  std::int64_t anchor_floats_ = 0;  // at most: near its begin a sequence has fewer pages
+  std::vector<float> hidden_;       // [hidden_count_, hidden_size]
   std::int64_t hidden_count_ = 0;
   InputRows inputs_;
   std::vector<Product> products_;
@@ -124,7 +135,8 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
       capacity_(capacity),
       keeps_values_(options.keep_values),
       collective_(options.collective),
-      machine_{kernels, ThreadPool(thread_count, options.first_cpu)} {
+      machine_{kernels, ThreadPool(thread_count, options.first_cpu)},
+      window_pages_(program_, capacity) {
   const std::vector<std::string> problems = problems_of(program_);
   check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
   if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
@@ -146,11 +158,16 @@ PreparedCpu::PreparedCpu(Program program, const Capacity& capacity, const CpuOpt
   for (const std::int64_t width : places_.buffer_columns)
     buffers_.emplace_back(static_cast<std::size_t>(width * capacity_.row_count) * sizeof(float));
   for (const KvCache& cache : program_.kv_caches)
-    kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
+    kv_.emplace_back(cache, cache.window != 0 ? window_pages_.page_count() : capacity_.page_count,
+                     capacity_.page_tokens);
   for (const DeltaState& state : program_.delta_states)
     delta_.emplace_back(state, capacity_.state_slot_count);
   slots_.resize(static_cast<std::size_t>(capacity_.state_slot_count));
   anchors_.resize(capacity_.anchor_count);
+  for (const DeltaStore& store : delta_) anchor_floats_ += store.kept_floats();
+  const std::int64_t seen = WindowPages::seen_count(program_, capacity_.page_tokens);
+  for (std::size_t i = 0; i < kv_.size(); ++i)
+    if (program_.kv_caches[i].window != 0) anchor_floats_ += seen * kv_[i].page_floats();
   choices_.resize(program_.values.size());
   value_rows_.resize(program_.values.size());
   turns_.resize(program_.ropes.size());
@@ -165,7 +182,8 @@ void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
         "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
   batch_ = &batch;
   logits_ = logits.data();
-  place_rows();
+  if (pass == Pass::main) window_pages_.begin(batch, slots_);
+  place_rows(pass);
   turn_rows();
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slot(rows).begin(rows);
@@ -178,19 +196,28 @@ void PreparedCpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
 
 void PreparedCpu::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {
   slots_.at(static_cast<std::size_t>(slot)).require_state(position, slot);
-  float* to = anchors_.put(anchor, position, anchor_bytes() / static_cast<std::int64_t>(sizeof(float)));
+  float* to = anchors_.put(anchor, position, anchor_floats_);
   for (DeltaStore& store : delta_) {
     store.save(slot, position, to);
     to += store.kept_floats();
   }
+  each_window_page(slot, position, [&](KvPages& pages, std::int32_t page) {
+    pages.save_page(page, to);
+    to += pages.page_floats();
+  });
 }
 
 void PreparedCpu::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
-  const float* from = delta_.empty() ? nullptr : anchors_.get(anchor, position);
+  const float* from = anchor_floats_ == 0 ? nullptr : anchors_.get(anchor, position);
   for (DeltaStore& store : delta_) {
     store.restore(from, slot, position);
     from += store.kept_floats();
   }
+  window_pages_.hold(slot, position, position);
+  each_window_page(slot, position, [&](KvPages& pages, std::int32_t page) {
+    pages.restore_page(from, page);
+    from += pages.page_floats();
+  });
   slots_.at(static_cast<std::size_t>(slot)).restore(position);
 }
 
@@ -203,13 +230,17 @@ std::span<const float> PreparedCpu::value(ValueId id) const {
           static_cast<std::size_t>(value_rows_[index] * columns(id))};
 }
 
-void PreparedCpu::place_rows() {
+void PreparedCpu::place_rows(Pass pass) {
   rows_.clear();
   for (const SequenceRows& sequence : batch_->sequences) {
     const auto pages = batch_->pages.subspan(static_cast<std::size_t>(sequence.page_begin),
                                              static_cast<std::size_t>(sequence.page_count));
+    std::span<const std::int32_t> window_pages;
+    if (pass == Pass::main && window_pages_.page_count() > 0)
+      window_pages = window_pages_.table().subspan(static_cast<std::size_t>(sequence.page_begin),
+                                                   static_cast<std::size_t>(sequence.page_count));
     for (std::int32_t i = 0; i < sequence.row_count; ++i)
-      rows_.push_back({sequence.position + i, sequence.state_slot, pages});
+      rows_.push_back({sequence.position + i, sequence.state_slot, pages, window_pages});
   }
 }
 

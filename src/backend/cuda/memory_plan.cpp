@@ -8,6 +8,7 @@
 #include "backend/cuda/step/buffers.h"
 #include "backend/cuda/step/draft_chain.h"
 #include "backend/cuda/step/step_buffers.h"
+#include "backend/window_pages.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/all_reduce/exchange.h"
@@ -79,7 +80,8 @@ std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capa
   std::int64_t before = 0;
   cuda::load_model(
       cuda::read_layers(program), program, capacity, loader, arena, memory, [&](std::string_view kind) {
-        const std::int64_t now = memory.total() - memory.bytes("KV pages") - memory.bytes("delta state");
+        const std::int64_t now = memory.total() - memory.bytes("KV pages") -
+                                 memory.bytes("KV pages of windows") - memory.bytes("delta state");
         auto found = std::find_if(kinds.begin(), kinds.end(), [&](auto& use) { return use.what == kind; });
         if (found == kinds.end()) found = kinds.insert(kinds.end(), {std::string(kind), 0});
         found->bytes += now - before;
@@ -99,17 +101,18 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
   cuda::WeightLoader loader(counting, arena, program, options, notices, /*sizes_alone=*/true);
   const cuda::DeviceModel model =
       cuda::load_model(cuda::read_layers(program), program, capacity, loader, arena, memory);
-  const std::int64_t pages = memory.bytes("KV pages"), states = memory.bytes("delta state"),
-                     loaded = memory.total();
-  const cuda::AnchorPool anchors(memory, arena, model, capacity);
+  const std::int64_t pages = memory.bytes("KV pages"), windows = memory.bytes("KV pages of windows"),
+                     states = memory.bytes("delta state"), loaded = memory.total();
+  const cuda::AnchorPool anchors(memory, arena, model, capacity,
+                                 WindowPages::seen_count(program, capacity.page_tokens));
   const std::int64_t kept = memory.bytes("kept states");
-  const cuda::BatchTables tables(memory, arena, capacity);
+  const cuda::BatchTables tables(memory, arena, program, capacity);
   cuda::KernelSelector selector(counting, tuning);
   cuda::make_buffers(model, selector, arena, capacity);
   const cuda::DeviceSampler sampler(counting, arena, capacity, model.head.vocab, cuda::kLogitsRows);
-  const cuda::DraftChain chain(counting, arena, capacity);
+  const cuda::DraftChain chain(counting, arena, program, capacity);
   const std::int64_t workspace = memory.bytes("workspace");
-  std::vector<MemoryUse> plan{{"weights", loaded - pages - states},
+  std::vector<MemoryUse> plan{{"weights", loaded - pages - windows - states},
                               {"KV pages", pages},
                               {"recurrent states", states},
                               {"workspace", workspace},
@@ -118,6 +121,10 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
     plan.push_back({"exchange of ranks", all_reduce::Exchange::device_bytes(
                                              {.ranks = program.part.count}, model.hidden,
                                              static_cast<int>(capacity.row_count), model.head.matrix.width)});
+  if (windows > 0) {
+    plan.emplace_back().bytes = windows;
+    plan.back().what = "KV pages of windows";
+  }
   if (kept > 0) {
     plan.emplace_back().bytes = kept;  // in two steps: g++ 12 warns of an overlap that is none
     plan.back().what = "kept states (prefix cache)";

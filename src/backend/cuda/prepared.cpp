@@ -48,14 +48,16 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
       options_(options),
       machine_(machine),
       arena_(machine.memory()),
-      tables_(machine.memory(), arena_, capacity),
+      window_pages_(program_, capacity),
+      tables_(machine.memory(), arena_, program_, capacity),
       model_(load()),
-      anchors_(machine.memory(), arena_, model_, capacity),
+      anchors_(machine.memory(), arena_, model_, capacity,
+               WindowPages::seen_count(program_, capacity.page_tokens)),
       selector_(machine, options.tuning),
       buffers_(make_buffers(model_, selector_, arena_, capacity)),
       multiplier_(machine, tables_, buffers_, selector_),
       sampler_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
-      chain_(machine, arena_, capacity),
+      chain_(machine, arena_, program_, capacity),
       runner_(machine, model_, buffers_, tables_, multiplier_, sampler_, options_.exchange.get(),
               options_.ways),
       slots_(static_cast<std::size_t>(capacity.state_slot_count)) {
@@ -165,13 +167,17 @@ void PreparedGpu::run_pass(Pass pass, const Batch& batch, const Wanted& wanted) 
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences)
       slot(rows).require_resumable(rows.position, rows.state_slot);
-  if (pass == Pass::main)
+  if (pass == Pass::main) {
+    window_pages_.begin(batch, slots_);
     for (const SequenceRows& rows : batch.sequences) slot(rows).begin(rows);
+  }
   const std::size_t numbers = batch.tokens.size() * static_cast<std::size_t>(model_.hidden);
   if (pass == Pass::main && options_.keep_values)
     for (const ValueId id : program_.layer_outputs) values_[id.index].resize(numbers);
   asked_before_ = 0;
-  for (const RowGroup& group : groups_of(batch)) {
+  const std::span<const std::int32_t> window_pages =
+      pass == Pass::main ? window_pages_.table() : std::span<const std::int32_t>{};
+  for (const RowGroup& group : groups_of(batch, window_pages)) {
     for (int begin = 0, count = 0; begin < group.row_count(); begin += count) {
       count = piece_of(group, begin);
       run_rows(pass, group, begin, count, wanted);
@@ -194,6 +200,7 @@ void PreparedGpu::run_pass(Pass pass, const Batch& batch, const Wanted& wanted) 
 PassPlaces PreparedGpu::batch_places(const ChoiceKind& kind, int asked_before, bool chains) const {
   PassPlaces places;
   places.tables = tables_.tables();
+  places.window_pages = tables_.window_pages();
   places.tokens = tables_.tokens();
   places.batch_rows = tables_.batch_rows();
   places.hidden_rows = tables_.hidden_rows();

@@ -11,6 +11,7 @@
 #include "backend/cuda/step/runner.h"
 #include "backend/cuda/tune/kernel_selector.h"
 #include "backend/cuda/tune/tune.h"
+#include "backend/window_pages.h"
 
 namespace fourfold::backend::cuda {
 
@@ -36,17 +37,21 @@ class PreparedGpu final : public Prepared, public Tunable {
   std::int64_t anchor_bytes() const override { return anchors_.anchor_bytes(); }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override {
     slots_.at(static_cast<std::size_t>(slot)).require_state(position, slot);
-    anchors_.save(slot, position, anchor);
+    anchors_.save(slot, position, window_pages_.seen(slot, position), anchor);
   }
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override {
-    anchors_.restore(anchor, slot, position);
+    anchors_.require(anchor, position);
+    window_pages_.hold(slot, position, position);
+    anchors_.restore(anchor, slot, position, window_pages_.seen(slot, position));
     slots_.at(static_cast<std::size_t>(slot)).restore(position);
   }
   std::span<const std::string> notices() const override { return notices_; }
   std::span<const MemoryUse> memory() const override { return memory_; }
   bool roles_agree() const override { return false; }
   void assume_position(std::int32_t slot, std::int64_t position) {
-    slots_[static_cast<std::size_t>(slot)].assume(position);
+    SlotPast& past = slots_[static_cast<std::size_t>(slot)];
+    past.assume(position);
+    window_pages_.hold(slot, past.resumable_from(), position);
   }
 
   // Timing and tuning; prepared_tune.cpp.
@@ -89,6 +94,7 @@ class PreparedGpu final : public Prepared, public Tunable {
   std::vector<MemoryUse> memory_;
   kernels::Machine& machine_;
   kernels::Arena arena_;
+  WindowPages window_pages_;
   BatchTables tables_;
   DeviceModel model_;
   AnchorPool anchors_;

@@ -17,7 +17,7 @@ class CountedModel {
       : options_{.dense = dense},
         machine_(machine),
         arena_(machine_.memory()),
-        tables_(machine_.memory(), arena_, capacity),
+        tables_(machine_.memory(), arena_, program, capacity),
         loader_(machine_, arena_, program, options_, notices_, /*sizes_alone=*/true),
         model_(cuda::load_model(cuda::read_layers(program), program, capacity, loader_, arena_,
                                 machine_.memory())),
@@ -27,6 +27,7 @@ class CountedModel {
         sampler_(machine_, arena_, capacity, model_.head.vocab, cuda::kLogitsRows),
         runner_(machine_, model_, buffers_, tables_, multiplier_, sampler_, /*exchange=*/nullptr) {
     places_.tables = tables_.tables();
+    places_.window_pages = tables_.window_pages();
     places_.tokens = tables_.tokens();
     places_.batch_rows = tables_.batch_rows();
     places_.hidden_rows = tables_.hidden_rows();

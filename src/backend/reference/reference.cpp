@@ -8,6 +8,7 @@
 #include "backend/reference/delta.h"
 #include "backend/reference/dense.h"
 #include "backend/reference/experts.h"
+#include "backend/window_pages.h"
 #include "base/check.h"
 #include "base/error.h"
 
@@ -20,6 +21,8 @@ struct RowPlace {
   std::int64_t position;
   std::int32_t slot;
   PageTable table;
+  PageTable window_table;  // of caches that have a window
+  const PageTable& table_of(const KvCache& cache) const { return cache.window != 0 ? window_table : table; }
   Role role;
 };
 
@@ -38,7 +41,9 @@ class PreparedReference final : public Prepared {
       return input_of(use.input, Role::prefill) != input_of(use.input, Role::decode);
     });
   }
-  std::int64_t anchor_bytes() const override { return backend::anchor_bytes(program_); }
+  std::int64_t anchor_bytes() const override {
+    return backend::anchor_bytes(program_, capacity_.page_tokens);
+  }
   void save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) override;
   void restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) override;
 
@@ -54,7 +59,7 @@ class PreparedReference final : public Prepared {
   std::span<const float> vector(OptionalVectorId id) const {
     return id.is_there() ? program_.vector(id).values : std::span<const float>();
   }
-  void place_rows();
+  void place_rows(Pass pass);
 
   void apply(const Embed& op);
   void apply(const RmsNorm& op);
@@ -87,6 +92,16 @@ class PreparedReference final : public Prepared {
   Role role_of(ValueId in, std::int64_t row) const {
     return program_.value(in).rows == RowSet::logits ? Role::decode : places_[row].role;
   }
+  // Calls visit(row) for what rows at `position` see of earlier ones, in the caches that have a window.
+  template <class Visit>
+  void each_window_row(std::int32_t slot, std::int64_t position, const Visit& visit) {
+    for (std::size_t i = 0; i < kv_.size(); ++i) {
+      if (program_.kv_caches[i].window == 0) continue;
+      for (const std::int32_t page : window_pages_.seen(slot, position))
+        for (std::int64_t row = page * capacity_.page_tokens; row < (page + 1) * capacity_.page_tokens; ++row)
+          visit(kv_[i].keys.row(row)), visit(kv_[i].values.row(row));
+    }
+  }
   DeltaMemory& delta_memory(DeltaStateId id, std::int32_t slot) {
     return delta_[id.index * capacity_.state_slot_count + slot];
   }
@@ -99,6 +114,7 @@ class PreparedReference final : public Prepared {
   std::vector<KvPages> kv_;                 // by KvCacheId
   std::vector<DeltaMemory> delta_;          // by DeltaStateId, then slot
   std::vector<SlotPast> slots_;
+  WindowPages window_pages_;
   AnchorShelf anchors_;
   std::vector<Rows> values_;                        // by ValueId
   std::vector<std::vector<std::int32_t>> choices_;  // by ValueId: experts, [rows, count]
@@ -112,7 +128,8 @@ PreparedReference::PreparedReference(Program program, const Capacity& capacity,
     : program_(std::move(program)),
       capacity_(capacity),
       collective_(std::move(collective)),
-      watcher_(std::move(watcher)) {
+      watcher_(std::move(watcher)),
+      window_pages_(program_, capacity) {
   const std::vector<std::string> problems = problems_of(program_);
   check(problems.empty(), "the program is sound", problems.empty() ? "" : problems.front().c_str());
   if (capacity.page_tokens < 1 || capacity.page_count < 1 || capacity.state_slot_count < 1 ||
@@ -124,7 +141,8 @@ PreparedReference::PreparedReference(Program program, const Capacity& capacity,
         program_.part.count);
   for (const MatrixUse& use : program_.matrices) weights_.push_back(expand(use));
   for (const KvCache& cache : program_.kv_caches)
-    kv_.emplace_back(cache, capacity_.page_count, capacity_.page_tokens);
+    kv_.emplace_back(cache, cache.window != 0 ? window_pages_.page_count() : capacity_.page_count,
+                     capacity_.page_tokens);
   for (const DeltaState& state : program_.delta_states)
     for (std::int64_t slot = 0; slot < capacity_.state_slot_count; ++slot) delta_.emplace_back(state);
   slots_.resize(capacity_.state_slot_count);
@@ -141,7 +159,8 @@ void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logi
   check(logits.size() == batch.logits_rows.size() * static_cast<std::size_t>(program_.vocab_size),
         "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
   batch_ = &batch;
-  place_rows();
+  if (pass == Pass::main) window_pages_.begin(batch, slots_);
+  place_rows(pass);
   if (pass == Pass::main)
     for (const SequenceRows& rows : batch.sequences) slots_[rows.state_slot].begin(rows);
   for (const Op& op : program_.ops(pass)) std::visit([&](const auto& known) { apply(known); }, op);
@@ -153,28 +172,40 @@ void PreparedReference::run(Pass pass, const Batch& batch, std::span<float> logi
 
 void PreparedReference::save_anchor(std::int32_t slot, std::int64_t position, std::int32_t anchor) {
   slots_.at(slot).require_state(position, slot);
-  float* to = anchors_.put(anchor, position, anchor_bytes() / static_cast<std::int64_t>(sizeof(float)));
+  std::int64_t count = 0;
+  for (const DeltaState& state : program_.delta_states) count += kept_floats(state);
+  each_window_row(slot, position, [&](std::span<float> row) { count += std::ssize(row); });
+  float* to = anchors_.put(anchor, position, count);
   for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
     save_state(program_.delta_states[i], delta_memory({i}, slot), position, to);
     to += kept_floats(program_.delta_states[i]);
   }
+  each_window_row(slot, position, [&](std::span<float> row) { to = std::ranges::copy(row, to).out; });
 }
 
 void PreparedReference::restore_anchor(std::int32_t anchor, std::int32_t slot, std::int64_t position) {
-  const float* from = program_.delta_states.empty() ? nullptr : anchors_.get(anchor, position);
+  const float* from = anchor_bytes() == 0 ? nullptr : anchors_.get(anchor, position);
   for (std::int32_t i = 0; i < std::ssize(program_.delta_states); ++i) {
     restore_state(program_.delta_states[i], from, position, delta_memory({i}, slot));
     from += kept_floats(program_.delta_states[i]);
   }
+  window_pages_.hold(slot, position, position);
+  each_window_row(slot, position, [&](std::span<float> row) {
+    std::copy_n(from, row.size(), row.begin());
+    from += row.size();
+  });
   slots_.at(slot).restore(position);
 }
 
-void PreparedReference::place_rows() {
+void PreparedReference::place_rows(Pass pass) {
   places_.clear();
   for (const SequenceRows& rows : batch_->sequences) {
     const PageTable table{batch_->pages.subspan(rows.page_begin, rows.page_count), capacity_.page_tokens};
+    PageTable window_table{{}, capacity_.page_tokens};
+    if (pass == Pass::main && window_pages_.page_count() > 0)
+      window_table.pages = window_pages_.table().subspan(rows.page_begin, rows.page_count);
     for (std::int32_t i = 0; i < rows.row_count; ++i)
-      places_.push_back({rows.position + i, rows.state_slot, table, rows.role});
+      places_.push_back({rows.position + i, rows.state_slot, table, window_table, rows.role});
   }
 }
 
@@ -245,15 +276,15 @@ void PreparedReference::apply(const HeadNormRope& op) {
 
 void PreparedReference::apply(const WriteKv& op) {
   for (std::int64_t row = 0; row < in(op.key).count(); ++row)
-    write_kv(program_.kv_cache(op.cache), places_[row].table, places_[row].position, in(op.key).row(row),
-             in(op.value).row(row), kv_[op.cache.index]);
+    write_kv(program_.kv_cache(op.cache), places_[row].table_of(program_.kv_cache(op.cache)),
+             places_[row].position, in(op.key).row(row), in(op.value).row(row), kv_[op.cache.index]);
 }
 
 void PreparedReference::apply(const Attention& op) {
   Rows& out = make(op.out);
   for (std::int64_t row = 0; row < out.count(); ++row)
-    attend(op, program_.kv_cache(op.cache), places_[row].table, kv_[op.cache.index], places_[row].position,
-           in(op.query).row(row), out.row(row), vector(op.sinks));
+    attend(op, program_.kv_cache(op.cache), places_[row].table_of(program_.kv_cache(op.cache)),
+           kv_[op.cache.index], places_[row].position, in(op.query).row(row), out.row(row), vector(op.sinks));
 }
 
 void PreparedReference::apply(const HeadLinear& op) {

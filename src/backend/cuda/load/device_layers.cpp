@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <numbers>
 
+#include "backend/window_pages.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/parallel.h"
@@ -160,10 +161,14 @@ class ModelLoader {
     if (out.kv == KvFormat::f32)
       fail_with_hint(Code::unsupported_op, "Run it with --kv bf16 or fp8.",
                      "{}: keys and values in f32; the GPU backend has pages of bf16 and fp8", cache.name);
-    const auto bytes = static_cast<std::size_t>(capacity_.page_count * step::kPageTokens * cache.columns() *
+    out.has_window_pages = cache.window != 0;
+    const std::int64_t page_count =
+        out.has_window_pages ? WindowPages::count_of(program_, capacity_) : capacity_.page_count;
+    const auto bytes = static_cast<std::size_t>(page_count * step::kPageTokens * cache.columns() *
                                                 element_bytes(cache.format));
-    out.keys = arena_.take<unsigned char>(bytes, "KV pages");
-    out.values = arena_.take<unsigned char>(bytes, "KV pages");
+    const char* what = out.has_window_pages ? "KV pages of windows" : "KV pages";
+    out.keys = arena_.take<unsigned char>(bytes, what);
+    out.values = arena_.take<unsigned char>(bytes, what);
     for (unsigned char* pages : {out.keys, out.values}) memory_.clear(pages, bytes);
     out.heads = static_cast<int>(mixer.head_count);
     out.kv_heads = static_cast<int>(cache.kv_head_count);

@@ -58,8 +58,9 @@ struct DeviceAttention {
   float scale = 0;
   // With a window or sinks the kernels' rows are others.
   bool is_windowed = false;
-  int window = 0;                // 0: all positions
-  const float* sinks = nullptr;  // [heads]; null: none
+  int window = 0;                 // 0: all positions
+  bool has_window_pages = false;  // its pages are those of WindowPages
+  const float* sinks = nullptr;   // [heads]; null: none
   DenseGroup out;
 };
 

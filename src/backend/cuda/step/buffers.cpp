@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "backend/window_pages.h"
 #include "base/check.h"
 #include "kernels/moe_layer/choose.h"
 
 namespace fourfold::backend::cuda {
 
-BatchTables::BatchTables(kernels::Memory& memory, kernels::Arena& arena, const Capacity& capacity)
+BatchTables::BatchTables(kernels::Memory& memory, kernels::Arena& arena, const Program& program,
+                         const Capacity& capacity)
     : memory_(memory) {
   const auto rows = static_cast<std::size_t>(capacity.row_count);
   const auto take = [&](std::size_t bytes) {
@@ -28,7 +30,9 @@ BatchTables::BatchTables(kernels::Memory& memory, kernels::Arena& arena, const C
     tiles_at_[i] = take((rows / (std::size_t{8} << i) + 1) * sizeof(moe::TokenTile));
   tile_counts_at_ = take(kTileWidths * 4);
   // Last: what a batch does not use of it is not sent.
-  pages_at_ = take(static_cast<std::size_t>(capacity.page_count) * 4);
+  page_room_ = page_entries(program, capacity);
+  pages_at_ = take(page_room_ * 4);
+  window_pages_at_ = take(WindowPages::count_of(program, capacity) > 0 ? page_room_ * 4 : 0);
   host_ = static_cast<unsigned char*>(memory.allocate_host(bytes_));
   device_ = arena.take<unsigned char>(bytes_, "batch tables");
 }
@@ -71,8 +75,13 @@ void BatchTables::send(const RowGroup& group, int begin, int count) {
     logits_places_.push_back(group.logits_place[i]);
   }
   if (group.role == Role::prefill) fill_prompts(sequences);
+  check(group.pages.size() <= page_room_, "there is room for the sequences' pages", group.pages.size(),
+        page_room_);
   std::copy(group.pages.begin(), group.pages.end(), host<std::int32_t>(pages_at_));
   memory_.send(device_, host_, pages_at_ + group.pages.size() * 4);
+  if (group.window_pages.empty()) return;
+  std::copy(group.window_pages.begin(), group.window_pages.end(), host<std::int32_t>(window_pages_at_));
+  memory_.send(device_ + window_pages_at_, host_ + window_pages_at_, group.window_pages.size() * 4);
 }
 
 void BatchTables::fill_prompts(const step::SequencePlace* sequences) {

@@ -14,10 +14,11 @@
 
 namespace fourfold::backend::cuda {
 
-// The batch's tables, filled on the host and sent in one copy.
+// The batch's tables, filled on the host and sent in one copy, or two.
 class BatchTables {
  public:
-  BatchTables(kernels::Memory& memory, kernels::Arena& arena, const Capacity& capacity);
+  BatchTables(kernels::Memory& memory, kernels::Arena& arena, const Program& program,
+              const Capacity& capacity);
   ~BatchTables();
   BatchTables(const BatchTables&) = delete;
   BatchTables& operator=(const BatchTables&) = delete;
@@ -26,6 +27,7 @@ class BatchTables {
   void send(const RowGroup& group, int begin, int count);
 
   step::Tables tables() const;
+  const std::int32_t* window_pages() const { return device<std::int32_t>(window_pages_at_); }
   int sequence_count() const { return sequence_count_; }
   int row_count() const { return row_count_; }
   int sequence_rows() const { return sequence_rows_; }  // of the sequence that has most
@@ -62,7 +64,7 @@ class BatchTables {
   kernels::Memory& memory_;
   std::size_t rows_at_ = 0, sequences_at_ = 0, tokens_at_ = 0, batch_rows_at_ = 0, hidden_rows_at_ = 0,
               logits_rows_at_ = 0, chunks_at_ = 0, prompts_at_ = 0, tiles_at_[kTileWidths] = {},
-              tile_counts_at_ = 0, pages_at_ = 0, bytes_ = 0;
+              tile_counts_at_ = 0, pages_at_ = 0, window_pages_at_ = 0, page_room_ = 0, bytes_ = 0;
   unsigned char* host_ = nullptr;
   unsigned char* device_ = nullptr;
   int row_count_ = 0;

@@ -45,10 +45,11 @@ void require_counts(const std::vector<Member>& members, std::span<const int> cou
 
 }  // namespace
 
-DraftChain::DraftChain(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity)
+DraftChain::DraftChain(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
+                       const Capacity& capacity)
     : machine_(machine),
       slots_(static_cast<std::size_t>(capacity.state_slot_count)),
-      page_limit_(static_cast<std::size_t>(capacity.page_count)) {
+      page_limit_(page_entries(program, capacity)) {
   const auto take = [&](std::size_t bytes) {
     const std::size_t at = bytes_;
     bytes_ += (bytes + 15) / 16 * 16;

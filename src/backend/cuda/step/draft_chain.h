@@ -19,7 +19,8 @@ inline constexpr int kDraftPassesMost = 8;
 
 class DraftChain {
  public:
-  DraftChain(kernels::Machine& machine, kernels::Arena& arena, const Capacity& capacity);
+  DraftChain(kernels::Machine& machine, kernels::Arena& arena, const Program& program,
+             const Capacity& capacity);
   ~DraftChain();
   DraftChain(const DraftChain&) = delete;
   DraftChain& operator=(const DraftChain&) = delete;

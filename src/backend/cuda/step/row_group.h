@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/batch.h"
@@ -16,6 +17,7 @@ struct RowGroup {
   std::vector<step::RowPlace> rows;
   std::vector<step::SequencePlace> sequences;
   std::vector<std::int32_t> pages;
+  std::vector<std::int32_t> window_pages;  // of layers that have a window; as many, or none
   std::vector<std::int32_t> batch_row;     // of each row
   std::vector<std::int32_t> hidden_row;    // draft pass: the row of the pass before that it continues
   std::vector<std::int32_t> logits_row;    // rows of the group whose logits were asked
@@ -27,7 +29,12 @@ struct RowGroup {
   int sequence_count() const { return static_cast<int>(sequences.size()); }
 };
 
+// How many pages the sequences of a batch may name, together: more than there are, where prompts begin alike
+// and share theirs.
+std::size_t page_entries(const Program& program, const Capacity& capacity);
+
 // The groups that have rows: generated rows first, they are waited for.
-std::vector<RowGroup> groups_of(const Batch& batch);
+// window_pages: WindowPages::table() of a main pass.
+std::vector<RowGroup> groups_of(const Batch& batch, std::span<const std::int32_t> window_pages = {});
 
 }  // namespace fourfold::backend::cuda

@@ -211,10 +211,16 @@ void Runner::sum_squares(const DeviceAttention& mixer, const char* element) {
   multiplier_.selector().enter(static_cast<unsigned>(Stage::attention));  // what follows is of it again
 }
 
+step::Tables Runner::tables_of(const DeviceAttention& mixer) const {
+  step::Tables tables = places_.tables;
+  if (mixer.has_window_pages) tables.pages = places_.window_pages;
+  return tables;
+}
+
 void Runner::prepare_heads(const DeviceAttention& mixer) {
   const char* element = shape_.role == Role::prefill ? "bf16" : "f32";
   attention::PrepareParams prepare{};
-  prepare.tables = places_.tables;
+  prepare.tables = tables_of(mixer);
   prepare.projection = buffers_.projection;
   prepare.projection_stride = mixer.in.width;
   prepare.query_column = mixer.in.first_column[0];
@@ -250,7 +256,7 @@ void Runner::prepare_heads(const DeviceAttention& mixer) {
 
 void Runner::attend(const DeviceAttention& mixer) {
   prepare_heads(mixer);
-  const step::Tables tables = places_.tables;
+  const step::Tables tables = tables_of(mixer);
   // Two numbers for every head_dim of them: the workspace is divided so, whatever its size.
   auto* partial = static_cast<float*>(buffers_.workspace);
   const std::size_t partial_room =

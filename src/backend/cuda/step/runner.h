@@ -42,6 +42,7 @@ struct PassShape {
 // What a pass reads of its batch and where it leaves things: the batch's own tables, or a draft chain's.
 struct PassPlaces {
   step::Tables tables{};
+  const std::int32_t* window_pages = nullptr;  // in place of tables.pages, for layers that have their own
   const std::int32_t* tokens = nullptr;
   const std::int32_t* batch_rows = nullptr;
   const std::int32_t* hidden_rows = nullptr;
@@ -110,6 +111,7 @@ class Runner {
   void mix(const DeviceDelta& mixer);
   void mix(const DeviceAttention& mixer);
   void sum_squares(const DeviceAttention& mixer, const char* element);
+  step::Tables tables_of(const DeviceAttention& mixer) const;
   void prepare_heads(const DeviceAttention& mixer);
   void attend(const DeviceAttention& mixer);
   // Latent attention, generated rows and prompts; runner_latent.cpp.

@@ -73,7 +73,7 @@ void Runner::prompt_mix(const DeviceAttention& mixer) {
   if (wants(Stage::attention)) {
     prepare_heads(mixer);
     attention::PromptParams params{};
-    params.tables = places_.tables;
+    params.tables = tables_of(mixer);
     params.query = buffers_.query;
     params.keys = mixer.keys;
     params.values = mixer.values;

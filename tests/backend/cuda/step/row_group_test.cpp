@@ -5,6 +5,30 @@
 namespace fourfold::backend::cuda {
 namespace {
 
+// Of windows a page for each of the batch's, sequence by sequence.
+TEST(RowGroup, HasPagesOfWindowsBesideTheOthers) {
+  const std::vector<std::int32_t> tokens{10, 20}, pages{5, 6, 7}, window_pages{2, 0, 1};
+  const std::vector<SequenceRows> sequences{{1, 64, 0, 0, 2, Role::prefill, 0},
+                                            {1, 0, 1, 2, 1, Role::decode, 0}};
+  const Batch batch{tokens, sequences, pages, {}, {}};
+  const auto groups = groups_of(batch, window_pages);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].window_pages, (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(groups[1].pages, (std::vector<std::int32_t>{5, 6}));
+  EXPECT_EQ(groups[1].window_pages, (std::vector<std::int32_t>{2, 0}));
+  EXPECT_TRUE(groups_of(batch)[0].window_pages.empty());
+}
+
+// Three requests that share a long prompt name its pages three times.
+TEST(RowGroup, HasRoomForPagesThatSequencesShare) {
+  Program program;
+  program.position_limit = 10 * 64;
+  const Capacity capacity{.page_count = 12, .state_slot_count = 3, .row_count = 64};
+  EXPECT_EQ(page_entries(program, capacity), 3u * 10);
+  program.position_limit = 20 * 64 - 1;
+  EXPECT_EQ(page_entries(program, capacity), 3u * 12);
+}
+
 // Prompt rows of two sequences around a generated one with two drafts.
 TEST(RowGroup, PartsRolesAndKeepsOrder) {
   const std::vector<std::int32_t> tokens{10, 11, 20, 21, 22, 30};
