@@ -104,7 +104,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   endif()
   fourfold_precompile(fourfold_hub fourfold_base)
   # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
-  set(library_sources activations open_model prepare_model open_engine served_model calls rank_machines tuned expert_choice plan_step predict
+  set(library_sources activations open_model prepare_model machine_rank open_engine served_model calls rank_machines tuned expert_choice plan_step predict
     predict_layer node_ranks)
   list(TRANSFORM library_sources REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/library/\\1.cpp")
   add_library(fourfold_library STATIC ${library_sources})

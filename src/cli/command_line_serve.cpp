@@ -77,9 +77,10 @@ void add_events(CLI::App& command, ServeOptions& o) {
 }
 
 void add_nodes(CLI::App& command, ServeOptions& o) {
-  command.add_option("--nodes", o.nodes,
-                     "Ranks of --tp on other machines (cpu): HOST,HOST to start them by ssh, localhost "
-                     "without, or by-hand");
+  command.add_option(
+      "--nodes", o.nodes,
+      "Ranks of --tp on other machines (cpu, sim; cuda: not run on two GPUs yet): HOST,HOST to "
+      "start them by ssh, localhost without, or by-hand");
   command.add_option("--rank-listen", o.rank_listen,
                      "Where they join, HOST:PORT (0.0.0.0:4450; 127.0.0.1 where all are on localhost)");
   command.add_option("--token-file", o.token_file,
@@ -100,6 +101,8 @@ void add_rank(CLI::App& app, CommandLine& line) {
   command->add_option("--rank", o.rank, "Which one to be (the first that is free)");
   command->add_option("--threads", o.threads, "0: one per core")->capture_default_str();
   command->add_option("--first-cpu", o.first_cpu, "Where its threads begin, for several ranks on one machine")
+      ->capture_default_str();
+  command->add_option("--gpu", o.gpu, "Which GPU of this machine, where the leader's backend is cuda")
       ->capture_default_str();
   command->add_option("--wait", o.wait, "Seconds for a leader that is not there, or has no place now")
       ->capture_default_str();

@@ -14,12 +14,13 @@ int run_rank(const RankCommandOptions& options, const Console& console) {
   ignore_broken_pipes();
   if (!(options.wait >= 0 && options.wait <= 1e6))
     fail(Code::invalid_request, "--wait {}: 0 to 1000000 seconds", options.wait);
-  if (options.first_cpu < 0 || options.threads < 0)
-    fail(Code::invalid_request, "--threads {}, --first-cpu {}: 0 or more", options.threads,
-         options.first_cpu);
+  if (options.first_cpu < 0 || options.threads < 0 || options.gpu < 0)
+    fail(Code::invalid_request, "--threads {}, --first-cpu {}, --gpu {}: 0 or more", options.threads,
+         options.first_cpu, options.gpu);
   LoadDisplay display(BackendOptions{.strict = options.strict}, console);
   const library::RankSetup setup{.threads = options.threads,
                                  .first_cpu = options.first_cpu,
+                                 .gpu = options.gpu,
                                  .open =
                                      [&](const std::string& given) {
                                        return fetch_and_open_model(

@@ -14,6 +14,7 @@ struct RankCommandOptions {
   int rank = -1;  // any
   int threads = 0;
   int first_cpu = 0;
+  int gpu = 0;
   double wait = 600;  // seconds
   bool strict = false;
 };

@@ -25,6 +25,12 @@ namespace library {
 
 std::shared_ptr<kernels::Machine> open_machine(const std::string&, int) { refuse(); }
 std::shared_ptr<RankMachines> open_rank_machines(const std::string&, int, const Listener&) { refuse(); }
+std::shared_ptr<RankMachines> open_node_machine(const std::string&, const PartOf&, int) { refuse(); }
+std::string machine_words(const kernels::Machine&) { refuse(); }
+void bridge_ranks(RankMachines&, const std::string&, const PartOf&,
+                  const std::shared_ptr<backend::Collective>&) {
+  refuse();
+}
 std::vector<int> devices_of_ranks(const std::string&, int) { refuse(); }
 std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>&, double, const AskMemory&) { refuse(); }
 std::shared_ptr<const backend::cuda::Tuning> find_tuning(const kernels::Machine&, const std::string&,
@@ -56,8 +62,7 @@ Arithmetic arithmetic_of(const std::vector<Probe>&, std::string_view) { refuse()
 }  // namespace verify
 
 namespace all_reduce {
-Exchange::~Exchange() = default;  // none is ever made
-void Exchange::stop() { refuse(); }
+void Exchange::stop() { refuse(); }  // none is ever made
 }  // namespace all_reduce
 
 }  // namespace fourfold

@@ -12,6 +12,7 @@
 #include "checkpoint/tensor_sums.h"
 #include "kernels/cpu/isa.h"
 #include "library/activations.h"
+#include "library/machine_rank.h"
 
 namespace fourfold::library {
 namespace {
@@ -25,6 +26,16 @@ const std::string& host_of(const NodeOptions& nodes, int rank, int rank_count) {
 }
 
 bool is_here(const std::string& host) { return host == nodes::kHere; }
+
+// Of its host's. Here they are counted, and ranks that are more share them; elsewhere each has one.
+int gpu_of(const BackendOptions& options, int rank) {
+  const std::string& host = host_of(*options.nodes, rank, options.tp);
+  int before = is_here(host) ? 1 : 0;  // rank 0 is here
+  for (int other = 1; other < rank; ++other)
+    before += host_of(*options.nodes, other, options.tp) == host ? 1 : 0;
+  if (!is_here(host)) return before;
+  return devices_of_ranks(options.backend, ranks_here(options))[static_cast<std::size_t>(before)];
+}
 
 bool is_any(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
 
@@ -55,6 +66,7 @@ std::vector<nodes::Launch> launches(const BackendOptions& options, const nodes::
         plan.more = {"--threads", std::to_string(threads), "--first-cpu", std::to_string(threads * here)};
       ++here;
     }
+    if (options.backend == "cuda") plan.more = {"--gpu", std::to_string(gpu_of(options, rank))};
     out.push_back({.rank = rank, .command = nodes::launch_command(plan), .input = token.secret()});
     listener.fact(fourfold::format("rank {}: {}", rank, nodes::shell_line(out.back().command)));
   }
@@ -63,6 +75,7 @@ std::vector<nodes::Launch> launches(const BackendOptions& options, const nodes::
 
 // What a prepared part stands on.
 struct LoadedPart {
+  std::shared_ptr<RankMachines> machines;  // none: the CPU
   std::shared_ptr<OpenModel> model;
   RankProgram made;
   std::unique_ptr<checkpoint::LoadProgress> progress;
@@ -75,6 +88,10 @@ BackendOptions options_of(const nodes::Settings& settings, int threads) {
           .activations = settings.activations,
           .kv = settings.kv,
           .threads = threads,
+          .memory_fraction =
+              settings.memory_fraction != 0 ? std::optional(settings.memory_fraction) : std::nullopt,
+          .tuned = settings.tuned,
+          .dense = settings.dense,
           .tp = settings.rank_count,
           .experts = settings.experts};
 }
@@ -91,18 +108,48 @@ void require_same_sums(const nodes::Settings& settings) {
                  settings.isa, own_isa());
 }
 
-std::shared_ptr<backend::Prepared> load_part(const std::shared_ptr<OpenModel>& model, const RankSetup& setup,
+// Which kernel a rank takes goes by its chip; the parts of a sum fit together where all take the same.
+std::shared_ptr<RankMachines> open_like_the_leader(const nodes::Settings& settings, int gpu) {
+  if (!on_machine(settings.backend)) return nullptr;
+  auto machines = open_node_machine(settings.backend, {settings.rank, settings.rank_count}, gpu);
+  if (const std::string own = machine_words(*machines->machines.front()); own != settings.machine)
+    fail_with_hint(Code::unsupported_device, "fourfold rank --gpu K or CUDA_VISIBLE_DEVICES chooses another.",
+                   "the ranks' GPUs must be alike: the leader's is {}, GPU {} of this machine {}",
+                   settings.machine, gpu, own);
+  return machines;
+}
+
+// What `fourfold rank` has opened for a leader.
+struct Opened {
+  std::shared_ptr<OpenModel> model;
+  std::shared_ptr<RankMachines> machines;
+  std::shared_ptr<const checkpoint::TensorSummer> summer;
+};
+
+std::shared_ptr<backend::Backend> make_rank_on_machine(
+    LoadedPart& part, const BackendOptions& options, const RankSetup& setup, const nodes::Settings& settings,
+    const std::shared_ptr<backend::Collective>& collective) {
+  bridge_ranks(*part.machines, options.backend, {settings.rank, settings.rank_count}, collective);
+  return make_machine_rank(
+      part.machines, 0,
+      gpu_options(options, *part.model, *part.progress, setup.listener, *part.machines->machines.front()));
+}
+
+std::shared_ptr<backend::Prepared> load_part(const Opened& opened, const RankSetup& setup,
                                              const nodes::Settings& settings,
                                              const std::shared_ptr<backend::Collective>& collective) {
   const BackendOptions options = options_of(settings, setup.threads);
   require_known(options);
   const auto part = std::make_shared<LoadedPart>();
-  part->model = model;
-  part->made = rank_program(*model, options, settings.rank, choose_activations(*model, options).activations);
+  part->machines = opened.machines;
+  part->model = opened.model;
+  const OpenModel& model = *part->model;
+  part->made = rank_program(model, options, settings.rank, choose_activations(model, options).activations);
   part->progress = std::make_unique<checkpoint::LoadProgress>(
       checkpoint::stored_bytes(part->made.part->weights), setup.listener.on_progress);
   const CpuShare share{cpu_share(options, 1).threads, setup.first_cpu};
-  part->backend = make_rank_backend(options, *part->progress, share, collective);
+  part->backend = part->machines ? make_rank_on_machine(*part, options, setup, settings, collective)
+                                 : make_rank_backend(options, *part->progress, share, collective);
   part->prepared = part->backend->prepare(std::move(part->made.program), settings.capacity);
   return {part, part->prepared.get()};
 }
@@ -169,9 +216,6 @@ int ranks_here(const BackendOptions& options) {
 
 void require_known_nodes(const BackendOptions& options) {
   const NodeOptions& nodes = *options.nodes;
-  if (on_machine(options.backend))
-    fail_with_hint(Code::unsupported_op, "--backend cpu, or one machine: --tp without --nodes.",
-                   "--nodes with --backend {}: GPUs of several machines are not built yet", options.backend);
   if (options.tp < 2)
     fail_with_hint(Code::invalid_request, "--tp 2 is one rank here and one elsewhere.",
                    "--nodes with --tp {}: there is no rank to be elsewhere", options.tp);
@@ -197,7 +241,7 @@ nodes::ModelSums model_sums(const OpenModel& model) {
 }
 
 std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const BackendOptions& options,
-                                           const backend::Capacity& capacity,
+                                           const NodeRoom& room,
                                            const std::shared_ptr<backend::Collective>& collective,
                                            const Listener& listener) {
   const NodeOptions& given = *options.nodes;
@@ -220,8 +264,12 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
                                         .activations = options.activations,
                                         .kv = options.kv,
                                         .experts = options.experts,
+                                        .dense = options.dense,
+                                        .tuned = options.tuned,
+                                        .memory_fraction = options.memory_fraction.value_or(0),
                                         .isa = own_isa(),
-                                        .capacity = capacity},
+                                        .machine = room.machine,
+                                        .capacity = room.capacity},
                            .model = model_sums(model),
                            .sum_tensors = sum,
                            .tensor_name = [summer](std::size_t tensor) { return summer->name_of(tensor); },
@@ -241,24 +289,25 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
 }
 
 nodes::RankModel rank_model(const RankSetup& setup) {
-  const auto model = std::make_shared<std::shared_ptr<OpenModel>>();
-  const auto summer = std::make_shared<std::shared_ptr<const checkpoint::TensorSummer>>();
+  const auto opened = std::make_shared<Opened>();
   return {.open =
-              [&setup, model, summer](const nodes::Settings& settings) {
+              [&setup, opened](const nodes::Settings& settings) {
                 require_same_sums(settings);
-                *model = setup.open(settings.model);
-                *summer = summer_of(**model);
-                return model_sums(**model);
+                *opened = {};  // of the leader before
+                opened->machines = open_like_the_leader(settings, setup.gpu);
+                opened->model = setup.open(settings.model);
+                opened->summer = summer_of(*opened->model);
+                return model_sums(*opened->model);
               },
           .sum =
-              [&setup, summer] {
+              [&setup, opened] {
                 return sum_tensors(
-                    **summer, [] { return false; }, setup.listener.on_fact);
+                    *opened->summer, [] { return false; }, setup.listener.on_fact);
               },
           .load =
-              [&setup, model](const nodes::Settings& settings,
-                              const std::shared_ptr<backend::Collective>& collective) {
-                return load_part(*model, setup, settings, collective);
+              [&setup, opened](const nodes::Settings& settings,
+                               const std::shared_ptr<backend::Collective>& collective) {
+                return load_part(*opened, setup, settings, collective);
               }};
 }
 

@@ -24,9 +24,15 @@ struct NodeRanks {
   std::unique_ptr<nodes::Leader> leader;
 };
 
+// What every rank has.
+struct NodeRoom {
+  backend::Capacity capacity;
+  std::string machine;  // its GPU (machine_words); empty: a CPU
+};
+
 // Listens, and starts those that are to be started; the others are told how, by the listener.
 std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const BackendOptions& options,
-                                           const backend::Capacity& capacity,
+                                           const NodeRoom& room,
                                            const std::shared_ptr<backend::Collective>& collective,
                                            const Listener& listener);
 
@@ -40,6 +46,7 @@ nodes::ModelSums model_sums(const OpenModel& model);
 struct RankSetup {
   int threads = 0;    // 0: one per core
   int first_cpu = 0;  // of those this process may use: where several ranks are on one machine
+  int gpu = 0;        // which of this machine's, where the leader's backend has them
   // MODEL as this machine finds it. given: the leader's word for it.
   std::function<std::unique_ptr<OpenModel>(const std::string& given)> open;
   Listener listener = {};

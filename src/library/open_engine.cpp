@@ -37,7 +37,7 @@ std::int64_t usable_on_gpu(kernels::Machine& machine, const BackendOptions& opti
   };
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const backend::MemoryRoom& room :
-       rank_rooms(devices_of_ranks(options.backend, options.tp), fraction, ask))
+       rank_rooms(devices_of_ranks(options.backend, ranks_here(options)), fraction, ask))
     least = std::min(least, room.usable);
   return least;
 }

@@ -18,31 +18,13 @@
 #include "kernels/gpu/gpu.h"
 #include "library/activations.h"
 #include "library/expert_choice.h"
+#include "library/machine_rank.h"
 #include "library/node_ranks.h"
 #include "library/rank_machines.h"
-#include "library/tuned.h"
 #include "model/forward.h"
 
 namespace fourfold::library {
 namespace {
-
-backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& model,
-                                checkpoint::LoadProgress& progress, const Listener& listener,
-                                const kernels::Machine& machine) {
-  backend::GpuOptions gpu{.keep_values = options.keep_values,
-                          .load = {.checkpoint = &model.checkpoint,
-                                   .progress = &progress,
-                                   .dense = parse_dense_weights(options.dense),
-                                   .cache = options.cache,
-                                   .rebuild_cache = options.rebuild_cache},
-                          .tuning = find_tuning(machine, options.tuned, listener)};
-  if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
-  if (options.on_kernels)
-    gpu.on_new_shape = [on_kernels = options.on_kernels](const backend::StepDecision& decision) {
-      on_kernels("step of " + decision.text());
-    };
-  return gpu;
-}
 
 std::unique_ptr<backend::Backend> make_backend(const BackendOptions& options, const OpenModel& model,
                                                checkpoint::LoadProgress& progress, const Listener& listener,
@@ -103,54 +85,72 @@ void mention_dense(const backend::LoadReport& load, const BackendOptions& option
                          options.dense, load.kept_count));
 }
 
-// A rank on a machine. Prepared in the rank's thread, which is then on the rank's device.
-class MachineRank final : public backend::Backend {
- public:
-  MachineRank(std::shared_ptr<RankMachines> all, int rank, backend::GpuOptions gpu)
-      : all_(std::move(all)), rank_(static_cast<std::size_t>(rank)) {
-    gpu.exchange = all_->exchange;
-    inner_ = backend::make_gpu_backend(*all_->machines[rank_], std::move(gpu));
-  }
-  std::string_view name() const override { return inner_->name(); }
-  std::unique_ptr<backend::Prepared> prepare(backend::Program program,
-                                             const backend::Capacity& capacity) override {
-    all_->enter[rank_]();
-    return inner_->prepare(std::move(program), capacity);
-  }
-
- private:
-  std::shared_ptr<RankMachines> all_;
-  std::size_t rank_;
-  std::unique_ptr<backend::Backend> inner_;
-};
-
 // Makes the backend of each rank; options learn how ranks that wait are told to stop.
 using MakeRank = std::function<std::shared_ptr<backend::Backend>(int rank)>;
-MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, const backend::Capacity& capacity,
-                    checkpoint::LoadProgress& progress, const Listener& listener, PreparedModel& out,
-                    backend::RankOptions& ranks) {
+struct RankMaking {
+  const OpenModel& model;
+  const BackendOptions& options;
+  const backend::Capacity& capacity;
+  checkpoint::LoadProgress& progress;
+  const Listener& listener;
+  PreparedModel& out;
+  backend::RankOptions& ranks;
+};
+
+// Rank 0 of several machines, on a GPU or a simulated one: its kernels meet the others' through the
+// collective.
+std::shared_ptr<backend::Backend> make_first_machine(const RankMaking& making,
+                                                     const std::shared_ptr<backend::Collective>& collective,
+                                                     std::string& machine) {
+  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  const backend::PartOf part{0, options.tp};
+  const auto all = open_node_machine(options.backend, part, 0);
+  bridge_ranks(*all, options.backend, part, collective);
+  machine = machine_words(*all->machines.front());
+  backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *all->machines.front());
+  gpu.load.report = &out.load;
+  const std::vector<int> devices = devices_of_ranks(options.backend, ranks_here(options));
+  kernels::Memory& memory = all->machines.front()->memory();
+  out.devices = {0};
+  out.rooms = {backend::memory_room(memory.free_bytes(), memory.total_bytes(), gpu.memory_fraction,
+                                    static_cast<int>(std::ranges::count(devices, 0)))};
+  gpu.room = out.rooms.front();
+  listener.fact(
+      "what the ranks' GPUs exchange goes over TCP, through page-locked memory of the host: a thread of each "
+      "rank looks for it while a step runs, which takes a core");
+  return make_machine_rank(all, 0, std::move(gpu));
+}
+
+MakeRank node_rank_maker(const RankMaking& making) {
+  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  const auto collective = backend::make_host_collective(options.tp, ranks.patience);
+  std::string machine;
+  const std::shared_ptr<backend::Backend> here =
+      on_machine(options.backend)
+          ? make_first_machine(making, collective, machine)
+          : make_rank_backend(options, progress, cpu_share(options, ranks_here(options)), collective);
+  out.nodes = open_node_ranks(model, options, {capacity, machine}, collective, listener);
+  const std::shared_ptr<NodeRanks> nodes = out.nodes;
+  ranks.give_up = [nodes](int rank, const std::string& why) { nodes->leader->give_up(rank, why); };
+  ranks.away = [nodes] { return nodes->leader->away(); };
+  ranks.mend = [nodes] { return nodes->leader->mend(); };
+  return [nodes, here](int rank) { return rank == 0 ? first_rank(here, nodes) : nodes->leader->rank(rank); };
+}
+
+MakeRank rank_maker(const RankMaking& making) {
+  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
+  if (options.nodes) return node_rank_maker(making);
   if (!on_machine(options.backend)) {
     const auto collective = backend::make_host_collective(options.tp, ranks.patience);
-    const CpuShare share = cpu_share(options, ranks_here(options));
-    const auto make_here = [&options, &progress, share, collective](int rank) {
+    const CpuShare share = cpu_share(options, options.tp);
+    ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
+    return [&options = options, &progress = progress, share, collective](int rank) {
       return make_rank_backend(options, progress, {share.threads, rank * share.threads}, collective);
     };
-    if (options.nodes) {
-      out.nodes = open_node_ranks(model, options, capacity, collective, listener);
-      const std::shared_ptr<NodeRanks> nodes = out.nodes;
-      ranks.give_up = [nodes](int rank, const std::string& why) { nodes->leader->give_up(rank, why); };
-      ranks.away = [nodes] { return nodes->leader->away(); };
-      ranks.mend = [nodes] { return nodes->leader->mend(); };
-      return [nodes, make_here](int rank) {
-        return rank == 0 ? first_rank(make_here(0), nodes) : nodes->leader->rank(rank);
-      };
-    }
-    ranks.give_up = [collective](int rank, const std::string& why) { collective->give_up(rank, why); };
-    return make_here;
   }
   const auto all = open_rank_machines(options.backend, options.tp, listener);
   ranks.give_up = [all](int, const std::string&) { all->exchange->stop(); };
-  if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
   backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *all->machines.front());
   out.rooms = rank_rooms(all->devices, gpu.memory_fraction, [&](int device) {
     const auto rank =
@@ -160,14 +160,14 @@ MakeRank rank_maker(const OpenModel& model, const BackendOptions& options, const
     return kernels::GpuMemory{memory.free_bytes(), memory.total_bytes()};
   });
   out.devices = all->devices;
-  return [&out, all, gpu](int rank) {
+  return [&out = out, all, gpu](int rank) {
     backend::GpuOptions mine = gpu;
     mine.room = out.rooms[static_cast<std::size_t>(rank)];
     if (rank == 0)
       mine.load.report = &out.load;
     else
       mine.on_new_shape = nullptr;  // all ranks run the same kernels
-    return std::make_shared<MachineRank>(all, rank, std::move(mine));
+    return make_machine_rank(all, static_cast<std::size_t>(rank), std::move(mine));
   };
 }
 
@@ -180,7 +180,7 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
         !why.empty())
       listener.fact(why);
   backend::RankOptions ranks_options;
-  const MakeRank make = rank_maker(model, options, capacity, progress, listener, out, ranks_options);
+  const MakeRank make = rank_maker({model, options, capacity, progress, listener, out, ranks_options});
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
@@ -220,6 +220,9 @@ void mention_memory(const PreparedModel& model, const Listener& listener) {
     if (room.sharers > 1) of_what += fourfold::format(", its share: {} ranks are there", room.sharers);
     mention_uses(*model, fourfold::format("rank {} ", rank), of_what, listener);
   }
+  if (model.nodes)
+    for (int rank = 1; rank < model.whole_ranks; ++rank)
+      mention_uses(*model, fourfold::format("rank {} ", rank), "its own GPU", listener);
 }
 
 }  // namespace
@@ -334,6 +337,7 @@ PreparedModel prepare_model(const OpenModel& model, const BackendOptions& option
   if (options.tp > 1) {
     out.prepared = prepare_all_ranks(model, options, capacity, progress, listener, out);
     out.whole = std::move(program);
+    out.whole_ranks = options.tp;
   } else {
     out.backend = make_backend(options, model, progress, listener, out);
     out.prepared = out.backend->prepare(std::move(program), capacity);

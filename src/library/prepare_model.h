@@ -78,6 +78,7 @@ struct PreparedModel {
   ChosenActivations activations;
   backend::LoadReport load;  // cuda and sim: how the weights came there
   backend::Program whole;    // of several ranks: what they compute together
+  int whole_ranks = 1;
   // Of ranks on GPUs, by rank: its GPU, and what it may plan for there.
   std::vector<int> devices;
   std::vector<backend::MemoryRoom> rooms;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/all_reduce/bridged_exchange.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::library {
@@ -14,20 +15,30 @@ constexpr int kCheckColumns = 4096;
 // The simulator takes minutes for what a GPU does at once.
 constexpr double kSimWaitSeconds = 3600;
 
-void open_simulated(RankMachines& out, int ranks) {
+constexpr int kSimBlocks = 2;
+
+void add_simulated(RankMachines& out, const std::shared_ptr<sim::PeerMemory>& peers, int rank) {
   struct Simulated {
     sim::Device device;
     std::unique_ptr<kernels::Machine> machine = kernels::make_sim_machine(device);
   };
+  const std::shared_ptr<Simulated> simulated(
+      new Simulated{.device = sim::Device({.peers = peers, .rank = rank})});
+  out.machines.push_back({simulated, simulated->machine.get()});
+  out.enter.push_back([] {});
+}
+
+void add_gpu(RankMachines& out, int device) {
+  const std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(device);
+  out.machines.push_back({gpu, &gpu->machine()});
+  out.enter.push_back([gpu] { gpu->use(); });
+}
+
+void open_simulated(RankMachines& out, int ranks) {
   const auto peers = std::make_shared<sim::PeerMemory>(ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::shared_ptr<Simulated> simulated(
-        new Simulated{.device = sim::Device({.peers = peers, .rank = rank})});
-    out.machines.push_back({simulated, simulated->machine.get()});
-    out.enter.push_back([] {});
-  }
+  for (int rank = 0; rank < ranks; ++rank) add_simulated(out, peers, rank);
   out.exchange = std::make_shared<all_reduce::Exchange>(all_reduce::ExchangeOptions{
-      .ranks = ranks, .blocks = 2, .wait_seconds = kSimWaitSeconds, .overlaps = true});
+      .ranks = ranks, .blocks = kSimBlocks, .wait_seconds = kSimWaitSeconds, .overlaps = true});
 }
 
 // What going through the host costs, by the model of the bus.
@@ -101,11 +112,7 @@ void require_alike(const RankMachines& out) {
 
 void open_gpus(RankMachines& out, int ranks, const Listener& listener) {
   const int gpus = out.devices.back() + 1;  // in use
-  for (const int device : out.devices) {
-    const std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(device);
-    out.machines.push_back({gpu, &gpu->machine()});
-    out.enter.push_back([gpu] { gpu->use(); });
-  }
+  for (const int device : out.devices) add_gpu(out, device);
   require_alike(out);
   if (gpus < ranks)
     listener.notice(
@@ -156,6 +163,37 @@ std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int
   else
     open_gpus(*out, ranks, listener);
   return out;
+}
+
+std::shared_ptr<RankMachines> open_node_machine(const std::string& backend, const PartOf& part, int gpu) {
+  auto out = std::make_shared<RankMachines>();
+  out->devices = {gpu};
+  if (backend == "sim") {
+    add_simulated(*out, std::make_shared<sim::PeerMemory>(part.count), part.rank);
+    return out;
+  }
+  if (const int count = kernels::gpu_count(); count > 0 && gpu >= count)
+    fail_with_hint(
+        Code::unsupported_device, "fourfold rank --gpu K, or as many hosts in --nodes as there are.",
+        "rank {} is to have GPU {} of this machine, which has {}, counted from 0", part.rank, gpu, count);
+  add_gpu(*out, gpu);
+  return out;
+}
+
+std::string machine_words(const kernels::Machine& machine) {
+  return fourfold::format("{} with {} SMs", machine.arch().name, machine.sm_count());
+}
+
+void bridge_ranks(RankMachines& machines, const std::string& backend, const PartOf& part,
+                  const std::shared_ptr<backend::Collective>& collective) {
+  all_reduce::BridgeOptions options{.ranks = part.count, .rank = part.rank};
+  if (backend == "sim") options.blocks = kSimBlocks;
+  options.overlaps = backend == "sim" || deals_evenly(machines.machines.front()->arch());
+  machines.exchange = std::make_shared<all_reduce::BridgedExchange>(
+      options, [collective, rank = part.rank](std::string_view where, std::span<const float> mine,
+                                              std::span<float> all) {
+        collective->all_gather(rank, where, 1, mine, all);
+      });
 }
 
 std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {

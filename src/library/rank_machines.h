@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/collective.h"
 #include "backend/cuda/cuda.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/gpu/gpu.h"
@@ -13,6 +14,8 @@
 #include "library/listener.h"
 
 namespace fourfold::library {
+
+using backend::PartOf;
 
 struct RankMachines {
   std::vector<std::shared_ptr<kernels::Machine>> machines;  // by rank
@@ -37,5 +40,14 @@ std::vector<backend::MemoryRoom> rank_rooms(const std::vector<int>& devices, dou
 // they meet in the host's memory, and its price is said. sim: a simulated device each.
 std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int ranks,
                                                  const Listener& listener);
+
+// The machine of one rank whose others are in other processes: this GPU of those here, or a simulated one.
+// Throws unsupported_device where there is none of that number.
+std::shared_ptr<RankMachines> open_node_machine(const std::string& backend, const PartOf& part, int gpu);
+// What parts of a sum fit together by: "sm120 with 188 SMs".
+std::string machine_words(const kernels::Machine& machine);
+// Its exchange, by which the kernels meet the other processes' through the collective; `machines` has one.
+void bridge_ranks(RankMachines& machines, const std::string& backend, const PartOf& part,
+                  const std::shared_ptr<backend::Collective>& collective);
 
 }  // namespace fourfold::library

@@ -109,7 +109,10 @@ std::string difference(const TensorSums& a, const TensorSums& b,
 Bytes Settings::bytes() const {
   ByteWriter out;
   out.put(rank).put(rank_count);
-  for (const std::string* text : {&model, &backend, &activations, &kv, &experts, &isa}) out.put_text(*text);
+  for (const std::string* text :
+       {&model, &backend, &activations, &kv, &experts, &dense, &tuned, &isa, &machine})
+    out.put_text(*text);
+  out.put(memory_fraction);
   for (const std::int64_t number : {capacity.page_count, capacity.page_tokens, capacity.state_slot_count,
                                     capacity.row_count, capacity.anchor_count})
     out.put(number);
@@ -121,8 +124,10 @@ Settings Settings::read(std::span<const std::byte> bytes) {
   Settings out;
   out.rank = in.get<std::int32_t>();
   out.rank_count = in.get<std::int32_t>();
-  for (std::string* text : {&out.model, &out.backend, &out.activations, &out.kv, &out.experts, &out.isa})
+  for (std::string* text : {&out.model, &out.backend, &out.activations, &out.kv, &out.experts, &out.dense,
+                            &out.tuned, &out.isa, &out.machine})
     *text = in.get_text();
+  out.memory_fraction = in.get<double>();
   for (std::int64_t* number :
        {&out.capacity.page_count, &out.capacity.page_tokens, &out.capacity.state_slot_count,
         &out.capacity.row_count, &out.capacity.anchor_count})

@@ -42,7 +42,10 @@ struct Settings {
   std::int32_t rank = 0, rank_count = 1;
   std::string model = {};  // as the leader was given it
   std::string backend = {}, activations = {}, kv = {}, experts = {};
-  std::string isa = {};  // the leader's CPU kernels
+  std::string dense = {}, tuned = {};
+  double memory_fraction = 0;  // 0: nobody has said
+  std::string isa = {};        // the leader's CPU kernels
+  std::string machine = {};    // or its GPU
   backend::Capacity capacity = {};
 
   Bytes bytes() const;

@@ -2,7 +2,7 @@
 # second says why it was skipped.
 find_program(FOURFOLD_PYTHON python3)
 if(TARGET fourfold AND FOURFOLD_PYTHON AND OPENSSL_FOUND AND NOT FOURFOLD_SANITIZE)
-  foreach(part Nodes SlowWire)
+  foreach(part Nodes Simulated SlowWire)
     add_test(NAME nodes.processes.${part} COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/nodes_test.py
       $<TARGET_FILE:fourfold> ${part})
     set_tests_properties(nodes.processes.${part} PROPERTIES COST 20 TIMEOUT 600)

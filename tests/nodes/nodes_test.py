@@ -76,13 +76,15 @@ class Process:
             raise AssertionError(f"it did not end: {self.text()[-2000:]}") from None
 
 
+ON_CPU = ["--tp", str(RANKS), "--threads", str(RANKS), "--max-context", "2048", "--kv-tokens", "8192"]
+
+
 class Server(Process):
-    def __init__(self, folder, model, words, host="127.0.0.1", inside=None):
+    def __init__(self, folder, model, words, host="127.0.0.1", inside=None, ranks=ON_CPU):
         self.port = free_port()
         self.url = f"http://{host}:{self.port}"
         super().__init__(folder, f"serve-{self.port}", [
-            "serve", model, "--host", host, "--port", str(self.port), "--no-auth", "--tp", str(RANKS), "--threads",
-            str(RANKS), "--max-context", "2048", "--kv-tokens", "8192", *words], inside)
+            "serve", model, "--host", host, "--port", str(self.port), "--no-auth", *ranks, *words], inside)
 
     def ask(self, path, body=None, timeout=120):
         """Status and JSON."""
@@ -95,6 +97,10 @@ class Server(Process):
             return error.code, json.loads(error.read())
         except OSError:
             return 0, None
+
+    def is_running(self):
+        status, said = self.ask("/status.json", timeout=5)
+        return status == 200 and said["sequences"]["running"] > 0
 
     def is_ready(self):
         return self.ask("/ready", timeout=5)[0] == 200
@@ -411,13 +417,108 @@ class Nodes(Group):
         for words, says in ((["--tp", "4", "--nodes", "a,b,c,d"], "names 4 hosts for 3 ranks"),
                             (["--tp", "4", "--nodes", "by-hand"], "needs --token-file"),
                             (["--nodes", "a", "--tp", "1"], "there is no rank to be elsewhere"),
-                            (["--tp", "4", "--nodes", "a", "--backend", "sim"], "not built"),
                             (["--tp", "4", "--nodes=-oProxyCommand=x"], "begins with '-'"),
                             (["--token-file", "x"], "there is no --nodes")):
             done = subprocess.run([PROGRAM, "serve", self.model, "--port", "0", *words], capture_output=True,
                                   text=True, timeout=60, check=False)
             self.assertNotEqual(done.returncode, 0, words)
             self.assertIn(says, done.stderr, words)
+
+
+class Simulated(unittest.TestCase):
+    """Two processes with a simulated GPU each: what their kernels exchange goes over TCP, and the answers are those of two
+    ranks in one process, to the last bit. On GPUs the same code runs."""
+    OPTIONS = ["--backend", "sim", "--tp", "2", "--max-context", "128", "--kv-tokens", "256", "--step-rows", "64"]
+    LONG = {"prompt": "one two", "max_tokens": 100, "model": "default", "stream": True, "ignore_eos": True}
+
+    def setUp(self):
+        self.scope = contextlib.ExitStack()
+        self.addCleanup(self.scope.close)
+        self.folder = pathlib.Path(self.scope.enter_context(tempfile.TemporaryDirectory()))
+        self.model = str(self.folder / "model")
+        os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
+        subprocess.run([PROGRAM, "make-model", self.model, "--shape", "tiny"], check=True, capture_output=True)
+        self.token = self.folder / "token"
+        self.token.write_text("0123456789abcdef0123456789abcdef\n")
+        self.token.chmod(0o600)
+
+    def start(self, process):
+        def end():
+            if process.process.poll() is None:
+                process.process.kill()
+                process.process.wait()
+        self.scope.callback(end)
+        return process
+
+    def rank(self, address, *more):
+        words = ["rank", "--join", address, "--token-file", str(self.token), *more]
+        return self.start(Process(self.folder, f"rank-{time.monotonic_ns()}", words))
+
+    def server(self, *words):
+        return self.start(Server(self.folder, self.model, words, ranks=self.OPTIONS))
+
+    def answer(self, server):
+        """Tokens taken and drawn, and their log-probabilities to the last bit."""
+        out = []
+        for drawn in ({"temperature": 0}, {"temperature": 1.0, "seed": 7}):
+            status, answer = server.ask("/v1/completions", {"prompt": "one two", "max_tokens": 4, "logprobs": 1,
+                                                            "model": "default", **drawn}, timeout=300)
+            self.assertEqual(status, 200, (answer, server.text()[-2000:]))
+            logprobs = answer["choices"][0]["logprobs"]
+            out.append((logprobs["tokens"], logprobs["token_logprobs"]))
+        return out
+
+    def test_the_answers_of_one_process_and_one_that_is_killed(self):
+        alone = self.server()
+        alone.wait()
+        wanted = self.answer(alone)
+        self.assertNotEqual(wanted[0], wanted[1], "the answers prove nothing")
+        self.assertEqual(alone.end(), 0)
+
+        address = f"127.0.0.1:{free_port()}"
+        server = self.server("--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token))
+        refused = self.rank(address, "--threads", "1")
+        self.assertNotEqual(refused.process.wait(60), 0)
+        self.assertIn("the cpu backend alone has threads to choose", refused.text())
+        rank = self.rank(address)
+        server.wait()
+        self.assertIn("goes over TCP", server.text())
+        self.assertEqual(self.answer(server), wanted)
+
+        # Killed in the middle of steps: kernels wait for it, and do not for long.
+        streamed = []
+
+        def stream():
+            request = urllib.request.Request(server.url + "/v1/completions", json.dumps(self.LONG).encode(),
+                                             {"Content-Type": "application/json"})
+            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=300) as answer:
+                streamed.extend(line.decode() for line in answer)
+        thread = threading.Thread(target=stream)
+        thread.start()
+        wait_until(server.is_running, 120, "it answers")
+        time.sleep(1)
+        rank.send(signal.SIGKILL)
+        begin = time.monotonic()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+        # A simulated kernel takes a second that a real one does not, and ends before anybody hears of the loss.
+        self.assertLess(time.monotonic() - begin, 2 * NOTICED_S)
+        self.assertTrue(any("rank 1 of 2 was lost" in line for line in streamed[-4:]), streamed[-4:])
+        status, said = server.ask("/ready")
+        self.assertEqual((status, said["error"]["code"]), (503, "rank_lost"), said)
+
+        # Another takes its place; then that one loses its connection alone, and goes on with what it has.
+        second = self.rank(address)
+        server.wait()
+        self.assertEqual(self.answer(server), wanted)
+        second.send(signal.SIGSTOP)
+        wait_until(lambda: not server.is_ready(), NOTICED_S, "its silence is noticed")
+        second.send(signal.SIGCONT)
+        server.wait()
+        self.assertEqual(self.answer(server), wanted)
+        self.assertIn("the leader is lost", second.text())
+        self.assertEqual(server.end(), 0)
+        self.assertEqual(second.process.wait(20), 0, second.text())
 
 
 def run(*words):

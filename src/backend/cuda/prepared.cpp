@@ -27,16 +27,23 @@ int piece_of(const RowGroup& group, int begin) {
   return end > begin ? end - begin : kGeneratedRows;
 }
 
-// What ranks exchange has a number (Runner): its name in the program.
-std::string exchange_name(const Program& program, int place) {
+// What ranks exchange has a number (Runner): the names in the program, in that order.
+std::vector<std::string> exchange_names(const Program& program) {
+  std::vector<std::string> names;
   for (const Pass pass : {Pass::main, Pass::draft})
     for (const Op& op : program.ops(pass)) {
       const auto* sum = std::get_if<AllReduce>(&op);
       const auto* gathered = std::get_if<AllGather>(&op);
       if (sum == nullptr && gathered == nullptr) continue;
-      if (place-- == 0) return program.value(sum != nullptr ? sum->out : gathered->out).name;
+      names.push_back(program.value(sum != nullptr ? sum->out : gathered->out).name);
     }
-  return "an exchange that the program does not have";
+  return names;
+}
+
+std::string exchange_name(const Program& program, int place) {
+  const std::vector<std::string> names = exchange_names(program);
+  return place < std::ssize(names) ? names[static_cast<std::size_t>(place)]
+                                   : "an exchange that the program does not have";
 }
 
 }  // namespace
@@ -80,12 +87,41 @@ void PreparedGpu::join_ranks() {
   if (part.count == 1) return;
   options_.exchange->join(part.rank, machine_, model_.hidden, static_cast<int>(capacity_.row_count),
                           model_.head.matrix.width);
+  options_.exchange->name_places(exchange_names(program_));
+  clear_part();
+}
+
+void PreparedGpu::clear_part() {
   machine_.memory().clear(buffers_.part, static_cast<std::size_t>(capacity_.row_count) *
                                              static_cast<std::size_t>(model_.hidden) * sizeof(float));
 }
 
+// Ranks of other processes come back, and whoever asks for a step knows that all are there.
+void PreparedGpu::mend_ranks() {
+  if (!options_.exchange->has_failed()) return;
+  machine_.memory().wait();
+  in_flight_ = false;
+  clear_part();  // what a sum that did not come about has left
+  options_.exchange->begin_anew();
+}
+
+// With ranks of other processes nothing is on its way behind a call: whoever carries what they exchange
+// belongs to one call at a time. A kernel that reads what a lost rank did not bring may be refused (the
+// simulator does): whom it missed is what counts then.
+void PreparedGpu::run_call(const std::function<void()>& call) {
+  if (options_.exchange == nullptr || !options_.exchange->is_carried()) return call();
+  mend_ranks();
+  read_results([&] { call(), settle(); });
+}
+
+void PreparedGpu::settled() {
+  in_flight_ = false;
+  if (options_.exchange != nullptr) options_.exchange->end_work();
+}
+
 void PreparedGpu::require_ranks() const {
   if (options_.exchange == nullptr) return;
+  options_.exchange->rethrow_failure();
   if (const auto lost = options_.exchange->unanswered(program_.part.rank))
     throw RankLost(lost->source, format("rank {} had no answer from rank {} at {}: {}", program_.part.rank,
                                         lost->source, exchange_name(program_, lost->place), lost->why));
@@ -135,7 +171,7 @@ void PreparedGpu::run(Pass pass, const Batch& batch, std::span<float> logits) {
         "there is room for the logits that were asked", logits.size(), batch.logits_rows.size());
   logits_index_.resize(batch.logits_rows.size());
   std::iota(logits_index_.begin(), logits_index_.end(), 0);
-  run_pass(pass, batch, {.chosen = {{}, logits}});
+  run_call([&] { run_pass(pass, batch, {.chosen = {{}, logits}}); });
 }
 
 bool PreparedGpu::can_choose(const Choices& choices, std::size_t asked) const {
@@ -155,7 +191,7 @@ bool PreparedGpu::run_sampled(Pass pass, const Batch& batch, const Choices& choi
                 static_cast<std::size_t>(wanting) * static_cast<std::size_t>(program_.vocab_size),
         "there is room for the tokens and logits that were asked", chosen.tokens.size(),
         chosen.logits.size());
-  run_pass(pass, batch, {choices, chosen});
+  run_call([&] { run_pass(pass, batch, {choices, chosen}); });
   return true;
 }
 
@@ -240,14 +276,14 @@ void PreparedGpu::run_rows(Pass pass, const RowGroup& group, int begin, int coun
   }
   if (kind.token_limit > 0 && !wanted.chains && asked > 0) {
     read_results([&] { sampler_.read(tables_.logits_places(), wanted.choices, wanted.chosen.tokens); });
-    in_flight_ = false;  // a read waits for all that was launched
+    settled();  // a read waits for all that was launched
   }
   asked_before_ += asked;
 }
 
 void PreparedGpu::settle() {
   if (in_flight_) machine_.memory().wait(), require_ranks();
-  in_flight_ = false;
+  settled();
 }
 
 void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
@@ -272,6 +308,7 @@ void PreparedGpu::launch(const PassShape& shape, const PassPlaces& places) {
   if (!is_known) notes.emplace(machine_);
   if (records && !is_first && entry->second == nullptr) entry->second = record_step(launches);
   in_flight_ = true;
+  if (options_.exchange != nullptr) options_.exchange->begin_work();
   entry->second != nullptr ? machine_.replay(*entry->second) : launches();
   if (!is_known) options_.on_new_shape(notes->decision(shape, entry->second.get()));
 }
@@ -285,6 +322,12 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
   for (const Choice& choice : choices.rows)
     check(choice.temperature == 0 && !choice.wants_logits, "drafts are the most probable tokens");
   require_valid(batch, program_, capacity_, Pass::draft, hidden_count_);
+  run_call([&] { run_draft_passes(batch, choices, counts, drafts); });
+  return true;
+}
+
+void PreparedGpu::run_draft_passes(const Batch& batch, const Choices& choices, std::span<const int> counts,
+                                   std::span<std::int32_t> drafts) {
   settle();
   chain_.send(batch, choices, counts, program_.position_limit);
   run_pass(Pass::draft, batch, {.choices = choices, .chains = true});
@@ -295,8 +338,7 @@ bool PreparedGpu::run_drafts(const Batch& batch, const Choices& choices, std::sp
                             true,        false,        chain_.kind(), pass,  begin};
       launch(shape, chain_.places(pass, begin, count, buffers_.hidden[hidden_]));
     }
-  if (!counts.empty()) read_results([&] { chain_.read(counts, drafts); }), in_flight_ = false;
-  return true;
+  if (!counts.empty()) read_results([&] { chain_.read(counts, drafts); }), settled();
 }
 
 // The rows' residual streams after the embedding and every layer, to their places in the batch.

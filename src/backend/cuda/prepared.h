@@ -69,6 +69,12 @@ class PreparedGpu final : public Prepared, public Tunable {
   DeviceModel load();
   void join_ranks();
   void require_ranks() const;
+  void mend_ranks();
+  void clear_part();
+  void run_call(const std::function<void()>& call);
+  void run_draft_passes(const Batch& batch, const Choices& choices, std::span<const int> counts,
+                        std::span<std::int32_t> drafts);
+  void settled();
   void read_results(const std::function<void()>& read) const;
   std::unique_ptr<kernels::Recording> record_step(const std::function<void()>& launches);
   // What is wanted of the rows asked.

@@ -12,6 +12,11 @@ inline constexpr int kThreads = 256;
 // Blocks of a rank. Few: where several ranks share one GPU all of them must be resident at once.
 inline constexpr int kBlocksMost = 16;
 
+struct CarriedCall {
+  std::uint32_t quads;
+  std::uint32_t place;
+};
+
 // What belongs to one rank. Of other ranks only `receive`, `sums` and `flags` are looked at.
 struct RankPlaces {
   float* x;                // [rows, columns]
@@ -28,7 +33,10 @@ struct RankPlaces {
 struct AllReduceParams {
   RankPlaces rank[kRanksMost];
   const std::uint32_t* stop;  // in the host's memory: not 0 ends every wait
-  const float* norm_weight;   // [columns], 1 + w already; for rows that norm
+  // In the host's memory, for whoever carries parts between processes (bridged_exchange.h); null: nobody
+  // does. [2] by parity of the epoch: how many quads this rank sends, and the call's place.
+  CarriedCall* carried;
+  const float* norm_weight;  // [columns], 1 + w already; for rows that norm
   float epsilon;
   std::int32_t first_rank;  // of block 0; block b is of rank first_rank + b / blocks
   std::int32_t ranks;

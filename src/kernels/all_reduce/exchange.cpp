@@ -22,6 +22,11 @@ std::int64_t slice_quads(int rows, int columns, int ranks) {
   return (quads(rows, columns) + ranks - 1) / ranks;
 }
 
+void write_words(kernels::Memory& memory, std::uint32_t* to, std::size_t count, std::uint32_t value) {
+  const std::vector<std::uint32_t> values(count, value);
+  memory.write(to, values.data(), count * sizeof(std::uint32_t));
+}
+
 bool uses(const ExchangeOptions& options, Way way) {
   // Logits never go two_shot.
   if (options.way) return *options.way == way || (way == Way::one_shot && *options.way == Way::two_shot);
@@ -69,6 +74,7 @@ void Exchange::take_common(kernels::Machine& machine) {
   box_ = take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::host, "mailbox");
   box_flags_ = take<std::uint32_t>(machine, flags, Place::host, "mailbox flags");
   for (std::size_t i = 0; i < flags; ++i) machine.memory().poke(box_flags_ + i, 0);
+  if (is_carried_) carried_ = take<CarriedCall>(machine, 2, Place::host, "carried calls");
 }
 
 void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows, int gathered) {
@@ -94,17 +100,31 @@ void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows, 
     member.slices = buffer(slice, "received slices");
     member.sums = buffer(slice, "received sums");
   }
-  const auto words = [&](std::uint32_t* to, std::size_t count, std::uint32_t value) {
-    const std::vector<std::uint32_t> values(count, value);
-    memory.write(to, values.data(), count * sizeof(std::uint32_t));
-  };
   member.flags = take<std::uint32_t>(machine, 2 * ranks * blocks, Place::device, "flags");
-  words(member.flags, 2 * ranks * blocks, 0);
+  write_words(memory, member.flags, 2 * ranks * blocks, 0);
   member.epochs = static_cast<std::uint32_t*>(memory.allocate(blocks * 4, "epochs"));
-  words(member.epochs, blocks, 1);
+  write_words(memory, member.epochs, blocks, 1);
   member.report = take<std::uint32_t>(machine, ranks, Place::host, "report");
   for (std::size_t i = 0; i < ranks; ++i) memory.poke(member.report + i, 0);
   member.machine = &machine;
+}
+
+device::F32x4* Exchange::mailbox(int rank, std::uint32_t epoch) const {
+  return box_ + ((epoch & 1u) * options_.ranks + rank) * capacity_for(Way::host);
+}
+
+void Exchange::reset(int rank) {
+  const std::lock_guard lock(mutex_);
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  kernels::Memory& memory = member.machine->memory();
+  write_words(memory, member.epochs, static_cast<std::size_t>(options_.blocks), 1);
+  for (int r = 0; r < options_.ranks; ++r) {
+    memory.poke(member.report + r, 0);
+    for (int phase_block = 0; phase_block < 2 * options_.blocks; ++phase_block)
+      memory.poke(box_flags_ + 2 * options_.blocks * r + phase_block, 0);
+  }
+  memory.poke(stop_, 0);
+  stopped_ = false;
 }
 
 std::int64_t Exchange::device_bytes(const ExchangeOptions& options, int columns, int rows, int gathered) {
@@ -143,7 +163,7 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
   params.capacity = capacity_for(way);
   for (int r = 0; r < options_.ranks; ++r) {
     const Member& member = members_[static_cast<std::size_t>(r)];
-    check(member.machine != nullptr, "every rank has joined", r);
+    check(member.machine != nullptr || (is_carried_ && r != rank), "every rank has joined", r);
     RankPlaces& places = params.rank[r];
     places.receive = way == Way::host ? box_ : way == Way::two_shot ? member.slices : member.received;
     places.sums = member.sums;
@@ -156,6 +176,7 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
   own.epochs = mine.epochs;
   own.report = mine.report;
   params.stop = stop_;
+  params.carried = carried_;
   params.first_rank = rank;
   params.ranks = options_.ranks;
   params.blocks = options_.blocks;

@@ -35,28 +35,28 @@ struct ExchangeOptions {
 class Exchange {
  public:
   explicit Exchange(const ExchangeOptions& options);
-  ~Exchange();  // the machines are still there
+  virtual ~Exchange();  // the machines are still there
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   int rank_count() const { return options_.ranks; }
   // Buffers for calls of up to `rows` rows; more go in pieces. gathered: the columns of a rank's part that
   // are put side by side (gather), at most. Once a rank, before any of them launches.
-  void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered = 0);
+  virtual void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered = 0);
   // Bytes of device memory that join takes.
   static std::int64_t device_bytes(const ExchangeOptions& options, int columns, int rows, int gathered);
 
   Way way_for(int rows) const;
   // x += the sum of all ranks' parts, in the order of ranks; part is zero behind it. Asynchronous. place: the
   // caller's number for this call, to be told where a rank did not answer.
-  void launch(int rank, float* x, float* part, int rows, int place = 0);
+  virtual void launch(int rank, float* x, float* part, int rows, int place = 0);
   struct Norm {
     const float* weight;
     float epsilon;
     std::uint16_t* out;  // [rows, columns]
   };
   // The same, and the norm of the new x. Not for calls that go two_shot or in pieces.
-  bool can_norm(int rows) const { return way_for(rows) != Way::two_shot && rows <= piece_rows(rows); }
+  virtual bool can_norm(int rows) const { return way_for(rows) != Way::two_shot && rows <= piece_rows(rows); }
   // Whether that costs less than a norm of its own behind the sum: while every block has one row. Measured on
   // an H200, two ranks: 8 rows 6.4 us without and 7.8 with it; 16 rows, two a block, 10.2 and 12.8; 32 rows
   // 17.4 and 22.6, where a kernel less saves 3 to 6.
@@ -71,7 +71,22 @@ class Exchange {
     float* out;
     int out_stride;
   };
-  void gather(int rank, int rows, const Gathered& gathered, int place = 0);
+  virtual void gather(int rank, int rows, const Gathered& gathered, int place = 0);
+
+  // ---- ranks of other processes; where all are of this one nothing happens ----
+  // What the places of calls are called, in their order: other processes are told.
+  virtual void name_places(std::vector<std::string> /*names*/) {}
+  // Other ranks run their steps when they can: nothing of this rank may be on its way when a call of the
+  // backend ends.
+  virtual bool is_carried() const { return false; }
+  // A rank launches its calls from here on; and all it launched has been waited for.
+  virtual void begin_work() {}
+  virtual void end_work() {}
+  // Throws what ended the calls between processes, if anything did.
+  virtual void rethrow_failure() const {}
+  // Whether calls have ended before their time; begin_anew forgets it. The machine has been waited for.
+  virtual bool has_failed() const { return false; }
+  virtual void begin_anew() {}
 
   // All waits end, now and later; from any thread.
   void stop();
@@ -84,20 +99,35 @@ class Exchange {
   std::optional<Unanswered> unanswered(int rank) const;
   // Waits on the host until every rank has come here as often. What may wait for the whole device inside the
   // driver (a graph that is made) comes before it, and whatever waits for other ranks behind it.
-  std::optional<Unanswered> meet(int rank);
+  virtual std::optional<Unanswered> meet(int rank);
   // The same as an error, device_lost.
   void require_answers(int rank) const;
+
+ protected:
+  struct Member {
+    kernels::Machine* machine = nullptr;
+    device::F32x4 *received = nullptr, *slices = nullptr, *sums = nullptr;
+    std::uint32_t *flags = nullptr, *epochs = nullptr, *report = nullptr;
+  };
+  // What is told in the parameters of a call goes through the host to other processes, and no other rank
+  // joins here.
+  void carry_calls() { is_carried_ = true; }
+  const ExchangeOptions& options() const { return options_; }
+  const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  // The mailbox in the host's memory.
+  device::F32x4* mailbox(int rank, std::uint32_t epoch) const;
+  std::uint32_t* mailbox_flag(int rank, int block) const {
+    return box_flags_ + rank * options_.blocks + block;
+  }
+  const CarriedCall* carried(std::uint32_t epoch) const { return carried_ + (epoch & 1u); }
+  // As it was when the ranks had joined.
+  void reset(int rank);
 
  private:
   struct Shared {
     kernels::Machine* machine = nullptr;
     kernels::Memory::Place place{};
     void* pointer = nullptr;
-  };
-  struct Member {
-    kernels::Machine* machine = nullptr;
-    device::F32x4 *received = nullptr, *slices = nullptr, *sums = nullptr;
-    std::uint32_t *flags = nullptr, *epochs = nullptr, *report = nullptr;
   };
   template <class T>
   T* take(kernels::Machine& machine, std::size_t count, kernels::Memory::Place place, const char* name);
@@ -120,6 +150,8 @@ class Exchange {
   device::F32x4* box_ = nullptr;
   std::uint32_t* box_flags_ = nullptr;
   std::uint32_t* stop_ = nullptr;
+  bool is_carried_ = false;
+  CarriedCall* carried_ = nullptr;
   std::condition_variable came_;
   std::vector<std::int64_t> meetings_;  // by rank: how often it came
   bool stopped_ = false;

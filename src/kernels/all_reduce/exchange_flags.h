@@ -41,12 +41,14 @@ FOURFOLD_DEVICE Call begin_call(Cta cta, const AllReduceParams& params) {
 
 inline constexpr std::uint32_t kEnded = 0;  // in place of an epoch: a rank was lost
 
+// The parity goes on.
+constexpr std::uint32_t next_epoch(std::uint32_t epoch) { return epoch == 0xFFFFFFFFu ? 2u : epoch + 1; }
+
 // By one thread, when every thread of the block has read the epoch.
 template <class Cta>
 FOURFOLD_DEVICE void end_call(Cta cta, const Call& call, bool heard) {
   if (cta.thread() != 0) return;
-  const std::uint32_t next = call.epoch == 0xFFFFFFFFu ? 2u : call.epoch + 1;  // the parity goes on
-  cta.store(call.mine->epochs + call.block, heard ? next : kEnded);
+  cta.store(call.mine->epochs + call.block, heard ? next_epoch(call.epoch) : kEnded);
 }
 
 FOURFOLD_DEVICE std::uint32_t* flag_of(const AllReduceParams& params, std::uint32_t* flags, int phase,
@@ -76,6 +78,16 @@ FOURFOLD_DEVICE bool wait_for(Cta cta, const AllReduceParams& params, const Call
   return false;
 }
 
+// How much is to be carried, told before the flags are.
+template <class Cta>
+FOURFOLD_DEVICE void announce(Cta cta, const AllReduceParams& params, const Call& call) {
+  if (params.carried == nullptr || call.block != 0 || cta.thread() != 0) return;
+  CarriedCall* told = params.carried + (call.epoch & 1u);
+  const std::int64_t quads = static_cast<std::int64_t>(params.rows) * params.columns / 4;
+  cta.store(&told->quads, static_cast<std::uint32_t>(quads));
+  cta.store(&told->place, static_cast<std::uint32_t>(params.place));
+}
+
 struct ExchangeStorage {
   std::uint32_t lost;  // mask of ranks that did not answer
 };
@@ -86,6 +98,7 @@ template <bool SharedFlags, class Cta>
 FOURFOLD_DEVICE bool exchange(Cta cta, ExchangeStorage& storage, const AllReduceParams& params,
                               const Call& call, int phase) {
   static_assert(kRanksMost <= 32, "a lane of the first warp for each rank");
+  if constexpr (SharedFlags) announce(cta, params, call);
   cta.sync_block();  // every thread's writes come before the flag
   if (cta.warp() == 0) {
     const int other = cta.lane();

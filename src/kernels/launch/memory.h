@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <unordered_map>
 
@@ -75,6 +76,10 @@ class Memory {
   virtual void poke(std::uint32_t* word, std::uint32_t value) {
     std::atomic_ref<std::uint32_t>(*word).store(value, std::memory_order_release);
   }
+  // More of it, by a thread that kernels wait for: between a peek that found their word and a poke of its
+  // own.
+  virtual void read_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  virtual void write_shared(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   // Waits until the bytes have been taken.
   void write(void* to, const void* from, std::size_t bytes) {
     count(counts_.to_device, "a write");

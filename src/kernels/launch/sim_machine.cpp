@@ -30,6 +30,12 @@ class SimMemory final : public Memory {
   void poke(std::uint32_t* word, std::uint32_t value) override {
     device_.peers().write_from_host(word, &value, sizeof value);
   }
+  void read_shared(void* to, const void* from, std::size_t bytes) override {
+    device_.peers().read_to_host(to, from, bytes);
+  }
+  void write_shared(void* to, const void* from, std::size_t bytes) override {
+    device_.peers().write_from_host(to, from, bytes);
+  }
 
  private:
   void* do_allocate(std::size_t bytes, std::string_view name) override {
