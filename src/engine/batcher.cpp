@@ -159,14 +159,18 @@ void Batcher::end_all(Finish finish, std::vector<Delivery>& out) {
   while (!live_.empty()) end(live_.begin()->first, finish, out);
 }
 
-void Batcher::abandon(const std::string& why, std::vector<Delivery>& out) {
+void Batcher::abandon(const std::string& why, Trouble trouble, std::vector<Delivery>& out) {
   std::set<RequestId> told;
   for (const Delivery& delivery : out)
     if (delivery.finish != Finish::running) told.insert(delivery.id);
   for (const auto& [id, live] : live_)
     if (!told.contains(id))
-      out.push_back(
-          {.id = id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = usage_of(live)});
+      out.push_back({.id = id,
+                     .tokens = {},
+                     .finish = Finish::failed,
+                     .error = why,
+                     .trouble = trouble,
+                     .usage = usage_of(live)});
   totals_.failed += std::ssize(live_);
   live_.clear();
 }

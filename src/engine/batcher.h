@@ -34,7 +34,7 @@ class Batcher {
   void end_all(Finish finish, std::vector<Delivery>& out);
   // After an exception of step() or end(): all have failed, and nothing can be run any more, unless it begins
   // anew: with no page, prefix or state of before.
-  void abandon(const std::string& why, std::vector<Delivery>& out);
+  void abandon(const std::string& why, Trouble trouble, std::vector<Delivery>& out);
   void begin_anew();
   bool idle() const { return live_.empty(); }
   // One step of those that run; false when there is nothing to do.

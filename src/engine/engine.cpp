@@ -154,12 +154,18 @@ bool Engine::Body::wait_for_return() {
 bool Engine::Body::break_down(const std::string& why, bool is_lost, std::vector<Delivery>& out) {
   const bool returns = is_lost && prepared.comes_back();
   // Those that ended in the step that broke have their last delivery in `out` already.
-  batcher.abandon(why, out);
+  const Trouble trouble = returns ? Trouble::away : Trouble::fault;
+  batcher.abandon(why, trouble, out);
   {
     const std::lock_guard lock(mutex);
     (returns ? away : fault) = why;
     for (const Arrived& one : arrived)
-      out.push_back({.id = one.id, .tokens = {}, .finish = Finish::failed, .error = why, .usage = {}});
+      out.push_back({.id = one.id,
+                     .tokens = {},
+                     .finish = Finish::failed,
+                     .error = why,
+                     .trouble = trouble,
+                     .usage = {}});
     arrived.clear();
     live = 0;
     shown.running = shown.waiting = 0;
@@ -180,23 +186,26 @@ RequestId Engine::submit(Submission submission) {
   const std::lock_guard lock(body_->mutex);
   if (!body_->fault.empty()) {
     ++body_->refused;
-    fail_with_hint(Code::device_lost, "Start it again.", "the engine has failed: {}", body_->fault);
+    throw NotTaken(Trouble::fault, Code::device_lost,
+                   fourfold::format("the engine has failed: {}", body_->fault), "Start it again.");
   }
   if (!away.empty() || !body_->away.empty()) {
     ++body_->refused;
-    fail_with_hint(Code::over_capacity, "Try again when it is back.", "{}",
-                   body_->away.empty() ? away : body_->away);
+    throw NotTaken(Trouble::away, Code::over_capacity, body_->away.empty() ? away : body_->away,
+                   "Try again when it is back.");
   }
   if (body_->stop_at) {
     ++body_->refused;
-    fail_with_hint(Code::over_capacity, "Ask another server.", "the engine is stopping");
+    throw NotTaken(Trouble::stopping, Code::over_capacity, "the engine is stopping", "Ask another server.");
   }
   const std::int64_t most = body_->batcher.sequence_limit() + body_->max_queue;
   if (body_->live >= most) {
     ++body_->refused;
-    fail_with_hint(Code::over_capacity, "Try again later.",
-                   "{} requests run and {} wait; no more are taken (--max-sequences, --max-queue)",
-                   body_->batcher.sequence_limit(), body_->live - body_->batcher.sequence_limit());
+    throw NotTaken(
+        Trouble::queue_full, Code::over_capacity,
+        fourfold::format("{} requests run and {} wait; no more are taken (--max-sequences, --max-queue)",
+                         body_->batcher.sequence_limit(), body_->live - body_->batcher.sequence_limit()),
+        "Try again later.");
   }
   ++body_->live;
   const RequestId id = body_->next_id++;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "engine/token_guide.h"
 #include "sample/sampler.h"
 #include "schedule/block_event.h"
@@ -38,6 +39,27 @@ struct Request {
 };
 
 enum class Finish { running, stop_id, max_tokens, cancelled, time_limit, shutdown, failed };
+
+// What stands behind a request that was not taken or failed, for programs; its text is for people.
+enum class Trouble {
+  none,        // the request itself
+  queue_full,  //
+  stopping,    // the engine was asked to end
+  away,        // what it computes on is lost, and may come back
+  fault,       // and does not
+  stalled,     // a step has not ended for too long
+};
+
+// Why a request was not taken.
+class NotTaken : public Error {
+ public:
+  NotTaken(Trouble trouble, Code code, const std::string& message, const std::string& hint)
+      : Error(code, message, hint), trouble_(trouble) {}
+  Trouble trouble() const { return trouble_; }
+
+ private:
+  Trouble trouble_;
+};
 
 // How well drafting went.
 struct DraftCounts {
@@ -83,6 +105,7 @@ struct Delivery {
   std::vector<sample::Sampled> tokens;  // a stop id among them, as the last
   Finish finish = Finish::running;
   std::string error;  // Finish::failed: what happened
+  Trouble trouble = Trouble::none;
   // Of every token of the prompt but its first, with the first delivery, where they were asked for.
   std::vector<sample::Logprobs> prompt_logprobs = {};
   Usage usage;  // so far

@@ -204,7 +204,12 @@ void Pump::give_up(const std::string& why) {
   std::vector<engine::Delivery> ends;
   for (const auto& [id, choice] : choices_) {
     runner_.cancel(id);
-    ends.push_back({.id = id, .tokens = {}, .finish = engine::Finish::failed, .error = why, .usage = {}});
+    ends.push_back({.id = id,
+                    .tokens = {},
+                    .finish = engine::Finish::failed,
+                    .error = why,
+                    .trouble = engine::Trouble::stalled,
+                    .usage = {}});
   }
   take(std::move(ends));
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/seeded_hash.h"
+#include "server/api/request_error.h"
 #include "server/kept_response.h"
 #include "server/page/static_files.h"
 #include "server/request_log.h"
@@ -318,8 +319,8 @@ HttpResponse Service::page(const HttpRequest& request) const {
 void Service::start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequest prepared,
                              Clock::time_point begun) {
   const HttpRequest& request = call->request();
-  if (draining_) fail(Code::over_capacity, "the server is shutting down");
-  if (stalled_) fail(Code::over_capacity, "the model has not finished a step for too long");
+  if (draining_) throw api::RequestError(503, "the server is shutting down", "", "shutting_down");
+  if (stalled_) throw api::RequestError(503, "the model has not finished a step for too long", "", "stalled");
   for (engine::Submission& submission : prepared.submissions) {
     // Whoever has another key shares no prefix, whatever salt was asked for. Without a salt the only key, or
     // none, has the empty one: its blocks are told to routers as anybody's.
@@ -343,6 +344,7 @@ void Service::start_exchange(const std::shared_ptr<HttpCall>& call, PreparedRequ
       call, std::move(prepared), std::move(head), begun,
       [this, noted = std::move(noted)](HttpCall& finished, HttpResponse response) {
         response.headers.insert(response.headers.end(), noted.begin(), noted.end());
+        if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
         return send_answer(finished, std::move(response));
       },
       [this](const HttpRequest& asked, const Pump::End& end) { log_answer(asked, end.status, &end); });

@@ -103,7 +103,7 @@ std::string detokenize_answer(std::string_view body, const ServedModel& model, a
   Fields fields(json_body, "", notes);
   api::require_model(fields, model);
   const auto* tokens = fields.list("tokens");
-  if (tokens == nullptr) api::refuse("tokens", "tokens is missing; it must be an array of token ids");
+  if (tokens == nullptr) api::refuse_missing("tokens", "tokens is missing; it must be an array of token ids");
   fields.finish();
   const std::vector<text::TokenId> ids = api::read_ids(*tokens, "tokens", model);
   return JsonWriter().begin_object().member("prompt", model.tokenizer.decode(ids)).end_object().finish();

@@ -3,6 +3,7 @@
 The model is models/storyteller, which is small and knows no tools: what is checked is the protocol, not the wit. Where a
 call must come (tool_choice required or named) the server's own masks see to it; with auto and none the answer is text.
 """
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -12,7 +13,7 @@ import anthropic
 import openai
 import pydantic
 
-from served import ROOT, Server, chat_template, check
+from served import ROOT, Server, chat_template, check, free_port, stop
 
 STORY = [{"role": "user", "content": "Tell me a story about a cat."}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
@@ -236,16 +237,22 @@ class OpenAi:
 
     def errors(self):
         """errors"""
-        try:
-            self.chat(model="gpt-4")
-            raise AssertionError("an unknown model was served")
-        except openai.NotFoundError as error:
-            check(error.code == "model_not_found", error.code)
-        try:
-            self.chat(messages=[{"role": "user", "content": "word " * 20000}])
-            raise AssertionError("a long prompt was served")
-        except openai.BadRequestError as error:
-            check(error.code == "context_length_exceeded", error.code)
+        long = [{"role": "user", "content": "word " * 20000}]
+        for kind, code, param, more in (
+                (openai.NotFoundError, "model_not_found", "model", {"model": "gpt-4"}),
+                (openai.BadRequestError, "context_length_exceeded", "messages", {"messages": long}),
+                (openai.BadRequestError, "invalid_value", "top_p", {"top_p": 7}),
+                (openai.BadRequestError, "invalid_type", "n", {"n": "two"}),
+                (openai.BadRequestError, "missing_required_parameter", "messages[0].role",
+                 {"messages": [{"content": "a"}]}),
+                (openai.BadRequestError, "unknown_parameter", "temprature", {"extra_body": {"temprature": 1}})):
+            for stream in (False, True):
+                try:
+                    self.chat(stream=stream, **more)
+                    raise AssertionError(f"{more} was served")
+                except kind as error:
+                    check((error.code, error.param) == (code, param), (error.code, error.param, code, param))
+                    check(error.type and error.message, error.body)
 
 
 class Anthropic:
@@ -366,6 +373,7 @@ class Anthropic:
             raise AssertionError("an unknown model was served")
         except anthropic.NotFoundError as error:
             check(error.body["error"]["type"] == "not_found_error", error.body)
+            check(error.body["error"]["details"]["error_code"] == "model_not_found", error.body)
 
 
 class Curl:
@@ -423,8 +431,50 @@ def rows(asked, client, names=(), remark=""):
 DEMANDED = {"openai": ("tool_required", "tool_named", "tool_stream"), "anthropic": ("tool_required", "tool_named")}
 
 
+def lost_rank(program):
+    """openai: a rank that is lost"""
+    with contextlib.ExitStack() as scope:
+        folder = pathlib.Path(scope.enter_context(tempfile.TemporaryDirectory()))
+        token = folder / "token"
+        token.write_text("0123456789abcdef0123456789abcdef\n")
+        token.chmod(0o600)
+        address = f"127.0.0.1:{free_port()}"
+
+        def start_rank():
+            rank = subprocess.Popen([program, "rank", "--join", address, "--token-file", token, "--threads", "1"],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            scope.callback(stop, rank)
+            return rank
+        rank = start_rank()
+        server = scope.enter_context(Server(program, ROOT / "models/storyteller", (
+            "--tp", "2", "--threads", "2", "--max-context", "2048", "--nodes", "by-hand", "--token-file", str(token),
+            "--rank-listen", address)))
+        asked = OpenAi(server.url)
+        with asked.chat(stream=True, max_completion_tokens=1500, extra_body={"ignore_eos": True, **THINK_OFF}) as answer:
+            pieces = iter(answer)
+            next(pieces)
+            rank.kill()
+            try:
+                for _ in pieces:
+                    pass
+                raise AssertionError("the stream ended as if it were whole")
+            except openai.APIError as error:
+                check(error.code == "rank_lost", (error.code, error.message))
+        for stream in (False, True):
+            try:
+                asked.chat(stream=stream)
+                raise AssertionError("a group that has lost a rank answers")
+            except openai.InternalServerError as error:
+                check((error.status_code, error.code) == (503, "rank_lost"), (error.status_code, error.body))
+                check(error.response.headers["Retry-After"] == "1", error.response.headers)
+        # What the client does by itself: it asks again until the rank is back.
+        start_rank()
+        patient = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=200, timeout=300)
+        check(patient.chat.completions.create(model="default", messages=STORY, max_tokens=4).choices, "an answer")
+
+
 def run_suite(program, run_row):
-    results = []
+    results = [run_row(lost_rank, program)]
     for template in ("tool_xml", "qwen3"):
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary)

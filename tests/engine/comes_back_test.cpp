@@ -53,6 +53,17 @@ class AwayWords final : public backend::Prepared {
   const backend::Capacity capacity_;
 };
 
+// Why it was not taken; none where it was.
+template <class Ask>
+Trouble trouble_of(const Ask& ask) {
+  try {
+    ask();
+  } catch (const NotTaken& refused) {
+    return refused.trouble();
+  }
+  return Trouble::none;
+}
+
 TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
   AwayWords words;
   std::mutex mutex;
@@ -80,6 +91,7 @@ TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
   ASSERT_TRUE(wait([&] { return words.asked > 1; }));
   EXPECT_EQ(engine.status().fault, "");
   checkpoint::expect_error(Code::over_capacity, {"rank 2 of 4 was lost"}, ask);
+  EXPECT_EQ(trouble_of(ask), Trouble::away);
   words.is_lost = false;
   ASSERT_TRUE(wait([&] { return engine.status().away.empty(); }));
 
@@ -89,6 +101,7 @@ TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
   ASSERT_TRUE(wait([&] { return ended(second); }));
   if (last[second].finish == Finish::failed) {
     EXPECT_EQ(last[second].error, "rank 2 of 4 was lost");
+    EXPECT_EQ(last[second].trouble, Trouble::away);
   }
   words.is_lost = false;
   ASSERT_TRUE(wait([&] { return engine.status().away.empty(); }));
@@ -99,6 +112,8 @@ TEST(ComesBack, TheEngineWaitsAndBeginsAnew) {
 
   words.is_lost = true;  // and whoever stops it does not wait
   engine.stop(std::chrono::milliseconds(0));
+  words.is_lost = false;
+  EXPECT_EQ(trouble_of(ask), Trouble::stopping);
 }
 
 // No rank is away, so none will come back: waiting for it would hide what is wrong.
@@ -110,6 +125,7 @@ TEST(ComesBack, WhatIsNoLossIsAFaultForGood) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(engine.status().fault, "a state could not be copied");
   EXPECT_EQ(engine.status().away, "");
+  EXPECT_EQ(trouble_of([&] { engine.submit({.request = greedy_request({0}, 5)}); }), Trouble::fault);
   EXPECT_EQ(words.asked, 0);
   checkpoint::expect_error(Code::device_lost, {"the engine has failed", "a state could not be copied"},
                            [&] { engine.submit({.request = greedy_request({0}, 5)}); });
@@ -124,7 +140,7 @@ TEST(ComesBack, NothingOfBeforeIsUsed) {
   batcher.step(out);
   EXPECT_GT(batcher.status().pages_used, 0);
   const std::int64_t steps = batcher.status().steps;
-  batcher.abandon("lost", out);
+  batcher.abandon("lost", Trouble::away, out);
   batcher.begin_anew();
   EXPECT_EQ(batcher.status().pages_used, 0);
   EXPECT_EQ(batcher.status().running, 0);

@@ -219,7 +219,7 @@ TEST(ChatExchange, Logprobs) {
 TEST(ChatExchange, AnswersThatWereCutAreTold) {
   using engine::Finish;
   const std::vector<std::tuple<Finish, int, std::string>> cases = {{Finish::time_limit, 504, "time_limit"},
-                                                                   {Finish::shutdown, 503, "shutdown"},
+                                                                   {Finish::shutdown, 503, "shutting_down"},
                                                                    {Finish::failed, 500, "internal"}};
   for (const auto& [finish, status, code] : cases) {
     const auto exchange = make_exchange(kRoute, with(R"("n": 2)"), test_model());

@@ -136,7 +136,9 @@ TEST(Requests, APromptThatIsTooLongNamesTheOption) {
     return std::string("served");
   };
   static const std::regex head(
-      "^prompt is too long: [0-9]+ tokens > 600 maximum, for prompt and answer together. Shorten it");
+      "^prompt is too long: [0-9]+ tokens > 600 maximum, for prompt and answer together. This model's "
+      "maximum context "
+      "length is 600 tokens here. Shorten it");
   EXPECT_TRUE(std::regex_search(message(test_model()), head)) << message(test_model());
   EXPECT_EQ(message(test_model()).find("--max-context"), std::string::npos) << "the model has no more";
   ServedModel model = test_model();
@@ -318,10 +320,10 @@ TEST(Requests, ErrorsInTheShapeOfTheirProtocol) {
   EXPECT_EQ(error_answer("/v1/chat/completions", full).status, 503);
   EXPECT_EQ(
       error_answer("/v1/chat/completions", full).body,
-      R"({"error":{"message":"the queue is full. Try again.","type":"overloaded_error","param":null,"code":null}})");
+      R"({"error":{"message":"the queue is full. Try again.","type":"overloaded_error","param":null,"code":"overloaded"}})");
   EXPECT_EQ(
       error_answer("/v1/messages", full).body,
-      R"({"type":"error","error":{"type":"overloaded_error","message":"the queue is full. Try again."}})");
+      R"({"type":"error","error":{"type":"overloaded_error","message":"the queue is full. Try again.","details":{"error_code":"overloaded"}}})");
   EXPECT_EQ(error_answer("/v1/completions", Error(Code::internal, "x")).status, 500);
 }
 

@@ -102,7 +102,7 @@ TEST(MessagesExchange, AStreamThatBreaks) {
       ask(kRoute, with(R"("stream": true)"), {.answer = "a", .finish = engine::Finish::failed});
   EXPECT_TRUE(stream.ends_with(
       R"(event: error
-data: {"type":"error","error":{"type":"api_error","message":"the answer failed: logits are not finite"}})"
+data: {"type":"error","error":{"type":"api_error","message":"the answer failed: logits are not finite","details":{"error_code":"internal"}}})"
       "\n\n"))
       << stream;
 }

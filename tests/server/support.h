@@ -65,6 +65,7 @@ struct Script {
   std::string answer;
   engine::Finish finish = engine::Finish::stop_id;
   std::size_t tokens_a_step = 1;
+  engine::Trouble trouble = engine::Trouble::none;  // of Finish::failed
 };
 
 // Gives every choice the scripted answer, one step of each in turn; the bytes that were sent, or the body.
@@ -94,6 +95,7 @@ inline std::string run_script(Exchange& exchange, const Script& script) {
       if (end == ids.size()) {
         delivery.finish = script.finish;
         if (script.finish == engine::Finish::failed) delivery.error = "logits are not finite";
+        delivery.trouble = script.trouble;
       }
       out += exchange.take(choice, delivery);
     }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "server/api/request_error.h"
 
 namespace fourfold::server::api {
 
@@ -128,12 +129,16 @@ HttpError AnswerExchange::failure_of(const Choice& choice) const {
     case engine::Finish::time_limit: {
       const std::string message = fourfold::format(
           "the time limit of the request ended it after {} tokens of the answer", choice.token_count());
-      return {504, error_body(message, 504)};
+      return {504, error_body(message, 504, "time_limit")};
     }
     case engine::Finish::shutdown:
-      return {503, error_body("the server is shutting down; the answer was cut off", 503)};
-    case engine::Finish::cancelled: return {499, error_body("the request was cancelled", 499)};
-    default: return {500, error_body("the answer failed: " + choice.error(), 500)};
+      return {503, error_body("the server is shutting down; the answer was cut off", 503, "shutting_down")};
+    case engine::Finish::cancelled: return {499, error_body("the request was cancelled", 499, "cancelled")};
+    default: {
+      // What is away comes back, here or on another server: whoever sees 503 asks again.
+      const int status = choice.trouble() == engine::Trouble::away ? 503 : 500;
+      return {status, error_body("the answer failed: " + choice.error(), status, code_of(choice.trouble()))};
+    }
   }
 }
 

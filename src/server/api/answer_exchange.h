@@ -73,7 +73,7 @@ class AnswerExchange : public Exchange {
   // ---- of a whole answer
   virtual std::string whole() = 0;
   // The protocol's error body.
-  virtual std::string error_body(const std::string& message, int status) const = 0;
+  virtual std::string error_body(const std::string& message, int status, std::string_view code) const = 0;
 
  private:
   HttpError failure_of(const Choice& choice) const;

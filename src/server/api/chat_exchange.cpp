@@ -118,8 +118,8 @@ class ChatExchange final : public AnswerExchange {
 
   std::string break_stream(const HttpError& error) override { return sse(error.body) + sse("[DONE]"); }
 
-  std::string error_body(const std::string& message, int status) const override {
-    return failure_body(message, status);
+  std::string error_body(const std::string& message, int status, std::string_view code) const override {
+    return failure_body(message, status, code);
   }
 
   static std::string_view finish_reason(const Choice& choice) {

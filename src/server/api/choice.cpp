@@ -77,6 +77,7 @@ void Choice::push(const sample::Sampled& sampled) {
 void Choice::end(const engine::Delivery& delivery) {
   finish_ = delivery.finish;
   error_ = delivery.error;
+  trouble_ = delivery.trouble;
   const bool cut_off = finish_ != engine::Finish::stop_id;
   add(text_.finish(cut_off));
   if (ended()) return;  // by the end of a single call

@@ -63,6 +63,7 @@ class Choice {
   const std::string& stop() const { return text_.stop(); }
   engine::Finish finish() const { return finish_; }
   const std::string& error() const { return error_; }
+  engine::Trouble trouble() const { return trouble_; }
 
   std::int64_t token_count() const { return token_count_; }
   std::int64_t thinking_count() const { return thinking_count_; }
@@ -99,6 +100,7 @@ class Choice {
   bool satisfied_ = false;
   engine::Finish finish_ = engine::Finish::running;
   std::string error_;
+  engine::Trouble trouble_ = engine::Trouble::none;
 };
 
 // "call_" and letters that no other call gets.

@@ -104,8 +104,8 @@ class CompletionsExchange final : public AnswerExchange {
     return out += sse("[DONE]");
   }
   std::string break_stream(const HttpError& error) override { return sse(error.body) + sse("[DONE]"); }
-  std::string error_body(const std::string& message, int status) const override {
-    return failure_body(message, status);
+  std::string error_body(const std::string& message, int status, std::string_view code) const override {
+    return failure_body(message, status, code);
   }
 
   std::string whole() override {
@@ -161,7 +161,7 @@ std::vector<Prompt> read_prompts(Fields& fields, const Generation& generation, c
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr)
-    refuse("prompt", "prompt is missing; it must be a string, token ids, or an array of either");
+    refuse_missing("prompt", "prompt is missing; it must be a string, token ids, or an array of either");
   if (prompt->is_text()) return {prompt_of_text(prompt->text(), model, special)};
   if (!prompt->is_sequence())
     refuse("prompt", "prompt is {}; it must be a string, token ids, or an array of either", shown(*prompt));

@@ -80,11 +80,12 @@ void read_calls(Fields& message, Turn& out) {
     Fields call((*calls)[i], fourfold::format("{}[{}]", message.name_of("tool_calls"), i), message.notes());
     const std::string type = call.one_of("type", {"function", "custom"}).value_or("function");
     auto function = call.object(type);
-    if (!function) refuse(call.name_of(type), "{} is missing", call.name_of(type));
+    if (!function) refuse_missing(call.name_of(type), "{} is missing", call.name_of(type));
     Call one;
     one.id = call.text("id").value_or("");
     one.name = function->text("name").value_or("");
-    if (one.name.empty()) refuse(function->name_of("name"), "{} is missing", function->name_of("name"));
+    if (one.name.empty())
+      refuse_missing(function->name_of("name"), "{} is missing", function->name_of("name"));
     if (type == "function") {
       add_call(out, std::move(one), function->find("arguments"), function->name_of("arguments"));
     } else {
@@ -104,7 +105,7 @@ Turn read_message(const Json& value, std::size_t index, Notes& notes) {
   Fields message(value, fourfold::format("messages[{}]", index), notes);
   Turn out;
   const auto role = message.one_of("role", {"system", "developer", "user", "assistant", "tool"});
-  if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
+  if (!role) refuse_missing(message.name_of("role"), "{} is missing", message.name_of("role"));
   out.role = *role == "developer" ? "system" : *role;
   const bool assistant = out.role == "assistant";
   const Json* content = message.find("content");
@@ -113,8 +114,8 @@ Turn read_message(const Json& value, std::size_t index, Notes& notes) {
         read_content(*content, message.name_of("content"), {"text", "input_text", "output_text", "refusal"},
                      notes, out.role == "user" ? OtherParts::refuse : OtherParts::name);
   } else if (!assistant) {
-    refuse(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
-           message.name_of("content"));
+    refuse_missing(message.name_of("content"), "{} is missing; it must be a string or an array of text parts",
+                   message.name_of("content"));
   }
   if (assistant) {
     read_calls(message, out);
@@ -187,7 +188,7 @@ std::string read_content(const Json& value, const std::string& field,
       continue;
     }
     const auto said = part.text(type == "refusal" ? "refusal" : "text");
-    if (!said) refuse(place + ".text", "{}.text is missing", place);
+    if (!said) refuse_missing(place + ".text", "{}.text is missing", place);
     part.ignore({"cache_control", "annotations", "logprobs", "citations"});
     part.finish();
     out += *said;
@@ -219,7 +220,7 @@ void require_answered(const std::vector<Turn>& turns, const std::string& field) 
 
 std::vector<Turn> read_messages(Fields& fields) {
   const auto* messages = fields.list("messages");
-  if (messages == nullptr) refuse("messages", "messages is missing; it must be an array of messages");
+  if (messages == nullptr) refuse_missing("messages", "messages is missing; it must be an array of messages");
   if (messages->empty()) refuse("messages", "messages is empty; it must have at least one message");
   std::vector<Turn> out;
   for (std::size_t i = 0; i < messages->size(); ++i)

@@ -85,7 +85,7 @@ std::optional<std::int64_t> whole_number(const Json& value) {
 Fields::Fields(const Json& object, std::string path, Notes& notes)
     : dict_(object.dict()), path_(std::move(path)), notes_(&notes) {
   if (dict_ == nullptr)
-    refuse(path_, "{} is {}; it must be an object", path_.empty() ? "the body" : path_, kind_of(object));
+    refuse_type(path_, "{} is {}; it must be an object", path_.empty() ? "the body" : path_, kind_of(object));
 }
 
 std::string Fields::name_of(std::string_view name) const {
@@ -102,7 +102,7 @@ std::optional<bool> Fields::boolean(std::string_view name) {
   const Json* value = find(name);
   if (value == nullptr) return {};
   if (!value->is_bool())
-    refuse(name_of(name), "{} is {}; it must be true or false", name_of(name), shown(*value));
+    refuse_type(name_of(name), "{} is {}; it must be true or false", name_of(name), shown(*value));
   return value->boolean();
 }
 
@@ -111,8 +111,9 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
   if (value == nullptr) return {};
   const auto number = whole_number(*value);
   if (!number || *number < low || *number > high) {
-    refuse(name_of(name), "{} is {}; it must be an integer, at least {} and at most {}", name_of(name),
-           shown(*value), low, high);
+    const auto* pattern = "{} is {}; it must be an integer, at least {} and at most {}";
+    if (!number) refuse_type(name_of(name), pattern, name_of(name), shown(*value), low, high);
+    refuse(name_of(name), pattern, name_of(name), shown(*value), low, high);
   }
   return number;
 }
@@ -124,8 +125,11 @@ std::optional<double> Fields::number(std::string_view name, const Range& range) 
   const double number = is_number ? value->number() : 0;
   const bool above = range.low_is_allowed ? number >= range.low : number > range.low;
   if (!is_number || !above || !(number <= range.high)) {
-    refuse(name_of(name), "{} is {}; it must be a number, {} {} and at most {}", name_of(name), shown(*value),
-           range.low_is_allowed ? "at least" : "more than", range.low, range.high);
+    const std::string why =
+        fourfold::format("{} is {}; it must be a number, {} {} and at most {}", name_of(name), shown(*value),
+                         range.low_is_allowed ? "at least" : "more than", range.low, range.high);
+    if (!is_number) refuse_type(name_of(name), "{}", why);
+    refuse(name_of(name), "{}", why);
   }
   return number;
 }
@@ -133,7 +137,8 @@ std::optional<double> Fields::number(std::string_view name, const Range& range) 
 std::optional<std::string> Fields::text(std::string_view name) {
   const Json* value = find(name);
   if (value == nullptr) return {};
-  if (!value->is_text()) refuse(name_of(name), "{} is {}; it must be a string", name_of(name), shown(*value));
+  if (!value->is_text())
+    refuse_type(name_of(name), "{} is {}; it must be a string", name_of(name), shown(*value));
   return value->text();
 }
 
@@ -141,7 +146,7 @@ const std::vector<Json>* Fields::list(std::string_view name) {
   const Json* value = find(name);
   if (value == nullptr) return nullptr;
   if (!value->is_sequence())
-    refuse(name_of(name), "{} is {}; it must be an array", name_of(name), shown(*value));
+    refuse_type(name_of(name), "{} is {}; it must be an array", name_of(name), shown(*value));
   return &value->sequence()->items;
 }
 
@@ -171,19 +176,20 @@ void Fields::ignore(std::initializer_list<std::string_view> names) {
 void Fields::only_false(std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names)
     if (boolean(name).value_or(false))
-      refuse(name_of(name), "{} is true; this server only does false", name_of(name));
+      refuse_unsupported(name_of(name), "{} is true; this server only does false", name_of(name));
 }
 
 void Fields::only_true(std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names)
     if (!boolean(name).value_or(true))
-      refuse(name_of(name), "{} is false; this server only does true", name_of(name));
+      refuse_unsupported(name_of(name), "{} is false; this server only does true", name_of(name));
 }
 
 void Fields::only_number(std::string_view name, double value) {
   const Json* given = find(name);
   if (given == nullptr || (given->is_number() && given->number() == value)) return;
-  refuse(name_of(name), "{} is {}; this server only does {}", name_of(name), shown(*given), value);
+  refuse_unsupported(name_of(name), "{} is {}; this server only does {}", name_of(name), shown(*given),
+                     value);
 }
 
 void Fields::refuse_any(std::initializer_list<std::string_view> names) {
@@ -193,7 +199,9 @@ void Fields::refuse_any(std::initializer_list<std::string_view> names) {
                        (value->is_text() && value->text().empty()) ||
                        (value->is_sequence() && value->sequence()->items.empty()) ||
                        (value->is_dict() && value->dict()->items().empty());
-    if (!empty) refuse(name_of(name), "{} is not served here; leave it out", name_of(name));
+    if (!empty)
+      throw RequestError(400, fourfold::format("{} is not served here; leave it out", name_of(name)),
+                         name_of(name), "unsupported_parameter");
   }
 }
 
@@ -207,7 +215,10 @@ void Fields::finish() const {
     const std::string quoted = shown(key);
     const std::string name = name_of(quoted.substr(1, quoted.size() - 2));
     if (const std::string_view meant = meant_name(key.text(), known_); !meant.empty())
-      refuse(name, "{} is not a field this server knows; did you mean {}?", name, name_of(meant));
+      throw RequestError(
+          400,
+          fourfold::format("{} is not a field this server knows; did you mean {}?", name, name_of(meant)),
+          name, "unknown_parameter");
     notes_->add(NoteKind::field, name);
   }
 }

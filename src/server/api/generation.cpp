@@ -204,7 +204,8 @@ void require_model(Fields& fields, const ServedModel& model) {
 namespace {
 
 // The words "prompt is too long: N tokens > M maximum" are what agents look for before they shorten a
-// conversation by themselves.
+// conversation by themselves; "maximum context length is" is what LiteLLM, which reads no code, takes another
+// model by.
 [[noreturn]] void refuse_length(const std::string& how_long, const std::string& field,
                                 const ServedModel& model) {
   const std::int64_t limit = model.limits.position_limit;
@@ -215,8 +216,8 @@ namespace {
           : std::string();
   throw RequestError(400,
                      fourfold::format("prompt is too long: {} > {} maximum, for prompt and answer together. "
-                                      "Shorten it{}",
-                                      how_long, limit, more),
+                                      "This model's maximum context length is {} tokens here. Shorten it{}",
+                                      how_long, limit, limit, more),
                      field, "context_length_exceeded");
 }
 

@@ -9,7 +9,7 @@ namespace fourfold::server::api {
 namespace {
 
 AnswerForm form_of_schema(const Json* schema, const std::string& field) {
-  if (schema == nullptr) refuse(field, "{} is missing; it must be a JSON schema", field);
+  if (schema == nullptr) refuse_missing(field, "{} is missing; it must be a JSON schema", field);
   AnswerForm out{.kind = AnswerForm::Kind::json_schema, .field = field};
   // vLLM's guided_json may be the text of a schema.
   out.text = schema->is_text() ? schema->text() : text::jinja::to_json(*schema);
@@ -71,12 +71,13 @@ void read_structured(Fields& options, AnswerForm& out) {
 AnswerForm read_format(Fields& format) {
   const std::string field = format.name_of("type");
   const auto type = format.one_of("type", {"text", "json_object", "json_schema", "regex"});
-  if (!type) refuse(field, "{} is missing", field);
+  if (!type) refuse_missing(field, "{} is missing", field);
   AnswerForm out;
   if (*type == "json_object") out = {.kind = AnswerForm::Kind::json_object, .field = field};
   if (*type == "regex") {
     const Json* pattern = format.find("pattern");
-    if (pattern == nullptr) refuse(format.name_of("pattern"), "{} is missing", format.name_of("pattern"));
+    if (pattern == nullptr)
+      refuse_missing(format.name_of("pattern"), "{} is missing", format.name_of("pattern"));
     out = form_of_regex(*pattern, format.name_of("pattern"));
   }
   if (*type == "json_schema") {

@@ -16,7 +16,7 @@ std::unique_ptr<Exchange> read_request(std::string_view route, const api::Json& 
     return api::make_input_count_exchange(json, model, context, notes);
   if (route == "/v1/messages") return api::make_messages_exchange(json, model, context, notes);
   if (route == "/v1/messages/count_tokens") return api::make_count_exchange(json, model, context, notes);
-  throw api::RequestError(404, fourfold::format("{} runs no model", route), "");
+  throw api::RequestError(404, fourfold::format("{} runs no model", route), "", "not_found");
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ void Reader::add_assistant_block(Fields& block) {
     Call call;
     call.id = block.text("id").value_or("");
     call.name = block.text("name").value_or("");
-    if (call.name.empty()) refuse(block.name_of("name"), "{} is missing", block.name_of("name"));
+    if (call.name.empty()) refuse_missing(block.name_of("name"), "{} is missing", block.name_of("name"));
     add_call(turn, std::move(call), block.find("input"), block.name_of("input"));
     block.ignore({"caller", "toolset_name"});
   } else {
@@ -168,9 +168,10 @@ void Reader::add_system(const Json& system) {
 void Reader::add_message(const Json& value, std::size_t index, bool user_follows) {
   Fields message(value, fourfold::format("messages[{}]", index), notes_);
   const auto role = message.one_of("role", {"user", "assistant", "system"});
-  if (!role) refuse(message.name_of("role"), "{} is missing", message.name_of("role"));
+  if (!role) refuse_missing(message.name_of("role"), "{} is missing", message.name_of("role"));
   const Json* content = message.find("content");
-  if (content == nullptr) refuse(message.name_of("content"), "{} is missing", message.name_of("content"));
+  if (content == nullptr)
+    refuse_missing(message.name_of("content"), "{} is missing", message.name_of("content"));
   const std::string field = message.name_of("content");
   const std::size_t before = turns_.size();
   open_ = false;

@@ -125,8 +125,8 @@ class MessagesExchange final : public AnswerExchange {
 
   std::string break_stream(const HttpError& error) override { return sse("error", error.body); }
 
-  std::string error_body(const std::string& message, int status) const override {
-    return server::error_body(ErrorShape::anthropic, status, message);
+  std::string error_body(const std::string& message, int status, std::string_view code) const override {
+    return server::error_body(ErrorShape::anthropic, status, message, code);
   }
 
   std::string whole() override {

@@ -14,7 +14,7 @@ void read_thinking(Fields& fields, Conversation& out) {
     return;
   }
   const auto type = thinking->one_of("type", {"enabled", "disabled", "adaptive", "between_tools"});
-  if (!type) refuse("thinking.type", "thinking.type is missing");
+  if (!type) refuse_missing("thinking.type", "thinking.type is missing");
   // Where the model is to decide, the template's own default holds.
   if (*type == "enabled" || *type == "disabled") out.enable_thinking = *type == "enabled";
   thinking->ignore({"budget_tokens", "display", "block_binding"});

@@ -9,7 +9,7 @@ void read_choice(Fields& fields, Tools& out) {
   auto choice = fields.object("tool_choice");
   if (!choice) return;
   const auto type = choice->one_of("type", {"auto", "any", "tool", "none"});
-  if (!type) refuse("tool_choice.type", "tool_choice.type is missing");
+  if (!type) refuse_missing("tool_choice.type", "tool_choice.type is missing");
   out.choice = *type == "none"   ? ToolChoice::none
                : *type == "any"  ? ToolChoice::required
                : *type == "tool" ? ToolChoice::named
@@ -63,7 +63,7 @@ void MessageTools::load(const std::string& name) { set(name, true); }
 
 void MessageTools::change(Fields& block, bool added) {
   auto tool = block.object("tool");
-  if (!tool) refuse(block.name_of("tool"), "{} is missing", block.name_of("tool"));
+  if (!tool) refuse_missing(block.name_of("tool"), "{} is missing", block.name_of("tool"));
   const std::string type = tool->text("type").value_or("");
   const Json* definition = tool->find("definition");
   if (type == "tool_reference") {

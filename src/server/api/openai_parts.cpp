@@ -57,8 +57,7 @@ void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& to
   json.end_array();
 }
 
-std::string failure_body(const std::string& message, int status) {
-  const std::string_view code = status == 504 ? "time_limit" : status == 503 ? "shutdown" : "internal";
+std::string failure_body(const std::string& message, int status, std::string_view code) {
   return error_body(ErrorShape::openai, status, message, code);
 }
 

@@ -20,7 +20,7 @@ void write_chat_logprobs(JsonWriter& json, const std::vector<sample::Sampled>& t
 void write_logprob_list(JsonWriter& json, const std::vector<sample::Sampled>& tokens, int top_count,
                         const text::Tokenizer& tokenizer, bool tokens_as_ids = false);
 
-// Type of an error that ended an answer that had begun.
-std::string failure_body(const std::string& message, int status);
+// Of an error that ended an answer that had begun.
+std::string failure_body(const std::string& message, int status, std::string_view code);
 
 }  // namespace fourfold::server::api

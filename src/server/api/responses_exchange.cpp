@@ -240,8 +240,8 @@ class ResponsesExchange final : public AnswerExchange {
     return out += response_event("response.failed", "failed", message);
   }
 
-  std::string error_body(const std::string& message, int status) const override {
-    return failure_body(message, status);
+  std::string error_body(const std::string& message, int status, std::string_view code) const override {
+    return failure_body(message, status, code);
   }
 
   std::string whole() override {

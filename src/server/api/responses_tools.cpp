@@ -21,12 +21,12 @@ class Reader {
     Fields tool(value, place, notes_);
     const std::string type = tool.text("type").value_or("");
     if (type.empty())
-      refuse(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
+      refuse_missing(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
     if (type == "function") {
       add_function(tool, space);
     } else if (const Json* inside = type == "namespace" && space.empty() ? tool.find("tools") : nullptr) {
       const std::string name = tool.text("name").value_or("");
-      if (name.empty()) refuse(tool.name_of("name"), "{} is missing", tool.name_of("name"));
+      if (name.empty()) refuse_missing(tool.name_of("name"), "{} is missing", tool.name_of("name"));
       tool.ignore({"description"});
       tool.finish();
       add_list(*inside, tool.name_of("tools"), name);
@@ -57,7 +57,8 @@ void read_choice(Fields& fields, Tools& out) {
   } else {
     Fields named(*choice, "tool_choice", fields.notes());
     const std::string type = named.text("type").value_or("");
-    if (type.empty()) refuse("tool_choice.type", "tool_choice.type is missing; it must be \"function\"");
+    if (type.empty())
+      refuse_missing("tool_choice.type", "tool_choice.type is missing; it must be \"function\"");
     if (type == "allowed_tools") {
       read_allowed(named, out);
     } else if (type == "function") {

@@ -15,9 +15,9 @@ Turn& assistant_turn(std::vector<Turn>& turns) {
 
 void add_message(Fields& item, std::vector<Turn>& turns) {
   const auto role = item.one_of("role", {"user", "assistant", "system", "developer"});
-  if (!role) refuse(item.name_of("role"), "{} is missing", item.name_of("role"));
+  if (!role) refuse_missing(item.name_of("role"), "{} is missing", item.name_of("role"));
   const Json* content = item.find("content");
-  if (content == nullptr) refuse(item.name_of("content"), "{} is missing", item.name_of("content"));
+  if (content == nullptr) refuse_missing(item.name_of("content"), "{} is missing", item.name_of("content"));
   const std::string text =
       read_content(*content, item.name_of("content"), {"input_text", "output_text", "text", "refusal"},
                    item.notes(), *role == "assistant" ? OtherParts::name : OtherParts::refuse);
@@ -34,7 +34,7 @@ void add_function_call(Fields& item, std::vector<Turn>& turns) {
   Call call;
   call.id = id_of_call(item);
   call.name = item.text("name").value_or("");
-  if (call.name.empty()) refuse(item.name_of("name"), "{} is missing", item.name_of("name"));
+  if (call.name.empty()) refuse_missing(item.name_of("name"), "{} is missing", item.name_of("name"));
   call.name = name_in_space(item.text("namespace").value_or(""), call.name);
   add_call(assistant_turn(turns), std::move(call), item.find("arguments"), item.name_of("arguments"));
   item.ignore({"caller", "async"});
@@ -61,7 +61,7 @@ void add_result(Fields& item, std::vector<Turn>& turns) {
   if (output == nullptr) {
     // The status of a patch may be all there is to say.
     const auto status = item.text("status");
-    if (!status) refuse(item.name_of("output"), "{} is missing", item.name_of("output"));
+    if (!status) refuse_missing(item.name_of("output"), "{} is missing", item.name_of("output"));
     turn.content = *status;
   } else if (output->is_dict()) {
     turn.content = text::jinja::to_json(*output);
@@ -134,7 +134,7 @@ void add_item(Fields& item, ResponseTurns& out) {
 void read_input_items(Fields& fields, bool required, ResponseTurns& out) {
   const Json* input = fields.find("input");
   if (input == nullptr) {
-    if (required) refuse("input", "input is missing; it must be a string or an array of items");
+    if (required) refuse_missing("input", "input is missing; it must be a string or an array of items");
     return;
   }
   if (input->is_text()) {

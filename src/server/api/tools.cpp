@@ -16,14 +16,14 @@ void read_list(const std::vector<Json>& items, Notes& notes, Tools& out) {
     Fields tool(items[i], fourfold::format("tools[{}]", i), notes);
     const std::string type = tool.text("type").value_or("");
     if (type.empty())
-      refuse(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
+      refuse_missing(tool.name_of("type"), "{} is missing; it must be \"function\"", tool.name_of("type"));
     if (type != "function") {
       notes.add(NoteKind::tool, tool.name_of("type"), type);
       if (auto inside = tool.object(type)) out.left_out.push_back(inside->text("name").value_or(""));
       continue;
     }
     auto function = tool.object("function");
-    if (!function) refuse(tool.name_of("function"), "{} is missing", tool.name_of("function"));
+    if (!function) refuse_missing(tool.name_of("function"), "{} is missing", tool.name_of("function"));
     out.list.push_back(read_tool(*function, function->find("parameters")));
     function->ignore({"strict"});
     function->finish();
@@ -42,13 +42,13 @@ void read_choice(Fields& fields, Tools& out) {
     const std::string type = named.text("type").value_or("function");
     if (type == "allowed_tools") {
       auto allowed = named.object("allowed_tools");
-      if (!allowed) refuse("tool_choice.allowed_tools", "tool_choice.allowed_tools is missing");
+      if (!allowed) refuse_missing("tool_choice.allowed_tools", "tool_choice.allowed_tools is missing");
       read_allowed(*allowed, out);
       allowed->finish();
     } else if (type == "function") {
       auto function = named.object("function");
       const auto name = function ? function->text("name") : std::nullopt;
-      if (!name) refuse("tool_choice.function.name", "tool_choice.function.name is missing");
+      if (!name) refuse_missing("tool_choice.function.name", "tool_choice.function.name is missing");
       function->finish();
       out.choice = ToolChoice::named;
       out.named = *name;
@@ -109,7 +109,7 @@ void read_allowed(Fields& allowed, Tools& out) {
   std::set<std::string> there, names;
   for (const Tool& tool : out.list) there.insert(tool.name);
   const auto* entries = allowed.list("tools");
-  if (entries == nullptr) refuse(allowed.name_of("tools"), "{} is missing", allowed.name_of("tools"));
+  if (entries == nullptr) refuse_missing(allowed.name_of("tools"), "{} is missing", allowed.name_of("tools"));
   require_count(entries->size());
   for (std::size_t i = 0; i < entries->size(); ++i) {
     Fields entry((*entries)[i], fourfold::format("{}[{}]", allowed.name_of("tools"), i), allowed.notes());
