@@ -47,6 +47,11 @@ class Collective {
 
   // Begins anew behind a failure. No rank may be in a call.
   virtual void mend() = 0;
+
+  // For ranks that also meet by other means, which know nothing of a rank that has gone. Throws as a call
+  // would, without one; from any thread. And a number that changes when the ranks begin anew.
+  virtual void require_all_there(int /*rank*/) {}
+  virtual std::uint64_t generation() const { return 0; }
 };
 
 }  // namespace fourfold::backend

@@ -81,6 +81,12 @@ void add_nodes(CLI::App& command, ServeOptions& o) {
       "--nodes", o.nodes,
       "Ranks of --tp on other machines (cpu, sim; cuda: not run on two GPUs yet): HOST,HOST to "
       "start them by ssh, localhost without, or by-hand");
+  command
+      .add_option(
+          "--collective", o.collective,
+          "How GPUs of --nodes meet: tcp, nccl (FOURFOLD_NCCL=libnccl.so.2; not run on two GPUs yet) or "
+          "auto, which says what it takes")
+      ->capture_default_str();
   command.add_option("--rank-listen", o.rank_listen,
                      "Where they join, HOST:PORT (0.0.0.0:4450; 127.0.0.1 where all are on localhost)");
   command.add_option("--token-file", o.token_file,

@@ -39,7 +39,7 @@ struct ServeOptions {
   std::int64_t kv_events_buffer = 10'000;
   // Ranks on other machines: hosts with commas between, or by-hand; empty: all ranks are in this process.
   std::string nodes;
-  std::string rank_listen, token_file, rank_program = "fourfold";
+  std::string rank_listen, token_file, rank_program = "fourfold", collective = "auto";
   library::BackendOptions backend;
 };
 

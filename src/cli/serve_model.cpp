@@ -42,6 +42,7 @@ void require_nodes(const ServeOptions& options) {
   };
   refuse(!options.rank_listen.empty(), "--rank-listen");
   refuse(!options.token_file.empty(), "--token-file");
+  refuse(options.collective != "auto", "--collective");
 }
 
 }  // namespace
@@ -55,6 +56,7 @@ std::optional<library::NodeOptions> node_options(const ServeOptions& options) {
                              .listen = options.rank_listen,
                              .token_file = options.token_file,
                              .program = options.rank_program,
+                             .collective = options.collective,
                              .model = model_elsewhere(options.model),
                              .version = version()};
   if (options.nodes == "by-hand") return nodes;

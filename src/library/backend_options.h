@@ -13,11 +13,12 @@ namespace fourfold::library {
 struct NodeOptions {
   // Hosts that ranks 1 and up are started on, by ssh or (localhost) here; empty: they come by themselves.
   std::vector<std::string> hosts;
-  std::string listen;      // HOST:PORT; empty: chosen by the hosts
-  std::string token_file;  // empty: one is drawn, for ranks that are started from here
-  std::string program;     // fourfold on the hosts
-  std::string model;       // as other machines know it
-  std::string version;     // of this program
+  std::string listen;               // HOST:PORT; empty: chosen by the hosts
+  std::string token_file;           // empty: one is drawn, for ranks that are started from here
+  std::string program;              // fourfold on the hosts
+  std::string collective = "auto";  // how GPUs meet: tcp or nccl
+  std::string model;                // as other machines know it
+  std::string version;              // of this program
   // One line: who came, who was refused, who is lost.
   std::function<void(const std::string& line)> log = {};
   // Whether ranks that are waited for at the start are still wanted; asked from any thread, a few times a

@@ -27,8 +27,10 @@ std::shared_ptr<kernels::Machine> open_machine(const std::string&, int) { refuse
 std::shared_ptr<RankMachines> open_rank_machines(const std::string&, int, const Listener&) { refuse(); }
 std::shared_ptr<RankMachines> open_node_machine(const std::string&, const PartOf&, int) { refuse(); }
 std::string machine_words(const kernels::Machine&) { refuse(); }
-void bridge_ranks(RankMachines&, const std::string&, const PartOf&,
-                  const std::shared_ptr<backend::Collective>&) {
+std::string choose_collective(const BackendOptions&, const Listener&) { refuse(); }
+bool records_steps(const std::string&) { refuse(); }
+void join_processes(RankMachines&, const std::string&, const PartOf&,
+                    const std::shared_ptr<backend::Collective>&) {
   refuse();
 }
 std::vector<int> devices_of_ranks(const std::string&, int) { refuse(); }

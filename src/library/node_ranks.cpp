@@ -129,10 +129,11 @@ struct Opened {
 std::shared_ptr<backend::Backend> make_rank_on_machine(
     LoadedPart& part, const BackendOptions& options, const RankSetup& setup, const nodes::Settings& settings,
     const std::shared_ptr<backend::Collective>& collective) {
-  bridge_ranks(*part.machines, options.backend, {settings.rank, settings.rank_count}, collective);
-  return make_machine_rank(
-      part.machines, 0,
-      gpu_options(options, *part.model, *part.progress, setup.listener, *part.machines->machines.front()));
+  join_processes(*part.machines, settings.collective, {settings.rank, settings.rank_count}, collective);
+  backend::GpuOptions gpu =
+      gpu_options(options, *part.model, *part.progress, setup.listener, *part.machines->machines.front());
+  gpu.graphs = records_steps(settings.collective);
+  return make_machine_rank(part.machines, 0, std::move(gpu));
 }
 
 std::shared_ptr<backend::Prepared> load_part(const Opened& opened, const RankSetup& setup,
@@ -224,6 +225,11 @@ void require_known_nodes(const BackendOptions& options) {
          nodes.hosts.size(), options.tp - 1, options.tp);
   if (std::ranges::any_of(nodes.hosts, [](const std::string& h) { return h.empty() || h.front() == '-'; }))
     fail(Code::invalid_request, "--nodes: a host's name is empty, or begins with '-'");
+  if (nodes.collective != "auto" && nodes.collective != "tcp" && nodes.collective != "nccl")
+    fail(Code::invalid_request, "--collective {}: auto, tcp and nccl are possible", nodes.collective);
+  if (nodes.collective == "nccl" && !on_machine(options.backend))
+    fail(Code::invalid_request, "--collective nccl: the cuda backend alone has it, not the {} backend",
+         options.backend);
   if (nodes.hosts.empty() && nodes.token_file.empty())
     fail_with_hint(Code::invalid_request,
                    "openssl rand -hex 32 > FILE; chmod 600 FILE; the same file on every machine.",
@@ -266,6 +272,7 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
                                         .experts = options.experts,
                                         .dense = options.dense,
                                         .tuned = options.tuned,
+                                        .collective = room.collective,
                                         .memory_fraction = options.memory_fraction.value_or(0),
                                         .isa = own_isa(),
                                         .machine = room.machine,
@@ -274,6 +281,7 @@ std::shared_ptr<NodeRanks> open_node_ranks(const OpenModel& model, const Backend
                            .sum_tensors = sum,
                            .tensor_name = [summer](std::size_t tensor) { return summer->name_of(tensor); },
                            .collective = collective,
+                           .meets_elsewhere = room.collective.starts_with("nccl"),
                            .is_stopped = given.is_stopped,
                            .log = given.log});
   const int port = out->leader->port();

@@ -27,7 +27,8 @@ struct NodeRanks {
 // What every rank has.
 struct NodeRoom {
   backend::Capacity capacity;
-  std::string machine;  // its GPU (machine_words); empty: a CPU
+  std::string machine;     // its GPU (machine_words); empty: a CPU
+  std::string collective;  // how GPUs meet (choose_collective)
 };
 
 // Listens, and starts those that are to be started; the others are told how, by the listener.

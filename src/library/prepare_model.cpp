@@ -101,35 +101,37 @@ struct RankMaking {
 // collective.
 std::shared_ptr<backend::Backend> make_first_machine(const RankMaking& making,
                                                      const std::shared_ptr<backend::Collective>& collective,
-                                                     std::string& machine) {
+                                                     NodeRoom& room) {
   const auto& [model, options, capacity, progress, listener, out, ranks] = making;
   const backend::PartOf part{0, options.tp};
   const auto all = open_node_machine(options.backend, part, 0);
-  bridge_ranks(*all, options.backend, part, collective);
-  machine = machine_words(*all->machines.front());
+  room.collective = choose_collective(options, listener);
+  join_processes(*all, room.collective, part, collective);
+  room.machine = machine_words(*all->machines.front());
   backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *all->machines.front());
   gpu.load.report = &out.load;
-  const std::vector<int> devices = devices_of_ranks(options.backend, ranks_here(options));
+  // Others of this machine may be on the same GPU.
   kernels::Memory& memory = all->machines.front()->memory();
+  out.rooms =
+      rank_rooms(devices_of_ranks(options.backend, ranks_here(options)), gpu.memory_fraction, [&](int) {
+        return kernels::GpuMemory{memory.free_bytes(), memory.total_bytes()};
+      });
+  out.rooms.resize(1);
   out.devices = {0};
-  out.rooms = {backend::memory_room(memory.free_bytes(), memory.total_bytes(), gpu.memory_fraction,
-                                    static_cast<int>(std::ranges::count(devices, 0)))};
   gpu.room = out.rooms.front();
-  listener.fact(
-      "what the ranks' GPUs exchange goes over TCP, through page-locked memory of the host: a thread of each "
-      "rank looks for it while a step runs, which takes a core");
+  gpu.graphs = records_steps(room.collective);
   return make_machine_rank(all, 0, std::move(gpu));
 }
 
 MakeRank node_rank_maker(const RankMaking& making) {
   const auto& [model, options, capacity, progress, listener, out, ranks] = making;
   const auto collective = backend::make_host_collective(options.tp, ranks.patience);
-  std::string machine;
+  NodeRoom room{.capacity = capacity, .machine = {}, .collective = {}};
   const std::shared_ptr<backend::Backend> here =
       on_machine(options.backend)
-          ? make_first_machine(making, collective, machine)
+          ? make_first_machine(making, collective, room)
           : make_rank_backend(options, progress, cpu_share(options, ranks_here(options)), collective);
-  out.nodes = open_node_ranks(model, options, {capacity, machine}, collective, listener);
+  out.nodes = open_node_ranks(model, options, room, collective, listener);
   const std::shared_ptr<NodeRanks> nodes = out.nodes;
   ranks.give_up = [nodes](int rank, const std::string& why) { nodes->leader->give_up(rank, why); };
   ranks.away = [nodes] { return nodes->leader->away(); };

@@ -1,10 +1,12 @@
 #include "library/rank_machines.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "kernels/all_reduce/bridged_exchange.h"
+#include "kernels/all_reduce/nccl_exchange.h"
 #include "kernels/launch/sim_machine.h"
 
 namespace fourfold::library {
@@ -26,12 +28,14 @@ void add_simulated(RankMachines& out, const std::shared_ptr<sim::PeerMemory>& pe
       new Simulated{.device = sim::Device({.peers = peers, .rank = rank})});
   out.machines.push_back({simulated, simulated->machine.get()});
   out.enter.push_back([] {});
+  out.streams.push_back(nullptr);
 }
 
 void add_gpu(RankMachines& out, int device) {
   const std::shared_ptr<kernels::Gpu> gpu = kernels::open_gpu(device);
   out.machines.push_back({gpu, &gpu->machine()});
   out.enter.push_back([gpu] { gpu->use(); });
+  out.streams.push_back(gpu->stream());
 }
 
 void open_simulated(RankMachines& out, int ranks) {
@@ -184,16 +188,71 @@ std::string machine_words(const kernels::Machine& machine) {
   return fourfold::format("{} with {} SMs", machine.arch().name, machine.sm_count());
 }
 
-void bridge_ranks(RankMachines& machines, const std::string& backend, const PartOf& part,
+std::string choose_collective(const BackendOptions& options, const Listener& listener) {
+  const std::string& asked = options.nodes->collective;
+  if (asked != "nccl") {
+    listener.fact(fourfold::format(
+        "what the ranks' GPUs exchange goes over TCP (--collective {}{}), through page-locked memory of the "
+        "host: a thread of each rank looks for it while a step runs, which takes a core",
+        asked,
+        asked == "auto" ? ": NCCL has not been run on two GPUs yet, and is taken when it is asked for" : ""));
+    return "tcp";
+  }
+  if (options.backend == "sim" && std::getenv("FOURFOLD_NCCL") == nullptr)
+    fail_with_hint(Code::unsupported_op,
+                   "--collective tcp; or FOURFOLD_NCCL, a library that stands in for it.",
+                   "--collective nccl with --backend sim: NCCL has no simulated GPUs");
+  const all_reduce::NcclMember library(all_reduce::nccl_file());
+  listener.fact(fourfold::format(
+      "what the ranks' GPUs exchange is gathered by NCCL {} ({}) and added by our kernels, in the order of "
+      "ranks; steps are launched kernel by kernel, without CUDA graphs. Not run on two GPUs yet",
+      library.version(), library.file()));
+  return "nccl " + library.version();
+}
+
+bool records_steps(const std::string& words) { return !words.starts_with("nccl"); }
+
+namespace {
+
+void bridge_ranks(RankMachines& machines, const PartOf& part,
                   const std::shared_ptr<backend::Collective>& collective) {
+  const bool is_simulated = machines.streams.front() == nullptr;
   all_reduce::BridgeOptions options{.ranks = part.count, .rank = part.rank};
-  if (backend == "sim") options.blocks = kSimBlocks;
-  options.overlaps = backend == "sim" || deals_evenly(machines.machines.front()->arch());
+  if (is_simulated) options.blocks = kSimBlocks;
+  options.overlaps = is_simulated || deals_evenly(machines.machines.front()->arch());
   machines.exchange = std::make_shared<all_reduce::BridgedExchange>(
       options, [collective, rank = part.rank](std::string_view where, std::span<const float> mine,
                                               std::span<float> all) {
         collective->all_gather(rank, where, 1, mine, all);
       });
+}
+
+}  // namespace
+
+void join_processes(RankMachines& machines, const std::string& words, const PartOf& part,
+                    const std::shared_ptr<backend::Collective>& collective) {
+  if (words == "tcp") return bridge_ranks(machines, part, collective);
+  auto library = std::make_unique<all_reduce::NcclMember>(all_reduce::nccl_file());
+  if (const std::string own = "nccl " + library->version(); own != words)
+    fail_with_hint(Code::unsupported_op,
+                   "The same NCCL on all machines (FOURFOLD_NCCL=path), or --collective tcp.",
+                   "the leader has {}, this machine {} ({})", words, own, library->file());
+  const bool is_simulated = machines.streams.front() == nullptr;
+  const int rank = part.rank;
+  all_reduce::NcclExchangeOptions options{.ranks = part.count,
+                                          .rank = rank,
+                                          .stream = machines.streams.front(),
+                                          .is_staged = is_simulated,
+                                          .enter = machines.enter.front()};
+  if (is_simulated) options.blocks = kSimBlocks;
+  machines.exchange = std::make_shared<all_reduce::NcclExchange>(
+      options, std::move(library),
+      all_reduce::NcclRendezvous{
+          .carry = [collective, rank](
+                       std::string_view where, std::span<const float> mine,
+                       std::span<float> all) { collective->all_gather(rank, where, 1, mine, all); },
+          .require_all_there = [collective, rank] { collective->require_all_there(rank); },
+          .generation = [collective] { return collective->generation(); }});
 }
 
 std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {

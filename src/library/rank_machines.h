@@ -11,6 +11,7 @@
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/launch/machine.h"
+#include "library/backend_options.h"
 #include "library/listener.h"
 
 namespace fourfold::library {
@@ -21,6 +22,7 @@ struct RankMachines {
   std::vector<std::shared_ptr<kernels::Machine>> machines;  // by rank
   std::vector<std::function<void()>> enter;                 // called once in the rank's thread
   std::vector<int> devices;                        // by rank: its device's number; ranks may share one
+  std::vector<void*> streams;                      // by rank: its GPU's cudaStream_t; null: a simulated one
   std::shared_ptr<all_reduce::Exchange> exchange;  // goes before the machines
 };
 
@@ -46,8 +48,14 @@ std::shared_ptr<RankMachines> open_rank_machines(const std::string& backend, int
 std::shared_ptr<RankMachines> open_node_machine(const std::string& backend, const PartOf& part, int gpu);
 // What parts of a sum fit together by: "sm120 with 188 SMs".
 std::string machine_words(const kernels::Machine& machine);
-// Its exchange, by which the kernels meet the other processes' through the collective; `machines` has one.
-void bridge_ranks(RankMachines& machines, const std::string& backend, const PartOf& part,
-                  const std::shared_ptr<backend::Collective>& collective);
+// How the GPUs of several processes meet, by what --collective asks (auto, tcp, nccl): "tcp", or "nccl" and
+// the version of the library, which all ranks must have. Which, why and at what price is said. Throws
+// unsupported_op where NCCL is asked for and cannot be had.
+std::string choose_collective(const BackendOptions& options, const Listener& listener);
+// Its exchange; `machines` has one. words: as chosen. The collective is the processes' own way to each other.
+void join_processes(RankMachines& machines, const std::string& words, const PartOf& part,
+                    const std::shared_ptr<backend::Collective>& collective);
+// Whether steps can be recorded as graphs then.
+bool records_steps(const std::string& words);
 
 }  // namespace fourfold::library

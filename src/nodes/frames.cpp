@@ -34,7 +34,7 @@ void send_frame(Socket& socket, Frame kind, std::span<const std::byte> head, std
 Message receive_frame(Socket& socket, std::uint64_t bytes_max, const Patience& patience) {
   FrameHead head{};
   receive_all(socket, std::as_writable_bytes(std::span(&head, 1)), patience);
-  if (head.mark != kMark || head.kind < Frame::hello || head.kind > Frame::bye)
+  if (head.mark != kMark || head.kind < Frame::hello || head.kind > Frame::anew)
     throw LinkLost("what came is not the protocol of ranks");
   if (head.bytes > bytes_max)
     throw LinkLost(format("a message of {} bytes; at most {} are taken", head.bytes, bytes_max));

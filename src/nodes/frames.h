@@ -31,6 +31,7 @@ enum class Frame : std::uint32_t {
   answer,     // rank: how the call ended
   beat,       // both, all the time: somebody is there
   bye,        // leader: it ends, and so do the ranks
+  anew,       // leader: a rank was lost and all are there again: the group begins anew
 };
 
 struct Message {

@@ -57,12 +57,7 @@ struct Leader::Body {
   ~Body() {
     stops = true;
     thread.join();
-    for (const std::shared_ptr<Link>& link : group->links()) {
-      try {
-        link->send(Frame::bye);
-      } catch (const LinkLost&) {
-      }
-    }
+    tell_all(Frame::bye);
     // Who reads it leaves; a connection that is closed first may take the word back.
     for (const auto until = Clock::now() + kFarewellTime; Clock::now() < until && !group->links().empty();)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -88,6 +83,15 @@ struct Leader::Body {
   std::optional<Settings> greet(Visit& visit, const std::string& peer);
   void load(const Settings& settings, const std::string& peer, Link& link, End& end);
   const TensorSums& own_sums();
+  // Whoever is lost meanwhile is noticed elsewhere.
+  void tell_all(Frame kind) const {
+    for (const std::shared_ptr<Link>& link : group->links()) {
+      try {
+        link->send(kind);
+      } catch (const LinkLost&) {
+      }
+    }
+  }
   bool is_news(const std::string& peer, const std::string& why);
   void say(const std::string& line) const {
     if (options.log) options.log(line);
@@ -266,11 +270,13 @@ std::string Leader::away() const { return body_->group->away(); }
 bool Leader::mend() {
   if (!body_->group->mend()) return false;
   body_->options.collective->mend();
+  body_->tell_all(Frame::anew);
   return true;
 }
 
 void Leader::give_up(int rank, const std::string& why) {
   body_->options.collective->give_up(rank, why);
+  if (body_->options.meets_elsewhere) body_->tell_all(Frame::give_up);
   if (rank == 0) return body_->group->end_waits(why);
   if (const std::shared_ptr<Link> link = body_->group->any_link(rank)) link->close(why);
 }

@@ -28,6 +28,8 @@ struct LeaderOptions {
   std::function<TensorSums(const std::function<bool()>& stops)> sum_tensors = {};
   std::function<std::string(std::size_t tensor)> tensor_name = {};
   std::shared_ptr<backend::Collective> collective;
+  // The ranks' steps meet without the leader: those that wait for a lost rank are told by it.
+  bool meets_elsewhere = false;
   LinkTiming timing = {};
   // Until all have joined, at the start. How long they load is theirs: they are heard of.
   std::chrono::milliseconds join_patience = std::chrono::minutes(10);

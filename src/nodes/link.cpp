@@ -77,6 +77,13 @@ Message Link::receive() {
   return message;
 }
 
+std::optional<Frame> Link::next() const {
+  const std::lock_guard lock(mutex_);
+  if (!inbox_.empty()) return inbox_.front().kind;
+  if (lost_) throw LinkLost(*lost_);
+  return std::nullopt;
+}
+
 void Link::wait_for_end(std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   news_.wait_for(lock, patience, [&] { return lost_.has_value(); });

@@ -36,6 +36,8 @@ class Link {
   void send(Frame kind, std::span<const std::byte> head = {}, std::span<const std::byte> body = {});
   // The next frame that is no sign of life. Throws LinkLost behind the last one.
   Message receive();
+  // What receive() would bring now, if anything does. Throws LinkLost when it is lost.
+  std::optional<Frame> next() const;
   void close(const std::string& why);
   // Until it is lost, and no longer than this.
   void wait_for_end(std::chrono::milliseconds patience);
@@ -48,7 +50,7 @@ class Link {
   const LinkTiming timing_;
   const std::function<void(const std::string& why)> on_lost_;
   std::mutex sending_;
-  std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // of all below
   std::condition_variable news_;
   std::deque<Message> inbox_;
   bool closes_ = false;              // somebody does

@@ -110,7 +110,7 @@ Bytes Settings::bytes() const {
   ByteWriter out;
   out.put(rank).put(rank_count);
   for (const std::string* text :
-       {&model, &backend, &activations, &kv, &experts, &dense, &tuned, &isa, &machine})
+       {&model, &backend, &activations, &kv, &experts, &dense, &tuned, &collective, &isa, &machine})
     out.put_text(*text);
   out.put(memory_fraction);
   for (const std::int64_t number : {capacity.page_count, capacity.page_tokens, capacity.state_slot_count,
@@ -125,7 +125,7 @@ Settings Settings::read(std::span<const std::byte> bytes) {
   out.rank = in.get<std::int32_t>();
   out.rank_count = in.get<std::int32_t>();
   for (std::string* text : {&out.model, &out.backend, &out.activations, &out.kv, &out.experts, &out.dense,
-                            &out.tuned, &out.isa, &out.machine})
+                            &out.tuned, &out.collective, &out.isa, &out.machine})
     *text = in.get_text();
   out.memory_fraction = in.get<double>();
   for (std::int64_t* number :

@@ -43,9 +43,10 @@ struct Settings {
   std::string model = {};  // as the leader was given it
   std::string backend = {}, activations = {}, kv = {}, experts = {};
   std::string dense = {}, tuned = {};
-  double memory_fraction = 0;  // 0: nobody has said
-  std::string isa = {};        // the leader's CPU kernels
-  std::string machine = {};    // or its GPU
+  std::string collective = {};  // how GPUs meet: tcp, or nccl and its version
+  double memory_fraction = 0;   // 0: nobody has said
+  std::string isa = {};         // the leader's CPU kernels
+  std::string machine = {};     // or its GPU
   backend::Capacity capacity = {};
 
   Bytes bytes() const;

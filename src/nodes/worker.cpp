@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kConnectTime{5000}, kRetryTime{500}, kLastWo
 class LeaderCollective final : public backend::Collective {
  public:
   explicit LeaderCollective(int rank_count) : rank_count_(rank_count) {}
-  void use(std::shared_ptr<Link> link) { link_ = std::move(link); }
+  void use(std::shared_ptr<Link> link) { link_ = std::move(link), ++generation_; }
+  void begin_anew() { ++generation_; }
   // What the next call gathers under this name only the leader reads; empty: nothing is so.
   void leave_to_leader(std::string_view where) { of_leader_ = where; }
 
@@ -32,17 +33,24 @@ class LeaderCollective final : public backend::Collective {
     ask(rank, {.gathers = true, .is_last = is_last, .row_count = row_count, .where = std::string(where)}, in,
         out);
   }
+  // In a step that meets the others without the leader nothing is heard of it but that the step ends.
+  void require_all_there(int rank) override {
+    if (link_->next() == Frame::give_up) throw others_failed(rank);
+  }
+  std::uint64_t generation() const override { return generation_; }
   // There is one rank here, and the leader sees when it goes.
   void give_up(int, const std::string&) override {}
   void mend() override {}
 
  private:
+  static backend::RankLost others_failed(int rank) {
+    return {rank, "another rank failed, and the step ends"};
+  }
   void ask(int rank, const PartHead& head, std::span<const float> in, std::span<float> out) {
     link_->send(Frame::part, head.bytes(), std::as_bytes(in));
     if (head.is_last) return;
     const Message message = link_->receive();
-    if (message.kind == Frame::give_up)
-      throw backend::RankLost(rank, "another rank failed, and the step ends");
+    if (message.kind == Frame::give_up) throw others_failed(rank);
     if (message.kind != Frame::result || message.bytes.size() != out.size_bytes())
       throw LinkLost(fourfold::format("the leader sent {} bytes for {} at {}", message.bytes.size(),
                                       out.size_bytes(), head.where));
@@ -52,6 +60,7 @@ class LeaderCollective final : public backend::Collective {
   int rank_count_;
   std::shared_ptr<Link> link_;
   std::string of_leader_;
+  std::uint64_t generation_ = 0;
 };
 
 // The logits of a step that is only run are sampled by the leader; nobody reads those of a worker. In other
@@ -84,6 +93,14 @@ Answer do_call(backend::Prepared& prepared, const Call& call, std::vector<float>
 
 Answer error_answer(Code code, const std::string& message, const std::string& hint = {}) {
   return {.done = false, .tokens = {}, .is_error = true, .code = code, .message = message, .hint = hint};
+}
+
+// What is said to all is not meant for one that loads.
+Message next_word(Link& link) {
+  for (;;) {
+    Message message = link.receive();
+    if (message.kind != Frame::give_up && message.kind != Frame::anew) return message;
+  }
 }
 
 // False: the leader ends.
@@ -168,10 +185,10 @@ bool Worker::load(const Settings& settings, const std::shared_ptr<Link>& link) {
       sums_ = model_.open(settings);
     }
     link->send(Frame::opened, sums_.bytes());
-    if (!is_word(link->receive(), Frame::sum)) return false;
+    if (!is_word(next_word(*link), Frame::sum)) return false;
     if (!is_kept) tensor_sums_ = model_.sum();
     link->send(Frame::summed, tensor_sums_.bytes());
-    if (!is_word(link->receive(), Frame::load)) return false;
+    if (!is_word(next_word(*link), Frame::load)) return false;
     if (!is_kept) {
       collective_ = std::make_shared<LeaderCollective>(settings.rank_count);
       prepared_ = model_.load(settings, collective_);
@@ -197,6 +214,10 @@ bool Worker::serve(Link& link) {
   for (;;) {
     const Message message = link.receive();
     if (message.kind == Frame::give_up) continue;  // of a call that this rank had ended already
+    if (message.kind == Frame::anew) {
+      collective_->begin_anew();
+      continue;
+    }
     if (!is_word(message, Frame::call)) return false;
     Answer answer;
     std::exception_ptr end;

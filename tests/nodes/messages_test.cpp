@@ -48,10 +48,26 @@ TEST(Messages, CallsComeBackAsTheyWere) {
 }
 
 TEST(Messages, TheOthersAsWell) {
-  const Settings settings{2, 4, "a model", "cpu", "w4a16", "bf16", "ep", "amx", {1, 2, 3, 4, 5}};
+  const Settings settings{.rank = 2,
+                          .rank_count = 4,
+                          .model = "a model",
+                          .backend = "cuda",
+                          .activations = "w4a16",
+                          .kv = "bf16",
+                          .experts = "ep",
+                          .dense = "fp8",
+                          .tuned = "none",
+                          .collective = "nccl 2.27.3",
+                          .memory_fraction = 0.75,
+                          .isa = "amx",
+                          .machine = "sm120 with 48 SMs",
+                          .capacity = {1, 2, 3, 4, 5}};
   EXPECT_EQ(Settings::read(settings.bytes()).bytes(), settings.bytes());
   EXPECT_EQ(Settings::read(settings.bytes()).capacity.anchor_count, 5);
   EXPECT_EQ(Settings::read(settings.bytes()).isa, "amx");
+  EXPECT_EQ(Settings::read(settings.bytes()).collective, "nccl 2.27.3");
+  EXPECT_EQ(Settings::read(settings.bytes()).memory_fraction, 0.75);
+  EXPECT_EQ(Settings::read(settings.bytes()).machine, "sm120 with 48 SMs");
   const Loaded loaded{7, {{"weights", 8}, {"pages", 9}}, {"a notice"}};
   EXPECT_EQ(Loaded::read(loaded.bytes()).bytes(), loaded.bytes());
   const Answer answer{false, {1, 2}, true, Code::out_of_memory, "no room", "more"};

@@ -1,5 +1,5 @@
 """Ranks as processes: four of them serve with the tokens of one process, one is killed and comes back, one falls silent, the
-wire is slow and loses packets: nodes_test.py FOURFOLD
+wire is slow and loses packets: nodes_test.py FOURFOLD FAKE_NCCL. The second is a library that stands in for NCCL.
 """
 import contextlib
 import json
@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+FAKE_NCCL = pathlib.Path(sys.argv.pop(1)).resolve()
 RANKS = 4
 # So many requests at once, with tokens drawn as well as taken.
 PROMPTS = ["one", "two words", "a prompt that is a good deal longer than the others are"]
@@ -429,6 +430,7 @@ class Simulated(unittest.TestCase):
     """Two processes with a simulated GPU each: what their kernels exchange goes over TCP, and the answers are those of two
     ranks in one process, to the last bit. On GPUs the same code runs."""
     OPTIONS = ["--backend", "sim", "--tp", "2", "--max-context", "128", "--kv-tokens", "256", "--step-rows", "64"]
+    SAYS = "goes over TCP"
     LONG = {"prompt": "one two", "max_tokens": 100, "model": "default", "stream": True, "ignore_eos": True}
 
     def setUp(self):
@@ -457,6 +459,9 @@ class Simulated(unittest.TestCase):
     def server(self, *words):
         return self.start(Server(self.folder, self.model, words, ranks=self.OPTIONS))
 
+    def alone(self):
+        return self.server()
+
     def answer(self, server):
         """Tokens taken and drawn, and their log-probabilities to the last bit."""
         out = []
@@ -469,7 +474,7 @@ class Simulated(unittest.TestCase):
         return out
 
     def test_the_answers_of_one_process_and_one_that_is_killed(self):
-        alone = self.server()
+        alone = self.alone()
         alone.wait()
         wanted = self.answer(alone)
         self.assertNotEqual(wanted[0], wanted[1], "the answers prove nothing")
@@ -482,7 +487,7 @@ class Simulated(unittest.TestCase):
         self.assertIn("the cpu backend alone has threads to choose", refused.text())
         rank = self.rank(address)
         server.wait()
-        self.assertIn("goes over TCP", server.text())
+        self.assertIn(self.SAYS, server.text())
         self.assertEqual(self.answer(server), wanted)
 
         # Killed in the middle of steps: kernels wait for it, and do not for long.
@@ -519,6 +524,57 @@ class Simulated(unittest.TestCase):
         self.assertIn("the leader is lost", second.text())
         self.assertEqual(server.end(), 0)
         self.assertEqual(second.process.wait(20), 0, second.text())
+
+
+class GatheredByNccl(Simulated):
+    """The same with NCCL, which a library of the tests stands in for."""
+    OPTIONS = [*Simulated.OPTIONS, "--collective", "nccl"]
+    SAYS = "is gathered by NCCL 2.27.3"
+
+    def setUp(self):
+        super().setUp()
+        self.calls = self.folder / "calls"
+        for name, value in (("FOURFOLD_NCCL", FAKE_NCCL), ("FAKE_NCCL_LOG", self.calls)):
+            os.environ[name] = str(value)
+            self.addCleanup(os.environ.pop, name, None)
+
+    def alone(self):
+        """--collective is a word for --nodes."""
+        return self.start(Server(self.folder, self.model, [], ranks=Simulated.OPTIONS))
+
+    def test_the_answers_of_one_process_and_one_that_is_killed(self):
+        super().test_the_answers_of_one_process_and_one_that_is_killed()
+        calls = self.calls.read_text().splitlines()
+        # The first group, the one behind the kill and the one behind the silence: an id each, made by rank 0.
+        self.assertEqual(calls.count("id"), 3)
+        self.assertEqual([calls.count(f"init {rank} of 2") for rank in (0, 1)], [3, 3])
+        self.assertTrue(any(line.startswith("gather ") and line.endswith(" of type 7 by 1") for line in calls))
+        self.assertGreaterEqual(calls.count("abort by 0"), 2)
+
+    def test_what_cannot_be(self):
+        def refused(words, **more):
+            done = subprocess.run([PROGRAM, "serve", self.model, "--port", "0", *words], capture_output=True, text=True,
+                                  timeout=60, check=False, env={**os.environ, **more})
+            self.assertNotEqual(done.returncode, 0, words)
+            return done.stderr
+        nodes = ["--tp", "2", "--nodes", "localhost", "--collective", "nccl"]
+        simulated = [*nodes, "--backend", "sim", "--max-context", "128", "--kv-tokens", "256"]
+        self.assertIn("NCCL cannot be opened: /not/here.so", refused(simulated, FOURFOLD_NCCL="/not/here.so"))
+        self.assertIn("calls itself NCCL 2708", refused(simulated, FAKE_NCCL_VERSION="2708"))
+        self.assertIn("the cuda backend alone has it", refused(nodes))
+        self.assertIn("auto, tcp and nccl are possible", refused([*nodes[:-1], "ib"]))
+        self.assertIn("there is no --nodes", refused(["--collective", "nccl"]))
+        os.environ.pop("FOURFOLD_NCCL")
+        self.assertIn("NCCL has no simulated GPUs", refused(simulated))
+
+    def test_another_version_is_refused(self):
+        address = f"127.0.0.1:{free_port()}"
+        self.server("--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token))
+        os.environ["FAKE_NCCL_VERSION"] = "22900"
+        self.addCleanup(os.environ.pop, "FAKE_NCCL_VERSION", None)
+        rank = self.rank(address)
+        self.assertNotEqual(rank.process.wait(60), 0)
+        self.assertIn("the leader has nccl 2.27.3, this machine nccl 2.29.0", rank.text())
 
 
 def run(*words):

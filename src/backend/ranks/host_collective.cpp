@@ -51,8 +51,19 @@ class HostCollective final : public Collective {
   void mend() override {
     const std::lock_guard lock(mutex_);
     failure_.reset();
+    ++generation_;
     // Ranks that failed in different calls count alike again.
     for (Member& member : ranks_) member.calls = 0, member.where.clear();
+  }
+
+  void require_all_there(int) override {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw RankLost(failure_->rank, failure_->why);
+  }
+
+  std::uint64_t generation() const override {
+    const std::lock_guard lock(mutex_);
+    return generation_;
   }
 
  private:
@@ -105,10 +116,11 @@ class HostCollective final : public Collective {
   }
 
   std::chrono::milliseconds patience_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable came_;
   std::vector<Member> ranks_;
   std::optional<Failure> failure_;
+  std::uint64_t generation_ = 0;  // how often it was mended
 };
 
 }  // namespace

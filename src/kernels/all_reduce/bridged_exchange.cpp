@@ -27,7 +27,7 @@ BridgedExchange::BridgedExchange(const BridgeOptions& options, Carry carry)
       carry_(std::move(carry)) {
   check(options.rank >= 0 && options.rank < options.ranks, "the rank is one of them", options.rank,
         options.ranks);
-  carry_calls();
+  meet_elsewhere(Elsewhere::carried);
 }
 
 BridgedExchange::~BridgedExchange() {

@@ -69,12 +69,13 @@ void Exchange::take_common(kernels::Machine& machine) {
   const std::size_t flags = 2 * ranks * static_cast<std::size_t>(options_.blocks);
   stop_ = take<std::uint32_t>(machine, 1, Place::host, "stop");
   machine.memory().poke(stop_, 0);
-  if (!uses(options_, Way::host)) return;
+  if (!uses(options_, Way::host) || elsewhere_ == Elsewhere::no_mailbox) return;
   const std::int64_t capacity = capacity_for(Way::host);
   box_ = take<device::F32x4>(machine, 2 * ranks * static_cast<std::size_t>(capacity), Place::host, "mailbox");
   box_flags_ = take<std::uint32_t>(machine, flags, Place::host, "mailbox flags");
   for (std::size_t i = 0; i < flags; ++i) machine.memory().poke(box_flags_ + i, 0);
-  if (is_carried_) carried_ = take<CarriedCall>(machine, 2, Place::host, "carried calls");
+  if (elsewhere_ == Elsewhere::carried)
+    carried_ = take<CarriedCall>(machine, 2, Place::host, "carried calls");
 }
 
 void Exchange::join(int rank, kernels::Machine& machine, int columns, int rows, int gathered) {
@@ -120,8 +121,8 @@ void Exchange::reset(int rank) {
   write_words(memory, member.epochs, static_cast<std::size_t>(options_.blocks), 1);
   for (int r = 0; r < options_.ranks; ++r) {
     memory.poke(member.report + r, 0);
-    for (int phase_block = 0; phase_block < 2 * options_.blocks; ++phase_block)
-      memory.poke(box_flags_ + 2 * options_.blocks * r + phase_block, 0);
+    for (int flag = 0; box_flags_ != nullptr && flag < 2 * options_.blocks; ++flag)
+      memory.poke(box_flags_ + 2 * options_.blocks * r + flag, 0);
   }
   memory.poke(stop_, 0);
   stopped_ = false;
@@ -163,7 +164,8 @@ AllReduceParams Exchange::params_for(int rank, Way way, float* x, float* part, i
   params.capacity = capacity_for(way);
   for (int r = 0; r < options_.ranks; ++r) {
     const Member& member = members_[static_cast<std::size_t>(r)];
-    check(member.machine != nullptr || (is_carried_ && r != rank), "every rank has joined", r);
+    check(member.machine != nullptr || (elsewhere_ != Elsewhere::no && r != rank), "every rank has joined",
+          r);
     RankPlaces& places = params.rank[r];
     places.receive = way == Way::host ? box_ : way == Way::two_shot ? member.slices : member.received;
     places.sums = member.sums;

@@ -49,14 +49,14 @@ class Exchange {
   Way way_for(int rows) const;
   // x += the sum of all ranks' parts, in the order of ranks; part is zero behind it. Asynchronous. place: the
   // caller's number for this call, to be told where a rank did not answer.
-  virtual void launch(int rank, float* x, float* part, int rows, int place = 0);
+  void launch(int rank, float* x, float* part, int rows, int place = 0);
   struct Norm {
     const float* weight;
     float epsilon;
     std::uint16_t* out;  // [rows, columns]
   };
   // The same, and the norm of the new x. Not for calls that go two_shot or in pieces.
-  virtual bool can_norm(int rows) const { return way_for(rows) != Way::two_shot && rows <= piece_rows(rows); }
+  bool can_norm(int rows) const { return way_for(rows) != Way::two_shot && rows <= piece_rows(rows); }
   // Whether that costs less than a norm of its own behind the sum: while every block has one row. Measured on
   // an H200, two ranks: 8 rows 6.4 us without and 7.8 with it; 16 rows, two a block, 10.2 and 12.8; 32 rows
   // 17.4 and 22.6, where a kernel less saves 3 to 6.
@@ -71,7 +71,7 @@ class Exchange {
     float* out;
     int out_stride;
   };
-  virtual void gather(int rank, int rows, const Gathered& gathered, int place = 0);
+  void gather(int rank, int rows, const Gathered& gathered, int place = 0);
 
   // ---- ranks of other processes; where all are of this one nothing happens ----
   // What the places of calls are called, in their order: other processes are told.
@@ -109,9 +109,13 @@ class Exchange {
     device::F32x4 *received = nullptr, *slices = nullptr, *sums = nullptr;
     std::uint32_t *flags = nullptr, *epochs = nullptr, *report = nullptr;
   };
-  // What is told in the parameters of a call goes through the host to other processes, and no other rank
-  // joins here.
-  void carry_calls() { is_carried_ = true; }
+  // No other rank joins here. Carried: what the kernels leave in the mailbox is taken from there; otherwise
+  // there is no mailbox, and launch_piece has another place.
+  enum class Elsewhere { no, carried, no_mailbox };
+  void meet_elsewhere(Elsewhere elsewhere) { elsewhere_ = elsewhere; }
+  virtual void launch_piece(int rank, const std::string& row, const AllReduceParams& params);
+  // What one call holds of a rank at most.
+  std::int64_t piece_quads() const { return capacity_for(Way::host); }
   const ExchangeOptions& options() const { return options_; }
   const Member& member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   // The mailbox in the host's memory.
@@ -134,7 +138,6 @@ class Exchange {
   void take_common(kernels::Machine& machine);
   int piece_rows(int rows) const;
   AllReduceParams params_for(int rank, Way way, float* x, float* part, int rows, int place) const;
-  void launch_piece(int rank, const std::string& row, const AllReduceParams& params);
   std::string why_locked() const;  // a rank was not waited for any longer
 
   ExchangeOptions options_;
@@ -150,7 +153,7 @@ class Exchange {
   device::F32x4* box_ = nullptr;
   std::uint32_t* box_flags_ = nullptr;
   std::uint32_t* stop_ = nullptr;
-  bool is_carried_ = false;
+  Elsewhere elsewhere_ = Elsewhere::no;
   CarriedCall* carried_ = nullptr;
   std::condition_variable came_;
   std::vector<std::int64_t> meetings_;  // by rank: how often it came

@@ -57,7 +57,11 @@ TEST(HostCollective, BeginsAnewBehindAFailure) {
   std::vector<float> x(4, 1);
   collective->give_up(1, "rank 1 of 2 is lost");
   for (int call = 0; call < 3; ++call) EXPECT_THROW(collective->all_reduce(0, "sum", x, x), RankLost);
+  EXPECT_THROW(collective->require_all_there(0), RankLost);  // for who meets the others elsewhere
+  const std::uint64_t before = collective->generation();
   collective->mend();
+  EXPECT_NE(collective->generation(), before);
+  EXPECT_NO_THROW(collective->require_all_there(0));
   std::vector<float> out[] = {std::vector<float>(4), std::vector<float>(4)};
   on_each_rank(2, [&](int rank) {
     for (int call = 0; call < 5; ++call)

@@ -1,6 +1,7 @@
 // Stands in for NCCL, so that who calls it is tested where there is none: writes down every call and adds
 // host memory, from the last rank to the first.
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,18 @@ extern "C" {
 NCCL const char* fake_nccl_calls() { return calls.c_str(); }
 
 NCCL int ncclGetVersion(int* version) {
-  *version = 22703;
+  // Another one, for who is to refuse it.
+  const char* given = std::getenv("FAKE_NCCL_VERSION");
+  *version = given != nullptr ? std::atoi(given) : 22703;
   return 0;
 }
 
-NCCL const char* ncclGetErrorString(int status) { return status == 5 ? "invalid usage" : "no error"; }
+NCCL const char* ncclGetErrorString(int status) {
+  return status == 5   ? "invalid usage"
+         : status == 2 ? "unhandled system error"
+         : status == 4 ? "invalid argument"
+                       : "no error";
+}
 
 NCCL int ncclCommInitAll(void** ranks, int count, const int* on) {
   if (count > 4) return 5;
