@@ -8,7 +8,9 @@
 //
 // FP8 (wgmma k32 of E4M3 on Hopper): the thirty-two products and C aligned the same way, but truncated below
 // 2^(E-13), and the sum rounded toward zero to 13 fraction bits, which is why a chain of them must be short.
-// A published model of Hopper (MMA-Sim); bench/results/w8a8-h200.txt has what an H200 said to it.
+// A published model of Hopper (MMA-Sim); bench/results/w8a8-h200.txt has what an H200 said to it. mma of E4M3
+// (m16n8k32) keeps 25 bits, as bf16's does, and rounds to f32: the same publication's model of RTX Blackwell,
+// not measured by us.
 //
 // FP4 (mma.m16n8k64 on SM120): four exact 16-block sums, each times its two scales; the four and C are
 // aligned to E = max(exp C, exp scale_a + exp scale_b), truncated below 2^(E-35), summed, rounded toward zero
@@ -106,22 +108,24 @@ constexpr Operand split_e4m3(std::uint8_t bits) {
   return {biased ? biased - 7 : -6, (bits & 0x80) ? -magnitude : magnitude};
 }
 
-inline constexpr int kFp8FractionBits = 13;  // of a sum of FP8 products on Hopper
+// Bits below the leading one that a sum of FP8 products keeps: of wgmma on Hopper, of mma on SM120.
+inline constexpr int kWgmmaFp8Bits = 13, kMmaFp8Bits = 25;
 
 // C + sum of 32 products of E4M3, finite operands only.
-constexpr float fused_sum_fp8(float c, const Operand* a, const Operand* b) {
+constexpr float fused_sum_fp8(float c, const Operand* a, const Operand* b,
+                              int fraction_bits = kWgmmaFp8Bits) {
   const Operand addend = split_f32(c);
   int largest = addend.magnitude ? addend.exponent : INT32_MIN;
   for (int k = 0; k < 32; ++k)
     if (a[k].magnitude != 0 && b[k].magnitude != 0 && a[k].exponent + b[k].exponent > largest)
       largest = a[k].exponent + b[k].exponent;
   if (largest == INT32_MIN) return 0.0f;
-  const int lsb = largest - kFp8FractionBits;
+  const int lsb = largest - fraction_bits;
   std::int64_t sum = addend.magnitude ? shift_toward_zero(addend.magnitude, addend.exponent - 23 - lsb) : 0;
   for (int k = 0; k < 32; ++k)
     sum += shift_toward_zero(a[k].magnitude * b[k].magnitude, a[k].exponent + b[k].exponent - 6 - lsb);
-  // What f32 has beyond the thirteen bits is cut off.
-  constexpr std::uint32_t beyond = (1u << (23 - kFp8FractionBits)) - 1u;
+  // What f32 has beyond these bits is cut off.
+  const std::uint32_t beyond = fraction_bits < 23 ? (1u << (23 - fraction_bits)) - 1u : 0u;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(round_toward_zero(sum, lsb)) & ~beyond);
 }
 

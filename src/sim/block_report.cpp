@@ -36,6 +36,7 @@ std::string_view name_of(Collective op) {
     case Collective::barrier_arrive: return "barrier_arrive";
     case Collective::load_matrix_x4: return "load_matrix_x4";
     case Collective::mma_bf16: return "mma_bf16";
+    case Collective::mma_e4m3: return "mma_e4m3";
     case Collective::mma_nvfp4: return "mma_nvfp4";
     case Collective::mma_mxfp4: return "mma_mxfp4";
     case Collective::shuffle: return "shuffle";

@@ -63,8 +63,8 @@ void Copies::land_arrival(std::size_t chosen) {
   const Arrival arrival = std::move(arrivals_[chosen]);
   arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(chosen));
   for (const PendingCopy& copy : arrival.copies) {
-    if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, kChunkBytes);
-    block_.shared().settle_copy(copy.to, make_epoch(arrival.thread, arrival.clock));
+    if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, copy.bytes);
+    block_.shared().settle_copy(copy.to, copy.bytes, make_epoch(arrival.thread, arrival.clock));
   }
   block_.barriers().arrive_later(arrival.barrier, *arrival.known, arrival.thread, arrival.clock,
                                  arrival.fenced, arrival.site);
@@ -106,22 +106,22 @@ void Copies::land_one(Dice* dice) {
   block_.barriers().land(barrier, piece.bytes, site);
 }
 
-void Copies::copy_16(Thread& thread, void* to, const void* from, SiteTable::Id site) {
-  const std::uint32_t offset =
-      block_.shared_offset(thread, to, kChunkBytes, kChunkBytes, site, "copy_16_async");
-  block_.check_global(thread, from, kChunkBytes, kChunkBytes, site, "copy_16_async");
+void Copies::copy(Thread& thread, void* to, const void* from, std::uint32_t bytes, SiteTable::Id site,
+                  const char* what) {
+  const std::uint32_t offset = block_.shared_offset(thread, to, bytes, bytes, site, what);
+  block_.check_global(thread, from, bytes, bytes, site, what);
   const View view = block_.view(thread);
   GlobalConflict source;
-  if (!block_.memory().read(block_.accessor(thread, site), from, kChunkBytes, source))
-    block_.fault(source, &thread, site, "copy_16_async");
+  if (!block_.memory().read(block_.accessor(thread, site), from, bytes, source))
+    block_.fault(source, &thread, site, what);
   SharedConflict conflict;
-  if (!block_.shared().begin_copy(view, offset, thread.epoch(), site, conflict))
-    block_.fault(conflict, &thread, site, "copy_16_async");
+  if (!block_.shared().begin_copy(view, offset, bytes, thread.epoch(), site, conflict))
+    block_.fault(conflict, &thread, site, what);
   ++block_.stats().async_copies;
-  block_.stats().copied_bytes += kChunkBytes;
+  block_.stats().copied_bytes += bytes;
   const bool now = block_.dice() && block_.dice()->chance(128);
-  if (now) std::memcpy(block_.shared().data() + offset, from, kChunkBytes);
-  thread.copies.push_back({offset, from, now});
+  if (now) std::memcpy(block_.shared().data() + offset, from, bytes);
+  thread.copies.push_back({offset, bytes, from, now});
 }
 
 void Copies::wait(Thread& thread, int pending) {
@@ -131,8 +131,8 @@ void Copies::wait(Thread& thread, int pending) {
   const std::size_t count = thread.copy_groups[static_cast<std::size_t>(done) - 1];
   for (std::size_t i = 0; i < count; ++i) {
     const PendingCopy& copy = thread.copies[i];
-    if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, kChunkBytes);
-    block_.shared().settle_copy(copy.to, thread.epoch());
+    if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, copy.bytes);
+    block_.shared().settle_copy(copy.to, copy.bytes, thread.epoch());
   }
   thread.copies.erase(thread.copies.begin(), thread.copies.begin() + static_cast<std::ptrdiff_t>(count));
   thread.copy_groups.erase(thread.copy_groups.begin(), thread.copy_groups.begin() + done);

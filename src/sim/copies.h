@@ -1,6 +1,6 @@
 // Asynchronous copies from global to shared memory. Bulk copies are cut into pieces that land at random
-// moments in random order; each completes its bytes on the copy's barrier. The 16-byte copies of single
-// threads land some time before the wait that covers them.
+// moments in random order; each completes its bytes on the copy's barrier. The copies of 4 or 16 bytes of
+// single threads land some time before the wait that covers them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,9 @@ class Copies {
 
   void bulk_load(Thread& thread, void* to, const void* from, int bytes, const void* barrier,
                  SiteTable::Id site);
-  void copy_16(Thread& thread, void* to, const void* from, SiteTable::Id site);
+  // bytes: 4 or 16; `what` the kernel called.
+  void copy(Thread& thread, void* to, const void* from, std::uint32_t bytes, SiteTable::Id site,
+            const char* what);
   void commit(Thread& thread) { thread.copy_groups.push_back(thread.copies.size()); }
   // Until at most `pending` of the thread's committed groups are unfinished.
   void wait(Thread& thread, int pending);

@@ -137,31 +137,41 @@ void Lane::drop_registers(int count, Site at) const {
 
 namespace {
 
-struct Bf16Args {
+struct MmaArgs {
   float* d;
   const std::uint32_t* a;
   std::uint32_t b[2];
 };
-bool act_mma_bf16(Block& block, Warp& warp) {
+// What 32 lanes hold between them, multiplied.
+template <class Rows, class Columns, class... Numbers>
+void multiply_fragments(const Warp& warp, Numbers... numbers) {
   const std::uint32_t* a[32];
   std::uint32_t b[32][2];
   float c[16][8];
   for (int lane = 0; lane < 32; ++lane) {
-    const auto& args = *static_cast<const Bf16Args*>(warp.args[lane]);
+    const auto& args = *static_cast<const MmaArgs*>(warp.args[lane]);
     a[lane] = args.a;
     b[lane][0] = args.b[0];
     b[lane][1] = args.b[1];
     for (int i = 0; i < 4; ++i) c[output_row(lane, i)][output_column(lane, i)] = args.d[i];
   }
-  Bf16Rows rows;
-  Bf16Columns columns;
+  Rows rows;
+  Columns columns;
   gather_rows(a, rows);
   gather_columns(b, columns);
-  multiply(rows, columns, c);
+  multiply(rows, columns, c, numbers...);
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i)
-      static_cast<const Bf16Args*>(warp.args[lane])->d[i] = c[output_row(lane, i)][output_column(lane, i)];
+      static_cast<const MmaArgs*>(warp.args[lane])->d[i] = c[output_row(lane, i)][output_column(lane, i)];
+}
+bool act_mma_bf16(Block& block, Warp& warp) {
+  multiply_fragments<Bf16Rows, Bf16Columns>(warp);
   ++block.stats().mma_bf16;
+  return true;
+}
+bool act_mma_e4m3(Block& block, Warp& warp) {
+  multiply_fragments<Fp8Rows, Fp8Columns>(warp, tensor_core::kMmaFp8Bits);
+  ++block.stats().mma_e4m3;
   return true;
 }
 
@@ -187,8 +197,14 @@ bool act_mma_fp4(Block& block, Warp& warp) {
 
 void Lane::mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                     Site at) const {
-  Bf16Args args{d, a, {b0, b1}};
+  MmaArgs args{d, a, {b0, b1}};
   block_.meet(thread_, Collective::mma_bf16, block_.sites().intern(at), &args, &act_mma_bf16);
+}
+
+void Lane::mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                    Site at) const {
+  MmaArgs args{d, a, {b0, b1}};
+  block_.meet(thread_, Collective::mma_e4m3, block_.sites().intern(at), &args, &act_mma_e4m3);
 }
 
 void Lane::mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,

@@ -63,11 +63,14 @@ class Lane {
   // ---- asynchronous copies, global to shared ----
   void bulk_load(void* to, const void* from, int bytes, void* barrier, Site at) const;
   void copy_16_async(void* to, const void* from, Site at) const;
+  void copy_4_async(void* to, const void* from, Site at) const;
   void copy_commit(Site at) const;
   void copy_wait(int pending, Site at) const;
   void copy_arrive(void* barrier, Site at) const;
 
   // ---- tensor cores ----
+  void mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                Site at) const;
   void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                 Site at) const;
   void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,

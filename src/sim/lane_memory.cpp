@@ -216,7 +216,13 @@ void Lane::bulk_load(void* to, const void* from, int bytes, void* barrier, Site 
 void Lane::copy_16_async(void* to, const void* from, Site at) const {
   const SiteTable::Id site = block_.sites().intern(at);
   block_.count_step(&thread_, site);
-  block_.copies().copy_16(thread_, to, from, site);
+  block_.copies().copy(thread_, to, from, 16, site, "copy_16_async");
+}
+
+void Lane::copy_4_async(void* to, const void* from, Site at) const {
+  const SiteTable::Id site = block_.sites().intern(at);
+  block_.count_step(&thread_, site);
+  block_.copies().copy(thread_, to, from, 4, site, "copy_4_async");
 }
 
 void Lane::copy_commit(Site at) const {

@@ -50,6 +50,7 @@ struct LaunchStats {
   std::uint64_t async_copies = 0;  // 16-byte copies of single threads
   std::uint64_t copied_bytes = 0;
   std::uint64_t mma_bf16 = 0;
+  std::uint64_t mma_e4m3 = 0;
   std::uint64_t mma_fp4 = 0;
   std::uint64_t wgmma = 0;               // counted once per warp
   std::uint64_t uncounted_accesses = 0;  // left out of `traffic`: too many between two collectives

@@ -71,8 +71,9 @@ bool SharedMemory::writes_ordered(const View& view, const Granule& granule, unsi
       return false;
     }
   }
-  if (granule.in_flight) [[unlikely]] {
-    conflict = {FaultKind::race, offset, granule.write[0], granule.write_site[0], true};
+  if (const unsigned flying = granule.in_flight & words; flying != 0) [[unlikely]] {
+    const auto word = static_cast<unsigned>(std::countr_zero(flying));
+    conflict = {FaultKind::race, base + 4u * word, granule.write[word], granule.write_site[word], true};
     return false;
   }
   return true;
@@ -267,17 +268,20 @@ bool SharedMemory::write_async(const View& view, std::uint32_t offset, std::uint
   return true;
 }
 
-bool SharedMemory::begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
-                              SharedConflict& conflict) {
-  if (!write(view, offset, 16, writer, site, conflict)) return false;
-  granules_[offset >> 4].in_flight = 1;
+bool SharedMemory::begin_copy(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
+                              SiteTable::Id site, SharedConflict& conflict) {
+  if (!write(view, offset, bytes, writer, site, conflict)) return false;
+  Granule& granule = granules_[offset >> 4];
+  granule.in_flight = static_cast<std::uint8_t>(granule.in_flight | words_of(offset, bytes));
   return true;
 }
 
-void SharedMemory::settle_copy(std::uint32_t offset, Epoch writer) {
+void SharedMemory::settle_copy(std::uint32_t offset, std::uint32_t bytes, Epoch writer) {
   Granule& granule = granules_[offset >> 4];
-  granule.in_flight = 0;
-  for (Epoch& epoch : granule.write) epoch = writer;
+  const unsigned words = words_of(offset, bytes);
+  granule.in_flight = static_cast<std::uint8_t>(granule.in_flight & ~words);
+  for (unsigned word = 0; word < 4; ++word)
+    if ((words >> word & 1u) != 0) granule.write[word] = writer;
 }
 
 bool SharedMemory::claim_barrier(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,

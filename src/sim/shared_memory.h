@@ -54,10 +54,10 @@ class SharedMemory {
   bool write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
                    SiteTable::Id site, SharedConflict& conflict);
 
-  // A 16-byte copy of one thread (cp.async): the granule may not be touched until it is settled.
-  bool begin_copy(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
-                  SharedConflict& conflict);
-  void settle_copy(std::uint32_t offset, Epoch writer);
+  // A copy of 4 or 16 bytes by one thread (cp.async): its words may not be touched until it is settled.
+  bool begin_copy(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
+                  SiteTable::Id site, SharedConflict& conflict);
+  void settle_copy(std::uint32_t offset, std::uint32_t bytes, Epoch writer);
 
   // The 8 bytes become a barrier: from now on they are no data.
   bool claim_barrier(const View& view, std::uint32_t offset, Epoch writer, SiteTable::Id site,
@@ -76,7 +76,7 @@ class SharedMemory {
     SiteTable::Id write_site[4];
     std::uint8_t written;    // mask of words
     std::uint8_t barrier;    // mask of words that hold a barrier
-    std::uint8_t in_flight;  // a cp.async has not been waited for
+    std::uint8_t in_flight;  // mask of words whose cp.async has not been waited for
     std::uint8_t readers;    // in `reader`; more are in spill_[spill - 1]
     std::uint32_t spill;
     Reader reader[kInlineReaders];

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "base/tensor_core.h"
+
 namespace fourfold::sim {
 
 // A (16 rows x 16) and B (16 x 8 columns) of one bf16 step, taken apart once for all 128 outputs.
@@ -40,7 +42,10 @@ struct Fp8Columns {
   std::uint8_t bits[8][32];
 };
 void gather_rows(const std::uint32_t* const (&a)[32], Fp8Rows& rows);
-void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8]);
+void gather_columns(const std::uint32_t (&b)[32][2], Fp8Columns& columns);
+// fraction_bits: what a sum keeps (base/tensor_core.h).
+void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8],
+              int fraction_bits = tensor_core::kWgmmaFp8Bits);
 
 // Where output register i (0..3) of a lane lies in a 16 x 8 tile.
 constexpr int output_row(int lane, int i) { return (lane >> 2) + 8 * (i >> 1); }

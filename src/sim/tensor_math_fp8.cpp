@@ -1,9 +1,8 @@
-// E4M3 of wgmma: the sums of base/tensor_core.h, from operands taken apart by a table.
+// E4M3 of wgmma and mma: the sums of base/tensor_core.h, from operands taken apart by a table.
 #include <array>
 #include <bit>
 #include <cstring>
 
-#include "base/tensor_core.h"
 #include "sim/tensor_math.h"
 
 namespace fourfold::sim {
@@ -30,7 +29,13 @@ void gather_rows(const std::uint32_t* const (&a)[32], Fp8Rows& rows) {
     }
 }
 
-void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8]) {
+void gather_columns(const std::uint32_t (&b)[32][2], Fp8Columns& columns) {
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 2; ++i)
+      std::memcpy(&columns.bits[lane >> 2][4 * (lane & 3) + 16 * i], &b[lane][i], 4);
+}
+
+void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8], int fraction_bits) {
   Operand b[8][32];
   bool column_nan[8] = {};
   for (int n = 0; n < 8; ++n)
@@ -50,7 +55,7 @@ void multiply(const Fp8Rows& rows, const Fp8Columns& columns, float (&c)[16][8])
       if (row_nan || column_nan[n] || sum != sum)
         sum = std::bit_cast<float>(0x7FFFFFFFu);
       else if (sum - sum == 0.0f)  // an infinity stays one: products are finite
-        sum = tensor_core::fused_sum_fp8(sum, a, b[n]);
+        sum = tensor_core::fused_sum_fp8(sum, a, b[n], fraction_bits);
     }
   }
 }

@@ -15,9 +15,10 @@ namespace fourfold::sim {
 class Block;
 struct Warp;
 
-// A 16-byte copy that its thread has not waited for.
+// A copy of 4 or 16 bytes that its thread has not waited for.
 struct PendingCopy {
   std::uint32_t to;  // offset in shared memory
+  std::uint32_t bytes;
   const void* from;
   bool landed;
 };
@@ -67,6 +68,7 @@ enum class Collective : std::uint8_t {
   barrier_arrive,
   load_matrix_x4,
   mma_bf16,
+  mma_e4m3,
   mma_nvfp4,
   mma_mxfp4,
   shuffle,

@@ -69,6 +69,18 @@ TEST(TensorCore, Fp8SumsAreShort) {
   EXPECT_EQ(fused_sum_fp8(448.0f * 448.0f, a, b), 0.0f);
 }
 
+// Those of mma keep as many as bf16's, and all that f32 has.
+TEST(TensorCore, Fp8SumsOfMmaAreLong) {
+  Operand a[32]{}, b[32]{};
+  for (int k = 0; k < 32; ++k) a[k] = b[k] = split_e4m3(0);
+  a[0] = b[0] = split_e4m3(0x38);  // 1
+  const auto sum = [&](float c) { return fused_sum_fp8(c, a, b, kMmaFp8Bits); };
+  EXPECT_EQ(sum(0x1p-23f), 1.0f + 0x1p-23f);
+  EXPECT_EQ(sum(0x1p-24f), 1.0f);              // the rounding to f32
+  EXPECT_EQ(sum(-0x1p-25f), 1.0f - 0x1p-24f);  // kept, and rounded toward zero
+  EXPECT_EQ(sum(-0x1p-26f), 1.0f);             // cut before it is added
+}
+
 // The whole of a product's sum: exact where nothing is cut.
 TEST(TensorCore, Fp8SumsOfThirtyTwoProducts) {
   Operand a[32], b[32];

@@ -396,6 +396,39 @@ TEST(AsyncCopy, EarlyAndUnorderedReadsAreRaces) {
   }
 }
 
+// Four lanes fill 16 bytes, a word each: theirs alone is in flight.
+TEST(AsyncCopy, OfAWordOwnsThatWord) {
+  Device device({.memory_bytes = 1 << 20});
+  auto* const words = counting_words(device, 1024, "words");
+  const auto body = [&](std::uint64_t seed, bool wait, int read) {
+    run_copy(device, seed, [&](SimCta cta, Storage& s) {
+      auto* const to = reinterpret_cast<std::uint32_t*>(s.quads);
+      if (cta.lane() % 4 != 3)
+        cta.copy_4_async(to + cta.lane(), words + 64 + cta.lane());
+      else
+        cta.store_shared(to + cta.lane(), std::uint32_t{7});  // beside words in flight
+      cta.copy_commit();
+      if (wait) cta.copy_wait<0>();
+      const int word = cta.lane() + read;
+      if (cta.lane() % 4 == 0) {
+        EXPECT_EQ(cta.load_shared(to + word), static_cast<std::uint32_t>(64 + word));
+      }
+      cta.copy_wait<0>();
+    });
+  };
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    body(seed, true, 0);
+    expect_fault(FaultKind::race, [&] { body(seed, false, 0); });
+    const Fault of_a_neighbour = fault_of([&] { body(seed, true, 1); });
+    EXPECT_TRUE(of_a_neighbour.kind() == FaultKind::race ||
+                of_a_neighbour.kind() == FaultKind::unwritten_read);
+  }
+  expect_fault(FaultKind::misaligned, [&] {
+    run_copy(device, 0,
+             [&](SimCta cta, Storage& s) { cta.copy_4_async(reinterpret_cast<char*>(s.quads) + 2, words); });
+  });
+}
+
 TEST(AsyncCopy, SyncBeforeTheWaitDoesNotCount) {
   Device device({.memory_bytes = 1 << 20});
   const auto* const quads = reinterpret_cast<const U32x4*>(counting_words(device, 1024, "words"));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/e4m3.h"
 #include "base/tensor_core.h"
 #include "sim/dice.h"
 #include "support.h"
@@ -238,6 +239,34 @@ TEST(TensorMath, Fp8IsTheSumOfTheModelAndKeepsNan) {
           EXPECT_EQ(bits_of(d[row][n]), bits_of(tensor_core::fused_sum_fp8(c[row][n], x, y)));
       }
   }
+}
+
+// Small integers through the collective: the exact answer is known without any model. One more that FP8 of
+// wgmma would cut off.
+TEST(TensorMath, MmaE4m3MultipliesSmallIntegers) {
+  Device device({.memory_bytes = 1 << 20});
+  const auto a_at = [](int row, int k) { return static_cast<float>((row * 5 + k * 3) % 17 - 8); };
+  const auto b_at = [](int k, int n) { return static_cast<float>((k * 7 + n * 2) % 13 - 6); };
+  for (std::uint64_t seed = 0; seed < 30; ++seed)
+    launch(device, config_of(64, 0, seed), [&](SimCta cta) {
+      const int g = cta.lane() >> 2, t = cta.lane() & 3;
+      std::uint32_t a[4] = {}, b[2] = {};
+      for (int i = 0; i < 4; ++i)
+        for (int byte = 0; byte < 4; ++byte)
+          a[i] |= std::uint32_t{to_e4m3(a_at(g + 8 * (i & 1), 4 * t + 16 * (i >> 1) + byte)).bits}
+                  << (8 * byte);
+      for (int i = 0; i < 2; ++i)
+        for (int byte = 0; byte < 4; ++byte)
+          b[i] |= std::uint32_t{to_e4m3(b_at(4 * t + 16 * i + byte, g)).bits} << (8 * byte);
+      float d[4] = {0x1p18f + 1, 2, 3, 4};
+      cta.mma_e4m3(d, a, b[0], b[1]);
+      for (int i = 0; i < 4; ++i) {
+        const int row = g + 8 * (i >> 1), n = 2 * t + (i & 1);
+        double want = i == 0 ? 0x1p18 + 1 : i + 1;
+        for (int k = 0; k < 32; ++k) want += static_cast<double>(a_at(row, k)) * b_at(k, n);
+        EXPECT_EQ(d[i], want);
+      }
+    });
 }
 
 TEST(TensorMath, Fp4CollectivesUseTheirSelectors) {

@@ -151,6 +151,9 @@ class CudaCta {
   __device__ void copy_16_async(void* to, const void* from) const {
     ptx::copy_16_async(ptx::shared_address(to), from);
   }
+  __device__ void copy_4_async(void* to, const void* from) const {
+    ptx::copy_4_async(ptx::shared_address(to), from);
+  }
   // One arrival on the barrier when every copy this thread has issued so far has landed; this does not wait.
   __device__ void copy_arrive(Mbarrier* barrier) const { ptx::copy_arrive(ptx::shared_address(barrier)); }
   __device__ void copy_commit() const { ptx::copy_commit(); }
@@ -164,6 +167,10 @@ class CudaCta {
   __device__ void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                            std::uint32_t b1) const {
     ptx::mma_bf16_m16n8k16(d, a, b0, b1);
+  }
+  __device__ void mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                           std::uint32_t b1) const {
+    ptx::mma_e4m3_m16n8k32(d, a, b0, b1);
   }
   template <int ThreadA, int ThreadB>
   __device__ void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,

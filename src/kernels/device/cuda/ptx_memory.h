@@ -148,6 +148,10 @@ __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, st
 __device__ __forceinline__ void copy_16_async(std::uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+// The same of one word; it passes through L1, as there is no other form of it.
+__device__ __forceinline__ void copy_4_async(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 // .noinc: the arrival is one of those the barrier was initialised with.
 __device__ __forceinline__ void copy_arrive(std::uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");

@@ -15,6 +15,16 @@ __device__ __forceinline__ void mma_bf16_m16n8k16(float (&d)[4], const std::uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// sm_89 and up: the same of E4M3, A 16x32, B 32x8.
+__device__ __forceinline__ void mma_e4m3_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4],
+                                                  std::uint32_t b0, std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // sm_120f/121f: NVFP4, A 16x64, B 64x8, one E4M3 scale per 16 along K. ThreadA selects which lanes of a quad
 // hold the row scales (one register serves two m16 tiles), ThreadB which hold the column scales (four n8
 // tiles).

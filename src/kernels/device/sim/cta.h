@@ -154,6 +154,10 @@ class SimCta {
                      int line = __builtin_LINE()) const {
     lane_->copy_16_async(to, from, {file, line});
   }
+  void copy_4_async(void* to, const void* from, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) const {
+    lane_->copy_4_async(to, from, {file, line});
+  }
   void copy_arrive(Mbarrier* barrier, const char* file = __builtin_FILE(),
                    int line = __builtin_LINE()) const {
     lane_->copy_arrive(barrier, {file, line});
@@ -170,6 +174,10 @@ class SimCta {
   void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->mma_bf16(d, a, b0, b1, {file, line});
+  }
+  void mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    lane_->mma_e4m3(d, a, b0, b1, {file, line});
   }
   template <int ThreadA, int ThreadB>
   void mma_nvfp4(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
